@@ -1,0 +1,183 @@
+"""Sound in and out: exact transforms, any file, honest errors and warnings."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from earatlas.audio import (
+    Audio,
+    FrameStream,
+    audio_seconds,
+    istft,
+    read_audio,
+    read_blocks,
+    read_mono,
+    resample,
+    stft,
+)
+from earatlas.errors import EaratlasWarning, InputError
+
+
+@pytest.mark.parametrize("n", [16000, 16001, 1024, 1500, 15999])
+@pytest.mark.parametrize(("window", "hop"), [(1024, 128), (512, 256), (64, 10)])
+def test_istft_inverts_stft(n: int, window: int, hop: int, rng: np.random.Generator) -> None:
+    """istft(stft(x)) = x to 1e-12, for lengths and hops that do not divide."""
+    x = rng.normal(size=(2, n))
+    spectra = stft(x, window, hop)
+    assert spectra.shape == (2, window // 2 + 1, 1 + n // hop)
+    np.testing.assert_allclose(istft(spectra, window, hop, n), x, atol=1e-12)
+
+
+def test_one_second_has_126_frames() -> None:
+    """The paper's T for 1 s at 16 kHz."""
+    assert stft(np.zeros((2, 16000)), 1024, 128).shape == (2, 513, 126)
+
+
+def test_stft_is_the_formula(rng: np.random.Generator) -> None:
+    """Frame t is the transform of the Hann-windowed samples around t * hop (slow loop)."""
+    x, window, hop = rng.normal(size=(1, 50)), 16, 5
+    spectra = stft(x, window, hop)
+    for t in range(1 + 50 // hop):
+        for f in (0, 3, 8):
+            expected = 0j
+            for j in range(window):
+                n = t * hop - window // 2 + j
+                hann = np.sin(np.pi * j / window) ** 2
+                if 0 <= n < 50:
+                    expected += hann * x[0, n] * np.exp(-2j * np.pi * f * j / window)
+            assert spectra[0, f, t] == pytest.approx(expected, abs=1e-12)
+
+
+def test_frame_stream_equals_stft(rng: np.random.Generator) -> None:
+    """Pieces of any size give the very frames of the whole."""
+    x = rng.normal(size=(2, 9001))
+    stream, parts, at = FrameStream(256, 48), [], 0
+    for size in (1, 700, 3, 0, 2000, 255, 6042):
+        parts.append(stream.push(x[:, at : at + size]))
+        at += size
+    assert at == 9001
+    parts.append(stream.finish())
+    np.testing.assert_array_equal(np.concatenate(parts, axis=-1), stft(x, 256, 48))
+
+
+@pytest.mark.parametrize(
+    ("ending", "subtype", "bits"),
+    [
+        ("wav", "PCM_16", 15),
+        ("wav", "PCM_24", 23),
+        ("wav", "FLOAT", 23),
+        ("wav", "DOUBLE", 50),
+        ("flac", "PCM_16", 15),
+        ("aiff", "PCM_16", 15),
+        ("wav", "PCM_U8", 7),
+    ],
+)
+def test_reads_every_width(
+    tmp_path: Path, ending: str, subtype: str, bits: int, rng: np.random.Generator
+) -> None:
+    """What was written comes back to within the format's own step."""
+    x = rng.uniform(-0.5, 0.5, size=(2, 3000))
+    path = tmp_path / f"x.{ending}"
+    soundfile.write(path, x.T, 22050, subtype)
+    audio = read_audio(path)
+    assert (audio.rate, audio.channels) == (22050, 2)
+    np.testing.assert_allclose(audio.samples, x, atol=2.0**-bits)
+
+
+def test_reads_ogg(tmp_path: Path) -> None:
+    """A lossy file is read with its rate, channels and a similar waveform."""
+    t = np.arange(44100) / 44100
+    x = 0.4 * np.stack([np.sin(2 * np.pi * 440 * t), np.cos(2 * np.pi * 440 * t)])
+    soundfile.write(tmp_path / "x.ogg", x.T, 44100)
+    assert np.corrcoef(read_audio(tmp_path / "x.ogg").samples[0], x[0])[0, 1] > 0.99
+
+
+def test_picks_channels(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Two of four channels, in the asked order."""
+    x = rng.uniform(-0.5, 0.5, size=(4, 2000))
+    soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
+    audio = read_audio(tmp_path / "x.wav", channels=(3, 1))
+    np.testing.assert_array_equal(audio.samples, x[[3, 1]])
+    with pytest.raises(InputError, match="between 0 and 3"):
+        read_audio(tmp_path / "x.wav", channels=(0, 4))
+
+
+@pytest.mark.parametrize("rate", [8000, 44100, 48000])
+def test_resampling_keeps_a_sine(rate: int) -> None:
+    """A 1 kHz sine stays one, sample for sample, away from the ends."""
+    t = np.arange(rate) / rate
+    out = resample(np.sin(2 * np.pi * 1000 * t)[None], rate, 16000)
+    expected = np.sin(2 * np.pi * 1000 * np.arange(16000) / 16000)
+    assert out.shape == (1, 16000)
+    np.testing.assert_allclose(out[0, 2000:-2000], expected[2000:-2000], atol=1e-5)
+
+
+def test_blocks_equal_the_whole(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Reading and resampling in blocks gives the samples that reading at once gives."""
+    x = rng.uniform(-0.5, 0.5, size=(2, 50_000))
+    soundfile.write(tmp_path / "x.wav", x.T, 44100, "DOUBLE")
+    whole = read_audio(tmp_path / "x.wav", rate=16000)
+    blocks = list(read_blocks(tmp_path / "x.wav", rate=16000, block_seconds=0.1))
+    assert len(blocks) > 5
+    joined = np.concatenate([b.samples for b in blocks], axis=1)
+    np.testing.assert_allclose(joined, whole.samples, atol=1e-12)
+    np.testing.assert_allclose(whole.samples, resample(x, 44100, 16000), atol=1e-9)
+
+
+def test_writes_back(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A written file has the samples, even beyond full scale."""
+    audio = Audio(rng.uniform(-2, 2, size=(2, 1000)), 16000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EaratlasWarning)
+        back = read_audio(audio.write(tmp_path / "x.wav"))
+    np.testing.assert_allclose(back.samples, audio.samples, atol=1e-6)
+    assert audio_seconds(tmp_path / "x.wav") == pytest.approx(1 / 16)
+    with pytest.raises(InputError, match="writ"):
+        audio.write(tmp_path / "none" / "x.wav")
+    with pytest.raises(InputError, match="end in"):
+        audio.write(tmp_path / "x.mp3")
+
+
+def test_mono_is_the_mean_of_channels(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A dry sound may be stereo; it is mixed down."""
+    x = rng.uniform(-0.5, 0.5, size=(2, 2000))
+    soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
+    np.testing.assert_allclose(read_mono(tmp_path / "x.wav", rate=16000), x.mean(axis=0))
+
+
+def test_clipping_and_offset_warn(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Both are read, each with its own warning; a clean file gives none."""
+    x = rng.uniform(-0.5, 0.5, size=(2, 16000))
+    for name, y, word in (
+        ("clipped", np.clip(10 * x, -1, 1), "clipped"),
+        ("offset", x + 0.3, "DC offset"),
+    ):
+        soundfile.write(tmp_path / f"{name}.wav", y.T, 16000, "DOUBLE")
+        with pytest.warns(EaratlasWarning, match=word):
+            assert read_audio(tmp_path / f"{name}.wav").channels == 2
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        (np.zeros(5), "(channels, n)"),
+        (np.zeros((5, 2)), "Transpose"),
+    ],
+)
+def test_audio_checks_its_shape(samples: np.ndarray, words: str) -> None:
+    """A transposed or flat array is caught where it is made."""
+    with pytest.raises(InputError) as caught:
+        Audio(samples, 16000)
+    assert words in str(caught.value)
+
+
+def test_half_silent_recording_is_refused(tmp_path: Path, rng: np.random.Generator) -> None:
+    """One dead microphone is named."""
+    x = rng.uniform(-0.5, 0.5, size=(2, 5000))
+    x[1] = 0
+    soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
+    with pytest.raises(InputError, match="silent right channel"):
+        read_audio(tmp_path / "x.wav")
