@@ -1,0 +1,225 @@
+"""Cues: the layout's bookkeeping, the paper's formulas, and the invariants that make them cues."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from scipy.signal import oaconvolve
+
+from earatlas.audio import Audio, read_blocks, stft
+from earatlas.cues import (
+    CueLayout,
+    Threshold,
+    audio_cues,
+    cue_blocks,
+    mean_cues,
+    peak_power,
+    response_cues,
+    spectra_cues,
+    transfer_functions,
+)
+from earatlas.errors import InputError
+
+SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_hz=(300, 2000))
+
+
+def test_default_layout_is_the_design() -> None:
+    """F = 512, ILD on bins 1…512, IPD on 20…128, D = 730."""
+    layout = CueLayout()
+    assert (layout.bins, layout.channels) == (512, 730)
+    np.testing.assert_array_equal(layout.ild_bins + 1, np.arange(1, 513))
+    np.testing.assert_array_equal(layout.ipd_bins + 1, np.arange(20, 129))
+    assert layout.frequencies_hz[layout.ipd_bins[0]] == 312.5
+    assert layout.frequencies_hz[layout.ipd_bins[-1]] == 2000.0
+
+
+def test_splits_are_the_papers() -> None:
+    """Low and high share no bin and together are the whole; low IPD starts above 300 Hz."""
+    low, high = CueLayout.low_ild(), CueLayout.high_ild()
+    assert (low.channels, high.channels) == (128, 384)
+    assert low.channels + high.channels == 512
+    assert not set(low.ild_bins) & set(high.ild_bins)
+    assert CueLayout.low_ipd().channels == 2 * 109
+    assert CueLayout.high_ipd().channels == 2 * 384
+
+
+def test_layout_survives_json() -> None:
+    """from_dict(to_dict) is the same layout, with or without a band."""
+    for layout in (CueLayout(), CueLayout.high_ipd(), SMALL):
+        assert CueLayout.from_dict(layout.to_dict()) == layout
+
+
+def test_indices_pick_the_same_channels(rng: np.random.Generator) -> None:
+    """A narrower layout's cues are the wide one's at `indices_in`."""
+    h = rng.normal(size=(3, 2, 30))
+    wide = response_cues(h, 16000)
+    for layout in (CueLayout.low_ild(), CueLayout.low_ipd()):
+        part = wide[:, layout.indices_in(CueLayout())]
+        np.testing.assert_allclose(part, response_cues(h, 16000, layout), rtol=1e-12)
+    with pytest.raises(InputError, match="lie within"):
+        CueLayout.high_ipd().indices_in(CueLayout())
+
+
+def test_cues_are_the_formula(rng: np.random.Generator) -> None:
+    """α = 20 log10 |R/L| and φ = exp(j arg(R/L)), channel by channel (slow loop)."""
+    spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
+    cues = spectra_cues(spectra, SMALL)
+    for d, (f, kind) in enumerate(zip(SMALL.channel_bins, SMALL.channel_kinds, strict=True)):
+        for t in range(5):
+            ratio = spectra[1, f + 1, t] / spectra[0, f + 1, t]
+            expected = {
+                "ild": 20 * np.log10(abs(ratio)),
+                "ipd_cos": np.cos(np.angle(ratio)),
+                "ipd_sin": np.sin(np.angle(ratio)),
+            }[str(kind)]
+            assert cues.values[d, t] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_gain_changes_no_cue(rng: np.random.Generator) -> None:
+    """A source's level, and its sign, are not in the cues."""
+    x = rng.normal(size=(2, 4000))
+    a, b = audio_cues(Audio(x, 8000), SMALL), audio_cues(Audio(-0.01 * x, 8000), SMALL)
+    np.testing.assert_allclose(a.values, b.values, atol=1e-9)
+    np.testing.assert_array_equal(a.observed, b.observed)
+
+
+def test_swapping_ears_mirrors(rng: np.random.Generator) -> None:
+    """Swapped ears turn the sign of ILD and of the sine, and keep the cosine."""
+    x = rng.normal(size=(2, 4000))
+    a, b = audio_cues(Audio(x, 8000), SMALL), audio_cues(Audio(x[::-1], 8000), SMALL)
+    sign = np.where(SMALL.channel_kinds == "ipd_cos", 1.0, -1.0)
+    np.testing.assert_allclose(b.values, sign[:, None] * a.values, atol=1e-9)
+
+
+def test_right_ear_louder_is_positive(rng: np.random.Generator) -> None:
+    """ILD of a right channel twice as loud is +6.02 dB everywhere."""
+    x = rng.normal(size=4000)
+    cues = audio_cues(Audio(np.stack([x, 2 * x]), 8000), SMALL)
+    np.testing.assert_allclose(cues.values[: len(SMALL.ild_bins)], 20 * np.log10(2), atol=1e-9)
+
+
+def test_observed_needs_both_ears_and_both_thresholds() -> None:
+    """χ = 1 only where the weaker ear passes the higher of the two floors."""
+    spectra = np.ones((2, 33, 4), dtype=complex) * 16.0  # 0 dB re a full-scale sine
+    spectra[0, :, 1] *= 10 ** (-30 / 20)
+    spectra[1, :, 2] *= 10 ** (-50 / 20)
+    spectra[:, :, 3] *= 10 ** (-50 / 20)
+    layout = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000))
+    observed = spectra_cues(spectra, layout, threshold=Threshold(-40, -100)).observed
+    np.testing.assert_array_equal(observed.all(axis=0), [True, True, False, False])
+    observed = spectra_cues(spectra, layout, threshold=Threshold(-60, -20)).observed
+    np.testing.assert_array_equal(observed.all(axis=0), [True, False, False, False])
+    assert not spectra_cues(0 * spectra, layout).observed.any()
+
+
+def test_full_scale_sine_is_0_db() -> None:
+    """The power scale that thresholds and `peak_power` speak of."""
+    x = np.sin(2 * np.pi * 1000 * np.arange(8000) / 8000)
+    peak = peak_power([Audio(np.stack([x, 0.1 * x]), 8000)], SMALL)
+    assert 10 * np.log10(peak) == pytest.approx(0.0, abs=0.01)
+
+
+def test_blocks_equal_the_whole(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Cues in blocks, put together, are the cues of the recording."""
+    x = 0.1 * rng.normal(size=(2, 30_000)) * np.linspace(0, 1, 30_000) ** 8
+    soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
+    whole = audio_cues(Audio(x, 16000))
+    assert 0.05 < whole.observed_share < 0.95
+
+    def blocks() -> object:
+        return read_blocks(tmp_path / "x.wav", block_seconds=0.11)
+
+    layout = CueLayout()
+    parts = list(cue_blocks(blocks(), peak=peak_power(blocks(), layout)))  # type: ignore[arg-type]
+    joined = np.concatenate([p.values for p in parts], 1)
+    seen = whole.channel_observed
+    np.testing.assert_allclose(joined[seen], whole.values[seen], atol=1e-9)
+    np.testing.assert_array_equal(np.concatenate([p.observed for p in parts], 1), whole.observed)
+
+
+def test_transfer_functions_are_the_formula(rng: np.random.Generator) -> None:
+    """The Fourier sum at frequencies that no FFT of the response has."""
+    h, f = rng.normal(size=(3, 2, 7)), np.array([100.0, 333.3])
+    got = transfer_functions(h, 1000.0, f)
+    for k in range(2):
+        expected = sum(h[..., j] * np.exp(-2j * np.pi * f[k] * j / 1000.0) for j in range(7))
+        np.testing.assert_allclose(got[..., k], expected, rtol=1e-12)
+
+
+def test_response_cues_do_not_depend_on_the_rate(rng: np.random.Generator) -> None:
+    """A pure delay and gain between the ears has the cues of the formula at any sampling rate."""
+    for rate, delay in ((16000, 4), (48000, 12)):  # 0.25 ms
+        h = np.zeros((1, 2, 20))
+        h[0, 0, 0], h[0, 1, delay] = 1.0, 0.5
+        y = response_cues(h, rate)[0]
+        f = CueLayout().frequencies_hz
+        np.testing.assert_allclose(y[:512], 20 * np.log10(0.5), atol=1e-9)
+        np.testing.assert_allclose(y[512:621], np.cos(-2 * np.pi * f[19:128] * 0.25e-3), atol=1e-9)
+        np.testing.assert_allclose(y[621:], np.sin(-2 * np.pi * f[19:128] * 0.25e-3), atol=1e-9)
+
+
+def test_noise_mean_approaches_the_response(rng: np.random.Generator) -> None:
+    """The mean cues of white noise are those of the impulse response it came through."""
+    h = rng.normal(size=(2, 40)) * np.exp(-np.arange(40) / 8)
+    heard = oaconvolve(rng.normal(size=(1, 160_000)), h, axes=1)
+    difference = mean_cues(Audio(heard, 16000)) - response_cues(h[None], 16000)[0]
+    assert np.median(np.abs(difference[:512])) < 0.1  # dB; more in the response's notches
+    assert np.median(np.abs(difference[512:])) < 0.01
+    assert np.abs(difference).max() > 1e-6  # estimated, not copied
+
+
+def test_long_responses_are_heard_with_noise(rng: np.random.Generator) -> None:
+    """A response longer than the window goes through noise: same cues, statistically."""
+    h = rng.normal(size=(1, 2, 40)) * np.exp(-np.arange(40) / 8)
+    long = np.pad(h, ((0, 0), (0, 0), (0, 3000)))
+    difference = response_cues(long, 16000) - response_cues(h, 16000)
+    assert 1e-6 < np.sqrt(np.mean(difference[:, :512] ** 2)) < 0.6
+    np.testing.assert_array_equal(response_cues(long, 16000), response_cues(long, 16000))
+
+
+def test_resampled_noise_keeps_all_its_channels(rng: np.random.Generator) -> None:
+    """Noise recorded at 48 kHz has cues up to 8 kHz, where a resampler leaves little of it."""
+    x = 0.1 * rng.normal(size=(1, 96_000))
+    y = mean_cues(Audio(np.concatenate([x, 2 * x]), 48000))
+    np.testing.assert_allclose(y[:510], 20 * np.log10(2), atol=1e-3)
+
+
+def test_plot_values_hide_what_is_missing(rng: np.random.Generator) -> None:
+    """`ild` and `ipd` are NaN exactly where χ = 0."""
+    spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
+    spectra[:, :, 2] = 0
+    cues = spectra_cues(spectra, SMALL)
+    np.testing.assert_array_equal(np.isnan(cues.ild), ~cues.observed[SMALL.ild_bins])
+    np.testing.assert_array_equal(np.isnan(cues.ipd), ~cues.observed[SMALL.ipd_bins])
+    assert cues.observed_share == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: audio_cues(Audio(np.zeros((1, 5000)), 16000)), "two channels"),
+        (lambda: audio_cues(Audio(np.ones((2, 500)), 16000)), "at least one window"),
+        (lambda: mean_cues(Audio(np.ones((2, 9000)), 8000)), "recording at 8000 Hz"),
+        (lambda: mean_cues(Audio(np.zeros((2, 9000)), 16000)), "at all frequencies"),
+        (lambda: response_cues(np.zeros((2, 5)), 16000), "(N, 2, taps)"),
+        (lambda: response_cues(np.zeros((1, 2, 5)), 16000), "pass every frequency"),
+        (lambda: response_cues(np.ones((1, 2, 5)), 8000), "twice the layout"),
+        (lambda: CueLayout(window=1023), "even"),
+        (lambda: CueLayout(hop=1000), "half the window"),
+        (lambda: CueLayout(ild_band_hz=(0, 9000)), "below half"),
+        (lambda: CueLayout(ild_band_hz=None, ipd_band_hz=None), "Widen"),
+    ],
+)
+def test_bad_input_is_explained(call: object, words: str) -> None:
+    """Each is refused with the rule that it breaks."""
+    with pytest.raises(InputError) as caught:
+        call()  # type: ignore[operator]
+    assert words in str(caught.value)
+
+
+def test_stft_of_cues_is_audio_stft(rng: np.random.Generator) -> None:
+    """audio_cues is spectra_cues of stft, at the layout's rate."""
+    x = rng.normal(size=(2, 4000))
+    expected = spectra_cues(stft(x, 64, 16), SMALL)
+    np.testing.assert_array_equal(audio_cues(Audio(x, 8000), SMALL).values, expected.values)
