@@ -1,0 +1,94 @@
+"""What a head can teach: mirrored, flat and sparse heads are told from good ones."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.diagnosis import coverage_map, nearest_neighbour_errors
+from earatlas.heads import Head, ImpulseResponses
+from earatlas.plots import plot_cues, plot_head, save
+from earatlas.simulated import Ear, camil_directions, simulated_responses
+
+
+def mirrored_head() -> Head:
+    """A head whose right ear is its left one, mirrored: directions in mirrored pairs."""
+    x = ea.Sphere().grid(15.0)
+    x = x[(x[:, 0] > 8) & (x[:, 0] < 172)]
+    x = np.concatenate([x, x * [-1, 1], [[0.0, e] for e in range(-60, 90, 15)]])
+    ears = (Ear(98.0, -10.0), Ear(-98.0, -10.0))
+    return Head("mirrored", x, ImpulseResponses(simulated_responses(x, ears=ears), 48000.0))
+
+
+def test_a_good_head_has_no_warnings(small_head: ea.Head) -> None:
+    """The simulated head covers the sphere, and its median plane says something."""
+    report = ea.diagnose(small_head)
+    assert report.warnings == ()
+    assert report.largest_gap_degrees < 12
+    assert report.space == "sphere"
+    assert 1.0 < report.median_plane_ild_db < 8.0
+
+
+def test_a_mirrored_head_is_found_out() -> None:
+    """Mirror images, and a median plane without any level difference."""
+    report = ea.diagnose(mirrored_head())
+    assert report.mirror_ild_db < 1e-6
+    assert report.median_plane_ild_db < 1e-6
+    assert any("mirror images" in note for note in report.warnings)
+    assert any("elevation and front/back cannot be learned" in note for note in report.warnings)
+
+
+def test_a_flat_and_sparse_head_is_told() -> None:
+    """One elevation, few directions."""
+    report = ea.diagnose(ea.simulated_head([[a, 0.0] for a in range(-90, 91, 15)]))
+    assert report.space == "circle"
+    assert any("one elevation" in note for note in report.warnings)
+    assert any("Only 13 directions" in note for note in report.warnings)
+    assert report.largest_gap_degrees == pytest.approx(90, abs=3)
+
+
+def test_report_is_json(small_head: ea.Head) -> None:
+    """Missing figures become null."""
+    side = small_head.subset(small_head.directions[:, 0] > 20)
+    fields = ea.diagnose(side).to_dict()
+    assert fields["mirror_ild_db"] is None
+    assert fields["directions"] == len(side)
+
+
+def test_coverage_map_is_even_for_an_even_grid() -> None:
+    """A lattice over the sphere has density near 1 everywhere, the poles included."""
+    density = coverage_map(ea.simulated_head(ea.Sphere().grid(4.0)))
+    assert density.shape == (12, 30)
+    assert 0.5 < np.median(density[0]) < 1.6
+    assert density[1:-1].min() > 0.3
+
+
+def test_coverage_map_has_left_on_the_left() -> None:
+    """One direction at azimuth 90, elevation 80 is in the upper left quarter."""
+    row, column = np.argwhere(coverage_map(ea.simulated_head([[90.0, 80.0]])))[0]
+    assert (row, column) == (0, 7)
+
+
+def test_cues_determine_direction_all_round() -> None:
+    """The issue's bar: look-up of a held-out half of the paper's grid, median < 3°, 3 % > 30°."""
+    errors = nearest_neighbour_errors(ea.simulated_head(camil_directions()))
+    assert len(errors) == 5400
+    assert 0.5 < np.median(errors) < 3.0
+    assert np.mean(errors > 30) < 0.03
+
+
+def test_pictures_are_drawn(tmp_path: Path, small_head: ea.Head, rng: np.random.Generator) -> None:
+    """Every picture is written, also for a head without a median plane."""
+    side = small_head.subset(small_head.directions[:, 0] > 20)
+    cues = ea.audio_cues(ea.Audio(rng.normal(size=(2, 8000)), 16000))
+    for name, figure in (
+        ("head.png", plot_head(small_head)),
+        ("side.svg", plot_head(side)),
+        ("cues.png", plot_cues(cues, title="noise")),
+    ):
+        assert save(figure, tmp_path / name).stat().st_size > 5000
+    with pytest.raises(ea.InputError, match=r"\.png"):
+        save(plot_cues(cues), tmp_path / "x.gif")
+    with pytest.raises(ea.InputError, match="writ"):
+        save(plot_cues(cues), tmp_path / "no" / "x.png")
