@@ -14,6 +14,7 @@ and phase differences (IPD), stacked into one vector of D channels a frame.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -222,9 +223,17 @@ class Threshold:
     relative_db: float = -45.0
     absolute_db: float = -100.0
 
+    def floor_db(self, peak_power: float) -> int:
+        """The level that both ears must pass, given the power of the recording's strongest bin.
+
+        In whole dB, so that a stream can sort its bins by level before it knows its peak.
+        """
+        peak_db = 10 * math.log10(peak_power) if peak_power > 0 else -math.inf
+        return math.floor(max(peak_db + self.relative_db, self.absolute_db))
+
     def floor(self, peak_power: float) -> float:
-        """The power that both ears must pass, given the recording's strongest bin."""
-        return max(peak_power * 10 ** (self.relative_db / 10), 10 ** (self.absolute_db / 10))
+        """The same as a power."""
+        return float(10 ** (self.floor_db(peak_power) / 10))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

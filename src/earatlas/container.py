@@ -1,0 +1,131 @@
+"""One file of plain arrays and JSON: how an atlas is kept on disk.
+
+The format is safetensors (a JSON header, then raw little-endian numbers: nothing in it can run),
+with what the arrays mean as JSON under `__metadata__` and a checksum over them. Reading checks
+size, header, bounds and checksum before a number is used: a broken or hostile file costs one
+sentence, never code or a large allocation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earatlas.errors import InputError
+
+__all__ = ["read_container", "write_container"]
+
+Array = NDArray[np.float64]
+
+_LARGEST_FILE = 1 << 30  # a whole-sphere atlas of 10,000 components is a quarter of this
+_LARGEST_HEADER = 1 << 20
+
+
+def write_container(
+    path: str | Path, kind: str, version: int, about: dict[str, Any], arrays: dict[str, Array]
+) -> Path:
+    """Write arrays (kept as float32 where that loses nothing) and JSON values; all or nothing."""
+    from safetensors.numpy import save
+
+    path = Path(path)
+    small = {name: _narrowed(array) for name, array in arrays.items()}
+    header = {"kind": kind, "version": version, "sha256": _checksum(small), "about": about}
+    blob = save(small, metadata={"earatlas": json.dumps(header)})
+    try:
+        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(blob)
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(scratch).chmod(0o666 & ~umask)  # mkstemp makes files that only the owner reads
+            return Path(scratch).replace(path)
+        except BaseException:
+            Path(scratch).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(
+            f"output must be a file that can be written, got '{path}' ({error.strerror}). "
+            "Check that its folder exists and is writable."
+        ) from error
+
+
+def read_container(
+    path: str | Path, kind: str, version: int
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The JSON values and the arrays (float64) of a file of this kind, up to this version."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    path = Path(path)
+    blob = _bytes(path, kind)
+    try:
+        header = _header(blob)
+        arrays = load(blob)
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _refused(path, kind, str(error) or type(error).__name__) from error
+    if header.get("kind") != kind:
+        raise _refused(path, kind, f"it holds a {header.get('kind')!r}")
+    if not isinstance(header.get("version"), int) or header["version"] > version:
+        raise InputError(
+            f"{kind} must be of format version {version} or older, got {header.get('version')!r} "
+            f"in '{path}'. Update earatlas, or make the file again."
+        )
+    if header.get("sha256") != _checksum(arrays) or not isinstance(header.get("about"), dict):
+        raise _refused(path, kind, "its checksum does not match its contents")
+    return header["about"], {name: array.astype(np.float64) for name, array in arrays.items()}
+
+
+def _narrowed(array: Array) -> NDArray[Any]:
+    """The array in half the space if every number survives it."""
+    narrow = np.ascontiguousarray(array, dtype=np.float32)
+    same = np.array_equal(narrow.astype(np.float64), array)
+    return narrow if same else np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _checksum(arrays: dict[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _bytes(path: Path, kind: str) -> bytes:
+    if path.is_dir():
+        raise InputError(f"{kind} must be a file, got the folder '{path}'. Name a file in it.")
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST_FILE:
+            raise _refused(path, kind, f"it is {size / 2**30:.1f} GB large")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{kind} must be a file that can be read, got '{path}' ({error.strerror}). "
+            "Check the name."
+        ) from error
+
+
+def _header(blob: bytes) -> dict[str, Any]:
+    length = int.from_bytes(blob[:8], "little")
+    if not 2 <= length <= min(_LARGEST_HEADER, len(blob) - 8):
+        raise ValueError("its header is broken")
+    header = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["earatlas"])
+    if not isinstance(header, dict):
+        raise ValueError("its header is broken")
+    return header
+
+
+def _refused(path: Path, kind: str, why: str) -> InputError:
+    return InputError(
+        f"{kind} must be a file that earatlas wrote, got '{path}', which cannot be used "
+        f"({why.splitlines()[0][:120]}). Copy it again, or make it anew."
+    )
