@@ -1,6 +1,5 @@
 """Sound in and out: exact transforms, any file, honest errors and warnings."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -101,8 +100,9 @@ def test_picks_channels(tmp_path: Path, rng: np.random.Generator) -> None:
     soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
     audio = read_audio(tmp_path / "x.wav", channels=(3, 1))
     np.testing.assert_array_equal(audio.samples, x[[3, 1]])
-    with pytest.raises(InputError, match="between 0 and 3"):
-        read_audio(tmp_path / "x.wav", channels=(0, 4))
+    for channels in ((0, 4), (-1, 0), (2, 2)):
+        with pytest.raises(InputError, match="two different ones between 0 and 3"):
+            read_audio(tmp_path / "x.wav", channels=channels)
 
 
 @pytest.mark.parametrize("rate", [8000, 44100, 48000])
@@ -130,15 +130,23 @@ def test_blocks_equal_the_whole(tmp_path: Path, rng: np.random.Generator) -> Non
 def test_writes_back(tmp_path: Path, rng: np.random.Generator) -> None:
     """A written file has the samples, even beyond full scale."""
     audio = Audio(rng.uniform(-2, 2, size=(2, 1000)), 16000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EaratlasWarning)
-        back = read_audio(audio.write(tmp_path / "x.wav"))
+    back = read_audio(audio.write(tmp_path / "x.wav"))
     np.testing.assert_allclose(back.samples, audio.samples, atol=1e-6)
     assert audio_seconds(tmp_path / "x.wav") == pytest.approx(1 / 16)
     with pytest.raises(InputError, match="writ"):
         audio.write(tmp_path / "none" / "x.wav")
     with pytest.raises(InputError, match="end in"):
         audio.write(tmp_path / "x.mp3")
+    for ending in ("aif", "aiff", "flac", "ogg"):
+        quiet = Audio(0.1 * audio.samples, 16000).write(tmp_path / f"x.{ending}")
+        assert read_audio(quiet).samples.shape == (2, 1000)
+
+
+@pytest.mark.parametrize("rate", [0, -1, 16000.5, float("nan")])
+def test_bad_rates_are_explained(rate: float) -> None:
+    """A rate is a positive whole number."""
+    with pytest.raises(InputError, match="whole number of Hz"):
+        Audio(np.zeros((2, 10)), rate)  # type: ignore[arg-type]
 
 
 def test_mono_is_the_mean_of_channels(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -146,6 +154,52 @@ def test_mono_is_the_mean_of_channels(tmp_path: Path, rng: np.random.Generator) 
     x = rng.uniform(-0.5, 0.5, size=(2, 2000))
     soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
     np.testing.assert_allclose(read_mono(tmp_path / "x.wav", rate=16000), x.mean(axis=0))
+
+
+@pytest.mark.parametrize("n", [1, 160_001, 960_001])
+def test_any_length_is_read(tmp_path: Path, n: int) -> None:
+    """A last block of one sample is as good as another."""
+    x = 0.1 * np.sin(np.arange(2 * n) + 1.0).reshape(n, 2)
+    soundfile.write(tmp_path / "x.wav", x, 16000, "DOUBLE")
+    assert read_audio(tmp_path / "x.wav").samples.shape == (2, n)
+    assert sum(b.samples.shape[1] for b in read_blocks(tmp_path / "x.wav")) == n
+
+
+def test_one_sample_resampled_is_explained(tmp_path: Path) -> None:
+    """What resampling leaves nothing of is refused in words."""
+    soundfile.write(tmp_path / "x.wav", [[0.1, 0.1]], 48000, "DOUBLE")
+    with pytest.raises(InputError, match="longer"):
+        read_audio(tmp_path / "x.wav", rate=4000)
+
+
+@pytest.mark.parametrize("ending", ["wav", "aiff", "ogg", "flac"])
+def test_truncated_files_are_refused(tmp_path: Path, ending: str, rng: np.random.Generator) -> None:
+    """Half a file is never taken for a whole one; a whole one is read."""
+    path = tmp_path / f"x.{ending}"
+    soundfile.write(path, 0.1 * rng.normal(size=(48_000, 2)), 16000)
+    assert read_audio(path).seconds == pytest.approx(3.0)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    for read in (read_audio, lambda p: read_mono(p, rate=16000)):
+        with pytest.raises(InputError, match="complete"):
+            read(path)
+
+
+def test_wav_of_unknown_length_is_read(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A WAV that was written to a pipe has no length in its header; that is no truncation."""
+    path = tmp_path / "x.wav"
+    soundfile.write(path, 0.1 * rng.normal(size=(4000, 2)), 16000, "PCM_16")
+    blob = bytearray(path.read_bytes())
+    at = blob.index(b"data") + 4
+    blob[at : at + 4] = b"\xff\xff\xff\xff"
+    path.write_bytes(bytes(blob))
+    assert read_audio(path).samples.shape == (2, 4000)
+
+
+def test_float_beyond_full_scale_is_not_clipped(tmp_path: Path) -> None:
+    """A float file may peak at 1.5 without a flat top, and without a warning."""
+    x = 1.5 * np.sin(np.arange(16000) / 7)
+    soundfile.write(tmp_path / "x.wav", np.stack([x, x], axis=1), 16000, "FLOAT")
+    assert np.abs(read_audio(tmp_path / "x.wav").samples).max() > 1.49
 
 
 def test_clipping_and_offset_warn(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -164,7 +218,7 @@ def test_clipping_and_offset_warn(tmp_path: Path, rng: np.random.Generator) -> N
     ("samples", "words"),
     [
         (np.zeros(5), "(channels, n)"),
-        (np.zeros((5, 2)), "Transpose"),
+        (np.zeros((500, 2)), "Transpose"),
     ],
 )
 def test_audio_checks_its_shape(samples: np.ndarray, words: str) -> None:

@@ -15,6 +15,7 @@ from earatlas.cues import (
     cue_blocks,
     mean_cues,
     peak_power,
+    recording_cues,
     response_cues,
     spectra_cues,
     transfer_functions,
@@ -127,11 +128,16 @@ def test_blocks_equal_the_whole(tmp_path: Path, rng: np.random.Generator) -> Non
     whole = audio_cues(Audio(x, 16000))
     assert 0.05 < whole.observed_share < 0.95
 
-    def blocks() -> object:
-        return read_blocks(tmp_path / "x.wav", block_seconds=0.11)
-
-    layout = CueLayout()
-    parts = list(cue_blocks(blocks(), peak=peak_power(blocks(), layout)))  # type: ignore[arg-type]
+    seen_seconds = []
+    parts = list(recording_cues(tmp_path / "x.wav", progress=lambda s, _: seen_seconds.append(s)))
+    assert seen_seconds[-1] == pytest.approx(2 * 30_000 / 16_000)
+    peak = peak_power(read_blocks(tmp_path / "x.wav", block_seconds=0.11), CueLayout())
+    pieces = cue_blocks(read_blocks(tmp_path / "x.wav", block_seconds=0.11), peak=peak)
+    np.testing.assert_allclose(
+        np.concatenate([p.values for p in pieces], 1)[whole.channel_observed],
+        whole.values[whole.channel_observed],
+        atol=1e-9,
+    )
     joined = np.concatenate([p.values for p in parts], 1)
     seen = whole.channel_observed
     np.testing.assert_allclose(joined[seen], whole.values[seen], atol=1e-9)
@@ -178,6 +184,47 @@ def test_long_responses_are_heard_with_noise(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(response_cues(long, 16000), response_cues(long, 16000))
 
 
+def test_silence_around_the_noise_does_not_count(rng: np.random.Generator) -> None:
+    """Noise that is on for half of a recording has the cues of the noise, not of the background."""
+    x = rng.normal(size=(1, 16_000)) * [[1.0], [3.0]]
+    whole = 1e-3 * rng.normal(size=(2, 32_000))
+    whole[:, 8_000:24_000] += x
+    difference = mean_cues(Audio(whole, 16000)) - mean_cues(Audio(x, 16000))
+    assert np.sqrt(np.mean(difference[:512] ** 2)) < 0.1
+
+
+def test_long_responses_of_any_rate(rng: np.random.Generator) -> None:
+    """A long response at 48 kHz goes through noise at the layout's rate, its onset skipped."""
+    h = np.zeros((1, 2, 9000))
+    h[0, 0, 600], h[0, 1, 612] = 1.0, 0.5  # 0.25 ms later, and 6 dB weaker
+    y = response_cues(h, 48_000)[0]
+    f = CueLayout().frequencies_hz
+    np.testing.assert_allclose(y[:450], 20 * np.log10(0.5), atol=0.1)
+    np.testing.assert_allclose(y[512:621], np.cos(2 * np.pi * f[19:128] * 0.25e-3), atol=0.02)
+
+
+def test_channels_know_their_bins_in_a_narrow_layout(rng: np.random.Generator) -> None:
+    """Each channel's χ is that of its own bin, also where no band starts at the first one."""
+    layout = CueLayout(8000, 64, 16, ild_band_hz=(1000, 3000), ipd_band_hz=(500, 1500))
+    spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
+    spectra[:, ::3] *= 1e-6
+    cues = spectra_cues(spectra, layout)
+    for d, f in enumerate(layout.channel_bins):
+        np.testing.assert_array_equal(cues.channel_observed[d], cues.observed[f])
+        assert cues.channel_observed[d].all() == ((f + 1) % 3 != 0)
+    np.testing.assert_array_equal(np.isnan(cues.ild), ~cues.observed[layout.ild_bins])
+
+
+def test_unobserved_bins_do_not_enter_the_mean() -> None:
+    """A bin that is silent in some frames has the mean of the others."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1, 16_000)) * [[1.0], [2.0]]
+    x[:, 12_000:] = 0
+    x[0, 12_000:] = rng.normal(size=4_000)  # one ear alone: no interaural cue
+    y = mean_cues(Audio(x, 16000))
+    assert np.median(np.abs(y[:512] - 20 * np.log10(2))) < 0.5
+
+
 def test_resampled_noise_keeps_all_its_channels(rng: np.random.Generator) -> None:
     """Noise recorded at 48 kHz has cues up to 8 kHz, where a resampler leaves little of it."""
     x = 0.1 * rng.normal(size=(1, 96_000))
@@ -201,7 +248,9 @@ def test_plot_values_hide_what_is_missing(rng: np.random.Generator) -> None:
         (lambda: audio_cues(Audio(np.zeros((1, 5000)), 16000)), "two channels"),
         (lambda: audio_cues(Audio(np.ones((2, 500)), 16000)), "at least one window"),
         (lambda: mean_cues(Audio(np.ones((2, 9000)), 8000)), "recording at 8000 Hz"),
-        (lambda: mean_cues(Audio(np.zeros((2, 9000)), 16000)), "at all frequencies"),
+        (lambda: mean_cues(Audio(np.zeros((2, 9000)), 16000)), "silent"),
+        (lambda: audio_cues(Audio(np.full((2, 9000), np.nan), 16000)), "finite"),
+        (lambda: list(cue_blocks([Audio(np.ones((2, 9000)), 48000)], peak=1.0)), "read_blocks"),
         (lambda: response_cues(np.zeros((2, 5)), 16000), "(N, 2, taps)"),
         (lambda: response_cues(np.zeros((1, 2, 5)), 16000), "pass every frequency"),
         (lambda: response_cues(np.ones((1, 2, 5)), 8000), "twice the layout"),

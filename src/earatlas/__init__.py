@@ -1,7 +1,15 @@
 """earatlas: learn how a head hears directions, then localize and separate sounds with two ears."""
 
 from earatlas.audio import Audio, istft, read_audio, read_blocks, read_mono, stft
-from earatlas.cues import CueLayout, Cues, Threshold, audio_cues, cue_blocks, mean_cues
+from earatlas.cues import (
+    CueLayout,
+    Cues,
+    Threshold,
+    audio_cues,
+    mean_cues,
+    recording_cues,
+    response_cues,
+)
 from earatlas.diagnosis import HeadReport, diagnose
 from earatlas.directions import (
     Circle,
@@ -39,7 +47,6 @@ __all__ = [
     "Threshold",
     "audio_cues",
     "azimuth_error",
-    "cue_blocks",
     "diagnose",
     "elevation_error",
     "great_circle_error",
@@ -52,7 +59,9 @@ __all__ = [
     "read_mono",
     "read_recordings",
     "read_sofa",
+    "recording_cues",
     "render_scene",
+    "response_cues",
     "simulated_head",
     "stft",
 ]

@@ -28,7 +28,7 @@ import soundfile
 import soxr
 from numpy.typing import ArrayLike, NDArray
 
-from earatlas.errors import EaratlasWarning, InputError
+from earatlas.errors import EaratlasWarning, InputError, existing_file
 
 __all__ = [
     "Audio",
@@ -45,7 +45,13 @@ __all__ = [
 Array = NDArray[np.float64]
 Spectra = NDArray[np.complex128]
 
-_SUBTYPES = {".wav": "FLOAT", ".flac": "PCM_24", ".aif": "PCM_24", ".aiff": "PCM_24", ".ogg": None}
+_FORMATS = {
+    ".wav": ("WAV", "FLOAT"),
+    ".flac": ("FLAC", "PCM_24"),
+    ".aif": ("AIFF", "PCM_24"),
+    ".aiff": ("AIFF", "PCM_24"),
+    ".ogg": ("OGG", "VORBIS"),
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,14 +72,13 @@ class Audio:
                 f"samples must be an array of shape (channels, n), got shape {samples.shape}. "
                 "Put one channel in each row; soundfile returns the transpose."
             )
-        if samples.shape[0] > samples.shape[1] > 0:
+        if samples.shape[0] > 64 >= samples.shape[1]:
             raise InputError(
-                f"samples must have more samples than channels, got shape {samples.shape}. "
-                "Transpose the array: one channel in each row."
+                f"samples must have one channel in each row, got shape {samples.shape}. "
+                "Transpose the array."
             )
-        if self.rate <= 0:
-            raise InputError(f"rate must be positive, got {self.rate}. Give samples per second.")
         object.__setattr__(self, "samples", samples)
+        object.__setattr__(self, "rate", _checked_rate(self.rate))
 
     def __repr__(self) -> str:
         return f"Audio({self.channels} channels, {self.seconds:.2f} s, {self.rate} Hz)"
@@ -95,18 +100,25 @@ class Audio:
     def write(self, path: str | Path) -> Path:
         """Write a sound file; its ending names the format (.wav is 32-bit float: nothing clips)."""
         path = Path(path)
-        if path.suffix.lower() not in _SUBTYPES:
+        if path.suffix.lower() not in _FORMATS:
             raise InputError(
-                f"path must end in one of {', '.join(_SUBTYPES)}, got '{path}'. Rename the output."
+                f"path must end in one of {', '.join(_FORMATS)}, got '{path}'. Rename the output."
             )
+        kind, subtype = _FORMATS[path.suffix.lower()]
         try:
-            soundfile.write(path, self.samples.T, self.rate, _SUBTYPES[path.suffix.lower()])
+            soundfile.write(path, self.samples.T, self.rate, subtype, format=kind)
         except (OSError, soundfile.SoundFileError) as error:
             raise InputError(
                 f"path must be a file that can be written, got '{path}' ({error}). "
                 "Check that its folder exists and is writable."
             ) from error
         return path
+
+
+def _checked_rate(rate: float) -> int:
+    if not (0 < rate < 1e9 and float(rate).is_integer()):
+        raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
+    return int(rate)
 
 
 def resample(samples: ArrayLike, rate: float, new_rate: float) -> Array:
@@ -126,20 +138,45 @@ def _parts(rows: Array, size: int) -> Iterator[Array]:
 
 
 def _open(path: str | Path) -> soundfile.SoundFile:
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(f"path must be a sound file, got the folder '{path}'. Name a file in it.")
-    if not path.exists():
-        raise InputError(f"path must be an existing sound file, got '{path}'. Check the name.")
-    if path.stat().st_size == 0:
-        raise InputError(f"path must be a sound file, got the empty file '{path}'. Record it anew.")
+    path = existing_file(path, "recording")
     try:
+        if path.stat().st_size == 0:
+            raise InputError(f"recording must hold sound, got the empty file '{path}'. Record it.")
+        if _is_cut_short(path):
+            raise InputError(
+                f"recording must be complete, got '{path}', whose end is missing. "
+                "Copy or record it again."
+            )
         return soundfile.SoundFile(path)
     except (OSError, soundfile.SoundFileError) as error:
         raise InputError(
-            f"path must be a WAV, FLAC, OGG or AIFF file, got '{path}', which cannot be read as "
-            f"sound ({_reason(error)}). Check that it is complete and really is a sound file."
+            f"recording must be a WAV, FLAC, OGG or AIFF file, got '{path}', which cannot be read "
+            f"as sound ({_reason(error)}). Check that it is complete and really is a sound file."
         ) from error
+
+
+def _is_cut_short(path: Path) -> bool:
+    """Whether a WAV, AIFF or OGG file ends before its own header says.
+
+    libsndfile takes what is there for the whole and says nothing; for FLAC it does say.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        kind = file.read(12)[:4]
+        if kind == b"OggS":
+            file.seek(max(size - 65_536, 0))
+            tail = file.read()
+            last = tail.rfind(b"OggS")
+            return last < 0 or not tail[last + 5 : last + 6] or not tail[last + 5] & 4
+        if kind not in (b"RIFF", b"FORM"):
+            return False
+        while len(head := file.read(8)) == 8:
+            length = int.from_bytes(head[4:], "little" if kind == b"RIFF" else "big")
+            if head[:4] in (b"data", b"SSND"):
+                streamed = length in (0, 0xFFFFFFFF)  # written to a pipe: the length is unknown
+                return not streamed and file.tell() + length > size
+            file.seek(length + length % 2, 1)
+    return False
 
 
 def _reason(error: BaseException) -> str:
@@ -149,9 +186,10 @@ def _reason(error: BaseException) -> str:
 
 def _pick(data: Array, channels: tuple[int, ...], path: str | Path) -> Array:
     """Rows of the wanted channels from soundfile's (n, channels)."""
-    if max(channels) >= data.shape[1] or min(channels) < 0:
+    allowed = range(data.shape[1])
+    if len(set(channels)) != 2 or len(channels) != 2 or not set(channels) <= set(allowed):
         raise InputError(
-            f"channels must be between 0 and {data.shape[1] - 1} for '{path}', "
+            f"channels must be two different ones between 0 and {data.shape[1] - 1} for '{path}', "
             f"got {', '.join(map(str, channels))}. Choose channels that the file has."
         )
     return np.ascontiguousarray(data[:, list(channels)].T)
@@ -193,10 +231,10 @@ class _Health:
         self.power = self.power + (samples**2).sum(axis=1)
         self.peaks = np.maximum(self.peaks, np.abs(samples).max(axis=1, initial=0.0))
         loud = np.abs(samples) >= 0.999
-        # One full-scale sample is a peak; two in a row are a flat top.
-        self.clipped += int((loud[:, 1:] & loud[:, :-1]).sum())
+        # A flat top: full scale, and the same again. A float file may rightly go beyond 1.
+        self.clipped += int((loud[:, 1:] & (samples[:, 1:] == samples[:, :-1])).sum())
 
-    def finish(self) -> None:
+    def finish(self, warn: bool) -> None:
         if self.n == 0:
             raise InputError(
                 f"audio must hold samples, got none in '{self.path}'. Record it again."
@@ -212,7 +250,7 @@ class _Health:
                     f"audio must have sound in both channels, got a silent {name} channel in "
                     f"'{self.path}'. Check that microphone, or pick other channels."
                 )
-        if self.clipped:
+        if warn and self.clipped:
             warnings.warn(
                 f"'{self.path}' is clipped ({self.clipped} samples at full scale in a row): level "
                 "differences are wrong there. Record at a lower level.",
@@ -221,7 +259,7 @@ class _Health:
             )
         offset = np.abs(self.sums / self.n)
         # An impulse response has a mean by nature; it is over in a fraction of a second.
-        if self.n > self.rate / 2 and (offset > 0.1 * np.sqrt(self.power / self.n)).any():
+        if warn and self.n > self.rate / 2 and (offset > 0.1 * np.sqrt(self.power / self.n)).any():
             warnings.warn(
                 f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): cues do "
                 "not use 0 Hz, but the lowest bins suffer. High-pass the recording.",
@@ -239,6 +277,8 @@ def read_audio(
     clipping and DC offset.
     """
     blocks = list(read_blocks(path, channels=channels, rate=rate, block_seconds=60.0))
+    if not blocks:
+        raise InputError(f"recording must be longer, got '{path}' of one sample. Record it again.")
     return Audio(np.concatenate([b.samples for b in blocks], axis=1), blocks[0].rate)
 
 
@@ -248,16 +288,17 @@ def read_blocks(
     channels: tuple[int, int] = (0, 1),
     rate: int | None = None,
     block_seconds: float = 10.0,
+    warn: bool = True,
 ) -> Iterator[Audio]:
     """The same samples as `read_audio`, about `block_seconds` at a time.
 
-    A recording whose end is missing or that is silent throughout is known as such only at the end:
-    the error then comes after the blocks.
+    A recording that is silent throughout, or a FLAC file whose end is missing, is known as such
+    only at the end: the error then comes after the blocks.
     """
     with _open(path) as sound:
         _check_binaural(path, sound)
-        native, declared = int(sound.samplerate), int(sound.frames)
-        rate = native if rate is None else rate
+        native = int(sound.samplerate)
+        rate = native if rate is None else _checked_rate(rate)
         resampler = soxr.ResampleStream(native, rate, 2, dtype="float64", quality="VHQ")
         health, done = _Health(path, native), 0
         while True:
@@ -279,12 +320,7 @@ def read_blocks(
                 yield Audio(samples, rate)
             if last:
                 break
-        if done < declared:
-            raise InputError(
-                f"audio must be complete, got {done} of {declared} samples in '{path}'. "
-                "The file is truncated: copy or record it again."
-            )
-        health.finish()
+        health.finish(warn)
 
 
 def read_mono(path: str | Path, *, rate: int) -> Array:
@@ -384,11 +420,10 @@ class FrameStream:
         """Spectra of the last frames, which reach beyond the end of the sound."""
         missing = 1 + self._pushed // self._hop - self._frames
         need = (missing - 1) * self._hop + self._window - self._rest.shape[-1]
-        return self._take(np.pad(self._rest, ((0, 0), (0, max(need, 0)))), missing)
+        return self._take(np.pad(self._rest, ((0, 0), (0, max(need, 0)))))
 
-    def _take(self, x: Array, most: int | None = None) -> Spectra:
+    def _take(self, x: Array) -> Spectra:
         count = max((x.shape[-1] - self._window) // self._hop + 1, 0)
-        count = count if most is None else min(count, most)
         self._frames += count
         self._rest = x[:, count * self._hop :].copy()
         if count == 0:

@@ -15,15 +15,24 @@ and phase differences (IPD), stacked into one vector of D channels a frame.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from earatlas.audio import Audio, FrameStream, Spectra, resample, stft
+from earatlas.audio import (
+    Audio,
+    FrameStream,
+    Spectra,
+    audio_seconds,
+    read_blocks,
+    resample,
+    stft,
+)
 from earatlas.errors import InputError
 
 __all__ = [
@@ -33,6 +42,8 @@ __all__ = [
     "audio_cues",
     "cue_blocks",
     "mean_cues",
+    "peak_power",
+    "recording_cues",
     "response_cues",
     "spectra_cues",
 ]
@@ -40,6 +51,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+_NOISE_ON_SHARE = 0.05  # -13 dB: well below steady noise, well above any usable background
 _TINY = 1e-200  # keeps the logarithm of a silent bin finite; such bins are never observed
 
 
@@ -98,24 +110,24 @@ class CueLayout:
         )
 
     @classmethod
-    def low_ild(cls) -> Self:
-        """The paper's low ILD: up to 2 kHz."""
-        return cls(ild_band_hz=(0.0, 2000.0), ipd_band_hz=None)
+    def low_ild(cls, **sampling: int) -> Self:
+        """The paper's low ILD: up to 2 kHz. `sampling` is rate, window and hop."""
+        return cls(ild_band_hz=(0.0, 2000.0), ipd_band_hz=None, **sampling)
 
     @classmethod
-    def high_ild(cls) -> Self:
+    def high_ild(cls, **sampling: int) -> Self:
         """The paper's high ILD: above 2 kHz."""
-        return cls(ild_band_hz=(2000.0, 8000.0), ipd_band_hz=None)
+        return cls(ild_band_hz=(2000.0, 8000.0), ipd_band_hz=None, **sampling)
 
     @classmethod
-    def low_ipd(cls) -> Self:
+    def low_ipd(cls, **sampling: int) -> Self:
         """The paper's low IPD: 300 Hz to 2 kHz."""
-        return cls(ild_band_hz=None, ipd_band_hz=(300.0, 2000.0))
+        return cls(ild_band_hz=None, ipd_band_hz=(300.0, 2000.0), **sampling)
 
     @classmethod
-    def high_ipd(cls) -> Self:
+    def high_ipd(cls, **sampling: int) -> Self:
         """The paper's high IPD: above 2 kHz, too irregular to learn (Fig. 3)."""
-        return cls(ild_band_hz=None, ipd_band_hz=(2000.0, 8000.0))
+        return cls(ild_band_hz=None, ipd_band_hz=(2000.0, 8000.0), **sampling)
 
     @property
     def bins(self) -> int:
@@ -187,7 +199,7 @@ class CueLayout:
         return np.array([places[key] for key in wanted], dtype=np.intp)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values; `CueLayout(**fields)` after `from_dict` is the inverse."""
+        """The fields as JSON values; `from_dict` is the inverse."""
         return {
             "rate": self.rate,
             "window": self.window,
@@ -305,13 +317,23 @@ def _check(audio: Audio, layout: CueLayout) -> Audio:
             f"audio must have two channels (left, right), got {audio.channels}. "
             "A mono sound carries no interaural cues."
         )
+    if not np.isfinite(audio.samples).all():
+        raise InputError(
+            "audio must be finite, got NaN or infinity among its samples. Repair or cut it."
+        )
+    if not audio.samples.any():
+        raise InputError("audio must not be silent, got only zeros. Check the recording.")
     audio = audio.at_rate(layout.rate)
-    if audio.samples.shape[1] < layout.window:
+    _check_length(audio.samples.shape[1], layout)
+    return audio
+
+
+def _check_length(samples: int, layout: CueLayout) -> None:
+    if samples < layout.window:
         raise InputError(
             f"audio must be at least one window long ({1000 * layout.window / layout.rate:.0f} ms),"
-            f" got {1000 * audio.seconds:.1f} ms. Record longer."
+            f" got {1000 * samples / layout.rate:.1f} ms. Record longer."
         )
-    return audio
 
 
 def audio_cues(
@@ -328,10 +350,14 @@ def spectra_blocks(blocks: Iterable[Audio], layout: CueLayout) -> Iterator[Spect
     """Spectra of a recording that comes in blocks: put together, those of the whole."""
     stream, samples = FrameStream(layout.window, layout.hop), 0
     for block in blocks:
+        if block.rate != layout.rate or block.channels != 2:
+            raise InputError(
+                f"blocks must have two channels at the layout's {layout.rate} Hz, got "
+                f"{block.channels} at {block.rate} Hz. Use read_blocks(path, rate={layout.rate})."
+            )
         samples += block.samples.shape[1]
         yield stream.push(block.samples)
-    if samples < layout.window:
-        _check(Audio(np.zeros((2, max(samples, 2))), layout.rate), layout)
+    _check_length(samples, layout)
     yield stream.finish()
 
 
@@ -357,11 +383,42 @@ def cue_blocks(
         yield spectra_cues(spectra, layout, threshold=threshold, peak=peak)
 
 
+def recording_cues(
+    path: str | Path,
+    layout: CueLayout | None = None,
+    *,
+    threshold: Threshold | None = None,
+    channels: tuple[int, int] = (0, 1),
+    progress: Callable[[float, float], None] | None = None,
+) -> Iterator[Cues]:
+    """Cues of a recording of any length, block by block: together those of `audio_cues`.
+
+    Two passes, the first for the peak that thresholds refer to. `progress(done, total)` is called
+    with seconds.
+    """
+    layout = layout or CueLayout()
+    total = 2 * audio_seconds(path)
+    done = 0.0
+
+    def blocks(warn: bool) -> Iterator[Audio]:
+        nonlocal done
+        for block in read_blocks(path, channels=channels, rate=layout.rate, warn=warn):
+            yield block
+            done += block.seconds
+            if progress is not None:
+                progress(done, total)
+
+    peak = peak_power(blocks(warn=True), layout)
+    yield from cue_blocks(blocks(warn=False), layout, peak=peak, threshold=threshold)
+
+
 def mean_cues(audio: Audio, layout: CueLayout | None = None) -> Array:
     """Temporal mean (D,) of a white-noise recording's cues: the paper's mean interaural vector.
 
-    White noise is taken as observed everywhere (paper: χ = 1), also close to half the sampling
-    rate, where a resampler leaves little of it but the same of it in both ears.
+    White noise is taken as observed at all frequencies (paper: χ = 1), in the frames in which it
+    is on: silence before and after it does not count. A resampler leaves little of it close to
+    half its rate; the last few bins below 8 kHz of a recording at 48 kHz hold some leakage of
+    their neighbours and are off by up to 2 dB.
     """
     layout = layout or CueLayout()
     top_hz = float(layout.frequencies_hz[layout.channel_bins].max())
@@ -370,7 +427,12 @@ def mean_cues(audio: Audio, layout: CueLayout | None = None) -> Array:
             f"audio must reach the layout's {top_hz:.0f} Hz, got a recording at {audio.rate} Hz. "
             "Record at a higher rate, or choose a layout with lower bands."
         )
-    cues = audio_cues(audio, layout, threshold=Threshold(relative_db=-180.0, absolute_db=-240.0))
+    audio = _check(audio, layout)
+    spectra = stft(audio.samples, layout.window, layout.hop)
+    loudness = bin_power(spectra, layout.window).sum(axis=1).min(axis=0)  # (T,) of the weaker ear
+    on = loudness > _NOISE_ON_SHARE * np.quantile(loudness, 0.95)
+    everything = Threshold(relative_db=-180.0, absolute_db=-240.0)
+    cues = spectra_cues(spectra[..., on], layout, threshold=everything)
     mask = cues.channel_observed
     counts = mask.sum(axis=1)
     if not counts.all():
@@ -389,8 +451,9 @@ def response_cues(
 ) -> Array:
     """Mean interaural vectors (N, D) of impulse responses (N, 2, taps) at `rate`.
 
-    Responses that fit in the window: their transfer functions at the bins' own frequencies, exact
-    at any sampling rate. Longer ones (rooms): two seconds of white noise heard through them.
+    Responses that fit in the window: the ratio of their transfer functions at the bins' own
+    frequencies, at any sampling rate (the limit of the noise mean for responses much shorter than
+    the window). Longer ones (rooms): two seconds of white noise heard through them.
     """
     layout = layout or CueLayout()
     h = np.asarray(responses, dtype=np.float64)
@@ -405,7 +468,7 @@ def response_cues(
             "Choose a layout with bands below half the rate."
         )
     if h.shape[2] / rate > layout.window / layout.rate:
-        return _noise_cues(resample(h, rate, layout.rate), layout, seed)
+        return _noise_cues(h, rate, layout, seed)
     left, right = np.moveaxis(transfer_functions(h, rate, layout.frequencies_hz), 1, 0)
     silent = (_power(left) < _TINY) | (_power(right) < _TINY)
     if silent.any():
@@ -426,14 +489,15 @@ def transfer_functions(responses: Array, rate: float, frequencies_hz: Array) -> 
     return out.reshape(*responses.shape[:-1], -1)
 
 
-def _noise_cues(responses: Array, layout: CueLayout, seed: int) -> Array:
-    """Cues (N, D) of white noise heard through long responses (N, 2, taps) at the layout's rate."""
+def _noise_cues(responses: Array, rate: float, layout: CueLayout, seed: int) -> Array:
+    """Cues (N, D) of two seconds of white noise heard through long responses (N, 2, taps)."""
     from scipy.signal import oaconvolve
 
-    taps = responses.shape[-1]
+    taps = int(np.ceil(responses.shape[-1] * layout.rate / rate))
     noise = np.random.default_rng(seed).normal(size=2 * layout.rate + taps)
     out = np.empty((len(responses), layout.channels))
     for n, pair in enumerate(responses):
-        heard = oaconvolve(noise[None], pair, axes=1)[:, taps : taps + 2 * layout.rate]
-        out[n] = mean_cues(Audio(heard, layout.rate), layout)
+        heard = oaconvolve(noise[None], resample(pair, rate, layout.rate), axes=1)
+        settled = heard[:, taps : taps + 2 * layout.rate]  # the response's onset is over
+        out[n] = mean_cues(Audio(settled, layout.rate), layout)
     return out
