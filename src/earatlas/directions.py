@@ -142,6 +142,15 @@ class Space(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The space as JSON values; `space_from_dict` is the inverse."""
 
+    def charts(self, centres: ArrayLike, points: ArrayLike) -> Array:
+        """All pairs: coordinates (N, K, L) of points (N, C) around centres (K, C), as `log`.
+
+        In memory the coordinate axis comes first: one coordinate of all pairs is contiguous.
+        """
+        c, x = np.asarray(centres, dtype=np.float64), np.asarray(points, dtype=np.float64)
+        u = np.moveaxis(self.log(c, x[:, None]), -1, 0)
+        return np.moveaxis(np.ascontiguousarray(u), 0, -1)
+
     def distance(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Distance (...,) in degrees between points (..., C)."""
         distance: Array = np.linalg.norm(self.log(a, b), axis=-1)
@@ -432,6 +441,22 @@ class Sphere(Space):
         opposite = (flat <= 1e-15) & (o < 0)
         u[opposite] = (180.0, 0.0)
         return u
+
+    def charts(self, centres: ArrayLike, points: ArrayLike) -> Array:
+        """As `log` of all pairs, but by products with the frames: no (N, K, 3) array appears."""
+        out, east, north = self._frame(np.asarray(centres, dtype=np.float64))
+        v = to_vectors(points)
+        u = np.stack([v @ east.T, v @ north.T])  # (L, N, K)
+        ahead = v @ out.T
+        flat = np.sqrt(u[0] ** 2 + u[1] ** 2)
+        angle = np.degrees(np.arctan2(flat, ahead))
+        near = flat <= 1e-15  # at the centre u = 0 already; at the antipode any way leads there
+        opposite = near & (ahead < 0)
+        flat[near] = 1.0
+        angle /= flat
+        u *= angle
+        u[0][opposite], u[1][opposite] = 180.0, 0.0
+        return np.moveaxis(u, 0, -1)
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
         """Walk |u| degrees along the great circle that leaves c in the direction u."""
