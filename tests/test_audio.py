@@ -167,7 +167,7 @@ def test_any_length_is_read(tmp_path: Path, n: int) -> None:
 
 def test_one_sample_resampled_is_explained(tmp_path: Path) -> None:
     """What resampling leaves nothing of is refused in words."""
-    soundfile.write(tmp_path / "x.wav", [[0.1, 0.1]], 48000, "DOUBLE")
+    soundfile.write(tmp_path / "x.wav", [[0.1, 0.2]], 48000, "DOUBLE")
     with pytest.raises(InputError, match="longer"):
         read_audio(tmp_path / "x.wav", rate=4000)
 
@@ -198,7 +198,7 @@ def test_wav_of_unknown_length_is_read(tmp_path: Path, rng: np.random.Generator)
 def test_float_beyond_full_scale_is_not_clipped(tmp_path: Path) -> None:
     """A float file may peak at 1.5 without a flat top, and without a warning."""
     x = 1.5 * np.sin(np.arange(16000) / 7)
-    soundfile.write(tmp_path / "x.wav", np.stack([x, x], axis=1), 16000, "FLOAT")
+    soundfile.write(tmp_path / "x.wav", np.stack([x, 0.9 * x], axis=1), 16000, "FLOAT")
     assert np.abs(read_audio(tmp_path / "x.wav").samples).max() > 1.49
 
 
@@ -208,6 +208,7 @@ def test_clipping_and_offset_warn(tmp_path: Path, rng: np.random.Generator) -> N
     for name, y, word in (
         ("clipped", np.clip(10 * x, -1, 1), "clipped"),
         ("offset", x + 0.3, "DC offset"),
+        ("mono", x[[0, 0]], "same sound in both channels"),
     ):
         soundfile.write(tmp_path / f"{name}.wav", y.T, 16000, "DOUBLE")
         with pytest.warns(EaratlasWarning, match=word):
@@ -226,6 +227,17 @@ def test_audio_checks_its_shape(samples: np.ndarray, words: str) -> None:
     with pytest.raises(InputError) as caught:
         Audio(samples, 16000)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_absurd_samples_are_found(tmp_path: Path, value: float) -> None:
+    """Named with their channel and place."""
+    x = np.full((5000, 2), 0.1)
+    x[:, 1] = 0.2
+    x[4321, 1] = value
+    soundfile.write(tmp_path / "x.wav", x, 16000, "DOUBLE")
+    with pytest.raises(InputError, match="channel 1, sample 4321"):
+        read_audio(tmp_path / "x.wav")
 
 
 def test_half_silent_recording_is_refused(tmp_path: Path, rng: np.random.Generator) -> None:

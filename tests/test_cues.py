@@ -255,6 +255,8 @@ def test_plot_values_hide_what_is_missing(rng: np.random.Generator) -> None:
         (lambda: response_cues(np.zeros((1, 2, 5)), 16000), "pass every frequency"),
         (lambda: response_cues(np.ones((1, 2, 5)), 8000), "twice the layout"),
         (lambda: CueLayout(window=1023), "even"),
+        (lambda: Threshold(relative_db=float("nan")), "between -1000 and 0"),
+        (lambda: Threshold(relative_db=30.0), "between -1000 and 0"),
         (lambda: CueLayout(hop=1000), "half the window"),
         (lambda: CueLayout(ild_band_hz=(0, 9000)), "below half"),
         (lambda: CueLayout(ild_band_hz=None, ipd_band_hz=None), "Widen"),

@@ -45,6 +45,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Spectra = NDArray[np.complex128]
 
+_LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
 _FORMATS = {
     ".wav": ("WAV", "FLOAT"),
     ".flac": ("FLAC", "PCM_24"),
@@ -196,13 +197,14 @@ def _pick(data: Array, channels: tuple[int, ...], path: str | Path) -> Array:
 
 
 def _check_samples(samples: Array, path: str | Path, start: int, rate: int) -> None:
-    """Refuse NaN and infinity, saying where the first one is."""
-    finite = np.isfinite(samples)
-    if not finite.all():
-        channel, index = np.argwhere(~finite)[0]
+    """Refuse NaN, infinity and absurd values, saying where the first one is."""
+    good = np.abs(samples) < _LARGEST_SAMPLE  # false for NaN
+    if not good.all():
+        channel, index = np.argwhere(~good)[0]
         raise InputError(
-            f"audio must be finite, got {samples[channel, index]} in '{path}', channel {channel}, "
-            f"sample {start + index} ({(start + index) / rate:.3f} s). Repair or cut the recording."
+            f"audio must be finite and not beyond a million times full scale, got "
+            f"{samples[channel, index]} in '{path}', channel {channel}, sample {start + index} "
+            f"({(start + index) / rate:.3f} s). Repair or cut the recording."
         )
 
 
@@ -222,6 +224,7 @@ class _Health:
         self.n = 0
         self.sums = np.zeros(2)
         self.peaks = np.zeros(2)
+        self.same = True
         self.clipped = 0
         self.power = np.zeros(2)
 
@@ -230,6 +233,7 @@ class _Health:
         self.sums = self.sums + samples.sum(axis=1)
         self.power = self.power + (samples**2).sum(axis=1)
         self.peaks = np.maximum(self.peaks, np.abs(samples).max(axis=1, initial=0.0))
+        self.same = self.same and bool(np.array_equal(samples[0], samples[1]))
         loud = np.abs(samples) >= 0.999
         # A flat top: full scale, and the same again. A float file may rightly go beyond 1.
         self.clipped += int((loud[:, 1:] & (samples[:, 1:] == samples[:, :-1])).sum())
@@ -250,10 +254,17 @@ class _Health:
                     f"audio must have sound in both channels, got a silent {name} channel in "
                     f"'{self.path}'. Check that microphone, or pick other channels."
                 )
+        if warn and self.same:
+            warnings.warn(
+                f"'{self.path}' has the same sound in both channels, as a mono recording has: it "
+                "carries no interaural cues. Record both ears.",
+                EaratlasWarning,
+                stacklevel=3,
+            )
         if warn and self.clipped:
             warnings.warn(
-                f"'{self.path}' is clipped ({self.clipped} samples at full scale in a row): level "
-                "differences are wrong there. Record at a lower level.",
+                f"'{self.path}' is clipped ({self.clipped} samples in flat tops at full scale): "
+                "level differences are wrong there. Record at a lower level.",
                 EaratlasWarning,
                 stacklevel=3,
             )

@@ -235,6 +235,14 @@ class Threshold:
     relative_db: float = -45.0
     absolute_db: float = -100.0
 
+    def __post_init__(self) -> None:
+        for name, value in (("relative_db", self.relative_db), ("absolute_db", self.absolute_db)):
+            if not -1000 < value <= 0:
+                raise InputError(
+                    f"{name} must be a number of dB between -1000 and 0, got {value}. "
+                    "-45 below the peak and -100 re full scale are the defaults."
+                )
+
     def floor_db(self, peak_power: float) -> int:
         """The level that both ears must pass, given the power of the recording's strongest bin.
 
