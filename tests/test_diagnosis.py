@@ -1,5 +1,6 @@
 """What a head can teach: mirrored, flat and sparse heads are told from good ones."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 import earatlas as ea
 from earatlas.diagnosis import coverage_map, nearest_neighbour_errors
-from earatlas.heads import Head, ImpulseResponses
+from earatlas.directions import great_circle_error
+from earatlas.heads import Head, ImpulseResponses, MeasuredCues
 from earatlas.plots import plot_cues, plot_head, save
 from earatlas.simulated import Ear, camil_directions, simulated_responses
 
@@ -48,6 +50,20 @@ def test_a_flat_and_sparse_head_is_told() -> None:
     assert report.largest_gap_degrees == pytest.approx(90, abs=3)
 
 
+@pytest.mark.parametrize("elevation", [-60.0, 0.0, 30.0])
+def test_the_gap_of_a_ring_is_on_the_ring(elevation: float) -> None:
+    """Every 10 degrees all round leaves gaps of 5, at whatever elevation the ring is."""
+    ring = ea.simulated_head([[a, elevation] for a in range(-180, 180, 10)])
+    assert ea.diagnose(ring).largest_gap_degrees == pytest.approx(5, abs=0.1)
+
+
+def test_the_gap_of_a_cap_that_is_missing() -> None:
+    """A sphere without what is within 40 degrees of straight below has that gap."""
+    x = ea.Sphere().grid(6.0)
+    report = ea.diagnose(ea.simulated_head(x[x[:, 1] > -50]))
+    assert report.largest_gap_degrees == pytest.approx(40, abs=4)
+
+
 def test_report_is_json(small_head: ea.Head) -> None:
     """Missing figures become null."""
     side = small_head.subset(small_head.directions[:, 0] > 20)
@@ -76,6 +92,33 @@ def test_cues_determine_direction_all_round() -> None:
     assert len(errors) == 5400
     assert 0.5 < np.median(errors) < 3.0
     assert np.mean(errors > 30) < 0.03
+
+
+def test_look_up_holds_one_table_of_pairs(rng: np.random.Generator) -> None:
+    """The largest thing in memory is there once: N/2 by N/2 numbers."""
+    n, layout = 3000, ea.CueLayout.low_ild()
+    x = ea.Sphere().grid(3.0)[:n]
+    head = Head("x", x, MeasuredCues(rng.normal(size=(n, layout.channels)), layout))
+    tracemalloc.start()
+    nearest_neighbour_errors(head, layout=layout)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.7 * (n / 2) ** 2 * 8
+
+
+def test_look_up_is_by_distance(rng: np.random.Generator) -> None:
+    """The fast form gives what a loop over all pairs gives."""
+    n, layout = 41, ea.CueLayout.low_ild()
+    x, y = ea.Sphere().grid(20.0)[:n], rng.normal(size=(n, layout.channels))
+    head = Head("x", x, MeasuredCues(y, layout))
+    order = np.random.default_rng(9).permutation(n)
+    known, asked = order[: n // 2], order[n // 2 :]
+    found = [min(known, key=lambda k, i=i: np.linalg.norm(y[i] - y[k])) for i in asked]
+    np.testing.assert_allclose(
+        nearest_neighbour_errors(head, seed=9, layout=layout),
+        great_circle_error(x[asked], x[found]),
+        rtol=1e-9,
+    )
 
 
 def test_pictures_are_drawn(tmp_path: Path, small_head: ea.Head, rng: np.random.Generator) -> None:

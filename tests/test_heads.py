@@ -1,180 +1,33 @@
-"""Heads: SOFA files as they come, calibration recordings, KEMAR, and the order of the ears."""
+"""Heads: calibration recordings, KEMAR, and what a head says of itself."""
 
 import importlib.util
-import warnings
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import sofar
 import soundfile
 from scipy.signal import oaconvolve
 
 import earatlas as ea
-from earatlas.directions import great_circle_error, to_vectors
+from earatlas.directions import great_circle_error
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.heads import Head, ImpulseResponses, MeasuredCues
 
-Build = Callable[..., Path]
 
-
-@pytest.fixture
-def build(tmp_path: Path, small_head: ea.Head) -> Build:
-    """Write the small head as a SOFA file, after a change to it."""
-
-    def write(
-        change: Callable[[sofar.Sofa], None] = lambda sofa: None,
-        convention: str = "SimpleFreeFieldHRIR",
-    ) -> Path:
-        sofa = sofar.Sofa(convention)
-        ears = small_head.responses()
-        sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
-        sofa.SourcePosition = np.column_stack(
-            [small_head.directions % 360 * [1, 0] + small_head.directions * [0, 1],
-             np.full(len(small_head), 1.5)]
-        )  # fmt: skip
-        sofa.SourcePosition_Type = "spherical"
-        sofa.SourcePosition_Units = "degree, degree, metre"
-        sofa.GLOBAL_License, sofa.GLOBAL_Title = "CC0", "a test head"
-        sofa.ReceiverPosition = np.array([[0, 0.09, 0], [0, -0.09, 0]])
-        change(sofa)
-        path = tmp_path / "head.sofa"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            sofar.write_sofa(str(path), sofa)
-        return path
-
-    return write
-
-
-def same(head: Head, reference: Head) -> None:
-    """Directions and cues agree."""
-    assert great_circle_error(head.directions, reference.directions).max() < 1e-4
-    np.testing.assert_allclose(head.cues(), reference.cues(), atol=1e-6)
-
-
-def test_sofa_round_trip(build: Build, small_head: ea.Head) -> None:
-    """A plain file gives the head that it was written from, without a warning."""
-    head = ea.read_sofa(build())
-    same(head, small_head)
-    assert (head.name, head.licence) == ("head", "CC0")
-    assert "a test head" in head.provenance
-
-
-def test_sofa_cartesian(build: Build, small_head: ea.Head) -> None:
-    """Cartesian positions give the same directions."""
-
-    def change(sofa: sofar.Sofa) -> None:
-        sofa.SourcePosition = 1.5 * to_vectors(small_head.directions)
-        sofa.SourcePosition_Type, sofa.SourcePosition_Units = "cartesian", "metre"
-
-    same(ea.read_sofa(build(change)), small_head)
-
-
-def test_sofa_delay_is_put_in(build: Build, small_head: ea.Head) -> None:
-    """Data.Delay shifts each response, by whole samples and by fractions of one."""
-    delays = np.random.default_rng(3).integers(0, 9, size=(len(small_head), 2))
-
-    def whole(sofa: sofar.Sofa) -> None:
-        sofa.Data_Delay = delays.astype(float)
-
-    ears = small_head.responses()
-    shifted = np.zeros((len(small_head), 2, 256 + 8))
-    for n in range(len(small_head)):
-        for ear in range(2):
-            shifted[n, ear, delays[n, ear] : delays[n, ear] + 256] = ears.samples[n, ear]
-    expected = Head("x", small_head.directions, ImpulseResponses(shifted, ears.rate))
-    same(ea.read_sofa(build(whole)), expected)
-
-    def fraction(sofa: sofar.Sofa) -> None:
-        sofa.Data_Delay = np.tile([0.25, 3.5], (len(small_head), 1))
-
-    f = ea.CueLayout.low_ipd()  # the right ear 3.5 - 0.25 samples later
-    turn = np.exp(-2j * np.pi * f.frequencies_hz[f.ipd_bins] * 3.25 / 48000)
-    cos, sin = np.split(small_head.cues(f), 2, axis=1)
-    expected_phase = (cos + 1j * sin) * turn
-    cos, sin = np.split(ea.read_sofa(build(fraction)).cues(f), 2, axis=1)
-    np.testing.assert_allclose(cos + 1j * sin, expected_phase, atol=1e-4)
-
-
-def test_sofa_turned_listener(build: Build, small_head: ea.Head) -> None:
-    """A head that looks left and stands aside hears what it would hear looking ahead."""
-
-    def change(sofa: sofar.Sofa) -> None:
-        v = to_vectors(small_head.directions)
-        turned = np.stack([-v[:, 1], v[:, 0], v[:, 2]], axis=-1)  # by 90 degrees to the left
-        sofa.SourcePosition = turned + np.array([0.5, 1.0, 0.2])
-        sofa.SourcePosition_Type, sofa.SourcePosition_Units = "cartesian", "metre"
-        sofa.ListenerPosition = np.array([[0.5, 1.0, 0.2]])
-        sofa.ListenerView = np.array([[0.0, 1.0, 0.0]])
-
-    same(ea.read_sofa(build(change)), small_head)
-
-
-def test_sofa_emitters(build: Build, small_head: ea.Head) -> None:
-    """A file with its directions as emitters (M R N E) gives the same head."""
-
-    def change(sofa: sofar.Sofa) -> None:
-        sofa.Data_IR = np.moveaxis(sofa.Data_IR, 0, -1)[None]
-        sofa.EmitterPosition = to_vectors(small_head.directions)
-        sofa.EmitterPosition_Type, sofa.EmitterPosition_Units = "cartesian", "metre"
-        sofa.SourcePosition = np.zeros((1, 3))
-        sofa.SourcePosition_Type, sofa.SourcePosition_Units = "cartesian", "metre"
-
-    same(ea.read_sofa(build(change, "FreeFieldHRIR")), small_head)
-
-
-def test_swapped_ears_are_heard(build: Build, small_head: ea.Head) -> None:
-    """Ears the wrong way round are put right with a warning; wrong receiver positions are not."""
-
-    def swap(sofa: sofar.Sofa) -> None:
-        sofa.Data_IR = sofa.Data_IR[:, ::-1]
-
-    def signs(sofa: sofar.Sofa) -> None:
-        sofa.ReceiverPosition = np.array([[0, -0.09, 0], [0, 0.09, 0]])
-
-    path = build(swap)
-    with pytest.warns(EaratlasWarning, match="wrong way round"):
-        same(ea.read_sofa(path), small_head)
-    same(ea.read_sofa(build(signs)), small_head)
-
-
-def test_duplicates_are_refused_and_the_remedy_works(build: Build, small_head: ea.Head) -> None:
-    """The error names the remedy, and the remedy keeps the first of each."""
-
-    def double(sofa: sofar.Sofa) -> None:
-        sofa.Data_IR = np.concatenate([sofa.Data_IR, 0.5 * sofa.Data_IR[::-1]])
-        sofa.SourcePosition = np.concatenate([sofa.SourcePosition, sofa.SourcePosition[::-1]])
-
-    path = build(double)
-    with pytest.raises(InputError, match="duplicates='first'"):
-        ea.read_sofa(path)
-    head = ea.read_sofa(path, duplicates="first")
-    same(head, small_head)
-    np.testing.assert_array_equal(head.responses().samples, small_head.responses().samples)
-
-
-def test_reads_every_measured_head(data: Path) -> None:
-    """All four, with their number of directions and the left ear first."""
-    sizes = {"ku100": 2702, "cipic_021": 1250, "cipic_003": 1250, "kemar_full": 710}
-    for name, n in sizes.items():
-        head = ea.read_sofa(data / "heads" / f"{name}.sofa")
-        ild = head.cues(ea.CueLayout(ipd_band_hz=None)).mean(axis=1)
-        left = (head.directions[:, 0] > 60) & (head.directions[:, 0] < 120)
-        assert (len(head), head.cues().shape) == (n, (n, 730))
-        assert ild[left].mean() < -3  # right over left: quieter
-
-
-def test_reads_room_responses(data: Path) -> None:
+@pytest.mark.parametrize(("room", "seconds"), [("room_a", 0.39), ("room_d", 1.02)])
+def test_reads_room_responses(data: Path, room: str, seconds: float) -> None:
     """A room's table of impulse responses: the horizontal circle, rendered with noise."""
-    head = ea.read_recordings(data / "rooms" / "room_a" / "positions.csv")
-    assert (len(head), head.name, head.space) == (37, "room_a", ea.Circle())
-    assert isinstance(head.ears, ImpulseResponses)
+    head = ea.read_recordings(data / "rooms" / room / "positions.csv")
+    assert (len(head), head.name, head.space) == (37, room, ea.Circle())
+    ears = head.responses()
+    assert ears.samples.shape[2] / ears.rate == pytest.approx(seconds, abs=0.01)
     assert np.corrcoef(head.directions[:, 0], head.cues().mean(axis=1))[0, 1] < -0.8
 
 
-def write_table(folder: Path, head: Head, noise: bool) -> Path:
+def write_table(
+    folder: Path, head: Head, noise: bool, *, channels: tuple[int, int] = (0, 1)
+) -> Path:
     """Calibration recordings of a few directions of a head, with their table."""
     rng = np.random.default_rng(5)
     lines = ["file,azimuth,elevation"]
@@ -183,6 +36,7 @@ def write_table(folder: Path, head: Head, noise: bool) -> Path:
         sound = ears.samples[n]
         if noise:
             sound = oaconvolve(0.1 * rng.normal(size=(1, 48_000)), sound, axes=1)
+        sound = sound[list(channels)]
         soundfile.write(folder / f"{n}.wav", sound.T, int(ears.rate), "DOUBLE")
         lines.append(f"{n}.wav,{head.directions[n, 0]},{head.directions[n, 1]}")
     (folder / "table.csv").write_text("\n".join(lines) + "\n")
@@ -212,6 +66,144 @@ def test_noise_head_renders_nothing(tmp_path: Path, small_head: ea.Head) -> None
     assert head.cues(ea.CueLayout.low_ild()).shape == (len(head), 128)
 
 
+@pytest.mark.parametrize("noise", [True, False])
+def test_swapped_recordings_are_refused_and_both_remedies_work(
+    tmp_path: Path, small_head: ea.Head, noise: bool
+) -> None:
+    """Nobody can know whether channels or azimuths are wrong: the user says which."""
+    table = write_table(tmp_path, small_head, noise, channels=(1, 0))
+    with pytest.raises(InputError, match=r"negate the azimuth column, or pass channels=\(1, 0\)"):
+        ea.read_recordings(table)
+    head = ea.read_recordings(table, channels=(1, 0))
+    expected = small_head.subset(np.arange(0, len(small_head), 23)).cues()
+    assert np.sqrt(np.mean((head.cues() - expected)[:, :480] ** 2)) < 0.6
+    np.testing.assert_array_equal(ea.open_head(table, channels=(1, 0)).cues(), head.cues())
+    lines = [line.split(",") for line in table.read_text().splitlines()]
+    turned = [lines[0]] + [[f, str(-float(a)), e] for f, a, e in lines[1:]]
+    table.write_text("\n".join(map(",".join, turned)))
+    mirrored = ea.read_recordings(table)
+    np.testing.assert_allclose(mirrored.directions, head.directions * [-1, 1])
+
+
+def test_ears_are_not_judged_without_level_differences(tmp_path: Path, small_head: ea.Head) -> None:
+    """Noise measured in phase only: nothing is known of the levels, nothing is refused."""
+    table = write_table(tmp_path, small_head, True, channels=(1, 0))
+    assert len(ea.read_recordings(table, layout=ea.CueLayout(ild_band_hz=None))) == 8
+
+
+def one_recording(folder: Path, sound: np.ndarray, rate: int = 16_000) -> Path:
+    """A table of one recording, straight ahead."""
+    soundfile.write(folder / "one.wav", sound.T, rate, "FLOAT")
+    (folder / "one.csv").write_text("file,azimuth,elevation\none.wav,0,0\n")
+    return folder / "one.csv"
+
+
+@pytest.mark.parametrize("start", [0.0, 5.0, 10.0])
+@pytest.mark.parametrize("floor", [0.0, 0.03])
+def test_noise_with_silence_around_is_noise(
+    tmp_path: Path, rng: np.random.Generator, start: float, floor: float
+) -> None:
+    """One second of noise in a file of eleven, whether or not the silence hisses."""
+    sound = floor * 0.1 * rng.normal(size=(2, 11 * 16_000))
+    on = slice(int(start * 16_000), int((start + 1) * 16_000))
+    sound[:, on] += 0.1 * rng.normal(size=(2, 16_000))
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, sound)).ears, MeasuredCues)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 3.0])
+def test_noise_of_any_length_is_noise(
+    tmp_path: Path, rng: np.random.Generator, seconds: float
+) -> None:
+    """From little more than one analysis window on, also where a room makes it die away."""
+    sound = 0.1 * rng.normal(size=(2, int(seconds * 16_000)))
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, sound)).ears, MeasuredCues)
+    tail = rng.normal(size=(2, 8_000)) * np.exp(-6.9 * np.arange(8_000) / 8_000)  # T60 0.5 s
+    heard = oaconvolve(np.tile(sound, 1 + int(1 / seconds)), 0.02 * tail, axes=1)
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, heard)).ears, MeasuredCues)
+
+
+@pytest.mark.parametrize("t60", [0.02, 0.5, 2.0])
+@pytest.mark.parametrize("silence", [0.0, 3.0])
+def test_responses_of_any_length_are_responses(
+    tmp_path: Path, rng: np.random.Generator, t60: float, silence: float
+) -> None:
+    """Purely diffuse decay, the hardest case; with silence before and after it too."""
+    n = int(t60 * 16_000)
+    sound = 0.2 * rng.normal(size=(2, n)) * np.exp(-6.9 * np.arange(n) / n)
+    sound = np.pad(sound, ((0, 0), (int(silence * 16_000), int(silence * 16_000))))
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, sound)).ears, ImpulseResponses)
+
+
+def test_shorter_than_a_window_is_a_response(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Cues of noise need a window; the layout says how long one is."""
+    table = one_recording(tmp_path, 0.1 * rng.normal(size=(2, 1_000)))
+    assert isinstance(ea.read_recordings(table).ears, ImpulseResponses)
+    short = ea.CueLayout(window=256, hop=128)
+    assert isinstance(ea.read_recordings(table, layout=short).ears, MeasuredCues)
+
+
+def test_recordings_must_be_of_one_kind(tmp_path: Path, small_head: ea.Head) -> None:
+    """Noise among responses is refused by name; saying the kind settles it."""
+    table = write_table(tmp_path, small_head, False)
+    noise = 0.1 * np.random.default_rng(1).normal(size=(48_000, 2))
+    soundfile.write(tmp_path / "23.wav", noise, 48_000)
+    with pytest.raises(InputError, match=r"kind must .*23\.wav.*kind='responses'"):
+        ea.read_recordings(table)
+    head = ea.open_head(table, kind="responses")
+    assert head.responses().samples.shape[2] == 48_000
+    with pytest.raises(InputError, match="kind must be one of auto, noise, responses, got 'sweep'"):
+        ea.read_recordings(table, kind="sweep")  # type: ignore[arg-type]
+
+
+def test_tables_as_spreadsheets_save_them(tmp_path: Path, small_head: ea.Head) -> None:
+    """A byte-order mark, CRLF, blanks, capitals, empty lines: the same table."""
+    table = write_table(tmp_path, small_head, False)
+    plain = ea.read_recordings(table)
+    text = table.read_text().replace("file,azimuth", "File, Azimuth ").replace("\n", "\r\n\r\n")
+    table.write_bytes(text.encode("utf-8-sig"))
+    np.testing.assert_array_equal(ea.read_recordings(table).directions, plain.directions)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"file;azimuth;elevation\na.wav;1;2\n", "separated by commas"),
+        (b"file\tazimuth\televation\na.wav\t1\t2\n", "separated by commas"),
+        (b"file,azimuth,elevation\n" + b"a" * 200_000 + b",1,2\n", "table must be .*field larger"),
+        (b"file,azimuth,elevation\n" + b"a" * 5_000 + b",1,2\n", "recordings must exist, got 1"),
+        (b"file,azimuth,elevation\n\n\na.wav,1,left\n", "line 4"),
+        (b"\xff\xfef\x00i\x00", "must be .*text"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: bytes, words: str) -> None:
+    """Each gets its own sentence."""
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        ea.read_recordings(tmp_path / "t.csv")
+
+
+def test_tables_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing, a folder, a name beyond all length, no permission."""
+    (tmp_path / "d.csv").mkdir()
+    for name, words in (
+        ("gone.csv", "head must be an existing file"),
+        ("d.csv", "head must be a file, got the folder"),
+        ("x" * 5_000 + ".csv", "head must be an existing file"),
+        ("x" * 5_000, "Check the ending"),
+        (".", "the folder"),
+    ):
+        with pytest.raises(InputError, match=words):
+            ea.open_head(tmp_path / name)
+    (tmp_path / "t.csv").write_text("file,azimuth,elevation\n")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"table must be .*Permission denied"):
+        ea.read_recordings(tmp_path / "t.csv")
+
+
 def test_subset_and_space(small_head: ea.Head) -> None:
     """A subset takes indices or a mask; a head at one elevation lives on the circle."""
     chosen = small_head.subset(small_head.directions[:, 1] > 0)
@@ -223,6 +215,13 @@ def test_subset_and_space(small_head: ea.Head) -> None:
     assert ring.spacing_degrees == pytest.approx(10)
 
 
+def test_one_direction_off_the_ring_makes_a_sphere() -> None:
+    """The range of elevations decides: 36 at 0 degrees and one at 5 are not on one circle."""
+    ring = [[a, 0.0] for a in range(-180, 180, 10)]
+    assert ea.simulated_head([*ring, [0.0, 5.0]]).space == ea.Sphere()
+    assert ea.simulated_head([*ring, [5.0, 0.9]]).space == ea.Circle()
+
+
 def test_kemar_warns_of_its_mirror() -> None:
     """slab's KEMAR is there, and says what it cannot teach."""
     if importlib.util.find_spec("slab") is None:
@@ -230,6 +229,7 @@ def test_kemar_warns_of_its_mirror() -> None:
     with pytest.warns(EaratlasWarning, match="mirrored"):
         head = ea.kemar()
     assert len(head) == 710
+    assert sys.modules.get("sounddevice", sys) is not None  # no stand-in is left behind
     assert ea.diagnose(head).mirror_ild_db < 1e-9
     assert ea.diagnose(head).median_plane_ild_db < 1e-9
 

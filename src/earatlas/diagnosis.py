@@ -26,7 +26,7 @@ __all__ = ["HeadReport", "coverage_map", "diagnose", "nearest_neighbour_errors"]
 Array = NDArray[np.float64]
 
 _MEDIAN_DEGREES = 2.0  # how near to the median plane counts as on it
-_DEAF_DB = 0.5  # below this the median plane says nothing: measured heads have 2 dB and more
+_DEAF_DB = 0.5  # below this the median plane says nothing: measured heads have 1.8 to 2.3 dB
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class HeadReport:
     spacing_degrees: float
     azimuth_range: tuple[float, float]
     elevation_range: tuple[float, float]
-    largest_gap_degrees: float  # radius of the largest empty cap
+    largest_gap_degrees: float  # radius of the largest empty cap; on a circle, of the empty arc
     rate: float | None  # Hz; None: known by mean cues only
     taps: int | None
     licence: str
@@ -65,8 +65,8 @@ def diagnose(head: Head) -> HeadReport:
     median_ild = _median_plane_ild(ild, v)
     mirror = _mirror_ild(ild, v)
     space = head.space
-    everywhere = to_vectors(space.grid(3.0))
-    gap = float(np.degrees(np.arccos(np.clip((everywhere @ v.T).max(axis=1).min(), -1.0, 1.0))))
+    everywhere = space.grid(3.0)
+    gap = float(space.distance(everywhere, x[space.nearest(x, everywhere)]).max())
     ears = head.ears if isinstance(head.ears, ImpulseResponses) else None
     return HeadReport(
         name=head.name,
@@ -145,6 +145,7 @@ def nearest_neighbour_errors(
     order = np.random.default_rng(seed).permutation(len(head))
     known, asked = order[: len(order) // 2], order[len(order) // 2 :]
     # |a - b|^2 = |a|^2 + |b|^2 - 2 a.b: one matrix product instead of a tree in 730 dimensions.
-    cross = (y[known] ** 2).sum(axis=1) - 2 * y[asked] @ y[known].T
+    cross = y[asked] @ (-2 * y[known].T)
+    cross += (y[known] ** 2).sum(axis=1)  # in place: at 10,000 directions it has 200 MB
     found = head.directions[known[np.argmin(cross, axis=1)]]
     return Sphere().distance(head.directions[asked], found)

@@ -12,21 +12,22 @@ built in, or the MIT KEMAR that the package `slab` carries; `open_head` takes an
 from __future__ import annotations
 
 import csv
+import os
 import sys
-import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
 from earatlas.audio import Audio, read_audio, resample
 from earatlas.cues import CueLayout, mean_cues, response_cues
 from earatlas.directions import Circle, Space, Sphere, to_vectors, wrap_degrees
-from earatlas.errors import EaratlasWarning, InputError, missing_extra
+from earatlas.errors import EaratlasWarning, InputError, existing_file, missing_extra
 from earatlas.simulated import simulated_responses
 from earatlas.sofa import load_sofa
 
@@ -147,59 +148,59 @@ class Head:
         """Median distance from a direction to its nearest neighbour."""
         if len(self) < 2:
             return float("nan")
-        from scipy.spatial import cKDTree
-
         v = to_vectors(self.directions)
         chord = cKDTree(v).query(v, k=2)[0][:, 1]
         return float(np.median(np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))))
 
 
-def _checked(head: Head, duplicates: Duplicates, where: str) -> Head:
-    """One response a direction, left ear first: what every file is held to."""
+def _distinct(head: Head, duplicates: Duplicates, where: str) -> Head:
+    """The head with one measurement a direction, or an InputError if that is not allowed."""
     _, first, counts = np.unique(
         np.round(to_vectors(head.directions), 5), axis=0, return_index=True, return_counts=True
     )
-    if (counts > 1).any():
-        if duplicates == "error":
-            example = head.directions[first[np.argmax(counts > 1)]]
-            raise InputError(
-                f"head must have each direction once, got {(counts > 1).sum()} directions more "
-                f"than once in '{where}', such as azimuth {example[0]:g}, elevation "
-                f"{example[1]:g}. Pass duplicates='first' (command line: --duplicates first) to "
-                "keep the first of each."
-            )
-        head = head.subset(np.sort(first))
-    return _left_first(head, where)
+    if not (counts > 1).any():
+        return head
+    if duplicates == "error":
+        example = head.directions[first[np.argmax(counts > 1)]]
+        raise InputError(
+            f"head must have each direction once, got {(counts > 1).sum()} directions more than "
+            f"once in '{where}', such as azimuth {example[0]:g}, elevation {example[1]:g}. Pass "
+            "duplicates='first' (command line: --duplicates first) to keep the first of each."
+        )
+    return head.subset(np.sort(first))
+
+
+def _is_wrong_way_round(head: Head) -> bool:
+    """Whether sounds from the left are louder in channel 1, as far as levels are known."""
+    azimuth, elevation = head.directions.T
+    lateral = (np.abs(np.abs(azimuth) - 90) < 50) & (np.abs(elevation) <= 45)
+    left, right = lateral & (azimuth > 0), lateral & (azimuth < 0)
+    if isinstance(head.ears, ImpulseResponses):
+        energy = (head.ears.samples**2).sum(axis=2) + 1e-300
+        level_db = 10 * np.log10(energy[:, 1:] / energy[:, :1])  # (N, 1)
+    else:
+        level_db = head.ears.values[:, head.ears.layout.channel_kinds == "ild"]
+    if not (left.any() and right.any() and level_db.size):
+        return False
+    return bool(level_db[left].mean() > level_db[right].mean() + 3.0)
 
 
 def _left_first(head: Head, where: str) -> Head:
-    """Swap the ears if sounds from the left are louder in channel 1.
+    """A head of impulse responses, its ears swapped with a warning if the right one comes first.
 
     What is heard decides, not the file's receiver positions: some files have their signs wrong
     (the KU100 of TH Köln is one) and would be swapped for nothing.
     """
-    lateral = head.directions[:, 0] * (np.abs(np.abs(head.directions[:, 0]) - 90) < 50)
-    lateral[np.abs(head.directions[:, 1]) > 45] = 0
-    if not (lateral > 0).any() or not (lateral < 0).any():
-        return head
-    if isinstance(head.ears, ImpulseResponses):
-        energy = (head.ears.samples**2).sum(axis=2) + 1e-300
-        level = 10 * np.log10(energy[:, 1] / energy[:, 0])
-    else:
-        level = head.ears.values[:, head.ears.layout.channel_kinds == "ild"].mean(axis=1)
-    if level[lateral > 0].mean() <= level[lateral < 0].mean() + 3.0:
+    ears = head.responses()
+    if not _is_wrong_way_round(head):
         return head
     warnings.warn(
         f"'{where}' has its ears or azimuths the wrong way round: sounds from the left are louder "
         "in channel 1. The azimuths are taken as right and the ears are swapped.",
         EaratlasWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
-    if isinstance(head.ears, ImpulseResponses):
-        return replace(head, ears=ImpulseResponses(head.ears.samples[:, ::-1], head.ears.rate))
-    values, kinds = head.ears.values.copy(), head.ears.layout.channel_kinds
-    values[:, (kinds == "ild") | (kinds == "ipd_sin")] *= -1  # right over left, turned over
-    return replace(head, ears=MeasuredCues(values, head.ears.layout))
+    return replace(head, ears=ImpulseResponses(ears.samples[:, ::-1], ears.rate))
 
 
 def read_sofa(path: str | Path, *, duplicates: Duplicates = "error") -> Head:
@@ -211,52 +212,35 @@ def read_sofa(path: str | Path, *, duplicates: Duplicates = "error") -> Head:
             f"head must have sound in both ears, got silence in {silent.sum()} of {len(silent)} "
             f"responses of '{path}' (first: number {np.argmax(silent)}). Remove them."
         )
-    about = [data.text(n) for n in ("Title", "DatabaseName", "ListenerShortName", "Organization")]
+    words = ("Title", "DatabaseName", "ListenerShortName", "Organization")
     head = Head(
         name=Path(path).stem,
         directions=data.directions,
         ears=ImpulseResponses(data.responses, data.rate),
-        licence=data.text("License") or "unknown",
-        provenance="; ".join(dict.fromkeys(part for part in about if part)),
+        licence=data.about.get("License") or "unknown",
+        provenance="; ".join(dict.fromkeys(filter(None, map(data.about.get, words)))),
     )
-    return _checked(head, duplicates, str(path))
+    return _left_first(_distinct(head, duplicates, str(path)), str(path))
 
 
 def _rows(path: Path) -> list[tuple[Path, float, float]]:
     """(file, azimuth, elevation) of every row; files are relative to the table's folder."""
-    if path.is_dir():
-        raise InputError(f"head must be a table, got the folder '{path}'. Name a .csv file in it.")
-    if not path.exists():
-        raise InputError(f"head must be an existing file, got '{path}'. Check the name.")
     try:
         with path.open(newline="", encoding="utf-8-sig") as handle:
             reader = csv.DictReader(handle)
-            columns = [name.strip().lower() for name in reader.fieldnames or []]
-            missing = [name for name in ("file", "azimuth", "elevation") if name not in columns]
-            if missing:
-                raise InputError(
-                    f"table must have the columns file, azimuth, elevation, got "
-                    f"{', '.join(columns) or 'none'} in '{path}'. Add: {', '.join(missing)}."
-                )
-            reader.fieldnames = columns
-            rows = []
-            for number, row in enumerate(reader, start=2):
-                try:
-                    place = float(row["azimuth"]), float(row["elevation"])
-                except (TypeError, ValueError):
-                    raise InputError(
-                        f"table must have numbers for azimuth and elevation, got "
-                        f"{row['azimuth']!r} and {row['elevation']!r} in line {number} of "
-                        f"'{path}'. Correct that line."
-                    ) from None
-                rows.append((path.parent / str(row["file"]).strip(), *place))
-    except UnicodeDecodeError as error:
+            reader.fieldnames = _columns(reader.fieldnames or [], path)
+            rows = [
+                (path.parent / str(row["file"]).strip(), *_place(row, reader.line_num, path))
+                for row in reader
+            ]
+    except (csv.Error, OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"table must be a text file, got '{path}' ({error}). Save as CSV."
+            f"table must be a readable text file, got '{path}' ({error}). Save it as CSV."
         ) from error
     if not rows:
         raise InputError(f"table must have at least one recording, got none in '{path}'. Add rows.")
-    absent = [str(file) for file, _, _ in rows if not file.is_file()]
+    # os.path, unlike Path, says of a name that is too long that there is no such file.
+    absent = [str(file) for file, _, _ in rows if not os.path.isfile(file)]
     if absent:
         raise InputError(
             f"recordings must exist, got {len(absent)} of {len(rows)} missing that '{path}' names, "
@@ -265,12 +249,45 @@ def _rows(path: Path) -> list[tuple[Path, float, float]]:
     return rows
 
 
-def _is_response(audio: Audio) -> bool:
-    """Whether a recording is an impulse response: most of its energy in a tenth of its length."""
-    energy = (audio.samples**2).sum(axis=0)
-    tenth = max(len(energy) // 10, 1)
-    total = np.concatenate([[0.0], np.cumsum(energy)])
-    return bool((total[tenth:] - total[:-tenth]).max() > 0.5 * total[-1])
+def _columns(header: Sequence[str], path: Path) -> list[str]:
+    columns = [name.strip().lower() for name in header]
+    missing = [name for name in ("file", "azimuth", "elevation") if name not in columns]
+    if missing:
+        apart = len(columns) == 1 and any(mark in columns[0] for mark in ";\t")
+        remedy = "Columns must be separated by commas" if apart else f"Add: {', '.join(missing)}"
+        raise InputError(
+            f"table must have the columns file, azimuth, elevation, got "
+            f"{', '.join(columns) or 'none'} in '{path}'. {remedy}."
+        )
+    return columns
+
+
+def _place(row: dict[str, str], line: int, path: Path) -> tuple[float, float]:
+    try:
+        return float(row["azimuth"]), float(row["elevation"])
+    except (TypeError, ValueError):
+        raise InputError(
+            f"table must have numbers for azimuth and elevation, got {row['azimuth']!r} and "
+            f"{row['elevation']!r} in line {line} of '{path}'. Correct that line."
+        ) from None
+
+
+def _is_response(audio: Audio, window_seconds: float) -> bool:
+    """Whether a recording is an impulse response: over within a window, or dying away.
+
+    Of the stretch within 15 dB of the loudest 10 ms, the first half holds 85 % of the energy of an
+    exponential decay, whatever its rate, more if there is a direct sound, and 50 % of that of
+    noise (63 % if a room with a T60 of 2 s draws it out). Silence around it, and what hisses there,
+    are not in the stretch.
+    """
+    step = max(audio.rate // 100, 1)
+    power = (audio.samples**2).sum(axis=0)
+    energy = np.add.reduceat(power, np.arange(0, len(power), step))
+    on = np.flatnonzero(energy > 10**-1.5 * energy.max())
+    stretch = energy[on[0] : on[-1] + 1]
+    if min(len(stretch) * step, len(power)) <= window_seconds * audio.rate:
+        return True
+    return bool(stretch[: len(stretch) // 2].sum() > 0.7 * stretch.sum())
 
 
 def _joined(responses: list[Audio], path: Path) -> ImpulseResponses:
@@ -290,24 +307,39 @@ def read_recordings(
     path: str | Path,
     *,
     kind: Kind = "auto",
+    channels: tuple[int, int] = (0, 1),
     layout: CueLayout | None = None,
     duplicates: Duplicates = "error",
     progress: Progress | None = None,
 ) -> Head:
     """A head from a CSV (file, azimuth, elevation) of two-channel calibration recordings.
 
-    Each is white noise played from that direction, or an impulse response; "auto" listens to the
-    first to find out which. `progress(done, total)` is called after each file.
+    Each is white noise played from that direction, or an impulse response; "auto" listens to find
+    out which. `channels` are those of the left and the right ear. `progress(done, total)` is called
+    after each file.
     """
-    path, layout = Path(path), layout or CueLayout()
+    if kind not in get_args(Kind):
+        raise InputError(
+            f"kind must be one of {', '.join(get_args(Kind))}, got '{kind}'. Choose one."
+        )
+    path, layout = existing_file(path, "head"), layout or CueLayout()
     rows = _rows(path)
+    found: Kind = kind
     responses: list[Audio] = []
     measured: list[Array] = []
     for done, (file, _, _) in enumerate(rows, start=1):
-        audio = read_audio(file)
+        audio = read_audio(file, channels=channels)
         if kind == "auto":
-            kind = "responses" if _is_response(audio) else "noise"
-        if kind == "noise":
+            short = layout.window / layout.rate
+            heard: Kind = "responses" if _is_response(audio, short) else "noise"
+            if found not in ("auto", heard):
+                raise InputError(
+                    f"kind must be given where recordings differ, got {heard} in '{file}' and "
+                    f"{found} in those before it. Pass kind='{found}' or kind='{heard}', or "
+                    "correct the table."
+                )
+            found = heard
+        if found == "noise":
             try:
                 measured.append(mean_cues(audio, layout))
             except InputError as error:
@@ -316,14 +348,19 @@ def read_recordings(
             responses.append(audio)
         if progress is not None:
             progress(done, len(rows))
-    ears = MeasuredCues(np.stack(measured), layout) if measured else _joined(responses, path)
     head = Head(
         name=path.parent.name if path.stem == "positions" else path.stem,
         directions=np.array([row[1:] for row in rows]),
-        ears=ears,
-        provenance=f"{len(rows)} recordings ({kind}) named in {path.name}",
+        ears=MeasuredCues(np.stack(measured), layout) if measured else _joined(responses, path),
+        provenance=f"{len(rows)} recordings ({found}) named in {path.name}",
     )
-    return _checked(head, duplicates, str(path))
+    if _is_wrong_way_round(head):
+        raise InputError(
+            f"table must have azimuths that grow to the left, and the left ear first, got sounds "
+            f"from the left that are louder in the right ear in '{path}'. Azimuths or channels are "
+            "the wrong way round: negate the azimuth column, or pass channels=(1, 0)."
+        )
+    return _distinct(head, duplicates, str(path))
 
 
 def simulated_head(directions: ArrayLike | None = None) -> Head:
@@ -346,7 +383,7 @@ def kemar() -> Head:
 
     Its median plane has no level difference at all, so it warns.
     """
-    hrtf = _import_slab().HRTF.kemar()
+    hrtf = _slab_kemar()
     samples = np.stack([np.asarray(f.data, dtype=np.float64).T for f in hrtf.data])
     polar = np.asarray(hrtf.sources.vertical_polar, dtype=np.float64)
     head = Head(
@@ -363,10 +400,10 @@ def kemar() -> Head:
         EaratlasWarning,
         stacklevel=2,
     )
-    return _checked(head, "first", "slab's KEMAR")
+    return _left_first(_distinct(head, "first", "slab's KEMAR"), "slab's KEMAR")
 
 
-def _import_slab() -> types.ModuleType:
+def _slab_kemar() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # slab's own, about its plotting and its old pickle
         try:
@@ -374,22 +411,28 @@ def _import_slab() -> types.ModuleType:
         except ImportError as error:
             raise missing_extra("kemar", "slab") from error
         except OSError:
-            # slab imports sounddevice to play sounds, which fails where PortAudio is not installed;
-            # an empty stand-in is enough to read the data.
-            sys.modules["sounddevice"] = types.ModuleType("sounddevice")
+            # slab imports sounddevice, which fails where PortAudio is not installed. None makes
+            # that an ImportError, which slab knows how to live with.
+            sys.modules["sounddevice"] = None  # type: ignore[assignment]
             try:
                 import slab
             finally:
                 del sys.modules["sounddevice"]
-        slab.HRTF.kemar()  # unpickles once, here where its warnings are held back
-    module: types.ModuleType = slab
-    return module
+        return slab.HRTF.kemar()
 
 
 def open_head(
-    source: str | Path, *, duplicates: Duplicates = "error", progress: Progress | None = None
+    source: str | Path,
+    *,
+    kind: Kind = "auto",
+    channels: tuple[int, int] = (0, 1),
+    duplicates: Duplicates = "error",
+    progress: Progress | None = None,
 ) -> Head:
-    """A head by name: a .sofa file, a .csv table of recordings, `simulated` or `kemar`."""
+    """A head by name: a .sofa file, a .csv table of recordings, `simulated` or `kemar`.
+
+    `kind`, `channels` and `progress` are for recordings: see `read_recordings`.
+    """
     match str(source):
         case "simulated":
             return simulated_head()
@@ -399,8 +442,10 @@ def open_head(
         case ".sofa":
             return read_sofa(source, duplicates=duplicates)
         case ".csv":
-            return read_recordings(source, duplicates=duplicates, progress=progress)
-    what = "the folder" if Path(source).is_dir() else "the name"
+            return read_recordings(
+                source, kind=kind, channels=channels, duplicates=duplicates, progress=progress
+            )
+    what = "the folder" if os.path.isdir(source) else "the name"
     raise InputError(
         f"head must be a .sofa file, a .csv table (file, azimuth, elevation), 'simulated' or "
         f"'kemar', got {what} '{source}'. Check the ending."
