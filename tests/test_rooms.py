@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from earatlas.directions import Sphere, to_vectors
-from earatlas.errors import InputError
-from earatlas.rooms import LEAD_SECONDS, SPEED_OF_SOUND, Room, room_responses
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.rooms import LEAD_SECONDS, Room, room_responses
+from earatlas.simulated import SPEED_OF_SOUND
 
 RATE = 44_100
 LEAD = round(LEAD_SECONDS * RATE)
@@ -34,6 +35,17 @@ def nearest_response(head, vector):
     """The head's response in the measured direction nearest to a vector of any length."""
     directions, responses = head
     return responses[np.argmax(to_vectors(directions) @ np.asarray(vector))]
+
+
+def mirror_images(room, source, reach_metres):
+    """(offset from the listener, reflections) of all images up to a distance, and some beyond."""
+    counts = (math.ceil(reach_metres / side) for side in room.size_metres)
+    for cell in itertools.product(*(range(-n, n + 1) for n in counts)):
+        image = [
+            side * i + (place if i % 2 == 0 else side - place)
+            for side, i, place in zip(room.size_metres, cell, source, strict=True)
+        ]
+        yield np.array(image) - room.listener_metres, sum(abs(i) for i in cell)
 
 
 def measured_t60(response, rate):
@@ -95,21 +107,13 @@ def test_matches_images_mirrored_one_by_one(head):
     assert responses.shape == (2, 2, last + 7)
 
     expected = np.zeros_like(responses)
-    here = np.array(room.listener_metres)
-    for m, source in enumerate(np.array([[3.0, 1.25, 1.0], [1.75, 2.5, 1.0]])):
-        # 42.5 m: c T60 and the direct path; images further off than that come too late.
-        cells = [range(-n, n + 1) for n in (math.ceil(42.5 / side) for side in room.size_metres)]
-        for cell in itertools.product(*cells):
-            image = [
-                side * i + (place if i % 2 == 0 else side - place)
-                for side, i, place in zip(room.size_metres, cell, source, strict=True)
-            ]
-            distance = np.linalg.norm(image - here)
+    for m, source in enumerate(([3.0, 1.25, 1.0], [1.75, 2.5, 1.0])):
+        for offset, order in mirror_images(room, source, 42.5):  # c T60 and the direct path
+            distance = np.linalg.norm(offset)
             start = LEAD + round((distance - 1.25) / SPEED_OF_SOUND * RATE)
             if start <= last:
-                order = sum(abs(i) for i in cell)
                 gain = (1 - room.absorption) ** (order / 2) * 1.25 / distance
-                expected[m, :, start : start + 7] += gain * nearest_response(head, image - here)
+                expected[m, :, start : start + 7] += gain * nearest_response(head, offset)
     # The few images that are missing at the end have so many reflections that they are inaudible.
     np.testing.assert_allclose(responses, expected, atol=1e-7 * np.abs(expected).max(), rtol=0)
 
@@ -183,6 +187,37 @@ def test_unusable_heads_and_rooms_are_refused(head):
     ]:
         with pytest.raises(InputError, match=message):
             room_responses(*arguments)
+
+
+@needs_pyroomacoustics
+def test_reflections_from_where_nothing_was_measured_are_warned_of(head):
+    """A head without the floor: the mean angle in the words is that of a slow loop."""
+    directions, responses = head
+    seen = directions[:, 1] > -15
+    room = Room((4.0, 3.0, 2.5), 0.12, (1.75, 1.25, 1.0))
+    with pytest.warns(EaratlasWarning, match="degrees from") as record:
+        room_responses(
+            room, [[0.0, 0.0]], directions[seen], responses[seen], RATE, distance_metres=1.25
+        )
+    angles, weights = [], []
+    for offset, order in mirror_images(room, (3.0, 1.25, 1.0), 42.5):
+        distance = np.linalg.norm(offset)
+        if order > 0 and distance - 1.25 <= SPEED_OF_SOUND * room.t60_seconds:
+            cosine = np.max(to_vectors(directions[seen]) @ offset) / distance
+            angles.append(math.degrees(math.acos(min(cosine, 1.0))))
+            weights.append((1 - room.absorption) ** order / distance**2)
+    assert len(record) == 1
+    named = float(re.search(r"([\d.]+) degrees from", str(record[0].message))[1])
+    assert named == pytest.approx(np.average(angles, weights=weights), abs=0.06)
+    assert named > 10
+
+
+def test_heads_on_a_circle_are_refused(head):
+    """One elevation says nothing of what floor and ceiling send back."""
+    azimuths = np.arange(-180.0, 180.0, 10.0)
+    circle = np.column_stack([azimuths, np.full(36, 12.0)])
+    with pytest.raises(InputError, match=r"floor and ceiling .* not measured at"):
+        room_responses(Room(), [[0.0, 12.0]], circle, head[1][:36], RATE)
 
 
 def test_missing_package_says_what_to_install(head, monkeypatch):

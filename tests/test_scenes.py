@@ -8,7 +8,7 @@ import pytest
 
 import earatlas as ea
 from earatlas.directions import great_circle_error
-from earatlas.errors import InputError
+from earatlas.errors import EaratlasWarning, InputError
 from earatlas.scenes import overlap_share, starts_for_overlap
 
 
@@ -58,14 +58,55 @@ def test_overlap_is_as_asked(small_head: ea.Head, sounds: list[np.ndarray]) -> N
     scene = ea.render_scene(small_head, sounds[:2], PLACES[:2], staging=ea.Staging(overlap=0.6))
     assert scene.settings["overlap"] == pytest.approx(0.6, abs=1e-3)
     assert not scene.images[1, :, : int(scene.starts_seconds[1] * 16000)].any()
-    # A short sound beside a long one cannot: both start together.
-    np.testing.assert_array_equal(starts_for_overlap([10000, 1000], 0.6), [0, 0])
+
+
+def test_overlap_that_grows_with_the_step() -> None:
+    """Together [10, 2, 2] share 0.2; a step of 1 shares 0.3, and no step more than 0.4."""
+    np.testing.assert_allclose(starts_for_overlap([10, 2, 2], 0.3), [0, 1, 2], rtol=1e-9)
+    np.testing.assert_allclose(starts_for_overlap([10, 2, 2], 0.4), [0, 2, 4], rtol=1e-9)
+    with pytest.warns(EaratlasWarning, match=r"got 0\.6, reached 0\.40"):
+        np.testing.assert_allclose(starts_for_overlap([10, 2, 2], 0.6), [0, 2, 4], rtol=1e-9)
+
+
+def test_no_step_comes_nearer_to_the_wished_overlap(rng: np.random.Generator) -> None:
+    """Against a scan of 2,000 steps, for two to five sounds of any lengths."""
+    for _ in range(20):
+        lengths = rng.uniform(1, 5, size=rng.integers(2, 6))
+        lengths[0] += 5  # so that some shares grow with the step
+        order = np.arange(len(lengths))
+        scan = [overlap_share(order * s, lengths) for s in np.linspace(0, 10, 2000)]
+        wish = rng.uniform(0, max(scan))
+        found = overlap_share(starts_for_overlap(lengths, wish), lengths)
+        assert abs(found - wish) <= np.abs(np.array(scan) - wish).min() + 1e-12
+        assert found == pytest.approx(wish, abs=1e-9)
+
+
+@pytest.mark.parametrize("lengths", [[10000, 1000], [5000]])
+def test_overlap_that_cannot_be_is_warned_of(lengths: list[int]) -> None:
+    """A short sound beside a long one, or one alone: as near as can be, and said."""
+    reached = 0.1 if len(lengths) > 1 else 0.0
+    with pytest.warns(EaratlasWarning, match=f"reached {reached:.2f}"):
+        starts = starts_for_overlap(lengths, 0.6)
+    np.testing.assert_array_equal(starts, np.zeros(len(lengths)))
 
 
 def test_overlap_share_by_hand() -> None:
     """[0, 4) and [1, 3) and [2.5, 6): two or more in [1, 4) of [0, 6)."""
     assert overlap_share([0, 1, 2.5], [4, 2, 3.5]) == pytest.approx(0.5)
     assert overlap_share([0, 5], [1, 1]) == 0.0
+    # A pause counts as time: two are on in [1, 2) of [0, 12), nobody in [3, 10).
+    assert overlap_share([0, 1, 10], [2, 2, 2]) == pytest.approx(1 / 12)
+
+
+def test_starts_are_in_seconds_at_any_rate(small_head: ea.Head, rng: np.random.Generator) -> None:
+    """Equal sounds of n samples overlap by half when the second starts n / 3 later."""
+    sounds = [rng.normal(size=12000) for _ in range(2)]
+    scene = ea.render_scene(
+        small_head, sounds, PLACES[:2], rate=24000, staging=ea.Staging(overlap=0.5)
+    )
+    np.testing.assert_allclose(scene.starts_seconds, [0, 4000 / 24000], rtol=1e-12)
+    assert not scene.images[1, :, :4000].any()
+    assert scene.images[1, :, 4000:4200].any()
 
 
 def test_scene_in_a_room(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
@@ -75,8 +116,26 @@ def test_scene_in_a_room(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
     wet = ea.render_scene(small_head, sounds[:1], PLACES[:1], room=ea.Room(t60_seconds=0.3))
     assert wet.mixture.seconds > dry.mixture.seconds + 0.2
     assert wet.settings["room"]["t60_seconds"] == 0.3
+    assert json.loads(json.dumps(wet.to_dict())) == wet.to_dict()
     late = slice(len(sounds[0]) + 1600, None)
     assert np.abs(wet.images[0, :, late]).max() > 10 * np.abs(dry.images[0, :, late]).max(initial=0)
+
+
+@pytest.mark.parametrize("rate", [16_000, 24_000])
+def test_room_that_absorbs_everything_is_the_open(
+    small_head: ea.Head, rng: np.random.Generator, rate: int
+) -> None:
+    """The image in such a room, from a head at 48 kHz, is the dry one 1 ms later: cues and all."""
+    pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
+    room = ea.Room(t60_seconds=ea.Room().smallest_t60_seconds)
+    arguments = (small_head, [rng.normal(size=4000)], [[70.0, 20.0]])
+    clean = ea.Staging(snr_db=np.inf)
+    dry = ea.render_scene(*arguments, rate=rate, staging=clean).images[0]
+    wet = ea.render_scene(*arguments, rate=rate, staging=clean, room=room).images[0]
+    late = rate // 1000
+    # -60 dB: the resampling filter's ringing is cut off at different places.
+    np.testing.assert_allclose(wet[:, late : late + dry.shape[1]], dry, rtol=0, atol=5e-4)
+    assert np.abs(wet[:, :late]).max() < 5e-4
 
 
 def test_written_scene_reads_back(
@@ -107,13 +166,81 @@ def test_unwritable_folder_leaves_nothing(
     assert (tmp_path / "taken").read_text() == "mine"
 
 
+def test_new_scene_replaces_the_old_one(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray]
+) -> None:
+    """Images of the old scene go, those it does not name stay, whatever its file says."""
+    folder = tmp_path / "scene"
+    ea.render_scene(small_head, sounds, PLACES).write(folder)
+    for own in (folder / "image_mine.wav", folder / "notes.txt", tmp_path / "image_mine.wav"):
+        own.write_text("mine")
+    truth = json.loads((folder / "scene.json").read_text())
+    truth["sources"] += [{"file": "../image_mine.wav"}, {"file": "notes.txt"}]
+    (folder / "scene.json").write_text(json.dumps(truth))
+    written = ea.render_scene(small_head, sounds[:2], PLACES[:2], names=["a", "b"]).write(folder)
+    left = {file.name for file in folder.iterdir()}
+    assert left == {file.name for file in written} | {"image_mine.wav", "notes.txt"}
+    assert (tmp_path / "image_mine.wav").exists()
+
+
+@pytest.mark.parametrize("text", ["not JSON", "[3]", '{"sources": [{"file": 3}]}', "{}"])
+def test_foreign_scene_file_is_replaced(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray], text: str
+) -> None:
+    """A scene.json that is none of ours is no reason to fail."""
+    (tmp_path / "scene.json").write_text(text)
+    ea.render_scene(small_head, sounds[:1], PLACES[:1]).write(tmp_path)
+    assert json.loads((tmp_path / "scene.json").read_text())["rate"] == 16000
+
+
+def test_failed_write_leaves_the_old_scene(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray]
+) -> None:
+    """A folder in the place of the last file: the first ones are put back as they were."""
+    ea.render_scene(small_head, sounds, PLACES).write(tmp_path)
+    (tmp_path / "noise.wav").unlink()
+    (tmp_path / "noise.wav").mkdir()
+    (tmp_path / "noise.wav" / "mine").touch()
+    before = {f.name: f.read_bytes() for f in tmp_path.iterdir() if f.is_file()}
+    with pytest.raises(InputError, match="writable"):
+        ea.render_scene(small_head, sounds[:2], PLACES[:2], names=["a", "b"]).write(tmp_path)
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir() if f.is_file()} == before
+    assert (tmp_path / "noise.wav" / "mine").exists()
+    assert len(list(tmp_path.iterdir())) == len(before) + 1
+
+
+def test_failed_write_removes_the_folders_it_made(
+    tmp_path: Path,
+    small_head: ea.Head,
+    sounds: list[np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full disk on the way: neither the folder nor its parents stay, and those before do."""
+
+    def full(self: ea.Audio, path: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    scene = ea.render_scene(small_head, sounds[:1], PLACES[:1])
+    monkeypatch.setattr(ea.Audio, "write", full)
+    with pytest.raises(InputError, match="No space left"):
+        scene.write(tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"directions": PLACES[:2]}, "as many"),
+        ({"sounds": [], "directions": np.zeros((0, 2))}, "N >= 1"),
+        ({"rate": 0}, "rate must be a positive whole number"),
+        ({"rate": 16000.5}, "rate must be a positive whole number"),
+        ({"names": ["a", "b"]}, "names must be as many as sounds, got 2 and 1"),
+        ({"directions": PLACES[:2]}, "directions must be as many as sounds, got 2 and 1"),
         ({"sounds": [np.zeros(100)]}, "not silent"),
         ({"sounds": [np.array([1.0, np.nan])]}, "finite"),
-        ({"staging": ea.Staging(levels_db=(0.0, 1.0))}, "one a sound"),
+        (
+            {"staging": ea.Staging(levels_db=(0.0, 1.0))},
+            "levels_db must be as many as sounds, got 2 and 1",
+        ),
     ],
 )
 def test_bad_scenes_are_explained(small_head: ea.Head, change: dict, words: str) -> None:
@@ -126,13 +253,29 @@ def test_bad_scenes_are_explained(small_head: ea.Head, change: dict, words: str)
 def test_far_directions_are_refused(small_head: ea.Head) -> None:
     """A direction that the head does not cover is refused, with the gap."""
     front = small_head.subset(small_head.directions[:, 1] > 0)
-    with pytest.raises(InputError, match="from the nearest of 'simulated'"):
-        ea.render_scene(front, [np.ones(100)], [[0.0, -80.0]])
+    azimuth, lowest = front.directions[np.argmin(front.directions[:, 1])]
+    ea.render_scene(front, [np.ones(100)], [[azimuth, lowest - 9.9]])
+    with pytest.raises(InputError, match=r"1\d degrees from the nearest of 'simulated'"):
+        ea.render_scene(front, [np.ones(100)], [[azimuth, -10.1]])
 
 
-def test_bad_staging_is_explained() -> None:
-    """Overlap outside 0…1 and a NaN ratio."""
-    with pytest.raises(InputError, match="between 0 and 1"):
-        ea.Staging(overlap=1.5)
-    with pytest.raises(InputError, match="snr_db"):
-        ea.Staging(snr_db=float("nan"))
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"overlap": 1.5}, "overlap must be between 0 and 1"),
+        ({"overlap": np.nan}, "overlap must be between 0 and 1"),
+        ({"snr_db": np.nan}, "snr_db must be"),
+        ({"snr_db": -np.inf}, "snr_db must be"),
+        ({"snr_db": -1e4}, "snr_db must be"),
+        ({"levels_db": (0.0, np.nan)}, "levels_db must be"),
+        ({"levels_db": (-np.inf,)}, "levels_db must be"),
+        ({"levels_db": (1e4,)}, "levels_db must be"),
+        ({"distance_metres": 0.0}, "distance_metres must be positive"),
+        ({"distance_metres": np.nan}, "distance_metres must be positive"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_bad_staging_is_explained(fields: dict, words: str) -> None:
+    """Numbers that are none, or that no scene can have."""
+    with pytest.raises(InputError, match=words):
+        ea.Staging(**fields)

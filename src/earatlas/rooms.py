@@ -22,6 +22,7 @@ does not move, so a source's direction in the room is its direction from the hea
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,19 +31,22 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from earatlas.directions import Sphere, to_vectors
-from earatlas.errors import InputError, missing_extra
+from earatlas.errors import EaratlasWarning, InputError, missing_extra
+from earatlas.simulated import SPEED_OF_SOUND
 
-__all__ = ["SPEED_OF_SOUND", "Room", "room_responses"]
+__all__ = ["Room", "room_responses"]
 
 Array = NDArray[np.float64]
 
-SPEED_OF_SOUND = 343.0  # metres per second
 LEAD_SECONDS = 0.001
 
 # pyroomacoustics takes about 300 bytes an image: 1.4 GB for T60 = 1 s in the default room.
 _MOST_IMAGES = 5_000_000
 # Samples rendered at a time: the block's echoes, block x 2 x taps, should stay in the cache.
 _BLOCK = 256
+# Mean angle from a reflection to the measured direction that stands in for it. A lattice 15 degrees
+# apart has 6, one 4 degrees apart with nothing below -30 degrees of elevation has 7.
+_FAR_DEGREES = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,8 @@ def room_responses(
     """Binaural room impulse responses (M, 2, n) of sources in the directions (M, 2).
 
     The head is known by its responses (N, 2, taps) in the directions (N, 2), at `rate` samples per
-    second. Reflections that come more than T60 after the direct sound are left out.
+    second. Reflections that come more than T60 after the direct sound are left out. Warns where
+    they come, on the average of their energy, from far beside any of the head's directions.
     """
     sources = Sphere().check(directions, "directions")
     known = Sphere().check(head_directions, "head_directions")
@@ -121,6 +126,7 @@ def room_responses(
     last = lead + math.ceil(room.t60_seconds * rate)
     nearest_known = cKDTree(to_vectors(known))
     responses = np.empty((len(sources), 2, last + heard.shape[-1]))
+    angle_sum = energy_sum = 0.0
     for m, vector in enumerate(to_vectors(sources)):
         offsets, reflections = _images(room, distance_metres * vector)
         distances = np.linalg.norm(offsets, axis=1)
@@ -128,12 +134,23 @@ def room_responses(
         delays = lead + np.rint((distances - direct) * (rate / SPEED_OF_SOUND)).astype(int)
         gains = reflections * (direct / distances)
         soon = delays <= last
-        _, nearest = nearest_known.query(offsets[soon] / distances[soon, None])
+        chords, nearest = nearest_known.query(offsets[soon] / distances[soon, None])
+        energies = np.where(distances[soon] > direct, gains[soon] ** 2, 0.0)  # of reflections
+        angle_sum += energies @ np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1.0)))
+        energy_sum += energies.sum()
         trains = csr_array(
             (gains[soon], (delays[soon], nearest)),
             shape=(last + 1, len(known)),
         )
         responses[m] = _render(trains, heard)[:, : responses.shape[-1]]
+    if angle_sum > _FAR_DEGREES * energy_sum:
+        warnings.warn(
+            f"Reflections in this room come on average {angle_sum / energy_sum:.1f} degrees from "
+            "the nearest direction that the head was measured at, and are heard as from there. "
+            "Use a head measured all round, below and above too.",
+            EaratlasWarning,
+            stacklevel=2,
+        )
     return responses
 
 
@@ -148,6 +165,12 @@ def _check(
     if not np.isfinite(heard).all():
         raise InputError(
             "head_responses must be finite, got NaN or infinity. Leave those directions out."
+        )
+    if np.ptp(known[:, 1]) < 1.0:
+        raise InputError(
+            f"head_directions must have more than one elevation in a room, got {known[0, 1]:g} "
+            "degrees only. Wall, floor and ceiling reflections come from directions it was not "
+            "measured at: use a head measured all round, or no room."
         )
     if not 0 < rate < math.inf:
         raise InputError(f"rate must be positive, got {rate}. Give the head's samples per second.")

@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from earatlas.audio import Audio, resample
+from earatlas.audio import Audio
 from earatlas.directions import Sphere
-from earatlas.errors import InputError
-from earatlas.heads import Head
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.heads import Head, ImpulseResponses
 from earatlas.rooms import Room, room_responses
 
 __all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts_for_overlap"]
@@ -33,6 +36,7 @@ __all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts
 Array = NDArray[np.float64]
 
 _PEAK = 0.5  # of full scale: the loudest sample of a mixture
+_MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the stronger one
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,22 @@ class Staging:
             raise InputError(
                 f"overlap must be between 0 and 1, got {self.overlap}. The paper has 0.6."
             )
-        if np.isnan(self.snr_db):
-            raise InputError("snr_db must be a number, got nan. Give dB, or inf for no noise.")
+        if not self.snr_db >= -_MOST_DB:
+            raise InputError(
+                f"snr_db must be at least {-_MOST_DB:g}, got {self.snr_db}. "
+                "Give dB, or inf for no noise."
+            )
+        if not all(abs(level) <= _MOST_DB for level in self.levels_db):
+            raise InputError(
+                f"levels_db must be numbers within ±{_MOST_DB:g}, got {self.levels_db}. "
+                "Give dB; 0 for all is equal levels."
+            )
+        if not 0 < self.distance_metres < np.inf:
+            raise InputError(
+                f"distance_metres must be positive, got {self.distance_metres}. Such as 1.5."
+            )
+        if self.seed < 0:
+            raise InputError(f"seed must be 0 or more, got {self.seed}. Any whole number will do.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,23 +117,73 @@ class SimulatedScene:
         }
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write mixture.wav, an image a source, noise.wav and scene.json: all of them or none."""
+        """Write mixture.wav, an image a source, noise.wav and scene.json: all of them or none.
+
+        A scene that was in the folder before is replaced, its images with it; other files stay.
+        """
         folder = Path(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                part = Path(scratch)
-                self.mixture.write(part / "mixture.wav")
-                Audio(self.noise, self.mixture.rate).write(part / "noise.wav")
+            with _folder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
+                new, old = Path(scratch, "new"), Path(scratch, "old")
+                new.mkdir()
+                old.mkdir()
+                self.mixture.write(new / "mixture.wav")
+                Audio(self.noise, self.mixture.rate).write(new / "noise.wav")
                 for m, name in enumerate(self.names):
-                    self.image(m).write(part / _image_file(m, name))
-                (part / "scene.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n")
-                return [file.replace(folder / file.name) for file in sorted(part.iterdir())]
+                    self.image(m).write(new / _image_file(m, name))
+                (new / "scene.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n")
+                return _exchange(folder, new, old)
         except OSError as error:
             raise InputError(
                 f"output folder must be writable, got '{folder}' ({error.strerror}). "
                 "Choose another folder."
             ) from error
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """The folder, made where it is missing; what was made is removed again upon an error."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # somebody else has put something there since
+            for place in missing:
+                place.rmdir()
+        raise
+
+
+def _exchange(folder: Path, new: Path, old: Path) -> list[Path]:
+    """Move the files of `new` into the folder, and those they replace to `old`; or change nothing.
+
+    Replaced are files of the same name and the images that the folder's scene.json names.
+    """
+    files = sorted(new.iterdir())
+    placed: list[Path] = []
+    try:
+        for name in {file.name for file in files} | _images_of_scene(folder / "scene.json"):
+            if (folder / name).is_file():
+                (folder / name).replace(old / name)
+        for file in files:
+            placed.append(file.replace(folder / file.name))
+    except BaseException:
+        for file in placed:
+            file.unlink()
+        for file in old.iterdir():
+            file.replace(folder / file.name)
+        raise
+    return placed
+
+
+def _images_of_scene(truth: Path) -> set[str]:
+    """Names of the image files that a scene.json names; none if it is no such file."""
+    try:
+        files = [Path(source["file"]) for source in json.loads(truth.read_text())["sources"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return set()
+    # A file from elsewhere may name anything: only plain image names are taken from it.
+    return {f.name for f in files if f.parent == Path() and f.match("image*.wav")}
 
 
 def _image_file(m: int, name: str) -> str:
@@ -125,38 +193,61 @@ def _image_file(m: int, name: str) -> str:
 
 def overlap_share(starts: ArrayLike, lengths: ArrayLike) -> float:
     """Share of the time from first start to last end in which two or more sounds are on."""
-    begin = np.asarray(starts, dtype=np.float64)
-    end = begin + np.asarray(lengths, dtype=np.float64)
+    together, total = _overlap(np.asarray(starts, dtype=np.float64), np.asarray(lengths))
+    return together / total
+
+
+def _overlap(begin: Array, lengths: Array) -> tuple[float, float]:
+    """Time with two or more sounds, and time from first start to last end."""
+    end = begin + lengths
     edges = np.unique(np.concatenate([begin, end]))
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     on = ((begin[:, None] <= middle) & (middle < end[:, None])).sum(axis=0)
-    return float(width[on >= 2].sum() / width.sum())
+    return float(width[on >= 2].sum()), float(width.sum())
 
 
 def starts_for_overlap(lengths: ArrayLike, overlap: float) -> Array:
     """Starts (M,) of sounds, each later than the last by one common step, with that overlap share.
 
-    The share falls as the step grows, so the step is found by bisection. Where even a common start
-    overlaps less than wished (a short sound beside a long one), they start together.
+    Of several steps the smallest is taken, and the one that comes nearest (with a warning) where
+    none has that share, as for a short sound beside a long one.
     """
     lengths = np.asarray(lengths, dtype=np.float64)
     order = np.arange(float(len(lengths)))
-    if len(lengths) < 2 or overlap_share(0 * order, lengths) <= overlap:
-        return np.zeros(len(lengths))
-    low, high = 0.0, float(lengths.max())
-    for _ in range(60):
-        step = (low + high) / 2
-        low, high = (step, high) if overlap_share(order * step, lengths) > overlap else (low, step)
-    return order * high
-
-
-def _check_sounds(sounds: Sequence[ArrayLike], directions: Array) -> list[Array]:
-    arrays = [np.asarray(s, dtype=np.float64) for s in sounds]
-    if len(arrays) != len(directions):
-        raise InputError(
-            f"sounds must be as many as directions, got {len(arrays)} and {len(directions)}. "
-            "Give one direction a sound."
+    # The steps at which a start meets an end, or two ends meet. In between, the time together and
+    # the total are linear in the step: together = overlap * total is solved exactly.
+    pairs = list(combinations(range(len(lengths)), 2))
+    meet = [lengths[k] / (m - k) for k, m in pairs]
+    meet += [(lengths[k] - lengths[m]) / (m - k) for k, m in pairs]
+    steps = np.unique(np.maximum([0.0, *meet], 0.0))
+    for (a, (on_a, all_a)), (b, (on_b, all_b)) in pairwise(
+        [(step, _overlap(order * step, lengths)) for step in steps]
+    ):
+        excess_a, excess_b = on_a - overlap * all_a, on_b - overlap * all_b
+        if excess_a * excess_b < 0:
+            steps = np.append(steps, a + (b - a) * excess_a / (excess_a - excess_b))
+    steps.sort()
+    shares = np.array([overlap_share(order * step, lengths) for step in steps])
+    best = int(np.argmin(np.round(np.abs(shares - overlap), 12)))  # the first of those that tie
+    if abs(shares[best] - overlap) > 0.02:
+        warnings.warn(
+            f"overlap must be one that these lengths allow, got {overlap:g}, reached "
+            f"{shares[best]:.2f}. Choose sounds of more equal lengths.",
+            EaratlasWarning,
+            stacklevel=2,
         )
+    return order * float(steps[best])
+
+
+def _check_sounds(sounds: Sequence[ArrayLike], **lists: Sequence[object] | Array) -> list[Array]:
+    """The sounds as arrays; the lists have one entry a sound, or none at all."""
+    arrays = [np.asarray(s, dtype=np.float64) for s in sounds]
+    for name, values in lists.items():
+        if len(values) not in (0, len(arrays)):
+            raise InputError(
+                f"{name} must be as many as sounds, got {len(values)} and {len(arrays)}. "
+                "Give one a sound."
+            )
     for m, s in enumerate(arrays):
         if s.ndim != 1 or not len(s) or not np.isfinite(s).all() or not s.any():
             raise InputError(
@@ -197,33 +288,18 @@ def render_scene(
     """
     from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
 
+    if not (rate > 0 and float(rate).is_integer()):
+        raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
     staging = staging or Staging()
     wished = Sphere().check(directions)
-    dry = _check_sounds(sounds, wished)
+    dry = _check_sounds(sounds, directions=wished, levels_db=staging.levels_db, names=names or ())
     chosen = _nearest(head, wished)
-    ears = head.responses()
-    if room is None:
-        responses = ears.subset(chosen).at_rate(rate)
-    else:
-        heard = room_responses(
-            room,
-            head.directions[chosen],
-            head.directions,
-            ears.samples,
-            ears.rate,
-            distance_metres=staging.distance_metres,
-        )
-        responses = resample(heard, ears.rate, rate)
+    responses = _responses(head, chosen, room, staging.distance_metres).at_rate(int(rate))
     lengths = np.array([len(s) for s in dry])
     starts = np.zeros(len(dry))
     if staging.overlap is not None:
         starts = np.round(starts_for_overlap(lengths, staging.overlap))
     levels = np.array(staging.levels_db or [0.0] * len(dry))
-    if len(levels) != len(dry):
-        raise InputError(
-            f"levels_db must be one a sound, got {len(levels)} for {len(dry)} sounds. "
-            "Give as many, or none for equal levels."
-        )
 
     total = int(max(starts + lengths)) + responses.shape[-1] - 1
     images = np.zeros((len(dry), 2, total))
@@ -250,7 +326,7 @@ def render_scene(
             "head": head.name,
             "snr_db": staging.snr_db if np.isfinite(staging.snr_db) else None,
             "levels_db": levels.tolist(),
-            "overlap": round(overlap_share(starts, lengths), 4) if len(dry) > 1 else 0.0,
+            "overlap": round(overlap_share(starts, lengths), 4),
             "room": None
             if room is None
             else {
@@ -262,3 +338,21 @@ def render_scene(
             "seed": staging.seed,
         },
     )
+
+
+def _responses(
+    head: Head, chosen: NDArray[np.intp], room: Room | None, distance_metres: float
+) -> ImpulseResponses:
+    """What the ears get from the chosen directions, in the open or in a room."""
+    ears = head.responses()
+    if room is None:
+        return ears.subset(chosen)
+    heard = room_responses(
+        room,
+        head.directions[chosen],
+        head.directions,
+        ears.samples,
+        ears.rate,
+        distance_metres=distance_metres,
+    )
+    return ImpulseResponses(heard, ears.rate)
