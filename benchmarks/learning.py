@@ -1,0 +1,94 @@
+"""Learning speed as ratios within one run: EM against its bare matrix products and a loop over k.
+
+    python benchmarks/learning.py
+
+One EM iteration at N=9600, D=730, K=128 on the sphere is timed against the two products
+(N × D)(D × K(L+1)) and (K(L+1) × N)(N × D) that it cannot do without (issue: at most 2), and
+against an E and M step written as the paper reads, component by component (at least 10). The
+posterior of one recording is timed too. Best of several rounds, so that other load counts less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from earatlas.directions import Sphere
+from earatlas.ppam import _EM, PPAM, Learning
+
+Array = NDArray[np.float64]
+N, D, K, L = 9600, 730, 128, 2
+
+
+def best_seconds(work: Callable[[], object], rounds: int = 5) -> float:
+    """The least of several wall-clock times."""
+    times = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def iteration_by_components(model: PPAM, x: Array, y: Array) -> tuple[Array, Array, Array]:
+    """E and M steps with one (N, D) array of residuals a component, as the paper is read."""
+    sphere, count = Sphere(), len(model.weights)
+    logs = np.empty((len(x), count))
+    for k in range(count):
+        u = sphere.log(model.centres[k], x)
+        residual = y - u @ model.A[k].T - model.b[k]
+        logs[:, k] = -0.5 * (residual**2 / model.noise).sum(axis=1)
+        logs[:, k] -= 0.5 * np.einsum("nl,lm,nm->n", u, np.linalg.inv(model.gammas[k]), u)
+    r = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    A, b, noise = np.empty_like(model.A), np.empty_like(model.b), np.zeros(y.shape[1])
+    for k in range(count):
+        u = sphere.log(model.centres[k], x)
+        regressors = np.column_stack([u, np.ones(len(x))])
+        weighted = r[:, k, None] * regressors
+        solution = np.linalg.solve(weighted.T @ regressors + 1e-9 * np.eye(L + 1), weighted.T @ y)
+        A[k], b[k] = solution[:L].T, solution[L]
+        noise += (r[:, k, None] * (y - regressors @ solution) ** 2).sum(axis=0)
+    return A, b, noise / len(x)
+
+
+def main() -> None:
+    """Print the ratios."""
+    rng = np.random.default_rng(0)
+    sphere = Sphere()
+    x = sphere.grid(np.sqrt(sphere.area / N))[:N]
+    y = np.tanh(sphere.charts(x[:40], x).reshape(N, -1) @ rng.normal(size=(80, D)) / 400)
+    y += 0.05 * rng.normal(size=y.shape)
+    wide, left = rng.normal(size=(D, K * (L + 1))), rng.normal(size=(N, K * (L + 1)))
+    products = best_seconds(lambda: (y @ wide, left.T @ y))
+    print(f"N={len(x)} D={D} K={K}: the two matrix products alone {products * 1e3:.0f} ms")
+    plain = 0.0
+    for latent in (0, 10):
+        em = _EM(sphere, x, y, Learning(), 4.0, latent, True)
+        model = em.start(K, rng)
+
+        def iterate(em: _EM = em, model: PPAM = model) -> PPAM:
+            return em.maximize(model.centres, em.moments(model), (model.noise, model.latent))
+
+        seconds = best_seconds(iterate)
+        print(
+            f"EM iteration, L_w={latent}: {seconds * 1e3:.0f} ms, "
+            f"{seconds / products:.2f} times the products (at most 2)"
+        )
+        if latent == 0:
+            plain = seconds
+    part = N // 8
+    loop = best_seconds(lambda: iteration_by_components(model, x[:part], y[:part]), 1) * N / part
+    print(f"loop over k, no latent: {loop:.1f} s, {loop / plain:.0f} times EM (at least 10)")
+    count = rng.integers(0, 60, D).astype(float)
+    statistics = count, count * y[0], count * (y[0] ** 2 + 0.01)
+    model.posterior(*statistics)
+    one = best_seconds(lambda: model.posterior(*statistics), 20)
+    print(f"posterior of one recording, K={K}, L_w=10: {one * 1e3:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
