@@ -68,6 +68,23 @@ def test_stream_equals_the_whole(rng: np.random.Generator, threshold: Threshold)
     assert got.frames == whole.frames
 
 
+def test_noise_raises_the_floor_and_a_steady_sound_does_not(rng: np.random.Generator) -> None:
+    """Bursts in noise of no direction: only bins well above it count. One direction: all do."""
+    layout = CueLayout()
+    n = 48_000
+    burst = rng.normal(size=n) * (np.arange(n) % 16_000 < 4_000)
+    for noise, low, high in (
+        (0.1 * rng.normal(size=(2, n)), 0.0, 0.25),  # independent in the two ears
+        (0.1 * rng.normal(size=(1, n)) * [[1.0], [0.5]], 0.9, 1.0),  # from one place
+    ):
+        levels = LevelStatistics(layout)
+        levels.push(stft(burst * [[1.0], [0.5]] + noise, layout.window, layout.hop))
+        got = levels.statistics(Threshold(-80, -120))
+        assert low < got.counts[:450].mean() / got.frames < high
+        mean = got.sums[:450].sum() / got.counts[:450].sum()
+        assert mean == pytest.approx(20 * np.log10(0.5), abs=0.5)  # noise would pull it to 0
+
+
 def test_forgetting_is_the_formula(rng: np.random.Generator) -> None:
     """A frame counts g^a after a frames; the table's rescaling does not show."""
     spectra = stft(rng.normal(size=(2, 16 * 900)), 64, 16)

@@ -319,7 +319,8 @@ def spectra_cues(
     return Cues(layout.stack(left, right).T, observed, layout)
 
 
-def _check(audio: Audio, layout: CueLayout) -> Audio:
+def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
+    """The recording at the layout's rate, or an InputError if it can give no cues."""
     if audio.channels != 2:
         raise InputError(
             f"audio must have two channels (left, right), got {audio.channels}. "
@@ -349,7 +350,7 @@ def audio_cues(
 ) -> Cues:
     """Cue spectrogram of a recording, resampled to the layout's rate where needed."""
     layout = layout or CueLayout()
-    audio = _check(audio, layout)
+    audio = checked_audio(audio, layout)
     spectra = stft(audio.samples, layout.window, layout.hop)
     return spectra_cues(spectra, layout, threshold=threshold)
 
@@ -435,7 +436,7 @@ def mean_cues(audio: Audio, layout: CueLayout | None = None) -> Array:
             f"audio must reach the layout's {top_hz:.0f} Hz, got a recording at {audio.rate} Hz. "
             "Record at a higher rate, or choose a layout with lower bands."
         )
-    audio = _check(audio, layout)
+    audio = checked_audio(audio, layout)
     spectra = stft(audio.samples, layout.window, layout.hop)
     loudness = bin_power(spectra, layout.window).sum(axis=1).min(axis=0)  # (T,) of the weaker ear
     on = loudness > _NOISE_ON_SHARE * np.quantile(loudness, 0.95)
