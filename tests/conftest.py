@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
+from earatlas.atlas import Atlas, learn
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -43,3 +44,15 @@ def run() -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
 
     return call
+
+
+@pytest.fixture(scope="session")
+def atlas_head() -> ea.Head:
+    """The simulated head at 700 directions all round."""
+    return ea.simulated_head(ea.Sphere().grid(7.677))
+
+
+@pytest.fixture(scope="session")
+def atlas(atlas_head: ea.Head) -> Atlas:
+    """What is learned of it with 48 components: seconds, and good to a few degrees."""
+    return learn(atlas_head, components=48)

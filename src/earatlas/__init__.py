@@ -1,6 +1,8 @@
 """earatlas: learn how a head hears directions, then localize and separate sounds with two ears."""
 
+from earatlas.atlas import Accuracy, Atlas, learn
 from earatlas.audio import Audio, istft, read_audio, read_blocks, read_mono, stft
+from earatlas.calibration import murmur
 from earatlas.cues import (
     CueLayout,
     Cues,
@@ -23,14 +25,22 @@ from earatlas.directions import (
 )
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.heads import Head, kemar, open_head, read_recordings, read_sofa, simulated_head
+from earatlas.localization import Localization, Localizer, Track
+from earatlas.posterior import ChartMixture, CredibleRegion
+from earatlas.ppam import PPAM
 from earatlas.rooms import Room
 from earatlas.scenes import SimulatedScene, Staging, render_scene
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "PPAM",
+    "Accuracy",
+    "Atlas",
     "Audio",
+    "ChartMixture",
     "Circle",
+    "CredibleRegion",
     "CueLayout",
     "Cues",
     "Cylinder",
@@ -38,6 +48,8 @@ __all__ = [
     "Head",
     "HeadReport",
     "InputError",
+    "Localization",
+    "Localizer",
     "Plane",
     "Room",
     "SimulatedScene",
@@ -45,6 +57,7 @@ __all__ = [
     "Sphere",
     "Staging",
     "Threshold",
+    "Track",
     "audio_cues",
     "azimuth_error",
     "diagnose",
@@ -52,7 +65,9 @@ __all__ = [
     "great_circle_error",
     "istft",
     "kemar",
+    "learn",
     "mean_cues",
+    "murmur",
     "open_head",
     "read_audio",
     "read_blocks",

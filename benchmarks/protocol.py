@@ -1,0 +1,63 @@
+"""What the benchmarks share: the measured data, splits of a head, and talkers placed around it."""
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import earatlas as ea
+
+DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def head_of(name: str) -> ea.Head:
+    """One of the measured heads; a clear end of the program where the data are not there."""
+    path = DATA / "heads" / f"{name}.sofa"
+    if not path.exists():
+        raise SystemExit(f"measured heads: none in {DATA}. Set EARATLAS_DATA to their folder.")
+    return ea.read_sofa(path)
+
+
+def within_plane(head: ea.Head) -> ea.Head:
+    """The directions of the paper's plane: |azimuth| <= 160, |elevation| <= 60."""
+    azimuth, elevation = np.abs(head.directions).T
+    return head.subset((azimuth <= 160) & (elevation <= 60))
+
+
+def split(head: ea.Head, seed: int, share: float = 0.8) -> tuple[ea.Head, ea.Head]:
+    """A random 80 % of the directions to learn from, and the rest to ask for."""
+    order = np.random.default_rng(seed).permutation(len(head))
+    cut = int(share * len(head))
+    return head.subset(order[:cut]), head.subset(order[cut:])
+
+
+def utterances() -> list[Path]:
+    """All speech files, in the table's order."""
+    with (DATA / "speech" / "utterances.csv").open(newline="") as handle:
+        return [DATA / "speech" / row["file"] for row in csv.DictReader(handle)]
+
+
+def talker(path: Path, seconds: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """A stretch of an utterance, from a random place in it."""
+    sound = ea.read_mono(path, rate=16_000)
+    n = min(int(seconds * 16_000), len(sound))
+    start = int(rng.integers(0, len(sound) - n + 1))
+    return sound[start : start + n]
+
+
+def single_talkers(
+    head: ea.Head, count: int, *, snr_db: float = 60.0, room: ea.Room | None = None, seed: int = 0
+) -> Iterator[tuple[NDArray[np.float64], ea.Audio]]:
+    """(true direction, recording) of one talker for 2 to 5 s from random directions of a head."""
+    rng = np.random.default_rng(seed)
+    files = utterances()
+    for number in range(count):
+        direction = head.directions[rng.integers(len(head))]
+        sound = talker(files[rng.integers(len(files))], rng.uniform(2, 5), rng)
+        scene = ea.render_scene(
+            head, [sound], [direction], staging=ea.Staging(snr_db=snr_db, seed=number), room=room
+        )
+        yield scene.directions[0], scene.mixture

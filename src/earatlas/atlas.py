@@ -1,0 +1,336 @@
+"""An atlas: everything that was learned of one head, from one chart to many.
+
+In: a `Head`. Out: an `Atlas` of PPAMs with K = 1, 2, 4, … components up to the finest, with the
+layout of the cues, the space of the directions, how far the answers were off on directions that
+were held out, and a calibration that makes the beliefs honest. It is saved as one file of plain
+arrays and JSON.
+
+    scales[-1]    the finest model: it localizes; the coarser ones start the separation of mixtures
+    accuracy      errors on held-out directions, measured while learning
+    calibration   fitted on held-out directions too (`earatlas.posterior.Calibration`)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earatlas.audio import Audio
+from earatlas.calibration import held_out_statistics
+from earatlas.container import read_container, write_container
+from earatlas.cues import CueLayout, Threshold
+from earatlas.directions import (
+    Circle,
+    Cylinder,
+    Plane,
+    Space,
+    azimuth_error,
+    elevation_error,
+    great_circle_error,
+    space_from_dict,
+)
+from earatlas.errors import InputError
+from earatlas.heads import Head
+from earatlas.localization import (
+    Listener,
+    Localization,
+    Localizer,
+    Track,
+    localize,
+    localize_file,
+    localize_frames,
+)
+from earatlas.posterior import Calibration
+from earatlas.ppam import PPAM, Learning
+
+__all__ = ["Accuracy", "Atlas", "learn"]
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+_VERSION = 1
+_SAMPLES_PER_COMPONENT = 12  # what won on three measured heads; docs/figures.md has the table
+_HELD_OUT_SHARE = 0.2
+_FEWEST_TO_HOLD_OUT = 60  # with fewer directions, a fifth says little and costs much
+_MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Errors in degrees of full-spectrum sounds from directions that were held out."""
+
+    held_out: int  # how many directions
+    median_degrees: float
+    mean_degrees: float
+    beyond_30_share: float
+    mean_azimuth_degrees: float
+    mean_elevation_degrees: float
+
+    @classmethod
+    def of(cls, true: Array, found: Array) -> Self:
+        """The errors of found (N, 2) directions."""
+        angle = great_circle_error(true, found)
+        return cls(
+            held_out=len(true),
+            median_degrees=float(np.median(angle)),
+            mean_degrees=float(np.mean(angle)),
+            beyond_30_share=float(np.mean(angle > 30)),
+            mean_azimuth_degrees=float(np.mean(azimuth_error(true, found))),
+            mean_elevation_degrees=float(np.mean(elevation_error(true, found))),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Atlas:
+    """A learned head; `localize` and its siblings turn recordings into directions."""
+
+    scales: tuple[PPAM, ...]  # K = 1, 2, 4, …, the finest last
+    layout: CueLayout
+    calibration: Calibration
+    accuracy: Accuracy | None  # None: too few directions to hold some out
+    about: dict[str, Any] = field(default_factory=dict)  # head, licence, provenance, directions
+
+    def __repr__(self) -> str:
+        return (
+            f"Atlas({self.about.get('head', '?')!r}, K={len(self.finest.weights)} on the "
+            f"{self.space.to_dict()['space']}, {self.layout})"
+        )
+
+    @property
+    def finest(self) -> PPAM:
+        """The model that localizes."""
+        return self.scales[-1]
+
+    @property
+    def space(self) -> Space:
+        """Where the directions live."""
+        return self.finest.space
+
+    @property
+    def listener(self) -> Listener:
+        """The finest model with its layout and calibration: what localizes."""
+        return Listener(self.finest, self.layout, self.calibration)
+
+    def localize(self, audio: Audio, *, threshold: Threshold | None = None) -> Localization:
+        """Where the one sound of a recording comes from."""
+        return localize(self.listener, audio, threshold=threshold)
+
+    def localize_file(
+        self,
+        path: str | Path,
+        *,
+        channels: tuple[int, int] = (0, 1),
+        threshold: Threshold | None = None,
+    ) -> Localization:
+        """The answer of `localize` for a file of any length, in constant memory."""
+        return localize_file(self.listener, path, channels=channels, threshold=threshold)
+
+    def localize_frames(
+        self,
+        audio: Audio,
+        *,
+        window_seconds: float = 0.5,
+        hop_seconds: float = 0.1,
+        threshold: Threshold | None = None,
+    ) -> Track:
+        """Where the sound is over time; see `earatlas.localization.localize_frames`."""
+        return localize_frames(
+            self.listener,
+            audio,
+            window_seconds=window_seconds,
+            hop_seconds=hop_seconds,
+            threshold=threshold,
+        )
+
+    def localizer(
+        self,
+        *,
+        rate: int | None = None,
+        memory_seconds: float | None = None,
+        threshold: Threshold | None = None,
+    ) -> Localizer:
+        """A `Localizer` of a live stream at `rate`; with a memory, it follows a moving sound."""
+        return Localizer(
+            self.listener, rate=rate, memory_seconds=memory_seconds, threshold=threshold
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write one file; `load` gives back every bit."""
+        arrays = {
+            f"scale{i}.{name}": getattr(model, name)
+            for i, model in enumerate(self.scales)
+            for name in _MODEL_ARRAYS
+        }
+        calibration = self.calibration
+        if calibration.frame_noise is not None:
+            arrays["frame_noise"] = calibration.frame_noise
+        about = {
+            "layout": self.layout.to_dict(),
+            "space": self.space.to_dict(),
+            "scales": len(self.scales),
+            "accuracy": None if self.accuracy is None else asdict(self.accuracy),
+            "calibration": {
+                "temperature": calibration.temperature,
+                "widths": list(calibration.widths),
+                "shares": list(calibration.shares),
+                "frame_share": calibration.frame_share,
+                "prior_frames": calibration.prior_frames,
+                "misfit": None if math.isinf(calibration.misfit) else calibration.misfit,
+            },
+            "about": self.about,
+        }
+        return write_container(path, "atlas", _VERSION, about, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote; anything else is an InputError."""
+        about, arrays = read_container(path, "atlas", _VERSION)
+        try:
+            space = space_from_dict(about["space"])
+            scales = tuple(_model(space, arrays, i) for i in range(int(about["scales"])))
+            fields = dict(about["calibration"])
+            calibration = Calibration(
+                temperature=float(fields["temperature"]),
+                widths=tuple(map(float, fields["widths"])),
+                shares=tuple(map(float, fields["shares"])),
+                frame_share=float(fields["frame_share"]),
+                prior_frames=float(fields["prior_frames"]),
+                misfit=math.inf if fields["misfit"] is None else float(fields["misfit"]),
+                frame_noise=arrays.get("frame_noise"),
+            )
+            accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
+            atlas = cls(
+                scales, CueLayout.from_dict(about["layout"]), calibration, accuracy, about["about"]
+            )
+            if not scales or atlas.finest.b.shape[1] != atlas.layout.channels:
+                raise ValueError("its parts do not fit each other")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(
+                f"atlas must be a file that earatlas wrote, got '{path}', which cannot be used "
+                f"({error}). Learn the head again."
+            ) from error
+        return atlas
+
+
+def _model(space: Space, arrays: dict[str, Array], scale: int) -> PPAM:
+    centres, weights, gammas, A, b, noise, latent, spread = (
+        arrays[f"scale{scale}.{name}"] for name in _MODEL_ARRAYS
+    )
+    return PPAM(space, centres, weights, gammas, A, b, noise, latent, spread)
+
+
+def _directions_within(head: Head, space: Space) -> Head:
+    """The head's directions that the space has: a plane or cylinder ends, a circle is flat."""
+    azimuth, elevation = head.directions.T
+    match space:
+        case Plane(bounds=((west, east), (low, high))):
+            inside = (
+                (azimuth >= west) & (azimuth <= east) & (elevation >= low) & (elevation <= high)
+            )
+        case Cylinder(elevations=(low, high)):
+            inside = (elevation >= low) & (elevation <= high)
+        case Circle():
+            level = elevation[np.argmin(np.abs(elevation))]
+            inside = np.abs(elevation - level) < 1.0
+        case _:
+            inside = np.ones(len(head), dtype=bool)
+    if not inside.any():
+        raise InputError(
+            f"space must hold directions of the head, got none of {len(head)} within {space}. "
+            "Choose another space."
+        )
+    return head.subset(inside)
+
+
+def _rounded(model: PPAM) -> PPAM:
+    """The model in numbers that float32 holds: half the file, and saving loses nothing."""
+    arrays = {
+        name: getattr(model, name).astype(np.float32).astype(np.float64) for name in _MODEL_ARRAYS
+    }
+    return replace(model, **arrays)
+
+
+def _scale_sizes(finest: int) -> list[int]:
+    """1, 2, 4, … below the finest, and the finest."""
+    sizes = [1 << i for i in range(finest.bit_length())]
+    return [k for k in sizes if k < finest] + [finest]
+
+
+def learn(
+    head: Head,
+    *,
+    space: Space | None = None,
+    components: int | None = None,
+    latent: int | None = None,
+    constrained: bool = True,
+    layout: CueLayout | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Atlas:
+    """Learn a head: all scales, held-out errors and calibration.
+
+    `space` is the head's own (sphere, or circle for one elevation) unless given; directions that
+    it does not have are left out. `components` is the finest K, one a dozen directions unless
+    given. `progress(done, total)` is called as the work goes on.
+    """
+    layout, space = layout or CueLayout(), space or head.space
+    head = _directions_within(head, space)
+    x, y = head.directions, head.cues(layout)
+    most = max(len(head) // (space.dims + 1), 1)
+    finest = (
+        min(max(len(head) // _SAMPLES_PER_COMPONENT, 1), most) if components is None else components
+    )
+    sizes = _scale_sizes(finest)
+    steps, total = 0, 2 * finest + sum(sizes)
+
+    def advance(cost: int) -> None:
+        nonlocal steps
+        steps += cost
+        if progress is not None:
+            progress(steps, total)
+
+    def fit(rows: NDArray[np.intp], size: int, how: Learning) -> PPAM:
+        model = PPAM.fit(
+            space, x[rows], y[rows], components=size, latent=latent, constrained=constrained,
+            learning=how, seed=seed,
+        )  # fmt: skip
+        return _rounded(model)
+
+    everything = np.arange(len(head))
+    accuracy, calibration = None, Calibration()
+    if len(head) >= _FEWEST_TO_HOLD_OUT:
+        order = np.random.default_rng(seed).permutation(len(head))
+        cut = int(_HELD_OUT_SHARE * len(head))
+        asked, known = order[:cut], order[cut:]
+        trial = fit(known, min(finest, len(known) // (space.dims + 1)), Learning())
+        advance(finest)
+        accuracy = Accuracy.of(x[asked], trial.inverse_map(y[asked]))
+        held = held_out_statistics(head.subset(asked), layout, seed=seed)
+        start = Calibration(frame_noise=held.frame_noise.astype(np.float32).astype(np.float64))
+        calibration = trial.calibrated(held.directions, held.statistics, start)
+        advance(finest)
+    quick = Learning(starts=1, iterations=15)
+    scales = []
+    for size in sizes:
+        scales.append(fit(everything, size, Learning() if size == finest else quick))
+        advance(size)
+    return Atlas(
+        scales=tuple(scales),
+        layout=layout,
+        calibration=calibration,
+        accuracy=accuracy,
+        about={
+            "head": head.name,
+            "licence": head.licence,
+            "provenance": head.provenance,
+            "directions": len(head),
+            "spacing_degrees": round(head.spacing_degrees, 2),
+            "seed": seed,
+        },
+    )

@@ -1,0 +1,103 @@
+"""Sounds to calibrate with: speech-like, from directions that a model has not seen.
+
+In: the held-out part of a head. Out: the statistics Q, R, E of a sound from each of its directions,
+on which `PPAM.calibrated` fits how sure it may be. No recordings are needed: `murmur` makes sounds
+with the gaps of speech in time and frequency, which is what matters here, not what they say.
+
+A head that is known by noise only has no responses to render with; there the held-out mean vectors
+themselves are the sounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earatlas.audio import Audio
+from earatlas.cues import CueLayout, audio_cues
+from earatlas.heads import Head, MeasuredCues
+from earatlas.statistics import CueStatistics
+
+__all__ = ["HeldOut", "held_out_statistics", "murmur"]
+
+Array = NDArray[np.float64]
+
+_MOST_SOUNDS = 150  # enough for the tails of the errors, few enough for a second or two
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Sounds from known directions, as statistics."""
+
+    directions: Array  # (N, 2) degrees
+    statistics: tuple[Array, Array, Array]  # Q, R, E, each (N, D)
+    frame_noise: Array  # (D,) variance of a single frame's cue around its direction's mean
+
+
+def murmur(seconds: float, rate: int = 16_000, seed: int | np.random.Generator = 0) -> Array:
+    """A sound (n,) with the gaps of speech: syllables of voiced and hissing sound, and pauses."""
+    rng = np.random.default_rng(seed)
+    n = int(seconds * rate)
+    time = np.arange(n) / rate
+    sound = np.zeros(n)
+    start = 0.0
+    base = rng.uniform(90, 220)  # Hz, the talker's pitch
+    while start < seconds:
+        length = rng.uniform(0.08, 0.25)
+        span = (time >= start) & (time < start + length)
+        t = time[span] - start
+        if len(t) > 8:
+            rise = np.minimum(t, length - t) / 0.03
+            gate = np.minimum(np.maximum(rise, 0.0), 1.0)
+            sound[span] += gate * (_hiss if rng.random() < 0.18 else _voice)(t, rate, base, rng)
+        start += length + (rng.uniform(0.1, 0.4) if rng.random() < 0.2 else 0.0)
+    return sound
+
+
+def _voice(t: Array, rate: int, base: float, rng: np.random.Generator) -> Array:
+    """A pulse train of gliding pitch under three formants and a falling spectrum."""
+    pitch = base * rng.uniform(0.85, 1.2) * (1 + rng.uniform(-0.5, 0.5) * t)
+    pulses = np.diff(np.floor(np.cumsum(pitch) / rate), prepend=0.0)
+    f = np.fft.rfftfreq(len(t), 1 / rate)
+    formants = rng.uniform([300, 800, 2200], [800, 2200, 3400])
+    shape = sum(1 / (1 + ((f - p) / (60 + 0.05 * p)) ** 2) for p in formants)
+    level = (shape + 0.01) * (np.maximum(f, 80) / 200) ** -1.5 * (f > 50)
+    voiced: Array = np.fft.irfft(np.fft.rfft(pulses) * level, len(t)) * np.sqrt(len(t))
+    return voiced
+
+
+def _hiss(t: Array, rate: int, _: float, rng: np.random.Generator) -> Array:
+    """Noise around a random high frequency, as of s and f."""
+    noise = np.fft.rfft(rng.normal(size=len(t)))
+    f = np.fft.rfftfreq(len(t), 1 / rate)
+    middle = rng.uniform(2500, 6000)
+    return np.fft.irfft(noise * np.exp(-(((f - middle) / 1500) ** 2)), len(t)) * 0.25
+
+
+def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> HeldOut:
+    """Statistics of a murmur of one to four seconds from up to 150 of the head's directions."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(head))[:_MOST_SOUNDS]
+    head = head.subset(chosen)
+    if isinstance(head.ears, MeasuredCues):
+        rows = [CueStatistics.of_vector(y) for y in head.cues(layout)]
+    else:
+        from scipy.signal import oaconvolve
+
+        rows = []
+        for pair in head.responses().at_rate(layout.rate):
+            dry = murmur(rng.uniform(1.0, 4.0), layout.rate, rng)
+            heard = Audio(oaconvolve(dry[None], pair, axes=1), layout.rate)
+            rows.append(CueStatistics.of_cues(audio_cues(heard, layout)))
+    Q, R, E = (np.stack([getattr(r, k) for r in rows]) for k in ("counts", "sums", "squares"))
+    within = np.maximum(E - R**2 / np.maximum(Q, 1.0), 0.0).sum(axis=0)
+    # A channel that no murmur reached has the frame noise of the others of its kind.
+    noise = within / np.maximum(Q.sum(axis=0), 1.0)
+    for kind in np.unique(layout.channel_kinds):
+        own = layout.channel_kinds == kind
+        heard_enough = own & (Q.sum(axis=0) > 20)
+        if heard_enough.any():
+            noise[own & ~heard_enough] = np.median(noise[heard_enough])
+    return HeldOut(head.directions, (Q, R, E), noise)

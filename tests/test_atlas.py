@@ -1,0 +1,148 @@
+"""Atlas: learning finds directions, says how far it was off, and survives the disk bit by bit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.atlas import Accuracy, Atlas, learn
+from earatlas.calibration import held_out_statistics, murmur
+from earatlas.container import read_container, write_container
+from earatlas.directions import great_circle_error
+from earatlas.errors import InputError
+from earatlas.statistics import CueStatistics
+
+
+def test_scales_double_up_to_the_finest(atlas: Atlas) -> None:
+    """K = 1, 2, 4, … and the asked finest; components may be dropped, never added."""
+    sizes = [len(model.weights) for model in atlas.scales]
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert len(sizes) == 7
+    assert sizes[-1] <= 48
+
+
+def test_held_out_errors_are_measured(atlas: Atlas) -> None:
+    """A head of 700 directions: errors well below chance (90 degrees), and not a leak's zero."""
+    accuracy = atlas.accuracy
+    assert accuracy is not None
+    assert accuracy.held_out == 140
+    assert 0.5 < accuracy.median_degrees < 8.0
+    assert accuracy.median_degrees <= accuracy.mean_degrees < 15.0
+    assert accuracy.beyond_30_share < 0.1
+
+
+def test_accuracy_by_hand() -> None:
+    """Three directions with known errors."""
+    true, found = np.array([[0.0, 0], [10, 0], [0, 0]]), np.array([[0.0, 2], [14, 0], [40, 0]])
+    accuracy = Accuracy.of(true, found)
+    assert accuracy.median_degrees == pytest.approx(4)
+    assert accuracy.beyond_30_share == pytest.approx(1 / 3)
+    assert accuracy.mean_azimuth_degrees == pytest.approx(44 / 3)
+    assert accuracy.mean_elevation_degrees == pytest.approx(2 / 3)
+
+
+def test_new_directions_are_found(atlas: Atlas) -> None:
+    """Cues of directions between the learned ones give those directions."""
+    x = ea.Sphere().grid(21.0)
+    found = atlas.finest.inverse_map(ea.simulated_head(x).cues())
+    assert 0.1 < np.median(great_circle_error(x, found)) < 4.0
+
+
+def test_save_and_load_are_exact(tmp_path: Path, atlas: Atlas) -> None:
+    """Every parameter, the layout, the calibration and the words; the answer is the same."""
+    back = Atlas.load(atlas.save(tmp_path / "x.atlas"))
+    assert (back.layout, back.space) == (atlas.layout, atlas.space)
+    assert (back.accuracy, back.about) == (atlas.accuracy, atlas.about)
+    assert back.calibration == atlas.calibration
+    for model, other in zip(atlas.scales, back.scales, strict=True):
+        for name in ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread"):
+            np.testing.assert_array_equal(getattr(model, name), getattr(other, name))
+    y = CueStatistics.of_vector(atlas.finest.b[3])
+    np.testing.assert_allclose(
+        back.listener.belief(y).weights, atlas.listener.belief(y).weights, rtol=1e-9
+    )
+    assert (tmp_path / "x.atlas").stat().st_size < 3_000_000
+
+
+def test_container_that_is_no_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> None:
+    """Right format, wrong contents: missing arrays, wrong shapes, wrong words."""
+    path = atlas.save(tmp_path / "x.atlas")
+    about, arrays = read_container(path, "atlas", 1)
+    for change in (
+        {"arrays": {k: v for k, v in arrays.items() if k != "scale0.A"}},
+        {"arrays": {**arrays, "scale6.b": arrays["scale6.b"][:, :-1]}},
+        {"about": {**about, "scales": 0}},
+        {"about": {**about, "space": {"space": "torus"}}},
+        {"about": {**about, "layout": {**about["layout"], "ild_band_hz": [0, 4000]}}},
+        {"about": {**about, "accuracy": {"unknown": 1}}},
+        {"about": {k: v for k, v in about.items() if k != "calibration"}},
+    ):
+        parts = {"about": about, "arrays": arrays, **change}
+        write_container(path, "atlas", 1, parts["about"], parts["arrays"])
+        with pytest.raises(InputError, match="atlas must be a file that earatlas wrote"):
+            Atlas.load(path)
+
+
+@pytest.mark.parametrize(
+    ("space", "n"),
+    [(ea.Plane(), None), (ea.Cylinder((-40.0, 40.0)), None), (ea.Circle(), None)],
+    ids=repr,
+)
+def test_spaces_take_the_directions_they_have(space: ea.Space, n: int | None) -> None:
+    """Directions outside a plane or cylinder are left out; a circle takes one elevation."""
+    directions = [
+        [a, e] for e in (-80, -50, -30, -15, 0, 15, 30, 50, 80) for a in range(-180, 180, 12)
+    ]
+    atlas = learn(ea.simulated_head(directions), space=space, components=4)
+    assert atlas.space == space
+    kept = atlas.about["directions"]
+    inside = {ea.Plane: 7 * 27, ea.Cylinder: 5 * 30, ea.Circle: 30}[type(space)]
+    assert kept == inside
+
+
+def test_few_directions_still_learn() -> None:
+    """37 directions of a circle: no held-out part, and azimuths are found."""
+    ring = ea.simulated_head([[float(a), 0.0] for a in range(-90, 91, 5)])
+    atlas = learn(ring, components=6)
+    assert atlas.accuracy is None
+    found = atlas.finest.inverse_map(ring.cues())
+    assert np.median(np.abs(found[:, 0] - ring.directions[:, 0])) < 3.0
+    np.testing.assert_allclose(found[:, 1], 0.0, atol=1e-9)
+
+
+def test_progress_reaches_its_end() -> None:
+    """The callback counts up to its own total."""
+    seen: list[tuple[int, int]] = []
+    head = ea.simulated_head(ea.Sphere().grid(20.0))
+    learn(head, components=4, progress=lambda done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_empty_space_is_explained() -> None:
+    """A plane that holds none of the head's directions."""
+    head = ea.simulated_head([[170.0, 0.0], [175.0, 5.0]])
+    with pytest.raises(InputError, match="got none of 2"):
+        learn(head, space=ea.Plane())
+
+
+def test_murmur_has_the_gaps_of_speech(small_head: ea.Head, rng: np.random.Generator) -> None:
+    """Between 4 and 30 % of the bins are observed, most of them low; one seed, one sound."""
+    scene = ea.render_scene(small_head, [murmur(3.0, 16000, rng)], [[30.0, 0.0]])
+    cues = ea.audio_cues(scene.mixture)
+    assert 0.04 < cues.observed_share < 0.3
+    assert cues.observed[:128].mean() > 3 * cues.observed[256:].mean()
+    a, b = (murmur(0.5, 16000, np.random.default_rng(3)) for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
+    """A head without responses is calibrated on its own vectors."""
+    from earatlas.heads import Head, MeasuredCues
+
+    layout = ea.CueLayout()
+    noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
+    held = held_out_statistics(noisy, layout)
+    assert len(held.directions) == 150
+    np.testing.assert_array_equal(held.statistics[0], 1.0)

@@ -1,0 +1,125 @@
+"""Localization: recordings, tracks and streams agree, and say where the sound is."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.atlas import Atlas
+from earatlas.audio import resample
+from earatlas.calibration import murmur
+from earatlas.directions import great_circle_error
+from earatlas.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def recording(atlas_head: ea.Head) -> ea.SimulatedScene:
+    """Three seconds of murmur from the left, between the learned directions."""
+    sound = murmur(3.0, 16000, np.random.default_rng(5))
+    return ea.render_scene(ea.simulated_head([[63.0, 11.0]]), [sound], [[63.0, 11.0]])
+
+
+def test_localize_finds_the_talker(atlas: Atlas, recording: ea.SimulatedScene) -> None:
+    """Best and mean direction within a few degrees, with an honest region around them."""
+    where = atlas.localize(recording.mixture)
+    assert 0.01 < great_circle_error(where.direction, [63.0, 11.0]) < 12.0
+    assert great_circle_error(where.mean, [63.0, 11.0]) < 15.0
+    assert 0.03 < where.observed_share < 0.4
+    assert where.seconds == pytest.approx(3.0, abs=0.1)
+    half, most = where.credible_region(0.5), where.credible_region(0.9)
+    assert 0 < half.area < most.area < 10_000
+    assert where.to_dict()["direction"] == [round(v, 2) for v in where.direction.tolist()]
+
+
+def test_stream_equals_recording(atlas: Atlas, recording: ea.SimulatedScene) -> None:
+    """Fed in pieces of any size, the finished stream has the recording's belief."""
+    whole = atlas.localize(recording.mixture)
+    stream = atlas.localizer()
+    for part in np.array_split(recording.mixture.samples, 23, axis=1):
+        stream.push(part)
+    end = stream.finish()
+    np.testing.assert_allclose(end.belief.weights, whole.belief.weights, atol=1e-9)
+    np.testing.assert_allclose(end.direction, whole.direction, atol=1e-6)
+    assert end.observed_share == pytest.approx(whole.observed_share)
+
+
+def test_file_equals_recording(tmp_path: Path, atlas: Atlas, recording: ea.SimulatedScene) -> None:
+    """A file of any length, read in blocks: the same belief."""
+    path = recording.mixture.write(tmp_path / "x.wav")
+    whole, file = atlas.localize(ea.read_audio(path)), atlas.localize_file(path)
+    np.testing.assert_allclose(file.direction, whole.direction, atol=1e-6)
+
+
+def test_stream_at_another_rate(atlas: Atlas, recording: ea.SimulatedScene) -> None:
+    """A live input at 48 kHz is resampled on the way."""
+    fast = resample(recording.mixture.samples, 16000, 48000)
+    stream = atlas.localizer(rate=48000)
+    for part in np.array_split(fast, 11, axis=1):
+        stream.push(part)
+    assert great_circle_error(stream.finish().direction, [63.0, 11.0]) < 12.0
+
+
+def test_stream_forgets(atlas: Atlas) -> None:
+    """After the sound has moved, a short memory follows it; a long one stays in two minds."""
+    head = ea.simulated_head([[60.0, 0.0], [-70.0, 10.0]])
+    rng = np.random.default_rng(2)
+    parts = [
+        ea.render_scene(head, [rng.normal(size=32_000)], [place]).mixture.samples
+        for place in head.directions
+    ]
+    stream = atlas.localizer(memory_seconds=0.3)
+    stream.push(parts[0])
+    assert great_circle_error(stream.where().direction, [60.0, 0.0]) < 8.0
+    stream.push(parts[1])
+    assert great_circle_error(stream.where().direction, [-70.0, 10.0]) < 8.0
+
+
+def test_track_follows_a_moving_sound(atlas: Atlas) -> None:
+    """Two places one after the other: early windows find the first, late ones the second."""
+    head = ea.simulated_head([[60.0, 0.0], [-70.0, 10.0]])
+    rng = np.random.default_rng(2)
+    parts = [
+        ea.render_scene(head, [rng.normal(size=24_000)], [place]).mixture.samples
+        for place in head.directions
+    ]
+    audio = ea.Audio(np.concatenate(parts, axis=1), 16000)
+    track = atlas.localize_frames(audio, window_seconds=0.4, hop_seconds=0.2)
+    assert len(track) == len(track.times) == pytest.approx(14, abs=2)
+    np.testing.assert_allclose(np.diff(track.times[:-1]), 0.2, atol=0.01)
+    early, late = track.times < 1.2, track.times > 1.9
+    assert great_circle_error(track.directions[early], [60.0, 0.0]).max() < 10.0
+    assert great_circle_error(track.directions[late], [-70.0, 10.0]).max() < 10.0
+
+
+def test_one_window_track_is_localize(atlas: Atlas, recording: ea.SimulatedScene) -> None:
+    """A window as long as the recording gives the recording's belief."""
+    whole = atlas.localize(recording.mixture)
+    track = atlas.localize_frames(recording.mixture, window_seconds=60.0, hop_seconds=0.5)
+    assert len(track) == 1
+    np.testing.assert_allclose(track.directions[0], whole.direction, atol=1e-6)
+
+
+def test_silent_windows_have_no_direction(atlas: Atlas, recording: ea.SimulatedScene) -> None:
+    """In a pause the track says nothing rather than guess."""
+    quiet = np.pad(recording.mixture.samples, ((0, 0), (0, 32_000)))
+    track = atlas.localize_frames(ea.Audio(quiet, 16000))
+    assert np.isnan(track.directions[-1]).all()
+    rows = list(track.rows())
+    assert rows[-1]["direction"] is None
+    assert rows[-1]["observed_share"] == 0
+    assert rows[5]["direction"] is not None
+
+
+def test_bad_streams_are_explained(atlas: Atlas) -> None:
+    """Wrong shapes, NaN, nothing at all, and impossible settings."""
+    stream = atlas.localizer()
+    for samples, words in ((np.zeros((1, 9)), "shape"), (np.full((2, 9), np.nan), "finite")):
+        with pytest.raises(InputError, match=words):
+            stream.push(samples)
+    with pytest.raises(InputError, match="one window"):
+        stream.finish()
+    with pytest.raises(InputError, match="memory_seconds"):
+        atlas.localizer(memory_seconds=0.0)
+    with pytest.raises(InputError, match="hop_seconds"):
+        atlas.localize_frames(ea.Audio(np.ones((2, 20_000)), 16000), hop_seconds=2.0)
