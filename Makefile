@@ -13,7 +13,7 @@ test: $(STAMP)  ## everything that must hold
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2
 	for example in examples/*.py; do echo $$example && $(BIN)/python -W error $$example > /dev/null || exit 1; done
 
 format: $(STAMP)

@@ -1,7 +1,9 @@
 """The command line as a user meets it: answers, JSON, and one sentence for bad input."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 import sofar
 import soundfile
+from tests_support import refused
 
 import earatlas as ea
+import earatlas.cli
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,28 +27,20 @@ def good_wav(tmp_path: Path, rng: np.random.Generator) -> Path:
     return tmp_path / "good.wav"
 
 
+def write_sofa(path: Path, head: ea.Head) -> Path:
+    """A head as a SOFA file."""
+    sofa = sofar.Sofa("SimpleFreeFieldHRIR")
+    ears = head.responses()
+    sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
+    sofa.SourcePosition = np.column_stack([head.directions, np.ones(len(head))])
+    sofar.write_sofa(str(path), sofa)
+    return path
+
+
 @pytest.fixture
 def good_sofa(tmp_path: Path, small_head: ea.Head) -> Path:
     """A small SOFA file."""
-    sofa = sofar.Sofa("SimpleFreeFieldHRIR")
-    ears = small_head.responses()
-    sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
-    sofa.SourcePosition = np.column_stack([small_head.directions, np.ones(len(small_head))])
-    sofar.write_sofa(str(tmp_path / "good.sofa"), sofa)
-    return tmp_path / "good.sofa"
-
-
-def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
-    """Exit code 2, nothing on standard output, one line on standard error with these words."""
-    assert result.returncode == 2, result.stderr
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    lines = [line for line in result.stderr.splitlines() if not line.startswith("warning:")]
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("error: ")
-    for word in words:
-        assert word in lines[0]
-    assert lines[0].endswith((".", ").")), "a sentence that says what to do"
+    return write_sofa(tmp_path / "good.sofa", small_head)
 
 
 def test_info_answers(run: Run, good_sofa: Path) -> None:
@@ -82,6 +78,86 @@ def test_cues_answers(run: Run, good_wav: Path, tmp_path: Path) -> None:
     assert "126 frames" in run("cues", good_wav).stdout
 
 
+def test_left_and_right_are_named(run: Run, tmp_path: Path, rng: np.random.Generator) -> None:
+    """Channel 1 is the right ear, unless --channels says otherwise."""
+    x = rng.normal(size=(16000, 1)) * [0.01, 0.1, 0.02]
+    soundfile.write(tmp_path / "three.wav", x, 16000)
+    assert "+20.0 dB (right louder)" in run("cues", tmp_path / "three.wav").stdout
+    turned = run("cues", tmp_path / "three.wav", "--channels", 1, 0).stdout
+    assert "-20.0 dB (left louder)" in turned
+    third = json.loads(run("cues", tmp_path / "three.wav", "--channels", 0, 2, "--json").stdout)
+    assert third["mean_ild_db"] == pytest.approx(6.02, abs=0.01)
+
+
+def test_nothing_heard_has_no_mean(run: Run, tmp_path: Path, rng: np.random.Generator) -> None:
+    """One ear 60 dB below the other: no bin counts, so there is no level difference to name."""
+    x = rng.normal(size=(16000, 1)) * [1e-4, 0.1]
+    soundfile.write(tmp_path / "x.wav", x, 16000, "FLOAT")
+    answer = json.loads(run("cues", tmp_path / "x.wav", "--json").stdout)
+    assert answer["observed_share"] == 0
+    assert answer["mean_ild_db"] is None
+    assert "louder" not in run("cues", tmp_path / "x.wav").stdout
+    assert json.loads(run("cues", tmp_path / "x.wav", "--relative-db", -90, "--json").stdout)[
+        "mean_ild_db"
+    ] == pytest.approx(60, abs=0.1)
+
+
+def test_coverage_map_has_left_on_the_left(run: Run, tmp_path: Path, small_head: ea.Head) -> None:
+    """A head measured on its left and above only fills the upper left of the map."""
+    x = small_head.directions
+    write_sofa(tmp_path / "left.sofa", small_head.subset((x[:, 0] > 10) & (x[:, 1] > 10)))
+    lines = [s.split("▕")[1][:60] for s in run("info", tmp_path / "left.sofa").stdout.splitlines()
+             if "▕" in s]  # fmt: skip
+    assert len(lines) == 12
+    assert any(line[:30].strip() for line in lines[:6])
+    assert not any(line[30:].strip() for line in lines)
+    assert not any(line.strip() for line in lines[6:])
+
+
+def test_output_that_is_not_utf8(run: Run, good_sofa: Path) -> None:
+    """A terminal of another encoding gets question marks, not a traceback."""
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    result = run("info", good_sofa, env=plain)
+    assert result.returncode == 0, result.stderr
+    assert "median plane" in result.stdout
+    refused(run("cues", "gön.wav", env=plain), "existing")
+
+
+def test_simulate_stages_as_asked(run: Run, good_sofa: Path, good_wav: Path) -> None:
+    """--level, --snr-db and --seed: measured on the files that are written."""
+    call = ["simulate", good_sofa, "--sound", f"{good_wav}:40:0", "--sound", f"{good_wav}:-40:0",
+            "--level", 0, "--level", -6, "--snr-db", 12, "--json"]  # fmt: skip
+    folder = good_wav.parent
+    answer = json.loads(run(*call, "-o", folder / "a", "--seed", 3).stdout)
+    assert (answer["seed"], answer["snr_db"], answer["levels_db"]) == (3, 12, [0, -6])
+    one, two, noise = (
+        ea.read_audio(folder / "a" / name).samples
+        for name in (*(s["file"] for s in answer["sources"]), "noise.wav")
+    )
+    assert 10 * np.log10((two**2).sum() / (one**2).sum()) == pytest.approx(-6, abs=1e-3)
+    ratio = ((one + two) ** 2).mean() / (noise**2).mean()
+    assert 10 * np.log10(ratio) == pytest.approx(12, abs=1e-3)
+    run(*call, "-o", folder / "b", "--seed", 4)
+    assert not np.allclose(ea.read_audio(folder / "b" / "noise.wav").samples, noise)
+
+
+def test_simulate_in_a_room(run: Run, good_sofa: Path, good_wav: Path, tmp_path: Path) -> None:
+    """--t60 alone has the default room; the others say which."""
+    pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
+    call = ["simulate", good_sofa, "--sound", f"{good_wav}:40:0", "--json"]
+    answer = json.loads(run(*call, "-o", tmp_path / "a", "--t60", 0.25).stdout)
+    assert answer["room"]["t60_seconds"] == 0.25
+    assert answer["seconds"] > 1.25
+    room = ["--room", "4,3.5,2.6", "--listener", "2,1.5,1.2", "--distance", "0.8"]
+    result = run(*call, "-o", tmp_path / "b", *room)
+    assert json.loads(result.stdout)["room"] == {
+        "size_metres": [4, 3.5, 2.6],
+        "t60_seconds": 0.3,
+        "listener_metres": [2, 1.5, 1.2],
+        "distance_metres": 0.8,
+    }
+
+
 def test_simulate_writes_a_scene(run: Run, good_wav: Path, tmp_path: Path) -> None:
     """Two sounds at their places; the JSON is scene.json."""
     result = run(
@@ -102,12 +178,41 @@ def test_version_and_help(run: Run) -> None:
         assert "Example" in run(command, "--help").stdout
 
 
+def test_start_up_loads_nothing_slow() -> None:
+    """Help and short commands do not wait for pictures, rooms or filters."""
+    slow = ("matplotlib", "pyroomacoustics", "scipy.signal", "sofar")
+    code = f"import sys, earatlas.cli; print([m for m in {slow} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "[]\n", result.stderr
+
+
+def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only bad input becomes a sentence and exit code 2."""
+
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    def bad_input() -> None:
+        raise ea.InputError("x must be y, got z. Do w.")
+
+    monkeypatch.setattr("warnings.showwarning", None)  # main sets it: put it back afterwards
+    monkeypatch.setattr("warnings.simplefilter", lambda *_: None)
+    monkeypatch.setattr(earatlas.cli, "app", bug)
+    with pytest.raises(ZeroDivisionError):
+        earatlas.cli.main()
+    monkeypatch.setattr(earatlas.cli, "app", bad_input)
+    with pytest.raises(SystemExit, match="2"):
+        earatlas.cli.main()
+
+
 def test_demo_with_nothing(run: Run, tmp_path: Path) -> None:
     """The demo needs no data and writes what it names."""
     pytest.importorskip("espeakng_loader", reason="espeakng-loader is an extra")
     answer = json.loads(run("demo", "-o", tmp_path / "demo", "--json").stdout)
     assert all(Path(p).exists() for p in answer["pictures"])
-    assert len(answer["sources"]) == 2
+    assert [source["talker"] for source in answer["sources"]] == ["Ada", "Hugh", "Robin"]
+    assert all(0 < source["error"] < 10 for source in answer["sources"])
+    assert Path(answer["atlas"]).exists()
 
 
 # Bad recordings, each through the command line.
@@ -219,6 +324,31 @@ def test_duplicates_remedy_of_the_message_works(run: Run, tmp_path: Path, good_w
     (tmp_path / "t.csv").write_text("file,azimuth,elevation\n" + rows)
     answer = json.loads(run("info", tmp_path / "t.csv", "--duplicates", "first", "--json").stdout)
     assert answer["directions"] == 2
+
+
+def test_recordings_of_responses(
+    run: Run, tmp_path: Path, good_wav: Path, rng: np.random.Generator
+) -> None:
+    """simulate has --duplicates too, and both commands --kind and --channels."""
+    for n, gains in enumerate(([0.9, 0.2, 0.8], [0.9, 0.2, 0.8], [0.3, 0.8, 0.3])):
+        write(tmp_path / f"{n}.wav", np.eye(200)[20][:, None] * gains)
+    rows = "".join(f"{n}.wav,{a},0\n" for n, a in enumerate((40, 40, -40)))
+    table = tmp_path / "t.csv"
+    table.write_text("file,azimuth,elevation\n" + rows)
+    call = ["simulate", table, "-o", tmp_path / "s", "--sound", f"{good_wav}:40:0", "--json"]
+    refused(run(*call), "--duplicates first")
+    level = {}
+    for channels in ((0, 1), (0, 2)):
+        result = run(*call, "--duplicates", "first", "--channels", *channels)
+        image = json.loads(result.stdout)["sources"][0]["file"]
+        left, right = ea.read_audio(tmp_path / "s" / image).samples
+        level[channels] = np.sqrt((right**2).sum() / (left**2).sum())
+    assert level == pytest.approx({(0, 1): 0.2 / 0.9, (0, 2): 0.8 / 0.9}, rel=1e-4)
+    refused(run(*call, "--duplicates", "first", "--kind", "noise"))
+    table.write_text("file,azimuth,elevation\ngood.wav,40,0\ngood.wav,-40,0\n")
+    assert json.loads(run("info", table, "--json").stdout)["rate"] is None
+    answer = json.loads(run("info", table, "--kind", "responses", "--json").stdout)
+    assert answer["rate"] == 16000
 
 
 # Bad SOFA files.
@@ -336,6 +466,18 @@ def test_sofa_that_breaks_the_standard_is_used(run: Run, tmp_path: Path) -> None
         (["--sound", "good.wav:0:0", "--overlap", "2"], ["between 0 and 1"]),
         (["--sound", "good.wav:0:0", "--t60", "0.001"], ["t60_seconds must be at least"]),
         (["--talkers", "9"], ["talkers must be between 1 and 3"]),
+        (["--sound", "good.wav:0:0", "--room", "4,3"], ["room must be X,Y,Z", "'4,3'"]),
+        (["--sound", "good.wav:0:0", "--room", "a,b,c"], ["room must be X,Y,Z"]),
+        (["--sound", "good.wav:0:0", "--room", "2,2,2"], ["listener_metres must be inside"]),
+        (["--sound", "good.wav:0:0", "--listener", "1,1,1"], ["--listener", "--t60"]),
+        (["--sound", "good.wav:0:0", "--distance", "1"], ["--distance", "--t60"]),
+        (["--sound", "good.wav:0:0", "--t60", "0.3", "--distance", "9"], ["distance_metres"]),
+        (["--sound", "good.wav:0:0", "--level", "nan"], ["levels_db must be"]),
+        (
+            ["--sound", "good.wav:0:0", "--level", "1", "--level", "2"],
+            ["levels_db must be as many"],
+        ),
+        (["--sound", "good.wav:0:0", "--seed", "-1"], ["seed must be"]),
     ],
 )
 def test_bad_scenes(
@@ -344,6 +486,22 @@ def test_bad_scenes(
     """Refused before anything is written."""
     refused(run("simulate", "simulated", "-o", "out", *arguments, cwd=tmp_path), *words)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--relative-db", "nan"], ["relative_db must be a number"]),
+        (["--relative-db", "inf"], ["relative_db must be a number"]),
+        (["--channels", "0", "0"], ["channels must be two different ones", "0, 0"]),
+        (["--channels", "0", "2"], ["channels must be", "between 0 and 1"]),
+    ],
+)
+def test_bad_wishes_for_cues(
+    run: Run, good_wav: Path, arguments: list[str], words: list[str]
+) -> None:
+    """Numbers that are none, channels that are not there."""
+    refused(run("cues", good_wav, *arguments), *words)
 
 
 def test_unwritable_output(run: Run, tmp_path: Path, good_wav: Path) -> None:

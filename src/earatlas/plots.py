@@ -8,35 +8,40 @@ Azimuth runs from left (180) to right (-180), as seen from the listener; missing
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from earatlas.cues import CueLayout, Cues
-from earatlas.directions import to_vectors
+from earatlas.directions import Sphere, to_directions
 from earatlas.errors import InputError
 from earatlas.heads import Head
+from earatlas.posterior import ChartMixture
 
-__all__ = ["plot_cues", "plot_head", "save"]
+__all__ = ["plot_belief", "plot_cues", "plot_head", "save"]
 
 Array = NDArray[np.float64]
 
 _INK, _GREY, _MISSING = "#1f2933", "#7b8794", "#c9ced6"
 _LEVEL, _PHASE = "RdBu_r", "twilight_shifted"
 _AZIMUTHS = (180, 90, 0, -90, -180)
+_COLUMNS = 120  # of a plane round the head: 3 degrees each
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, by its ending."""
+    """Write a figure as PNG, SVG or PDF, by its ending; the whole file or nothing."""
     path = Path(path)
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
         raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
     try:
-        figure.savefig(path, dpi=150)
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            figure.savefig(Path(scratch, path.name), dpi=150)
+            Path(scratch, path.name).replace(path)
     except OSError as error:
         raise InputError(
             f"plot must be a file that can be written, got '{path}' ({error.strerror}). "
@@ -93,7 +98,7 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
         _style(axes, kind, "seconds" if row == len(panels) else "", "kHz")
         _bar(figure, image, axes, label)
     if title:
-        figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left")
+        figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
     return figure
 
 
@@ -101,35 +106,35 @@ def plot_head(head: Head) -> Figure:
     """Coverage, and the cues along the horizontal plane and over the median plane."""
     figure = _figure(10.5, 6.6)
     _plot_coverage(figure.add_subplot(2, 2, 1), head)
-    v = to_vectors(head.directions)
-    azimuth = head.directions[:, 0]
-    polar = np.degrees(np.arctan2(v[:, 2], v[:, 0]))
-    polar = np.where(polar < -90, polar + 360, polar)  # cut open below, where few heads measure
-    flat = np.abs(head.directions[:, 1]) < max(3.0, head.spacing_degrees)
-    median = np.abs(v[:, 1]) < np.sin(np.radians(3.0))
     levels, phases = CueLayout(ipd_band_hz=None), CueLayout.low_ipd()
-    ild, ipd = head.cues(levels), head.cues(phases)
-    cos, sin = np.split(ipd, 2, axis=1)
+    ild = head.cues(levels)
+    cos, sin = np.split(head.cues(phases), 2, axis=1)
+    ipd = np.arctan2(sin, cos)
     khz = levels.frequencies_hz / 1000
     low = khz[phases.ipd_bins]
-    for place, angle, chosen, values, rows, cmap, limit, title in (
+    across = (np.arange(_COLUMNS) + 0.5) * (360 / _COLUMNS)
+    azimuth, polar = across - 180, across - 90  # cut open behind, and below
+    turn = np.radians(polar)
+    flat = np.stack([azimuth, 0 * azimuth], axis=1)
+    over = to_directions(np.stack([np.cos(turn), 0 * turn, np.sin(turn)], axis=1))
+    for place, angle, plane, values, rows, cmap, limit, title in (
         (2, azimuth, flat, ild, khz, _LEVEL, 25.0, "Level difference, horizontal plane"),
-        (3, polar, median, ild, khz, _LEVEL, 10.0, "Level difference, median plane"),
-        (4, azimuth, flat, np.arctan2(sin, cos), low, _PHASE, np.pi,
-         "Phase difference, horizontal plane"),
-    ):  # fmt: skip
+        (3, polar, over, ild, khz, _LEVEL, 10.0, "Level difference, median plane"),
+        (4, azimuth, flat, ipd, low, _PHASE, np.pi, "Phase difference, horizontal plane"),
+    ):
         axes = figure.add_subplot(2, 2, place)
-        if chosen.sum() < 3:
+        near, measured = _nearest(head, plane)
+        if len(np.unique(near[measured])) < 3:
             axes.text(0.5, 0.5, "not measured", ha="center", va="center", color=_GREY)
             axes.set_xticks([])
             axes.set_yticks([])
             _style(axes, title, "", "")
             continue
-        order = np.argsort(angle[chosen])
+        axes.set_facecolor(_MISSING)
         mesh = axes.pcolormesh(
-            angle[chosen][order],
+            angle,
             rows,
-            values[chosen][order].T,
+            np.where(measured[:, None], values[near], np.nan).T,
             cmap=cmap,
             vmin=-limit,
             vmax=limit,
@@ -146,8 +151,15 @@ def plot_head(head: Head) -> Figure:
         _bar(figure, mesh, axes, "radians" if cmap == _PHASE else "dB, right over left")
     named = head.provenance.startswith(head.name)
     title = head.provenance if named else f"{head.name}: {head.provenance}"
-    figure.suptitle(title[:110], fontsize=11, color=_INK, x=0.01, ha="left")
+    figure.suptitle(title[:110], fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
     return figure
+
+
+def _nearest(head: Head, plane: Array) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """The measured directions nearest to those of a plane, and whether they are near enough."""
+    near = Sphere().nearest(head.directions, plane)
+    gap = Sphere().distance(head.directions[near], plane)
+    return near, gap <= 1.5 * head.spacing_degrees
 
 
 def _plot_coverage(axes: Axes, head: Head) -> None:
@@ -158,3 +170,40 @@ def _plot_coverage(axes: Axes, head: Head) -> None:
     axes.set_yticks((-90, -45, 0, 45, 90))
     axes.grid(color=_MISSING, linewidth=0.5)
     _style(axes, f"{len(head)} directions", "azimuth (left … right)", "elevation")
+
+
+def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | None = None) -> Figure:
+    """A map of where a sound is believed to be: log-density, its peak, mean and 90 % region."""
+    figure = _figure(9.0, 4.6)
+    axes = figure.add_subplot()
+    azimuth, elevation = np.arange(-180.0, 180.1, 2.0), np.arange(-90.0, 90.1, 2.0)
+    points = np.stack(np.meshgrid(azimuth, elevation), axis=-1).reshape(-1, 2)
+    density = belief.log_density(points).reshape(len(elevation), len(azimuth))
+    mesh = axes.pcolormesh(
+        azimuth,
+        elevation,
+        np.maximum(density - density.max(), -12.0),
+        cmap="YlGnBu",
+        shading="nearest",
+        rasterized=True,
+    )
+    region = belief.credible_region(0.9)
+    cells = region.cells
+    axes.plot(cells[:, 0], cells[:, 1], ".", ms=1.2, color="#ff9f1c", label="90 % region")
+    markers = [("best", belief.best, "+", _INK), ("mean", belief.mean, "1", "#2a9d5c")]
+    if truth is not None:
+        markers.append(("truth", np.asarray(truth, dtype=np.float64), "x", "#d7263d"))
+    for name, place, marker, colour in markers:
+        label = f"{name} ({place[0]:.0f}, {place[1]:.0f})"
+        axes.plot(*place, marker, ms=10, mew=1.6, color=colour, label=label)
+    axes.set_xlim(180, -180)
+    axes.set_ylim(-90, 90)
+    axes.set_xticks(_AZIMUTHS)
+    axes.set_yticks((-90, -45, 0, 45, 90))
+    _style(axes, f"90 % region: {region.area:.0f} square degrees", "azimuth (left … right)",
+           "elevation")  # fmt: skip
+    axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
+    _bar(figure, mesh, axes, "log density below its peak")
+    if title:
+        figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+    return figure

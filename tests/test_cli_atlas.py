@@ -1,0 +1,115 @@
+"""learn, localize and listen through the command line, with good and with bad input."""
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests_support import refused
+
+import earatlas as ea
+from earatlas.directions import great_circle_error
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+PLACE = (63.0, 11.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
+    """A folder with an atlas, a recording, and the same recording as raw samples."""
+    folder = tmp_path_factory.mktemp("atlas")
+    atlas.save(folder / "head.atlas")
+    scene = ea.render_scene(ea.simulated_head([PLACE]), [ea.murmur(2.0, seed=5)], [PLACE])
+    scene.mixture.write(folder / "talker.wav")
+    (scene.mixture.samples.T * 32767).astype("<i2").tofile(folder / "talker.raw")
+    return folder
+
+
+def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
+    """From a table of responses on the horizontal plane to a file that loads."""
+    ring = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 5)])
+    lines = ["file,azimuth,elevation"]
+    for n, (azimuth, elevation) in enumerate(ring.directions):
+        ea.Audio(ring.responses().samples[n], 48000).write(tmp_path / f"{n}.wav")
+        lines.append(f"{n}.wav,{azimuth},{elevation}")
+    (tmp_path / "ring.csv").write_text("\n".join(lines))
+    result = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--components", 8,
+                 "--json")  # fmt: skip
+    answer = json.loads(result.stdout)
+    assert (answer["space"], answer["directions"]) == ("circle", 72)
+    assert answer["scales"][:3] == [1, 2, 4]
+    assert answer["held_out"]["held_out"] == 14
+    assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
+    text = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--space", "plane",
+               "--components", 4).stdout  # fmt: skip
+    assert "median error" in text
+    assert "on the plane" in text
+
+
+def test_localize_answers(run: Run, folder: Path) -> None:
+    """A readable line, and a JSON object a line for several files."""
+    text = run("localize", folder / "head.atlas", folder / "talker.wav").stdout
+    assert "azimuth" in text
+    assert "left" in text
+    files = [folder / "talker.wav"] * 2
+    lines = run("localize", folder / "head.atlas", *files, "--json").stdout.splitlines()
+    assert len(lines) == 2
+    answer = json.loads(lines[0])
+    assert {"file", "direction", "mean", "credible_90_area", "observed_share", "seconds"} <= set(
+        answer
+    )
+    assert great_circle_error(answer["direction"], PLACE) < 12
+
+
+def test_localize_draws_and_tracks(run: Run, folder: Path, tmp_path: Path) -> None:
+    """--plot writes a picture; --track writes CSV or JSON with the same windows."""
+    for ending in ("csv", "json"):
+        result = run(
+            "localize", folder / "head.atlas", folder / "talker.wav",
+            "--plot", tmp_path / "p.png", "--track", tmp_path / f"t.{ending}",
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+    rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    objects = json.loads((tmp_path / "t.json").read_text())
+    assert len(rows) == len(objects) > 10
+    heard = [row for row in rows if row["azimuth"]]
+    assert np.median([float(row["azimuth"]) for row in heard]) == pytest.approx(63, abs=15)
+
+
+def test_listen_to_standard_input(run: Run, folder: Path) -> None:
+    """Raw samples on standard input: answers as time goes on."""
+    with (folder / "talker.raw").open("rb") as raw:
+        result = run("listen", folder / "head.atlas", "--stdin", "--rate", 16000, "--json",
+                     stdin=raw)  # fmt: skip
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [a["time"] for a in answers[:3]] == [0.5, 1.0, 1.5]
+    assert great_circle_error(answers[-1]["direction"], PLACE) < 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["learn", "simulated", "-o", "no/x.atlas"], ["folder that exists"]),
+        (["learn", "simulated", "-o", "."], ["folder that exists"]),
+        (["learn", "simulated", "-o", "x.atlas", "--components", "99999"], ["between 1 and"]),
+        (["learn", "nothing.sofa", "-o", "x.atlas"], ["existing"]),
+        (["localize", "gone.atlas", "talker.wav"], ["Check the name"]),
+        (["localize", "talker.wav", "talker.wav"], ["cannot be used"]),
+        (["localize", "head.atlas", "gone.wav"], ["existing"]),
+        (["localize", "head.atlas", "head.atlas"], ["cannot be read as sound"]),
+        (["localize", "head.atlas", "talker.wav", "--track", "x.txt"], [".csv or .json"]),
+        (["localize", "head.atlas", "talker.wav", "talker.wav", "--plot", "x.png"], ["once"]),
+        (["localize", "head.atlas", "talker.wav", "--channels", "0", "7"], ["between 0 and 1"]),
+        (["listen", "head.atlas", "--stdin", "--every", "0"], ["every must be positive"]),
+        (["listen", "head.atlas", "--stdin"], ["got nothing"]),
+    ],
+)
+def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:
+    """One sentence, exit code 2, nothing written."""
+    before = sorted(folder.iterdir())
+    refused(run(*arguments, cwd=folder, stdin=subprocess.DEVNULL), *words)
+    assert sorted(folder.iterdir()) == before
