@@ -43,7 +43,8 @@ def iteration_by_components(model: PPAM, x: Array, y: Array) -> tuple[Array, Arr
         residual = y - u @ model.A[k].T - model.b[k]
         logs[:, k] = -0.5 * (residual**2 / model.noise).sum(axis=1)
         logs[:, k] -= 0.5 * np.einsum("nl,lm,nm->n", u, np.linalg.inv(model.gammas[k]), u)
-    r = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    # Subnormal numbers would slow its products down by far; the loop is not to lose by that.
+    r = np.exp(np.maximum(logs - logsumexp(logs, axis=1, keepdims=True), -200.0))
     A, b, noise = np.empty_like(model.A), np.empty_like(model.b), np.zeros(y.shape[1])
     for k in range(count):
         u = sphere.log(model.centres[k], x)

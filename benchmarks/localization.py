@@ -58,7 +58,7 @@ def mapping(splits: int) -> None:
     for name in HEADS:
         head = head_of(name)
         known = int(0.8 * len(head))
-        components = known // 12
+        components = known // 10
         result = errors_of(head, ea.Sphere(), splits, components=components)
         print(row(f"{name}, sphere, K = {components}", result), flush=True)
 
@@ -69,7 +69,7 @@ def ablation(splits: int) -> None:
     for name in HEADS:
         head = head_of(name)
         known = int(0.8 * len(head))
-        default = known // 12
+        default = known // 10
         paper = Learning(spread_prior=None, temperature=1.0)
         for label, options in (
             ("default", {"components": default}),

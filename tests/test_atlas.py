@@ -144,5 +144,5 @@ def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
     layout = ea.CueLayout()
     noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
     held = held_out_statistics(noisy, layout)
-    assert len(held.directions) == 150
+    assert len(held.directions) == 120
     np.testing.assert_array_equal(held.statistics[0], 1.0)

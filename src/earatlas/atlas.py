@@ -55,7 +55,7 @@ Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 _VERSION = 1
-_SAMPLES_PER_COMPONENT = 12  # what won on three measured heads; docs/figures.md has the table
+_SAMPLES_PER_COMPONENT = 10  # what won on three measured heads; docs/figures.md has the table
 _HELD_OUT_SHARE = 0.2
 _FEWEST_TO_HOLD_OUT = 60  # with fewer directions, a fifth says little and costs much
 _MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
@@ -276,7 +276,7 @@ def learn(
     """Learn a head: all scales, held-out errors and calibration.
 
     `space` is the head's own (sphere, or circle for one elevation) unless given; directions that
-    it does not have are left out. `components` is the finest K, one a dozen directions unless
+    it does not have are left out. `components` is the finest K, one for ten directions unless
     given. `progress(done, total)` is called as the work goes on.
     """
     layout, space = layout or CueLayout(), space or head.space
@@ -315,7 +315,7 @@ def learn(
         start = Calibration(frame_noise=held.frame_noise.astype(np.float32).astype(np.float64))
         calibration = trial.calibrated(held.directions, held.statistics, start)
         advance(finest)
-    quick = Learning(starts=1, iterations=15)
+    quick = Learning(starts=1, iterations=10)
     scales = []
     for size in sizes:
         scales.append(fit(everything, size, Learning() if size == finest else quick))

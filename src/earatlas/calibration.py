@@ -24,7 +24,7 @@ __all__ = ["HeldOut", "held_out_statistics", "murmur"]
 
 Array = NDArray[np.float64]
 
-_MOST_SOUNDS = 150  # enough for the tails of the errors, few enough for a second or two
+_MOST_SOUNDS = 120  # enough for the tails of the errors, few enough for a second or two
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def _hiss(t: Array, rate: int, _: float, rng: np.random.Generator) -> Array:
 
 
 def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> HeldOut:
-    """Statistics of a murmur of one to four seconds from up to 150 of the head's directions."""
+    """Statistics of a murmur of one to four seconds from up to 120 of the head's directions."""
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(len(head))[:_MOST_SOUNDS]
     head = head.subset(chosen)

@@ -492,6 +492,8 @@ class _EM:
             total *= -0.5
             top = total.max(axis=1, keepdims=True)
             total -= top
+            # e^-200 is nothing, but e^-720 is subnormal: the product below then takes ten times.
+            np.maximum(total, -200.0, out=total)
             r = np.exp(total, out=total)
             norm = r.sum(axis=1, keepdims=True)
             r /= norm
@@ -512,7 +514,6 @@ class _EM:
             rphi = np.empty((len(y), L + 1, K))
             np.multiply(r, u, out=rphi[:, :L].transpose(1, 0, 2))
             rphi[:, L] = r
-            # In this order the product is up to three times as fast as its transpose.
             cross += y.T @ rphi.reshape(len(y), -1)
             grams[:, L] += rphi.sum(axis=0).T
             for i in range(L):

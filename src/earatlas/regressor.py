@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A probabilistic piecewise affine map, inverted: `predict` is the posterior mean.
 
-    `n_components` is K (None: one a dozen samples, at most 64), `n_latent` is L_w, `constrained`
+    `n_components` is K (None: one for ten samples, at most 64), `n_latent` is L_w, `constrained`
     keeps the paper's equal weights and volumes.
     """
 
@@ -58,7 +58,7 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         bounds = zip(low - margin, high + margin, strict=True)
         space = Plane(tuple((float(a), float(b)) for a, b in bounds))
         most = max(len(positions) // (space.dims + 1), 1)
-        chosen = self.n_components or min(max(len(positions) // 12, 1), 64)
+        chosen = self.n_components or min(max(len(positions) // 10, 1), 64)
         self.model_ = PPAM.fit(
             space,
             positions,

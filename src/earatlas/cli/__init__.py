@@ -9,6 +9,7 @@ A module of commands has a `commands = typer.Typer()` and one line here. What is
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 import warnings
@@ -63,3 +64,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as head(1), has had enough
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        note("[bold red]error:[/]", "output must have room, got a full disk. Free some space.")
+        sys.exit(2)

@@ -74,7 +74,7 @@ def learn_command(
         SpaceName | None, typer.Option(help="Default: sphere, or circle for one elevation.")
     ] = None,
     components: Annotated[
-        int | None, typer.Option(help="Finest number of charts. Default: one a dozen directions.")
+        int | None, typer.Option(help="Finest number of charts. Default: one for ten directions.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the random start and the held-out part.")] = 0,
     kind: KindOption = Kind.auto,
