@@ -218,7 +218,7 @@ def test_blocks_change_nothing() -> None:
     y = piecewise(PLANE, x, 0.2)
     whole, pieces = (
         PPAM.fit(PLANE, x, y, components=4, learning=Learning(block_megabytes=mb, iterations=5))
-        for mb in (100.0, 0.02)
+        for mb in (100.0, 0.005)
     )
     np.testing.assert_allclose(pieces.A, whole.A, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(pieces.spread, whole.spread, rtol=1e-7)

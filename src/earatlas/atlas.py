@@ -56,7 +56,7 @@ Progress = Callable[[int, int], None]
 
 _VERSION = 1
 _SAMPLES_PER_COMPONENT = 10  # what won on three measured heads; docs/figures.md has the table
-_HELD_OUT_SHARE = 0.2
+_HELD_OUT_SHARE = 0.1  # what is left is then almost as dense as the whole that is learned at last
 _FEWEST_TO_HOLD_OUT = 60  # with fewer directions, a fifth says little and costs much
 _MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
 
@@ -283,9 +283,12 @@ def learn(
     head = _directions_within(head, space)
     x, y = head.directions, head.cues(layout)
     most = max(len(head) // (space.dims + 1), 1)
-    finest = (
-        min(max(len(head) // _SAMPLES_PER_COMPONENT, 1), most) if components is None else components
-    )
+    finest = max(len(head) // _SAMPLES_PER_COMPONENT, 1) if components is None else components
+    if not 1 <= finest <= most:
+        raise InputError(
+            f"components must be between 1 and {most} for {len(head)} directions, got {finest}. "
+            f"About {max(len(head) // _SAMPLES_PER_COMPONENT, 1)} is good."
+        )
     sizes = _scale_sizes(finest)
     steps, total = 0, 2 * finest + sum(sizes)
 

@@ -39,7 +39,7 @@ def demo(output: OutputOption = Path("demo"), as_json: JsonOption = False) -> No
             "Choose another folder."
         ) from error
     start = time.perf_counter()
-    head = simulated_head(Sphere().grid(5.5))
+    head = simulated_head(Sphere().grid(6.5))
     with progress("learning the simulated head") as update:
         atlas = learn(head, progress=update)
     path = atlas.save(output / "simulated.atlas")
