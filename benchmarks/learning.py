@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from earatlas.directions import Sphere
-from earatlas.ppam import _EM, PPAM, Learning
+from earatlas.em import EM
+from earatlas.ppam import PPAM, Learning
 
 Array = NDArray[np.float64]
 N, D, K, L = 9600, 730, 128, 2
@@ -68,10 +69,10 @@ def main() -> None:
     print(f"N={len(x)} D={D} K={K}: the two matrix products alone {products * 1e3:.0f} ms")
     plain = 0.0
     for latent in (0, 10):
-        em = _EM(sphere, x, y, Learning(), 4.0, latent, True)
+        em = EM(sphere, x, y, Learning(), 4.0, latent, True)
         model = em.start(K, rng)
 
-        def iterate(em: _EM = em, model: PPAM = model) -> PPAM:
+        def iterate(em: EM = em, model: PPAM = model) -> PPAM:
             return em.maximize(model.centres, em.moments(model), (model.noise, model.latent))
 
         seconds = best_seconds(iterate)

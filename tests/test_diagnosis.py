@@ -1,7 +1,6 @@
 """What a head can teach: mirrored, flat and sparse heads are told from good ones."""
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import earatlas as ea
 from earatlas.diagnosis import coverage_map, nearest_neighbour_errors
 from earatlas.directions import great_circle_error
 from earatlas.heads import Head, ImpulseResponses, MeasuredCues
-from earatlas.plots import plot_cues, plot_head, save
 from earatlas.simulated import Ear, camil_directions, simulated_responses
 
 
@@ -119,19 +117,3 @@ def test_look_up_is_by_distance(rng: np.random.Generator) -> None:
         great_circle_error(x[asked], x[found]),
         rtol=1e-9,
     )
-
-
-def test_pictures_are_drawn(tmp_path: Path, small_head: ea.Head, rng: np.random.Generator) -> None:
-    """Every picture is written, also for a head without a median plane."""
-    side = small_head.subset(small_head.directions[:, 0] > 20)
-    cues = ea.audio_cues(ea.Audio(rng.normal(size=(2, 8000)), 16000))
-    for name, figure in (
-        ("head.png", plot_head(small_head)),
-        ("side.svg", plot_head(side)),
-        ("cues.png", plot_cues(cues, title="noise")),
-    ):
-        assert save(figure, tmp_path / name).stat().st_size > 5000
-    with pytest.raises(ea.InputError, match=r"\.png"):
-        save(plot_cues(cues), tmp_path / "x.gif")
-    with pytest.raises(ea.InputError, match="writ"):
-        save(plot_cues(cues), tmp_path / "no" / "x.png")

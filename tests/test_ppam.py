@@ -9,8 +9,9 @@ import oracles
 import pytest
 
 from earatlas.directions import Circle, Cylinder, Plane, Space, Sphere, great_circle_error
+from earatlas.em import EM
 from earatlas.errors import InputError
-from earatlas.ppam import _EM, PPAM, Learning
+from earatlas.ppam import PPAM, Learning
 
 N, K, D, L, T = 7, 3, 5, 2, 4
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
@@ -44,9 +45,9 @@ def some_data(n: int = N, seed: int = 4) -> tuple[np.ndarray, np.ndarray]:
 
 def em_of(
     x: np.ndarray, y: np.ndarray, latent: int = 0, how: Learning = PAPER, constrained: bool = True
-) -> _EM:
+) -> EM:
     """EM on the plane that drops nothing."""
-    return _EM(PLANE, x, y, how, 0.0, latent, constrained)
+    return EM(PLANE, x, y, how, 0.0, latent, constrained)
 
 
 def piecewise(space: Space, x: np.ndarray, noise: float, seed: int = 0) -> np.ndarray:
@@ -94,7 +95,7 @@ def test_m_step_carries_the_map_to_the_new_chart() -> None:
     old, middle = np.array([[0.0, 88.0]]), np.array([90.0, 88.0])
     x = sphere.exp(middle, rng.uniform(-1, 1, (50, 2)))
     y = sphere.log(middle, x) @ rng.normal(size=(2, D)) + 3.0
-    em = _EM(sphere, x, y, PAPER, 0.0, 0, True)
+    em = EM(sphere, x, y, PAPER, 0.0, 0, True)
     moments = em.summed(em.assigned(old, np.zeros(50, dtype=np.intp)), 1)
     model = em.maximize(old, moments, None)
     assert great_circle_error(model.centres[0], middle) < 0.5
@@ -205,7 +206,7 @@ def test_a_fall_is_not_convergence(monkeypatch: pytest.MonkeyPatch) -> None:
     falling = iter(np.linspace(0.0, -1.0, 10))
     real = em.moments
     monkeypatch.setattr(
-        _EM, "moments", lambda _, model: replace(real(model), log_likelihood=next(falling))
+        EM, "moments", lambda _, model: replace(real(model), log_likelihood=next(falling))
     )
     model = em.run(em.start(2, np.random.default_rng(0)), 6)
     assert not model.converged
