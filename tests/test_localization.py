@@ -68,6 +68,8 @@ def test_stream_at_another_rate(atlas: Atlas, recording: ea.SimulatedScene) -> N
         stream.push(part)
     whole = atlas.localize(recording.mixture)
     assert great_circle_error(stream.finish().direction, whole.direction) < 2.0
+    fast_whole = atlas.localize(ea.Audio(fast, 48000))
+    np.testing.assert_allclose(stream.finish().direction, fast_whole.direction, atol=0.01)
 
 
 def test_stream_forgets(atlas: Atlas) -> None:
@@ -129,6 +131,12 @@ def test_bad_streams_are_explained(atlas: Atlas) -> None:
             stream.push(samples)
     with pytest.raises(InputError, match="one window"):
         stream.finish()
+    faint = atlas.localizer()
+    faint.push(1e-9 * np.random.default_rng(0).normal(size=(2, 20_000)))
+    with pytest.raises(InputError, match="both ears hear"):
+        faint.finish()
+    with pytest.raises(InputError, match="before finish"):
+        faint.push(np.zeros((2, 10)))
     with pytest.raises(InputError, match="memory_seconds"):
         atlas.localizer(memory_seconds=0.0)
     with pytest.raises(InputError, match="hop_seconds"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from earatlas.directions import Plane, Space, Sphere, great_circle_error
+from earatlas.directions import Circle, Plane, Space, Sphere, great_circle_error
 from earatlas.errors import InputError
 from earatlas.posterior import Calibration, ChartMixture, change_chart
 
@@ -198,3 +198,17 @@ def test_bad_mixtures_and_levels_are_named() -> None:
         ChartMixture(PLANE, np.zeros((2, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
     with pytest.raises(InputError, match="level must lie between"):
         one().credible_region(1.0)
+
+
+def test_credible_area_is_the_region_s() -> None:
+    """By samples and by cells the same, on the plane, beyond its bounds, and on a circle."""
+    covariance = np.array([[[60.0, 20.0], [20.0, 40.0]]])
+    expected = 2 * np.pi * np.log(10) * np.sqrt(np.linalg.det(covariance[0]))
+    for centre in ([20.0, 5.0], [190.0, 0.0]):
+        belief = ChartMixture(Plane(), np.array([centre]), np.ones(1), np.zeros((1, 2)), covariance)
+        assert belief.credible_area(0.9) == pytest.approx(expected, rel=0.06)
+        assert belief.credible_region(0.9).area == pytest.approx(expected, rel=0.06)
+    arc = ChartMixture(Circle(), np.array([[30.0, 20.0]]), np.ones(1), np.zeros((1, 1)),
+                       np.full((1, 1, 1), 25.0))  # fmt: skip
+    assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.06)
+    assert arc.credible_region(0.9).cells[0, 1] == 20.0

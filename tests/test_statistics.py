@@ -11,8 +11,9 @@ SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_
 
 
 def fading_noise(rng: np.random.Generator, n: int = 4000) -> np.ndarray:
-    """Stereo noise whose level rises by 120 dB, so that thresholds matter."""
-    return rng.normal(size=(2, n)) * np.logspace(-6, 0, n) * [[1.0], [0.3]]
+    """Noise from one place whose level rises by 120 dB, so that thresholds matter."""
+    x = rng.normal(size=n) * np.logspace(-6, 0, n)
+    return np.stack([x, 0.3 * np.roll(x, 1)])
 
 
 def test_statistics_are_the_formula(rng: np.random.Generator) -> None:
@@ -83,6 +84,20 @@ def test_noise_raises_the_floor_and_a_steady_sound_does_not(rng: np.random.Gener
         assert low < got.counts[:450].mean() / got.frames < high
         mean = got.sums[:450].sum() / got.counts[:450].sum()
         assert mean == pytest.approx(20 * np.log10(0.5), abs=0.5)  # noise would pull it to 0
+
+
+def test_silence_does_not_hide_the_noise(rng: np.random.Generator) -> None:
+    """A second of zeros before a noisy recording changes next to nothing."""
+    layout = CueLayout()
+    burst = rng.normal(size=32_000) * (np.arange(32_000) % 16_000 < 4_000)
+    x = burst * [[1.0], [0.5]] + 0.1 * rng.normal(size=(2, 32_000))
+    counts = []
+    for lead in (0, 16_000):
+        levels = LevelStatistics(layout)
+        padded = np.pad(x, ((0, 0), (lead, 0)))
+        levels.push(stft(padded, layout.window, layout.hop))
+        counts.append(levels.statistics().counts[:450].sum())
+    assert counts[1] == pytest.approx(counts[0], rel=0.15)
 
 
 def test_forgetting_is_the_formula(rng: np.random.Generator) -> None:

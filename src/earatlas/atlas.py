@@ -56,8 +56,10 @@ Progress = Callable[[int, int], None]
 
 _VERSION = 1
 _SAMPLES_PER_COMPONENT = 10  # what won on three measured heads; docs/figures.md has the table
+_FEWEST_DIRECTIONS = 6
 _HELD_OUT_SHARE = 0.1  # what is left is then almost as dense as the whole that is learned at last
-_FEWEST_TO_HOLD_OUT = 60  # with fewer directions, a fifth says little and costs much
+_FEWEST_TO_HOLD_OUT = 20  # with fewer directions every one is needed for learning
+_FEWEST_HELD_OUT = 6
 _MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
 
 
@@ -208,14 +210,34 @@ class Atlas:
             atlas = cls(
                 scales, CueLayout.from_dict(about["layout"]), calibration, accuracy, about["about"]
             )
-            if not scales or atlas.finest.b.shape[1] != atlas.layout.channels:
-                raise ValueError("its parts do not fit each other")
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            _check_parts(atlas)
+        except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"atlas must be a file that earatlas wrote, got '{path}', which cannot be used "
                 f"({error}). Learn the head again."
             ) from error
         return atlas
+
+
+def _check_parts(atlas: Atlas) -> None:
+    """Raise ValueError for numbers that no learning gives: a file may be made by hand."""
+    calibration, channels = atlas.calibration, atlas.layout.channels
+    noise = calibration.frame_noise
+    good = (
+        bool(atlas.scales)
+        and isinstance(atlas.about.get("head"), str)
+        and all(model.b.shape[1] == channels for model in atlas.scales)
+        and all(np.isfinite(getattr(m, n)).all() for m in atlas.scales for n in _MODEL_ARRAYS)
+        and all((m.noise > 0).all() and (m.spread > 0).all() for m in atlas.scales)
+        and all((np.linalg.eigvalsh(m.gammas) > 0).all() for m in atlas.scales)
+        and len(calibration.widths) == len(calibration.shares) > 0
+        and min(calibration.shares) >= 0 < sum(calibration.shares)
+        and calibration.temperature > 0
+        and calibration.misfit > 0
+        and (noise is None or (noise.shape == (channels,) and (noise >= 0).all()))
+    )
+    if not good:
+        raise ValueError("its parts do not fit each other")
 
 
 def _model(space: Space, arrays: dict[str, Array], scale: int) -> PPAM:
@@ -253,7 +275,7 @@ def _rounded(model: PPAM) -> PPAM:
     arrays = {
         name: getattr(model, name).astype(np.float32).astype(np.float64) for name in _MODEL_ARRAYS
     }
-    return replace(model, **arrays)
+    return replace(model, **arrays, log_likelihoods=(), converged=False)
 
 
 def _scale_sizes(finest: int) -> list[int]:
@@ -280,7 +302,13 @@ def learn(
     given. `progress(done, total)` is called as the work goes on.
     """
     layout, space = layout or CueLayout(), space or head.space
+    offered = len(head)
     head = _directions_within(head, space)
+    if len(head) < _FEWEST_DIRECTIONS:
+        raise InputError(
+            f"head must have at least {_FEWEST_DIRECTIONS} directions in the space, got "
+            f"{len(head)}. Measure more, or choose another space."
+        )
     x, y = head.directions, head.cues(layout)
     most = max(len(head) // (space.dims + 1), 1)
     finest = max(len(head) // _SAMPLES_PER_COMPONENT, 1) if components is None else components
@@ -290,7 +318,8 @@ def learn(
             f"About {max(len(head) // _SAMPLES_PER_COMPONENT, 1)} is good."
         )
     sizes = _scale_sizes(finest)
-    steps, total = 0, 2 * finest + sum(sizes)
+    holds_out = len(head) >= _FEWEST_TO_HOLD_OUT
+    steps, total = 0, (2 * finest if holds_out else 0) + sum(sizes)
 
     def advance(cost: int) -> None:
         nonlocal steps
@@ -306,10 +335,14 @@ def learn(
         return _rounded(model)
 
     everything = np.arange(len(head))
-    accuracy, calibration = None, Calibration()
-    if len(head) >= _FEWEST_TO_HOLD_OUT:
+    accuracy, wide = None, head.spacing_degrees
+    # Never measured, so cautious: the width of a few directions, and a share for "somewhere".
+    calibration = Calibration(
+        temperature=32.0, widths=(wide, 3 * wide, 40.0), shares=(0.6, 0.3, 0.1), misfit=2.0
+    )
+    if holds_out:
         order = np.random.default_rng(seed).permutation(len(head))
-        cut = int(_HELD_OUT_SHARE * len(head))
+        cut = max(int(_HELD_OUT_SHARE * len(head)), _FEWEST_HELD_OUT)
         asked, known = order[:cut], order[cut:]
         trial = fit(known, min(finest, len(known) // (space.dims + 1)), Learning())
         advance(finest)
@@ -333,6 +366,7 @@ def learn(
             "licence": head.licence,
             "provenance": head.provenance,
             "directions": len(head),
+            "left_out": offered - len(head),
             "spacing_degrees": round(head.spacing_degrees, 2),
             "seed": seed,
         },

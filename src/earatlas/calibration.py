@@ -15,15 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from earatlas.audio import Audio
-from earatlas.cues import CueLayout, audio_cues
+from earatlas.audio import stft
+from earatlas.cues import CueLayout
 from earatlas.heads import Head, MeasuredCues
-from earatlas.statistics import CueStatistics
+from earatlas.statistics import CueStatistics, LevelStatistics
 
 __all__ = ["HeldOut", "held_out_statistics", "murmur"]
 
 Array = NDArray[np.float64]
 
+_FEWEST_SOUNDS = 60
+_TYPICAL_FRAME_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², and of unit vectors
 _MOST_SOUNDS = 120  # enough for the tails of the errors, few enough for a second or two
 
 
@@ -79,7 +81,9 @@ def _hiss(t: Array, rate: int, _: float, rng: np.random.Generator) -> Array:
 def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> HeldOut:
     """Statistics of a murmur of one to four seconds from up to 120 of the head's directions."""
     rng = np.random.default_rng(seed)
-    chosen = rng.permutation(len(head))[:_MOST_SOUNDS]
+    # A small head's few directions are heard several times, with other sounds.
+    repeats = max(_FEWEST_SOUNDS // len(head), 1)
+    chosen = np.tile(rng.permutation(len(head))[:_MOST_SOUNDS], repeats)
     head = head.subset(chosen)
     if isinstance(head.ears, MeasuredCues):
         rows = [CueStatistics.of_vector(y) for y in head.cues(layout)]
@@ -89,15 +93,17 @@ def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> Held
         rows = []
         for pair in head.responses().at_rate(layout.rate):
             dry = murmur(rng.uniform(1.0, 4.0), layout.rate, rng)
-            heard = Audio(oaconvolve(dry[None], pair, axes=1), layout.rate)
-            rows.append(CueStatistics.of_cues(audio_cues(heard, layout)))
+            levels = LevelStatistics(layout)
+            levels.push(stft(oaconvolve(dry[None], pair, axes=1), layout.window, layout.hop))
+            rows.append(levels.statistics())
     Q, R, E = (np.stack([getattr(r, k) for r in rows]) for k in ("counts", "sums", "squares"))
     within = np.maximum(E - R**2 / np.maximum(Q, 1.0), 0.0).sum(axis=0)
     # A channel that no murmur reached has the frame noise of the others of its kind.
     noise = within / np.maximum(Q.sum(axis=0), 1.0)
-    for kind in np.unique(layout.channel_kinds):
+    for kind, typical in _TYPICAL_FRAME_NOISE.items():
         own = layout.channel_kinds == kind
-        heard_enough = own & (Q.sum(axis=0) > 20)
-        if heard_enough.any():
-            noise[own & ~heard_enough] = np.median(noise[heard_enough])
+        heard_enough = own & (Q.sum(axis=0) > 20) & (noise > 0)
+        noise[own & ~heard_enough] = (
+            np.median(noise[heard_enough]) if heard_enough.any() else typical
+        )
     return HeldOut(head.directions, (Q, R, E), noise)

@@ -81,9 +81,9 @@ class CueLayout:
     ipd_band_hz: tuple[float, float] | None = (300.0, 2000.0)  # None: no IPD
 
     def __post_init__(self) -> None:
-        if self.rate <= 0 or self.window < 4 or self.window % 2:
+        if not 0 < self.rate <= 10**6 or not 4 <= self.window <= 2**16 or self.window % 2:
             raise InputError(
-                f"window must be an even number of samples >= 4 and rate positive, got "
+                f"window must be an even number of samples from 4 to 65536, rate up to 1 MHz, got "
                 f"{self.window} at {self.rate} Hz. 1024 at 16000 Hz is the default."
             )
         if not 0 < self.hop <= self.window // 2:
@@ -333,11 +333,12 @@ def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
     if not audio.samples.any():
         raise InputError("audio must not be silent, got only zeros. Check the recording.")
     audio = audio.at_rate(layout.rate)
-    _check_length(audio.samples.shape[1], layout)
+    check_length(audio.samples.shape[1], layout)
     return audio
 
 
-def _check_length(samples: int, layout: CueLayout) -> None:
+def check_length(samples: int, layout: CueLayout) -> None:
+    """Refuse what is shorter than a window."""
     if samples < layout.window:
         raise InputError(
             f"audio must be at least one window long ({1000 * layout.window / layout.rate:.0f} ms),"
@@ -366,7 +367,7 @@ def spectra_blocks(blocks: Iterable[Audio], layout: CueLayout) -> Iterator[Spect
             )
         samples += block.samples.shape[1]
         yield stream.push(block.samples)
-    _check_length(samples, layout)
+    check_length(samples, layout)
     yield stream.finish()
 
 

@@ -35,7 +35,7 @@ class Moments:
     counts: Array  # (K,) sum_n r_nk
     grams: Array  # (K, L+1, L+1) sum_n r_nk (u, 1)(u, 1)^T
     cross: Array  # (K, L+1, D) sum_n r_nk (u, 1) y^T
-    projected: Array  # (D, L_w) sum_n y (F y)^T, F as in `_latent_root`
+    projected: Array  # (D, L_w) sum_n y (F y)^T, F as in `latent_root`
     log_likelihood: float
 
 

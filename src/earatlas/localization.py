@@ -19,7 +19,7 @@ import soxr
 from numpy.typing import ArrayLike, NDArray
 
 from earatlas.audio import Audio, FrameStream, read_blocks, stft
-from earatlas.cues import CueLayout, Threshold, bin_power, checked_audio
+from earatlas.cues import CueLayout, Threshold, bin_power, check_length, checked_audio
 from earatlas.errors import InputError
 from earatlas.posterior import Calibration, ChartMixture, CredibleRegion
 from earatlas.ppam import PPAM
@@ -64,12 +64,17 @@ class Localization:
         """The smallest region that holds the direction with probability `level`."""
         return self.belief.credible_region(level)
 
+    def radius_degrees(self, level: float = 0.9) -> float:
+        """Half the width of a credible region of that size: an arc, or a round patch."""
+        area = self.belief.credible_area(level)
+        return float(area / 2 if self.belief.space.dims == 1 else np.sqrt(area / np.pi))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             "direction": [round(float(v), 2) for v in self.direction],
             "mean": [round(float(v), 2) for v in self.mean],
-            "credible_90_area": round(self.credible_region(0.9).area, 1),
+            "credible_90_area": round(self.belief.credible_area(0.9), 1),
             "observed_share": round(self.observed_share, 4),
         }
 
@@ -198,7 +203,7 @@ def localize_frames(
             sums, (0.0, -np.inf, 0.0), strict=True))  # fmt: skip
         begin, end = edges[first], min(last * step, frames)
         windows.append(listener.answer(CueStatistics(Q, R, E, float(end - begin))))
-        times.append(0.5 * (begin + end) * frame)
+        times.append(0.5 * (begin + end - 1) * frame)  # frame t is centred on t hops
     return Track(np.array(times), tuple(windows))
 
 
@@ -218,10 +223,11 @@ class Localizer:
         threshold: Threshold | None = None,
     ) -> None:
         layout = listener.layout
-        if memory_seconds is not None and not memory_seconds > 0:
+        shortest = layout.window / layout.rate
+        if memory_seconds is not None and not memory_seconds >= shortest:
             raise InputError(
-                f"memory_seconds must be positive or None, got {memory_seconds}. One or two "
-                "seconds follow a moving talker."
+                f"memory_seconds must be at least one window ({shortest:g} s) or None, got "
+                f"{memory_seconds}. One or two seconds follow a moving talker."
             )
         fade = 1.0
         if memory_seconds is not None:
@@ -231,10 +237,16 @@ class Localizer:
         self._levels = LevelStatistics(layout, forgetting=fade)
         self._resampler = None
         if rate is not None and rate != layout.rate:
-            self._resampler = soxr.ResampleStream(rate, layout.rate, 2, dtype="float64")
+            self._resampler = soxr.ResampleStream(
+                rate, layout.rate, 2, dtype="float64", quality="VHQ"
+            )
+        self._samples = 0
+        self._open = True
 
-    def push(self, samples: ArrayLike, *, last: bool = False) -> None:
+    def push(self, samples: ArrayLike) -> None:
         """Take in a block (2, n) of samples at the stream's rate."""
+        if not self._open:
+            raise InputError("samples must come before finish(), got more after. Start a new one.")
         x = np.asarray(samples, dtype=np.float64)
         if x.ndim != 2 or len(x) != 2:
             raise InputError(
@@ -243,8 +255,12 @@ class Localizer:
             )
         if not np.isfinite(x).all():
             raise InputError("samples must be finite, got NaN or infinity. Check the input device.")
+        self._take(x, last=False)
+
+    def _take(self, x: Array, *, last: bool) -> None:
         if self._resampler is not None:
             x = self._resampler.resample_chunk(np.ascontiguousarray(x.T), last=last).T
+        self._samples += x.shape[1]
         self._levels.push(self._frames.push(x))
 
     def where(self) -> Localization:
@@ -253,13 +269,16 @@ class Localizer:
 
     def finish(self) -> Localization:
         """End the stream, count its last frames, and answer."""
-        if self._resampler is not None:
-            self.push(np.zeros((2, 0)), last=True)
-        self._levels.push(self._frames.finish())
+        if self._open:
+            if self._resampler is not None:
+                self._take(np.zeros((2, 0)), last=True)
+            check_length(self._samples, self._listener.layout)
+            self._levels.push(self._frames.finish())
+            self._open = False
         answer = self.where()
-        if answer.seconds * self._listener.layout.rate < self._listener.layout.window:
+        if answer.observed_share == 0:
             raise InputError(
-                f"audio must be at least one window long, got {1000 * answer.seconds:.0f} ms. "
-                "Record longer."
+                "audio must have sound that both ears hear above the thresholds, got none. "
+                "Record louder, or lower the threshold."
             )
         return answer

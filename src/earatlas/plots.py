@@ -176,6 +176,8 @@ def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | Non
     """A map of where a sound is believed to be: log-density, its peak, mean and 90 % region."""
     figure = _figure(9.0, 4.6)
     axes = figure.add_subplot()
+    if belief.space.dims == 1:
+        return _plot_arc(figure, axes, belief, title)
     azimuth, elevation = np.arange(-180.0, 180.1, 2.0), np.arange(-90.0, 90.1, 2.0)
     points = np.stack(np.meshgrid(azimuth, elevation), axis=-1).reshape(-1, 2)
     density = belief.log_density(points).reshape(len(elevation), len(azimuth))
@@ -183,7 +185,7 @@ def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | Non
         azimuth,
         elevation,
         np.maximum(density - density.max(), -12.0),
-        cmap="YlGnBu",
+        cmap="Blues",
         shading="nearest",
         rasterized=True,
     )
@@ -206,4 +208,19 @@ def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | Non
     _bar(figure, mesh, axes, "log density below its peak")
     if title:
         figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+    return figure
+
+
+def _plot_arc(figure: Figure, axes: Axes, belief: ChartMixture, title: str) -> Figure:
+    """The density over azimuth, for a head that was measured at one elevation."""
+    azimuth = np.arange(-180.0, 180.1, 0.5)
+    points = np.stack([azimuth, np.full_like(azimuth, belief.best[1])], axis=-1)
+    axes.fill_between(azimuth, np.exp(belief.log_density(points)), color="#2f6db5", alpha=0.8)
+    axes.axvline(belief.best[0], color=_INK, linewidth=1, label=f"best {belief.best[0]:.0f}°")
+    axes.set_xlim(180, -180)
+    axes.set_xticks(_AZIMUTHS)
+    _style(axes, f"90 % region: {belief.credible_area(0.9):.0f} degrees of azimuth",
+           "azimuth (left … right)", "density per degree")  # fmt: skip
+    axes.legend(loc="upper right", fontsize=8)
+    figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
     return figure

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from earatlas.directions import Space
+from earatlas.directions import Circle, Plane, Space
 from earatlas.errors import InputError
 
 __all__ = ["Calibration", "ChartMixture", "CredibleRegion", "change_chart"]
@@ -64,7 +64,7 @@ class CredibleRegion:
     mass: float  # what the cells hold together, at least `level`
 
     def __repr__(self) -> str:
-        return f"CredibleRegion({self.level:.0%}, {self.area:.4g} square degrees)"
+        return f"CredibleRegion({self.level:.0%}, {self.area:.4g} degrees to the power L)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +138,7 @@ class ChartMixture:
         """The smallest set of cells of `space.grid(spacing)` that holds `level` of the belief.
 
         Without `spacing`, cells are made finer from 4 degrees on until the region has a hundred of
-        them or they are half a degree wide. The space must be finite where the belief is: cells
-        outside a plane's bounds do not exist.
+        them or they are half a degree wide.
         """
         if not 0 < level < 1:
             raise InputError(f"level must lie between 0 and 1, got {level}. 0.9 is usual.")
@@ -151,18 +150,30 @@ class ChartMixture:
                 return region
         return self._region(level, 0.5)
 
+    def credible_area(self, level: float = 0.9, draws: int = 4000) -> float:
+        """Size of the credible region alone, in degrees to the power L, within a few percent.
+
+        With t the density that `level` of the samples exceed, the region's size is the mean of
+        1[p > t] / p over samples of p: no grid, so it is a hundred times as fast.
+        """
+        p = self.pruned(1e-6)
+        density = np.exp(p.log_density(p.sample(draws)))
+        inside = density >= np.quantile(density, 1 - level)
+        return float(np.mean(np.where(inside, 1 / density, 0.0)))
+
     def _region(self, level: float, spacing: float) -> CredibleRegion:
         p = self.pruned(1e-6)
-        cells = self.space.grid(spacing)
-        size = self.space.area / len(cells)
         centres = self.space.exp(p.centres, p.means)
         reach = 5 * np.sqrt(np.linalg.eigvalsh(p.covariances)[:, -1]) + 2 * spacing
-        near = np.zeros(len(cells), dtype=bool)
-        for centre, radius in zip(centres, reach, strict=True):
-            todo = np.flatnonzero(~near)
-            near[todo] = self.space.distance(centre, cells[todo]) < radius
-        cells = cells[near]
-        density = np.exp(p.log_density(cells)) if len(cells) else np.zeros(0)
+        cells, density, size = p._on_grid(self.space, centres, reach, spacing)
+        outside = density.sum() * size < 0.5 * level
+        if outside and isinstance(self.space, Plane):
+            # Most of the belief lies beyond the bounds, which limit only grids: widen them for it.
+            low = (centres - reach[:, None]).min(axis=0)
+            high = (centres + reach[:, None]).max(axis=0)
+            pairs = zip(self.space.bounds, low, high, strict=True)
+            wider = Plane(tuple((min(b[0], a), max(b[1], z)) for b, a, z in pairs))
+            cells, density, size = p._on_grid(wider, centres, reach, spacing)
         if density.sum() * size < 0.5 * level:
             # Sharper than a cell: the belief fell between the midpoints, so keep its own points.
             cells, density = centres, p.weights / size
@@ -170,6 +181,22 @@ class ChartMixture:
         mass = np.cumsum(density[order]) / density.sum()
         count = int(np.searchsorted(mass, level)) + 1
         return CredibleRegion(level, cells[order[:count]], count * size, float(mass[count - 1]))
+
+    def _on_grid(
+        self, space: Space, centres: Array, reach: Array, spacing: float
+    ) -> tuple[Array, Array, float]:
+        """Cells within reach of the components, the density there, and the size of a cell."""
+        cells = space.grid(spacing)
+        size = space.area / len(cells)
+        if isinstance(space, Circle):
+            cells[:, 1] = centres[0, 1]  # a ring that was measured above or below the ears
+        near = np.zeros(len(cells), dtype=bool)
+        for centre, radius in zip(centres, reach, strict=True):
+            todo = np.flatnonzero(~near)
+            near[todo] = space.distance(centre, cells[todo]) < radius
+        cells = cells[near]
+        density = np.exp(self.log_density(cells)) if len(cells) else np.zeros(0)
+        return cells, density, size
 
     def level_of(self, point: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
         """The level of the smallest credible region that holds the point, in [0, 1].

@@ -144,10 +144,13 @@ class LevelStatistics:
         """The level (D,) that each channel's bin must pass, in whole dB."""
         floor = (threshold or Threshold()).floor_db(self._peak)
         floors = np.full(self._layout.channels, floor, dtype=np.intp)
-        counts, sums = self._table[0] / self._scale, self._table[1] / self._scale
+        # Digital silence (padding, a gated input) is no noise, and its phase means nothing.
+        silent = int((threshold or Threshold()).absolute_db) - _LOWEST_DB
+        rows = np.arange(self._table.shape[1])[:, None]
+        counts, sums = self._table[:2] / self._scale * (rows >= silent)
         below = np.cumsum(counts, axis=0)
-        quiet = np.argmax(below >= _QUIET_SHARE * self._frames, axis=0)  # (D,) a row of the table
-        is_quiet = np.arange(len(counts))[:, None] <= quiet
+        quiet = np.argmax(below >= _QUIET_SHARE * below[-1], axis=0)  # (D,) a row of the table
+        is_quiet = rows <= quiet
         cos, sin = (self._layout.channel_kinds == kind for kind in ("ipd_cos", "ipd_sin"))
         if not cos.any():
             return floors

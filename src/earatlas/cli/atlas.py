@@ -115,14 +115,19 @@ def learn_command(
 
 def _print_atlas(atlas: Atlas, path: Path, seconds: float) -> None:
     space = atlas.space.to_dict()["space"]
+    left_out = atlas.about["left_out"]
     say(
-        f"{atlas.about['head']}: {atlas.about['directions']} directions on the {space}, "
+        f"{atlas.about['head']}: {atlas.about['directions']} directions on the {space}"
+        f"{f' ({left_out} outside it left out)' if left_out else ''}, "
         f"{len(atlas.finest.weights)} charts at the finest of {len(atlas.scales)} scales, "
         f"in {seconds:.1f} s"
     )
     accuracy = atlas.accuracy
     if accuracy is None:
-        say("Too few directions to hold some out: no errors were measured.")
+        say(
+            "Too few directions to hold some out: no errors were measured, and how sure the answers"
+        )
+        say("are is a cautious guess.")
     else:
         table = Table("held-out directions", str(accuracy.held_out), box=None, padding=(0, 2))
         for name, value in (
@@ -201,11 +206,11 @@ def localize_command(
 def _line(name: str, where: Localization) -> str:
     """A readable answer: direction in numbers and words, and its 90 % region."""
     azimuth, elevation = where.direction
-    area = where.credible_region(0.9).area
-    radius = np.sqrt(area / np.pi)  # of a round region of that area
+    height = "" if where.belief.space.dims == 1 else f", elevation {elevation:.1f}°"
     return (
-        f"{name}: azimuth {azimuth:.1f}°, elevation {elevation:.1f}° ({_words(azimuth, elevation)})"
-        f", within {radius:.0f}° at 90 %, {100 * where.observed_share:.0f} % of the bins heard"
+        f"{name}: azimuth {azimuth:.1f}°{height} ({_words(azimuth, elevation)}), within "
+        f"{where.radius_degrees(0.9):.0f}° at 90 %, {100 * where.observed_share:.0f} % of the bins "
+        "heard"
     )
 
 
