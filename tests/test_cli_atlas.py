@@ -104,8 +104,11 @@ def test_listen_to_standard_input(run: Run, folder: Path) -> None:
         (["localize", "head.atlas", "talker.wav", "--track", "x.txt"], [".csv or .json"]),
         (["localize", "head.atlas", "talker.wav", "talker.wav", "--plot", "x.png"], ["once"]),
         (["localize", "head.atlas", "talker.wav", "--channels", "0", "7"], ["between 0 and 1"]),
-        (["listen", "head.atlas", "--stdin", "--every", "0"], ["every must be positive"]),
+        (["listen", "head.atlas", "--stdin", "--every", "0"], ["every must be between"]),
         (["listen", "head.atlas", "--stdin"], ["got nothing"]),
+        (["listen", "head.atlas", "--stdin", "--memory", "0.001"], ["at least one window"]),
+        (["localize", "head.atlas", "talker.wav", "--plot", "x.gif"], [".png"]),
+        (["localize", "head.atlas", "talker.wav", "--track", "x.csv", "--hop", "0"], ["a frame"]),
     ],
 )
 def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:

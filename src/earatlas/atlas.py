@@ -55,7 +55,8 @@ Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 _VERSION = 1
-_SAMPLES_PER_COMPONENT = 10  # what won on three measured heads; docs/figures.md has the table
+# Of a component: ten on the sphere, which won on three measured heads (docs/figures.md).
+_SAMPLES_PER_COORDINATE = 5
 _FEWEST_DIRECTIONS = 6
 _HELD_OUT_SHARE = 0.1  # what is left is then almost as dense as the whole that is learned at last
 _FEWEST_TO_HOLD_OUT = 20  # with fewer directions every one is needed for learning
@@ -311,11 +312,12 @@ def learn(
         )
     x, y = head.directions, head.cues(layout)
     most = max(len(head) // (space.dims + 1), 1)
-    finest = max(len(head) // _SAMPLES_PER_COMPONENT, 1) if components is None else components
+    usual = max(len(head) // (_SAMPLES_PER_COORDINATE * space.dims), 1)
+    finest = usual if components is None else components
     if not 1 <= finest <= most:
         raise InputError(
             f"components must be between 1 and {most} for {len(head)} directions, got {finest}. "
-            f"About {max(len(head) // _SAMPLES_PER_COMPONENT, 1)} is good."
+            f"About {usual} is good."
         )
     sizes = _scale_sizes(finest)
     holds_out = len(head) >= _FEWEST_TO_HOLD_OUT

@@ -79,7 +79,7 @@ class Audio:
                 "Transpose the array."
             )
         object.__setattr__(self, "samples", samples)
-        object.__setattr__(self, "rate", _checked_rate(self.rate))
+        object.__setattr__(self, "rate", checked_rate(self.rate))
 
     def __repr__(self) -> str:
         return f"Audio({self.channels} channels, {self.seconds:.2f} s, {self.rate} Hz)"
@@ -116,7 +116,8 @@ class Audio:
         return path
 
 
-def _checked_rate(rate: float) -> int:
+def checked_rate(rate: float) -> int:
+    """A sampling rate as a whole number, or an InputError."""
     if not (0 < rate < 1e9 and float(rate).is_integer()):
         raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
     return int(rate)
@@ -309,7 +310,7 @@ def read_blocks(
     with _open(path) as sound:
         _check_binaural(path, sound)
         native = int(sound.samplerate)
-        rate = native if rate is None else _checked_rate(rate)
+        rate = native if rate is None else checked_rate(rate)
         resampler = soxr.ResampleStream(native, rate, 2, dtype="float64", quality="VHQ")
         health, done = _Health(path, native), 0
         while True:

@@ -321,6 +321,11 @@ def spectra_cues(
 
 def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
     """The recording at the layout's rate, or an InputError if it can give no cues."""
+    if not isinstance(audio, Audio):
+        raise InputError(
+            f"audio must be an Audio, got {type(audio).__name__}. Use read_audio(path), or "
+            "Audio(samples, rate) for an array of shape (2, n)."
+        )
     if audio.channels != 2:
         raise InputError(
             f"audio must have two channels (left, right), got {audio.channels}. "

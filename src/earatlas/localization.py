@@ -18,7 +18,7 @@ import numpy as np
 import soxr
 from numpy.typing import ArrayLike, NDArray
 
-from earatlas.audio import Audio, FrameStream, read_blocks, stft
+from earatlas.audio import Audio, FrameStream, checked_rate, read_blocks, stft
 from earatlas.cues import CueLayout, Threshold, bin_power, check_length, checked_audio
 from earatlas.errors import InputError
 from earatlas.posterior import Calibration, ChartMixture, CredibleRegion
@@ -176,11 +176,7 @@ def localize_frames(
     relative to the peak and the noise of the whole recording.
     """
     frame = listener.layout.hop / listener.layout.rate
-    if not (0 < hop_seconds <= window_seconds < np.inf):
-        raise InputError(
-            f"hop_seconds must be positive and at most window_seconds, got {hop_seconds} and "
-            f"{window_seconds}. 0.1 and 0.5 are the defaults."
-        )
+    check_track(hop_seconds, window_seconds, frame)
     step = max(round(hop_seconds / frame), 1)
     length = max(round(window_seconds / (step * frame)), 1)
     layout = listener.layout
@@ -205,6 +201,15 @@ def localize_frames(
         windows.append(listener.answer(CueStatistics(Q, R, E, float(end - begin))))
         times.append(0.5 * (begin + end - 1) * frame)  # frame t is centred on t hops
     return Track(np.array(times), tuple(windows))
+
+
+def check_track(hop_seconds: float, window_seconds: float, frame_seconds: float) -> None:
+    """Refuse windows and hops that a track cannot have."""
+    if not (frame_seconds <= hop_seconds <= window_seconds < np.inf):
+        raise InputError(
+            f"hop_seconds must be at least a frame ({frame_seconds:g} s) and at most "
+            f"window_seconds, got {hop_seconds} and {window_seconds}. 0.1 and 0.5 are the defaults."
+        )
 
 
 class Localizer:
@@ -236,7 +241,7 @@ class Localizer:
         self._frames = FrameStream(layout.window, layout.hop)
         self._levels = LevelStatistics(layout, forgetting=fade)
         self._resampler = None
-        if rate is not None and rate != layout.rate:
+        if rate is not None and checked_rate(rate) != layout.rate:
             self._resampler = soxr.ResampleStream(
                 rate, layout.rate, 2, dtype="float64", quality="VHQ"
             )

@@ -34,7 +34,7 @@ from earatlas.cli.console import (
 )
 from earatlas.directions import Circle, Cylinder, Plane, Space, Sphere
 from earatlas.errors import InputError, missing_extra
-from earatlas.localization import Localization
+from earatlas.localization import Localization, check_track
 
 __all__ = ["commands"]
 
@@ -76,14 +76,15 @@ def learn_command(
     components: Annotated[
         int | None, typer.Option(help="Finest number of charts. Default: one for ten directions.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random start and the held-out part.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the start and the held-out part.")] = 0,
     kind: KindOption = Kind.auto,
+    channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
     as_json: JsonOption = False,
 ) -> None:
     """Learn a head: its charts at all scales, held-out errors, and how sure it may be."""
     _check_writable(output)
-    opened = opened_head(head, kind=kind, duplicates=duplicates)
+    opened = opened_head(head, kind=kind, channels=channels, duplicates=duplicates)
     start = time.perf_counter()
     with progress(f"learning {opened.name}") as update:
         atlas = learn(
@@ -142,12 +143,19 @@ def _print_atlas(atlas: Atlas, path: Path, seconds: float) -> None:
     say(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
+def _check_picture(path: Path) -> None:
+    """Refuse a picture that cannot be written before the work, not after it."""
+    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
+        raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
+    _check_writable(path)
+
+
 def _check_writable(output: Path) -> None:
     """Refuse an output that cannot be written before the work, not after it."""
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise InputError(
             f"output must be a file in a folder that exists, got '{output}'. "
-            "Name a file such as head.atlas, and make its folder first."
+            "Name a file, and make its folder first."
         )
 
 
@@ -180,6 +188,11 @@ def localize_command(
         )
     if track is not None and track.suffix.lower() not in {".csv", ".json"}:
         raise InputError(f"track must end in .csv or .json, got '{track}'. Rename the output.")
+    if track is not None:
+        _check_writable(track)
+        check_track(hop, window, learned.layout.hop / learned.layout.rate)
+    if plot is not None:
+        _check_picture(plot)
     for recording in recordings:
         start = time.perf_counter()
         where = learned.localize_file(recording, channels=channels)
@@ -189,7 +202,7 @@ def localize_command(
         if as_json:
             print_json(answer)
         else:
-            say(_line(recording.name, where))
+            say(_line(str(recording), where))
     if track is not None:
         _write_track(learned, recordings[0], channels, (window, hop), track)
         if not as_json:
@@ -272,29 +285,32 @@ def listen_command(
 ) -> None:
     """Say where a live sound comes from, again and again, until interrupted."""
     learned = Atlas.load(atlas)
-    if not every > 0 or rate < 1000:
+    if not 0.02 <= every <= 60 or rate < 1000:
         raise InputError(
-            f"every must be positive and rate at least 1000, got {every} and {rate}. "
-            "0.5 and 48000 are the defaults."
+            f"every must be between 0.02 and 60 seconds and rate at least 1000, got {every} and "
+            f"{rate}. 0.5 and 48000 are the defaults."
         )
     localizer = learned.localizer(rate=rate, memory_seconds=memory)
     size = max(int(every * rate), 1)
     blocks = _stdin_blocks(size) if from_stdin else _device_blocks(device, rate, size)
-    done = 0
+    done, heard = 0, False
     for block in blocks:
         localizer.push(block)
         done += block.shape[1]
         where = localizer.where()
         if where.observed_share == 0:
             continue
+        heard = True
         if as_json:
             print_json({"time": round(done / rate, 3), **where.to_dict()})
         else:
             say(_line(f"{done / rate:7.1f} s", where))
         sys.stdout.flush()
-    if done == 0:
+    if not heard:
+        what = "silence" if done else "nothing"
         raise InputError(
-            "standard input must hold 16-bit stereo samples, got nothing. Pipe a recorder into it."
+            f"input must hold sound in 16-bit stereo samples, got {what}. Pipe a recorder into it, "
+            "and check its level."
         )
 
 
