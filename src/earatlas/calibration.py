@@ -79,7 +79,7 @@ def _hiss(t: Array, rate: int, _: float, rng: np.random.Generator) -> Array:
 
 
 def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> HeldOut:
-    """Statistics of a murmur of one to four seconds from up to 120 of the head's directions."""
+    """Statistics of a murmur of two to five seconds from up to 120 of the head's directions."""
     rng = np.random.default_rng(seed)
     # A small head's few directions are heard several times, with other sounds.
     repeats = max(_FEWEST_SOUNDS // len(head), 1)
@@ -92,7 +92,7 @@ def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> Held
 
         rows = []
         for pair in head.responses().at_rate(layout.rate):
-            dry = murmur(rng.uniform(1.0, 4.0), layout.rate, rng)
+            dry = murmur(rng.uniform(2.0, 5.0), layout.rate, rng)
             levels = LevelStatistics(layout)
             levels.push(stft(oaconvolve(dry[None], pair, axes=1), layout.window, layout.hop))
             rows.append(levels.statistics())
