@@ -11,36 +11,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import scipy.signal
 import soundfile
+from protocol import DATA, best_seconds
 
 import earatlas as ea
 from earatlas.audio import resample, stft
 from earatlas.diagnosis import nearest_neighbour_errors
 from earatlas.simulated import camil_directions
 
-DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
-def best_of(call: Callable[[], object], repeats: int = 5) -> float:
-    """The shortest of some runs, in seconds: the one that was disturbed least."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
 
 def resampling() -> None:
     """Soxr against scipy's polyphase filter: speed, and what is left of a tone above 8 kHz."""
     x = np.random.default_rng(0).normal(size=(2, 48_000 * 20))
-    soxr_seconds = best_of(lambda: resample(x, 48_000, 16_000))
-    poly_seconds = best_of(lambda: scipy.signal.resample_poly(x, 1, 3, axis=1))
+    soxr_seconds = best_seconds(lambda: resample(x, 48_000, 16_000))
+    poly_seconds = best_seconds(lambda: scipy.signal.resample_poly(x, 1, 3, axis=1))
     t = np.arange(48_000) / 48_000
     tone, alias = np.sin(2 * np.pi * 7000 * t), np.sin(2 * np.pi * 8600 * t)
     print("\nresampling 48 -> 16 kHz                 soxr VHQ   resample_poly")
@@ -62,8 +50,8 @@ def transform() -> None:
     """Our transform against scipy's ShortTimeFFT on a minute of stereo."""
     x = np.random.default_rng(0).normal(size=(2, 16_000 * 60))
     reference = scipy.signal.ShortTimeFFT(scipy.signal.windows.hann(1024, sym=False), 128, 16_000)
-    ours = best_of(lambda: stft(x, 1024, 128))
-    theirs = best_of(lambda: reference.stft(x, p0=0, p1=7501))
+    ours = best_seconds(lambda: stft(x, 1024, 128))
+    theirs = best_seconds(lambda: reference.stft(x, p0=0, p1=7501))
     print(
         f"\nstft of a minute: {ours:.3f} s; ShortTimeFFT {theirs:.3f} s; ratio {theirs / ours:.1f}"
     )
@@ -108,7 +96,7 @@ def heads() -> None:
 def simulated() -> None:
     """The paper's grid, and whether cues determine direction."""
     x = camil_directions()
-    seconds = best_of(lambda: ea.simulated_head(x), 2)
+    seconds = best_seconds(lambda: ea.simulated_head(x), 2)
     errors = nearest_neighbour_errors(ea.simulated_head(x))
     print(
         f"\nsimulated head, {len(x)} directions: {seconds:.2f} s; look-up of a held-out half: "

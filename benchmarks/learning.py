@@ -10,11 +10,9 @@ posterior of one recording is timed too. Best of several rounds, so that other l
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
+from protocol import best_seconds
 from scipy.special import logsumexp
 
 from earatlas.directions import Sphere
@@ -23,16 +21,6 @@ from earatlas.ppam import PPAM, Learning
 
 Array = NDArray[np.float64]
 N, D, K, L = 9600, 730, 128, 2
-
-
-def best_seconds(work: Callable[[], object], rounds: int = 5) -> float:
-    """The least of several wall-clock times."""
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return min(times)
 
 
 def iteration_by_components(model: PPAM, x: Array, y: Array) -> tuple[Array, Array, Array]:

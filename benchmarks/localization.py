@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from protocol import head_of, single_talkers, split, within_plane
+from protocol import best_seconds, head_of, single_talkers, split, within_plane
 
 import earatlas as ea
 from earatlas.atlas import Accuracy, Atlas, learn
@@ -173,23 +173,19 @@ def speed() -> None:
         small = learn(head, components=64)
         path = small.save(Path(folder) / "k64.atlas")
         size = os.path.getsize(path) / 1e6
-        seconds = min(_timed(lambda: Atlas.load(path)) for _ in range(5))
+        seconds = best_seconds(lambda: Atlas.load(path))
     print(f"- atlas at K = 64: {size:.2f} MB, loads in {1000 * seconds:.0f} ms")
     x = 0.1 * np.random.default_rng(0).normal(size=(2, 160_000))
     audio = ea.Audio(x, 16_000)
-    seconds = min(_timed(lambda: atlas.localize(audio).direction) for _ in range(5))
+    seconds = best_seconds(lambda: atlas.localize(audio).direction)
     print(f"- localize 10 s: {1000 * seconds:.0f} ms, real-time factor {seconds / 10:.4f}")
     stream = atlas.localizer(memory_seconds=1.0)
-    seconds = _timed(lambda: [stream.push(x[:, i : i + 128]) for i in range(0, 64_000, 128)])
-    answer = min(_timed(lambda: stream.where().direction) for _ in range(5))
+    seconds = best_seconds(
+        lambda: [stream.push(x[:, i : i + 128]) for i in range(0, 64_000, 128)], 1
+    )
+    answer = best_seconds(lambda: stream.where().direction)
     print(f"- Localizer: {1000 * seconds / 500:.2f} ms a hop of 8 ms; an answer takes "
           f"{1000 * answer:.0f} ms more, when asked")  # fmt: skip
-
-
-def _timed(call: object) -> float:
-    start = time.perf_counter()
-    call()  # type: ignore[operator]
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

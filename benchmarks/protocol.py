@@ -1,8 +1,9 @@
-"""What the benchmarks share: the measured data, splits of a head, and talkers placed around it."""
+"""What the benchmarks share: the measured data, a timer, splits of a head, and placed talkers."""
 
 import csv
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,16 @@ from numpy.typing import NDArray
 import earatlas as ea
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def best_seconds(work: Callable[[], object], rounds: int = 5) -> float:
+    """The least of several wall-clock times: the run that was disturbed least."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def head_of(name: str) -> ea.Head:

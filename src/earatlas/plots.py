@@ -23,7 +23,7 @@ from earatlas.errors import InputError
 from earatlas.heads import Head
 from earatlas.posterior import ChartMixture
 
-__all__ = ["plot_belief", "plot_cues", "plot_head", "save"]
+__all__ = ["check_picture", "plot_belief", "plot_cues", "plot_head", "save"]
 
 Array = NDArray[np.float64]
 
@@ -33,11 +33,16 @@ _AZIMUTHS = (180, 90, 0, -90, -180)
 _COLUMNS = 120  # of a plane round the head: 3 degrees each
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a name that `save` cannot write: commands ask before they work."""
+    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
+        raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
+
+
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure as PNG, SVG or PDF, by its ending; the whole file or nothing."""
     path = Path(path)
-    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
-        raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
+    check_picture(path)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
             figure.savefig(Path(scratch, path.name), dpi=150)

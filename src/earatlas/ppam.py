@@ -239,13 +239,13 @@ class PPAM:
         A sound that fits no direction as well as held-out sounds did (noise, a room that was not
         learned) is believed less, by as much as its misfit is larger.
         """
-        q, r, e = (np.asarray(s, dtype=np.float64) for s in (Q, R, E))
-        q, r, e = calibration.statistics(q, r, e, self.noise)
+        counts, sums, squares = (np.asarray(s, dtype=np.float64) for s in (Q, R, E))
+        q, r, e = calibration.statistics(counts, sums, squares, self.noise)
         belief = self.posterior(q, r, e)
         excess = self.misfit(q, r, belief.best) / calibration.misfit
         if excess > 1:
-            belief = self.posterior(q / excess, r / excess, e / excess)
             calibration = calibration.relaxed(excess)
+            belief = self.posterior(*calibration.statistics(counts, sums, squares, self.noise))
         return calibration.blur(belief)
 
     def misfit(self, Q: Array, R: Array, direction: Array) -> float:

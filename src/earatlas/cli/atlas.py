@@ -143,13 +143,6 @@ def _print_atlas(atlas: Atlas, path: Path, seconds: float) -> None:
     say(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _check_picture(path: Path) -> None:
-    """Refuse a picture that cannot be written before the work, not after it."""
-    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
-        raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
-    _check_writable(path)
-
-
 def _check_writable(output: Path) -> None:
     """Refuse an output that cannot be written before the work, not after it."""
     if output.is_dir() or not output.absolute().parent.is_dir():
@@ -192,24 +185,25 @@ def localize_command(
         _check_writable(track)
         check_track(hop, window, learned.layout.hop / learned.layout.rate)
     if plot is not None:
-        _check_picture(plot)
+        from earatlas.plots import check_picture, plot_belief, save
+
+        check_picture(plot)
+        _check_writable(plot)
     for recording in recordings:
         start = time.perf_counter()
         where = learned.localize_file(recording, channels=channels)
+        if not as_json:
+            say(_line(str(recording), where))
+            continue
         answer = {"file": str(recording), **where.to_dict()}
         answer["seconds"] = round(time.perf_counter() - start, 4)
         answer["recording_seconds"] = round(audio_seconds(recording), 3)
-        if as_json:
-            print_json(answer)
-        else:
-            say(_line(str(recording), where))
+        print_json(answer)
     if track is not None:
         _write_track(learned, recordings[0], channels, (window, hop), track)
         if not as_json:
             say(f"track: {track}")
     if plot is not None:
-        from earatlas.plots import plot_belief, save
-
         with progress("drawing"):
             save(plot_belief(where.belief, title=recordings[0].name), plot)
         if not as_json:
