@@ -1,8 +1,9 @@
 """Localization figures on the measured heads; run as `python benchmarks/localization.py PART …`.
 
 Parts: mapping (held-out cue vectors), ablation (what each choice brings), speech (one talker,
-noise, a room, calibration), speed. Without a part: mapping, speech and speed. The heads and the
-speech come from EARATLAS_DATA. Splits and seeds are fixed.
+noise, a room, and how honest the regions are, with a picture in docs/images), calibration (honesty
+over several splits), speed. Without a part: mapping, speech and speed. The heads and the speech
+come from EARATLAS_DATA. Splits and seeds are fixed.
 """
 
 import argparse
@@ -17,11 +18,14 @@ from protocol import best_seconds, head_of, single_talkers, split, within_plane
 import earatlas as ea
 from earatlas.atlas import Accuracy, Atlas, learn
 from earatlas.heads import ImpulseResponses
+from earatlas.plots import plot_reliability, save
 from earatlas.ppam import PPAM, Learning
 from earatlas.rooms import room_responses
 
 HEADS = ("ku100", "cipic_021", "cipic_003")
+PARTS = ("mapping", "ablation", "speech", "calibration", "speed")
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "reliability.png"
 
 
 def errors_of(head: ea.Head, space: ea.Space, splits: int, **options: object) -> Accuracy:
@@ -123,42 +127,68 @@ def coverage(name: str, levels: list[float]) -> str:
     return f"| {name} | " + " | ".join(f"{h:.0f}" for h in held) + " |"
 
 
+def print_coverage(levels_by_name: dict[str, list[float]]) -> None:
+    """The table of how often truths lie in their regions."""
+    print("\n### How often the truth is in the credible region, in %\n")
+    print("| region | " + " | ".join(f"{100 * level:.0f} %" for level in LEVELS) + " |")
+    print("|---" * (len(LEVELS) + 1) + "|")
+    for name, levels in levels_by_name.items():
+        print(coverage(name, levels))
+
+
+def spaces_of(head: ea.Head) -> tuple[tuple[str, ea.Space, ea.Head], ...]:
+    """The paper's plane and the sphere, with the directions that they have."""
+    return ("plane", ea.Plane(), within_plane(head)), ("sphere", ea.Sphere(), head)
+
+
 def speech(count: int, room_learned: bool) -> None:
     """One talker, 2 to 5 s, from held-out directions of ku100."""
-    head = head_of("ku100")
-    lines, tables = [], []
-    for name, space, whole in (
-        ("plane", ea.Plane(), within_plane(head)),
-        ("sphere", ea.Sphere(), head),
-    ):
+    lines: list[str] = []
+    levels: dict[str, list[float]] = {}
+
+    def ask(name: str, atlas: Atlas, asked: ea.Head, **scene: object) -> None:
+        line, levels[name] = talk(atlas, asked, count, **scene)
+        lines.append(line.format(name))
+
+    for name, space, whole in spaces_of(head_of("ku100")):
         known, asked = split(whole, 0)
         atlas = learn(known, space=space)
-        for label, scene in (
-            ("clean", {}),
-            ("20 dB noise", {"snr_db": 20.0}),
-            ("10 dB noise", {"snr_db": 10.0}),
-        ):
-            line, levels = talk(atlas, asked, count, **scene)  # type: ignore[arg-type]
-            lines.append(line.format(f"{name}, {label}"))
-            tables.append(coverage(f"{name}, {label}", levels))
+        ask(f"{name}, clean", atlas, asked)
+        ask(f"{name}, 20 dB noise", atlas, asked, snr_db=20.0)
+        ask(f"{name}, 10 dB noise", atlas, asked, snr_db=10.0)
         if name == "plane":
             room = ea.Room(t60_seconds=0.3)
-            line, levels = talk(atlas, asked, count, room=room)
-            lines.append(line.format("plane, room T60 0.3 s, learned anechoically"))
-            tables.append(coverage("plane, room, learned anechoically", levels))
+            ask("plane, room T60 0.3 s, learned anechoically", atlas, asked, room=room)
             if room_learned:
                 wet = learn(in_room(known, room), space=space)
-                line, levels = talk(wet, asked, count, room=room)
-                lines.append(line.format("plane, room T60 0.3 s, learned in the room"))
-                tables.append(coverage("plane, room, learned in it", levels))
+                ask("plane, room T60 0.3 s, learned in the room", wet, asked, room=room)
     print(f"\n### One talker, {count} recordings each\n")
     head_line, rule = HEADER.split("\n")
     print(head_line + " missing bins % |\n" + rule + "---|")
     print("\n".join(lines))
-    print("\n### How often the truth is in the credible region, in %\n")
-    print("| region | " + " | ".join(f"{100 * level:.0f} %" for level in LEVELS) + " |")
-    print("|---" * (len(LEVELS) + 1) + "|")
-    print("\n".join(tables))
+    print_coverage(levels)
+    short = {name.replace(" T60 0.3 s", "").replace("learned ", "learned\n"): levels[name]
+             for name in levels}  # fmt: skip
+    save(plot_reliability(short, title=f"One talker, {count} recordings a line"), PICTURE)
+
+
+def calibration(splits: int, count: int) -> None:
+    """How often the region of a clean talker holds the truth, split by split, and over all."""
+    levels: dict[str, list[float]] = {}
+    for head_name in HEADS:
+        for name, space, whole in spaces_of(head_of(head_name)):
+            if name == "plane" and head_name != "ku100":
+                continue
+            pooled: list[float] = []
+            for seed in range(splits):
+                known, asked = split(whole, seed)
+                atlas = learn(known, space=space)
+                label = f"{head_name}, {name}, split {seed}"
+                levels[label] = talk(atlas, asked, count, seed=seed)[1]
+                pooled += levels[label]
+                print(coverage(label, levels[label]), flush=True)
+            levels[f"{head_name}, {name}, all splits"] = pooled
+    print_coverage(levels)
 
 
 def speed() -> None:
@@ -190,7 +220,7 @@ def speed() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[[], "mapping", "ablation", "speech", "speed"])
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--recordings", type=int, default=200)
     parser.add_argument("--room-learned", action="store_true", help="minutes of room responses")
@@ -203,5 +233,7 @@ if __name__ == "__main__":
                 ablation(arguments.splits)
             case "speech":
                 speech(arguments.recordings, arguments.room_learned)
+            case "calibration":
+                calibration(arguments.splits, arguments.recordings)
             case "speed":
                 speed()

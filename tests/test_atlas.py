@@ -1,5 +1,6 @@
 """Atlas: learning finds directions, says how far it was off, and survives the disk bit by bit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 
 import earatlas as ea
 from earatlas.atlas import Accuracy, Atlas, learn
-from earatlas.calibration import held_out_statistics, murmur
+from earatlas.calibration import HeldOut, fitted, held_out_statistics, murmur
 from earatlas.container import read_container, write_container
 from earatlas.directions import great_circle_error
 from earatlas.errors import InputError
+from earatlas.ppam import PPAM
 from earatlas.statistics import CueStatistics
 
 
@@ -26,7 +28,7 @@ def test_held_out_errors_are_measured(atlas: Atlas) -> None:
     """A head of 700 directions: errors well below chance (90 degrees), and not a leak's zero."""
     accuracy = atlas.accuracy
     assert accuracy is not None
-    assert accuracy.held_out == 70
+    assert accuracy.held_out == 240
     assert 0.5 < accuracy.median_degrees < 8.0
     assert accuracy.median_degrees <= accuracy.mean_degrees < 15.0
     assert accuracy.beyond_30_share < 0.1
@@ -98,11 +100,11 @@ def test_spaces_take_the_directions_they_have(space: ea.Space) -> None:
 
 
 def test_few_directions_still_learn() -> None:
-    """37 directions of a circle: six held out, azimuths found, and the region is honest."""
+    """37 directions of a circle: each is held out once, and azimuths are found."""
     ring = ea.simulated_head([[float(a), 0.0] for a in range(-90, 91, 5)])
     atlas = learn(ring, components=6)
     assert atlas.accuracy is not None
-    assert atlas.accuracy.held_out == 6
+    assert atlas.accuracy.held_out == 37
     found = atlas.finest.inverse_map(ring.cues())
     assert np.median(np.abs(found[:, 0] - ring.directions[:, 0])) < 3.0
     np.testing.assert_allclose(found[:, 1], 0.0, atol=1e-9)
@@ -141,5 +143,51 @@ def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
     layout = ea.CueLayout()
     noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
     held = held_out_statistics(noisy, layout)
-    assert len(held.directions) == 120
+    assert len(held.directions) == 183
     np.testing.assert_array_equal(held.statistics[0], 1.0)
+
+
+def test_few_directions_are_heard_several_times(small_head: ea.Head) -> None:
+    """At least 60 sounds, the directions one after the other, and no sound twice."""
+    few = small_head.subset(np.arange(7))
+    held = held_out_statistics(few, ea.CueLayout())
+    np.testing.assert_array_equal(held.directions, np.tile(few.directions, (8, 1)))
+    assert np.abs(held.statistics[0][0] - held.statistics[0][7]).max() > 1
+
+
+def test_calibration_is_honest_where_the_errors_are_known() -> None:
+    """Cues of directions 3.2 degrees beside the truth: the 50 % region holds half of the truths.
+
+    Two models of opposite sides take turns: a sound must be asked of its own.
+    """
+    rng = np.random.default_rng(0)
+    plane = ea.Plane(((-40.0, 40.0), (-40.0, 40.0)))
+    x = plane.grid(4.0)
+    maps = rng.normal(size=(2, 30))
+    left = PPAM.fit(plane, x, x @ maps + 0.1 * rng.normal(size=(len(x), 30)), components=3)
+    models = [left, replace(left, A=-left.A, b=-left.b)] * 150
+    truths = rng.uniform(-30, 30, size=(300, 2))
+    heard = truths + 3.2 * rng.normal(size=(300, 2))
+    y = (heard @ maps) * np.tile([1.0, -1.0], 150)[:, None]
+    held = HeldOut(truths, (np.full_like(y, 1e6), 1e6 * y, 1e6 * y**2), np.ones(30))
+    calibration = fitted(models, held)
+    levels = np.array(
+        [
+            model.belief(*s, calibration).level_of(truth, 300)
+            for model, truth, *s in zip(models, truths, *held.statistics, strict=True)
+        ]
+    )
+    for level in (0.25, 0.5, 0.75, 0.9):
+        assert np.mean(levels <= level) == pytest.approx(level, abs=0.06)
+    widths, shares = np.array(calibration.widths), np.array(calibration.shares)
+    assert np.sqrt(shares @ widths**2) == pytest.approx(3.2, rel=0.15)
+
+
+def test_a_head_is_no_atlas(tmp_path: Path) -> None:
+    """A SOFA file or a table in the place of an atlas: learn it first."""
+    for name in ("x.sofa", "x.CSV"):
+        with pytest.raises(InputError, match="Check the name"):
+            Atlas.load(tmp_path / name)
+        (tmp_path / name).write_bytes(b"x")
+        with pytest.raises(InputError, match="Learn it first: earatlas learn"):
+            Atlas.load(tmp_path / name)

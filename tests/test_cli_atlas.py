@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
     atlas.save(folder / "head.atlas")
     scene = ea.render_scene(ea.simulated_head([PLACE]), [ea.murmur(2.0, seed=5)], [PLACE])
     scene.mixture.write(folder / "talker.wav")
+    (folder / "head.sofa").write_bytes(b"\x89HDF")
     (scene.mixture.samples.T * 32767).astype("<i2").tofile(folder / "talker.raw")
     return folder
 
@@ -41,7 +42,7 @@ def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
     answer = json.loads(result.stdout)
     assert (answer["space"], answer["directions"]) == ("circle", 72)
     assert answer["scales"][:3] == [1, 2, 4]
-    assert answer["held_out"]["held_out"] == 7
+    assert answer["held_out"]["held_out"] == 72
     assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
     text = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--space", "plane",
                "--components", 4).stdout  # fmt: skip
@@ -99,6 +100,7 @@ def test_listen_to_standard_input(run: Run, folder: Path) -> None:
         (["learn", "nothing.sofa", "-o", "x.atlas"], ["existing"]),
         (["localize", "gone.atlas", "talker.wav"], ["Check the name"]),
         (["localize", "talker.wav", "talker.wav"], ["cannot be used"]),
+        (["localize", "head.sofa", "talker.wav"], ["Learn it first", "-o head.atlas"]),
         (["localize", "head.atlas", "gone.wav"], ["existing"]),
         (["localize", "head.atlas", "head.atlas"], ["cannot be read as sound"]),
         (["localize", "head.atlas", "talker.wav", "--track", "x.txt"], [".csv or .json"]),

@@ -7,10 +7,12 @@ import pytest
 
 import earatlas as ea
 from earatlas.atlas import Atlas
-from earatlas.audio import resample
+from earatlas.audio import resample, stft
 from earatlas.calibration import murmur
 from earatlas.directions import great_circle_error
 from earatlas.errors import InputError
+from earatlas.localization import Windows, file_windows
+from earatlas.statistics import CueStatistics, LevelStatistics
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,86 @@ def test_one_window_track_is_localize(atlas: Atlas, recording: ea.SimulatedScene
     track = atlas.localize_frames(recording.mixture, window_seconds=60.0, hop_seconds=0.5)
     assert len(track) == 1
     np.testing.assert_allclose(track.directions[0], whole.direction, atol=1e-6)
+
+
+def slow_track(
+    atlas: Atlas, audio: ea.Audio, window: int, hop: int
+) -> list[tuple[float, CueStatistics]]:
+    """(time, sums) of windows of `window` hops of `hop` frames: the whole spectrogram, sliced."""
+    layout = atlas.layout
+    spectra = stft(audio.samples, layout.window, layout.hop)
+    levels = LevelStatistics(layout)
+    levels.push(spectra)
+    floors = levels.floors_db()
+    power = (np.abs(spectra[:, 1:]) ** 2).min(axis=0) * (4 / layout.window) ** 2
+    y = layout.stack(*spectra[:, 1:].swapaxes(-1, -2))
+    seen = power.T[:, layout.channel_bins] >= 10.0 ** (floors / 10)
+    T, out = len(y), []
+    hops = -(-T // hop)
+    for last in range(min(window, hops), hops + 1):
+        span = slice(max(last - window, 0) * hop, min(last * hop, T))
+        q, v = seen[span], np.where(seen[span], y[span], 0.0)
+        sums = CueStatistics(q.sum(axis=0), v.sum(axis=0), (v**2).sum(axis=0), float(len(v)))
+        middle = np.arange(T)[span].mean() * layout.hop / layout.rate
+        out.append((middle, sums))
+    return out
+
+
+@pytest.mark.parametrize(("window", "hop"), [(5, 12), (1, 7), (3, 1000), (2, 3)])
+def test_track_in_blocks_is_the_whole_spectrogram_sliced(
+    atlas: Atlas,
+    recording: ea.SimulatedScene,
+    monkeypatch: pytest.MonkeyPatch,
+    window: int,
+    hop: int,
+) -> None:
+    """Blocks that end within hops and windows: times and beliefs of the slow way, to rounding."""
+    monkeypatch.setattr("earatlas.localization._BLOCK_SECONDS", 0.31)
+    audio = ea.Audio(recording.mixture.samples[:, :40_001], 16000)
+    frame = 128 / 16000
+    track = atlas.localize_frames(
+        audio, window_seconds=window * hop * frame, hop_seconds=hop * frame
+    )
+    slow = slow_track(atlas, audio, window, hop)
+    np.testing.assert_allclose(track.times, [time for time, _ in slow], rtol=1e-12)
+    for found, (_, sums) in zip(track.windows, slow, strict=True):
+        expected = atlas.listener.answer(sums)
+        assert found.observed_share == pytest.approx(expected.observed_share, rel=1e-12)
+        assert found.seconds == pytest.approx(expected.seconds, rel=1e-12)
+        np.testing.assert_allclose(found.direction, expected.direction, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            found.belief.weights, expected.belief.weights, rtol=1e-6, atol=1e-12
+        )
+
+
+def test_file_track_equals_recording_s(
+    tmp_path: Path, atlas: Atlas, recording: ea.SimulatedScene
+) -> None:
+    """A file read in blocks has the track of its samples; the ears may be other channels."""
+    path = recording.mixture.write(tmp_path / "x.wav")
+    whole = atlas.localize_frames(ea.read_audio(path), window_seconds=0.3)
+    file = atlas.localize_file_frames(path, window_seconds=0.3)
+    np.testing.assert_array_equal(file.times, whole.times)
+    np.testing.assert_allclose(file.directions, whole.directions, atol=1e-9)
+    assert list(file.rows()) == list(whole.rows())
+    swapped = atlas.localize_file_frames(path, window_seconds=2.5, channels=(1, 0))
+    assert np.nanmedian(swapped.directions[:, 0]) < 0 < np.nanmedian(file.directions[:, 0])
+
+
+def test_file_windows_report_their_progress(
+    tmp_path: Path, atlas: Atlas, recording: ea.SimulatedScene
+) -> None:
+    """Windows come one by one, and the seconds done grow to the file's length."""
+    path = recording.mixture.write(tmp_path / "x.wav")
+    seen: list[tuple[float, float]] = []
+    windows = file_windows(
+        atlas.listener, path, Windows(1.0, 0.5), progress=lambda *now: seen.append(now)
+    )
+    assert next(windows)[0] == pytest.approx(0.5, abs=0.02)
+    assert len(list(windows)) >= 3
+    assert seen[-1][0] == pytest.approx(seen[-1][1], abs=0.01)
+    with pytest.raises(InputError, match="hop_seconds"):
+        file_windows(atlas.listener, path, Windows(0.1, 0.5))
 
 
 def test_silent_windows_have_no_direction(atlas: Atlas, recording: ea.SimulatedScene) -> None:

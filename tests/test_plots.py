@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.figure import Figure
 
 import earatlas as ea
-from earatlas.plots import plot_cues, plot_head, save
+from earatlas.plots import plot_cues, plot_head, plot_reliability, save
 
 
 def panel(figure: Figure, title: str) -> Axes:
@@ -37,6 +37,7 @@ def test_pictures_are_drawn(tmp_path: Path, small_head: ea.Head, rng: np.random.
         ("head.png", plot_head(small_head)),
         ("side.svg", plot_head(side)),
         ("cues.png", plot_cues(cues, title="noise")),
+        ("levels.png", plot_reliability({"noise": rng.random(50)})),
     ):
         assert save(figure, tmp_path / name).stat().st_size > 5000
     with pytest.raises(ea.InputError, match=r"\.png"):
@@ -116,6 +117,38 @@ def test_circle_has_no_median_plane() -> None:
     circle = ea.simulated_head(np.column_stack([azimuths, 0 * azimuths]))
     axes = panel(plot_head(circle), "Level difference, median plane")
     assert [text.get_text() for text in axes.texts] == ["not measured"]
+
+
+def test_reliability_is_the_share_of_truths_inside(rng: np.random.Generator) -> None:
+    """Each line counts levels up to the nominal one; the bars and the band are where they say."""
+    sure, honest = [0.3, 0.8, 0.8, 1.0], rng.random(150)
+    (axes,) = plot_reliability({"too sure": sure, "honest": honest}, title="Two").axes
+    drawn = {line.get_label(): line.get_data() for line in axes.lines}
+    nominal, inside = drawn["too sure"]
+    for level, share in ((25, 0), (35, 25), (79, 25), (80, 75), (99, 75), (100, 100)):
+        assert inside[np.isclose(nominal, level)] == pytest.approx(share)
+    nominal, inside = drawn["honest"]
+    assert inside[np.isclose(nominal, 50)] == pytest.approx(100 * np.mean(honest <= 0.5))
+    assert axes.get_title(loc="left") == "Two"
+    (bars,) = [c for c in axes.collections if isinstance(c, LineCollection)]
+    assert [segment.tolist() for segment in bars.get_segments()] == [
+        [[50, 45], [50, 55]],
+        [[90, 85], [90, 95]],
+    ]
+
+
+def test_reliability_band_is_that_of_the_fewest_truths(rng: np.random.Generator) -> None:
+    """With 150 truths, 42 to 58 % lie in an honest 50 % region; with more the band is narrower."""
+    for truths, low, high in ((150, 42, 58), (2400, 48, 52)):
+        levels = {"a": rng.random(truths), "b": rng.random(2400)}
+        (axes,) = plot_reliability(levels).axes
+        (band,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
+        edge = band.get_paths()[0].vertices
+        at_half = edge[np.isclose(edge[:, 0], 50), 1]
+        assert (at_half.min(), at_half.max()) == pytest.approx((low, high), abs=0.7)
+    for bad in ({}, {"a": []}, {"a": [0.5, 1.5]}, {"a": [np.nan]}):
+        with pytest.raises(ea.InputError, match="between 0 and 1"):
+            plot_reliability(bad)
 
 
 def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

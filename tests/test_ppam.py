@@ -243,6 +243,43 @@ def test_recovers_a_piecewise_affine_map(start: str) -> None:
     assert np.abs(model.inverse_map(clean) - x).max() < 0.5
 
 
+@pytest.mark.parametrize("constrained", [True, False])
+def test_refit_is_one_step_on_the_other_pairs(constrained: bool) -> None:
+    """Maps and noise are the M-step of the model's own responsibilities, spread or not."""
+    (x, y), model = some_data(23), some_model(0, spread=True)
+    how = replace(PAPER, least_samples=0.0)
+    refit = model.refitted(x, y, constrained=constrained, learning=how)
+    r, _ = oracles.e_step(replace(model, spread=np.ones((K, D))), x, y)
+    expected = oracles.m_step(x, y, r, constrained=constrained)
+    for name in ("centres", "weights", "A", "b"):
+        np.testing.assert_allclose(getattr(refit, name), expected[name], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(refit.noise, np.diag(expected["residual"]), rtol=1e-9)
+    np.testing.assert_allclose(refit.gammas, expected["gammas"], rtol=1e-4)  # there is a floor
+    own = model.refitted(x, y, learning=replace(how, spread_prior=3.0)).spread
+    assert own.shape == (K, D)
+    assert own.min() < 0.9 < 1.1 < own.max()
+
+
+def test_refit_does_not_know_what_was_left_out() -> None:
+    """A tenth with cues of its own: a model that learned it knows it, its refit does not."""
+    rng = np.random.default_rng(5)
+    x = Sphere().grid(8.3)
+    y = piecewise(Sphere(), x, 0.05)
+    out = rng.permutation(len(x))[: len(x) // 10]
+    y[out] += rng.normal(size=(len(out), 60))
+    model = PPAM.fit(Sphere(), x, y, components=len(x) // 10, latent=0, seed=0)
+    refit = model.refitted(np.delete(x, out, axis=0), np.delete(y, out, axis=0))
+    rest = PPAM.fit(
+        Sphere(), np.delete(x, out, axis=0), np.delete(y, out, axis=0),
+        components=len(x) // 10, latent=0, seed=0,
+    )  # fmt: skip
+    seen, unseen, never = (
+        np.mean((m.forward_map(x[out]) - y[out]) ** 2) for m in (model, refit, rest)
+    )
+    assert seen < 0.9 * never
+    assert unseen == pytest.approx(never, rel=0.05)
+
+
 def test_relabelling_components_relabels_the_answer() -> None:
     """The order of components is no part of the model."""
     model, (_, y) = some_model(2, spread=True), some_data()

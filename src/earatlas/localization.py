@@ -4,13 +4,18 @@ In: a `Listener` (an atlas has one) and sound. Out: a `Localization` (a belief a
 on), a `Track` (one belief a window), or a `Localizer` that is fed samples as they come and asked
 whenever an answer is wanted. All rest on the same sums (`earatlas.statistics`), so a stream, once
 it has ended, has the answer of the recording.
+
+A track takes two passes over the sound, in blocks: one for the floors that bins must pass, which
+depend on the whole, and one for the sums of every window. Memory holds a window, not the recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +23,22 @@ import numpy as np
 import soxr
 from numpy.typing import ArrayLike, NDArray
 
-from earatlas.audio import Audio, FrameStream, checked_rate, read_blocks, stft
-from earatlas.cues import CueLayout, Threshold, bin_power, check_length, checked_audio
+from earatlas.audio import (
+    Audio,
+    FrameStream,
+    Spectra,
+    audio_seconds,
+    checked_rate,
+    read_blocks,
+)
+from earatlas.cues import (
+    CueLayout,
+    Threshold,
+    bin_power,
+    check_length,
+    checked_audio,
+    spectra_blocks,
+)
 from earatlas.errors import InputError
 from earatlas.posterior import Calibration, ChartMixture, CredibleRegion
 from earatlas.ppam import PPAM
@@ -30,12 +49,17 @@ __all__ = [
     "Localization",
     "Localizer",
     "Track",
+    "Windows",
+    "file_windows",
     "localize",
     "localize_file",
+    "localize_file_frames",
     "localize_frames",
 ]
 
 Array = NDArray[np.float64]
+
+_BLOCK_SECONDS = 10.0  # of a track: a few megabytes of spectra
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +102,14 @@ class Localization:
             "observed_share": round(self.observed_share, 4),
         }
 
+    def to_row(self, time: float) -> dict[str, Any]:
+        """The same for the window of a track around `time`; a silent one has no direction."""
+        fields = self.to_dict() if self.observed_share > 0 else _SILENT
+        return {"time": round(time, 4), **fields}
+
+
+_SILENT = {"direction": None, "mean": None, "credible_90_area": None, "observed_share": 0.0}
+
 
 @dataclass(frozen=True, eq=False)
 class Track:
@@ -106,14 +138,7 @@ class Track:
     def rows(self) -> Iterator[dict[str, Any]]:
         """A JSON object a window; silent windows have no direction."""
         for time, window in zip(self.times, self.windows, strict=True):
-            silent = {
-                "direction": None,
-                "mean": None,
-                "credible_90_area": None,
-                "observed_share": 0.0,
-            }
-            fields = window.to_dict() if window.observed_share > 0 else silent
-            yield {"time": round(float(time), 4), **fields}
+            yield window.to_row(float(time))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +187,25 @@ def localize_file(
     return localizer.finish()
 
 
+@dataclass(frozen=True)
+class Windows:
+    """Which windows a track has: whole frames, and a window of whole hops.
+
+    What counts as heard is relative to the peak and the noise of the whole recording.
+    """
+
+    window_seconds: float = 0.5
+    hop_seconds: float = 0.1
+    threshold: Threshold | None = None
+
+    def frames(self, layout: CueLayout) -> tuple[int, int]:
+        """Frames a hop, and hops a window."""
+        frame = layout.hop / layout.rate
+        check_track(self.hop_seconds, self.window_seconds, frame)
+        step = max(round(self.hop_seconds / frame), 1)
+        return step, max(round(self.window_seconds / (step * frame)), 1)
+
+
 def localize_frames(
     listener: Listener,
     audio: Audio,
@@ -175,32 +219,143 @@ def localize_frames(
     Both are rounded to whole frames, and the window to whole hops. What counts as heard is
     relative to the peak and the noise of the whole recording.
     """
-    frame = listener.layout.hop / listener.layout.rate
-    check_track(hop_seconds, window_seconds, frame)
-    step = max(round(hop_seconds / frame), 1)
-    length = max(round(window_seconds / (step * frame)), 1)
+    windows = Windows(window_seconds, hop_seconds, threshold)
+    windows.frames(listener.layout)
+    samples = checked_audio(audio, listener.layout).samples
+    size = int(_BLOCK_SECONDS * listener.layout.rate)
+
+    def blocks() -> Iterator[Audio]:
+        for start in range(0, samples.shape[1], size):
+            yield Audio(samples[:, start : start + size], listener.layout.rate)
+
+    return _track(_windows(listener, blocks, windows))
+
+
+def localize_file_frames(
+    listener: Listener,
+    path: str | Path,
+    *,
+    channels: tuple[int, int] = (0, 1),
+    window_seconds: float = 0.5,
+    hop_seconds: float = 0.1,
+    threshold: Threshold | None = None,
+) -> Track:
+    """The track of `localize_frames` for a file, in two passes: the samples are never all held.
+
+    The beliefs of all windows are. Where even those are too many, `file_windows` hands them out
+    one by one.
+    """
+    windows = Windows(window_seconds, hop_seconds, threshold)
+    return _track(file_windows(listener, path, windows, channels=channels))
+
+
+def file_windows(
+    listener: Listener,
+    path: str | Path,
+    windows: Windows | None = None,
+    *,
+    channels: tuple[int, int] = (0, 1),
+    progress: Callable[[float, float], None] | None = None,
+) -> Iterator[tuple[float, Localization]]:
+    """(middle in seconds, answer) of each window of a file of any length, in constant memory.
+
+    `progress(done, total)` is called with seconds of sound.
+    """
+    windows = windows or Windows()
+    windows.frames(listener.layout)
+    total, passes = audio_seconds(path), 0
+
+    def blocks() -> Iterator[Audio]:
+        nonlocal passes
+        passes += 1
+        second, done = passes > 1, 0.0  # the first pass has said what is to be warned of
+        rate = listener.layout.rate
+        for block in read_blocks(
+            path, channels=channels, rate=rate, block_seconds=_BLOCK_SECONDS, warn=not second
+        ):
+            yield block
+            done += block.seconds
+            if progress is not None and second:
+                progress(min(done, total), total)
+
+    return _windows(listener, blocks, windows)
+
+
+def _track(windows: Iterable[tuple[float, Localization]]) -> Track:
+    pairs = list(windows)
+    return Track(np.array([time for time, _ in pairs]), tuple(window for _, window in pairs))
+
+
+def _windows(
+    listener: Listener, blocks: Callable[[], Iterable[Audio]], windows: Windows
+) -> Iterator[tuple[float, Localization]]:
+    """The windows of a recording whose blocks, at the layout's rate, can be had twice."""
     layout = listener.layout
-    spectra = stft(checked_audio(audio, layout).samples, layout.window, layout.hop)
+    step, length = windows.frames(layout)
     levels = LevelStatistics(layout)
-    levels.push(spectra)
-    power = bin_power(spectra, layout.window).min(axis=0)[layout.channel_bins]
-    mask = power >= 10.0 ** (levels.floors_db(threshold)[:, None] / 10)
-    left, right = spectra[:, 1:].swapaxes(-1, -2)
-    y = np.where(mask, layout.stack(left, right).T, 0.0)
-    frames = y.shape[1]
-    edges = np.arange(0, frames, step)
-    # Sums over hops, then over the hops of a window: no array of windows by frames.
-    hops = [np.add.reduceat(a, edges, axis=1) for a in (mask.astype(np.float64), y, y**2)]
-    sums = [np.pad(np.cumsum(a, axis=1), ((0, 0), (1, 0))) for a in hops]
-    times, windows = [], []
-    for last in range(min(length, len(edges)), len(edges) + 1):
-        first = max(last - length, 0)
-        Q, R, E = (np.maximum(a[:, last] - a[:, first], low) for a, low in zip(
-            sums, (0.0, -np.inf, 0.0), strict=True))  # fmt: skip
-        begin, end = edges[first], min(last * step, frames)
-        windows.append(listener.answer(CueStatistics(Q, R, E, float(end - begin))))
-        times.append(0.5 * (begin + end - 1) * frame)  # frame t is centred on t hops
-    return Track(np.array(times), tuple(windows))
+    for spectra in spectra_blocks(blocks(), layout):
+        levels.push(spectra)
+    floors = levels.floors_db(windows.threshold)
+    hops = _hop_sums(spectra_blocks(blocks(), layout), layout, floors, step)
+    begin, silence = 0, None
+    for sums in _sliding(hops, length):
+        if sums.counts.any():
+            answer = listener.answer(sums)
+        else:  # nothing heard is the same belief every time
+            silence = silence or listener.answer(sums)
+            answer = replace(silence, seconds=sums.frames * layout.hop / layout.rate)
+        # Frame t is centred on t hops of the layout.
+        yield (begin + 0.5 * (sums.frames - 1)) * layout.hop / layout.rate, answer
+        begin += step
+
+
+def _hop_sums(
+    parts: Iterable[Spectra], layout: CueLayout, floors: NDArray[np.intp], step: int
+) -> Iterator[CueStatistics]:
+    """Sums of each `step` frames of spectra that come in parts; the last may have fewer."""
+    least = 10.0 ** (floors / 10)
+    rest: CueStatistics | None = None
+    for spectra in parts:
+        power = bin_power(spectra, layout.window).min(axis=0).T[:, layout.channel_bins]
+        mask = power >= least  # (t, D)
+        left, right = spectra[:, 1:].swapaxes(-1, -2)
+        y = np.where(mask, layout.stack(left, right), 0.0)
+        start = 0
+        while start < len(y):
+            end = start + step - (int(rest.frames) if rest else 0)
+            m, v = mask[start:end], y[start:end]
+            sums = CueStatistics(
+                m.sum(axis=0, dtype=np.float64), v.sum(axis=0), (v**2).sum(axis=0), float(len(v))
+            )
+            rest, start = (rest + sums if rest else sums), end
+            if rest.frames == step:
+                yield rest
+                rest = None
+    if rest is not None:
+        yield rest
+
+
+def _sliding(hops: Iterable[CueStatistics], length: int) -> Iterator[CueStatistics]:
+    """Sums of every `length` hops in a row; of all hops if there are fewer.
+
+    Each is a tail of one run of `length` hops and a head of the next, so nothing is ever
+    subtracted: silence sums to exactly zero, and one addition a window is enough.
+    """
+    tails: list[CueStatistics] = []  # of the last whole run, the longest at the end
+    run: list[CueStatistics] = []
+    head: CueStatistics | None = None  # sum of the run so far
+    fewer = True
+    for hop in hops:
+        run.append(hop)
+        head = hop if head is None else head + hop
+        if len(run) == length:
+            yield head
+            tails = list(accumulate(reversed(run[1:]), add))
+            run, head, fewer = [], None, False
+        elif tails:
+            yield tails.pop() + head
+    if fewer and head is not None:
+        yield head
 
 
 def check_track(hop_seconds: float, window_seconds: float, frame_seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Pictures: a head's coverage and cues, and the cue spectrograms of a recording.
+"""Pictures: a head's coverage and cues, the cue spectrograms of a recording, and beliefs.
 
 Every function returns a matplotlib Figure that belongs to nobody: no pyplot, no global state, safe
 in threads and on machines without a screen. `save` writes it.
@@ -9,6 +9,7 @@ Azimuth runs from left (180) to right (-180), as seen from the listener; missing
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from earatlas.errors import InputError
 from earatlas.heads import Head
 from earatlas.posterior import ChartMixture
 
-__all__ = ["check_picture", "plot_belief", "plot_cues", "plot_head", "save"]
+__all__ = ["check_picture", "plot_belief", "plot_cues", "plot_head", "plot_reliability", "save"]
 
 Array = NDArray[np.float64]
 
@@ -31,6 +32,8 @@ _INK, _GREY, _MISSING = "#1f2933", "#7b8794", "#c9ced6"
 _LEVEL, _PHASE = "RdBu_r", "twilight_shifted"
 _AZIMUTHS = (180, 90, 0, -90, -180)
 _COLUMNS = 120  # of a plane round the head: 3 degrees each
+_LINES = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")
+_GOALS = ((50, 45, 55), (90, 85, 95))  # nominal level, least and most of the truths in it, in %
 
 
 def check_picture(path: Path) -> None:
@@ -228,4 +231,47 @@ def _plot_arc(figure: Figure, axes: Axes, belief: ChartMixture, title: str) -> F
            "azimuth (left … right)", "density per degree")  # fmt: skip
     axes.legend(loc="upper right", fontsize=8)
     figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+    return figure
+
+
+def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = "") -> Figure:
+    """The share of truths inside the credible regions of each level; honest is the diagonal.
+
+    `levels_by_name` holds, for each line, the `ChartMixture.level_of` of the truths. The grey band
+    is where 95 % of honest lines lie at each level, by chance, given the fewest truths of a line;
+    the bars are 45 to 55 % at 50 and 85 to 95 % at 90.
+    """
+    lines = {name: np.sort(np.ravel(levels)) for name, levels in levels_by_name.items()}
+    if not lines or not all(len(v) and ((v >= 0) & (v <= 1)).all() for v in lines.values()):
+        raise InputError(
+            "levels_by_name must hold numbers between 0 and 1 for every name, got "
+            f"{ {name: len(v) for name, v in lines.items()} } numbers. Use ChartMixture.level_of."
+        )
+    from scipy.stats import binom
+
+    figure = _figure(7.8, 5.2)
+    axes = figure.add_subplot()
+    nominal = np.linspace(0.0, 1.0, 201)
+    fewest = min(map(len, lines.values()))
+    low, high = (binom.ppf(q, fewest, nominal) * (100 / fewest) for q in (0.025, 0.975))
+    axes.fill_between(100 * nominal, low, high, color=_MISSING, alpha=0.5, linewidth=0,
+                      label=f"chance, {fewest} truths")  # fmt: skip
+    axes.plot((0, 100), (0, 100), color=_GREY, linewidth=0.8)
+    for i, (name, levels) in enumerate(lines.items()):
+        inside = np.searchsorted(levels, nominal, side="right") * (100 / len(levels))
+        dash = ("-", "--", ":")[i // len(_LINES) % 3]
+        axes.plot(100 * nominal, inside, dash, color=_LINES[i % len(_LINES)], linewidth=1.4,
+                  label=name)  # fmt: skip
+    level, least, most = np.array(_GOALS).T
+    axes.errorbar(level, (least + most) / 2, (most - least) / 2, fmt="none", ecolor=_INK,
+                  elinewidth=1.6, capsize=5, capthick=1.6, zorder=3, label="the aim")  # fmt: skip
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, 100)
+    axes.set_aspect("equal")
+    axes.set_xticks((0, 25, 50, 75, 90, 100))
+    axes.set_yticks((0, 25, 50, 75, 90, 100))
+    axes.grid(color=_MISSING, linewidth=0.5)
+    axes.set_axisbelow(True)
+    _style(axes, title or "How honest the regions are", "credible level, %", "truths inside, %")
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure

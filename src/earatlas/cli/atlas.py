@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
-from earatlas.audio import audio_seconds, read_audio
+from earatlas.audio import audio_seconds
 from earatlas.cli.console import (
     ChannelsOption,
     Duplicates,
@@ -34,7 +34,7 @@ from earatlas.cli.console import (
 )
 from earatlas.directions import Circle, Cylinder, Plane, Space, Sphere
 from earatlas.errors import InputError, missing_extra
-from earatlas.localization import Localization, check_track
+from earatlas.localization import Localization, Windows, check_track, file_windows
 
 __all__ = ["commands"]
 
@@ -236,10 +236,15 @@ def _words(azimuth: float, elevation: float) -> str:
 def _write_track(
     atlas: Atlas, recording: Path, channels: tuple[int, int], sizes: tuple[float, float], path: Path
 ) -> None:
-    audio = read_audio(recording, channels=channels, rate=atlas.layout.rate)
-    with progress("tracking"):
-        track = atlas.localize_frames(audio, window_seconds=sizes[0], hop_seconds=sizes[1])
-        rows = list(track.rows())
+    windows = Windows(*sizes)
+    with progress("tracking") as update:
+        # Rows, not a Track: the beliefs of an hour's windows are gigabytes.
+        rows = [
+            window.to_row(time)
+            for time, window in file_windows(
+                atlas.listener, recording, windows, channels=channels, progress=update
+            )
+        ]
     try:
         if path.suffix.lower() == ".json":
             path.write_text(json.dumps(rows) + "\n")
