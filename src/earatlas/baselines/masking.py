@@ -1,0 +1,91 @@
+"""A separation by masks: each source is the mixture, bin by bin times a number from 0 to 1.
+
+In: masks on the bins of a `CueLayout` and the mixture they were made for. Out: both ears of each
+source. This is what every separation baseline returns.
+
+    w_mft   (M, F, T)   share of source m in bin f = 1 … window / 2, frame t
+    S_eft   (2, B, T)   spectra of the mixture, with bin 0 (0 Hz), which follows bin 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earatlas.audio import Audio, Spectra, istft, stft
+from earatlas.cues import CueLayout, checked_audio
+from earatlas.errors import InputError
+
+__all__ = ["MaskedMixture", "Separation", "check_sources"]
+
+Array = NDArray[np.float64]
+
+
+def check_sources(n_sources: int, least: int = 1) -> None:
+    """Refuse a number of sources that means nothing."""
+    if n_sources < least:
+        raise InputError(
+            f"n_sources must be at least {least}, got {n_sources}. Say how many sounds there are."
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MaskedMixture:
+    """A recording and its spectra, ready to be masked."""
+
+    audio: Audio  # at the layout's rate
+    spectra: Spectra  # (2, B, T)
+    layout: CueLayout
+
+    @classmethod
+    def of(cls, audio: Audio, layout: CueLayout | None = None) -> Self:
+        """Transform a two-channel recording."""
+        layout = layout or CueLayout()
+        audio = checked_audio(audio, layout)
+        if not audio.samples.any(axis=1).all():
+            raise InputError(
+                "audio must have sound in both channels, got a silent one. "
+                "Check that microphone, or pick other channels."
+            )
+        return cls(audio, stft(audio.samples, layout.window, layout.hop), layout)
+
+    def render(self, masks: Array) -> Array:
+        """Samples (M, 2, n) of the sources with masks (M, F, T), one source at a time."""
+        n = self.audio.samples.shape[1]
+        sounds = np.empty((len(masks), 2, n))
+        for sound, mask in zip(sounds, masks, strict=True):
+            whole = np.concatenate([mask[:1], mask])
+            sound[:] = istft(self.spectra * whole, self.layout.window, self.layout.hop, n)
+        return sounds
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Separation:
+    """Source m is masks[m] times the mixture, in both ears."""
+
+    masks: Array  # (M, F, T) from 0 to 1; they sum to 1, or to less where a bin is nobody's
+    delays_seconds: Array  # (M,) by which the right ear hears later; NaN where none is estimated
+    mixture: MaskedMixture
+
+    def __repr__(self) -> str:
+        M, F, T = self.masks.shape
+        places = ", ".join(f"{1e6 * delay:.0f}" for delay in self.delays_seconds)
+        return f"Separation({M} sources, {F} bins, {T} frames; delays {places} microseconds)"
+
+    @property
+    def binary(self) -> Array:
+        """The masks (M, F, T) with all of a bin given to its strongest source."""
+        strongest = np.argmax(self.masks, axis=0)
+        binary: Array = np.equal(strongest, np.arange(len(self.masks))[:, None, None]) * 1.0
+        return binary
+
+    def render(self, *, binary: bool = False) -> Array:
+        """Samples (M, 2, n) of both ears of each source."""
+        return self.mixture.render(self.binary if binary else self.masks)
+
+    def sounds(self, *, binary: bool = False) -> list[Audio]:
+        """The same as `Audio`, one a source."""
+        return [Audio(s, self.mixture.audio.rate) for s in self.render(binary=binary)]
