@@ -25,7 +25,9 @@ from earatlas.directions import (
 )
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.heads import Head, kemar, open_head, read_recordings, read_sofa, simulated_head
+from earatlas.intrinsic import IntrinsicMap, learn_unlabelled
 from earatlas.localization import Localization, Localizer, Track
+from earatlas.manifold import Faithfulness, Manifold, faithfulness, ltsa
 from earatlas.posterior import ChartMixture, CredibleRegion
 from earatlas.ppam import PPAM
 from earatlas.rooms import Room
@@ -45,11 +47,14 @@ __all__ = [
     "Cues",
     "Cylinder",
     "EaratlasWarning",
+    "Faithfulness",
     "Head",
     "HeadReport",
     "InputError",
+    "IntrinsicMap",
     "Localization",
     "Localizer",
+    "Manifold",
     "Plane",
     "Room",
     "SimulatedScene",
@@ -62,10 +67,13 @@ __all__ = [
     "azimuth_error",
     "diagnose",
     "elevation_error",
+    "faithfulness",
     "great_circle_error",
     "istft",
     "kemar",
     "learn",
+    "learn_unlabelled",
+    "ltsa",
     "mean_cues",
     "murmur",
     "open_head",
