@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import earatlas as ea
+from earatlas.audio import audio_seconds
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -72,3 +73,30 @@ def single_talkers(
             head, [sound], [direction], staging=ea.Staging(snr_db=snr_db, seed=number), room=room
         )
         yield scene.directions[0], scene.mixture
+
+
+def mixtures(
+    head: ea.Head,
+    count: int,
+    n_sources: int,
+    *,
+    seconds: float = 3.0,
+    apart_degrees: float = 15.0,
+    snr_db: float = 60.0,
+    room: ea.Room | None = None,
+    seed: int = 0,
+) -> Iterator[ea.SimulatedScene]:
+    """Different readers at equal level, from directions of the head at least so far apart."""
+    rng = np.random.default_rng((seed, n_sources))
+    files = [path for path in utterances() if audio_seconds(path) >= seconds]
+    sphere = ea.Sphere()
+    for number in range(count):
+        gaps = np.zeros(1)
+        while gaps.min() < apart_degrees:
+            directions = head.directions[rng.choice(len(head), n_sources, replace=False)]
+            first, second = np.triu_indices(n_sources, 1)
+            gaps = np.append(sphere.distance(directions[first], directions[second]), 180.0)
+        readers = rng.choice(len(files), n_sources, replace=False)
+        sounds = [talker(files[i], seconds, rng) for i in readers]
+        staging = ea.Staging(snr_db=snr_db, seed=number)
+        yield ea.render_scene(head, sounds, directions, staging=staging, room=room)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,6 +50,7 @@ from earatlas.localization import (
 )
 from earatlas.posterior import Calibration
 from earatlas.ppam import PPAM, Learning
+from earatlas.separation import Scene, Separator, separate, separate_file
 
 __all__ = ["Accuracy", "Atlas", "learn"]
 
@@ -182,6 +184,36 @@ class Atlas:
         return Localizer(
             self.listener, rate=rate, memory_seconds=memory_seconds, threshold=threshold
         )
+
+    @cached_property
+    def separator(self) -> Separator:
+        """The finest model made ready for mixtures; made once."""
+        return Separator(self.listener)
+
+    def separate(
+        self,
+        audio: Audio,
+        *,
+        n_sources: int | None = None,
+        rendering: str = "soft",
+        threshold: Threshold | None = None,
+    ) -> Scene:
+        """The sources of a recording: where each is, and each by itself.
+
+        With `n_sources` None their number is found out. The sounds add up to the mixture.
+        """
+        return separate(
+            self.separator, audio, n_sources=n_sources, rendering=rendering, threshold=threshold
+        )
+
+    def separate_file(
+        self, path: str | Path, folder: str | Path, **options: Any
+    ) -> tuple[Scene, list[Path]]:
+        """The sources of a file of any length, written to a folder, in bounded memory.
+
+        The options are those of `earatlas.separation.separate_file`.
+        """
+        return separate_file(self.separator, path, folder, **options)
 
     def save(self, path: str | Path) -> Path:
         """Write one file; `load` gives back every bit."""

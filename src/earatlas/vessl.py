@@ -1,0 +1,423 @@
+"""VESSL: localize and separate several sources by variational EM (paper, section 6; DESIGN §3-4).
+
+In: the heard bins of a mixture and a learned head. Out: for every source a belief about its
+direction and the cues it is expected to have, and for every bin the probabilities that it belongs
+to each source. `Mixture` is the problem, `State` the variational posterior; `start_at` or
+`start_with` make a first one, `step` improves it, `run` steps until nothing is gained.
+
+    y_n | bin n is of source m   ~ N(s_md, v_d) for the channels d of the bin
+    s_md | z_m = k, u, w         ~ N(A_k u + b_k + √g_k ∘ B w, ω σ_d² g_kd)
+    u | z_m = k                  ~ N(0, Γ_k),   w ~ N(0, I)
+
+    q_mn (M, N)   assignments: bin n belongs to source m      λ_mc (M, C)  their prior in a cell c
+    v_d (D,)      variance of a bin's cues                    s_md (M, D)  cues of source m
+    α_mk (M, K)   which chart holds source m                  τ            frame_share
+
+Three things go beyond the paper; `Inference.paper()` is without them.
+
+- Cues of a source are its own: s_md may leave the learned map by as much as the map erred on what
+  it was learned from (ω = 1; 0 in the paper). So each source adapts to what is heard.
+- Phases that no direction predicts (above 2 kHz) are channels whose s_md is unknown at first,
+  s ~ N(0, 1/2); the bins that level and low phase are sure of tell it, and it helps with the rest.
+- λ belongs to a cell of a frame and a band, not to a frequency: a voice that is heard in a frame is
+  expected in the neighbouring bins of that frame. With a cell a frequency (the paper), sources get
+  exchanged between frequencies; on three talkers that costs 0.9 dB of SDR.
+
+Overlapping frames repeat each other: with τ < 1 each counts as that share of a frame for what is
+believed of a source. The free energy is then Σ q (log λ p(y) / q) - Σ_m KL_m / τ; with τ = 1 it is
+the paper's, and it is never above it. No step lowers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+from earatlas.bins import HeardBins, wide_layout
+from earatlas.cues import CueLayout
+from earatlas.posterior import ChartMixture
+from earatlas.ppam import PPAM
+
+__all__ = ["Anchor", "Inference", "Mixture", "SourceModel", "SourcePosterior", "State", "multiscale"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_LOG_2PI = float(np.log(2 * np.pi))
+_PHASE_VARIANCE = 0.5  # of the cosine and the sine of a phase that may be anything
+_NEGLIGIBLE = 1e-9  # weight of a chart that adds nothing to a source's cues
+_OUT_OF_REACH = 50.0  # nats: a chart so far behind its source's best is not looked at every time
+_ALL_CHARTS = (
+    1  # first steps that look at every chart, before masks are good enough to leave any out
+)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How VESSL is run. The defaults are what won on two and three talkers (docs/figures.md)."""
+
+    offsets: float = 1.0  # ω: own cues of a source, in units of the map's variance
+    frame_share: float = 0.25  # τ: hop / window times two
+    phases: bool = True  # use phase where it was not learned
+    bands: int | None = 4  # cells of λ a frame; None: a cell is a frequency (the paper)
+    garbage: float = 0.0  # prior share of bins that no source explains; 0: no such class
+    noise_frames: float = 5.0  # how many frames the noise of the start is worth
+    share_bins: float = 1.0  # how many bins an even share is worth, a cell
+    most_steps: int = 20
+    tolerance: float = 2e-3  # nats a bin that a step must gain to go on
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As printed, with the misprints put right (DESIGN §3)."""
+        return cls(
+            offsets=0.0, frame_share=1.0, phases=False, bands=None, noise_frames=0.0, share_bins=0.0
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SourcePosterior:
+    """q(x, z, w, s) of one source: its direction and its cues."""
+
+    belief: ChartMixture
+    cues: Array  # (D,) E[s]
+    squares: Array  # (D,) E[s²]
+    divergence: float  # KL_m, from the prior
+    charts: NDArray[np.bool_]  # (K,) those within reach
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The variational posterior after a step; masks are `assignments` spread over the bins."""
+
+    assignments: Array  # (M, N), or (M + 1, N) with a garbage class: sums to 1 over the first axis
+    noise: Array  # (D,) v
+    shares: Array  # (M or M + 1, cells) λ
+    sources: tuple[SourcePosterior, ...] = ()
+    free_energies: tuple[float, ...] = ()  # one a step
+
+    def __repr__(self) -> str:
+        last = f"{self.free_energies[-1]:.6g}" if self.free_energies else "none yet"
+        return f"State({len(self.sources)} sources, free energy {last})"
+
+    @property
+    def free_energy(self) -> float:
+        """The last one; -inf before any step."""
+        return self.free_energies[-1] if self.free_energies else -np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """Statistics (M, D) of what each source sounded like before: they count like heard bins."""
+
+    counts: Array
+    sums: Array
+    squares: Array
+
+    def scaled(self, factor: ArrayLike) -> Anchor:
+        """Worth `factor` (one, or one a source) times as many frames."""
+        by = np.broadcast_to(np.asarray(factor, dtype=np.float64), len(self.counts))[:, None]
+        return Anchor(self.counts * by, self.sums * by, self.squares * by)
+
+
+@dataclass(frozen=True, eq=False)
+class SourceModel:
+    """What one source may sound like: a PPAM, made ready for cues on a wider layout."""
+
+    model: PPAM
+    layout: CueLayout  # of the bins; its channels hold the model's
+    channels: Indices  # (D_model,) where the model's channels stand in the layout
+    noise: Array  # (D,) v to start with
+    offsets: Array  # (K, D_model) ω σ² g
+    maps: Array  # (K, D_model, L + L_w) [A, √g B]
+    precisions: Array  # (K, L + L_w, L + L_w) of the prior of (u, w)
+    how: Inference = field(default_factory=Inference)
+
+    @classmethod
+    def of(
+        cls, model: PPAM, layout: CueLayout, noise: Array, how: Inference | None = None
+    ) -> SourceModel:
+        """From a model of cues in `layout`, and the variance (D,) of a bin's cues around them."""
+        how = how or Inference()
+        K, _, L = model.A.shape
+        L_w = model.latent.shape[1]
+        latent = np.sqrt(model.spread)[:, :, None] * model.latent
+        precisions = np.zeros((K, L + L_w, L + L_w))
+        precisions[:, :L, :L] = np.linalg.inv(model.gammas)
+        precisions[:, range(L, L + L_w), range(L, L + L_w)] = 1.0
+        wide = wide_layout(layout) if how.phases else layout
+        channels, kinds = layout.indices_in(wide), layout.channel_kinds
+        everywhere = np.empty(wide.channels)
+        for kind in np.unique(wide.channel_kinds):
+            own = kinds == kind
+            # A phase that was not learned varies as those that were; without any, a radian.
+            everywhere[wide.channel_kinds == kind] = np.median(noise[own]) if own.any() else 0.1
+        everywhere[channels] = noise
+        return cls(
+            model=model,
+            layout=wide,
+            channels=channels,
+            noise=everywhere,
+            offsets=how.offsets * model.noise * model.spread,
+            maps=np.concatenate([model.A, latent], axis=2),
+            precisions=precisions,
+            how=how,
+        )
+
+    def posterior(
+        self, Q: Array, R: Array, E: Array, v: Array, charts: NDArray[np.bool_] | None = None
+    ) -> SourcePosterior:
+        """E-XZ: what is believed of a source whose bins have the statistics (D,), noise v (D,).
+
+        With s and w integrated out, a channel's mean ȳ = R / Q is N(A u + b, ω σ² g + v / (τ Q)).
+        """
+        model, tau = self.model, self.how.frame_share
+        seen = Q > 0
+        mean = np.where(seen, R, 0.0) / np.where(seen, Q, 1.0)
+        P = tau * Q / v  # (D,) precision of ȳ
+        k = np.ones(len(model.weights), dtype=bool) if charts is None else charts
+        learned, y = P[self.channels], mean[self.channels]
+        keep = 1 / (1 + self.offsets[k] * learned)  # (K, D) how much of the map is kept
+        maps, residual = self.maps[k], y - model.b[k]
+        weighted = maps * (learned * keep)[:, :, None]
+        H = self.precisions[k] + weighted.mT @ maps
+        h = np.einsum("kdl,kd->kl", weighted, residual)
+        V = np.linalg.inv(H)
+        V = 0.5 * (V + V.mT)
+        place = np.einsum("klm,km->kl", V, h)
+        fit = np.einsum("kd,kd->k", learned * keep, residual**2) - (h * place).sum(axis=1)
+        volume = np.linalg.slogdet(self.precisions[k])[1] - np.linalg.slogdet(H)[1]
+        logs = np.log(model.weights[k]) + 0.5 * (volume - fit + np.log(keep).sum(axis=1))
+        top = logsumexp(logs)
+        alpha = np.exp(logs - top)
+        cues, squares = np.zeros(len(Q)), np.zeros(len(Q))
+        used = alpha > _NEGLIGIBLE * alpha.max()
+        a, kept, maps = alpha[used] / alpha[used].sum(), keep[used], maps[used]
+        mapped = np.einsum("kdl,kl->kd", maps, place[used]) + model.b[k][used]
+        variance = kept**2 * ((maps @ V[used]) * maps).sum(axis=2) + self.offsets[k][used] * kept
+        s = kept * mapped + (1 - kept) * y
+        cues[self.channels] = a @ s
+        squares[self.channels] = a @ (s**2 + variance)
+        free = np.ones(len(Q), dtype=bool)
+        free[self.channels] = False
+        keep = 1 / (1 + _PHASE_VARIANCE * P[free])
+        cues[free] = (1 - keep) * mean[free]
+        squares[free] = cues[free] ** 2 + _PHASE_VARIANCE * keep
+        # log ∫ p(x, z, w, s) p(y | s)^τ, and from it KL = τ E[log p(y | s)] - that.
+        scatter = np.maximum(np.where(seen, E, 0.0) - Q * mean**2, 0.0)
+        evidence = float(
+            top
+            + 0.5 * (np.log(keep) - P[free] * keep * mean[free] ** 2).sum()
+            - 0.5 * tau * (Q * (_LOG_2PI + np.log(v)) + scatter / v).sum()
+        )
+        divergence = tau * expected_log_likelihood(Q, R, E, cues, squares, v) - evidence
+        weights, means = np.zeros(len(k)), np.zeros((len(k), model.space.dims))
+        covariances = model.gammas.copy()
+        L = model.space.dims
+        weights[k], means[k], covariances[k] = alpha, place[:, :L], V[:, :L, :L]
+        reach = np.zeros(len(k), dtype=bool)
+        reach[k] = logs > logs.max() - _OUT_OF_REACH
+        belief = ChartMixture(model.space, model.centres, weights, means, covariances)
+        return SourcePosterior(belief, cues, squares, divergence, reach)
+
+    def expected(self, directions: Array) -> tuple[Array, Array]:
+        """E[s] and E[s²] (M, D) of sources at known directions (M, C)."""
+        means, variances = self.model.expected_cues(directions)
+        cues = np.zeros((len(means), self.layout.channels))
+        squares = np.full_like(cues, _PHASE_VARIANCE)
+        cues[:, self.channels] = means
+        squares[:, self.channels] = means**2 + variances
+        return cues, squares
+
+
+class Mixture:
+    """The heard bins of a recording and what its sources may sound like."""
+
+    def __init__(
+        self, source_model: SourceModel, bins: HeardBins, *, anchor: Anchor | None = None
+    ) -> None:
+        self.source_model, self.how = source_model, source_model.how
+        self.bins, self.anchor = bins, anchor
+        self._cells, self._n_cells = _cells(bins, self.how.bands)
+
+    # --- starts --------------------------------------------------------------------------------
+
+    def start_at(self, directions: Array) -> State:
+        """Assignments by the cues that are expected of sources at directions (M, C)."""
+        cues, squares = self.source_model.expected(directions)
+        return self._start(len(directions), cues, squares, self.source_model.noise)
+
+    def start_from(self, sources: tuple[SourcePosterior, ...], noise: Array) -> State:
+        """Assignments by what is known of the sources from another stretch or another scale."""
+        cues = np.stack([s.cues for s in sources])
+        squares = np.stack([s.squares for s in sources])
+        return self._start(len(sources), cues, squares, noise)
+
+    def start_with(self, assignments: Array) -> State:
+        """The state that `step` improves from given assignments (M, N)."""
+        M = len(assignments)
+        q = assignments
+        if self.how.garbage:
+            q = np.concatenate(
+                [q * (1 - self.how.garbage), np.full((1, q.shape[1]), self.how.garbage)]
+            )
+        return State(q, self.source_model.noise, self._shares(q, M))
+
+    def _start(self, M: int, cues: Array, squares: Array, noise: Array) -> State:
+        rows = M + (self.how.garbage > 0)
+        shares = np.full((rows, self._n_cells), (1 - self.how.garbage) / M)
+        if self.how.garbage:
+            shares[-1] = self.how.garbage
+        q, _ = self._assign(cues, squares, noise, shares, None)
+        return State(q, noise, shares)
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def step(self, state: State, *, blocks: int | None = None, all_charts: bool = False) -> State:
+        """E-XZ, noise, E-W and λ, in this order: the free energy does not fall.
+
+        With `blocks`, the bins of each of so many blocks of a frame are assigned together
+        (progressive masking); the free energy may fall when their number grows.
+        """
+        how, bins, model = self.how, self.bins, self.source_model
+        garbage = how.garbage > 0
+        M = len(state.assignments) - garbage
+        Q, R, E = bins.sums(state.assignments[:M])
+        if self.anchor is not None:
+            Q, R, E = Q + self.anchor.counts, R + self.anchor.sums, E + self.anchor.squares
+        everything = all_charts or len(state.free_energies) < _ALL_CHARTS
+        charts = [None if everything or not state.sources else s.charts for s in state.sources]
+        charts = charts or [None] * M
+        sources = tuple(model.posterior(Q[m], R[m], E[m], state.noise, charts[m]) for m in range(M))
+        cues = np.stack([s.cues for s in sources])
+        squares = np.stack([s.squares for s in sources])
+        misses = np.maximum(E - 2 * cues * R + squares * Q, 0.0).sum(axis=0)
+        weight = Q.sum(axis=0) + how.noise_frames
+        v = np.where(
+            weight > 0,
+            (misses + how.noise_frames * model.noise) / np.where(weight > 0, weight, 1.0),
+            model.noise,
+        )
+        q, evidence = self._assign(cues, squares, v, state.shares, blocks)
+        free = evidence - sum(s.divergence for s in sources) / how.frame_share
+        free -= 0.5 * how.noise_frames * float((np.log(v) + model.noise / v).sum())
+        free += self._share_prior(state.shares, M)
+        if self.anchor is not None:
+            a = self.anchor
+            free += expected_log_likelihood(a.counts, a.sums, a.squares, cues, squares, v)
+        return State(q, v, self._shares(q, M), sources, (*state.free_energies, free))
+
+    def run(self, state: State, steps: int | None = None) -> State:
+        """Step until a step gains too little or `steps` are done; the last one sees all charts."""
+        most = self.how.most_steps if steps is None else steps
+        for done in range(1, most):
+            before, state = state.free_energy, self.step(state)
+            gain = state.free_energy - before
+            if done > _ALL_CHARTS and gain < self.how.tolerance * len(self.bins):
+                break
+        return self.step(state, all_charts=True)
+
+    # --- kernels -------------------------------------------------------------------------------
+
+    def log_likelihoods(self, cues: Array, squares: Array, v: Array, bins: HeardBins) -> Array:
+        """E[log p(y_n | s_m)] (M, N), with a last row for the garbage class if there is one."""
+        constant = -0.5 * (_LOG_2PI + np.log(v) + squares / v)
+        logs = bins.quadratic(np.broadcast_to(-0.5 / v, cues.shape), cues / v, constant)
+        if not self.how.garbage:
+            return logs
+        return np.concatenate([logs, bins.anywhere_log_likelihood()[None]])
+
+    def posterior_masks(self, state: State, bins: HeardBins) -> Array:
+        """Soft masks (M, N) of any bins of the same frames, heard or not; they sum to 1."""
+        M = len(state.sources)
+        cues = np.stack([s.cues for s in state.sources])
+        squares = np.stack([s.squares for s in state.sources])
+        logs = self.log_likelihoods(cues, squares, state.noise, bins)[:M]
+        cells, _ = _cells(bins, self.how.bands)
+        logs += np.log(np.maximum(state.shares[:M], 1e-300))[:, cells]
+        logs -= logs.max(axis=0)
+        q: Array = np.exp(logs, out=logs)
+        q /= q.sum(axis=0)
+        return q
+
+    def _assign(
+        self, cues: Array, squares: Array, v: Array, shares: Array, blocks: int | None
+    ) -> tuple[Array, float]:
+        """E-W: q (M, N), and Σ_n log Σ_m λ p(y_n | m)."""
+        logs = self.log_likelihoods(cues, squares, v, self.bins)
+        logs += np.log(np.maximum(shares, 1e-300))[:, self._cells]
+        if blocks is not None:
+            F = self.bins.layout.bins
+            block = self.bins.t * blocks + self.bins.f * blocks // F
+            tied = np.stack([np.bincount(block, row) for row in logs])
+            top = logsumexp(tied, axis=0)
+            heard = np.bincount(block) > 0
+            return np.exp(tied - top)[:, block], float(top[heard].sum())
+        top = logs.max(axis=0)
+        logs -= top
+        q: Array = np.exp(logs, out=logs)
+        total = q.sum(axis=0)
+        q /= total
+        return q, float((top + np.log(total)).sum())
+
+    def _shares(self, q: Array, M: int) -> Array:
+        """λ: the mean of the assignments in a cell, drawn towards even shares by a few bins."""
+        counts = [np.bincount(self._cells, row, self._n_cells) for row in q[:M]]
+        total = np.array(counts, dtype=np.float64) + self.how.share_bins
+        sums = total.sum(axis=0)
+        shares = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), 1.0 / M)
+        if not self.how.garbage:
+            return shares
+        fixed = np.full((1, self._n_cells), self.how.garbage)
+        return np.concatenate([shares * (1 - self.how.garbage), fixed])
+
+    def _share_prior(self, shares: Array, M: int) -> float:
+        if not self.how.share_bins:
+            return 0.0
+        return self.how.share_bins * float(np.log(shares[:M]).sum())
+
+
+def multiscale(
+    source_models: Sequence[SourceModel],
+    bins: HeardBins,
+    n_sources: int,
+    *,
+    seed: int | np.random.Generator = 0,
+) -> State:
+    """The paper's start: from random masks at the coarsest scale to the finest, handing masks on.
+
+    At every scale masking is progressive: a frame is first one block, then 2, 4, … F blocks whose
+    bins are assigned together. The free energies are those of the last scale, from the release on.
+    """
+    rng = np.random.default_rng(seed)
+    frames = rng.dirichlet(np.ones(n_sources), size=bins.frames).T
+    assignments = frames[:, bins.t]
+    for model in source_models:
+        mixture = Mixture(model, bins)
+        state = mixture.start_with(assignments)
+        blocks = 1
+        while blocks < bins.layout.bins:
+            state = mixture.step(state, blocks=blocks, all_charts=True)
+            blocks *= 2
+        state = mixture.run(replace(state, free_energies=()))
+        assignments = state.assignments[:n_sources]
+    return state
+
+
+def _cells(bins: HeardBins, bands: int | None) -> tuple[Indices, int]:
+    """The cell (N,) of every bin, and how many there are: frequencies, or bands of frames."""
+    F = bins.layout.bins
+    if bands is None:
+        return bins.f, F
+    return bins.t * bands + bins.f * bands // F, bins.frames * bands
+
+
+def expected_log_likelihood(
+    Q: Array, R: Array, E: Array, cues: Array, squares: Array, v: Array
+) -> float:
+    """Σ over bins and channels of q E[log N(y; s, v)], from their statistics."""
+    return float(-0.5 * (Q * (_LOG_2PI + np.log(v)) + (E - 2 * cues * R + squares * Q) / v).sum())
