@@ -1,0 +1,208 @@
+"""A scene against the truth, as a table of a page.
+
+In: a `Scene` and a `Truth`. Out: `Known`, how the two go together, and HTML text of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earatlas.audio import Audio, read_blocks
+from earatlas.belief_maps import holds_directions
+from earatlas.directions import Sphere
+from earatlas.metrics import LIMIT_DB, Assignment, Score, score
+from earatlas.report.words import place_words
+from earatlas.scene_plots import colour_of
+from earatlas.scene_truth import Truth, pair_directions, pair_masks, place_errors, true_masks
+from earatlas.separation import Scene
+
+__all__ = ["MIXTURE", "Known", "comparison_table"]
+
+Array = NDArray[np.float64]
+
+MIXTURE = "mixture"  # the name of the recording itself among the sounds
+_MOST_SECONDS = 60.0  # BSS-eval of longer sounds takes longer than a page may
+
+
+@dataclass(frozen=True)
+class Known:
+    """How the truth and the scene go together."""
+
+    truth: Truth
+    by_direction: Assignment | None  # which found source is at which true direction
+    by_sound: Assignment | None  # … and which sounds like which true one
+    masks: Array | None  # (M, F', T') true ones
+    score: Score | None
+
+    @classmethod
+    def of(cls, scene: Scene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Known:
+        """Both, judged; `sounds` are the mixture and the sources by name, where there are any."""
+        places = None if truth.directions is None else pair_directions(scene, truth.directions)
+        if not truth.images:
+            return cls(truth, places, None, None, None)
+        masks = true_masks(scene.picture, truth.images)
+        judged = _judged(scene, truth, sounds)
+        if judged is not None:
+            by_sound = judged.by_sound
+        elif scene.sources:
+            by_sound = pair_masks(masks, scene.picture.masks)
+        else:
+            by_sound = Assignment(np.full(len(truth), -1, dtype=np.intp), 0)
+        return cls(truth, places, by_sound, masks, judged)
+
+    def direction_of(self, j: int) -> Array | None:
+        """The true direction of found source j."""
+        m = _true_index(self.by_direction, j)
+        return None if m is None or self.truth.directions is None else self.truth.directions[m]
+
+    def mask_of(self, j: int) -> tuple[str, Array] | None:
+        """Name and mask of the true source that found source j is."""
+        m = _true_index(self.by_sound, j)
+        return None if m is None or self.masks is None else (self.truth.names[m], self.masks[m])
+
+
+def _true_index(pairs: Assignment | None, found: int) -> int | None:
+    hits = np.flatnonzero(pairs.found == found) if pairs is not None else np.zeros(0, dtype=np.intp)
+    return int(hits[0]) if len(hits) else None
+
+
+def _judged(scene: Scene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Score | None:
+    """The scene against the images; None where a sound is missing, or all are long."""
+    names = [source.name for source in scene.sources]
+    if not names or scene.seconds > _MOST_SECONDS or not {MIXTURE, *names} <= set(sounds):
+        return None
+    found = [_samples(sounds[name], None) for name in names]
+    rate = found[0].rate
+    mixture = _samples(sounds[MIXTURE], rate)
+    images = [image.at_rate(rate) for image in truth.images]
+    # Resampling and padding may differ by a few samples at the end.
+    n = min(sound.samples.shape[1] for sound in (*images, mixture, *found))
+    return score(
+        np.stack([image.samples[:, :n] for image in images]),
+        np.stack([sound.samples[:, :n] for sound in found]),
+        mixture.samples[:, :n],
+    )
+
+
+def _samples(sound: Audio | Path, rate: int | None) -> Audio:
+    """A whole sound, from a file without the warnings that its separation has given already."""
+    if isinstance(sound, Audio):
+        return sound.at_rate(rate or sound.rate)
+    blocks = list(read_blocks(sound, rate=rate, warn=False))
+    return Audio(np.concatenate([block.samples for block in blocks], axis=1), blocks[0].rate)
+
+
+def comparison_table(scene: Scene, known: Known) -> str:
+    """A row a true source: its direction, what was found, and the sound before and after."""
+    rows, columns = [], ["Source"]
+    if known.truth.directions is not None:
+        columns += ["Truth", "Found", "Off by"]
+    if known.score is not None:
+        columns += ["SDR before", "SDR after", "SIR before", "SIR after"]
+    for i, name in enumerate(known.truth.names):
+        rows.append([escape(name), *_found(scene, known, i), *_decibels(known.score, i)])
+    head = "".join(f'<th scope="col"{_align(c)}>{c}</th>' for c in columns)
+    body = "".join(_row(row, columns) for row in rows)
+    foot = ""
+    if known.score is not None and len(rows) > 1:
+        blank = len(columns) - 5
+        cells = ["Mean", *[""] * blank, *_decibels(known.score, None)]
+        foot = f"<tfoot>{_row(cells, columns)}</tfoot>"
+    table = (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
+        f"{foot}</table></div>"
+    )
+    notes = [f'<p class="note warn">{note}</p>' for note in _remarks(scene, known)]
+    if known.score is not None:
+        notes.append(
+            '<p class="note">SDR: the source over everything else; SIR: over the other '
+            "sources; in dB, mean of both ears, BSS-eval. Before: of the recording as it "
+            "is.</p>"
+        )
+    return table + "".join(notes)
+
+
+def _found(scene: Scene, known: Known, i: int) -> list[str]:
+    """Cells of true source i: its direction, the one that was found, and the error."""
+    if known.truth.directions is None or known.by_direction is None:
+        return []
+    true, j = known.truth.directions[i], int(known.by_direction.found[i])
+    space = scene.sources[0].belief.space if scene.sources else Sphere()
+    if j < 0:
+        return [place_words(space, true), "not found", "–"]
+    source = scene.sources[j]
+    error = float(place_errors(space, true, source.direction))
+    number = f'<span class="dot" style="background:{colour_of(j)}"></span>'
+    return [
+        place_words(space, true),
+        f"{number}{place_words(space, source.direction)}",
+        f"{error:.1f}{'°' if holds_directions(space) else ''}",
+    ]
+
+
+def _remarks(scene: Scene, known: Known) -> list[str]:
+    """What a reader should be told about the assignment."""
+    remarks = []
+    pairs = known.by_direction or known.by_sound
+    if pairs is not None and pairs.false:
+        names = ", ".join(escape(scene.sources[j].name) for j in pairs.false)
+        remarks.append(f"Found, but no true source: {names}.")
+    if pairs is not None and pairs.missed and known.truth.directions is None:
+        names = ", ".join(escape(known.truth.names[m]) for m in pairs.missed)
+        remarks.append(f"Not found: {names}.")
+    if known.truth.images and scene.seconds > _MOST_SECONDS:
+        remarks.append(
+            f"SDR and SIR are left out: the recording is longer than {_MOST_SECONDS:.0f} s."
+        )
+    if (
+        known.by_direction is not None
+        and known.by_sound is not None
+        and not np.array_equal(known.by_direction.found, known.by_sound.found)
+    ):
+        remarks.append(
+            "Sounds and directions are swapped: a source sounds like one true source and is "
+            "placed at another. Directions and decibels above are each for the best match."
+        )
+    return remarks
+
+
+def _decibels(judged: Score | None, i: int | None) -> list[str]:
+    """Cells of true source i, or of the means: SDR and SIR, before and after."""
+    if judged is None:
+        return []
+    cells = []
+    for name in ("sdr_db", "sir_db"):
+        before, after = (getattr(q, name) for q in (judged.mixture, judged.quality))
+        for values in (before, after):
+            value = _mean(values if i is None else values[i])
+            cells.append("–" if np.isnan(value) else _decibel(value))
+    return cells
+
+
+def _mean(values: Array) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+def _decibel(value: float) -> str:
+    if abs(value) >= LIMIT_DB:
+        return f"over {LIMIT_DB:g} dB" if value > 0 else f"below −{LIMIT_DB:g} dB"
+    return f"{value:.1f} dB".replace("-", "−")
+
+
+def _align(column: str) -> str:
+    return ' class="num"' if column not in {"Source", "Truth", "Found"} else ""
+
+
+def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
+    rest = [
+        f'<td data-name="{column}"{_align(column)}><span>{cell}</span></td>'
+        for cell, column in zip(cells[1:], columns[1:], strict=True)
+    ]
+    return f'<tr><th scope="row">{cells[0]}</th>{"".join(rest)}</tr>'

@@ -1,0 +1,78 @@
+"""Scenes for the tests of pictures and pages: made up, every axis of a different size."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+import earatlas as ea
+from earatlas.directions import Space
+from earatlas.pictures import Picture
+from earatlas.posterior import ChartMixture
+from earatlas.separation import Scene, Source
+
+SPACES: tuple[tuple[Space, tuple[tuple[float, ...], ...]], ...] = (
+    (ea.Sphere(), ((30, 10), (-150, -40), (175, 80))),
+    (ea.Cylinder(), ((30, 10), (-150, -40), (175, 50))),
+    (ea.Circle(), ((30, 5), (-150, 5), (179, 5))),
+    (ea.Plane(), ((30, 10), (-150, -40), (170, 65))),
+    (ea.Plane(((0, 640), (0, 480))), ((100, 50), (600, 400), (650, 20))),
+    (ea.Plane(((-90, 90),)), ((30,), (-80,), (95,))),
+)
+
+
+def belief_at(
+    space: Space, place: Sequence[float], *, width: float = 4.0, seed: int = 0
+) -> ChartMixture:
+    """Three components near a place, correlated; the first one is much the strongest."""
+    rng = np.random.default_rng(seed)
+    L = space.dims
+    centres = space.exp(np.tile(np.asarray(place, dtype=float), (3, 1)), np.zeros((3, L)))
+    means = np.concatenate([np.zeros((1, L)), rng.normal(scale=3 * width, size=(2, L))])
+    root = width * (np.eye(L) + 0.4 * np.tril(rng.normal(size=(3, L, L)), -1))
+    return ChartMixture(space, centres, np.array([0.9, 0.06, 0.04]), means, root @ root.mT)
+
+
+def made_scene(
+    space: Space | None = None,
+    places: Sequence[Sequence[float]] = ((30, 10), (-50, -20)),
+    *,
+    seconds: float = 0.25,
+    rate: int = 16_000,
+) -> tuple[Scene, np.ndarray]:
+    """A scene of noises, and their images (M, 2, n), of which it holds 10 % of the neighbour's."""
+    space = ea.Sphere() if space is None else space
+    rng = np.random.default_rng(5)
+    M, n = len(places), int(seconds * rate)
+    gains = 0.02 + 0.08 * rng.random((M, 2, 1))
+    images = gains * rng.normal(size=(M, 1, n))
+    mixture = images.sum(axis=0)
+    found = images + 0.1 * np.roll(images, 1, axis=0) if M > 1 else images
+    F, T = 40, 1 + n // 128
+    power = rng.random((M, F, T)) ** 3
+    heard = rng.random((F, T)) < 0.7
+    masks = np.where(heard, power / power.sum(axis=0), np.nan)
+    picture = Picture(
+        seconds=np.arange(T) * 128 / rate,
+        frequencies_hz=(1.0 + np.arange(F)) * 8000 / F,
+        level_db=10 * np.log10(power.sum(axis=0)),
+        ild_db=np.where(heard, rng.normal(scale=8, size=(F, T)), np.nan),
+        masks=masks,
+    )
+    sources = tuple(
+        Source(
+            name=f"source{m + 1}",
+            belief=belief_at(space, place, seed=m),
+            share=1 / M,
+            audio=ea.Audio(found[m], rate),
+        )
+        for m, place in enumerate(places)
+    )
+    scene = Scene(sources, picture, (-90.0, -50.0, -49.5), n / rate, ea.Audio(mixture, rate))
+    return scene, images
+
+
+def with_sources(scene: Scene, order: Sequence[int]) -> Scene:
+    """The same scene with its sources in another order, or fewer of them."""
+    picture = replace(scene.picture, masks=scene.picture.masks[list(order)])
+    return replace(scene, sources=tuple(scene.sources[m] for m in order), picture=picture)

@@ -1,0 +1,366 @@
+"""The scene's page: whole in itself, safe whatever the names are, and true to its numbers."""
+
+import re
+from base64 import b64decode, b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from made_scenes import SPACES, belief_at, made_scene, with_sources
+from matplotlib.image import imread
+
+import earatlas as ea
+from earatlas.belief_maps import belief_map
+from earatlas.directions import Space
+from earatlas.metrics import score
+from earatlas.report import direction_words, report_page, write_report
+from earatlas.report.pictures import (
+    compass,
+    ild_image,
+    level_image,
+    map_chart,
+    mask_image,
+    on_colour,
+    track_chart,
+)
+from earatlas.scene_plots import colour_of
+from earatlas.scene_truth import Truth
+
+_VOID = {"meta", "img", "br", "input", "link"}
+
+
+class Page(HTMLParser):
+    """The elements of a page, its text, and whether every element is closed in its place."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open an element."""
+        self.elements.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element that holds nothing."""
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the last one."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Collect what is read."""
+        if not {"style", "script"} & set(self.open):
+            self.text += data + "\n"
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """Attributes of all elements of a kind."""
+        return [attrs for name, attrs in self.elements if name == tag]
+
+
+def sound_of(player: dict[str, str | None]) -> tuple[np.ndarray, int]:
+    """The samples (n, 2) and the rate inside a player."""
+    kind, _, data = str(player["src"]).partition(";base64,")
+    assert kind == "data:audio/flac"
+    return soundfile.read(BytesIO(b64decode(data)))  # type: ignore[no-any-return]
+
+
+def pixels(uri: str) -> np.ndarray:
+    """The colours (H, W, 4) of an image, as any other program reads it."""
+    return np.asarray(imread(BytesIO(b64decode(uri.partition(",")[2])), format="png"))
+
+
+def audios(images: np.ndarray) -> tuple[ea.Audio, ...]:
+    """Images (M, 2, n) as sounds."""
+    return tuple(ea.Audio(image, 16_000) for image in images)
+
+
+@pytest.mark.parametrize(("space", "places"), SPACES)
+def test_page_is_whole_in_itself(space: Space, places: tuple[tuple[float, ...], ...]) -> None:
+    """In every space: proper HTML, nothing from elsewhere, every picture and player described."""
+    scene, images = made_scene(space, places)
+    page = Page(report_page(scene, title="party", truth=Truth(np.array(places), audios(images))))
+    for tag, attrs in page.elements:
+        for name in ("src", "href", "srcset", "poster", "data", "action"):
+            assert str(attrs.get(name) or "data:").startswith("data:"), (tag, attrs)
+    assert all(image["alt"] for image in page.all("img"))
+    assert len(page.all("img")) == 2 + 3 * 3
+    assert all(audio["aria-label"] for audio in page.all("audio"))
+    assert len(page.all("audio")) == 4
+    drawings = [svg for svg in page.all("svg") if svg.get("aria-hidden") != "true"]
+    assert all(svg["role"] == "img" and svg["aria-label"] for svg in drawings)
+    assert "nan" not in page.text.lower()
+    assert "url(" not in report_page(scene, title="")
+
+
+def test_names_from_outside_are_text(tmp_path: Path) -> None:
+    """Titles, sources, truths and files that look like HTML stay what they are."""
+    nasty = '"><script>alert(1)</script>&{{script}}'
+    scene, images = made_scene()
+    evil = tuple(replace(s, name=f"{nasty}{m}") for m, s in enumerate(scene.sources))
+    truth = Truth(np.zeros((2, 2)), audios(images), (nasty, "javascript:x"))
+    file = tmp_path / "a&b <i>#?.wav"
+    scene.mixture.write(file)
+    text = report_page(
+        replace(scene, sources=evil), title=nasty, truth=truth, folder=tmp_path,
+        files={"mixture": file},
+    )  # fmt: skip
+    page = Page(text)
+    assert len(page.all("script")) == 1
+    assert page.text.count(nasty) >= 6
+    (link,) = page.all("a")
+    assert link["href"] == "./a%26b%20%3Ci%3E%23%3F.wav"
+    script = re.search(r"<script>(.*?)</script>\s*</body>", text, re.DOTALL)
+    assert script is not None
+    digest = b64encode(sha256(script[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+
+
+def test_players_hold_the_sound() -> None:
+    """Both ears to 16 bits; beyond full scale all are turned down alike."""
+    scene, _ = made_scene()
+    players = Page(report_page(scene, title="x")).all("audio")
+    assert scene.mixture is not None
+    for player, sound in zip(players, (scene.mixture, *(s.audio for s in scene.sources)),
+                             strict=True):  # fmt: skip
+        samples, rate = sound_of(player)
+        assert rate == 16_000
+        np.testing.assert_allclose(samples.T, sound.samples, atol=2**-15)
+    peak = np.abs(scene.mixture.samples).max()
+    loud = replace(scene, mixture=ea.Audio(3 * scene.mixture.samples / peak, 16_000))
+    first, second, _ = Page(report_page(loud, title="x")).all("audio")
+    assert np.abs(sound_of(first)[0]).max() == pytest.approx(0.99, abs=1e-3)
+    np.testing.assert_allclose(
+        sound_of(second)[0].T, 0.33 * scene.sources[0].audio.samples, atol=2**-15
+    )
+
+
+def test_long_recordings_are_cut_and_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The openings that fit, all of one length, from files where the scene has no sound."""
+    scene, _ = made_scene(seconds=3)
+    files = {"mixture": tmp_path / "sounds" / "party.wav", "source2": tmp_path / "2.flac"}
+    files["mixture"].parent.mkdir()
+    scene.mixture.write(files["mixture"])
+    scene.sources[1].audio.write(files["source2"])
+    bare = replace(
+        scene, mixture=None, sources=(scene.sources[0], replace(scene.sources[1], audio=None))
+    )
+    monkeypatch.setattr("earatlas.report.sounds._MEGABYTES", 0.2)
+    page = Page(report_page(bare, title="x", files=files, folder=tmp_path))
+    sounds = [sound_of(player)[0] for player in page.all("audio")]
+    assert 0.5 < len(sounds[0]) / 16_000 < 2
+    assert len({len(sound) for sound in sounds}) == 1
+    assert sum(len(str(player["src"])) for player in page.all("audio")) < 0.2e6
+    np.testing.assert_allclose(
+        sounds[2].T, scene.sources[1].audio.samples[:, : len(sounds[2])], atol=2**-15
+    )
+    assert page.text.count("s of 3.0 s are here") == 3
+    assert [a["href"] for a in page.all("a")] == ["./sounds/party.wav", "./2.flac"]
+    silent = replace(scene, mixture=None, sources=(replace(scene.sources[0], audio=None),))
+    assert Page(report_page(silent, title="x")).all("audio") == []
+
+
+def test_table_has_the_scores() -> None:
+    """Errors and decibels are those of the metrics, also when the sources come in another order."""
+    scene, images = made_scene()
+    truth = Truth(np.array([[40.0, 10.0], [-50.0, -20.0]]), audios(images), ("Ada", "Hugh"))
+    found = np.stack([s.audio.samples for s in scene.sources])
+    expected = score(images, found, scene.mixture.samples)
+    text = Page(report_page(with_sources(scene, [1, 0]), title="x", truth=truth)).text
+    cells = text[text.index("Found and true") : text.index("SDR: the source")].split("\n")
+    for m, name in enumerate(("Ada", "Hugh")):
+        row = [c for c in cells[cells.index(name) :] if c][1:8]
+        error = (ea.great_circle_error([40, 10], scene.sources[0].direction), 0.0)[m]
+        assert row[2] == f"{error:.1f}°"
+        quality = [getattr(q, k)[m].mean() for k in ("sdr_db", "sir_db")
+                   for q in (expected.mixture, expected.quality)]  # fmt: skip
+        assert row[3:] == [f"{v:.1f} dB".replace("-", "−") for v in quality]
+    assert "swapped" not in text
+
+
+def test_table_is_the_same_from_files(tmp_path: Path) -> None:
+    """Sounds that went to files, the mixture at another rate, are judged as those in memory."""
+    scene, images = made_scene()
+    truth = Truth(images=audios(images))
+    files = {s.name: s.audio.write(tmp_path / f"{s.name}.wav") for s in scene.sources}
+    files["mixture"] = scene.mixture.at_rate(48_000).write(tmp_path / "mixture.wav")
+    bare = replace(
+        scene, mixture=None, sources=tuple(replace(s, audio=None) for s in scene.sources)
+    )
+    tables = [
+        re.findall(r"(−?\d+\.\d) dB", report_page(scene, title="x", truth=truth)),
+        re.findall(r"(−?\d+\.\d) dB", report_page(bare, title="x", truth=truth, files=files)),
+    ]
+    kept, read = (np.array([float(v.replace("−", "-")) for v in table]) for table in tables)
+    assert len(kept) == 12
+    np.testing.assert_array_equal(read[1::2], kept[1::2])  # after
+    np.testing.assert_allclose(read, kept, atol=0.5)  # before: resampling ends below 8 kHz
+    assert "SDR" not in report_page(bare, title="x", truth=truth)
+
+
+def test_table_says_what_is_wrong() -> None:
+    """A source too many, one that is missing, and sounds that come with others' directions."""
+    scene, images = made_scene()
+    places = np.array([[30.0, 10.0], [-50.0, -20.0]])
+    text = Page(report_page(scene, title="x", truth=Truth(places[::-1], audios(images)))).text
+    assert "Sounds and directions are swapped" in text
+    text = Page(report_page(scene, title="x", truth=Truth(places[1:]))).text
+    assert "no true source: source1." in text
+    assert "SDR" not in text
+    alone = with_sources(scene, [1])
+    text = Page(report_page(alone, title="x", truth=Truth(places, audios(images)))).text
+    assert "not found" in text
+    sounds = Truth(images=audios(images), names=("Ada", "Hugh"))
+    assert "Not found: Ada." in Page(report_page(alone, title="x", truth=sounds)).text
+    long = Page(report_page(replace(scene, seconds=61.0), title="x", truth=sounds)).text
+    assert "SDR and SIR are left out" in long
+    empty = with_sources(scene, [])
+    text = Page(report_page(empty, title="x", truth=Truth(places, audios(images)))).text
+    assert "No source was found" in text
+
+
+def test_sources_are_described() -> None:
+    """Direction, certainty, share, length and speed, as the scene has them."""
+    scene, _ = made_scene()
+    uneven = tuple(
+        replace(s, share=share) for s, share in zip(scene.sources, (0.997, 0.003), strict=True)
+    )
+    text = Page(
+        report_page(replace(scene, sources=uneven), title="party.wav", elapsed_seconds=0.1)
+    ).text
+    flat = " ".join(text.split())
+    for words in ("party.wav", "0.2 s long", "2 sources found", "(0.4 × real time)",
+                  "30° left, 10° up, front", "50° right, 20° down, front",
+                  "azimuth 30.0°, elevation 10.0°", "100 % of the recording",
+                  "under 1 % of the recording", "from −90 to −50 nats",
+                  f"within {scene.sources[0].credible_90_area:,.0f} square"):  # fmt: skip
+        assert words in flat
+    assert report_page(scene, title="x") == report_page(scene, title="x")
+
+
+@pytest.mark.parametrize(
+    ("direction", "words"),
+    [
+        ([30.4, 9.6], "30° left, 10° up, front"),
+        ([-90, -45], "90° right, 45° down, side"),
+        ([-179.8, 0.2], "straight behind, ear height"),
+        ([179.0, 3], "179° left, 3° up, behind"),
+        ([0.2, 30], "straight ahead, 30° up"),
+        ([120, -90], "straight below"),
+        ([76.0], "76° left, side"),
+    ],
+)
+def test_directions_in_words(direction: list[float], words: str) -> None:
+    """Left is positive; the zone is said unless it is plain."""
+    assert direction_words(direction) == words
+
+
+def test_images_show_the_data() -> None:
+    """Low frequencies below, opacity as probability, missing half grey; louder ears by colour."""
+    values = np.array([[0.0, 0.5, 1.0], [np.nan, 1.0, 0.0]])
+    drawn = pixels(mask_image(values, "#ff0000"))
+    np.testing.assert_allclose(drawn[1, :, 3], [0, 0.5, 1], atol=0.02)
+    np.testing.assert_allclose(drawn[1, 2, :3], [1, 0, 0])
+    np.testing.assert_allclose(drawn[0, 0] * 255, [125, 135, 148, 110], atol=1)
+    left, none, right, unheard = pixels(ild_image(np.array([[-50.0, 0, 10, np.nan]]), 20.0))[0]
+    assert (left[3], none[3]) == (1, 0)
+    assert right[3] == pytest.approx(0.5, abs=0.02)
+    assert left[2] > left[0]
+    assert right[0] > right[2]
+    assert unheard[3] == pytest.approx(110 / 255, abs=0.01)
+    dark, half, light = pixels(level_image(np.array([[-np.inf, -30, 0.0]]), 0.0, 60.0))[0]
+    assert dark[:3].sum() < half[:3].sum() < light[:3].sum()
+
+
+def place_of_badge(svg: str) -> tuple[float, float]:
+    """Where the first source's number is drawn."""
+    found = re.search(r'class="peak" cx="([-.\d]+)" cy="([-.\d]+)"', svg)
+    assert found is not None
+    return float(found[1]), float(found[2])
+
+
+def test_left_is_left_in_maps() -> None:
+    """A source on the left and up: marks, density and lobe are in the upper left."""
+    belief = belief_at(ea.Sphere(), (100, 40), width=8)
+    svg = map_chart([(0, belief, belief_map(belief))], caption="", alt="")
+    assert place_of_badge(svg) == pytest.approx((80, 50), abs=0.1)
+    image = re.search(r'href="(data:image/png[^"]+)"', svg)
+    assert image is not None
+    drawn = pixels(image[1])[..., 3]
+    assert drawn.shape == (90, 180)
+    top = np.argwhere(drawn == drawn.max()).mean(axis=0)
+    assert top + 0.5 == pytest.approx((25, 40), abs=1)
+    above = compass([(0, belief)], alt="")
+    x, y = place_of_badge(above)
+    assert np.degrees(np.arctan2(-x, -y)) == pytest.approx(100, abs=0.5)
+    outline = re.search(r'<polygon points="([^"]+)"', above)
+    assert outline is not None
+    points = np.array([p.split(",") for p in outline[1].split()], dtype=float)
+    x, y = points[np.hypot(*points.T).argmax()]
+    assert np.degrees(np.arctan2(-x, -y)) == pytest.approx(100, abs=5)
+    pixel_belief = belief_at(ea.Plane(((0, 640), (0, 480))), (100, 400))
+    svg = map_chart([(0, pixel_belief, belief_map(pixel_belief))], caption="", alt="")
+    assert place_of_badge(svg) == pytest.approx((100, 80), abs=0.1)
+
+
+def test_way_breaks_at_the_seam() -> None:
+    """Azimuths over time are joined, except through the seam behind the head."""
+    scene, _ = made_scene()
+    track = np.array([[170.0, 10], [-170, 20], [-160, np.nan]])
+    svg = track_chart(np.array([5.0, 15, 25]), track, caption="", alt="")
+    lines = re.findall(r'y1="([.\d]+)" x2="[.\d]+" y2="([.\d]+)" stroke="(#\w+)"', svg)
+    assert lines == [("350.0", "340.0", colour_of(0)), ("170.0", "160.0", colour_of(1))]
+    whole = np.stack([track, 0 * track], axis=-1)
+    moving = replace(scene, track_seconds=np.array([5.0, 15, 25]), track=whole)
+    assert "Over time" in Page(report_page(moving, title="x")).text
+
+
+def test_numbers_can_be_read_on_their_colours() -> None:
+    """Contrast of at least 4.5 (WCAG AA for text) on every source's colour."""
+
+    def luminance(colour: str) -> float:
+        c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        return float(((c + 0.055) / 1.055) ** 2.4 @ (0.2126, 0.7152, 0.0722))
+
+    for m in range(6):
+        low, high = sorted((luminance(colour_of(m)), luminance(on_colour(colour_of(m)))))
+        assert (high + 0.05) / (low + 0.05) > 4.5
+
+
+def test_page_is_written_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written is refused in one sentence, and leaves what was there."""
+    scene, _ = made_scene()
+    path = write_report(tmp_path / "x.html", scene, title="ä party")
+    assert "ä party" in path.read_text(encoding="utf-8")
+    assert list(tmp_path.iterdir()) == [path]
+    wording = r"^\w+ must .*, got .*\. [A-Z].*\.$"
+    for bad in (tmp_path / "no" / "x.html", tmp_path / "x.html" / "y.html", tmp_path / "x.txt"):
+        with pytest.raises(ea.InputError, match=wording):
+            write_report(bad, scene, title="x")
+    with pytest.raises(ea.InputError, match=r"files must .*'source9'"):
+        write_report(path, scene, title="x", files={"source9": "x.wav"})
+
+    def half(self: Path, text: str, **_: object) -> int:
+        self.write_bytes(text[:100].encode())
+        raise OSError(28, "No space left on device")
+
+    before = path.read_bytes()
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(ea.InputError, match="No space left"):
+        write_report(path, scene, title="x")
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == before
