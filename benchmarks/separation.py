@@ -12,17 +12,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
 from protocol import DATA, best_seconds, head_of, mixtures, split, talker, utterances, within_plane
+from pystoi import stoi
 
 import earatlas as ea
-from earatlas.audio import stft
+from earatlas.audio import istft, stft
 from earatlas.baselines import messl
-from earatlas.bins import HeardBins, wide_layout
+from earatlas.bins import HeardBins
 from earatlas.cues import Threshold, bin_power
 from earatlas.metrics import (
     assign_directions,
@@ -35,30 +37,39 @@ from earatlas.metrics import (
 from earatlas.ppam import PPAM, Learning
 from earatlas.rendering import binary_masks, render
 from earatlas.separation import Separator
+from earatlas.spatial import separate_spatially
 from earatlas.vessl import Inference, Mixture, SourceModel, multiscale
 
 Array = NDArray[np.float64]
 LEVELS = (0.5, 0.9)
 HEADER = (
-    "| {} | SDR dB | SIR dB | SAR dB | SI-SDR dB | worst tenth SDR dB | azimuth ° | elevation ° "
-    "| beyond 20° % |\n|---|---|---|---|---|---|---|---|---|"
+    "| {} | SDR dB | SIR dB | SAR dB | SI-SDR dB | STOI | worst tenth SDR dB | azimuth ° | "
+    "elevation ° | beyond 20° % | s per s |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
+NOWHERE = [np.nan] * 3
+Row = list[float]
 
 
 # --- one mixture ------------------------------------------------------------------------------
 
 
-def sound_figures(scene: ea.SimulatedScene, estimates: Array) -> list[float]:
-    """SDR, SIR, SAR, SI-SDR of the best assignment, mean over sources and ears."""
-    best = assign_sounds(scene.images, estimates)
-    quality = separation_quality(scene.images, best.take(estimates)).mean()
-    return [quality.sdr_db, quality.sir_db, quality.sar_db, quality.si_sdr_db]
+def sound_figures(scene: ea.SimulatedScene, estimates: Array) -> Row:
+    """SDR, SIR, SAR, SI-SDR and STOI of the best assignment, mean over sources and ears."""
+    best = assign_sounds(scene.images, estimates).take(estimates)
+    quality = separation_quality(scene.images, best).mean()
+    clear = [
+        stoi(image, sound, scene.mixture.rate)
+        for images, sounds in zip(scene.images, best, strict=True)
+        for image, sound in zip(images, sounds, strict=True)
+    ]
+    figures = [quality.sdr_db, quality.sir_db, quality.sar_db, quality.si_sdr_db]
+    return [*figures, float(np.mean(clear))]
 
 
-def place_figures(scene: ea.SimulatedScene, found: Array | None) -> list[float]:
+def place_figures(scene: ea.SimulatedScene, found: Array | None) -> Row:
     """Azimuth, elevation and the share beyond 20 degrees under the best assignment."""
     if found is None:
-        return [np.nan] * 3
+        return NOWHERE
     on_sphere = np.clip(found, (-180, -90), (180, 90))  # on the plane, elevations may be anything
     errors = direction_errors(scene.directions, on_sphere)
     beyond = float(np.mean(errors.great_circle_degrees > 20))
@@ -78,13 +89,82 @@ def heard(separator: Separator, scene: ea.SimulatedScene) -> tuple[Array, HeardB
     return spectra, every, separator.sure_bins(spectra, floor)
 
 
+def row(scene: ea.SimulatedScene, sounds: Array, found: Array | None, seconds: float) -> Row:
+    """All figures of sounds (M, 2, n); `seconds` were spent on them."""
+    figures = sound_figures(scene, sounds) + place_figures(scene, found)
+    return [*figures, seconds / scene.mixture.seconds]
+
+
 def masked(
-    scene: ea.SimulatedScene, spectra: Array, masks: Array, found: Array | None
-) -> list[float]:
-    """All figures of masks (M, F, T)."""
-    layout = ea.CueLayout()
-    sounds = render(spectra, masks, layout, scene.mixture.samples.shape[1])
-    return sound_figures(scene, sounds) + place_figures(scene, found)
+    scene: ea.SimulatedScene, spectra: Array, masks: Array, found: Array | None = None
+) -> Row:
+    """All figures of masks (M, F, T), whatever they cost."""
+    sounds = render(spectra, masks, ea.CueLayout(), scene.mixture.samples.shape[1])
+    return row(scene, sounds, found, np.nan)
+
+
+def ends(scene: ea.SimulatedScene) -> dict[str, Row]:
+    """What is between nothing and everything: the mixture, and filters that know the truth."""
+    samples = scene.mixture.samples
+    mixed = mixture_quality(scene.images, samples).mean()
+    clear = [
+        stoi(image, sound, scene.mixture.rate)
+        for images in scene.images
+        for image, sound in zip(images, samples, strict=True)
+    ]
+    spectra = stft(samples, 1024, 128)
+    images = np.stack([stft(image, 1024, 128) for image in scene.images])
+    figures = [mixed.sdr_db, mixed.sir_db, mixed.sar_db, mixed.si_sdr_db, float(np.mean(clear))]
+    return {
+        "mixture": [*figures, *NOWHERE, np.nan],
+        "oracle binary mask": masked(scene, spectra, oracle_masks(images[:, :, 1:])),
+        "oracle multichannel Wiener filter": row(scene, oracle_wiener(scene), None, np.nan),
+    }
+
+
+def oracle_wiener(scene: ea.SimulatedScene, window: int = 1024) -> Array:
+    """The Wiener filter of the sources' true powers and spatial covariances."""
+    hop, n = window // 8, scene.mixture.samples.shape[1]
+    X = stft(scene.mixture.samples, window, hop)
+    images = np.stack([stft(image, window, hop) for image in scene.images])
+    v = (np.abs(images) ** 2).mean(axis=1) + 1e-12  # (M, B, T)
+    R = np.einsum("maft,mbft->mfab", images / v[:, None], images.conj()) / X.shape[-1]
+    total = np.einsum("mft,mfab->ftab", v, R) + 1e-12 * np.eye(2)
+    y = np.linalg.solve(total, np.moveaxis(X, 0, -1)[..., None])[..., 0]
+    return istft(np.einsum("mft,mfab,ftb->maft", v, R, y), window, hop, n)
+
+
+def blind(scene: ea.SimulatedScene, windows: tuple[int, ...] = (1024,)) -> dict[str, Row]:
+    """MESSL-G, and the blind methods of pyroomacoustics, both ears by projecting back.
+
+    In the open a window of 1024 is their best of 1024, 2048 and 4096; in rooms two are shown.
+    """
+    import pyroomacoustics as pra
+
+    M, n, rows = len(scene.directions), scene.mixture.samples.shape[1], {}
+    start = time.process_time()
+    masks = messl.separate(scene.mixture, M)
+    seconds = time.process_time() - start
+    rows["MESSL-G, soft"] = row(scene, masks.render(), None, seconds)
+    rows["MESSL-G, binary"] = row(scene, masks.render(binary=True), None, seconds)
+    for name, window in product(("AuxIVA", "ILRMA", "FastMNMF2"), windows):
+        if M > 2 and name != "FastMNMF2":
+            continue  # they need as many ears as sources
+        np.random.seed(0)  # noqa: NPY002 (pyroomacoustics draws from it)
+        start = time.process_time()
+        hop = window // 4
+        X = stft(scene.mixture.samples, window, hop).transpose(2, 1, 0)
+        if name == "FastMNMF2":
+            images = pra.bss.fastmnmf2(X, n_src=M, n_iter=50, n_components=8, mic_index="all")
+            images = np.asarray(images).transpose(3, 0, 2, 1)
+        else:
+            method = {"AuxIVA": pra.bss.auxiva, "ILRMA": pra.bss.ilrma}[name]
+            y, W = method(X, n_iter=50, proj_back=False, return_filters=True)
+            images = np.einsum("fam,tfm->maft", np.linalg.inv(W), y)
+        sounds = istft(images, window, hop, n)
+        label = name if len(windows) == 1 else f"{name}, window {window}"
+        rows[label] = row(scene, sounds, None, time.process_time() - start)
+    return rows
 
 
 def of_state(separator: Separator, mixture: Mixture, state: object, spectra: Array) -> tuple:  # type: ignore[type-arg]
@@ -124,44 +204,65 @@ def our_sources(atlas: ea.Atlas, separator: Separator) -> list[SourceModel]:
 # --- parts ------------------------------------------------------------------------------------
 
 
-def every_method(
-    scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]
-) -> dict[str, list[float]]:
-    """A row of figures a method, on one mixture."""
+def as_printed(scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]) -> dict[str, Row]:
+    """VESSL exactly as the paper has it."""
     M, separator = len(scene.directions), atlas.separator
-    spectra, every, sure = heard(separator, scene)
-    images = np.stack([stft(image, 1024, 128) for image in scene.images])
-    mixed = mixture_quality(scene.images, scene.mixture.samples).mean()
-    rows = {
-        "mixture": [mixed.sdr_db, mixed.sir_db, mixed.sar_db, mixed.si_sdr_db, *[np.nan] * 3],
-        "oracle binary mask": masked(scene, spectra, oracle_masks(images[:, :, 1:]), None),
-    }
-    sources = paper_sources(models)
+    spectra, every, _ = heard(separator, scene)
+    sources, rows = paper_sources(models), {}
     narrow = every.narrowed(ea.CueLayout())
-    all_bins = HeardBins.at(
-        spectra, ea.CueLayout(), *(i.ravel() for i in np.indices((512, spectra.shape[-1])))
-    )
+    all_bins = HeardBins.at(spectra, ea.CueLayout(), *all_places(spectra))
     for name, scales in (("random", sources[-1:]), ("multi-scale", sources)):
+        start = time.process_time()
         state = multiscale(scales, narrow, M, seed=0)
         found = np.stack([s.belief.best for s in state.sources])
         # Soft: with binary masks, a source that gets no bin at all has no SDR.
         masks = Mixture(scales[-1], narrow).posterior_masks(state, all_bins).reshape(M, 512, -1)
-        rows[f"VESSL as printed, {name} start"] = masked(scene, spectra, masks, found)
-    blind = messl.separate(scene.mixture, M)
-    rows["MESSL-G, soft"] = sound_figures(scene, blind.render()) + [np.nan] * 3
-    rows["MESSL-G, binary"] = sound_figures(scene, blind.render(binary=True)) + [np.nan] * 3
-    start = separator.scout.look(sure).best_sets(M, 1)[0]
-    mixture = Mixture(separator.source_model, sure)
-    cues, squares = separator.source_model.expected(start)
-    wide_bins = HeardBins.at(spectra, wide_layout(atlas.layout), all_bins.f, all_bins.t)
-    logs = mixture.log_likelihoods(cues, squares, _frames_of_mixtures(separator), wide_bins)
-    masks = binary_masks(logs.reshape(M, 512, -1))
-    rows["scout alone, binary"] = masked(scene, spectra, masks, start)
-    mixture, state = separator.find(sure, M)
-    masks, found = of_state(separator, mixture, state, spectra)
-    rows["**ours, soft**"] = masked(scene, spectra, masks, found)
-    rows["ours, binary"] = masked(scene, spectra, binary_masks(masks), found)
+        sounds = render(spectra, masks, ea.CueLayout(), scene.mixture.samples.shape[1])
+        seconds = time.process_time() - start
+        rows[f"VESSL as printed, {name} start"] = row(scene, sounds, found, seconds)
     return rows
+
+
+def all_places(spectra: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """f and t of every bin."""
+    f, t = np.indices((512, spectra.shape[-1]))
+    return f.ravel(), t.ravel()
+
+
+def scout_alone(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
+    """Masks from the cues that the head expects at the scout's directions."""
+    M, separator = len(scene.directions), atlas.separator
+    spectra, _, sure = heard(separator, scene)
+    start = separator.scout.look(sure).best_sets(M, 1)[0]
+    cues, squares = separator.source_model.expected(start)
+    bins = HeardBins.at(spectra, separator.source_model.layout, *all_places(spectra))
+    mixture = Mixture(separator.source_model, sure)
+    logs = mixture.log_likelihoods(cues, squares, _frames_of_mixtures(separator), bins)
+    masks = binary_masks(logs.reshape(M, 512, -1))
+    return {"scout alone, binary": masked(scene, spectra, masks, start)}
+
+
+def ours(scene: ea.SimulatedScene, atlas: ea.Atlas, label: str = "ours") -> dict[str, Row]:
+    """Our separation, rendered in every way."""
+    rows = {}
+    for rendering in ("spatial", "soft", "binary"):
+        start = time.process_time()
+        answer = atlas.separate(scene.mixture, n_sources=len(scene.directions), rendering=rendering)
+        seconds = time.process_time() - start
+        sounds = np.stack([s.audio.samples for s in answer.sources if s.audio is not None])
+        rows[f"{label}, {rendering}"] = row(scene, sounds, answer.directions, seconds)
+    return rows
+
+
+def every_method(scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]) -> dict[str, Row]:
+    """A row of figures a method, on one mixture."""
+    return (
+        ends(scene)
+        | as_printed(scene, atlas, models)
+        | blind(scene)
+        | scout_alone(scene, atlas)
+        | ours(scene, atlas)
+    )
 
 
 def _frames_of_mixtures(separator: Separator) -> Array:
@@ -169,9 +270,7 @@ def _frames_of_mixtures(separator: Separator) -> Array:
     return np.where(separator.source_model.layout.channel_kinds == "ild", 4.0, 0.05)
 
 
-def every_start(
-    scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]
-) -> dict[str, list[float]]:
+def every_start(scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]) -> dict[str, Row]:
     """Our VESSL from different starts, on one mixture; soft masks."""
     M, separator = len(scene.directions), atlas.separator
     spectra, _, sure = heard(separator, scene)
@@ -209,29 +308,26 @@ def every_start(
     }
 
 
-def table(title: str, rows: list[dict[str, list[float]]]) -> None:
+def table(title: str, rows: list[dict[str, Row]]) -> None:
     """Means over the mixtures, and the mean SDR of the worst tenth of them."""
     print("\n" + HEADER.format(title))
     for name in rows[0]:
         figures = np.array([row[name] for row in rows])
         sdr = np.sort(figures[:, 0])
         worst = float(sdr[: max(len(sdr) // 10, 1)].mean())
-        sdr_, sir, sar, si, az, el, beyond = figures.mean(axis=0)
-        places = ["–"] * 3 if np.isnan(az) else [f"{az:.1f}", f"{el:.1f}", f"{beyond:.1f}"]
-        sir_text = f"{sir:.1f}" if sir < 90 else "–"
-        print(
-            f"| {name} | {sdr_:.1f} | {sir_text} | {sar:.1f} | {si:.1f} | {worst:.1f} | "
-            + " | ".join(places) + " |",
-            flush=True,
-        )  # fmt: skip
+        *sound, clear, azimuth, elevation, beyond, seconds = figures.mean(axis=0)
+        cells = [f"{v:.1f}" for v in sound] + [f"{clear:.2f}", f"{worst:.1f}"]
+        cells += [f"{v:.1f}" for v in (azimuth, elevation, beyond)] + [f"{seconds:.2f}"]
+        shown = ["–" if cell == "nan" else cell for cell in cells]
+        print(f"| {name} | " + " | ".join(shown) + " |", flush=True)
 
 
 def on_mixtures(
-    work: Callable[..., dict[str, list[float]]],
+    work: Callable[..., dict[str, Row]],
     scenes: Iterable[ea.SimulatedScene],
     jobs: int,
     *arguments: object,
-) -> list[dict[str, list[float]]]:
+) -> list[dict[str, Row]]:
     """`work` on every mixture, several at once."""
     return list(joblib.Parallel(n_jobs=jobs)(joblib.delayed(work)(s, *arguments) for s in scenes))
 
@@ -240,18 +336,6 @@ def plane_atlas() -> tuple[ea.Atlas, ea.Head, ea.Head]:
     """ku100's plane, 80 % of the directions, K = 64; and the heads of both parts."""
     known, asked = split(within_plane(head_of("ku100")), 0)
     return ea.learn(known, space=ea.Plane(), components=64), known, asked
-
-
-def sphere_method(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, list[float]]:
-    """Our default on one mixture."""
-    separator = atlas.separator
-    spectra, _, sure = heard(separator, scene)
-    mixture, state = separator.find(sure, len(scene.directions))
-    masks, found = of_state(separator, mixture, state, spectra)
-    return {
-        "ours, soft": masked(scene, spectra, masks, found),
-        "ours, binary": masked(scene, spectra, binary_masks(masks), found),
-    }
 
 
 def mixtures_part(count: int, jobs: int) -> None:
@@ -264,7 +348,7 @@ def mixtures_part(count: int, jobs: int) -> None:
     known, asked = split(head_of("ku100"), 0)
     sphere = ea.learn(known)
     for M in (2, 3):
-        rows = on_mixtures(sphere_method, mixtures(asked, count, M), jobs, sphere)
+        rows = on_mixtures(ours, mixtures(asked, count, M), jobs, sphere)
         table(f"{M} talkers, whole sphere, K = {len(sphere.finest.weights)}", rows)
 
 
@@ -304,29 +388,21 @@ def count_part(count: int, jobs: int) -> None:
         print(f"| {M} | " + " | ".join([*map(str, cells), *inside]) + " |", flush=True)
 
 
-def room_method(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, list[float]]:
-    """Ours, with and without the garbage class, and MESSL-G, on one mixture."""
-    images = np.stack([stft(image, 1024, 128) for image in scene.images])
-    spectra = stft(scene.mixture.samples, 1024, 128)
-    blind = messl.separate(scene.mixture, len(scene.directions))
-    mixed = mixture_quality(scene.images, scene.mixture.samples).mean()
-    rows = {
-        "mixture": [mixed.sdr_db, mixed.sir_db, mixed.sar_db, mixed.si_sdr_db, *[np.nan] * 3],
-        "oracle binary mask": masked(scene, spectra, oracle_masks(images[:, :, 1:]), None),
-        "MESSL-G, soft": sound_figures(scene, blind.render()) + [np.nan] * 3,
-    }
-    for name, garbage in (("ours, soft", 0.0), ("ours with a garbage class, soft", 0.05)):
-        separator = Separator(atlas.listener, inference=Inference(garbage=garbage))
-        spectra, _, sure = heard(separator, scene)
-        mixture, state = separator.find(sure, len(scene.directions))
-        rows[name] = masked(scene, spectra, *of_state(separator, mixture, state, spectra))
+def room_method(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
+    """Every method, and ours with a garbage class, on one mixture."""
+    rows = ends(scene) | blind(scene, (1024, 4096)) | ours(scene, atlas)
+    separator = Separator(atlas.listener, inference=Inference(garbage=0.05))
+    spectra, _, sure = heard(separator, scene)
+    mixture, state = separator.find(sure, len(scene.directions))
+    masks, found = of_state(separator, mixture, state, spectra)
+    rows["ours with a garbage class, soft"] = masked(scene, spectra, masks, found)
     return rows
 
 
 def rooms_part(count: int, jobs: int) -> None:
     """Simulated rooms, learned in the open; measured rooms, learned there on the circle."""
     atlas, _, asked = plane_atlas()
-    for t60 in (0.3, 0.6):
+    for t60 in (0.3, 0.5, 0.6):
         scenes = mixtures(asked, count, 2, room=ea.Room(t60_seconds=t60))
         rows = on_mixtures(room_method, scenes, jobs, atlas)
         table(f"2 talkers, simulated room, T60 {t60} s, learned in the open", rows)
@@ -354,6 +430,14 @@ def loop_step(model: PPAM, y: Array, q: Array) -> float:
     return time.perf_counter() - start
 
 
+def stage_speed(atlas: ea.Atlas, scene: ea.SimulatedScene) -> float:
+    """Seconds of the spatial stage."""
+    spectra, _, sure = heard(atlas.separator, scene)
+    mixture, state = atlas.separator.find(sure, len(scene.directions))
+    masks = atlas.separator.masks(mixture, state, spectra)
+    return best_seconds(lambda: separate_spatially(scene.mixture.samples, masks, atlas.layout))
+
+
 def speed_part() -> None:
     """Real-time factors, whole and in parts, and the ratio to loops."""
     atlas, known, asked = plane_atlas()
@@ -363,7 +447,15 @@ def speed_part() -> None:
         scene = next(mixtures(asked, 1, 2, seconds=seconds, seed=5))
         with tempfile.TemporaryDirectory() as folder:
             path = scene.mixture.write(Path(folder) / "mixture.wav")
-            whole = best_seconds(lambda p=path, f=folder: atlas.separate_file(p, f, n_sources=2))  # type: ignore[misc]
+            times = {
+                rendering: best_seconds(
+                    lambda p=path, f=folder, r=rendering: atlas.separate_file(  # type: ignore[misc]
+                        p, f, n_sources=2, rendering=r
+                    )
+                )
+                for rendering in ("soft", "spatial")
+            }
+        stage = stage_speed(atlas, scene)
         _, _, sure = heard(separator, scene)
         mixture = Mixture(separator.source_model, sure)
         sighting = separator.scout.look(sure)
@@ -372,8 +464,9 @@ def speed_part() -> None:
         vessl = best_seconds(lambda x=start, m=mixture: m.run(m.start_at(x)))  # type: ignore[misc]
         steps = len(mixture.run(mixture.start_at(start)).free_energies)
         print(
-            f"- two talkers, {seconds:g} s, K = 64, from file to files: {1000 * whole:.0f} ms, "
-            f"real-time factor {whole / seconds:.3f}; of it the scout {1000 * scouting:.0f} ms; "
+            f"- two talkers, {seconds:g} s, K = 64, from file to files: real-time factor "
+            f"{times['soft'] / seconds:.3f} with soft masks, {times['spatial'] / seconds:.3f} with "
+            f"the spatial stage ({stage / seconds:.3f} alone); the scout {1000 * scouting:.0f} ms; "
             f"VESSL alone ({steps} steps) {1000 * vessl:.0f} ms, factor {vessl / seconds:.3f}"
         )
     frames, layout = 4, ea.CueLayout()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
+from earatlas.bins import HeardBins
+from earatlas.cues import CueLayout
 from earatlas.ppam import PPAM
+from earatlas.vessl import Anchor, SourceModel, State
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 
 def dense_covariance(model: PPAM, k: int) -> Array:
@@ -123,3 +130,247 @@ def extended_posterior(model: PPAM, Q: Array, R: Array, E: Array) -> tuple[Array
     logs += np.log(model.weights)
     weights = np.exp(logs - logs.max())
     return weights / weights.sum(), means[:, :L], covariances[:, :L, :L]
+
+
+# --- mixtures: DESIGN §3-4 and the opening of `earatlas.vessl` ------------------------------------
+
+
+def ragged_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -> HeardBins:
+    """Heard bins of random cues: some frequencies have many frames, one in four has none."""
+    rng = np.random.default_rng(seed)
+    heard = rng.random((layout.bins, frames)) < share
+    heard[1::4] = False
+    f, t = np.nonzero(heard)
+    values = [
+        rng.normal(0.0, spread, np.isin(f, band).sum())
+        for spread, band in (
+            (3.0, layout.ild_bins), (0.7, layout.ipd_bins), (0.7, layout.ipd_bins),
+        )
+    ]  # fmt: skip
+    return HeardBins(layout, frames, f, t, rng.uniform(-60, 0, len(f)), tuple(values))
+
+
+def spread_cues(bins: HeardBins) -> Array:
+    """The cues as a spectrogram y_dt (D, T), bin by bin; NaN where nothing was heard."""
+    y = np.full((bins.layout.channels, bins.frames), np.nan)
+    left = [list(values) for values in bins.values]
+    kinds = ("ild", "ipd_cos", "ipd_sin")
+    for f, t in zip(bins.f, bins.t, strict=True):
+        for d, (of, kind) in enumerate(
+            zip(bins.layout.channel_bins, bins.layout.channel_kinds, strict=True)
+        ):
+            if of == f:
+                y[d, t] = left[kinds.index(kind)].pop(0)
+    assert not any(left)
+    return y
+
+
+@dataclass(frozen=True)
+class DenseSource:
+    """What is believed of one source, and log ∫ p(u, w, s, z) Π p(y | s)^τ."""
+
+    weights: Array  # (K,)
+    means: Array  # (K, L)
+    covariances: Array  # (K, L, L)
+    cues: Array  # (D,)
+    squares: Array  # (D,)
+    divergence: float
+    evidence: float
+
+
+def source_posterior(
+    source: SourceModel, Q: Array, R: Array, E: Array, v: Array, tau: float
+) -> DenseSource:
+    """E-XZ by the joint Gaussian of (u, w, s) in every chart, conditioned on the channels' means.
+
+    Observing y once is a factor N(y; s, v)^τ; all of a channel's are, in s, one of N(R/Q; s, v/τQ).
+    """
+    model, omega = source.model, source.how.offsets
+    (K, _, L), L_w, D = model.A.shape, model.latent.shape[1], len(Q)
+    learned = {
+        (int(f), str(kind)): i for f, kind, i in zip(
+            source.layout.channel_bins[source.channels],
+            source.layout.channel_kinds[source.channels], range(len(model.noise)), strict=True)
+    }  # fmt: skip
+    J, logs, parts = L + L_w, np.empty(K), []
+    for k in range(K):
+        maps, offsets, own = np.zeros((D, J)), np.zeros(D), np.full(D, 0.5)
+        for d in range(D):
+            i = learned.get((int(source.layout.channel_bins[d]), source.layout.channel_kinds[d]))
+            if i is not None:
+                root = np.sqrt(model.spread[k, i])
+                maps[d] = [*model.A[k, i], *(root * model.latent[i])]
+                offsets[d] = model.b[k, i]
+                own[d] = omega * model.noise[i] * model.spread[k, i]
+        # (u, w, s) = G (u, w, e) + m with independent u, w and e.
+        G = np.eye(J + D)
+        G[J:, :J] = maps
+        apart = np.zeros((J + D, J + D))
+        apart[:L, :L], apart[L:J, L:J], apart[J:, J:] = model.gammas[k], np.eye(L_w), np.diag(own)
+        prior, m = G @ apart @ G.T, np.concatenate([np.zeros(J), offsets])
+        seen = J + np.flatnonzero(Q > 0)
+        q, r, e, n = (a[seen - J] for a in (Q, R, E, v))
+        among = prior[np.ix_(seen, seen)] + np.diag(n / (tau * q))
+        gain = prior[:, seen] @ np.linalg.inv(among)
+        mean = m + gain @ (r / q - m[seen])
+        covariance = prior - gain @ prior[seen]
+        together = multivariate_normal(m[seen], among).logpdf(r / q) if len(seen) else 0.0
+        rest = -0.5 * tau * (q * np.log(2 * np.pi * n) + (e - r**2 / q) / n)
+        logs[k] = np.log(model.weights[k]) + together
+        logs[k] += (rest + 0.5 * np.log(2 * np.pi * n / (tau * q))).sum()
+        # Without offsets s is a function of u and w: only what is free has a density.
+        free = np.flatnonzero(np.concatenate([np.ones(J), own]) > 0)
+        parts.append((mean, covariance, _divergence(mean, covariance, m, prior, free)))
+    evidence = float(np.log(np.exp(logs - logs.max()).sum()) + logs.max())
+    alpha = np.exp(logs - evidence)
+    cues = sum(a * mean[J:] for a, (mean, _, _) in zip(alpha, parts, strict=True))
+    squares = sum(
+        a * (mean[J:] ** 2 + np.diag(covariance)[J:])
+        for a, (mean, covariance, _) in zip(alpha, parts, strict=True)
+    )
+    divergence = sum(
+        a * (np.log(a / weight) + part[2])
+        for a, weight, part in zip(alpha, model.weights, parts, strict=True)
+        if a > 0
+    )
+    return DenseSource(
+        alpha,
+        np.stack([mean[:L] for mean, _, _ in parts]),
+        np.stack([covariance[:L, :L] for _, covariance, _ in parts]),
+        np.asarray(cues),
+        np.asarray(squares),
+        float(divergence),
+        evidence,
+    )
+
+
+def _divergence(mean: Array, S: Array, prior_mean: Array, prior: Array, rows: Indices) -> float:
+    """KL of two Gaussians on some of their coordinates."""
+    square = np.ix_(rows, rows)
+    inverse, away = np.linalg.inv(prior[square]), (mean - prior_mean)[rows]
+    volume = np.linalg.slogdet(prior[square])[1] - np.linalg.slogdet(S[square])[1]
+    return float(0.5 * (np.trace(inverse @ S[square]) + away @ inverse @ away - len(rows) + volume))
+
+
+@dataclass(frozen=True)
+class DenseStep:
+    """What one step of VESSL gives, on all of (F, T); 0 where nothing was heard."""
+
+    assignments: Array  # (M or M + 1, F, T)
+    noise: Array  # (D,)
+    shares: Array  # (M or M + 1, F, T) λ of each bin's cell
+    sources: list[DenseSource]
+    free_energy: float
+
+
+def nowhere_log_density(layout: CueLayout, y: Array, f: int) -> float:
+    """log p(y) of a bin's cues (D,) that come from nowhere: N(0, 12²) of level, any phase.
+
+    A phase is a point on the circle; its two channels also have the density of the radius, of
+    variance 0.05, at its mean.
+    """
+    log_p = 0.0
+    for d in range(layout.channels):
+        if layout.channel_bins[d] == f and layout.channel_kinds[d] == "ild":
+            log_p += norm(0.0, 12.0).logpdf(y[d])
+        if layout.channel_bins[d] == f and layout.channel_kinds[d] == "ipd_cos":
+            log_p += -np.log(2 * np.pi) + norm(0.0, np.sqrt(0.05)).logpdf(0.0)
+    return float(log_p)
+
+
+def vessl_step(
+    source: SourceModel, bins: HeardBins, state: State, anchor: Anchor | None = None
+) -> DenseStep:
+    """E-XZ, noise, E-W and λ as loops over channels, bins and sources; free energy term by term."""
+    how, layout, y = source.how, bins.layout, spread_cues(bins)
+    F, T, D = layout.bins, bins.frames, layout.channels
+    heard = list(zip(bins.f.tolist(), bins.t.tolist(), strict=True))
+    rows = len(state.assignments)
+    M = rows - (how.garbage > 0)
+    old = bins.spread_out(state.assignments)
+    Q, R, E = (np.zeros((M, D)) for _ in range(3))
+    for m in range(M):
+        for d in range(D):
+            for t in range(T):
+                f = layout.channel_bins[d]
+                if (f, t) in heard:
+                    Q[m, d] += old[m, f, t]
+                    R[m, d] += old[m, f, t] * y[d, t]
+                    E[m, d] += old[m, f, t] * y[d, t] ** 2
+            if anchor is not None:
+                Q[m, d] += anchor.counts[m, d]
+                R[m, d] += anchor.sums[m, d]
+                E[m, d] += anchor.squares[m, d]
+    tau = how.frame_share
+    sources = [source_posterior(source, Q[m], R[m], E[m], state.noise, tau) for m in range(M)]
+    v = np.empty(D)
+    for d in range(D):
+        missed, weight = how.noise_frames * source.noise[d], how.noise_frames
+        for m, s in enumerate(sources):
+            missed += E[m, d] - 2 * s.cues[d] * R[m, d] + s.squares[d] * Q[m, d]
+            weight += Q[m, d]
+        v[d] = missed / weight if weight > 0 else source.noise[d]
+
+    def cell(f: int, t: int) -> int:
+        return f if how.bands is None else t * how.bands + f * how.bands // F
+
+    q, total = np.zeros((rows, F, T)), 0.0
+    for f, t in heard:
+        logs = np.empty(rows)
+        for m in range(rows):
+            logs[m] = np.log(state.shares[m, cell(f, t)])
+            if m == M:
+                logs[m] += nowhere_log_density(layout, y[:, t], f)
+                continue
+            for d in np.flatnonzero(layout.channel_bins == f):
+                square = y[d, t] ** 2 - 2 * y[d, t] * sources[m].cues[d] + sources[m].squares[d]
+                logs[m] += -0.5 * np.log(2 * np.pi * v[d]) - 0.5 * square / v[d]
+        q[:, f, t] = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+        for m in range(rows):
+            if q[m, f, t] > 0:
+                total += q[m, f, t] * (logs[m] - np.log(q[m, f, t]))
+    for s in sources:
+        total -= s.divergence / tau
+    for d in range(D):
+        total -= 0.5 * how.noise_frames * (np.log(v[d]) + source.noise[d] / v[d])
+    for c in range(state.shares.shape[1]):
+        for m in range(M):
+            total += how.share_bins * np.log(state.shares[m, c]) if how.share_bins else 0.0
+    if anchor is not None:
+        for m, s in enumerate(sources):
+            for d in range(D):
+                square = anchor.squares[m, d] - 2 * s.cues[d] * anchor.sums[m, d]
+                square += s.squares[d] * anchor.counts[m, d]
+                total -= 0.5 * (anchor.counts[m, d] * np.log(2 * np.pi * v[d]) + square / v[d])
+    shares = np.zeros((rows, F, T))
+    for f, t in heard:
+        mates = [(i, j) for i, j in heard if cell(i, j) == cell(f, t)]
+        own = np.array([sum(q[m, i, j] for i, j in mates) + how.share_bins for m in range(M)])
+        shares[:M, f, t] = (1 - how.garbage) * own / own.sum()
+        shares[M:, f, t] = how.garbage
+    return DenseStep(q, v, shares, sources, float(total))
+
+
+def log_evidence(source: SourceModel, bins: HeardBins, v: Array, shares: Array) -> float:
+    """log p(y | v, λ), τ = 1: the sum over all assignments of bins (N,) to sources, λ (M, N).
+
+    Which source a bin is of is independent of the others given λ; the sources are too, and of each
+    all charts are summed and u, w and s integrated out.
+    """
+    M, N = shares.shape
+    y = spread_cues(bins)
+    total = []
+    for assignment in product(range(M), repeat=N):
+        log_p = sum(np.log(shares[m, n]) for n, m in enumerate(assignment))
+        for m in range(M):
+            Q, R, E = (np.zeros(bins.layout.channels) for _ in range(3))
+            for n in range(N):
+                for d in np.flatnonzero(bins.layout.channel_bins == bins.f[n]):
+                    if assignment[n] == m:
+                        Q[d] += 1
+                        R[d] += y[d, bins.t[n]]
+                        E[d] += y[d, bins.t[n]] ** 2
+            log_p += source_posterior(source, Q, R, E, v, 1.0).evidence
+        total.append(log_p)
+    top = max(total)
+    return float(top + np.log(np.exp(np.array(total) - top).sum()))

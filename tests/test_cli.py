@@ -174,7 +174,7 @@ def test_simulate_writes_a_scene(run: Run, good_wav: Path, tmp_path: Path) -> No
 def test_version_and_help(run: Run) -> None:
     """--version, and an example in every command's help."""
     assert run("--version").stdout == f"earatlas {ea.__version__}\n"
-    for command in ("info", "cues", "simulate", "demo"):
+    for command in ("info", "cues", "simulate", "separate", "demo"):
         assert "Example" in run(command, "--help").stdout
 
 
@@ -206,13 +206,32 @@ def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_demo_with_nothing(run: Run, tmp_path: Path) -> None:
-    """The demo needs no data and writes what it names."""
+    """The demo needs no data, takes two talkers apart, and writes what it names, there alone."""
     pytest.importorskip("espeakng_loader", reason="espeakng-loader is an extra")
-    answer = json.loads(run("demo", "-o", tmp_path / "demo", "--json").stdout)
-    assert all(Path(p).exists() for p in answer["pictures"])
-    assert [source["talker"] for source in answer["sources"]] == ["Ada", "Hugh", "Robin"]
-    assert all(0 < source["error"] < 10 for source in answer["sources"])
-    assert Path(answer["atlas"]).exists()
+    result = run("demo", "-o", tmp_path / "demo", "--json", cwd=tmp_path)
+    answer = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert answer["n_sources"] == 2
+    assert [row["name"] for row in answer["truth"]] == ["Ada", "Hugh"]
+    for row in answer["truth"]:
+        assert 0 < row["error"] < 10
+        assert -1 < row["mixture_sdr_db"] < 1
+        assert 9 < row["sdr_db"] < 40
+        assert 15 < row["sir_db"] < 60
+    assert {row["source"] for row in answer["truth"]} == {"source1", "source2"}
+    page = Path(answer["report"]).read_text()
+    assert page.count("<audio") == 3
+    assert "SDR before" in page
+    files = [answer["atlas"], answer["file"], *(source["file"] for source in answer["sources"])]
+    assert all(Path(file).parent == tmp_path / "demo" and Path(file).exists() for file in files)
+    assert [file.name for file in tmp_path.iterdir()] == ["demo"]
+
+
+def test_demo_refuses_before_the_work(run: Run, tmp_path: Path) -> None:
+    """A folder that cannot be made."""
+    pytest.importorskip("espeakng_loader", reason="espeakng-loader is an extra")
+    (tmp_path / "taken").write_text("mine")
+    refused(run("demo", "-o", tmp_path / "taken"), "writable")
 
 
 # Bad recordings, each through the command line.

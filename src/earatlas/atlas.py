@@ -195,7 +195,7 @@ class Atlas:
         audio: Audio,
         *,
         n_sources: int | None = None,
-        rendering: str = "soft",
+        rendering: str = "spatial",
         threshold: Threshold | None = None,
     ) -> Scene:
         """The sources of a recording: where each is, and each by itself.

@@ -37,9 +37,7 @@ _PHASE_NOISE = 0.05  # variance of a cosine or sine
 
 def wide_layout(layout: CueLayout) -> CueLayout:
     """The layout with phase on all bins: too irregular to learn above 2 kHz, but heard."""
-    return CueLayout(
-        layout.rate, layout.window, layout.hop, (0.0, layout.rate / 2), (0.0, layout.rate / 2)
-    )
+    return replace(layout, ipd_band_hz=(0.0, layout.rate / 2))
 
 
 def coherence(spectra: Spectra, reach: int = 2) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -79,9 +80,11 @@ class SoundFiles:
         self.names: list[str] = []
         self._files: list[soundfile.SoundFile] = []
         self._scratch: Path | None = None
+        self._made: list[Path] = []  # folders that were not there, the innermost first
 
     def __enter__(self) -> Self:
         try:
+            self._made = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
             self._scratch = Path(tempfile.mkdtemp(prefix=".earatlas-", dir=self.folder))
         except OSError as error:
@@ -94,6 +97,12 @@ class SoundFiles:
     def open(self, names: Sequence[str]) -> None:
         """Begin the files; nothing of them can be seen in the folder yet."""
         assert self._scratch is not None
+        for name in names:
+            if (self.folder / name).is_dir():
+                raise InputError(
+                    f"output must be a file, got the folder '{self.folder / name}'. "
+                    "Move it, or choose another folder."
+                )
         self.names = list(names)
         self._files = [
             soundfile.SoundFile(self._scratch / name, "w", self.rate, 2, "FLOAT", format="WAV")
@@ -126,3 +135,7 @@ class SoundFiles:
                     (self._scratch / name).replace(self.folder / name)
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
+            if kind is not None:
+                with suppress(OSError):  # somebody else has put something there since
+                    for place in self._made:
+                        place.rmdir()

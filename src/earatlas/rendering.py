@@ -1,8 +1,11 @@
 """From masks to sound: both ears of every source.
 
-In: spectra X (2, B, T) of a mixture and masks (M, F, T) of the bins above 0 Hz. Out: sounds
-(M, 2, n). Soft masks sum to 1 in every bin and the inverse transform is linear, so the sounds add
-up to the mixture: nothing of it is lost. Binary masks give a bin to one source alone (the paper).
+In: a mixture (2, n), its spectra (2, B, T), and soft masks (M, F, T) of the bins above 0 Hz. Out:
+sounds (M, 2, n) that add up to the mixture: nothing of it is lost. Three ways:
+
+    spatial   filters that use both ears (`earatlas.spatial`): by far the best, and the default
+    soft      every bin shared out by the masks, which sum to 1
+    binary    every bin to its most probable source alone (the paper)
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from numpy.typing import NDArray
 from earatlas.audio import Spectra, istft
 from earatlas.cues import CueLayout
 from earatlas.errors import InputError
+from earatlas.spatial import separate_spatially
 
-__all__ = ["Rendering", "binary_masks", "check_rendering", "render"]
+__all__ = ["Rendering", "binary_masks", "check_rendering", "render", "sounds_of"]
 
 Array = NDArray[np.float64]
-Rendering = Literal["soft", "binary"]
+Rendering = Literal["spatial", "soft", "binary"]
 
 
 def check_rendering(rendering: str) -> Rendering:
@@ -28,8 +32,8 @@ def check_rendering(rendering: str) -> Rendering:
         if rendering == name:
             return name  # type: ignore[no-any-return]
     raise InputError(
-        f"render must be one of {', '.join(get_args(Rendering))}, got {rendering!r}. "
-        "soft loses nothing of the mixture; binary is the paper's."
+        f"rendering must be one of {', '.join(get_args(Rendering))}, got {rendering!r}. "
+        "spatial is the default; soft and binary are masks."
     )
 
 
@@ -38,6 +42,21 @@ def binary_masks(masks: Array) -> Array:
     order = np.arange(len(masks)).reshape(-1, *([1] * (masks.ndim - 1)))
     binary: Array = (order == masks.argmax(axis=0)).astype(np.float64)
     return binary
+
+
+def sounds_of(
+    samples: Array, spectra: Spectra, masks: Array, layout: CueLayout, rendering: Rendering
+) -> Array:
+    """Both ears (M, 2, n) of every source of samples (2, n) with spectra (2, B, T)."""
+    if len(masks) == 1:
+        return samples[None]
+    match rendering:
+        case "spatial":
+            return separate_spatially(samples, masks, layout)
+        case "soft":
+            return render(spectra, masks, layout, samples.shape[1])
+        case "binary":
+            return render(spectra, binary_masks(masks), layout, samples.shape[1])
 
 
 def render(spectra: Spectra, masks: Array, layout: CueLayout, n: int) -> Array:

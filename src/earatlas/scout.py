@@ -114,7 +114,7 @@ class Scout:
             weights, fit = convex_weights(p, nowhere, how.nowhere, how.iterations // 2)
             trials.append((fit + scale, forms, weights))
         _, forms, weights = max(trials, key=lambda trial: trial[0])
-        live = np.flatnonzero(weights > _LIVE / len(weights))
+        live = np.flatnonzero(weights >= min(_LIVE / len(weights), weights.max()))
         p, nowhere, _ = _likelihoods(chosen, forms, live)
         weights = np.zeros(len(self.grid))
         weights[live], _ = convex_weights(p, nowhere, how.nowhere, how.iterations)
@@ -131,11 +131,11 @@ class Scout:
     def _peaks(self, weights: Array) -> Indices:
         """The heaviest places, apart from each other; filled up with far ones if they are few."""
         how, distance = self.how, self.space.distance
-        live = np.flatnonzero(weights > 0)
+        live = np.flatnonzero(weights >= min(weights.max(), 1e-30))
         apart = distance(self.grid[live][:, None], self.grid[live][None])
         mass = np.exp(-0.5 * (apart / how.spacing_degrees) ** 2) @ weights[live]
         peaks: list[int] = []
-        while len(peaks) < how.candidates and mass.max() > 0:
+        while len(peaks) < how.candidates and (mass.max() > 0 or not peaks):
             best = int(mass.argmax())
             peaks.append(int(live[best]))
             mass[apart[best] < how.apart_degrees] = 0.0
@@ -168,9 +168,9 @@ def convex_weights(
         inverse = 1 / (w @ p + rest * nowhere)
         w = w * (p @ inverse) / N
         rest = rest * float(nowhere @ inverse) / N
-        if i % _PRUNE_EVERY == _PRUNE_EVERY - 1:
+        if i % _PRUNE_EVERY == _PRUNE_EVERY - 1 and i + 1 < iterations:
             keep = w > 0.01 / (G * (iterations - i))
-            if keep.mean() < 0.8:
+            if keep.any() and keep.mean() < 0.8:  # bins that fit nowhere leave no direction
                 w, active, p = w[keep], active[keep], p[keep]
     weights = np.zeros(G)
     weights[active] = w

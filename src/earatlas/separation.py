@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from earatlas.audio import Audio, Spectra, read_blocks, stft
 from earatlas.bins import HeardBins, coherence
 from earatlas.blocks import Block, CrossFade, SoundFiles, overlapping
-from earatlas.cues import Threshold, bin_power, checked_audio
+from earatlas.cues import Threshold, bin_power, check_length, checked_audio
 from earatlas.errors import InputError
 from earatlas.localization import Listener, Localizer
 from earatlas.pictures import Picture, PictureBuilder
 from earatlas.posterior import ChartMixture
-from earatlas.rendering import Rendering, binary_masks, check_rendering, render
+from earatlas.rendering import Rendering, check_rendering, sounds_of
 from earatlas.scout import Scout, Scouting, loudest
 from earatlas.vessl import Anchor, Inference, Mixture, SourceModel, State
 
@@ -180,7 +180,7 @@ def separate(
     audio: Audio,
     *,
     n_sources: int | None = None,
-    rendering: str = "soft",
+    rendering: str = "spatial",
     threshold: Threshold | None = None,
 ) -> Scene:
     """The sources of a recording in memory; all their sound and masks are kept.
@@ -209,7 +209,7 @@ def separate_file(
     folder: str | Path,
     *,
     n_sources: int | None = None,
-    rendering: str = "soft",
+    rendering: str = "spatial",
     channels: tuple[int, int] = (0, 1),
     threshold: Threshold | None = None,
     progress: Progress | None = None,
@@ -239,12 +239,12 @@ def separate_file(
 
 def check_n_sources(n_sources: int | None) -> int | None:
     """A number of sources that can be asked for, or an InputError."""
-    if n_sources is not None and not 1 <= n_sources <= _MOST_SOURCES:
+    if n_sources is not None and n_sources not in range(1, _MOST_SOURCES + 1):
         raise InputError(
-            f"n_sources must be from 1 to {_MOST_SOURCES}, or None to find out, got {n_sources}. "
+            f"n_sources must be from 1 to {_MOST_SOURCES}, or None to find out, got {n_sources!r}. "
             "Two ears hardly tell more apart."
         )
-    return n_sources
+    return None if n_sources is None else int(n_sources)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +271,7 @@ class Job:
         self.surveyed = False  # the sources are known
         self._block = round(_BLOCK_SECONDS * layout.rate / layout.hop) * layout.hop
         self._overlap = round(_OVERLAP_SECONDS * layout.rate / layout.hop) * layout.hop
-        self._samples = 0
+        self._samples = self._frames = 0
 
     def run(self, chunks: Chunks, tell: Progress | None = None) -> Iterator[Part]:
         """Separate what `chunks()` gives, arrays (2, n) one after the other.
@@ -281,6 +281,7 @@ class Job:
         separator, layout, tell = self.separator, self.separator.layout, tell or _nobody
         blocks = overlapping(chunks(), self._block, self._overlap)
         first = next(blocks)
+        check_length(first.samples.shape[1], layout)
         if first.last:
             spectra = stft(first.samples, layout.window, layout.hop)
             floor_db = self.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
@@ -334,6 +335,7 @@ class Job:
         self._state, self._chunks = state, chunks
         self._picture = PictureBuilder(self.separator.layout, frames, M)
         self._sums = np.zeros((3, M, model.layout.channels))
+        self._noise = np.zeros(model.layout.channels)
         self._energies = np.zeros(M)
         self._track: list[tuple[float, Array]] = []
         hop = self.separator.layout.hop
@@ -345,12 +347,13 @@ class Job:
     def _part(self, block: Block, spectra: Spectra, mixture: Mixture, state: State) -> Part:
         layout, M = self.separator.layout, len(state.sources)
         masks = self.separator.masks(mixture, state, spectra)
-        used = binary_masks(masks) if self.rendering == "binary" else masks
         n = block.samples.shape[1]
-        sounds = block.samples[None] if M == 1 else render(spectra, used, layout, n)
+        sounds = sounds_of(block.samples, spectra, masks, layout, self.rendering)
         power = bin_power(spectra, layout.window).sum(axis=0)
         self._energies += np.einsum("mft,ft->m", masks, power)
         self._sums += np.stack(mixture.bins.sums(state.assignments[:M]))
+        self._noise += state.noise * spectra.shape[-1]
+        self._frames += spectra.shape[-1]
         self._picture.add(spectra, masks, block.start // layout.hop, mixture.bins)
         middle = (block.start + 0.5 * n) / layout.rate
         self._track.append((middle, np.stack([s.belief.best for s in state.sources])))
@@ -370,8 +373,10 @@ class Job:
             beliefs = [localizer.finish().belief]
         else:
             model = self.separator.source_model
+            # Of the blocks, not of the digest, which has heard nothing in many channels.
+            noise = self._noise / self._frames
             beliefs = [
-                listener.calibration.blur(model.posterior(Q, R, E, state.noise).belief)
+                listener.calibration.blur(model.posterior(Q, R, E, noise).belief)
                 for Q, R, E in self._sums.swapaxes(0, 1)
             ]
         energies = self._energies / max(float(self._energies.sum()), 1e-300)

@@ -43,7 +43,15 @@ from earatlas.cues import CueLayout
 from earatlas.posterior import ChartMixture
 from earatlas.ppam import PPAM
 
-__all__ = ["Anchor", "Inference", "Mixture", "SourceModel", "SourcePosterior", "State", "multiscale"]
+__all__ = [
+    "Anchor",
+    "Inference",
+    "Mixture",
+    "SourceModel",
+    "SourcePosterior",
+    "State",
+    "multiscale",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 import earatlas
-from earatlas.cli import atlas, demo, heads, manifold, scenes
+from earatlas.cli import atlas, demo, heads, manifold, scenes, separation
 from earatlas.cli.console import note, say, show_warning
 from earatlas.errors import EaratlasWarning, InputError
 
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(heads.commands)
 app.add_typer(atlas.commands)
+app.add_typer(separation.commands)
 app.add_typer(manifold.commands)
 app.add_typer(scenes.commands)
 app.add_typer(demo.commands)

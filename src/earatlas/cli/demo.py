@@ -6,15 +6,13 @@ import time
 from pathlib import Path
 
 import typer
-from rich.table import Table
 
 from earatlas.atlas import learn
-from earatlas.audio import read_audio
-from earatlas.cli.console import JsonOption, OutputOption, out, print_json, progress, say
-from earatlas.cues import audio_cues
-from earatlas.directions import Sphere, great_circle_error
-from earatlas.errors import InputError
+from earatlas.cli.console import JsonOption, OutputOption, print_json, progress, say
+from earatlas.cli.truth import comparison, comparison_lines, with_sound
+from earatlas.directions import Sphere
 from earatlas.heads import simulated_head
+from earatlas.scene_truth import Truth
 from earatlas.scenes import Staging, render_scene
 
 __all__ = ["commands"]
@@ -22,73 +20,82 @@ __all__ = ["commands"]
 commands = typer.Typer()
 
 # Between the lattice's directions, so that nothing that was learned is asked again.
-_PLACES = ((41.0, 1.0), (-64.0, 24.0), (152.0, -13.0))
+_PLACES = ((41.0, 1.0), (-64.0, 24.0))
 
 
 @commands.command(epilog="Example: earatlas demo -o demo")
 def demo(output: OutputOption = Path("demo"), as_json: JsonOption = False) -> None:
-    """Learn the built-in simulated head, let three talkers speak around it, and find each one."""
-    from earatlas.plots import plot_belief, plot_cues, plot_head, save
+    """Learn the built-in simulated head, let two talkers speak at once, and take them apart."""
+    from earatlas.report import write_report
     from earatlas.speech import demo_talkers
 
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"output folder must be writable, got '{output}' ({error.strerror}). "
-            "Choose another folder."
-        ) from error
-    start = time.perf_counter()
+    begin = time.perf_counter()
+    with progress("speaking"):
+        names, sounds = zip(*demo_talkers(len(_PLACES)), strict=True)
+        true = render_scene(
+            simulated_head(_PLACES), sounds, _PLACES, staging=Staging(snr_db=30.0), names=names
+        )
+        true.write(output)  # before the learning: a folder that cannot be written to says so here
+    mixture = output / "mixture.wav"
     head = simulated_head(Sphere().grid(6.5))
     with progress("learning the simulated head") as update:
         atlas = learn(head, progress=update)
     path = atlas.save(output / "simulated.atlas")
-    talkers, answers, pictures = demo_talkers(len(_PLACES)), [], []
-    with progress("listening to the talkers") as update:
-        for number, ((name, sound), place) in enumerate(zip(talkers, _PLACES, strict=True), 1):
-            scene = render_scene(
-                simulated_head([place]), [sound], [place], staging=Staging(snr_db=20.0)
-            )
-            recording = scene.mixture.write(output / f"{name.lower()}.wav")
-            where = atlas.localize(read_audio(recording))
-            answers.append(
-                {
-                    "talker": name,
-                    "file": str(recording),
-                    "true": list(place),
-                    **where.to_dict(),
-                    "error": round(float(great_circle_error(place, where.direction)), 2),
-                }
-            )
-            if number == 1:
-                belief = plot_belief(where.belief, title=f"{name}, noise at 20 dB", truth=place)
-                pictures.append(save(belief, output / "belief.png"))
-                cues = plot_cues(audio_cues(scene.mixture), title=f"{name}: interaural cues")
-                pictures.append(save(cues, output / "cues.png"))
-            update(number, len(_PLACES))
-    pictures.append(save(plot_head(head), output / "head.png"))
-    seconds = time.perf_counter() - start
+    with progress("separating the talkers") as update:
+        start = time.perf_counter()
+        scene, files = atlas.separate_file(
+            mixture, output, progress=lambda share: update(share, 1.0)
+        )
+        separating = time.perf_counter() - start
+    with progress("writing the report"):
+        scene, truth = with_sound(scene, mixture, files), Truth.of(true)
+        rows = comparison(scene, truth)
+        named = {source.name: file for source, file in zip(scene.sources, files, strict=True)}
+        report = write_report(
+            output / "report.html",
+            scene,
+            title=f"{' and '.join(names)} at once",
+            truth=truth,
+            files={"mixture": mixture, **named},
+            elapsed_seconds=separating,
+        )
+    seconds = time.perf_counter() - begin
+    sources = [
+        {**source.to_dict(), "file": str(file)}
+        for source, file in zip(scene.sources, files, strict=True)
+    ]
+    accuracy = atlas.accuracy
+    assert accuracy is not None  # the lattice has more than enough directions to hold some out
     if as_json:
         print_json(
             {
                 "atlas": str(path),
-                "sources": answers,
-                "pictures": [str(picture) for picture in pictures],
+                "held_out": vars(accuracy),
+                "file": str(mixture),
+                "n_sources": len(sources),
+                "sources": sources,
+                "truth": rows,
+                "report": str(report),
+                "separating_seconds": round(separating, 2),
                 "seconds": round(seconds, 1),
             }
         )
         return
-    accuracy = atlas.accuracy
-    assert accuracy is not None  # the lattice has more than enough directions to hold some out
     say(
         f"Learned {len(head)} directions of a simulated head: median error "
-        f"{accuracy.median_degrees:.1f}° on {accuracy.held_out} that were held out."
+        f"{accuracy.median_degrees:.1f}° on {accuracy.held_out} held out."
     )
-    table = Table("talker", "azimuth, elevation", "found", "error", box=None, padding=(0, 2))
-    for answer in answers:
-        true, found = (f"{a:6.1f}°, {e:5.1f}°" for a, e in (answer["true"], answer["direction"]))
-        table.add_row(str(answer["talker"]), true, found, f"{answer['error']:.1f}°")
-    out.print(table, highlight=False)
-    for picture in pictures:
-        say(f"picture: {picture}")
-    say(f"atlas: {path}; try it: earatlas localize {path} YOUR.wav ({seconds:.0f} s in all)")
+    say(
+        f"{' and '.join(names)} talk at once for {scene.seconds:.1f} s; nobody says where, or how "
+        "many they are."
+    )
+    say(f"Found {len(files)} sources and separated them in {separating:.1f} s:")
+    for line in comparison_lines(rows):
+        say(line)
+    say("  (SDR: a voice over all else; SIR: over the other voice; before → after)")
+    heard = [f"{named[row['source']]} ({row['name']})" for row in rows if row["source"]]
+    say(f"listen: {', '.join(heard)}")
+    say(f"report: {report} (open it in a browser: look and listen)")
+    say(f"atlas:  {path} ({seconds:.0f} s in all)")
+    say("Your own: earatlas learn HEAD.sofa -o my.atlas")
+    say("          earatlas separate my.atlas PARTY.wav -o out --report")

@@ -1,0 +1,133 @@
+"""A scene whose truth is known: what `earatlas simulate` wrote, and how near the answer comes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earatlas.audio import read_audio
+from earatlas.errors import EaratlasWarning, InputError, existing_file
+from earatlas.scene_truth import Truth
+from earatlas.separation import Scene
+
+__all__ = ["comparison", "comparison_lines", "read_truth", "with_sound"]
+
+_SECONDS = 0.1  # by which a recording and its truth may differ, for resampling and padding
+
+
+def read_truth(path: Path, seconds: float) -> Truth:
+    """What `earatlas simulate` wrote of a mixture of that length."""
+    file = existing_file(path / "scene.json" if path.is_dir() else path, "truth")
+    try:
+        sources = json.loads(file.read_text(encoding="utf-8"))["sources"]
+        names = tuple(str(source["name"]) for source in sources)
+        directions = np.array([source["direction"] for source in sources], dtype=np.float64)
+        images = [file.parent / str(source["file"]) for source in sources]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"truth must be a scene.json that `earatlas simulate` wrote, or its folder, got "
+            f"'{path}', which cannot be used. Name another."
+        ) from error
+    known = Truth(directions, tuple(map(read_audio, images)), names)
+    for image in known.images:
+        if abs(image.seconds - seconds) > _SECONDS:
+            raise InputError(
+                f"truth must be of this recording, got '{path}' of {image.seconds:.1f} s for "
+                f"{seconds:.1f} s. Name the folder of the same scene."
+            )
+    return known
+
+
+def with_sound(
+    scene: Scene, recording: Path, files: Sequence[Path], channels: tuple[int, int] = (0, 1)
+) -> Scene:
+    """The scene with the sounds that were written to files, so that they can be judged."""
+    sounds = [read_audio(file) for file in files]
+    sources = tuple(
+        replace(source, audio=sound) for source, sound in zip(scene.sources, sounds, strict=True)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EaratlasWarning)  # they were shown at the first reading
+        mixture = read_audio(recording, channels=channels, rate=sounds[0].rate)
+    return replace(scene, sources=sources, mixture=mixture)
+
+
+def comparison(scene: Scene, truth: Truth) -> list[dict[str, Any]]:
+    """What became of each true source: its error, and decibels before and after."""
+    from earatlas.metrics import score
+
+    assert scene.mixture is not None
+    rate = scene.mixture.rate
+    found = [source.audio.samples for source in scene.sources if source.audio is not None]
+    true = [image.at_rate(rate).samples for image in truth.images]
+    n = min(x.shape[1] for x in (*found, *true, scene.mixture.samples))
+    judged = score(
+        np.stack([x[:, :n] for x in true]),
+        np.stack([x[:, :n] for x in found]),
+        scene.mixture.samples[:, :n],
+        directions=truth.directions,
+        found_directions=scene.directions,
+    )
+    assert judged.by_direction is not None
+    assert judged.errors is not None
+    if not judged.agree:
+        warnings.warn(
+            "sounds and directions are swapped: a source sounds like one true source and is placed "
+            "at another. Errors and decibels are each for the best match.",
+            EaratlasWarning,
+            stacklevel=2,
+        )
+    rows = []
+    for m, name in enumerate(truth.names):
+        place, sound = (int(a.found[m]) for a in (judged.by_direction, judged.by_sound))
+        row: dict[str, Any] = {
+            "name": name,
+            "direction": _place(np.asarray(truth.directions)[m]),
+            "found": None if place < 0 else _place(scene.sources[place].direction),
+            "error": _rounded(judged.errors.great_circle_degrees[m], 2),
+            "source": None if sound < 0 else scene.sources[sound].name,
+        }
+        for key in ("sdr_db", "sir_db"):
+            row[key] = _rounded(getattr(judged.quality, key)[m].mean(), 2)
+            row[f"mixture_{key}"] = _rounded(getattr(judged.mixture, key)[m].mean(), 2)
+        rows.append(row)
+    return rows
+
+
+def _place(direction: NDArray[np.float64]) -> list[float]:
+    return [round(float(v), 2) for v in direction]
+
+
+def _rounded(value: float, digits: int) -> float | None:
+    """A number of JSON, which has no NaN: a source that was not found has no error."""
+    return None if np.isnan(value) else round(float(value), digits) + 0.0  # no -0.0
+
+
+def comparison_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A table of the truth against what was found."""
+    wide = max(8, *(len(row["name"]) for row in rows))
+    head = f"  {'name':{wide}}{'true':>16}{'found':>17}{'error':>8}"
+    lines = [f"{head}  {'SDR, dB':>11}{'SIR, dB':>13}"]
+    for row in rows:
+        true, found = (
+            "-" if place is None else f"{place[0]:.1f}°, {place[1]:.1f}°"
+            for place in (row["direction"], row["found"])
+        )
+        error = "-" if row["error"] is None else f"{row['error']:.1f}°"
+        decibels = "".join(
+            f"{_figure(row[f'mixture_{key}']):>6} → {_figure(row[key]):>4}"
+            for key in ("sdr_db", "sir_db")
+        )
+        lines.append(f"  {row['name']:{wide}}{true:>16}{found:>17}{error:>8}{decibels}")
+    return lines
+
+
+def _figure(decibels: float | None) -> str:
+    return "-" if decibels is None else f"{round(decibels, 1) + 0.0:.1f}"  # no -0.0

@@ -1,0 +1,163 @@
+"""Sound by filters that use both ears: from masks to what each source alone puts into the ears.
+
+In: a two-channel mixture and soft masks of its sources. Out: both ears of every source; they add up
+to the mixture. A mask can only turn a bin down; two ears can also cancel a source, by a filter that
+is blind to its direction. With two sources that is exact where each reaches the ears by one ratio:
+
+    x_ft (2,) = Σ_m a_mf y_mft           a_mf (2,) how source m reaches the ears at frequency f
+    y = A⁻¹ x,  image of m = a_m y_m      A_f = (a_1f, a_2f)
+
+The masks tell a_mf well enough to begin: the strongest direction of the bins that are a source's.
+Then independence improves it: for sources whose powers v_mft change in time, the filters that make
+the likelihood largest are the generalized eigenvectors of the two covariances Σ_t x xᴴ / v_mft
+(iterative projection of a pair, as in AuxIVA and ILRMA). Powers are smoothed over many frequencies
+at first, so that what belongs together stays together, then over few.
+
+Where two sources reach the ears alike (low frequencies, one cone of confusion) cancelling blows up
+whatever does not fit. The last step is therefore a multichannel Wiener filter: sources have the
+covariance v_mft (a_m a_mᴴ + ε I), v from the masks. It cancels where it can and masks where it
+cannot. More than two sources take this step alone, with a_m from the masks.
+
+    X (2, F, T) spectra    masks (M, F, T)    v (M, F, T) powers    A (F, 2, M) columns of length 1
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earatlas.audio import Spectra, istft, stft
+from earatlas.cues import CueLayout
+
+__all__ = ["separate_spatially"]
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+_LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
+_HOPS = 8  # a window
+_BROAD, _NARROW = (65, 3), (5, 3)  # bins and frames that powers are smoothed over
+_PLAN = (_BROAD, _BROAD, _NARROW, _NARROW)
+_TWO, _MORE = 1e-4, 3e-3  # ε: how far a source is from one ratio, for two sources and for more
+_DOUBT = 0.1  # of a bin's power that a source may have whatever its mask says
+_ACTIVITY_SECONDS = 0.25
+_FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
+
+
+def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array:
+    """Both ears (M, 2, n) of every source of samples (2, n), from masks (M, F, T) in the layout."""
+    M, n = len(masks), samples.shape[1]
+    if M == 1 or not samples.any():
+        return np.repeat(samples[None], M, axis=0)
+    window = layout.window * (_LONGER if M == 2 else 1)
+    hop = window // _HOPS
+    spectra = stft(samples, window, hop)
+    X = spectra[:, 1:]
+    q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
+    power = _power(X).sum(axis=0)
+    floor = _FLOOR * float(power.max())
+    A = _principal(_covariances(X, q**2))
+    if M == 2:
+        A = _apart(A)
+        for smooth in _PLAN:
+            v = _smoothed(_power(_images(X, A)).sum(axis=1), smooth, floor)
+            A = _apart(_pair(X, v))
+    doubt = _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
+    images = _wiener(X, A, (q + doubt) * power + floor, _TWO if M == 2 else _MORE)
+    dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
+    return istft(np.concatenate([dc, images], axis=2), window, hop, n)
+
+
+def _power(X: Spectra) -> Array:
+    power: Array = X.real**2 + X.imag**2
+    return power
+
+
+def _on_grid(masks: Array, F: int, T: int, hops: float) -> Array:
+    """Masks at F frequencies and T frames of another transform: those nearest."""
+    rows = np.round((np.arange(F) + 1) * masks.shape[1] / F).astype(np.intp) - 1
+    columns = np.minimum(np.round(np.arange(T) * hops), masks.shape[2] - 1).astype(np.intp)
+    return masks[:, np.maximum(rows, 0)][:, :, columns].astype(np.float64)
+
+
+def _activity(q: Array, power: Array, frames: float) -> Array:
+    """How much each source is heard around a frame, from 0 to 1: (M, 1, T)."""
+    from scipy.ndimage import uniform_filter1d
+
+    heard = uniform_filter1d((q * power).sum(axis=1), max(round(frames), 1), axis=1)
+    total = heard.sum(axis=0)
+    share = heard / np.where(total > 0, total, 1.0)
+    # A tenth of the energy is as good as all of it; a hundredth may be leakage of the masks.
+    active: Array = np.clip((share - 0.01) / 0.09, 0.0, 1.0)[:, None]
+    return active
+
+
+def _covariances(X: Spectra, weights: Array) -> Complex:
+    """Σ_t w x xᴴ (M, F, 2, 2)."""
+    out = np.empty((*weights.shape[:2], 2, 2), dtype=np.complex128)
+    left, right = X
+    cross = left * right.conj()
+    out[..., 0, 0] = (weights * _power(left)).sum(axis=-1)
+    out[..., 1, 1] = (weights * _power(right)).sum(axis=-1)
+    out[..., 0, 1] = (weights * cross).sum(axis=-1)
+    out[..., 1, 0] = out[..., 0, 1].conj()
+    return out
+
+
+def _principal(R: Complex) -> Complex:
+    """The strongest direction of covariances (M, F, 2, 2), as columns (F, 2, M)."""
+    return np.moveaxis(np.linalg.eigh(R)[1][..., -1], 0, -1)
+
+
+def _apart(A: Complex) -> Complex:
+    """Columns that can be inverted: where two sources are the same, an ear each."""
+    same = np.abs(np.linalg.det(A)) < 1e-6
+    columns: Complex = np.where(same[:, None, None], np.eye(2), A)
+    return columns
+
+
+def _images(X: Spectra, A: Complex) -> Complex:
+    """a_m y_m (2, 2, F, T), y = A⁻¹ x."""
+    y = np.einsum("fma,aft->mft", np.linalg.inv(A), X)
+    images: Complex = np.einsum("fam,mft->maft", A, y)
+    return images
+
+
+def _smoothed(v: Array, size: tuple[int, int], floor: float) -> Array:
+    """Powers (M, F, T) averaged over bins and frames, each frequency at its own level."""
+    from scipy.ndimage import uniform_filter
+
+    level = v.mean(axis=2, keepdims=True) + floor
+    smooth: Array = np.stack([uniform_filter(row, size) for row in v / level]) * level + floor
+    return smooth
+
+
+def _pair(X: Spectra, v: Array) -> Complex:
+    """The columns (F, 2, 2) that make two sources of powers v (2, F, T) most probable."""
+    V = _covariances(X, 1 / v) / X.shape[-1]
+    # Powers are in units of v: the loading is far below any sound, and keeps silence regular.
+    V += (1e-9 * np.trace(V, axis1=-2, axis2=-1).real[..., None, None] + 1e-12) * np.eye(2)
+    ratio, w = np.linalg.eig(np.linalg.solve(V[1], V[0]))
+    # wᴴ V_1 w is least where source 1 passes: its filter has the smallest ratio, 2 the largest.
+    order = np.argsort(ratio.real, axis=-1)[:, None]
+    filters = np.take_along_axis(w, order, axis=2).conj().mT
+    columns = np.linalg.inv(filters)
+    length = np.sqrt(_power(columns).sum(axis=1, keepdims=True))
+    scaled: Complex = columns / length
+    return scaled
+
+
+def _wiener(X: Spectra, A: Complex, v: Array, spread: float) -> Complex:
+    """v_m R_m (Σ v R)⁻¹ x with R_m = a_m a_mᴴ + ε I: images (M, 2, F, T) that sum to x."""
+    a, b = A[:, 0], A[:, 1]  # (F, M)
+    R00, R11 = _power(a).T + spread, _power(b).T + spread  # (M, F)
+    R01 = (a * b.conj()).T
+    S00, S11 = np.einsum("mft,mf->ft", v, R00), np.einsum("mft,mf->ft", v, R11)
+    S01 = np.einsum("mft,mf->ft", v, R01)
+    scale = 1 / (S00 * S11 - _power(S01))
+    left = scale * (S11 * X[0] - S01 * X[1])  # S⁻¹ x
+    right = scale * (S00 * X[1] - S01.conj() * X[0])
+    images = np.empty((len(v), *X.shape), dtype=np.complex128)
+    images[:, 0] = v * (R00[..., None] * left + R01[..., None] * right)
+    images[:, 1] = v * (R01.conj()[..., None] * left + R11[..., None] * right)
+    return images

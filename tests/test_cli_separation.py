@@ -1,0 +1,254 @@
+"""`earatlas separate` as a user meets it: files, answers, and one sentence for bad input."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import soundfile
+from tests_support import refused
+
+import earatlas as ea
+from earatlas.directions import great_circle_error
+from earatlas.rendering import Rendering
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+PLACES = ((63.0, 11.0), (-38.0, -4.0))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
+    """An atlas, a scene of two voices with its truth, and recordings that cannot be used."""
+    folder = tmp_path_factory.mktemp("separation")
+    atlas.save(folder / "head.atlas")
+    voices = [ea.murmur(2.0, seed=seed) for seed in (5, 8)]
+    scene = ea.render_scene(
+        ea.simulated_head(PLACES), voices, PLACES, names=("Ada", "Hugh"), rate=16_000
+    )
+    scene.write(folder / "scene")
+    mixture = scene.mixture.samples.T
+    for name in ("party.wav", "again.wav"):
+        soundfile.write(folder / name, mixture, 16_000, "FLOAT")
+    (folder / "head.sofa").write_bytes(b"\x89HDF")
+    (folder / "taken").write_text("mine")
+    soundfile.write(folder / "mono.wav", mixture[:, 0], 16_000)
+    soundfile.write(folder / "silent.wav", 0 * mixture, 16_000)
+    soundfile.write(folder / "short.wav", mixture[8000:9000], 16_000)
+    soundfile.write(folder / "whole.flac", mixture, 16_000)
+    whole = (folder / "whole.flac").read_bytes()
+    (folder / "broken.flac").write_bytes(whole[: len(whole) // 2])
+    (folder / "whole.flac").unlink()
+    (folder / "other").mkdir()
+    soundfile.write(folder / "other" / "party.flac", mixture, 16_000)
+    soundfile.write(folder / "other" / "longer.wav", np.tile(mixture, (2, 1)), 16_000)
+    (folder / "other" / "scene.json").write_text('{"sources": [{"name": "Ada"}]}')
+    return folder
+
+
+def test_separate_writes_what_it_names(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Both voices near their places; the sounds add up to the mixture; the input is untouched."""
+    before = (folder / "party.wav").read_bytes()
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
+                 "--render", "soft", "--json")  # fmt: skip
+    answer = json.loads(result.stdout)
+    assert answer["n_sources"] == len(answer["sources"]) == 2
+    assert answer["report"] is None
+    assert answer["real_time_factor"] == pytest.approx(answer["seconds"] / 2, rel=0.1)
+    assert np.isfinite(answer["free_energy"])
+    assert sum(source["share"] for source in answer["sources"]) == pytest.approx(1, abs=1e-3)
+    found = sorted((source["direction"] for source in answer["sources"]), reverse=True)
+    assert (great_circle_error(found, PLACES) < 15).all()
+    assert all(0 < source["credible_90_area"] < 4000 for source in answer["sources"])
+    files = [Path(source["file"]) for source in answer["sources"]]
+    assert files == [tmp_path / "party_source1.wav", tmp_path / "party_source2.wav"]
+    assert sorted(tmp_path.iterdir()) == files
+    whole = sum(ea.read_audio(file).samples for file in files)
+    mixture = ea.read_audio(folder / "party.wav").samples
+    np.testing.assert_allclose(whole, mixture, atol=1e-6)
+    assert (folder / "party.wav").read_bytes() == before
+
+
+def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A block a file: how many, a line a source with its file, and the time it took."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
+    first, head, *sources, last = result.stdout.splitlines()
+    assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound"
+    assert head.split() == ["azimuth", "elevation", "90", "%", "share", "file"]
+    assert [line.split()[-1] for line in sources] == [
+        str(tmp_path / f"party_source{m}.wav") for m in (1, 2)
+    ]
+    assert sum("left ahead" in line for line in sources) == 1
+    assert sum("right ahead" in line for line in sources) == 1
+    assert "× real time" in last
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("render", get_args(Rendering))
+def test_separate_renders_as_asked(
+    run: Run, folder: Path, tmp_path: Path, atlas: ea.Atlas, render: str
+) -> None:
+    """Every name that the library knows: the sounds that it makes under that name."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
+                 "--render", render)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    audio = ea.read_audio(folder / "party.wav")
+    for source in atlas.separate(audio, n_sources=2, rendering=render).sources:
+        sound = ea.read_audio(tmp_path / f"party_{source.name}.wav").samples
+        np.testing.assert_allclose(sound, source.audio.samples, atol=1e-6)
+
+
+def test_separate_finds_out_how_many(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Without -n: both, and no more."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-o", tmp_path, "--json")
+    assert json.loads(result.stdout)["n_sources"] == 2
+
+
+def test_separate_takes_other_channels(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The ears behind a channel of something else: the same places."""
+    x, rate = soundfile.read(folder / "party.wav")
+    soundfile.write(tmp_path / "three.wav", x[:, [1, 0, 1]], rate, "FLOAT")
+    result = run("separate", folder / "head.atlas", tmp_path / "three.wav", "-n", 2,
+                 "-o", tmp_path / "out", "--channels", 1, 2, "--json")  # fmt: skip
+    found = sorted((s["direction"] for s in json.loads(result.stdout)["sources"]), reverse=True)
+    assert (great_circle_error(found, PLACES) < 15).all()
+
+
+def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path) -> None:
+    """--truth: errors, and decibels before and after, in words, in JSON and in the report."""
+    call = ["separate", folder / "head.atlas", folder / "scene" / "mixture.wav", "-n", 2,
+            "-o", tmp_path, "--truth"]  # fmt: skip
+    answer = json.loads(run(*call, folder / "scene", "--json", "--report").stdout)
+    names = {row["name"]: row for row in answer["truth"]}
+    assert list(names) == ["Ada", "Hugh"]
+    for row in names.values():
+        assert 0 < row["error"] < 15
+        assert row["error"] == pytest.approx(
+            great_circle_error(row["direction"], row["found"]), abs=0.02
+        )
+        assert -3 < row["mixture_sdr_db"] < 3
+        assert 4 < row["sdr_db"] < 40
+        assert row["sir_db"] > row["mixture_sir_db"] + 5
+    assert {row["source"] for row in names.values()} == {"source1", "source2"}
+    page = Path(answer["report"])
+    assert page == tmp_path / "mixture.html"
+    text = page.read_text()
+    assert "SDR before" in text
+    assert "Ada" in text
+    assert text.count("<audio") == 3
+    spoken = run(*call, folder / "scene" / "scene.json").stdout
+    assert f"{names['Ada']['sdr_db']:.1f}" in spoken
+    assert "SIR, dB" in spoken
+
+
+def test_separate_reports_without_truth(run: Run, folder: Path, tmp_path: Path) -> None:
+    """--report: a page that links to the sounds, and no figures that nobody can know."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
+                 "--report")  # fmt: skip
+    assert f"report: {tmp_path / 'party.html'}" in result.stdout
+    text = (tmp_path / "party.html").read_text()
+    assert 'href="./party_source1.wav"' in text
+    assert "SDR before" not in text
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bad_recording_among_many(run: Run, folder: Path, tmp_path: Path, jobs: int) -> None:
+    """The others are done, it is named, and the exit code says so."""
+    files = [folder / name for name in ("party.wav", "short.wav", "gone.wav", "again.wav")]
+    result = run("separate", folder / "head.atlas", *files, "-n", 2, "-o", tmp_path,
+                 "--jobs", jobs, "--json")  # fmt: skip
+    assert result.returncode == 1
+    answers = {Path(a["file"]).name: a for a in map(json.loads, result.stdout.splitlines())}
+    assert set(answers) == {file.name for file in files}
+    assert answers["party.wav"]["n_sources"] == answers["again.wav"]["n_sources"] == 2
+    assert (
+        answers["party.wav"]["sources"][0]["direction"]
+        == answers["again.wav"]["sources"][0]["direction"]
+    )
+    assert "at least one window" in answers["short.wav"]["error"]
+    assert "Traceback" not in result.stderr
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 3
+    assert sum(str(folder / "gone.wav") in line for line in errors) == 1
+    assert sum(str(folder / "short.wav") in line for line in errors) == 1
+    assert errors[-1] == "error: 2 of 4 recordings failed."
+    assert {file.name for file in tmp_path.iterdir()} == {
+        f"{stem}_source{m}.wav" for stem in ("party", "again") for m in (1, 2)
+    }
+
+
+def test_warnings_of_other_processes_are_shown(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A clipped recording warns once, whoever reads it."""
+    x, rate = soundfile.read(folder / "party.wav")
+    soundfile.write(tmp_path / "loud.wav", np.clip(20 * x, -1, 1), rate, "FLOAT")
+    result = run("separate", folder / "head.atlas", tmp_path / "loud.wav", folder / "party.wav",
+                 "-n", 2, "-o", tmp_path / "out", "--jobs", 2)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("is clipped") == 1
+
+
+def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A third sound and a page beside two new sounds would be taken for theirs; they stay."""
+    for name in ("party_source3.wav", "party.html", "party_source1.wav"):
+        (tmp_path / name).write_text("old")
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
+    assert result.returncode == 0
+    assert result.stderr.count("earlier run") == 2
+    assert (tmp_path / "party_source3.wav").read_text() == "old"
+    assert ea.read_audio(tmp_path / "party_source1.wav").seconds > 1.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["head.atlas", "party.wav", "-n", "0"], ["from 1 to 6", "got 0"]),
+        (["head.atlas", "party.wav", "-n", "7"], ["from 1 to 6", "got 7"]),
+        (["head.atlas", "party.wav", "--jobs", "0"], ["jobs must be at least 1"]),
+        (["head.atlas", "party.wav", "--render", "loud"], ["rendering must be one of", "'loud'"]),
+        (["head.atlas", "party.wav", "--channels", "0", "7"], ["between 0 and 1"]),
+        (["head.sofa", "party.wav"], ["Learn it first", "-o head.atlas"]),
+        (["party.wav", "party.wav"], ["cannot be used"]),
+        (["gone.atlas", "party.wav"], ["Check the name"]),
+        (["head.atlas", "gone.wav"], ["existing", "gone.wav"]),
+        (["head.atlas", "other"], ["folder"]),
+        (["head.atlas", "head.atlas"], ["cannot be read as sound"]),
+        (["head.atlas", "mono.wav"], ["two channels", "mono.wav"]),
+        (["head.atlas", "silent.wav"], ["silent"]),
+        (["head.atlas", "short.wav"], ["short.wav", "at least one window"]),
+        (["head.atlas", "broken.flac"], ["breaks off", "broken.flac"]),
+        (["head.atlas", "party.wav", "other/party.flac"], ["differ in their names", "party.flac"]),
+        (["head.atlas", "party.wav", "party.wav"], ["differ in their names"]),
+        (["head.atlas", "party.wav", "again.wav", "--truth", "scene"], ["one recording"]),
+        (["head.atlas", "party.wav", "--truth", "gone"], ["truth must be an existing file"]),
+        (["head.atlas", "party.wav", "--truth", "other"], ["truth must be a scene.json"]),
+        (["head.atlas", "party.wav", "--truth", "taken"], ["truth must be a scene.json"]),
+        (["head.atlas", "other/longer.wav", "--truth", "scene"], ["of this recording", "4.0 s"]),
+    ],
+)
+def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:
+    """One sentence, exit code 2, nothing written: not even the folder."""
+    before = sorted(folder.iterdir())
+    refused(run("separate", *arguments, "-o", "out/deep", cwd=folder), *words)
+    assert [file for file in sorted(folder.iterdir()) if file not in before] == []
+
+
+def test_unwritable_folder(run: Run, folder: Path) -> None:
+    """A file where the folder should be, or above it."""
+    for place in ("taken", "taken/out"):
+        refused(run("separate", "head.atlas", "party.wav", "-o", place, cwd=folder), "writable")
+    assert (folder / "taken").read_text() == "mine"
+
+
+def test_no_recording_is_overwritten(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A recording whose name a sound would get, by whatever way it and the folder are named."""
+    names = ["party.wav", "party_source2.wav"]
+    for name in names:
+        (tmp_path / name).write_bytes((folder / "party.wav").read_bytes())
+    (tmp_path / "link").symlink_to(tmp_path)
+    for source, place in ((tmp_path, "."), (Path(), tmp_path), (Path("link"), "."), (".", "link")):
+        files = [Path(source, name) for name in names]
+        refused(run("separate", folder / "head.atlas", *files, "-o", place, cwd=tmp_path),
+                "overwritten")  # fmt: skip
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link", *names]

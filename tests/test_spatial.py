@@ -1,0 +1,139 @@
+"""Filters that use both ears: they add up, they cancel, and they leave silence silent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import earatlas as ea
+from earatlas import spatial
+from earatlas.audio import stft
+from earatlas.metrics import oracle_masks, separation_quality
+from earatlas.rendering import render
+
+Array = NDArray[np.float64]
+LAYOUT = ea.CueLayout()
+
+
+def images_of(M: int, seconds: float = 2.0, seed: int = 0) -> Array:
+    """Murmurs (M, 2, n) that reach the ears through short filters of their own."""
+    rng = np.random.default_rng(seed)
+    n = int(seconds * 16_000)
+    filters = rng.normal(size=(M, 2, 12)) * np.exp(-np.arange(12) / 3)
+    dry = [ea.murmur(seconds, seed=seed + 10 * m) for m in range(M)]
+    return np.array(
+        [[np.convolve(d, ear)[:n] for ear in pair] for d, pair in zip(dry, filters, strict=True)]
+    )
+
+
+def masks_of(images: Array, softness: float = 0.1) -> Array:
+    """True masks (M, F, T), not quite sure of themselves."""
+    spectra = np.stack([stft(image, LAYOUT.window, LAYOUT.hop) for image in images])
+    true = oracle_masks(spectra[:, :, 1:])
+    return (1 - softness) * true + softness / len(images)
+
+
+@pytest.mark.parametrize("M", [1, 2, 3])
+def test_sounds_add_up(M: int) -> None:
+    """Nothing of the mixture is lost or added."""
+    images = images_of(M)
+    mixture = images.sum(axis=0) + 1e-3 * np.random.default_rng(9).normal(size=images.shape[1:])
+    sounds = spatial.separate_spatially(mixture, masks_of(images), LAYOUT)
+    assert sounds.shape == images.shape
+    np.testing.assert_allclose(sounds.sum(axis=0), mixture, atol=1e-9 * np.abs(mixture).max())
+
+
+def test_one_source_is_the_mixture() -> None:
+    """To the last bit."""
+    images = images_of(1)
+    sounds = spatial.separate_spatially(images[0], np.ones((1, 512, 251)), LAYOUT)
+    np.testing.assert_array_equal(sounds[0], images[0])
+
+
+def test_two_sources_cancel_each_other() -> None:
+    """Where masks reach about 15 dB, filters reach far more."""
+    images = images_of(2)
+    mixture, masks = images.sum(axis=0), masks_of(images, softness=0.2)
+    spectra = stft(mixture, LAYOUT.window, LAYOUT.hop)
+    by_mask = separation_quality(images, render(spectra, masks, LAYOUT, mixture.shape[1])).mean()
+    by_both = separation_quality(images, spatial.separate_spatially(mixture, masks, LAYOUT)).mean()
+    assert by_both.sdr_db > 20
+    assert by_both.sdr_db > by_mask.sdr_db + 6
+
+
+def test_three_sources_gain_too() -> None:
+    """Two ears cannot cancel two of three everywhere, but more than masks they can."""
+    images = images_of(3)
+    mixture, masks = images.sum(axis=0), masks_of(images)
+    spectra = stft(mixture, LAYOUT.window, LAYOUT.hop)
+    by_mask = separation_quality(images, render(spectra, masks, LAYOUT, mixture.shape[1])).mean()
+    by_both = separation_quality(images, spatial.separate_spatially(mixture, masks, LAYOUT)).mean()
+    assert by_both.sdr_db > by_mask.sdr_db + 0.5
+
+
+def test_silence_stays_silent() -> None:
+    """A source that says nothing for two seconds comes out 30 dB below the other there."""
+    images = images_of(2, seconds=5.0)
+    silent = slice(int(2.0 * 16_000), int(4.0 * 16_000))
+    images[1][:, silent] = 0.0
+    masks = masks_of(images, softness=0.01)
+    sounds = spatial.separate_spatially(images.sum(axis=0), masks, LAYOUT)
+    middle = slice(int(2.4 * 16_000), int(3.6 * 16_000))
+    left = (sounds[1][:, middle] ** 2).sum() / (images[0][:, middle] ** 2).sum()
+    assert 10 * np.log10(left) < -30
+
+
+def test_relabelled_masks_relabel_the_sounds() -> None:
+    """The order of the sources carries no meaning."""
+    images = images_of(2)
+    mixture, masks = images.sum(axis=0), masks_of(images)
+    sounds = spatial.separate_spatially(mixture, masks, LAYOUT)
+    swapped = spatial.separate_spatially(mixture, masks[::-1], LAYOUT)
+    np.testing.assert_allclose(swapped[::-1], sounds, atol=1e-6 * np.abs(mixture).max())
+
+
+def test_level_changes_only_the_level() -> None:
+    """A louder recording has the same answer, louder."""
+    images = images_of(2)
+    mixture, masks = images.sum(axis=0), masks_of(images)
+    sounds = spatial.separate_spatially(mixture, masks, LAYOUT)
+    louder = spatial.separate_spatially(100 * mixture, masks, LAYOUT)
+    np.testing.assert_allclose(louder, 100 * sounds, atol=1e-7 * np.abs(100 * mixture).max())
+
+
+def test_wiener_against_matrices() -> None:
+    """v_m R_m (Σ v R)⁻¹ x, bin by bin."""
+    rng = np.random.default_rng(3)
+    M, F, T = 3, 4, 5
+    X = rng.normal(size=(2, F, T)) + 1j * rng.normal(size=(2, F, T))
+    A = rng.normal(size=(F, 2, M)) + 1j * rng.normal(size=(F, 2, M))
+    v = rng.uniform(0.1, 2.0, size=(M, F, T))
+    images = spatial._wiener(X, A, v, 0.3)
+    for f in range(F):
+        for t in range(T):
+            R = [np.outer(A[f, :, m], A[f, :, m].conj()) + 0.3 * np.eye(2) for m in range(M)]
+            total = sum(v[m, f, t] * R[m] for m in range(M))
+            for m in range(M):
+                expected = v[m, f, t] * R[m] @ np.linalg.solve(total, X[:, f, t])
+                np.testing.assert_allclose(images[m, :, f, t], expected, rtol=1e-9)
+
+
+def test_pair_is_stationary_for_its_powers() -> None:
+    """At the answer, the filters make both weighted covariances diagonal (the IP conditions)."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(2, 3, 50)) + 1j * rng.normal(size=(2, 3, 50))
+    v = rng.uniform(0.2, 3.0, size=(2, 3, 50))
+    W = np.linalg.inv(spatial._pair(X, v))
+    for f in range(3):
+        for m in range(2):
+            V = (X[:, f] / v[m, f]) @ X[:, f].conj().T
+            cross = W[f, 0] @ V @ W[f, 1].conj()
+            size = np.sqrt(np.abs((W[f, 0] @ V @ W[f, 0].conj()) * (W[f, 1] @ V @ W[f, 1].conj())))
+            assert abs(cross) < 1e-6 * size
+
+
+def test_digital_silence_is_no_trouble() -> None:
+    """Zeros in, zeros out."""
+    sounds = spatial.separate_spatially(np.zeros((2, 8000)), np.full((2, 512, 63), 0.5), LAYOUT)
+    assert not sounds.any()
