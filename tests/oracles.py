@@ -301,7 +301,7 @@ def vessl_step(
                 Q[m, d] += anchor.counts[m, d]
                 R[m, d] += anchor.sums[m, d]
                 E[m, d] += anchor.squares[m, d]
-    tau = how.frame_share
+    tau = source.frame_share
     sources = [source_posterior(source, Q[m], R[m], E[m], state.noise, tau) for m in range(M)]
     v = np.empty(D)
     for d in range(D):
@@ -333,7 +333,7 @@ def vessl_step(
         total -= s.divergence / tau
     for d in range(D):
         total -= 0.5 * how.noise_frames * (np.log(v[d]) + source.noise[d] / v[d])
-    for c in range(state.shares.shape[1]):
+    for c in {cell(f, t) for f, t in heard}:  # an empty cell says nothing
         for m in range(M):
             total += how.share_bins * np.log(state.shares[m, c]) if how.share_bins else 0.0
     if anchor is not None:

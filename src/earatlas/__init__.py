@@ -32,6 +32,7 @@ from earatlas.posterior import ChartMixture, CredibleRegion
 from earatlas.ppam import PPAM
 from earatlas.rooms import Room
 from earatlas.scenes import SimulatedScene, Staging, render_scene
+from earatlas.separation import Scene, Source
 
 __version__ = "0.1.0"
 
@@ -57,7 +58,9 @@ __all__ = [
     "Manifold",
     "Plane",
     "Room",
+    "Scene",
     "SimulatedScene",
+    "Source",
     "Space",
     "Sphere",
     "Staging",

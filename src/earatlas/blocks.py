@@ -104,10 +104,17 @@ class SoundFiles:
                     "Move it, or choose another folder."
                 )
         self.names = list(names)
-        self._files = [
-            soundfile.SoundFile(self._scratch / name, "w", self.rate, 2, "FLOAT", format="WAV")
-            for name in names
-        ]
+        for name in names:
+            try:
+                file = soundfile.SoundFile(
+                    self._scratch / name, "w", self.rate, 2, "FLOAT", format="WAV"
+                )
+            except (OSError, soundfile.SoundFileError) as error:
+                raise InputError(
+                    f"output must be a file that can be made, got '{self.folder / name}' "
+                    f"({error}). Rename the recording, or choose another folder."
+                ) from error
+            self._files.append(file)
 
     def append(self, sounds: Array) -> None:
         """Write the next samples (M, 2, n), a row a file."""
@@ -127,15 +134,42 @@ class SoundFiles:
         trace: TracebackType | None,
     ) -> None:
         assert self._scratch is not None
-        for file in self._files:
-            file.close()
+        done = False
         try:
+            for file in self._files:
+                file.close()
             if kind is None:
-                for name in self.names:
-                    (self._scratch / name).replace(self.folder / name)
+                self._publish()
+                done = True
+        except (OSError, soundfile.SoundFileError) as problem:
+            if kind is None:
+                raise InputError(
+                    f"output folder must take the sounds, got '{self.folder}' ({problem}). "
+                    "Free some space, or choose another folder."
+                ) from problem
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
-            if kind is not None:
+            if not done:
                 with suppress(OSError):  # somebody else has put something there since
                     for place in self._made:
                         place.rmdir()
+
+    def _publish(self) -> None:
+        """Move the files to their places; old ones step aside, and come back upon a failure."""
+        assert self._scratch is not None
+        moved: list[tuple[Path, Path | None]] = []
+        try:
+            for name in self.names:
+                final, old = self.folder / name, self._scratch / f"{name}.old"
+                had = final.exists()
+                if had:
+                    final.replace(old)
+                moved.append((final, old if had else None))
+                (self._scratch / name).replace(final)
+        except OSError:
+            for final, before in reversed(moved):
+                with suppress(OSError):
+                    final.unlink(missing_ok=True)
+                    if before is not None:
+                        before.replace(final)
+            raise

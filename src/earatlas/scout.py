@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from earatlas.bins import HeardBins
 from earatlas.cues import CueLayout
+from earatlas.errors import InputError
 from earatlas.ppam import PPAM
 
 __all__ = ["Scout", "Scouting", "Sighting"]
@@ -54,6 +55,14 @@ class Scouting:
     nowhere: float = 0.1  # w_0
     noises: tuple[tuple[float, float], ...] = ((0.3, 0.005), (10.0, 0.15))  # ILD in dB², IPD
 
+    def __post_init__(self) -> None:
+        counts = (self.bins, self.frames, self.iterations, self.candidates)
+        if min(counts) < 1 or self.spacing_degrees <= 0 or not 0 < self.nowhere < 1:
+            raise InputError(
+                "spacing_degrees, bins, frames, iterations and candidates must be above 0 and "
+                f"nowhere between 0 and 1, got {self}. The defaults are a good start."
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Sighting:
@@ -68,9 +77,14 @@ class Sighting:
     def best_sets(self, n_sources: int, count: int) -> list[Array]:
         """The `count` most probable sets (M, C) of candidates."""
         M, J = n_sources, len(self.candidates)
+        if M > J:
+            raise InputError(
+                f"n_sources must be at most the {J} directions to choose from, got {M}. "
+                "Ask for fewer, or for more candidates."
+            )
         while J > M and math.comb(J, M) > _MOST_SETS:
             J -= 1
-        sets = np.array(list(combinations(range(J), min(M, J))))
+        sets = np.array(list(combinations(range(J), M)))
         p = self.likelihoods
         scores = np.empty(len(sets))
         for i, chosen in enumerate(sets):

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from earatlas.audio import Audio, Spectra, read_blocks, stft
 from earatlas.bins import HeardBins, coherence
 from earatlas.blocks import Block, CrossFade, SoundFiles, overlapping
+from earatlas.calibration import TYPICAL_FRAME_NOISE
 from earatlas.cues import Threshold, bin_power, check_length, checked_audio
 from earatlas.errors import InputError
 from earatlas.localization import Listener, Localizer
@@ -34,6 +35,7 @@ from earatlas.pictures import Picture, PictureBuilder
 from earatlas.posterior import ChartMixture
 from earatlas.rendering import Rendering, check_rendering, sounds_of
 from earatlas.scout import Scout, Scouting, loudest
+from earatlas.statistics import LevelStatistics
 from earatlas.vessl import Anchor, Inference, Mixture, SourceModel, State
 
 __all__ = ["Picture", "Scene", "Separator", "Source", "separate", "separate_file"]
@@ -44,12 +46,15 @@ Progress = Callable[[float], None]
 
 _SURE = 0.99  # coherence that one source alone easily reaches
 _SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
+_PAUSE_DB, _CLEAN = 12.0, 0.75  # without noise, so many bins pass the noise floor less so much
 _MOST_SOURCES = 6
-_TYPICAL_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², and of unit vectors
 _STARTS = 2  # sets of directions that VESSL tries
 _TRIAL_STEPS = 4
+_WORTH = 0.1  # nats a bin that one more source must gain; true ones gained 0.2 to 5, false ones 0
+_CROWD = 3.0  # beliefs among M sources are as wide as if they fitted (M - 1) times so badly
 _BLOCK_SECONDS, _OVERLAP_SECONDS = 20.0, 2.0
 _DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
+_BINS_A_CELL = 20.0  # as a few seconds of two talkers have
 _ANCHOR_FRAMES = 20.0  # what the digest is worth in a block, a channel and source
 
 
@@ -59,7 +64,7 @@ class Source:
 
     name: str
     belief: ChartMixture  # where it is
-    share: float  # of the mixture's energy; all sources' sum to 1
+    share: float  # of the mixture's energy that its mask has; all sources' sum to 1
     audio: Audio | None = None  # both ears; None where it went to a file
     mask: NDArray[np.float32] | None = None  # (F, T) of the bins above 0 Hz
 
@@ -74,7 +79,7 @@ class Source:
 
     @cached_property
     def credible_90_area(self) -> float:
-        """Size of the region that holds it with a probability of 90 %, in square degrees."""
+        """Size of the region that holds it with a probability of 90 %, in degrees^L."""
         return self.belief.credible_area(0.9)
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,7 +133,7 @@ class Separator:
     ) -> None:
         layout, noise = listener.layout, listener.calibration.frame_noise
         if noise is None:
-            noise = np.array([_TYPICAL_NOISE[str(kind)] for kind in layout.channel_kinds])
+            noise = np.array([TYPICAL_FRAME_NOISE[str(kind)] for kind in layout.channel_kinds])
         self.listener, self.layout = listener, layout
         self.source_model = SourceModel.of(listener.model, layout, noise, inference)
         self.scout = Scout(listener.model, layout, scouting)
@@ -136,16 +141,26 @@ class Separator:
     def sure_bins(self, spectra: Spectra, floor_db: float) -> HeardBins:
         """The heard bins that one source alone can explain best: at least half of them."""
         layout = self.source_model.layout
-        power = bin_power(spectra, layout.window).min(axis=0)
-        f, t = np.nonzero(power >= 10.0 ** (floor_db / 10))
-        if not len(f):
-            return HeardBins.at(spectra, layout, f, t)
-        alone = coherence(spectra)[f, t]
-        sure = alone >= min(_SURE, float(np.quantile(alone, 1 - _SURE_SHARE)))
-        return HeardBins.at(spectra, layout, f[sure], t[sure])
+        bins = HeardBins.of_spectra(spectra, layout, np.full(layout.bins, floor_db))
+        if not len(bins):
+            return bins
+        alone = coherence(spectra)[bins.f, bins.t]
+        least = min(_SURE, float(np.quantile(alone, 1 - _SURE_SHARE)))
+        return bins.subset(np.flatnonzero(alone >= least))
+
+    def above_noise(
+        self, bins: HeardBins, levels: LevelStatistics, threshold: Threshold
+    ) -> HeardBins:
+        """The bins that stand above the recording's noise; all of them where there is little."""
+        floors = np.full(self.layout.bins, -np.inf)
+        floors[self.layout.channel_bins] = levels.floors_db(threshold)
+        above = bins.level_db - floors[bins.f]
+        # Pauses of several talkers look like noise, but then few bins are anywhere near it.
+        quiet = np.mean(above >= -_PAUSE_DB) > _CLEAN or not (above >= 0).any()
+        return bins if quiet else bins.subset(np.flatnonzero(above >= 0))
 
     def find(self, bins: HeardBins, n_sources: int | None = None) -> tuple[Mixture, State]:
-        """Where the sources are; without a number, one more as long as the free energy gains."""
+        """Where the sources are; without a number, one more while the free energy says so."""
         mixture = Mixture(self.source_model, bins)
         sighting = self.scout.look(bins)
         best: State | None = None
@@ -155,7 +170,7 @@ class Separator:
             trials = [mixture.run(mixture.start_at(x), _TRIAL_STEPS) for x in starts]
             trial = max(trials, key=lambda state: state.free_energy)
             state = mixture.run(trial)
-            if best is not None and state.free_energy <= best.free_energy:
+            if best is not None and state.free_energy <= best.free_energy + _WORTH * len(bins):
                 break
             best = state
         assert best is not None
@@ -271,7 +286,8 @@ class Job:
         self.surveyed = False  # the sources are known
         self._block = round(_BLOCK_SECONDS * layout.rate / layout.hop) * layout.hop
         self._overlap = round(_OVERLAP_SECONDS * layout.rate / layout.hop) * layout.hop
-        self._samples = self._frames = 0
+        self._levels = LevelStatistics(layout)
+        self._samples = 0
 
     def run(self, chunks: Chunks, tell: Progress | None = None) -> Iterator[Part]:
         """Separate what `chunks()` gives, arrays (2, n) one after the other.
@@ -286,15 +302,20 @@ class Job:
             spectra = stft(first.samples, layout.window, layout.hop)
             floor_db = self.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
             bins = self._heard(separator.sure_bins(spectra, floor_db))
-            mixture, state = separator.find(bins, self.n_sources)
-            self._begin(state, bins, spectra.shape[-1], chunks)
+            self._levels.push(spectra)
+            clear = separator.above_noise(bins, self._levels, self.threshold)
+            mixture, state = separator.find(clear, self.n_sources)
+            self._begin(state, spectra.shape[-1], chunks)
             tell(0.5)
+            if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
+                mixture = Mixture(separator.source_model, bins)
+                state = mixture.run(mixture.start_from(state.sources, state.noise))
             yield self._part(first, spectra, mixture, state)
             tell(1.0)
             return
         digest, floor_db = self._survey(chain([first], blocks), tell)
         _, state = separator.find(self._heard(digest), self.n_sources)
-        self._begin(state, digest, self._samples // layout.hop + 1, chunks)
+        self._begin(state, self._samples // layout.hop + 1, chunks)
         anchor = _anchor(digest, state)
         for block in overlapping(chunks(), self._block, self._overlap):
             spectra = stft(block.samples, layout.window, layout.hop)
@@ -320,22 +341,23 @@ class Job:
             peak = max(peak, float(bin_power(spectra, layout.window).max()))
             bins = self.separator.sure_bins(spectra, self.threshold.floor_db(peak))
             parts.append(bins.subset(loudest(bins, _DIGEST_BINS_A_BLOCK, 4)))
+            if sum(map(len, parts)) > 2 * _DIGEST_BINS:
+                parts = _thinned(parts)
+            self._levels.push(spectra)
             self._samples = block.start + block.samples.shape[1]
             tell(0.5 * (1 - _BLOCK_SECONDS * layout.rate / (self._samples + self._block)))
         floor_db = self.threshold.floor_db(peak)
         parts = [part.subset(np.flatnonzero(part.level_db >= floor_db)) for part in parts]
-        share = min(_DIGEST_BINS / max(sum(map(len, parts)), 1), 1.0)
-        parts = [part.subset(loudest(part, int(share * len(part)), 1)) for part in parts]
-        return HeardBins.joined(parts), floor_db
+        digest = HeardBins.joined(_thinned(parts))
+        clear = self.separator.above_noise(digest, self._levels, self.threshold)
+        return _coarser(clear, self.separator.source_model.how.bands), floor_db
 
-    def _begin(self, state: State, bins: HeardBins, frames: int, chunks: Chunks) -> None:
+    def _begin(self, state: State, frames: int, chunks: Chunks) -> None:
         """Get ready to add up what the blocks give."""
-        M, model = len(state.sources), self.separator.source_model
+        M = len(state.sources)
         self.surveyed = True
         self._state, self._chunks = state, chunks
         self._picture = PictureBuilder(self.separator.layout, frames, M)
-        self._sums = np.zeros((3, M, model.layout.channels))
-        self._noise = np.zeros(model.layout.channels)
         self._energies = np.zeros(M)
         self._track: list[tuple[float, Array]] = []
         hop = self.separator.layout.hop
@@ -345,15 +367,12 @@ class Job:
         )
 
     def _part(self, block: Block, spectra: Spectra, mixture: Mixture, state: State) -> Part:
-        layout, M = self.separator.layout, len(state.sources)
+        layout = self.separator.layout
         masks = self.separator.masks(mixture, state, spectra)
         n = block.samples.shape[1]
         sounds = sounds_of(block.samples, spectra, masks, layout, self.rendering)
         power = bin_power(spectra, layout.window).sum(axis=0)
         self._energies += np.einsum("mft,ft->m", masks, power)
-        self._sums += np.stack(mixture.bins.sums(state.assignments[:M]))
-        self._noise += state.noise * spectra.shape[-1]
-        self._frames += spectra.shape[-1]
         self._picture.add(spectra, masks, block.start // layout.hop, mixture.bins)
         middle = (block.start + 0.5 * n) / layout.rate
         self._track.append((middle, np.stack([s.belief.best for s in state.sources])))
@@ -372,13 +391,8 @@ class Job:
                 localizer.push(chunk)
             beliefs = [localizer.finish().belief]
         else:
-            model = self.separator.source_model
-            # Of the blocks, not of the digest, which has heard nothing in many channels.
-            noise = self._noise / self._frames
-            beliefs = [
-                listener.calibration.blur(model.posterior(Q, R, E, noise).belief)
-                for Q, R, E in self._sums.swapaxes(0, 1)
-            ]
+            crowded = listener.calibration.relaxed(_CROWD * (len(state.sources) - 1))
+            beliefs = [crowded.blur(source.belief) for source in state.sources]
         energies = self._energies / max(float(self._energies.sum()), 1e-300)
         sources = tuple(
             Source(f"source{m + 1}", belief, float(share))
@@ -397,6 +411,19 @@ class Job:
 
 def _nobody(share: float) -> None:
     """Told of progress when nobody else is."""
+
+
+def _thinned(parts: list[HeardBins]) -> list[HeardBins]:
+    """The loudest bins of each stretch, so many that all of them keep to the digest's size."""
+    share = min(_DIGEST_BINS / max(sum(map(len, parts)), 1), 1.0)
+    return [part.subset(loudest(part, int(share * len(part)), 1)) for part in parts]
+
+
+def _coarser(digest: HeardBins, bands: int | None) -> HeardBins:
+    """The digest in longer frames, none of them empty: shares need some bins a cell."""
+    together = round(_BINS_A_CELL * digest.frames * (bands or 1) / max(len(digest), 1))
+    frames, t = np.unique(digest.t // max(together, 1), return_inverse=True)
+    return replace(digest, frames=len(frames), t=t)
 
 
 def _anchor(digest: HeardBins, state: State) -> Anchor:

@@ -50,9 +50,12 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     if M == 1 or not samples.any():
         return np.repeat(samples[None], M, axis=0)
     window = layout.window * (_LONGER if M == 2 else 1)
-    hop = window // _HOPS
+    hop = max(window // _HOPS, 1)
     spectra = stft(samples, window, hop)
-    X = spectra[:, 1:]
+    # Both ears at one level at every frequency: ε then means the same in each.
+    ears = np.sqrt(_power(spectra[:, 1:]).mean(axis=2, keepdims=True))
+    ears = np.maximum(ears, 1e-6 * float(ears.max()))
+    X = spectra[:, 1:] / ears
     q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
     power = _power(X).sum(axis=0)
     floor = _FLOOR * float(power.max())
@@ -65,7 +68,7 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     doubt = _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
     images = _wiener(X, A, (q + doubt) * power + floor, _TWO if M == 2 else _MORE)
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
-    return istft(np.concatenate([dc, images], axis=2), window, hop, n)
+    return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
 
 
 def _power(X: Spectra) -> Array:

@@ -13,7 +13,8 @@ to each source. `Mixture` is the problem, `State` the variational posterior; `st
     v_d (D,)      variance of a bin's cues                    s_md (M, D)  cues of source m
     α_mk (M, K)   which chart holds source m                  τ            frame_share
 
-Three things go beyond the paper; `Inference.paper()` is without them.
+Three things go beyond the paper, besides weak priors of v and λ and a garbage class that is off;
+`Inference.paper()` is without them.
 
 - Cues of a source are its own: s_md may leave the learned map by as much as the map erred on what
   it was learned from (ω = 1; 0 in the paper). So each source adapts to what is heard.
@@ -40,6 +41,7 @@ from scipy.special import logsumexp
 
 from earatlas.bins import HeardBins, wide_layout
 from earatlas.cues import CueLayout
+from earatlas.errors import InputError
 from earatlas.posterior import ChartMixture
 from earatlas.ppam import PPAM
 
@@ -60,9 +62,7 @@ _LOG_2PI = float(np.log(2 * np.pi))
 _PHASE_VARIANCE = 0.5  # of the cosine and the sine of a phase that may be anything
 _NEGLIGIBLE = 1e-9  # weight of a chart that adds nothing to a source's cues
 _OUT_OF_REACH = 50.0  # nats: a chart so far behind its source's best is not looked at every time
-_ALL_CHARTS = (
-    1  # first steps that look at every chart, before masks are good enough to leave any out
-)
+_ALL_CHARTS = 1  # first steps that look at every chart
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Inference:
     """How VESSL is run. The defaults are what won on two and three talkers (docs/figures.md)."""
 
     offsets: float = 1.0  # ω: own cues of a source, in units of the map's variance
-    frame_share: float = 0.25  # τ: hop / window times two
+    frame_share: float | None = None  # τ; None: hop / window times two, 1/4 as a rule
     phases: bool = True  # use phase where it was not learned
     bands: int | None = 4  # cells of λ a frame; None: a cell is a frequency (the paper)
     garbage: float = 0.0  # prior share of bins that no source explains; 0: no such class
@@ -78,6 +78,24 @@ class Inference:
     share_bins: float = 1.0  # how many bins an even share is worth, a cell
     most_steps: int = 20
     tolerance: float = 2e-3  # nats a bin that a step must gain to go on
+
+    def __post_init__(self) -> None:
+        least = min(self.offsets, self.noise_frames, self.share_bins, self.tolerance)
+        if least < 0 or not 0 <= self.garbage < 1 or self.most_steps < 1:
+            raise InputError(
+                "offsets, noise_frames, share_bins and tolerance must be at least 0, garbage below "
+                f"1 and most_steps at least 1, got {self}. The defaults are a good start."
+            )
+        if self.bands is not None and self.bands < 1:
+            raise InputError(
+                f"bands must be at least 1, or None for the paper's cells, got {self.bands}. "
+                "4 is the default."
+            )
+        if self.frame_share is not None and not 0 < self.frame_share <= 1:
+            raise InputError(
+                f"frame_share must be above 0 and at most 1, got {self.frame_share}. "
+                "None takes it from hop and window."
+            )
 
     @classmethod
     def paper(cls) -> Self:
@@ -151,6 +169,8 @@ class SourceModel:
     ) -> SourceModel:
         """From a model of cues in `layout`, and the variance (D,) of a bin's cues around them."""
         how = how or Inference()
+        if how.frame_share is None:
+            how = replace(how, frame_share=min(2 * layout.hop / layout.window, 1.0))
         K, _, L = model.A.shape
         L_w = model.latent.shape[1]
         latent = np.sqrt(model.spread)[:, :, None] * model.latent
@@ -162,7 +182,7 @@ class SourceModel:
         everywhere = np.empty(wide.channels)
         for kind in np.unique(wide.channel_kinds):
             own = kinds == kind
-            # A phase that was not learned varies as those that were; without any, a radian.
+            # A phase that was not learned varies as those that were; without any, 0.3 radians.
             everywhere[wide.channel_kinds == kind] = np.median(noise[own]) if own.any() else 0.1
         everywhere[channels] = noise
         return cls(
@@ -176,6 +196,12 @@ class SourceModel:
             how=how,
         )
 
+    @property
+    def frame_share(self) -> float:
+        """τ."""
+        assert self.how.frame_share is not None  # `of` has seen to it
+        return self.how.frame_share
+
     def posterior(
         self, Q: Array, R: Array, E: Array, v: Array, charts: NDArray[np.bool_] | None = None
     ) -> SourcePosterior:
@@ -183,7 +209,7 @@ class SourceModel:
 
         With s and w integrated out, a channel's mean ȳ = R / Q is N(A u + b, ω σ² g + v / (τ Q)).
         """
-        model, tau = self.model, self.how.frame_share
+        model, tau = self.model, self.frame_share
         seen = Q > 0
         mean = np.where(seen, R, 0.0) / np.where(seen, Q, 1.0)
         P = tau * Q / v  # (D,) precision of ȳ
@@ -311,7 +337,7 @@ class Mixture:
             model.noise,
         )
         q, evidence = self._assign(cues, squares, v, state.shares, blocks)
-        free = evidence - sum(s.divergence for s in sources) / how.frame_share
+        free = evidence - sum(s.divergence for s in sources) / model.frame_share
         free -= 0.5 * how.noise_frames * float((np.log(v) + model.noise / v).sum())
         free += self._share_prior(state.shares, M)
         if self.anchor is not None:
@@ -384,9 +410,11 @@ class Mixture:
         return np.concatenate([shares * (1 - self.how.garbage), fixed])
 
     def _share_prior(self, shares: Array, M: int) -> float:
+        """What the prior of λ says of the cells in which anything was heard."""
         if not self.how.share_bins:
             return 0.0
-        return self.how.share_bins * float(np.log(shares[:M]).sum())
+        heard = np.bincount(self._cells, minlength=self._n_cells) > 0
+        return self.how.share_bins * float(np.log(shares[:M, heard]).sum())
 
 
 def multiscale(
