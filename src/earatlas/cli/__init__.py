@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 import earatlas
-from earatlas.cli import atlas, demo, heads, manifold, scenes, separation
+from earatlas.cli import atlas, demo, heads, manifold, reproduce, scenes, separation
 from earatlas.cli.console import note, say, show_warning
 from earatlas.errors import EaratlasWarning, InputError
 
@@ -38,6 +38,7 @@ app.add_typer(separation.commands)
 app.add_typer(manifold.commands)
 app.add_typer(scenes.commands)
 app.add_typer(demo.commands)
+app.add_typer(reproduce.commands)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,93 @@
+"""Figure 4: what PCA makes of frontal low ILD and low IPD, two axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from earatlas.experiments.data import Bench
+from earatlas.experiments.figure3 import CUES
+from earatlas.experiments.rows import Experiment, Row
+from earatlas.experiments.tables import by_head
+from earatlas.manifold import faithfulness, pca
+
+__all__ = ["EXPERIMENT"]
+
+REMARKS = """\
+As in the paper: two linear axes fold the surface over itself, so that directions far apart fall
+together, and no linear regression can take them apart. Trustworthiness is below the 0.95 that a
+smooth picture would have; where it is not far below, elevation is what is lost."""
+
+
+def plan(bench: Bench) -> list[dict[str, Any]]:
+    """A row a cue."""
+    return [{"cue": cue, "seed": 0} for cue in ("low ILD", "low IPD")]
+
+
+def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """The two leading principal components of the frontal directions."""
+    from earatlas.experiments.drawing import pack
+
+    head = bench.whole
+    head = head.subset(np.abs(head.directions[:, 0]) <= 90)
+    t = pca(head.cues(CUES[settings["cue"]]), coordinates=2)
+    return {
+        "score": asdict(faithfulness(bench.space, head.directions, t, seed=settings["seed"])),
+        "spacing_degrees": head.spacing_degrees,
+        "directions": pack(head.directions),
+        "coordinates": pack(t),
+    }
+
+
+def render(rows: Sequence[Row], folder: Path) -> str:
+    """Lines of one elevation in the plane of the first two axes."""
+    import matplotlib
+    from matplotlib.collections import LineCollection
+
+    from earatlas.experiments.drawing import figure_of, picture, styled, unpack
+    from earatlas.manifold_plots import rings
+
+    parts = []
+    for head, own in by_head(rows).items():
+        figure = figure_of(9.6, 4.3)
+        colours, words = matplotlib.colormaps["turbo"], []
+        for panel, row in enumerate(own, start=1):
+            r, cue = row["result"], row["settings"]["cue"]
+            x, t = unpack(r["directions"]), unpack(r["coordinates"])
+            axes = figure.add_subplot(1, len(own), panel)
+            low, high = x[:, 1].min(), x[:, 1].max()
+            lines = rings(x, r["spacing_degrees"])
+            shades = [colours(0.03 + 0.94 * (x[i, 1].mean() - low) / (high - low)) for i in lines]
+            axes.add_collection(
+                LineCollection([t[i] for i in lines], colors=shades, linewidths=0.8, alpha=0.8)
+            )
+            axes.autoscale_view()
+            styled(axes, f"{cue}, {len(x)} frontal directions", "first axis", "second axis")
+            s = r["score"]
+            words.append(
+                f"{cue}: trustworthiness {s['trustworthiness']:.2f}, continuity "
+                f"{s['continuity']:.2f}, nearest by coordinates beyond 30° in "
+                f"{100 * s['beyond_30_share']:.0f} %"
+            )
+        norm = matplotlib.colors.Normalize(low, high)
+        bar = figure.colorbar(matplotlib.cm.ScalarMappable(norm, colours), ax=figure.axes,
+                              aspect=30, pad=0.02)  # fmt: skip
+        bar.set_label("elevation in degrees; a line is one elevation", fontsize=8)
+        bar.ax.tick_params(labelsize=7)
+        shown = picture(figure, folder, f"figure4_{head}", f"{head}: PCA of frontal cues")
+        parts.append(f"**{head}**. {'; '.join(words)}.\n\n{shown}")
+    return "\n\n".join(parts)
+
+
+EXPERIMENT = Experiment(
+    name="figure4",
+    title="Figure 4: the same by PCA",
+    plan=plan,
+    measure=measure,
+    render=render,
+    remarks=REMARKS,
+)

@@ -1,0 +1,64 @@
+"""The results page: every experiment that has rows, paper beside ours, and why they differ.
+
+In: the folder of rows. Out: `results.md` with its pictures beside it in `results/`. Nothing is
+typed into it by hand: the remarks stand in the experiments' modules.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import earatlas
+from earatlas.errors import InputError
+from earatlas.experiments.rows import Experiment, current, read_rows
+
+__all__ = ["rows_path", "write_page"]
+
+_TOP = """\
+# The paper's tables and figures, again
+
+Made by `earatlas reproduce` (version {version}{quick}); do not edit. Deleforge, Forbes, Horaud:
+*Acoustic Space Learning for Sound-Source Separation and Localization on Binaural Manifolds* (2014),
+beside this package. Errors are mean±standard deviation in degrees of azimuth and elevation, on the
+paper's plane (azimuth ±160°, elevation ±60°).
+
+The paper's CAMIL recordings, a dummy head in a room, are not ours to give. **simulated** is the
+built-in head at the very same 10,800 directions, in the open; **simulated-room** is that head,
+turned before a loudspeaker in a simulated room, as theirs was, with the reflections of the first
+50 ms. It is no default: it takes half a minute to make, complete cue vectors are easier there than
+measured ones, and single frames of speech are harder. The others are SOFA files. Recordings of
+one's own work the same: `--head FOLDER`, with a table `positions.csv` (file, azimuth, elevation).
+
+What was measured stands in `{folder}/rows`, a JSON line each, from which all this can be drawn
+again with nothing run (`--draw-only`). `--share 0.1` is a tenth of the paper's repetitions; how
+many were run here is told with each table.
+"""
+
+
+def rows_path(folder: Path, name: str) -> Path:
+    """Where the rows of an experiment are kept."""
+    return folder / "rows" / f"{name}.jsonl"
+
+
+def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool) -> Path:
+    """Write `output`/results.md from all rows in `output`/results."""
+    folder = output / "results"
+    parts = [
+        _TOP.format(
+            version=earatlas.__version__, quick=", --quick" if quick else "", folder=folder.name
+        )
+    ]
+    for name, experiment in experiments.items():
+        rows = current(read_rows(rows_path(folder, name)), quick=quick)
+        if rows:
+            shown = experiment.render(rows, folder)
+            parts.append(f"## {experiment.title}\n\n{experiment.remarks}\n\n{shown}\n")
+    page = output / "results.md"
+    try:
+        page.write_text("\n".join(parts), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"page must be a file that can be written, got '{page}' ({error.strerror}). "
+            "Choose another output folder."
+        ) from error
+    return page
