@@ -270,7 +270,7 @@ def _frames_of_mixtures(separator: Separator) -> Array:
     return np.where(separator.source_model.layout.channel_kinds == "ild", 4.0, 0.05)
 
 
-def every_start(scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]) -> dict[str, Row]:
+def every_start(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
     """Our VESSL from different starts, on one mixture; soft masks."""
     M, separator = len(scene.directions), atlas.separator
     spectra, _, sure = heard(separator, scene)
@@ -356,7 +356,7 @@ def starts_part(count: int, jobs: int) -> None:
     """Which start is best."""
     atlas, _, asked = plane_atlas()
     for M in (2, 3):
-        rows = on_mixtures(every_start, mixtures(asked, count, M, seed=1), jobs, atlas, [])
+        rows = on_mixtures(every_start, mixtures(asked, count, M, seed=1), jobs, atlas)
         table(f"start, {M} talkers, {count} mixtures", rows)
 
 
@@ -493,7 +493,7 @@ def speed_part() -> None:
 
 def memory_part(minutes: float) -> None:
     """Peak memory of a long recording, in a process of its own."""
-    _, _, asked = plane_atlas()
+    learned, _, asked = plane_atlas()
     rng = np.random.default_rng(0)
     files = utterances()
     long_enough = int(60 * minutes * 16_000)
@@ -503,7 +503,7 @@ def memory_part(minutes: float) -> None:
         voices.append(np.tile(sound, -(-long_enough // len(sound)))[:long_enough])
     scene = ea.render_scene(asked, voices, [(40, 0), (-60, 20)])
     with tempfile.TemporaryDirectory() as folder:
-        atlas = plane_atlas()[0].save(Path(folder) / "plane.atlas")
+        atlas = learned.save(Path(folder) / "plane.atlas")
         path = scene.mixture.write(Path(folder) / "long.wav")
         code = (
             "import resource, sys, time; import earatlas as ea; s = time.perf_counter(); "
