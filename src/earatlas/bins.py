@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earatlas.audio import Spectra
-from earatlas.cues import CueLayout, bin_power
+from earatlas.cues import CueLayout, bin_power, squared_size
 
 __all__ = ["HeardBins", "coherence", "wide_layout"]
 
@@ -50,7 +50,7 @@ def coherence(spectra: Spectra, reach: int = 2) -> Array:
 
     left, right = spectra[:, 1:]
     cross = right * left.conj()
-    parts = (cross.real, cross.imag, left.real**2 + left.imag**2, right.real**2 + right.imag**2)
+    parts = (cross.real, cross.imag, squared_size(left), squared_size(right))
     re, im, a, b = (uniform_filter1d(part, 2 * reach + 1, axis=1, mode="nearest") for part in parts)
     re *= re
     im *= im
@@ -85,7 +85,7 @@ class HeardBins:
     def at(cls, spectra: Spectra, layout: CueLayout, f: Indices, t: Indices) -> HeardBins:
         """The bins (f_n, t_n), f_n ascending, whatever their level."""
         left, right = spectra[:, f + 1, t]
-        power_left, power_right = (s.real**2 + s.imag**2 + _TINY for s in (left, right))
+        power_left, power_right = (squared_size(s) + _TINY for s in (left, right))
         weaker = np.minimum(power_left, power_right) * (4.0 / layout.window) ** 2
         first, last = _stretch(f, layout.ild_bins)
         ild = 10 * np.log10(power_right[first:last] / power_left[first:last])

@@ -7,10 +7,9 @@ comes and appear only when they are complete (`SoundFiles`).
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +20,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from earatlas.errors import InputError
+from earatlas.outputs import exchange, output_folder
 
 __all__ = ["Block", "CrossFade", "SoundFiles", "overlapping"]
 
@@ -79,24 +79,22 @@ class SoundFiles:
         self.folder, self.rate = folder, rate
         self.names: list[str] = []
         self._files: list[soundfile.SoundFile] = []
-        self._scratch: Path | None = None
-        self._made: list[Path] = []  # folders that were not there, the innermost first
+        self._stack = ExitStack()
+        self._new = self._old = folder  # scratch folders, once it is entered
 
     def __enter__(self) -> Self:
-        try:
-            self._made = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._scratch = Path(tempfile.mkdtemp(prefix=".earatlas-", dir=self.folder))
-        except OSError as error:
-            raise InputError(
-                f"output folder must be writable, got '{self.folder}' ({error.strerror}). "
-                "Choose another folder."
-            ) from error
+        with ExitStack() as stack:
+            stack.enter_context(output_folder(self.folder))
+            made = tempfile.TemporaryDirectory(prefix=".earatlas-", dir=self.folder)
+            scratch = Path(stack.enter_context(made))
+            self._new, self._old = scratch / "new", scratch / "old"
+            self._new.mkdir()
+            self._old.mkdir()
+            self._stack = stack.pop_all()
         return self
 
     def open(self, names: Sequence[str]) -> None:
         """Begin the files; nothing of them can be seen in the folder yet."""
-        assert self._scratch is not None
         for name in names:
             if (self.folder / name).is_dir():
                 raise InputError(
@@ -107,7 +105,7 @@ class SoundFiles:
         for name in names:
             try:
                 file = soundfile.SoundFile(
-                    self._scratch / name, "w", self.rate, 2, "FLOAT", format="WAV"
+                    self._new / name, "w", self.rate, 2, "FLOAT", format="WAV"
                 )
             except (OSError, soundfile.SoundFileError) as error:
                 raise InputError(
@@ -133,43 +131,15 @@ class SoundFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._scratch is not None
-        done = False
-        try:
-            for file in self._files:
-                file.close()
-            if kind is None:
-                self._publish()
-                done = True
-        except (OSError, soundfile.SoundFileError) as problem:
-            if kind is None:
-                raise InputError(
-                    f"output folder must take the sounds, got '{self.folder}' ({problem}). "
-                    "Free some space, or choose another folder."
-                ) from problem
-        finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            if not done:
-                with suppress(OSError):  # somebody else has put something there since
-                    for place in self._made:
-                        place.rmdir()
-
-    def _publish(self) -> None:
-        """Move the files to their places; old ones step aside, and come back upon a failure."""
-        assert self._scratch is not None
-        moved: list[tuple[Path, Path | None]] = []
-        try:
-            for name in self.names:
-                final, old = self.folder / name, self._scratch / f"{name}.old"
-                had = final.exists()
-                if had:
-                    final.replace(old)
-                moved.append((final, old if had else None))
-                (self._scratch / name).replace(final)
-        except OSError:
-            for final, before in reversed(moved):
-                with suppress(OSError):
-                    final.unlink(missing_ok=True)
-                    if before is not None:
-                        before.replace(final)
-            raise
+        with self._stack:
+            try:
+                for file in self._files:
+                    file.close()
+                if kind is None:
+                    exchange(self.folder, self._new, self._old)
+            except (OSError, soundfile.SoundFileError) as problem:
+                if kind is None:
+                    raise InputError(
+                        f"output folder must take the sounds, got '{self.folder}' ({problem}). "
+                        "Free some space, or choose another folder."
+                    ) from problem

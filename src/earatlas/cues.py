@@ -55,7 +55,7 @@ _NOISE_ON_SHARE = 0.05  # -13 dB: well below steady noise, well above any usable
 _TINY = 1e-200  # keeps the logarithm of a silent bin finite; such bins are never observed
 
 
-def _power(spectra: Spectra) -> Array:
+def squared_size(spectra: Spectra) -> Array:
     """|s|^2 without the square root that abs() takes: three times as fast."""
     power: Array = spectra.real**2 + spectra.imag**2
     return power
@@ -169,13 +169,14 @@ class CueLayout:
         """Cue vectors (..., D) of the two ears' spectra (..., F); silent bins: 0 dB, 0 rad."""
         ild, ipd = len(self.ild_bins), len(self.ipd_bins)
         out = np.empty((*left.shape[:-1], self.channels))
-        power_left, power_right = (_power(s[..., _span(self.ild_bins)]) for s in (left, right))
+        band = _span(self.ild_bins)
+        power_left, power_right = (squared_size(s[..., band]) for s in (left, right))
         # The power ratio: no complex division and no square root in the largest array there is.
         np.log10((power_right + _TINY) / (power_left + _TINY), out=out[..., :ild])
         out[..., :ild] *= 10.0
         band = _span(self.ipd_bins)
         cross = right[..., band] * left[..., band].conj()
-        size = np.sqrt(_power(cross))
+        size = np.sqrt(squared_size(cross))
         heard = size > _TINY
         np.divide(cross.real, size, out=out[..., ild : ild + ipd], where=heard)
         np.divide(cross.imag, size, out=out[..., ild + ipd :], where=heard)
@@ -301,7 +302,7 @@ class Cues:
 
 def bin_power(spectra: Spectra, window: int) -> Array:
     """Power (C, F, T) of the bins 1 … F re a full-scale sine in the middle of a bin."""
-    return _power(spectra[:, 1:]) * (4.0 / window) ** 2
+    return squared_size(spectra[:, 1:]) * (4.0 / window) ** 2
 
 
 def spectra_cues(
@@ -340,6 +341,14 @@ def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
     audio = audio.at_rate(layout.rate)
     check_length(audio.samples.shape[1], layout)
     return audio
+
+
+def nothing_heard() -> InputError:
+    """What to raise where a recording has no bin above the thresholds."""
+    return InputError(
+        "audio must have sound that both ears hear above the thresholds, got none. "
+        "Record louder, or lower the threshold."
+    )
 
 
 def check_length(samples: int, layout: CueLayout) -> None:
@@ -485,7 +494,7 @@ def response_cues(
     if h.shape[2] / rate > layout.window / layout.rate:
         return _noise_cues(h, rate, layout, seed)
     left, right = np.moveaxis(transfer_functions(h, rate, layout.frequencies_hz), 1, 0)
-    silent = (_power(left) < _TINY) | (_power(right) < _TINY)
+    silent = (squared_size(left) < _TINY) | (squared_size(right) < _TINY)
     if silent.any():
         n, f = np.argwhere(silent)[0]
         raise InputError(

@@ -37,10 +37,11 @@ from earatlas.cues import (
     bin_power,
     check_length,
     checked_audio,
+    nothing_heard,
     spectra_blocks,
 )
 from earatlas.errors import InputError
-from earatlas.posterior import Calibration, ChartMixture, CredibleRegion
+from earatlas.posterior import Calibration, ChartMixture, CredibleRegion, region_radius
 from earatlas.ppam import PPAM
 from earatlas.statistics import CueStatistics, LevelStatistics
 
@@ -90,8 +91,7 @@ class Localization:
 
     def radius_degrees(self, level: float = 0.9) -> float:
         """Half the width of a credible region of that size: an arc, or a round patch."""
-        area = self.belief.credible_area(level)
-        return float(area / 2 if self.belief.space.dims == 1 else np.sqrt(area / np.pi))
+        return region_radius(self.belief.credible_area(level), self.belief.space.dims)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -437,8 +437,5 @@ class Localizer:
             self._open = False
         answer = self.where()
         if answer.observed_share == 0:
-            raise InputError(
-                "audio must have sound that both ears hear above the thresholds, got none. "
-                "Record louder, or lower the threshold."
-            )
+            raise nothing_heard()
         return answer

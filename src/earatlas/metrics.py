@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from earatlas.cues import squared_size
 from earatlas.directions import Sphere, azimuth_error, elevation_error, great_circle_error
 from earatlas.errors import InputError
 
@@ -319,7 +320,7 @@ def oracle_masks(spectra: ArrayLike) -> Array:
         )
     if not np.isfinite(s).all():
         raise InputError("spectra must be finite, got NaN or infinity. Check the images.")
-    power = (s.real**2 + s.imag**2).sum(axis=1)
+    power = squared_size(s).sum(axis=1)
     masks: Array = (np.argmax(power, axis=0) == np.arange(len(s))[:, None, None]).astype(np.float64)
     return masks
 

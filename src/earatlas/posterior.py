@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 from earatlas.directions import Circle, Plane, Space
 from earatlas.errors import InputError
 
-__all__ = ["Calibration", "ChartMixture", "CredibleRegion", "change_chart"]
+__all__ = ["Calibration", "ChartMixture", "CredibleRegion", "change_chart", "region_radius"]
 
 Array = NDArray[np.float64]
 
@@ -272,6 +272,11 @@ class ChartMixture:
             np.tile(p.means, (J, 1)),
             (p.covariances + blur).reshape(J * K, self.space.dims, self.space.dims),
         )
+
+
+def region_radius(area: float, dims: int) -> float:
+    """Half the width of a region of that size, in degrees: an arc, or a round patch."""
+    return float(area / 2 if dims == 1 else np.sqrt(area / np.pi))
 
 
 @dataclass(frozen=True)

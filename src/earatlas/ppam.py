@@ -28,7 +28,7 @@ from earatlas.directions import Space
 from earatlas.errors import InputError
 from earatlas.posterior import Calibration, ChartMixture
 
-__all__ = ["PPAM", "Learning", "latent_root"]
+__all__ = ["PPAM", "Learning", "check_pairs", "latent_root"]
 
 Array = NDArray[np.float64]
 
@@ -115,13 +115,8 @@ class PPAM:
         with g = 1; they never fall on the plane while no component is dropped.
         """
         how = learning or Learning()
-        points, cues = space.check(x, "x"), np.asarray(y, dtype=np.float64)
+        points, cues = check_pairs(space, x, y)
         N, L = len(points), space.dims
-        if cues.ndim != 2 or len(cues) != N or not np.isfinite(cues).all():
-            raise InputError(
-                f"y must be finite numbers of shape (N, D) with N = {N}, one row a direction, "
-                f"got shape {cues.shape}. Leave out the rows with missing cues."
-            )
         least = L + 2.0 if how.least_samples is None else how.least_samples
         if not 1 <= components <= max(N // (L + 1), 1):
             raise InputError(
@@ -331,6 +326,17 @@ class PPAM:
             project = root * row
             quadratic -= (y @ project.T - (project * self.b).sum(axis=1)) ** 2
         return quadratic, slopes, forms
+
+
+def check_pairs(space: Space, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    """Training directions (N, C) and cues (N, D) as arrays, or an InputError."""
+    points, cues = space.check(x, "x"), np.asarray(y, dtype=np.float64)
+    if cues.ndim != 2 or len(cues) != len(points) or not np.isfinite(cues).all():
+        raise InputError(
+            f"y must be finite numbers of shape (N, D) with N = {len(points)}, one row a "
+            f"direction, got shape {cues.shape}. Leave out the rows with missing cues."
+        )
+    return points, cues
 
 
 def latent_root(noise: Array, latent: Array) -> Array:

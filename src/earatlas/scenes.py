@@ -15,8 +15,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -29,6 +28,7 @@ from earatlas.audio import Audio
 from earatlas.directions import Sphere
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.heads import Head, ImpulseResponses
+from earatlas.outputs import exchange, output_folder
 from earatlas.rooms import Room, room_responses
 
 __all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts_for_overlap"]
@@ -123,7 +123,7 @@ class SimulatedScene:
         """
         folder = Path(folder)
         try:
-            with _folder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
+            with output_folder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
                 new, old = Path(scratch, "new"), Path(scratch, "old")
                 new.mkdir()
                 old.mkdir()
@@ -132,48 +132,12 @@ class SimulatedScene:
                 for m, name in enumerate(self.names):
                     self.image(m).write(new / _image_file(m, name))
                 (new / "scene.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n")
-                return _exchange(folder, new, old)
+                return exchange(folder, new, old, also=_images_of_scene(folder / "scene.json"))
         except OSError as error:
             raise InputError(
                 f"output folder must be writable, got '{folder}' ({error.strerror}). "
                 "Choose another folder."
             ) from error
-
-
-@contextmanager
-def _folder(folder: Path) -> Iterator[None]:
-    """The folder, made where it is missing; what was made is removed again upon an error."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):  # somebody else has put something there since
-            for place in missing:
-                place.rmdir()
-        raise
-
-
-def _exchange(folder: Path, new: Path, old: Path) -> list[Path]:
-    """Move the files of `new` into the folder, and those they replace to `old`; or change nothing.
-
-    Replaced are files of the same name and the images that the folder's scene.json names.
-    """
-    files = sorted(new.iterdir())
-    placed: list[Path] = []
-    try:
-        for name in {file.name for file in files} | _images_of_scene(folder / "scene.json"):
-            if (folder / name).is_file():
-                (folder / name).replace(old / name)
-        for file in files:
-            placed.append(file.replace(folder / file.name))
-    except BaseException:
-        for file in placed:
-            file.unlink()
-        for file in old.iterdir():
-            file.replace(folder / file.name)
-        raise
-    return placed
 
 
 def _images_of_scene(truth: Path) -> set[str]:

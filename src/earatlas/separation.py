@@ -28,7 +28,7 @@ from earatlas.audio import Audio, Spectra, read_blocks, stft
 from earatlas.bins import HeardBins, coherence
 from earatlas.blocks import Block, CrossFade, SoundFiles, overlapping
 from earatlas.calibration import TYPICAL_FRAME_NOISE
-from earatlas.cues import Threshold, bin_power, check_length, checked_audio
+from earatlas.cues import Threshold, bin_power, check_length, checked_audio, nothing_heard
 from earatlas.errors import InputError
 from earatlas.localization import Listener, Localizer
 from earatlas.pictures import Picture, PictureBuilder
@@ -47,7 +47,7 @@ Progress = Callable[[float], None]
 _SURE = 0.99  # coherence that one source alone easily reaches
 _SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
 _PAUSE_DB, _CLEAN = 12.0, 0.75  # without noise, so many bins pass the noise floor less so much
-_MOST_SOURCES = 6
+MOST_SOURCES = 6
 _STARTS = 2  # sets of directions that VESSL tries
 _TRIAL_STEPS = 4
 _WORTH = 0.1  # nats a bin that one more source must gain; true ones gained 0.2 to 5, false ones 0
@@ -164,7 +164,7 @@ class Separator:
         mixture = Mixture(self.source_model, bins)
         sighting = self.scout.look(bins)
         best: State | None = None
-        counts = range(1, _MOST_SOURCES + 1) if n_sources is None else (n_sources,)
+        counts = range(1, MOST_SOURCES + 1) if n_sources is None else (n_sources,)
         for count in counts:
             starts = sighting.best_sets(count, _STARTS if count > 1 else 1)
             trials = [mixture.run(mixture.start_at(x), _TRIAL_STEPS) for x in starts]
@@ -242,21 +242,26 @@ def separate_file(
         for block in read_blocks(path, channels=channels, rate=rate, warn=warn):
             yield block.samples
 
-    folder, stem = Path(folder), Path(path).stem
+    folder = Path(folder)
     with SoundFiles(folder, rate) as files:
         for part in job.run(chunks, progress):
             if not files.names:
-                files.open([f"{stem}_source{m + 1}.wav" for m in range(len(part.sounds))])
+                files.open([sound_file(path, m) for m in range(len(part.sounds))])
             files.append(part.sounds)
         scene = job.scene()
     return scene, [folder / name for name in files.names]
 
 
+def sound_file(path: str | Path, m: int) -> str:
+    """The name that `separate_file` gives to the sound of source m of a recording."""
+    return f"{Path(path).stem}_source{m + 1}.wav"
+
+
 def check_n_sources(n_sources: int | None) -> int | None:
     """A number of sources that can be asked for, or an InputError."""
-    if n_sources is not None and n_sources not in range(1, _MOST_SOURCES + 1):
+    if n_sources is not None and n_sources not in range(1, MOST_SOURCES + 1):
         raise InputError(
-            f"n_sources must be from 1 to {_MOST_SOURCES}, or None to find out, got {n_sources!r}. "
+            f"n_sources must be from 1 to {MOST_SOURCES}, or None to find out, got {n_sources!r}. "
             "Two ears hardly tell more apart."
         )
     return None if n_sources is None else int(n_sources)
@@ -327,10 +332,7 @@ class Job:
 
     def _heard(self, bins: HeardBins) -> HeardBins:
         if not len(bins):
-            raise InputError(
-                "audio must have sound that both ears hear above the thresholds, got none. "
-                "Record louder, or lower the threshold."
-            )
+            raise nothing_heard()
         return bins
 
     def _survey(self, blocks: Iterator[Block], tell: Progress) -> tuple[HeardBins, int]:

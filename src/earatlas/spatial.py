@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earatlas.audio import Spectra, istft, stft
-from earatlas.cues import CueLayout
+from earatlas.cues import CueLayout, squared_size
 
 __all__ = ["separate_spatially"]
 
@@ -53,27 +53,22 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     hop = max(window // _HOPS, 1)
     spectra = stft(samples, window, hop)
     # Both ears at one level at every frequency: ε then means the same in each.
-    ears = np.sqrt(_power(spectra[:, 1:]).mean(axis=2, keepdims=True))
+    ears = np.sqrt(squared_size(spectra[:, 1:]).mean(axis=2, keepdims=True))
     ears = np.maximum(ears, 1e-6 * float(ears.max()))
     X = spectra[:, 1:] / ears
     q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
-    power = _power(X).sum(axis=0)
+    power = squared_size(X).sum(axis=0)
     floor = _FLOOR * float(power.max())
     A = _principal(_covariances(X, q**2))
     if M == 2:
         A = _apart(A)
         for smooth in _PLAN:
-            v = _smoothed(_power(_images(X, A)).sum(axis=1), smooth, floor)
+            v = _smoothed(squared_size(_images(X, A)).sum(axis=1), smooth, floor)
             A = _apart(_pair(X, v))
     doubt = _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
     images = _wiener(X, A, (q + doubt) * power + floor, _TWO if M == 2 else _MORE)
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
     return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
-
-
-def _power(X: Spectra) -> Array:
-    power: Array = X.real**2 + X.imag**2
-    return power
 
 
 def _on_grid(masks: Array, F: int, T: int, hops: float) -> Array:
@@ -100,8 +95,8 @@ def _covariances(X: Spectra, weights: Array) -> Complex:
     out = np.empty((*weights.shape[:2], 2, 2), dtype=np.complex128)
     left, right = X
     cross = left * right.conj()
-    out[..., 0, 0] = (weights * _power(left)).sum(axis=-1)
-    out[..., 1, 1] = (weights * _power(right)).sum(axis=-1)
+    out[..., 0, 0] = (weights * squared_size(left)).sum(axis=-1)
+    out[..., 1, 1] = (weights * squared_size(right)).sum(axis=-1)
     out[..., 0, 1] = (weights * cross).sum(axis=-1)
     out[..., 1, 0] = out[..., 0, 1].conj()
     return out
@@ -145,7 +140,7 @@ def _pair(X: Spectra, v: Array) -> Complex:
     order = np.argsort(ratio.real, axis=-1)[:, None]
     filters = np.take_along_axis(w, order, axis=2).conj().mT
     columns = np.linalg.inv(filters)
-    length = np.sqrt(_power(columns).sum(axis=1, keepdims=True))
+    length = np.sqrt(squared_size(columns).sum(axis=1, keepdims=True))
     scaled: Complex = columns / length
     return scaled
 
@@ -153,11 +148,11 @@ def _pair(X: Spectra, v: Array) -> Complex:
 def _wiener(X: Spectra, A: Complex, v: Array, spread: float) -> Complex:
     """v_m R_m (Σ v R)⁻¹ x with R_m = a_m a_mᴴ + ε I: images (M, 2, F, T) that sum to x."""
     a, b = A[:, 0], A[:, 1]  # (F, M)
-    R00, R11 = _power(a).T + spread, _power(b).T + spread  # (M, F)
+    R00, R11 = squared_size(a).T + spread, squared_size(b).T + spread  # (M, F)
     R01 = (a * b.conj()).T
     S00, S11 = np.einsum("mft,mf->ft", v, R00), np.einsum("mft,mf->ft", v, R11)
     S01 = np.einsum("mft,mf->ft", v, R01)
-    scale = 1 / (S00 * S11 - _power(S01))
+    scale = 1 / (S00 * S11 - squared_size(S01))
     left = scale * (S11 * X[0] - S01 * X[1])  # S⁻¹ x
     right = scale * (S00 * X[1] - S01.conj() * X[0])
     images = np.empty((len(v), *X.shape), dtype=np.complex128)

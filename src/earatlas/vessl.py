@@ -287,9 +287,7 @@ class Mixture:
 
     def start_from(self, sources: tuple[SourcePosterior, ...], noise: Array) -> State:
         """Assignments by what is known of the sources from another stretch or another scale."""
-        cues = np.stack([s.cues for s in sources])
-        squares = np.stack([s.squares for s in sources])
-        return self._start(len(sources), cues, squares, noise)
+        return self._start(len(sources), *_moments(sources), noise)
 
     def start_with(self, assignments: Array) -> State:
         """The state that `step` improves from given assignments (M, N)."""
@@ -327,8 +325,7 @@ class Mixture:
         charts = [None if everything or not state.sources else s.charts for s in state.sources]
         charts = charts or [None] * M
         sources = tuple(model.posterior(Q[m], R[m], E[m], state.noise, charts[m]) for m in range(M))
-        cues = np.stack([s.cues for s in sources])
-        squares = np.stack([s.squares for s in sources])
+        cues, squares = _moments(sources)
         misses = np.maximum(E - 2 * cues * R + squares * Q, 0.0).sum(axis=0)
         weight = Q.sum(axis=0) + how.noise_frames
         v = np.where(
@@ -368,9 +365,7 @@ class Mixture:
     def posterior_masks(self, state: State, bins: HeardBins) -> Array:
         """Soft masks (M, N) of any bins of the same frames, heard or not; they sum to 1."""
         M = len(state.sources)
-        cues = np.stack([s.cues for s in state.sources])
-        squares = np.stack([s.squares for s in state.sources])
-        logs = self.log_likelihoods(cues, squares, state.noise, bins)[:M]
+        logs = self.log_likelihoods(*_moments(state.sources), state.noise, bins)[:M]
         cells, _ = _cells(bins, self.how.bands)
         logs += np.log(np.maximum(state.shares[:M], 1e-300))[:, cells]
         logs -= logs.max(axis=0)
@@ -442,6 +437,11 @@ def multiscale(
         state = mixture.run(replace(state, free_energies=()))
         assignments = state.assignments[:n_sources]
     return state
+
+
+def _moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:
+    """E[s] and E[s²] (M, D) of all sources."""
+    return np.stack([s.cues for s in sources]), np.stack([s.squares for s in sources])
 
 
 def _cells(bins: HeardBins, bands: int | None) -> tuple[Indices, int]:

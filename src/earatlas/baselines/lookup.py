@@ -13,8 +13,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from earatlas.baselines.mapping import channel_scale, check_cues, check_pairs
+from earatlas.baselines.mapping import channel_scale, check_cues
 from earatlas.directions import Space
+from earatlas.ppam import check_pairs
 
 __all__ = ["LookUp"]
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from earatlas.directions import Plane, Space, to_directions, to_vectors
 from earatlas.errors import InputError
 
-__all__ = ["InverseMap", "channel_scale", "check_cues", "check_pairs", "from_targets", "to_targets"]
+__all__ = ["InverseMap", "channel_scale", "check_cues", "from_targets", "to_targets"]
 
 Array = NDArray[np.float64]
 
@@ -24,17 +24,6 @@ class InverseMap(Protocol):
 
     def inverse_map(self, y: ArrayLike) -> Array:
         """Directions (N, C) of cue vectors (N, D)."""
-
-
-def check_pairs(space: Space, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """Training directions (N, C) and cues (N, D) as arrays, or an InputError."""
-    points, cues = space.check(x, "x"), np.asarray(y, dtype=np.float64)
-    if cues.ndim != 2 or len(cues) != len(points) or not np.isfinite(cues).all():
-        raise InputError(
-            f"y must be finite numbers of shape (N, D) with N = {len(points)}, one row a "
-            f"direction, got shape {cues.shape}. Leave out the rows with missing cues."
-        )
-    return points, cues
 
 
 def check_cues(y: ArrayLike, channels: int) -> Array:

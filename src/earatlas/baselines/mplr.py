@@ -28,12 +28,12 @@ from scipy.special import logsumexp
 from earatlas.baselines.mapping import (
     channel_scale,
     check_cues,
-    check_pairs,
     from_targets,
     to_targets,
 )
 from earatlas.directions import Space
 from earatlas.errors import InputError, missing_extra
+from earatlas.ppam import check_pairs
 
 try:
     from sklearn.decomposition import PCA

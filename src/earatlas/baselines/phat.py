@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from earatlas.audio import Audio, Spectra
-from earatlas.baselines.mapping import check_cues, check_pairs
+from earatlas.baselines.mapping import check_cues
 from earatlas.baselines.masking import MaskedMixture, check_sources
 from earatlas.cues import CueLayout
 from earatlas.directions import Space
 from earatlas.errors import InputError
+from earatlas.ppam import check_pairs
 
 __all__ = ["PHAT", "delay_grid", "histogram_peaks", "phat_histogram", "whitened"]
 

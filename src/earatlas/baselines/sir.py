@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from earatlas.baselines.mapping import (
     channel_scale,
     check_cues,
-    check_pairs,
     from_targets,
     to_targets,
 )
 from earatlas.directions import Space
 from earatlas.errors import InputError
+from earatlas.ppam import check_pairs
 
 __all__ = ["SIR", "sliced_axes"]
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-import numpy as np
 import typer
 
 from earatlas.atlas import Atlas
@@ -32,14 +29,15 @@ from earatlas.cli.console import (
 )
 from earatlas.cli.truth import comparison, comparison_lines, read_truth, with_sound
 from earatlas.errors import EaratlasWarning, InputError
+from earatlas.outputs import output_folder
+from earatlas.posterior import region_radius
 from earatlas.rendering import Rendering, check_rendering
-from earatlas.separation import check_n_sources, separate_file
+from earatlas.separation import MOST_SOURCES, check_n_sources, separate_file, sound_file
 
 __all__ = ["commands"]
 
 commands = typer.Typer()
 
-_MOST_FILES = 6  # source1 … source6: as many as there can be
 _RENDERINGS = ", ".join(get_args(Rendering))
 _RENDERING: str = signature(separate_file).parameters["rendering"].default  # as in Python
 
@@ -111,7 +109,7 @@ def separate_command(
         read_truth(truth, audio_seconds(recordings[0]))
     order = _Order(atlas, output, n_sources, render, channels, report, truth)
     failed = 0
-    with _writable(output):
+    with output_folder(output):
         for outcome in _outcomes(order, recordings, min(jobs, len(recordings))):
             for text in outcome.warnings:
                 note("[yellow]warning:[/]", text)
@@ -141,9 +139,9 @@ def _check_names(recordings: Sequence[Path], folder: Path) -> None:
                 "sounds would have the same names. Separate them into folders of their own."
             )
     written = {
-        folder.resolve() / _sound_file(recording, m)
+        folder.resolve() / sound_file(recording, m)
         for recording in recordings
-        for m in range(_MOST_FILES)
+        for m in range(MOST_SOURCES)
     }
     for recording in recordings:
         if recording.parent.resolve() / recording.name in written:
@@ -153,34 +151,8 @@ def _check_names(recordings: Sequence[Path], folder: Path) -> None:
             )
 
 
-def _sound_file(recording: Path, m: int) -> str:
-    """The name that `separate_file` gives to source m."""
-    return f"{recording.stem}_source{m + 1}.wav"
-
-
 def _page(folder: Path, recording: Path) -> Path:
     return folder / f"{recording.stem}.html"
-
-
-@contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    """Make sure that the folder can be written to, before the work; leave none behind empty."""
-    try:
-        made = [place for place in (folder, *folder.parents) if not place.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"output folder must be writable, got '{folder}' ({error.strerror}). "
-            "Choose another folder."
-        ) from error
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # there is something in it: that is what it is for
-            for place in made:
-                place.rmdir()
 
 
 def _outcomes(order: _Order, recordings: Sequence[Path], jobs: int) -> Iterator[_Outcome]:
@@ -292,7 +264,7 @@ def _answer(order: _Order, recording: Path, tell: Callable[[float], None] | None
 
 def _warn_of_leftovers(order: _Order, recording: Path, count: int) -> None:
     """What an earlier run wrote and this one does not is not to be taken for ours."""
-    old = [order.folder / _sound_file(recording, m) for m in range(count, _MOST_FILES)]
+    old = [order.folder / sound_file(recording, m) for m in range(count, MOST_SOURCES)]
     if not order.report:
         old.append(_page(order.folder, recording))
     for file in filter(Path.exists, old):
@@ -326,7 +298,7 @@ def _source_lines(sources: Sequence[dict[str, Any]], dims: int) -> list[str]:
     for source in sources:
         azimuth, elevation = source["direction"]
         area = source["credible_90_area"]
-        radius = np.sqrt(area / np.pi) if dims > 1 else area / 2  # a round patch, or an arc
+        radius = region_radius(area, dims)
         rows.append(
             (
                 f"{azimuth:.1f}°",
