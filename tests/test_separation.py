@@ -106,7 +106,7 @@ def test_sources_are_found_and_told_apart(atlas: Atlas) -> None:
             distortions.append(sdr(image, audio.samples))
     assert max(errors) < 8.0
     assert 0.05 < np.median(errors) < 4.0
-    assert 10.0 < min(distortions) <= max(distortions) < 30.0
+    assert 10.0 < min(distortions) <= max(distortions) < 45.0
 
 
 def test_three_sources(atlas: Atlas) -> None:
@@ -348,7 +348,7 @@ def test_sources_stay_who_they_are(atlas: Atlas, conversation: ea.SimulatedScene
     for begin in (0.0, 1.0, 7.3):
         part = slice(int(begin * RATE), int((begin + 2) * RATE))
         for image, m in zip(conversation.images, order, strict=True):
-            assert 8.0 < sdr(image[:, part], sounds[m][:, part]) < 40.0
+            assert 8.0 < sdr(image[:, part], sounds[m][:, part]) < 60.0
     silent = slice(int(3.2 * RATE), int(7.3 * RATE))
     absent = sounds[order[1]]
     assert level(absent[:, silent]) < level(absent) - 20

@@ -137,3 +137,46 @@ def test_digital_silence_is_no_trouble() -> None:
     """Zeros in, zeros out."""
     sounds = spatial.separate_spatially(np.zeros((2, 8000)), np.full((2, 512, 63), 0.5), LAYOUT)
     assert not sounds.any()
+
+
+def test_masks_that_are_wrong_above_2_khz_do_no_harm() -> None:
+    """Sources that are exchanged in a stretch of frequencies are put right."""
+    images = images_of(2, seconds=3.0)
+    mixture, masks = images.sum(axis=0), masks_of(images, softness=0.2)
+    right = separation_quality(images, spatial.separate_spatially(mixture, masks, LAYOUT)).mean()
+    masks[:, 128:] = 0.5 + 0.3 * (masks[::-1, 128:] - 0.5)
+    wrong = separation_quality(images, spatial.separate_spatially(mixture, masks, LAYOUT)).mean()
+    assert wrong.sdr_db > right.sdr_db - 2
+
+
+def test_spread_is_small_in_the_open_and_large_in_a_room() -> None:
+    """ε follows how much of a source comes beside its one ratio."""
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(6, 2, 2)) + 1j * rng.normal(size=(6, 2, 2))
+    A /= np.sqrt((np.abs(A) ** 2).sum(axis=1, keepdims=True))
+    y = rng.normal(size=(2, 6, 400)) + 1j * rng.normal(size=(2, 6, 400))
+    y[0, :, ::2], y[1, :, 1::2] = 0, 0  # one at a time
+    direct = np.einsum("fam,mft->aft", A, y)
+    shares = np.broadcast_to(
+        np.stack([np.arange(400) % 2, 1 - np.arange(400) % 2])[:, None], y.shape
+    )
+    spreads = []
+    for diffuse in (1e-3, 1e-2, 1e-1):
+        noise = rng.normal(size=direct.shape) + 1j * rng.normal(size=direct.shape)
+        spreads.append(spatial._spread(direct + diffuse * noise, A, shares.astype(float)))
+    assert spreads[0] < spreads[1] < spreads[2] < 0.31
+    assert spreads[0] < 1e-5
+    assert spreads[2] > 1e-3
+
+
+def test_powers_are_those_of_the_images() -> None:
+    """|a_m y_m|², y = A⁻¹ x, from the formula."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(2, 3, 5)) + 1j * rng.normal(size=(2, 3, 5))
+    A = rng.normal(size=(3, 2, 2)) + 1j * rng.normal(size=(3, 2, 2))
+    powers = spatial._powers(X, A)
+    for f in range(3):
+        y = np.linalg.solve(A[f], X[:, f])
+        for m in range(2):
+            image = np.outer(A[f, :, m], y[m])
+            np.testing.assert_allclose(powers[m, f], (np.abs(image) ** 2).sum(axis=0))

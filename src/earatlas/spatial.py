@@ -11,23 +11,30 @@ The masks tell a_mf well enough to begin: the strongest direction of the bins th
 Then independence improves it: for sources whose powers v_mft change in time, the filters that make
 the likelihood largest are the generalized eigenvectors of the two covariances Σ_t x xᴴ / v_mft
 (iterative projection of a pair, as in AuxIVA and ILRMA). Powers are smoothed over many frequencies
-at first, so that what belongs together stays together, then over few.
+at first, so that what belongs together stays together, then over few. Where the masks were wrong
+throughout a stretch of frequencies the two sources come out exchanged there; `permutation` finds
+such stretches, and the filters are improved once more from the right order.
 
 Where two sources reach the ears alike (low frequencies, one cone of confusion) cancelling blows up
 whatever does not fit. The last step is therefore a multichannel Wiener filter: sources have the
-covariance v_mft (a_m a_mᴴ + ε I), v from the masks. It cancels where it can and masks where it
-cannot. More than two sources take this step alone, with a_m from the masks.
+covariance v_mft (a_m a_mᴴ + ε I), v between what the masks and what the filters say. It cancels
+where it can and masks where it cannot. ε is measured: how much of a source reaches the ears beside
+a_m where it is alone, little in the open and much in a room. More than two sources take this step
+alone, with a_m and v from the masks and a fixed ε.
 
     X (2, F, T) spectra    masks (M, F, T)    v (M, F, T) powers    A (F, 2, M) columns of length 1
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from earatlas.audio import Spectra, istft, stft
 from earatlas.cues import CueLayout, squared_size
+from earatlas.permutation import exchanged
 
 __all__ = ["separate_spatially"]
 
@@ -37,9 +44,14 @@ Complex = NDArray[np.complex128]
 _LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
 _HOPS = 8  # a window
 _BROAD, _NARROW = (65, 3), (5, 3)  # bins and frames that powers are smoothed over
-_PLAN = (_BROAD, _BROAD, _NARROW, _NARROW)
-_TWO, _MORE = 1e-4, 3e-3  # ε: how far a source is from one ratio, for two sources and for more
+_PLAN, _AGAIN = (_BROAD, _BROAD, _NARROW, _NARROW), (_NARROW, _NARROW)
+_MORE = 3e-3  # ε for more than two sources
+_ALONE = 0.05  # of a source's bins, those that fit best, are taken to be its alone
+_WIDER = 16.0  # ε in what they miss: they fit better than most
+_MOST_SPREAD = 0.3
+_SPREAD_HERTZ = 1000.0  # below it bins are heard well enough to measure
 _DOUBT = 0.1  # of a bin's power that a source may have whatever its mask says
+_LEAK = 0.02  # of a bin's power that the filters may have given to the wrong source
 _ACTIVITY_SECONDS = 0.25
 _FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
 
@@ -59,14 +71,21 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
     power = squared_size(X).sum(axis=0)
     floor = _FLOOR * float(power.max())
-    A = _principal(_covariances(X, q**2))
+    A, spread, shares = _principal(_covariances(X, q**2)), _MORE, 1.0
     if M == 2:
-        A = _apart(A)
-        for smooth in _PLAN:
-            v = _smoothed(squared_size(_images(X, A)).sum(axis=1), smooth, floor)
-            A = _apart(_pair(X, v))
-    doubt = _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
-    images = _wiener(X, A, (q + doubt) * power + floor, _TWO if M == 2 else _MORE)
+        hertz = (np.arange(X.shape[1]) + 1) * layout.rate / window
+        A = _independent(X, _apart(A), _PLAN, floor)
+        swap = exchanged(_powers(X, A), q, hertz)
+        A, q = np.where(swap[:, None, None], A[..., ::-1], A), np.where(swap[:, None], q[::-1], q)
+        A = _independent(X, A, _AGAIN, floor)
+        v = _powers(X, A)
+        shares = v / (v.sum(axis=0) + floor)
+        low = slice(None, max(int(np.searchsorted(hertz, _SPREAD_HERTZ)), 1))
+        spread = _spread(X[:, low], A[low], shares[:, low])
+    likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
+    if M == 2:
+        likely = np.sqrt(likely * (shares + _LEAK))
+    images = _wiener(X, A, likely * power + floor, spread)
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
     return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
 
@@ -114,11 +133,30 @@ def _apart(A: Complex) -> Complex:
     return columns
 
 
-def _images(X: Spectra, A: Complex) -> Complex:
-    """a_m y_m (2, 2, F, T), y = A⁻¹ x."""
+def _independent(X: Spectra, A: Complex, plan: Sequence[tuple[int, int]], floor: float) -> Complex:
+    """Columns (F, 2, 2) made better step by step, powers smoothed as planned."""
+    for size in plan:
+        A = _apart(_pair(X, _smoothed(_powers(X, A), size, floor)))
+    return A
+
+
+def _powers(X: Spectra, A: Complex) -> Array:
+    """Of the images a_m y_m, y = A⁻¹ x: (2, F, T)."""
     y = np.einsum("fma,aft->mft", np.linalg.inv(A), X)
-    images: Complex = np.einsum("fam,mft->maft", A, y)
-    return images
+    lengths = squared_size(A).sum(axis=1).T
+    powers: Array = squared_size(y) * lengths[..., None]
+    return powers
+
+
+def _spread(X: Spectra, A: Complex, shares: Array) -> float:
+    """ε: what of a source is beside its column, where it is most alone; typical of F."""
+    along = squared_size(np.einsum("fam,aft->mft", A.conj(), X))
+    power = squared_size(X).sum(axis=0)
+    beside = np.where((shares > 0.5) & (power > 0), 1 - along / np.where(power > 0, power, 1.0), 1)
+    counts = np.maximum((beside < 1).sum(axis=2), 1)
+    rank = (_ALONE * (counts - 1)).astype(np.intp)
+    best = np.take_along_axis(np.sort(beside, axis=2), rank[..., None], axis=2)
+    return min(_WIDER * max(float(np.median(best)), 1e-9), _MOST_SPREAD)
 
 
 def _smoothed(v: Array, size: tuple[int, int], floor: float) -> Array:

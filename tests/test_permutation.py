@@ -1,0 +1,87 @@
+"""Which source is which: the order of two sources is the same at all frequencies."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from earatlas import permutation
+
+Array = NDArray[np.float64]
+HERTZ = np.arange(1, 513) * 15.625
+
+
+def gain_of(alike: Array, sure: Array, s: Array) -> float:
+    """J(s) as printed, a loop an index; a band's tie to itself never changes."""
+    n = len(sure)
+    ties = sum(s[i] * s[j] * alike[i, j] for i in range(n) for j in range(n) if i != j)
+    return float(ties + sum(s[i] * sure[i] for i in range(n)))
+
+
+def two_voices(frames: int = 120, seed: int = 0) -> Array:
+    """Powers (2, F, T): each voice has an envelope that drifts slowly over frequency."""
+    rng = np.random.default_rng(seed)
+    knots = rng.normal(size=(2, 5, frames))
+    place = np.log2(1 + HERTZ / 1000)
+    weights = np.maximum(1 - np.abs(place[:, None] - np.linspace(0, place[-1], 5)), 0)
+    envelopes = np.einsum("fk,mkt->mft", weights, knots)
+    powers: Array = np.exp(2 * envelopes) * rng.exponential(size=(2, len(HERTZ), frames))
+    return powers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_run_of_flips_is_better(seed: int) -> None:
+    """The answer is a summit for every run of neighbours, and no lower than the start."""
+    rng = np.random.default_rng(seed)
+    n = 7
+    root = rng.normal(size=(n, 3))
+    alike, sure = root @ root.T, rng.normal(size=n)
+    s = permutation._best_order(alike, sure)
+    reached = gain_of(alike, sure, s)
+    assert reached >= gain_of(alike, sure, np.ones(n)) - 1e-9
+    for i, j in product(range(n), range(1, n + 1)):
+        if i < j:
+            other = s.copy()
+            other[i:j] *= -1
+            assert gain_of(alike, sure, other) <= reached + 1e-9
+
+
+def test_the_best_of_all_orders() -> None:
+    """Where bands agree but for one stretch, that stretch is found: the best of all 2^n."""
+    true = np.array([1, 1, -1, -1, -1, 1, 1, 1.0])
+    alike = np.outer(true, true) * np.exp(-np.abs(np.subtract.outer(np.arange(8), np.arange(8))))
+    sure = 0.1 * np.ones(8)
+    orders = [np.array(s) for s in product((1.0, -1.0), repeat=8)]
+    best = max(orders, key=lambda s: gain_of(alike, sure, s))
+    np.testing.assert_array_equal(permutation._best_order(alike, sure), best)
+    np.testing.assert_array_equal(best, true)
+
+
+@pytest.mark.parametrize("stretch", [slice(130, 512), slice(200, 260), slice(0, 20)])
+def test_an_exchanged_stretch_is_found(stretch: slice) -> None:
+    """High, middle or low: powers and masks are exchanged there, and masks are unsure there."""
+    powers = two_voices()
+    masks = powers / powers.sum(axis=0)
+    powers[:, stretch] = powers[::-1, stretch]
+    masks[:, stretch] = 0.5 + 0.1 * (masks[::-1, stretch] - 0.5)
+    true = np.zeros(512, dtype=bool)
+    true[stretch] = True
+    found = permutation.exchanged(powers, masks, HERTZ)
+    assert np.mean(found == true) > 0.97
+
+
+def test_a_right_order_is_left_alone() -> None:
+    """Nothing changes where masks and powers agree."""
+    powers = two_voices(seed=1)
+    assert not permutation.exchanged(powers, powers / powers.sum(axis=0), HERTZ).any()
+
+
+def test_silence_changes_nothing() -> None:
+    """No power at all, or one source only, is no trouble."""
+    assert not permutation.exchanged(np.zeros((2, 512, 9)), np.full((2, 512, 9), 0.5), HERTZ).any()
+    one = two_voices(frames=9)
+    one[1] = 0.0
+    assert permutation.exchanged(one, np.full((2, 512, 9), 0.5), HERTZ).shape == (512,)
