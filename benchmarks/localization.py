@@ -13,14 +13,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from protocol import best_seconds, head_of, single_talkers, split, within_plane
+from protocol import best_seconds, head_of, in_room, single_talkers, split, within_plane
 
 import earatlas as ea
 from earatlas.atlas import Accuracy, Atlas, learn
-from earatlas.heads import ImpulseResponses
 from earatlas.plots import plot_reliability, save
 from earatlas.ppam import PPAM, Learning
-from earatlas.rooms import room_responses
 
 HEADS = ("ku100", "cipic_021", "cipic_003")
 PARTS = ("mapping", "ablation", "speech", "calibration", "speed")
@@ -95,18 +93,6 @@ def ablation(splits: int) -> None:
             )
 
 
-def in_room(head: ea.Head, room: ea.Room) -> ea.Head:
-    """The head heard in a room: every direction's binaural room response."""
-    ears = head.responses()
-    parts = [
-        room_responses(room, head.directions[i : i + 8], head.directions, ears.samples, ears.rate)
-        for i in range(0, len(head), 8)
-    ]
-    taps = max(part.shape[-1] for part in parts)
-    padded = [np.pad(p, ((0, 0), (0, 0), (0, taps - p.shape[-1]))) for p in parts]
-    return ea.Head(head.name, head.directions, ImpulseResponses(np.concatenate(padded), ears.rate))
-
-
 def talk(atlas: Atlas, head: ea.Head, count: int, **scene: object) -> tuple[str, list[float]]:
     """A table line of errors on single talkers, and the levels of the truths."""
     true, found, levels, shares = [], [], [], []
@@ -158,10 +144,11 @@ def speech(count: int, room_learned: bool) -> None:
         ask(f"{name}, 10 dB noise", atlas, asked, snr_db=10.0)
         if name == "plane":
             room = ea.Room(t60_seconds=0.3)
-            ask("plane, room T60 0.3 s, learned anechoically", atlas, asked, room=room)
+            there = {"room": room, "around": head_of("ku100")}
+            ask("plane, room T60 0.3 s, learned anechoically", atlas, asked, **there)
             if room_learned:
-                wet = learn(in_room(known, room), space=space)
-                ask("plane, room T60 0.3 s, learned in the room", wet, asked, room=room)
+                wet = learn(in_room(known, **there), space=space)
+                ask("plane, room T60 0.3 s, learned in the room", wet, asked, **there)
     print(f"\n### One talker, {count} recordings each\n")
     head_line, rule = HEADER.split("\n")
     print(head_line + " missing bins % |\n" + rule + "---|")

@@ -3,14 +3,18 @@
 import csv
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 import earatlas as ea
 from earatlas.audio import audio_seconds
+from earatlas.heads import ImpulseResponses
+from earatlas.rooms import room_responses
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -46,6 +50,22 @@ def split(head: ea.Head, seed: int, share: float = 0.8) -> tuple[ea.Head, ea.Hea
     return head.subset(order[:cut]), head.subset(order[cut:])
 
 
+def in_room(head: ea.Head, room: ea.Room, around: ea.Head) -> ea.Head:
+    """The head in a room: every direction's response, reflections as heard by `around`."""
+    ears = around.responses()
+
+    def few(first: int) -> NDArray[np.float64]:
+        with warnings.catch_warnings():  # what the plane lacks below and above is said once
+            warnings.simplefilter("ignore", ea.EaratlasWarning)
+            directions = head.directions[first : first + 8]
+            return room_responses(room, directions, around.directions, ears.samples, ears.rate)
+
+    parts = joblib.Parallel(n_jobs=-1)(joblib.delayed(few)(i) for i in range(0, len(head), 8))
+    taps = max(part.shape[-1] for part in parts)
+    padded = [np.pad(p, ((0, 0), (0, 0), (0, taps - p.shape[-1]))) for p in parts]
+    return ea.Head(head.name, head.directions, ImpulseResponses(np.concatenate(padded), ears.rate))
+
+
 def utterances() -> list[Path]:
     """All speech files, in the table's order."""
     with (DATA / "speech" / "utterances.csv").open(newline="") as handle:
@@ -61,17 +81,25 @@ def talker(path: Path, seconds: float, rng: np.random.Generator) -> NDArray[np.f
 
 
 def single_talkers(
-    head: ea.Head, count: int, *, snr_db: float = 60.0, room: ea.Room | None = None, seed: int = 0
+    head: ea.Head,
+    count: int,
+    *,
+    snr_db: float = 60.0,
+    room: ea.Room | None = None,
+    around: ea.Head | None = None,
+    seed: int = 0,
 ) -> Iterator[tuple[NDArray[np.float64], ea.Audio]]:
-    """(true direction, recording) of one talker for 2 to 5 s from random directions of a head."""
+    """(true direction, recording) of one talker for 2 to 5 s from random directions of a head.
+
+    In a room, reflections come from the directions of `around`, which has those of the head too.
+    """
     rng = np.random.default_rng(seed)
     files = utterances()
     for number in range(count):
         direction = head.directions[rng.integers(len(head))]
         sound = talker(files[rng.integers(len(files))], rng.uniform(2, 5), rng)
-        scene = ea.render_scene(
-            head, [sound], [direction], staging=ea.Staging(snr_db=snr_db, seed=number), room=room
-        )
+        staging = ea.Staging(snr_db=snr_db, seed=number)
+        scene = ea.render_scene(around or head, [sound], [direction], staging=staging, room=room)
         yield scene.directions[0], scene.mixture
 
 
@@ -84,9 +112,13 @@ def mixtures(
     apart_degrees: float = 15.0,
     snr_db: float = 60.0,
     room: ea.Room | None = None,
+    around: ea.Head | None = None,
     seed: int = 0,
 ) -> Iterator[ea.SimulatedScene]:
-    """Different readers at equal level, from directions of the head at least so far apart."""
+    """Different readers at equal level, from directions of the head at least so far apart.
+
+    In a room, reflections come from the directions of `around`, which has those of the head too.
+    """
     rng = np.random.default_rng((seed, n_sources))
     files = [path for path in utterances() if audio_seconds(path) >= seconds]
     sphere = ea.Sphere()
@@ -99,4 +131,4 @@ def mixtures(
         readers = rng.choice(len(files), n_sources, replace=False)
         sounds = [talker(files[i], seconds, rng) for i in readers]
         staging = ea.Staging(snr_db=snr_db, seed=number)
-        yield ea.render_scene(head, sounds, directions, staging=staging, room=room)
+        yield ea.render_scene(around or head, sounds, directions, staging=staging, room=room)

@@ -18,7 +18,17 @@ from pathlib import Path
 import joblib
 import numpy as np
 from numpy.typing import NDArray
-from protocol import DATA, best_seconds, head_of, mixtures, split, talker, utterances, within_plane
+from protocol import (
+    DATA,
+    best_seconds,
+    head_of,
+    in_room,
+    mixtures,
+    split,
+    talker,
+    utterances,
+    within_plane,
+)
 from pystoi import stoi
 
 import earatlas as ea
@@ -338,18 +348,20 @@ def plane_atlas() -> tuple[ea.Atlas, ea.Head, ea.Head]:
     return ea.learn(known, space=ea.Plane(), components=64), known, asked
 
 
-def mixtures_part(count: int, jobs: int) -> None:
+def mixtures_part(count: int, jobs: int, talkers: list[int]) -> None:
     """Two and three talkers in the open."""
     atlas, known, asked = plane_atlas()
     models = paper_models(known)
-    for M in (2, 3):
+    for M in talkers:
         rows = on_mixtures(every_method, mixtures(asked, count, M), jobs, atlas, models)
         table(f"{M} talkers, ku100 plane, K = 64, {count} mixtures", rows)
     known, asked = split(head_of("ku100"), 0)
     sphere = ea.learn(known)
-    for M in (2, 3):
+    for M in talkers:
         rows = on_mixtures(ours, mixtures(asked, count, M), jobs, sphere)
-        table(f"{M} talkers, whole sphere, K = {len(sphere.finest.weights)}", rows)
+        table(
+            f"{M} talkers, whole sphere, K = {len(sphere.finest.weights)}, {count} mixtures", rows
+        )
 
 
 def starts_part(count: int, jobs: int) -> None:
@@ -388,9 +400,12 @@ def count_part(count: int, jobs: int) -> None:
         print(f"| {M} | " + " | ".join([*map(str, cells), *inside]) + " |", flush=True)
 
 
-def room_method(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
-    """Every method, and ours with a garbage class, on one mixture."""
-    rows = ends(scene) | blind(scene, (1024, 4096)) | ours(scene, atlas)
+def room_method(scene: ea.SimulatedScene, atlases: dict[str, ea.Atlas]) -> dict[str, Row]:
+    """Every method, ours with every atlas, and with a garbage class."""
+    rows = ends(scene) | blind(scene, (1024, 4096))
+    for label, atlas in atlases.items():
+        rows |= ours(scene, atlas, label)
+    atlas = next(iter(atlases.values()))
     separator = Separator(atlas.listener, inference=Inference(garbage=0.05))
     spectra, _, sure = heard(separator, scene)
     mixture, state = separator.find(sure, len(scene.directions))
@@ -400,16 +415,21 @@ def room_method(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
 
 
 def rooms_part(count: int, jobs: int) -> None:
-    """Simulated rooms, learned in the open; measured rooms, learned there on the circle."""
-    atlas, _, asked = plane_atlas()
-    for t60 in (0.3, 0.5, 0.6):
-        scenes = mixtures(asked, count, 2, room=ea.Room(t60_seconds=t60))
-        rows = on_mixtures(room_method, scenes, jobs, atlas)
-        table(f"2 talkers, simulated room, T60 {t60} s, learned in the open", rows)
-    for room in ("room_a", "room_d"):
-        head = ea.read_recordings(DATA / "rooms" / room / "positions.csv", kind="responses")
-        rows = on_mixtures(room_method, mixtures(head, count, 2), jobs, ea.learn(head))
-        table(f"2 talkers, measured {room}, learned in it on the circle", rows)
+    """Simulated rooms, learned in the open and in them; measured rooms, learned there."""
+    whole = head_of("ku100")
+    atlas, known, asked = plane_atlas()
+    for t60 in (0.3, 0.5):
+        room = ea.Room(t60_seconds=t60)
+        wet = ea.learn(in_room(known, room, whole), space=ea.Plane(), components=64)
+        scenes = mixtures(asked, count, 2, room=room, around=whole)
+        atlases = {"ours, learned in the open": atlas, "ours, learned in the room": wet}
+        rows = on_mixtures(room_method, scenes, jobs, atlases)
+        table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
+    for name in ("room_a", "room_d"):
+        head = ea.read_recordings(DATA / "rooms" / name / "positions.csv", kind="responses")
+        known, asked = split(head, 0)
+        rows = on_mixtures(room_method, mixtures(asked, count, 2), jobs, {"ours": ea.learn(known)})
+        table(f"2 talkers, measured {name}, {count} mixtures, other places learned in it", rows)
 
 
 def loop_step(model: PPAM, y: Array, q: Array) -> float:
@@ -528,18 +548,19 @@ if __name__ == "__main__":
     names = ("mixtures", "starts", "count", "rooms", "speed", "memory")
     parser.add_argument("parts", nargs="*", choices=[[], *names])
     parser.add_argument("--count", type=int, default=100, help="mixtures a table")
+    parser.add_argument("--talkers", type=int, nargs="+", default=[2, 3], help="of mixtures")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     for part in arguments.parts or names:
         match part:
             case "mixtures":
-                mixtures_part(arguments.count, arguments.jobs)
+                mixtures_part(arguments.count, arguments.jobs, arguments.talkers)
             case "starts":
                 starts_part(arguments.count, arguments.jobs)
             case "count":
                 count_part(arguments.count, arguments.jobs)
             case "rooms":
-                rooms_part(max(arguments.count // 3, 1), arguments.jobs)
+                rooms_part(max(arguments.count // 2, 1), arguments.jobs)
             case "speed":
                 speed_part()
             case "memory":
