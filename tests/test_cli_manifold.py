@@ -48,7 +48,7 @@ def test_scores_picture_and_page(run: Run, table: Path, tmp_path: Path) -> None:
     assert len(rows) == 12
     assert {row["cue"] for row in rows} == {"low ILD", "low IPD", "high ILD", "high IPD"}
     for row in rows:
-        assert 0.4 < row["trustworthiness"] <= 1
+        assert 0.55 < row["trustworthiness"] <= 1  # 0.59 at the least; 0.5 is chance
         assert row["directions"] + row["left_out"] == 127
     assert Path(answer["picture"]).stat().st_size > 50_000
     page = Path(answer["page"]).read_text()

@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from tests_support import refused
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 import earatlas as ea
-from earatlas.experiments import EXPERIMENTS, read_rows
+from earatlas.experiments import EXPERIMENTS, drawing, read_rows
 from earatlas.experiments.page import write_page
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -78,9 +80,9 @@ def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
         assert sdr["ours(T2), masks"] - 1 < sdr["ours(T2)"] < 60
 
 
-def test_nothing_is_run_twice(whole: tuple[Path, dict[str, Any]], run: Run) -> None:
+def test_nothing_is_run_twice(whole: tuple[Path, dict[str, Any]], run: Run, tmp_path: Path) -> None:
     """A second time it only draws, the same page; a broken line is reported and run again."""
-    folder, _ = whole
+    folder = shutil.copytree(whole[0], tmp_path / "reproduced")
     before = (folder / "results.md").read_text()
     result = run("reproduce", "figure2", "--quick", "-o", folder)
     assert result.returncode == 0, result.stderr
@@ -98,6 +100,25 @@ def test_nothing_is_run_twice(whole: tuple[Path, dict[str, Any]], run: Run) -> N
     assert (folder / "results.md").read_text() == before
 
 
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_order_of_rows_changes_nothing(
+    whole: tuple[Path, dict[str, Any]],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor does it with a second head, and both heads are shown."""
+    monkeypatch.setattr(drawing, "save", lambda figure, path: path)
+    experiment, rows = EXPERIMENTS[name], rows_of(whole[0], name)
+    if experiment.head:
+        rows += [{**row, "data": {**row["data"], "fingerprint": "other"}} for row in rows]
+    once = experiment.render(rows, tmp_path)
+    for seed in (1, 2):
+        random.Random(seed).shuffle(rows)
+        assert experiment.render(rows, tmp_path) == once
+    assert ("**simulated, fingerprint other" in once) == experiment.head
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
 def test_a_page_of_what_there_is(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path, share: float
@@ -111,6 +132,8 @@ def test_a_page_of_what_there_is(
     text = write_page(EXPERIMENTS, tmp_path, quick=True).read_text()
     for experiment in EXPERIMENTS.values():
         assert f"## {experiment.title}" in text
+    assert " rows so far." in text
+    assert ("\n\nsimulated: 0 of 21 rows so far.\n" in text) == (share == 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +155,14 @@ def test_a_folder_of_recordings(recordings: Path, run: Run, tmp_path: Path) -> N
     """Works as a head does, but for what needs talkers, which is refused with the reason."""
     result = run("reproduce", "figure4", "--quick", "--head", recordings, "-o", tmp_path)
     assert result.returncode == 0, result.stderr
-    assert recordings.name in (tmp_path / "results.md").read_text()
+    text = (tmp_path / "results.md").read_text()
+    assert recordings.name in text
+    assert not EXPERIMENTS["figure4"].findings or EXPERIMENTS["figure4"].findings not in text
     result = run("reproduce", "table2", "--quick", "--head", recordings, "-o", tmp_path)
     refused(result, "head must have impulse responses")
+    assert not rows_of(tmp_path, "table2")
+    write_page(EXPERIMENTS, tmp_path, quick=True)
+    assert (tmp_path / "results.md").read_text() == text, "no plan of what cannot be run"
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,22 @@ def test_long_responses_are_heard_with_noise(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(response_cues(long, 16000), response_cues(long, 16000))
 
 
+def test_a_room_cut_to_the_window_is_still_a_room(rng: np.random.Generator) -> None:
+    """What rings for most of a window is heard through noise, though all of it fits in."""
+    layout = CueLayout()
+    decay = np.exp(-np.arange(layout.window) / 250)
+    room = rng.normal(size=(1, 2, layout.window)) * decay
+    noise = rng.normal(size=4 * 16000)
+    heard = np.stack([np.convolve(noise, ear)[layout.window : 3 * 16000] for ear in room[0]])
+    by_noise = mean_cues(Audio(heard, 16000), layout)
+    level = layout.channel_kinds == "ild"
+    off = np.sqrt(np.mean((response_cues(room, 16000) - by_noise)[0, level] ** 2))
+    left, right = np.moveaxis(transfer_functions(room, 16000, layout.frequencies_hz), 1, 0)
+    exact = np.sqrt(np.mean((layout.stack(left, right) - by_noise)[0, level] ** 2))
+    assert off < 1.0
+    assert exact > 2.5
+
+
 def test_silence_around_the_noise_does_not_count(rng: np.random.Generator) -> None:
     """Noise that is on for half of a recording has the cues of the noise, not of the background."""
     x = rng.normal(size=(1, 16_000)) * [[1.0], [3.0]]

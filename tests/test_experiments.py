@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,33 @@ import pytest
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 import earatlas as ea
-from earatlas.experiments import EXPERIMENTS, Bench, Experiment, current, read_rows, run
+from earatlas.experiments import EXPERIMENTS, Bench, Experiment, current, drawing, read_rows, run
 from earatlas.experiments.camil import simulated_camil
 from earatlas.experiments.data import LAYOUTS, errors_of
 from earatlas.experiments.drawing import pack, unpack
 from earatlas.experiments.models import METHODS, fitted
 from earatlas.experiments.page import write_page
-from earatlas.experiments.tables import by_head, pooled, shown, summary, table, where
-from earatlas.experiments.talkers import talkers_at, voices_of
+from earatlas.experiments.rows import parts_of
+from earatlas.experiments.tables import (
+    by_head,
+    error_summary,
+    medians,
+    names_of,
+    pooled,
+    said_by,
+    shown,
+    summary,
+    table,
+    where,
+)
+from earatlas.experiments.talkers import (
+    ESPEAK,
+    MURMURS,
+    _espeak_works,
+    speech_about,
+    talkers_at,
+    voices_of,
+)
 
 QUICK = Bench(quick=True)
 
@@ -73,7 +94,7 @@ def test_rows_finish_one_by_one(counting: tuple[Experiment, list[int]], tmp_path
     assert seen == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("damage", ["cut", "words", "other"])
+@pytest.mark.parametrize("damage", ["cut", "words", "other", "no data", "no plan"])
 def test_a_broken_line_is_reported_and_run_again(
     counting: tuple[Experiment, list[int]], tmp_path: Path, damage: str
 ) -> None:
@@ -81,14 +102,23 @@ def test_a_broken_line_is_reported_and_run_again(
     experiment, _ = counting
     path = tmp_path / "toy.jsonl"
     rows, _ = run(experiment, Bench(share=0.3), path)
-    lines = path.read_text().splitlines()
-    broken = {"cut": lines[2][:30], "words": "not JSON", "other": '{"experiment": "toy"}'}[damage]
-    path.write_text("\n".join([*lines[:2], broken]))  # no line end: what a crash leaves
-    with pytest.warns(ea.EaratlasWarning, match=r"got 1 of 3 others .* \(first: line 3\)"):
+    lines = path.read_text().splitlines()  # the plan, then the rows
+    broken = {
+        "cut": lines[3][:30],
+        "words": "not JSON",
+        "other": '{"experiment": "toy"}',
+        "no data": json.dumps({**rows[2], "data": ["toy"]}),
+        "no plan": json.dumps({**rows[2], "plan": None}),
+    }[damage]
+    path.write_text("\n".join([*lines[:3], broken]))  # no line end: what a crash leaves
+    with pytest.warns(ea.EaratlasWarning, match=r"got 1 of 4 others .* \(first: line 4\)"):
         again, new = run(experiment, Bench(share=0.3), path)
     assert new == 1
     assert [r["result"] for r in again] == [r["result"] for r in rows]
-    assert len(read_rows(path)) == 3, "and the file is whole again"
+    before = path.read_bytes()
+    with pytest.warns(ea.EaratlasWarning, match="They are skipped"):
+        assert read_rows(path) == again, "the new row is on a line of its own"
+    assert path.read_bytes() == before, "and reading never writes"
 
 
 def test_a_row_is_known_by_what_could_change_it(
@@ -105,10 +135,73 @@ def test_a_row_is_known_by_what_could_change_it(
     assert len(seen) == 9
     rows = read_rows(path)
     assert len(rows) == 9
-    assert len(current(rows, quick=False)) == 3
-    assert current(rows, quick=True) == []
-    row = rows[0]
-    assert {"experiment", "data", "settings", "quick", "version", "result", "seconds"} == set(row)
+    assert len(current(experiment, rows, quick=False)) == 3
+    assert current(experiment, rows, quick=True) == []
+    assert {*rows[0]} == {
+        *("experiment", "revision", "data", "settings", "quick", "version", "result", "seconds")
+    }
+
+
+def test_a_revision_is_another_experiment(
+    counting: tuple[Experiment, list[int]], tmp_path: Path
+) -> None:
+    """Rows from before there were revisions are those of the first; a new one runs all again."""
+    experiment, seen = counting
+    path = tmp_path / "toy.jsonl"
+    rows, _ = run(experiment, Bench(share=0.3), path)
+    old = [{k: v for k, v in row.items() if k != "revision"} for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in old))
+    _, new = run(experiment, Bench(share=0.3), path)
+    assert new == 0
+    second = replace(experiment, revision=2)
+    _, new = run(second, Bench(share=0.3), path)
+    assert new == 3
+    assert len(seen) == 6
+    (part,) = parts_of(second, path, quick=False)
+    assert {row["revision"] for row in part.rows} == {2}
+
+
+def test_only_the_newest_plan_is_shown(
+    counting: tuple[Experiment, list[int]], tmp_path: Path
+) -> None:
+    """Rows of an older plan stay in the file; those that are missing are counted."""
+    experiment, _ = counting
+    path = tmp_path / "toy.jsonl"
+    run(experiment, Bench(share=0.6), path)
+    run(experiment, Bench(share=0.4), path)
+    run(experiment, Bench(share=0.4), path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [len(line["plan"]) for line in lines if "plan" in line] == [6, 4], "no plan twice"
+    (part,) = parts_of(experiment, path, quick=False)
+    assert (len(part.rows), part.planned, len(read_rows(path))) == (4, 4, 6)
+
+    def stopped(bench: Bench, settings: dict[str, Any], at: int) -> dict[str, Any]:
+        if settings["seed"] == at:
+            raise KeyboardInterrupt
+        return experiment.measure(bench, settings)
+
+    for at, there in ((6, (4, 4)), (7, (7, 9))):  # a plan counts from its first row on
+        with pytest.raises(KeyboardInterrupt):
+            run(replace(experiment, measure=partial(stopped, at=at)), Bench(share=0.9), path)
+        (part,) = parts_of(experiment, path, quick=False)
+        assert (len(part.rows), part.planned) == there
+    old = [line for line in path.read_text().splitlines(True) if '"plan"' not in line]
+    path.write_text("".join(old))
+    (part,) = parts_of(experiment, path, quick=False)
+    assert (len(part.rows), part.planned) == (7, 7), "a file without plans is shown as it is"
+
+
+def test_a_head_of_ones_own_is_beside_its_namesake(
+    counting: tuple[Experiment, list[int]], tmp_path: Path
+) -> None:
+    """Two files of one name are two data sets; a built-in head that has changed is one."""
+    path = tmp_path / "toy.jsonl"
+    rows, _ = run(counting[0], Bench(share=0.1), path)
+    for name, parts in (("mine", 2), ("simulated", 1)):
+        data = [{"head": name, "directions": 9, "fingerprint": f} for f in ("one", "two")]
+        path.write_text("".join(json.dumps({**rows[0], "data": d}) + "\n" for d in data))
+        found = parts_of(counting[0], path, quick=False)
+        assert [part.data for part in found] == data[-parts:]
 
 
 def test_several_processes_give_the_same_rows(tmp_path: Path) -> None:
@@ -132,9 +225,35 @@ def test_a_page_is_drawn_without_running(tmp_path: Path) -> None:
     only = {"figure2": replace(experiment, measure=never)}
     first = write_page(only, tmp_path, quick=True).read_text()
     assert first == write_page(only, tmp_path, quick=True).read_text()
-    assert experiment.remarks in first
+    assert experiment.about in first
+    assert experiment.findings not in first, "which are those of the full size"
+    assert "rows so far" not in first
     assert "![" in first
     assert (tmp_path / "results" / "figure2.png").stat().st_size > 10_000
+    path = tmp_path / "results" / "rows" / "figure2.jsonl"
+    path.write_text("".join(path.read_text().splitlines(True)[:-1]))
+    assert "\n\ntoy: 3 of 4 rows so far.\n\n" in write_page(only, tmp_path, quick=True).read_text()
+
+
+def test_findings_are_told_where_they_were_found() -> None:
+    """All heads that they speak of, at full size."""
+    experiment = replace(EXPERIMENTS["table1"], findings="So.", findings_on=("ku100", "simulated"))
+    assert experiment.findings_for(["simulated", "mine", "ku100"], quick=False) == "So."
+    assert experiment.findings_for(["simulated", "mine", "ku100"], quick=True) == ""
+    assert experiment.findings_for(["simulated", "mine"], quick=False) == ""
+
+
+def test_the_page_in_the_repository_is_that_of_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/results.md is what `--draw-only` makes of docs/results/rows; pictures are not made."""
+    docs = Path(__file__).parents[1] / "docs"
+    if not (docs / "results" / "rows").is_dir() or not (docs / "results.md").is_file():
+        pytest.skip("docs/results is not here")
+    shutil.copytree(docs / "results" / "rows", tmp_path / "results" / "rows")
+    monkeypatch.setattr(drawing, "save", lambda figure, path: path)
+    drawn = write_page(EXPERIMENTS, tmp_path, quick=False).read_text(encoding="utf-8")
+    assert drawn == (docs / "results.md").read_text(encoding="utf-8")
 
 
 # --- what the paper has ----------------------------------------------------------------------
@@ -191,7 +310,31 @@ def test_a_folder_of_speech(tmp_path: Path) -> None:
         ea.Audio(ea.murmur(1.5, seed=n)[None], 16_000).write(tmp_path / f"{n}.wav")
     voices = voices_of(tmp_path, True)
     assert [len(v) for v in voices] == [24_000] * 3
-    assert Bench(speech=tmp_path).speech_name == tmp_path.name
+    about = speech_about(tmp_path)
+    assert about["speech"] == tmp_path.name
+    assert EXPERIMENTS["table2"].data(replace(QUICK, speech=tmp_path)) == {**QUICK.about, **about}
+    (tmp_path / "notes.txt").write_text("no talker")
+    assert speech_about(tmp_path) == about
+    ea.Audio(ea.murmur(1.6, seed=0)[None], 16_000).write(tmp_path / "0.wav")
+    assert speech_about(tmp_path)["files"] != about["files"], "another size"
+    assert said_by({"data": about}) == f"talkers of the folder `{tmp_path.name}`"
+
+
+def test_built_in_talkers_say_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Voices of espeak-ng, or murmurs without it: not the same data set."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise ea.InputError("no espeak-ng")
+
+    _espeak_works.cache_clear()
+    monkeypatch.setattr("earatlas.experiments.talkers.speak", lambda *_, **__: np.zeros(9))
+    assert speech_about(None) == {"speech": ESPEAK}
+    _espeak_works.cache_clear()
+    monkeypatch.setattr("earatlas.experiments.talkers.speak", missing)
+    assert speech_about(None) == {"speech": MURMURS}
+    assert len(voices_of.__wrapped__(None, True)) == 3
+    assert said_by({"data": {"speech": MURMURS}}) == "built-in murmurs"
+    _espeak_works.cache_clear()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -247,13 +390,31 @@ def test_symmetric_neighbours_are_those_that_agree() -> None:
 
 
 def test_affine_pieces_fit_the_toy_surface() -> None:
-    """Fifteen pieces come near the noise, from which one affine map is far."""
+    """Fifteen pieces come near, those of k-means less so, and one affine map does not."""
     experiment = EXPERIMENTS["figure5"]
     result = experiment.measure(QUICK, experiment.plan(QUICK)[0])
     assert result["components"] == 15
-    assert result["noise"] < result["rms"] < 2.5 * result["noise"]
-    assert result["rms_linear"] > 5 * result["noise"]
+    ours, kmeans, one = (result["ways"][n] for n in ("PPAM", "k-means on x", "one affine map"))
+    assert 0.5 * result["noise"] < ours["rms"] < 0.95 * kmeans["rms"]
+    assert kmeans["rms"] < 0.3 * one["rms"]
+    assert ours["size_and_curvature"] < -0.3
+    assert one["largest_to_smallest"] == 1.0
     assert len(set(result["piece"])) == 15
+    sizes = np.bincount(result["piece"])
+    assert ours["largest_to_smallest"] == pytest.approx(sizes.max() / sizes.min(), abs=0.01)
+
+
+def test_panels_keep_their_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the rows, or one row too many, letters none of them anew."""
+    monkeypatch.setattr(drawing, "save", lambda figure, path: path)
+    experiment = EXPERIMENTS["figure2"]
+    rows, _ = run(experiment, QUICK, tmp_path / "rows.jsonl")
+    whole = experiment.render(rows, tmp_path)
+    half = experiment.render(rows[2:], tmp_path)
+    assert whole.split("(c) ")[1] == half.split("(c) ")[1]
+    assert "(a)" not in half
+    more = {**rows[0], "settings": {**rows[0]["settings"], "seed": 2}}
+    assert experiment.render([*rows, more], tmp_path) == whole
 
 
 # --- text ------------------------------------------------------------------------------------
@@ -269,20 +430,49 @@ def test_pooled_is_the_summary_of_all(rng: np.random.Generator) -> None:
     assert found["std"] == pytest.approx(whole["std"], abs=2e-4)
     assert shown(pooled([])) == shown(None) == ""
     assert shown({"mean": 2.24, "std": 11.6, "n": 3}) == "2.2±12"
+    assert shown({"mean": 2.24, "std": 11.6, "n": 2}) == "", "too few"
+
+
+def test_medians_of_all(rng: np.random.Generator) -> None:
+    """Few values are pooled as they are; of many, to a twentieth of their ranks."""
+    few = [rng.gamma(1.0, 20.0, n) for n in (1, 2, 1, 3, 20)]
+    every = np.concatenate(few)
+    found = pooled([*map(error_summary, few), error_summary([np.nan])])
+    assert found["median"] == pytest.approx(np.median(every), abs=2e-3)
+    assert found["beyond_30"] == pytest.approx((every > 30).mean(), abs=1e-4)
+    assert 0.1 < found["beyond_30"] < 0.5
+    many = [rng.gamma(shape, 10.0, n) for shape, n in ((1.0, 3000), (3.0, 500))]
+    every, found = np.concatenate(many), pooled(map(error_summary, many))
+    for name, share in (("lower_quartile", 0.25), ("median", 0.5), ("upper_quartile", 0.75)):
+        assert (every < found[name]).mean() == pytest.approx(share, abs=0.025)
+    assert "median" not in pooled([error_summary([1.0, 2.0, 3.0]), summary([1.0])]), "older rows"
+    part = error_summary([1.0, 2.0, 40.0])
+    assert medians(part, error_summary([1.0, 1.5, 12.0])) == ["2.0 / 1.5", "33 % / 0 %"]
+    assert medians(part, error_summary([1.0])) == ["2.0", "33 %"]
 
 
 def test_tables_and_selections() -> None:
-    """Markdown with a rule; rows by setting; of a head that has changed, the last one."""
+    """Markdown with a rule; rows by setting and data set, whatever their order."""
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
     rows = [
         {"data": {"head": name, "fingerprint": f}, "settings": {"seed": n}}
         for n, (name, f) in enumerate([("x", "old"), ("y", "one"), ("x", "new"), ("x", "new")])
     ]
-    assert {k: [r["settings"]["seed"] for r in v] for k, v in by_head(rows).items()} == {
-        "x": [2, 3],
-        "y": [1],
-    }
+    wanted = {"x, fingerprint new": [2, 3], "x, fingerprint old": [0], "y": [1]}
+    for some in (rows, rows[::-1]):
+        found = {k: [r["settings"]["seed"] for r in v] for k, v in by_head(some).items()}
+        assert found == wanted
+        assert list(found) == list(wanted)
     assert where(rows, seed=1) == [rows[1]]
+
+
+def test_names_that_tell_data_sets_apart() -> None:
+    """A head with two folders of speech, or two folders of one name."""
+    one = {"head": "x", "fingerprint": "f", "speech": "a", "files": "1"}
+    assert names_of([one, {**one, "head": "y", "speech": "b"}]) == ["x", "y"]
+    assert names_of([one, {**one, "speech": "b", "files": "2"}]) == ["x, with a", "x, with b"]
+    assert names_of([one, {**one, "files": "2"}]) == ["x, files 1", "x, files 2"]
+    assert names_of([one, {**one, "fingerprint": "g"}]) == ["x, fingerprint f", "x, fingerprint g"]
 
 
 def test_arrays_in_rows(rng: np.random.Generator) -> None:
@@ -297,6 +487,9 @@ def test_arrays_in_rows(rng: np.random.Generator) -> None:
 def test_remarks_are_whole_sentences() -> None:
     """Every experiment says where it differs, in lines that a page can hold."""
     for experiment in EXPERIMENTS.values():
-        assert experiment.remarks.endswith(".")
         assert re.match(r"(Table|Figure) \d: ", experiment.title)
-        assert max(map(len, experiment.remarks.splitlines())) <= 100
+        assert experiment.about
+        assert bool(experiment.findings) == bool(experiment.findings_on)
+        for text in filter(None, (experiment.about, experiment.findings)):
+            assert text.endswith(".")
+            assert max(map(len, text.splitlines())) <= 100

@@ -1,6 +1,7 @@
 """Manifolds: alignment against its definition and scikit-learn, scores, and unlabelled learning."""
 
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
+from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.manifold import LocallyLinearEmbedding, trustworthiness
 from sklearn.pipeline import make_pipeline
@@ -17,6 +19,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import earatlas as ea
 from earatlas.directions import to_vectors
+from earatlas.experiments import EXPERIMENTS, Bench
+from earatlas.experiments.drawing import pack
 from earatlas.intrinsic import learn_unlabelled
 from earatlas.manifold import (
     Faithfulness,
@@ -57,7 +61,7 @@ def alignment_by_loops(y: Array, neighbourhoods: list[list[int]], dims: int) -> 
         centring = np.eye(n) - np.ones((n, n)) / n
         _, _, axes = np.linalg.svd(centring @ y[members], full_matrices=False)
         theta = centring @ y[members] @ axes[:dims].T  # (n, L)
-        W = centring @ (np.eye(n) - theta @ np.linalg.pinv(theta))
+        W = centring @ (np.eye(n) - theta @ np.linalg.pinv(theta, rcond=1e-6))
         for p, i in enumerate(members):
             for q, j in enumerate(members):
                 B[i, j] += W[p] @ W[q]
@@ -75,6 +79,44 @@ def test_alignment_matrix_is_its_definition(rng: np.random.Generator, symmetric:
     assert (len({len(members) for members in expected}) > 3) == symmetric
     B = alignment_matrix(y, graph, 2).toarray()
     np.testing.assert_allclose(B, alignment_by_loops(y, expected, 2), atol=1e-12)
+
+
+def test_small_and_flat_neighbourhoods_are_aligned_too(rng: np.random.Generator) -> None:
+    """Of one to three points, on a line, all but on a line, and all in one place: B 1 = 0, B ≥ 0.
+
+    With as many points as L + 1 or fewer nothing is left over: such neighbourhoods add nothing.
+    """
+    _, y = sheet(rng, 40)
+    y[10:16] = y[10] + np.outer(np.arange(6.0), [0.3, -0.1, 0.2, 0.0, 0.5])
+    y[16:22] = y[16] + np.outer(rng.normal(size=6), rng.normal(size=5))
+    y[16:22] += 1e-5 * rng.normal(size=(6, 5))
+    y[22:25] = 0.1
+    neighbourhoods = [[0, 1], [2], [3, 4, 5], list(range(10, 16)), list(range(16, 22)),
+                      [22, 23, 24], list(range(25, 33))]  # fmt: skip
+    ends = np.cumsum([0, *map(len, neighbourhoods), *([0] * 33)])
+    members = np.concatenate(neighbourhoods)
+    graph = csr_array((np.ones(len(members)), members, ends), shape=(40, 40))
+    B = alignment_matrix(y, graph, 2).toarray()
+    np.testing.assert_allclose(B @ np.ones(40), 0, atol=1e-12)
+    assert np.linalg.eigvalsh(B).min() > -1e-12
+    np.testing.assert_allclose(B[:6, :6], 0, atol=1e-12)
+    line = B[10:16, 10:16]
+    np.testing.assert_allclose(line @ np.arange(6.0), 0, atol=1e-12)
+    assert np.linalg.matrix_rank(line, tol=1e-9) == 4  # not more than constants and one tangent
+    expected = alignment_by_loops(y, neighbourhoods, 2)
+    for part, close in ((slice(16), 1e-12), (slice(16, 22), 1e-5), (slice(25, 40), 1e-12)):
+        np.testing.assert_allclose(B[part, part], expected[part, part], atol=close)
+
+
+def test_every_alignment_matrix_keeps_constants(data: Path) -> None:
+    """On a measured head with many pairs of neighbours: B 1 = 0, and no eigenvalue below zero."""
+    head = ea.read_sofa(data / "heads" / "cipic_003.sofa")
+    y = head.cues(ea.CueLayout.low_ipd())
+    graph = csr_array(neighbour_graph(y, 10) + eye_array(len(y)))
+    assert (np.diff(graph.indptr) == 2).sum() > 10
+    B = alignment_matrix(y, graph, 2).toarray()
+    np.testing.assert_allclose(B.sum(axis=0), 0, atol=1e-9)
+    assert np.linalg.eigvalsh(B).min() > -1e-9
 
 
 def test_coordinates_are_its_smallest_eigenvectors(rng: np.random.Generator) -> None:
@@ -287,6 +329,28 @@ def test_low_ild_of_a_measured_head_is_homeomorphic(data: Path) -> None:
     assert scores[1].trustworthiness < 0.85
 
 
+@pytest.mark.parametrize("name", ["figure3", "figure4"])
+def test_figures_do_not_depend_on_which_row_was_first(
+    rng: np.random.Generator, tmp_path: Path, name: str
+) -> None:
+    """Rows come as they finish; text and picture are the same in any order."""
+    experiment, x = EXPERIMENTS[name], ea.Sphere().grid(20.0)
+    axes = 3 if name == "figure3" else 2
+    rows = []
+    for settings in experiment.plan(Bench(quick=True)):
+        t = to_vectors(x)[:, :axes] + 0.1 * rng.normal(size=(len(x), axes))
+        score = asdict(faithfulness(ea.Sphere(), x, t))
+        result = {"score": score, "left_out": 0, "spacing_degrees": 20.0,
+                  "directions": pack(x), "coordinates": pack(t)}  # fmt: skip
+        rows.append({"settings": settings, "result": result,
+                     "data": {"head": "ball", "directions": len(x)}})  # fmt: skip
+    found = []
+    for order in (range(len(rows)), range(len(rows))[::-1]):
+        text = experiment.render([rows[i] for i in order], tmp_path)
+        found.append((text, (tmp_path / f"{name}_ball.png").read_bytes()))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -298,6 +362,7 @@ def test_low_ild_of_a_measured_head_is_homeomorphic(data: Path) -> None:
         (lambda y: ltsa(y, dims=0), "dims must be at least 1"),
         (lambda y: ltsa(y, coordinates=13), "coordinates from 1 to 12"),
         (lambda y: ltsa(y, candidates=25), "candidates at most 24"),
+        (lambda y: ltsa(y, coordinates=12, candidates=24), "got 24 with 2704156"),
         (lambda y: ltsa(y, whiten=0), "whiten must be at least 1"),
         (lambda y: ltsa(y, neighbours=12).embed(y[:, :3]), "y must have 5 columns"),
         (lambda y: ltsa(y, neighbours=12, whiten=3).embed(y[:, :3]), "y must have 5 columns"),

@@ -52,6 +52,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _NOISE_ON_SHARE = 0.05  # -13 dB: well below steady noise, well above any usable background
+_SHORT_SHARE, _LATE_SHARE = 0.25, 0.01  # so much of the energy after so much of a window: a room
 _TINY = 1e-200  # keeps the logarithm of a silent bin finite; such bins are never observed
 
 
@@ -475,9 +476,9 @@ def response_cues(
 ) -> Array:
     """Mean interaural vectors (N, D) of impulse responses (N, 2, taps) at `rate`.
 
-    Responses that fit in the window: the ratio of their transfer functions at the bins' own
-    frequencies, at any sampling rate (the limit of the noise mean for responses much shorter than
-    the window). Longer ones (rooms): two seconds of white noise heard through them.
+    Responses that are over in a fraction of the window: the ratio of their transfer functions at
+    the bins' own frequencies, at any sampling rate (the limit of the noise mean for responses much
+    shorter than the window). Longer ones (rooms): two seconds of white noise heard through them.
     """
     layout = layout or CueLayout()
     h = np.asarray(responses, dtype=np.float64)
@@ -491,7 +492,7 @@ def response_cues(
             f"rate must be at least twice the layout's highest frequency, got {rate:g} Hz. "
             "Choose a layout with bands below half the rate."
         )
-    if h.shape[2] / rate > layout.window / layout.rate:
+    if h.shape[2] / rate > layout.window / layout.rate or _rings(h, rate, layout):
         return _noise_cues(h, rate, layout, seed)
     left, right = np.moveaxis(transfer_functions(h, rate, layout.frequencies_hz), 1, 0)
     silent = (squared_size(left) < _TINY) | (squared_size(right) < _TINY)
@@ -502,6 +503,16 @@ def response_cues(
             f"{layout.frequencies_hz[f]:.0f} Hz in response {n}. Remove that direction."
         )
     return layout.stack(left, right)
+
+
+def _rings(responses: Array, rate: float, layout: CueLayout) -> bool:
+    """Whether much of what responses (N, 2, taps) hold comes a good part of a window later."""
+    power = (responses**2).mean(axis=(0, 1))
+    if not power.any():
+        return False
+    first = int(np.argmax(power > 1e-4 * power.max()))
+    late = power[first + round(_SHORT_SHARE * layout.window / layout.rate * rate) :].sum()
+    return bool(late > _LATE_SHARE * power.sum())
 
 
 def transfer_functions(responses: Array, rate: float, frequencies_hz: Array) -> Spectra:

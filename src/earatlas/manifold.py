@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 from typing import ClassVar
 
 import numpy as np
@@ -42,6 +43,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _BLOCK_NUMBERS = 2_000_000  # in one work array: 16 MB
+_MOST_SETS = 5000  # of eigenvectors that are compared: seconds
 _SHIFT = 1e-10  # of B's largest diagonal element: above its rounding, below its eigenvalues
 
 
@@ -187,13 +189,20 @@ class Manifold:
 
 
 def _tangents(part: Array, dims: int) -> tuple[Array, Array]:
-    """Variances (B, L, 1) and left singular vectors V (B, n, L) of centred vectors (B, n, D)."""
-    values, vectors = np.linalg.eigh(part @ part.mT)
-    L = min(dims, part.shape[1])
-    values, V = values[:, -L:, None], vectors[..., -L:]
-    # Where the vectors span less than L directions, the rest of the tangent is nowhere.
+    """Variances (B, L, 1) and left singular vectors V (B, n, L) of centred vectors (B, n, D).
+
+    [1/√n, V] has orthonormal columns; those of V that the vectors do not span are zero.
+    """
+    n = part.shape[1]
+    L = min(dims, n - 1)
+    products = part @ part.mT
+    # The constant vector, of variance 0 but for rounding, must not mix with thin tangents: it is
+    # made the smallest by far.
+    far = 2 / n * products.trace(axis1=1, axis2=2)[:, None, None]
+    values, vectors = np.linalg.eigh(products - far)
+    values, V = values[:, n - L :, None], vectors[..., n - L :]
     flat = values <= 1e-12 * values[:, -1:]
-    return np.where(flat, np.inf, values), V
+    return np.where(flat, np.inf, values), np.where(flat.mT, 0.0, V)
 
 
 def checked_vectors(y: ArrayLike) -> Array:
@@ -259,6 +268,11 @@ def ltsa(
         raise InputError(
             f"dims must be at least 1, coordinates from 1 to 12 and candidates at most 24, got "
             f"{dims}, {Q} and {count}. 2, 3 and 9 are usual."
+        )
+    if comb(count, Q) > _MOST_SETS:
+        raise InputError(
+            f"candidates must leave at most {_MOST_SETS} choices of {Q} coordinates, got {count} "
+            f"with {comb(count, Q)}. Take fewer candidates, or {Q} for the first eigenvectors."
         )
     graph = neighbour_graph(cues, neighbours, symmetric=symmetric)
     if symmetric:

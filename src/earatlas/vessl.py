@@ -422,9 +422,9 @@ def multiscale(
     """The paper's start: from random masks at the coarsest scale to the finest, handing masks on.
 
     At every scale masking is progressive: a frame is first one block, then 2, 4, … F blocks whose
-    bins are assigned together. λ stays even as long: whoever has more of the whole frames would have
-    more of every frequency, so more of the next frames, and soon all of them. The free energies are
-    those of the last scale, from the release on.
+    bins are assigned together. λ stays even as long: whoever has more of the whole frames would
+    have more of every frequency, so more of the next frames, and soon all of them. The free
+    energies are those of the last scale, from the release on.
     """
     rng = np.random.default_rng(seed)
     frames = rng.dirichlet(np.ones(n_sources), size=bins.frames).T

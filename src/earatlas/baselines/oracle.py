@@ -1,7 +1,8 @@
 """The bounds of masking: the truth decides every bin, or nothing is done at all.
 
-`separate` gives each bin to the source that is strongest there, which needs the true images: no
-binary mask does better, and no method can reach it. `mixture` gives every source all bins.
+`separate` gives each bin to the source that is strongest there, which needs the true images: the
+usual bound of binary masking. Filters that combine both ears can pass it. `mixture` gives every
+source all bins.
 """
 
 from __future__ import annotations

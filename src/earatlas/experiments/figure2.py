@@ -11,24 +11,30 @@ from numpy.typing import NDArray
 
 from earatlas.experiments.data import Bench
 from earatlas.experiments.rows import Experiment, Row
+from earatlas.experiments.tables import by_head
 from earatlas.manifold import neighbour_graph
 
 __all__ = ["EXPERIMENT"]
 
 Array = NDArray[np.float64]
 
-REMARKS = """\
-The paper shows the same four cases. Standard neighbourhoods have one size, so those at the border
+ABOUT = """\
+The paper shows the same four cases."""
+FINDINGS = """\
+Standard neighbourhoods have one size, so those at the border
 reach too far in or along it and the outlier pulls two points to itself. Symmetric ones lose these
 edges, and the outlier with them: `manifold.ltsa` leaves such points out and says how many."""
+
+
+_PANEL = ("symmetric", "points", "neighbours")
+PANELS = [(kind, *case) for kind in (False, True) for case in (("grid", 4), ("outlier", 2))]
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
     """A row a panel."""
     return [
         {"points": points, "neighbours": k, "symmetric": symmetric, "seed": 3}
-        for symmetric in (False, True)
-        for points, k in (("grid", 4), ("outlier", 2))
+        for symmetric, points, k in PANELS
     ]
 
 
@@ -56,7 +62,12 @@ def render(rows: Sequence[Row], folder: Path) -> str:
 
     figure = figure_of(11.0, 2.7)
     words = []
-    for panel, row in enumerate(rows):
+    ordered = (row for own in by_head(rows).values() for row in own)
+    found = {tuple(row["settings"][name] for name in _PANEL): row for row in ordered}
+    for panel, case in enumerate(PANELS):
+        row = found.get(case)
+        if row is None:
+            continue
         s, points = row["settings"], np.array(row["result"]["points"])
         edges = row["result"]["edges"]
         axes = figure.add_subplot(1, 4, panel + 1)
@@ -87,6 +98,8 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     render=render,
-    remarks=REMARKS,
+    about=ABOUT,
+    findings=FINDINGS,
+    findings_on=("toy",),
     head=False,
 )

@@ -1,7 +1,8 @@
 """The results page: every experiment that has rows, paper beside ours, and why they differ.
 
 In: the folder of rows. Out: `results.md` with its pictures beside it in `results/`. Nothing is
-typed into it by hand: the remarks stand in the experiments' modules.
+typed into it by hand: the words stand in the experiments' modules. What is compared is always
+told; what came out of it only where the heads that it was found on are there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import earatlas
 from earatlas.errors import InputError
-from earatlas.experiments.rows import Experiment, current, read_rows
+from earatlas.experiments.rows import Experiment, parts_of
+from earatlas.experiments.tables import names_of
 
 __all__ = ["rows_path", "write_page"]
 
@@ -20,7 +22,7 @@ _TOP = """\
 Made by `earatlas reproduce` (version {version}{quick}); do not edit. Deleforge, Forbes, Horaud:
 *Acoustic Space Learning for Sound-Source Separation and Localization on Binaural Manifolds* (2014),
 beside this package. Errors are mean±standard deviation in degrees of azimuth and elevation, on the
-paper's plane (azimuth ±160°, elevation ±60°).
+paper's plane (azimuth ±160°, elevation ±60°); of fewer than three values none is printed.
 
 The paper's CAMIL recordings, a dummy head in a room, are not ours to give. **simulated** is the
 built-in head at the very same 10,800 directions, in the open; **simulated-room** is that head,
@@ -49,10 +51,9 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
         )
     ]
     for name, experiment in experiments.items():
-        rows = current(read_rows(rows_path(folder, name)), quick=quick)
-        if rows:
-            shown = experiment.render(rows, folder)
-            parts.append(f"## {experiment.title}\n\n{experiment.remarks}\n\n{shown}\n")
+        section = _section(experiment, folder, rows_path(folder, name), quick=quick)
+        if section:
+            parts.append(section)
     page = output / "results.md"
     try:
         page.write_text("\n".join(parts), encoding="utf-8")
@@ -62,3 +63,24 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
             "Choose another output folder."
         ) from error
     return page
+
+
+def _section(experiment: Experiment, folder: Path, path: Path, *, quick: bool) -> str:
+    """Nothing where nothing was planned."""
+    parts = parts_of(experiment, path, quick=quick)
+    rows = [row for part in parts for row in part.rows]
+    names = names_of(part.data for part in parts)
+    unfinished = sorted(
+        f"{names[i]}: {len(part.rows)} of {part.planned} rows so far."
+        for i, part in enumerate(parts)
+        if len(part.rows) < part.planned
+    )
+    heads = {row["data"]["head"] for row in rows}
+    words = [
+        f"## {experiment.title}",
+        experiment.about,
+        experiment.findings_for(heads, quick=quick),
+        *unfinished,
+        experiment.render(rows, folder) if rows else "",
+    ]
+    return "\n\n".join(word for word in words if word) + "\n" if parts else ""

@@ -2,8 +2,9 @@
 
 In: an `Experiment` and a `Bench` (which head and speech, how thoroughly). Out: its rows, from the
 file where they are there already, else measured now and appended one by one as they finish. A row
-is known by everything that could change it: experiment, data set, settings with their seed, quick
-or not, and the package's version.
+is known by everything that could change it: experiment and its revision, data set, settings with
+their seed, quick or not, and the package's version. Files are only ever appended to: beside the
+rows, what was planned for a data set is a line of its own, and the newest plan says what is shown.
 
     plan(bench)            the settings of every row, as JSON values
     measure(bench, s)      the figures of one row, as JSON values
@@ -13,7 +14,6 @@ or not, and the package's version.
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,17 +21,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import earatlas
-from earatlas.errors import EaratlasWarning, InputError, missing_extra
-from earatlas.experiments.data import Bench
+import joblib
 
-__all__ = ["Experiment", "Row", "current", "read_rows", "run"]
+import earatlas
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.experiments.data import BUILT_IN_HEADS, Bench
+from earatlas.experiments.talkers import speech_about
+
+__all__ = ["Experiment", "Part", "Row", "current", "parts_of", "read_rows", "run"]
 
 Row = dict[str, Any]
 Settings = dict[str, Any]
 Progress = Callable[[float, float], None]
 
-_IDENTITY = ("experiment", "data", "settings", "quick", "version")
+_IDENTITY = ("experiment", "data", "settings", "quick", "version")  # and the revision
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ class Experiment:
     plan: Callable[[Bench], list[Settings]]
     measure: Callable[[Bench, Settings], dict[str, Any]]
     render: Callable[[Sequence[Row], Path], str]
-    remarks: str  # where ours is worse or different, and why
+    about: str  # what is compared and how
+    findings: str = ""  # what came out, where ours is worse or different, and why
+    findings_on: tuple[str, ...] = ()  # the heads that the findings speak of
+    revision: int = 1  # raised when what it measures changes
     head: bool = True  # False: a toy that needs no head
     sound: bool = False  # True: talkers are rendered, so impulse responses are needed
 
@@ -51,59 +57,119 @@ class Experiment:
         """What the rows are about."""
         if not self.head:
             return {"head": "toy"}
-        return {**bench.about, **({"speech": bench.speech_name} if self.sound else {})}
+        return {**bench.about, **(speech_about(bench.speech) if self.sound else {})}
 
     def identity(self, bench: Bench, settings: Settings) -> Row:
         """All that a row has besides its figures."""
+        return {**self._common(bench), "settings": settings}
+
+    def planned(self, bench: Bench) -> Row:
+        """The plan of a data set, as it is kept beside its rows."""
+        return {**self._common(bench), "plan": self.plan(bench)}
+
+    def findings_for(self, heads: Iterable[str], *, quick: bool) -> str:
+        """The findings, if all heads that they speak of are there at full size."""
+        return "" if quick or not {*self.findings_on} <= {*heads} else self.findings
+
+    def _common(self, bench: Bench) -> Row:
         return {
             "experiment": self.name,
+            "revision": self.revision,
             "data": self.data(bench),
-            "settings": settings,
             "quick": bench.quick,
             "version": earatlas.__version__,
         }
 
 
+@dataclass(frozen=True)
+class Part:
+    """What there is of a data set."""
+
+    data: dict[str, Any]
+    rows: list[Row]
+    planned: int  # rows, of which some may be missing
+
+
 def _key(row: Row) -> str:
-    return json.dumps([row[name] for name in _IDENTITY], sort_keys=True)
+    return _text([*(row[name] for name in _IDENTITY), row.get("revision", 1)])
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file, the last of each identity; broken lines are reported and taken out."""
+    """The rows of a file, the last of each identity; broken lines are reported and skipped."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[list[Row], list[Row]]:
+    """Rows, and plans in the order in which they were made."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
-        return []
+        return [], []
     except OSError as error:
         raise InputError(
             f"rows must be a file that can be read, got '{path}' ({error.strerror}). "
             "Choose another output folder."
         ) from error
     rows: dict[str, Row] = {}
+    plans: list[Row] = []
     broken = []
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
-            rows[_key(row)] = {**row, "result": row["result"]}
-        except (ValueError, LookupError, TypeError):
+            _ = _place(row["data"])
+            if "plan" in row:
+                _ = [_key({**row, "settings": settings}) for settings in row["plan"]]
+                plans.append(row)
+            else:
+                rows[_key(row)] = {**row, "result": row["result"]}
+        except (ValueError, LookupError, TypeError, AttributeError):
             broken.append(number)
     if broken:
         warnings.warn(
             f"rows must be JSON lines with {', '.join(_IDENTITY)} and result, got {len(broken)} of "
-            f"{len(lines)} others in '{path}' (first: line {broken[0]}). They are taken out and "
-            "run again.",
+            f"{len(lines)} others in '{path}' (first: line {broken[0]}). They are skipped; what "
+            "they held is run again.",
             EaratlasWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-        scratch = path.with_suffix(".new")
-        scratch.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
-        os.replace(scratch, path)
-    return list(rows.values())
+    return list(rows.values()), plans
 
 
-def current(rows: Iterable[Row], *, quick: bool) -> list[Row]:
-    """Those of this version and thoroughness: what is rendered."""
-    return [r for r in rows if r["version"] == earatlas.__version__ and r["quick"] == quick]
+def current(experiment: Experiment, rows: Iterable[Row], *, quick: bool) -> list[Row]:
+    """Those of this version, revision and thoroughness, rows or plans."""
+    wanted = (earatlas.__version__, experiment.revision, quick)
+    return [r for r in rows if (r["version"], r.get("revision", 1), r["quick"]) == wanted]
+
+
+def parts_of(experiment: Experiment, path: Path, *, quick: bool) -> list[Part]:
+    """Of every data set the rows of its newest plan; all of them where a file has no plan yet."""
+    every_row, every_plan = _read(path)
+    rows = current(experiment, every_row, quick=quick)
+    newest: dict[str, tuple[dict[str, Any], list[Settings] | None]] = {}
+    for row in rows:
+        newest[_place(row["data"])] = row["data"], None
+    for line in current(experiment, every_plan, quick=quick):
+        newest[_place(line["data"])] = line["data"], line["plan"]
+    parts = []
+    for data, plan in newest.values():
+        own = [row for row in rows if row["data"] == data]
+        if plan is not None:
+            wanted = {_text(settings) for settings in plan}
+            own = [row for row in own if _text(row["settings"]) in wanted]
+        parts.append(Part(data, own, len(own) if plan is None else len(plan)))
+    return parts
+
+
+def _place(data: dict[str, Any]) -> str:
+    """What a newer plan takes the place of: a built-in head that has changed is no second head."""
+    built_in = data["head"] in BUILT_IN_HEADS
+    return _text({k: v for k, v in data.items() if not (built_in and k == "fingerprint")})
 
 
 def run(
@@ -115,24 +181,37 @@ def run(
     progress: Progress | None = None,
 ) -> tuple[list[Row], int]:
     """All rows of the plan, and how many of them were measured now; the rest was in the file."""
-    wanted = [experiment.identity(bench, settings) for settings in experiment.plan(bench)]
-    known = {_key(row): row for row in read_rows(path)}
+    planned = experiment.planned(bench)
+    wanted = [experiment.identity(bench, settings) for settings in planned["plan"]]
+    rows, plans = _read(path)
+    known = {_key(row): row for row in rows}
+    before = [plan for plan in plans if _place(plan["data"]) == _place(planned["data"])]
+    newest = current(experiment, before, quick=bench.quick)[-1:]
+    news = [planned] if _text(newest) != _text([planned]) else []
     todo = [row for row in wanted if _key(row) not in known]
+    if not todo:
+        _append(path, *news)
     done = len(wanted) - len(todo)
     tell = progress or (lambda _done, _total: None)
     tell(done, len(wanted))
     for row in _measured(experiment, bench, todo, jobs):
         known[_key(row)] = row
-        _append(path, row)
+        _append(path, *news, row)  # the plan with its first row: what is refused leaves no trace
+        news = []
         done += 1
         tell(done, len(wanted))
     return [known[_key(row)] for row in wanted], len(todo)
 
 
-def _append(path: Path, row: Row) -> None:
+def _append(path: Path, *lines: Row) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    if not text:
+        return
     try:
-        with path.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(row) + "\n")
+        with path.open("ab+") as handle:
+            handle.seek(max(handle.seek(0, 2) - 1, 0))
+            cut = handle.read() not in (b"", b"\n")  # a crash leaves a line without its end
+            handle.write(b"\n" * cut + text.encode())
     except OSError as error:
         raise InputError(
             f"rows must be a file that can be written, got '{path}' ({error.strerror}). "
@@ -148,10 +227,6 @@ def _measured(
         for row in todo:
             yield _one(experiment.measure, bench, row)
         return
-    try:
-        import joblib
-    except ImportError as error:
-        raise missing_extra("sklearn", "joblib") from error
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     yield from parallel(joblib.delayed(_one)(experiment.measure, bench, row) for row in todo)
 

@@ -16,7 +16,15 @@ from earatlas.directions import Plane
 from earatlas.experiments.data import Bench, errors_of
 from earatlas.experiments.models import paper_ppam
 from earatlas.experiments.rows import Experiment, Row
-from earatlas.experiments.tables import by_head, pooled, said_by, shown, summary, table
+from earatlas.experiments.tables import (
+    by_head,
+    error_summary,
+    medians,
+    pooled,
+    said_by,
+    shown,
+    table,
+)
 from earatlas.experiments.talkers import talkers_at
 from earatlas.ppam import PPAM
 from earatlas.statistics import CueStatistics
@@ -27,12 +35,12 @@ COMPONENTS = {"T1": 128, "T2": 64}
 PAPER = {"PPAM(T1)": ("2.1±2.1", "1.1±1.2"), "PPAM(T2)": ("3.5±3.3", "2.4±2.6"),
          "PHAT": ("7.6±9.4", "")}  # fmt: skip
 METHODS = ("PPAM(T1)", "PPAM(T2)", "PHAT", "ours(T2)")
-REMARKS = """\
+ABOUT = """\
 As in the paper, T1 holds every direction, those that are asked for too (heard with noise, not with
 the talker), and T2 does not; where a head was measured more than 4° apart, T2 is not much sparser
 than T1. PHAT knows frontal azimuths only and is asked for nothing else; the last column has the
-frontal talkers for all. "Ours" is `Atlas.localize`, learned from T2 on the same plane.
-
+frontal talkers for all. "Ours" is `Atlas.localize`, learned from T2 on the same plane."""
+FINDINGS = """\
 - PPAM comes out as in the paper, far ahead of PHAT, whose one straight line from delay to azimuth
   serves all elevations.
 - On the simulated head T1 gains little over T2, and its elevations are worse than the paper's: its
@@ -97,16 +105,15 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
         "missing": round(1 - cues.observed_share, 4),
         "frontal": bool(frontal),
         "errors": {
-            name: {"azimuth": summary(azimuth), "elevation": summary(elevation)}
+            name: {"azimuth": error_summary(azimuth), "elevation": error_summary(elevation)}
             for name, (azimuth, elevation) in errors.items()
         },
     }
 
 
-def _mean(rows: Sequence[Row], method: str, what: str) -> str:
-    return shown(
-        pooled(r["result"]["errors"][method][what] for r in rows if method in r["result"]["errors"])
-    )
+def _pooled(rows: Sequence[Row], method: str, what: str) -> dict[str, float]:
+    errors = [r["result"]["errors"] for r in rows]
+    return pooled(e[method][what] for e in errors if method in e)
 
 
 def render(rows: Sequence[Row], folder: Path) -> str:
@@ -117,13 +124,13 @@ def render(rows: Sequence[Row], folder: Path) -> str:
         lines = []
         for method in METHODS:
             azimuth, elevation = PAPER.get(method, ("", ""))
-            all_round = ["", ""]
-            if method != "PHAT":
-                all_round = [_mean(own, method, what) for what in ("azimuth", "elevation")]
-            lines.append([method, azimuth, all_round[0], elevation, all_round[1],
-                          _mean(front, method, "azimuth")])  # fmt: skip
+            heard = own if method != "PHAT" else []  # which is asked for frontal talkers only
+            both = [_pooled(heard, method, what) for what in ("azimuth", "elevation")]
+            lines.append([method, azimuth, shown(both[0]), elevation, shown(both[1]),
+                          *medians(*both), shown(_pooled(front, method, "azimuth"))])  # fmt: skip
         missing = 100 * float(np.mean([row["result"]["missing"] for row in own]))
         header = ["", "azimuth °: paper", "ours", "elevation °: paper", "ours",
+                  "median azimuth / elevation °", "beyond 30°",
                   "azimuth °, frontal: ours"]  # fmt: skip
         parts.append(
             f"**{head}**: {len(own)} recordings ({len(front)} of frontal talkers), "
@@ -139,6 +146,9 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     render=render,
-    remarks=REMARKS,
+    about=ABOUT,
+    findings=FINDINGS,
+    findings_on=("simulated", "simulated-room", "ku100", "cipic_003", "cipic_021"),
+    revision=2,
     sound=True,
 )

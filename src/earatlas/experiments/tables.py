@@ -1,7 +1,16 @@
-"""From rows to text: means and deviations, tables in Markdown, and who is in which rows."""
+"""From rows to text: means and deviations, tables in Markdown, and who is in which rows.
+
+In: values, or rows. Out: summaries as JSON values, which can be pooled, and Markdown.
+
+    mean, std, n      of the values
+    median            of errors of directions, too
+    beyond_30         the share of errors beyond 30 degrees
+    points            up to 20 of them, evenly through the sorted errors: medians can be pooled
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +24,9 @@ __all__ = [
     "by_head",
     "complete",
     "counted",
+    "error_summary",
+    "medians",
+    "names_of",
     "pooled",
     "said_by",
     "shown",
@@ -22,6 +34,10 @@ __all__ = [
     "table",
     "where",
 ]
+
+_FEWEST = 3  # values that a printed mean is of
+_POINTS = 20
+_FAR_DEGREES = 30.0
 
 
 def summary(values: ArrayLike) -> dict[str, float]:
@@ -33,25 +49,65 @@ def summary(values: ArrayLike) -> dict[str, float]:
     return {"mean": round(float(v.mean()), 4), "std": round(float(v.std()), 4), "n": len(v)}
 
 
-def pooled(parts: Iterable[dict[str, float]]) -> dict[str, float]:
-    """The summary of all values together."""
-    values = np.array([(p["mean"], p["std"], p["n"]) for p in parts]).reshape(-1, 3)
-    mean, std, n = values.T
-    total = n.sum()
-    if not total:
+def error_summary(degrees: ArrayLike) -> dict[str, Any]:
+    """The summary of errors of directions, which are seldom normal: median and far ones, too."""
+    v = np.ravel(np.asarray(degrees, dtype=np.float64))
+    v = np.sort(v[~np.isnan(v)])
+    if not len(v):
+        return summary(v)
+    points = v if len(v) <= _POINTS else np.quantile(v, (np.arange(_POINTS) + 0.5) / _POINTS)
+    return {
+        **summary(v),
+        "median": round(float(np.median(v)), 4),
+        "beyond_30": round(float((v > _FAR_DEGREES).mean()), 4),
+        "points": np.round(points, 3).tolist(),
+    }
+
+
+def pooled(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """The summary of all values together; of errors with median and quartiles."""
+    some = [p for p in parts if p["n"]]
+    if not some:
         return summary([])
+    mean, std, n = np.array([(p["mean"], p["std"], p["n"]) for p in some]).T
+    total = n.sum()
     middle = float((n * mean).sum() / total)
     square = float((n * (std**2 + mean**2)).sum() / total)
-    return {"mean": middle, "std": max(square - middle**2, 0.0) ** 0.5, "n": int(total)}
+    found = {"mean": middle, "std": max(square - middle**2, 0.0) ** 0.5, "n": int(total)}
+    if not all("points" in p for p in some):
+        return found
+    points = np.concatenate([p["points"] for p in some])
+    weights = np.concatenate([np.full(len(p["points"]), p["n"] / len(p["points"])) for p in some])
+    order = np.argsort(points, kind="stable")
+    reached = (np.cumsum(weights[order]) - 0.5 * weights[order]) / total
+    low, median, high = np.interp((0.25, 0.5, 0.75), reached, points[order])
+    far = float((n * [p["beyond_30"] for p in some]).sum() / total)
+    return found | {
+        "median": float(median),
+        "lower_quartile": float(low),
+        "upper_quartile": float(high),
+        "beyond_30": far,
+    }
 
 
 def shown(part: dict[str, float] | None) -> str:
-    """Mean±deviation as the paper prints them: two digits; nothing where nothing was measured."""
-    if part is None or not part["n"]:
+    """Mean±deviation as the paper prints them: two digits; nothing of fewer than three values."""
+    if part is None or part["n"] < _FEWEST:
         return ""
-    return "±".join(
-        f"{v:.1f}" if abs(v) < 9.95 else f"{v:.0f}" for v in (part["mean"], part["std"])
-    )
+    return f"{_two_digits(part['mean'])}±{_two_digits(part['std'])}"
+
+
+def medians(azimuth: dict[str, float], elevation: dict[str, float]) -> list[str]:
+    """Two cells, azimuth / elevation: medians, and the shares beyond 30 degrees."""
+    both = [p for p in (azimuth, elevation) if p["n"] >= _FEWEST and "median" in p]
+    return [
+        " / ".join(_two_digits(p["median"]) for p in both),
+        " / ".join(f"{100 * p['beyond_30']:.0f} %" for p in both),
+    ]
+
+
+def _two_digits(v: float) -> str:
+    return f"{v:.1f}" if abs(v) < 9.95 else f"{v:.0f}"
 
 
 def counted(n: int, thing: str) -> str:
@@ -66,13 +122,29 @@ def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def by_head(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each data set, simulated ones first; of a head that has changed, the latest."""
-    heads: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: not row["data"]["head"].startswith("simulated")):
-        heads.setdefault(row["data"]["head"], []).append(row)
-    return {
-        name: [row for row in own if row["data"] == own[-1]["data"]] for name, own in heads.items()
-    }
+    """The rows of each data set by its name, simulated heads first, in the order of settings."""
+    sets: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: json.dumps(row["settings"], sort_keys=True)):
+        sets.setdefault(json.dumps(row["data"], sort_keys=True), []).append(row)
+    names = names_of(own[0]["data"] for own in sets.values())
+    named = dict(zip(names, sets.values(), strict=True))
+    return {name: named[name] for name in sorted(named, key=lambda n: (n[:9] != "simulated", n))}
+
+
+def names_of(data: Iterable[dict[str, Any]]) -> list[str]:
+    """The heads' names, and where some are alike, what tells them apart."""
+    sets = list(data)
+    names = [str(d["head"]) for d in sets]
+    for what in ("speech", "files", "fingerprint"):
+        values = {name: {d.get(what) for n, d in zip(names, sets, strict=True) if n == name}
+                  for name in names}  # fmt: skip
+        names = [
+            f"{name}, {what if what != 'speech' else 'with'} {d[what]}"
+            if len(values[name]) > 1 and what in d
+            else name
+            for name, d in zip(names, sets, strict=True)
+        ]
+    return names
 
 
 def complete(rows: Sequence[Row]) -> list[Row]:
@@ -85,7 +157,8 @@ def complete(rows: Sequence[Row]) -> list[Row]:
 def said_by(row: Row) -> str:
     """Who talks in the rows of an experiment."""
     speech = row["data"]["speech"]
-    return "built-in talkers" if speech == "built-in" else f"talkers of the folder `{speech}`"
+    built_in = "files" not in row["data"]
+    return str(speech) if built_in else f"talkers of the folder `{speech}`"
 
 
 def where(rows: Iterable[Row], **settings: Any) -> list[Row]:

@@ -7,6 +7,7 @@ espeak-ng is not installed.
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,15 +22,25 @@ from earatlas.experiments.data import Bench
 from earatlas.scenes import SimulatedScene, Staging, render_scene
 from earatlas.speech import DEMO_TALKERS, speak
 
-__all__ = ["talkers_at", "voices_of"]
+__all__ = ["ESPEAK", "MURMURS", "speech_about", "talkers_at", "voices_of"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 RATE = 16_000
+ESPEAK, MURMURS = "built-in voices", "built-in murmurs"
 _APART_DEGREES = 15.0
 _ENDINGS = {".wav", ".flac", ".ogg", ".aif", ".aiff", ".mp3"}
 _VOICES = ("en-us+f1", "en-gb+m3", "en-gb-scotland+linda", "en-us+m1", "en-gb+f3", "en-us+m7")
+
+
+def speech_about(folder: Path | None) -> dict[str, str]:
+    """Name of the speech, and a fingerprint of a folder's files: their names and sizes."""
+    if folder is None:
+        return {"speech": ESPEAK if _espeak_works() else MURMURS}
+    listed = "".join(f"{f.name}:{f.stat().st_size};" for f in _files(folder))
+    digest = hashlib.sha256(listed.encode(errors="surrogateescape")).hexdigest()
+    return {"speech": folder.resolve().name, "files": digest[:8]}
 
 
 @lru_cache(maxsize=2)
@@ -37,6 +48,11 @@ def voices_of(folder: Path | None, quick: bool) -> list[Array]:
     """Dry voices at 16 kHz: the folder's sound files, or the built-in ones."""
     if folder is None:
         return _built_in(quick)
+    sounds = [read_mono(f, rate=RATE) for f in _files(folder)]
+    return [s for s in sounds if len(s) >= RATE] or sounds
+
+
+def _files(folder: Path) -> list[Path]:
     try:
         files = sorted(f for f in folder.iterdir() if f.suffix.lower() in _ENDINGS)
     except OSError as error:
@@ -49,20 +65,27 @@ def voices_of(folder: Path | None, quick: bool) -> list[Array]:
             f"speech must be a folder with at least 3 sound files, got {len(files)} in '{folder}'. "
             "Leave it out for the built-in talkers."
         )
-    sounds = [read_mono(f, rate=RATE) for f in files]
-    return [s for s in sounds if len(s) >= RATE] or sounds
+    return files
+
+
+@lru_cache(maxsize=1)
+def _espeak_works() -> bool:
+    try:
+        speak("One.", voice=_VOICES[0])
+    except InputError:  # espeak-ng is an extra
+        return False
+    return True
 
 
 def _built_in(quick: bool) -> list[Array]:
     """Every voice says the three sentences of the demonstration, each in another order."""
     voices = _VOICES[:3] if quick else _VOICES
-    try:
-        return [
-            speak(" ".join(DEMO_TALKERS[(i + j) % 3].text for j in range(3)), voice=voice)
-            for i, voice in enumerate(voices)
-        ]
-    except InputError:  # espeak-ng is an extra
+    if not _espeak_works():
         return [murmur(6.0, seed=seed) for seed in range(len(voices))]
+    return [
+        speak(" ".join(DEMO_TALKERS[(i + j) % 3].text for j in range(3)), voice=voice)
+        for i, voice in enumerate(voices)
+    ]
 
 
 def talkers_at(
