@@ -32,8 +32,6 @@ ABOUT = """\
 The panels are the paper's: (a) level differences, (b, c) log-density of each talker's direction,
 (d, e) the probability that a bin is theirs, (f, g) true binary masks; grey is missing. Inference is
 ours (`Atlas.separate`), learned from T2 as in Table 3."""
-FINDINGS = """\
-VESSL as printed often fails on such mixtures."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
@@ -136,8 +134,6 @@ EXPERIMENT = Experiment(
     measure=measure,
     render=render,
     about=ABOUT,
-    findings=FINDINGS,
-    findings_on=("simulated", "ku100", "cipic_003", "cipic_021"),
     revision=2,
     sound=True,
 )
