@@ -27,9 +27,9 @@ paper's plane (azimuth ±160°, elevation ±60°); of fewer than three values no
 The paper's CAMIL recordings, a dummy head in a room, are not ours to give. **simulated** is the
 built-in head at the very same 10,800 directions, in the open; **simulated-room** is that head,
 turned before a loudspeaker in a simulated room, as theirs was, with the reflections of the first
-50 ms. It is no default: it takes half a minute to make, complete cue vectors are easier there than
-measured ones, and single frames of speech are harder. The others are SOFA files. Recordings of
-one's own work the same: `--head FOLDER`, with a table `positions.csv` (file, azimuth, elevation).
+50 ms, and its cues are means over noise, as theirs. It is no default: it takes some minutes to
+make. The others are SOFA files. Recordings of one's own work the same: `--head FOLDER`, with a
+table `positions.csv` (file, azimuth, elevation).
 
 What was measured stands in `{folder}/rows`, a JSON line each, from which all this can be drawn
 again with nothing run (`--draw-only`). `--share 0.1` is a tenth of the paper's repetitions; how

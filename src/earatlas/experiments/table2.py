@@ -42,14 +42,15 @@ than T1. PHAT knows frontal azimuths only and is asked for nothing else; the las
 frontal talkers for all. "Ours" is `Atlas.localize`, learned from T2 on the same plane."""
 FINDINGS = """\
 - PPAM comes out as in the paper, far ahead of PHAT, whose one straight line from delay to azimuth
-  serves all elevations.
-- On the simulated head T1 gains little over T2, and its elevations are worse than the paper's: its
-  cues have no noise, so the noise that PPAM learns is far smaller than the scatter of single frames
-  of speech, and 128 charts are too sure. Ours learns that scatter, and more charts.
-- In the simulated room PPAM fails. What is learned there are the cues of whole responses; a frame
-  of speech hears parts of them, and this room, with walls alike on all sides, is hard: most of the
-  energy is reflected. Ours, which knows how frames scatter, holds out. The paper's room must have
-  been drier, and its cues were means over frames of recorded noise."""
+  serves all elevations. The simulated room comes nearest to the paper's case and to its figures.
+- On the simulated head in the open T1 gains little over T2, and elevations are worse than the
+  paper's: its cues have no noise, so the noise that PPAM learns is far smaller than the scatter of
+  single frames of speech, and 128 charts are too sure. Ours learns that scatter, and more charts.
+- T1 holds the very directions that are asked for: on the CIPIC heads, and in azimuth on ku100,
+  PPAM(T1) is ahead of ours, which is learned from T2. Beside PPAM(T2) ours is level on cipic_021
+  and ahead elsewhere.
+- Rooms must be learned as they are heard: from the exact ratio of two whole responses, in the place
+  of means over frames of noise, PPAM was off by 25° in the simulated room."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
