@@ -144,11 +144,10 @@ def speech(count: int, room_learned: bool) -> None:
         ask(f"{name}, 10 dB noise", atlas, asked, snr_db=10.0)
         if name == "plane":
             room = ea.Room(t60_seconds=0.3)
-            there = {"room": room, "around": head_of("ku100")}
-            ask("plane, room T60 0.3 s, learned anechoically", atlas, asked, **there)
+            ask("plane, room T60 0.3 s, learned anechoically", atlas, asked, room=room)
             if room_learned:
-                wet = learn(in_room(known, **there), space=space)
-                ask("plane, room T60 0.3 s, learned in the room", wet, asked, **there)
+                wet = learn(in_room(known, room, known), space=space)
+                ask("plane, room T60 0.3 s, learned in the room", wet, asked, room=room)
     print(f"\n### One talker, {count} recordings each\n")
     head_line, rule = HEADER.split("\n")
     print(head_line + " missing bins % |\n" + rule + "---|")

@@ -86,20 +86,16 @@ def single_talkers(
     *,
     snr_db: float = 60.0,
     room: ea.Room | None = None,
-    around: ea.Head | None = None,
     seed: int = 0,
 ) -> Iterator[tuple[NDArray[np.float64], ea.Audio]]:
-    """(true direction, recording) of one talker for 2 to 5 s from random directions of a head.
-
-    In a room, reflections come from the directions of `around`, which has those of the head too.
-    """
+    """(true direction, recording) of one talker for 2 to 5 s from random directions of a head."""
     rng = np.random.default_rng(seed)
     files = utterances()
     for number in range(count):
         direction = head.directions[rng.integers(len(head))]
         sound = talker(files[rng.integers(len(files))], rng.uniform(2, 5), rng)
         staging = ea.Staging(snr_db=snr_db, seed=number)
-        scene = ea.render_scene(around or head, [sound], [direction], staging=staging, room=room)
+        scene = ea.render_scene(head, [sound], [direction], staging=staging, room=room)
         yield scene.directions[0], scene.mixture
 
 
