@@ -71,19 +71,16 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
     power = squared_size(X).sum(axis=0)
     floor = _FLOOR * float(power.max())
-    A, spread, shares = _principal(_covariances(X, q**2)), _MORE, 1.0
+    A, spread, shares = _principal(_covariances(X, q**2)), _MORE, None
     if M == 2:
         hertz = (np.arange(X.shape[1]) + 1) * layout.rate / window
-        A = _independent(X, _apart(A), _PLAN, floor)
-        swap = exchanged(_powers(X, A), q, hertz)
-        A, q = np.where(swap[:, None, None], A[..., ::-1], A), np.where(swap[:, None], q[::-1], q)
-        A = _independent(X, A, _AGAIN, floor)
+        A, q = _in_order(X, A, q, hertz, floor)
         v = _powers(X, A)
         shares = v / (v.sum(axis=0) + floor)
         low = slice(None, max(int(np.searchsorted(hertz, _SPREAD_HERTZ)), 1))
         spread = _spread(X[:, low], A[low], shares[:, low])
     likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
-    if M == 2:
+    if shares is not None:
         likely = np.sqrt(likely * (shares + _LEAK))
     images = _wiener(X, A, likely * power + floor, spread)
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
@@ -131,6 +128,16 @@ def _apart(A: Complex) -> Complex:
     same = np.abs(np.linalg.det(A)) < 1e-6
     columns: Complex = np.where(same[:, None, None], np.eye(2), A)
     return columns
+
+
+def _in_order(
+    X: Spectra, A: Complex, q: Array, hertz: Array, floor: float
+) -> tuple[Complex, Array]:
+    """Columns (F, 2, 2) of two sources made better from a start, and the masks in their order."""
+    A = _independent(X, _apart(A), _PLAN, floor)
+    swap = exchanged(_powers(X, A), q, hertz)
+    A = np.where(swap[:, None, None], A[..., ::-1], A)
+    return _independent(X, A, _AGAIN, floor), np.where(swap[:, None], q[::-1], q)
 
 
 def _independent(X: Spectra, A: Complex, plan: Sequence[tuple[int, int]], floor: float) -> Complex:
