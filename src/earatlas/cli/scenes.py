@@ -46,11 +46,15 @@ def simulate(
     output: OutputOption,
     sound: Annotated[
         list[str] | None,
-        typer.Option(help="FILE:AZIMUTH:ELEVATION, once a source. Without: spoken talkers."),
+        typer.Option(
+            help="FILE:AZIMUTH:ELEVATION, once a source, placed at the nearest measured direction. "
+            "Without: spoken talkers."
+        ),
     ] = None,
     talkers: Annotated[int, typer.Option(help="How many spoken talkers, without --sound.")] = 2,
     level: Annotated[
-        list[float] | None, typer.Option(help="dB, once a source. Without: all equal.")
+        list[float] | None,
+        typer.Option(help="dB while it sounds, once a source. Without: all equal."),
     ] = None,
     snr_db: Annotated[float, typer.Option(help="Sources over noise.")] = 60.0,
     overlap: Annotated[

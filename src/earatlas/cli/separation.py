@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
@@ -31,14 +31,13 @@ from earatlas.cli.truth import comparison, comparison_lines, read_truth, with_so
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.outputs import output_folder
 from earatlas.posterior import region_radius
-from earatlas.rendering import Rendering, check_rendering
+from earatlas.rendering import check_rendering
 from earatlas.separation import MOST_SOURCES, check_n_sources, separate_file, sound_file
 
 __all__ = ["commands"]
 
 commands = typer.Typer()
 
-_RENDERINGS = ", ".join(get_args(Rendering))
 _RENDERING: str = signature(separate_file).parameters["rendering"].default  # as in Python
 
 
@@ -80,7 +79,11 @@ def separate_command(
         typer.Option("--sources", "-n", help="How many there are. Default: find out."),
     ] = None,
     render: Annotated[
-        str, typer.Option(help=f"How the sound is made: {_RENDERINGS}.")
+        str,
+        typer.Option(
+            help="How the sound is made: spatial (filters that use both ears, the best), soft "
+            "(masks), binary (each bin to one source, as in the paper)."
+        ),
     ] = _RENDERING,
     report: Annotated[
         bool, typer.Option("--report", help="Write a page to look at and listen to, too.")
