@@ -36,6 +36,8 @@ from earatlas.audio import istft, stft
 from earatlas.baselines import messl
 from earatlas.bins import HeardBins
 from earatlas.cues import Threshold, bin_power
+from earatlas.experiments.models import paper_ppam
+from earatlas.experiments.vessl_printed import printed_vessl
 from earatlas.metrics import (
     assign_directions,
     assign_sounds,
@@ -44,7 +46,7 @@ from earatlas.metrics import (
     oracle_masks,
     separation_quality,
 )
-from earatlas.ppam import PPAM, Learning
+from earatlas.ppam import PPAM
 from earatlas.rendering import binary_masks, render
 from earatlas.separation import Separator
 from earatlas.spatial import separate_spatially
@@ -190,13 +192,8 @@ def of_state(separator: Separator, mixture: Mixture, state: object, spectra: Arr
 
 def paper_models(known: ea.Head, finest: int = 64) -> list[PPAM]:
     """PPAM as the paper has it, at all scales."""
-    how = Learning(spread_prior=None, temperature=1.0)
-    return [
-        PPAM.fit(
-            ea.Plane(), known.directions, known.cues(), components=2**i, latent=0, learning=how
-        )
-        for i in range(finest.bit_length())
-    ]
+    x, y = known.directions, known.cues()
+    return [paper_ppam(x, y, 2**i) for i in range(finest.bit_length())]
 
 
 def paper_sources(models: Iterable[PPAM]) -> list[SourceModel]:
@@ -216,20 +213,12 @@ def our_sources(atlas: ea.Atlas, separator: Separator) -> list[SourceModel]:
 # --- parts ------------------------------------------------------------------------------------
 
 
-def as_printed(scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]) -> dict[str, Row]:
+def as_printed(scene: ea.SimulatedScene, models: list[PPAM]) -> dict[str, Row]:
     """VESSL exactly as the paper has it."""
-    M, separator = len(scene.directions), atlas.separator
-    spectra, every, _ = heard(separator, scene)
     sources, rows = paper_sources(models), {}
-    narrow = every.narrowed(ea.CueLayout())
-    all_bins = HeardBins.at(spectra, ea.CueLayout(), *all_places(spectra))
     for name, scales in (("random", sources[-1:]), ("multi-scale", sources)):
         start = time.process_time()
-        state = multiscale(scales, narrow, M, seed=0)
-        found = np.stack([s.belief.best for s in state.sources])
-        # Soft: with binary masks, a source that gets no bin at all has no SDR.
-        masks = Mixture(scales[-1], narrow).posterior_masks(state, all_bins).reshape(M, 512, -1)
-        sounds = render(spectra, masks, ea.CueLayout(), scene.mixture.samples.shape[1])
+        sounds, found = printed_vessl(scales, scene, seed=0)
         seconds = time.process_time() - start
         rows[f"VESSL as printed, {name} start"] = row(scene, sounds, found, seconds)
     return rows
@@ -270,7 +259,7 @@ def every_method(scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]) 
     """A row of figures a method, on one mixture."""
     return (
         ends(scene)
-        | as_printed(scene, atlas, models)
+        | as_printed(scene, models)
         | blind(scene)
         | scout_alone(scene, atlas)
         | ours(scene, atlas)

@@ -20,13 +20,12 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-u
 from numpy.typing import NDArray
 
 from earatlas.manifold import Faithfulness
+from earatlas.plots import GREY, INK
 
 __all__ = ["Embedding", "manifold_page", "plot_manifolds", "rings"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
-
-_INK, _GREY = "#1f2933", "#7b8794"  # as in earatlas.plots
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -119,19 +118,19 @@ def plot_manifolds(
         axes.set(xlim=(-0.8, 0.8), ylim=(-0.8, 0.8), zlim=(-0.8, 0.8), box_aspect=(1, 1, 1))
         axes.view_init(elev=22, azim=-58)
         axes.set_axis_off()
-        axes.set_title(f"{e.cue}, {e.method}", fontsize=11, color=_INK, fontweight="bold")
+        axes.set_title(f"{e.cue}, {e.method}", fontsize=11, color=INK, fontweight="bold")
         axes.text2D(
             0.5, 1.0, e.caption, transform=axes.transAxes, ha="center", va="top", fontsize=8,
-            color=_GREY,
+            color=GREY,
         )  # fmt: skip
     norm = matplotlib.colors.Normalize(low, high)
     bar = figure.colorbar(
         matplotlib.cm.ScalarMappable(norm, colours), ax=figure.axes, shrink=0.5, aspect=30, pad=0.01
     )
-    bar.set_label("elevation in degrees; a line is one elevation", fontsize=8, color=_INK)
+    bar.set_label("elevation in degrees; a line is one elevation", fontsize=8, color=INK)
     bar.ax.tick_params(labelsize=7)
     figure.get_layout_engine().set(rect=(0, 0, 1, 0.96))  # type: ignore[union-attr, call-arg]
-    figure.text(0.01, 0.985, title, fontsize=13, color=_INK, va="top", parse_math=False)
+    figure.text(0.01, 0.985, title, fontsize=13, color=INK, va="top", parse_math=False)
     return figure
 
 

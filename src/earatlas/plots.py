@@ -28,7 +28,7 @@ __all__ = ["check_picture", "plot_belief", "plot_cues", "plot_head", "plot_relia
 
 Array = NDArray[np.float64]
 
-_INK, _GREY, _MISSING = "#1f2933", "#7b8794", "#c9ced6"
+INK, GREY, _MISSING = "#1f2933", "#7b8794", "#c9ced6"
 _LEVEL, _PHASE = "RdBu_r", "twilight_shifted"
 _AZIMUTHS = (180, 90, 0, -90, -180)
 _COLUMNS = 120  # of a plane round the head: 3 degrees each
@@ -58,23 +58,26 @@ def save(figure: Figure, path: str | Path) -> Path:
     return path
 
 
-def _figure(width: float, height: float) -> Figure:
+def figure_of(width: float, height: float) -> Figure:
+    """An empty figure that belongs to nobody."""
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
-def _style(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, color=_INK, fontweight="bold")
-    axes.set_xlabel(x, fontsize=9, color=_INK)
-    axes.set_ylabel(y, fontsize=9, color=_INK)
-    axes.tick_params(labelsize=8, colors=_GREY, labelcolor=_INK)
+def styled(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
+    """Title, labels and thin grey lines around."""
+    axes.set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold")
+    axes.set_xlabel(x, fontsize=9, color=INK)
+    axes.set_ylabel(y, fontsize=9, color=INK)
+    axes.tick_params(labelsize=8, colors=GREY, labelcolor=INK)
     for spine in axes.spines.values():
-        spine.set_color(_GREY)
+        spine.set_color(GREY)
         spine.set_linewidth(0.6)
+    return axes
 
 
 def _bar(figure: Figure, image: ScalarMappable, axes: Axes, label: str) -> None:
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=18)
-    bar.set_label(label, fontsize=8, color=_INK)
+    bar.set_label(label, fontsize=8, color=INK)
     bar.ax.tick_params(labelsize=7)
 
 
@@ -86,7 +89,7 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
         ("Phase difference", layout.ipd_bins, cues.ipd, _PHASE, np.pi, "radians"),
     )
     panels = [panel for panel in both if len(panel[1])]
-    figure = _figure(9.0, 3.0 * len(panels) + 0.4)
+    figure = figure_of(9.0, 3.0 * len(panels) + 0.4)
     seconds = cues.frames * layout.hop / layout.rate
     for row, (kind, bins, values, cmap, limit, label) in enumerate(panels, start=1):
         axes = figure.add_subplot(len(panels), 1, row)
@@ -103,16 +106,16 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
             vmax=limit,
             interpolation="nearest",
         )
-        _style(axes, kind, "seconds" if row == len(panels) else "", "kHz")
+        styled(axes, kind, "seconds" if row == len(panels) else "", "kHz")
         _bar(figure, image, axes, label)
     if title:
-        figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
     return figure
 
 
 def plot_head(head: Head) -> Figure:
     """Coverage, and the cues along the horizontal plane and over the median plane."""
-    figure = _figure(10.5, 6.6)
+    figure = figure_of(10.5, 6.6)
     _plot_coverage(figure.add_subplot(2, 2, 1), head)
     levels, phases = CueLayout(ipd_band_hz=None), CueLayout.low_ipd()
     ild = head.cues(levels)
@@ -133,10 +136,10 @@ def plot_head(head: Head) -> Figure:
         axes = figure.add_subplot(2, 2, place)
         near, measured = _nearest(head, plane)
         if len(np.unique(near[measured])) < 3:
-            axes.text(0.5, 0.5, "not measured", ha="center", va="center", color=_GREY)
+            axes.text(0.5, 0.5, "not measured", ha="center", va="center", color=GREY)
             axes.set_xticks([])
             axes.set_yticks([])
-            _style(axes, title, "", "")
+            styled(axes, title, "", "")
             continue
         axes.set_facecolor(_MISSING)
         mesh = axes.pcolormesh(
@@ -151,15 +154,15 @@ def plot_head(head: Head) -> Figure:
         )
         if angle is polar:
             axes.set_xticks((-90, 0, 90, 180, 270))
-            _style(axes, title, "polar angle: 0 ahead, 90 above, 180 behind", "kHz")
+            styled(axes, title, "polar angle: 0 ahead, 90 above, 180 behind", "kHz")
         else:
             axes.set_xlim(180, -180)
             axes.set_xticks(_AZIMUTHS)
-            _style(axes, title, "azimuth (left … right)", "kHz")
+            styled(axes, title, "azimuth (left … right)", "kHz")
         _bar(figure, mesh, axes, "radians" if cmap == _PHASE else "dB, right over left")
     named = head.provenance.startswith(head.name)
     title = head.provenance if named else f"{head.name}: {head.provenance}"
-    figure.suptitle(title[:110], fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+    figure.suptitle(title[:110], fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
     return figure
 
 
@@ -177,12 +180,12 @@ def _plot_coverage(axes: Axes, head: Head) -> None:
     axes.set_xticks(_AZIMUTHS)
     axes.set_yticks((-90, -45, 0, 45, 90))
     axes.grid(color=_MISSING, linewidth=0.5)
-    _style(axes, f"{len(head)} directions", "azimuth (left … right)", "elevation")
+    styled(axes, f"{len(head)} directions", "azimuth (left … right)", "elevation")
 
 
 def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | None = None) -> Figure:
     """A map of where a sound is believed to be: log-density, its peak, mean and 90 % region."""
-    figure = _figure(9.0, 4.6)
+    figure = figure_of(9.0, 4.6)
     axes = figure.add_subplot()
     if belief.space.dims == 1:
         return _plot_arc(figure, axes, belief, title)
@@ -200,7 +203,7 @@ def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | Non
     region = belief.credible_region(0.9)
     cells = region.cells
     axes.plot(cells[:, 0], cells[:, 1], ".", ms=1.2, color="#ff9f1c", label="90 % region")
-    markers = [("best", belief.best, "+", _INK), ("mean", belief.mean, "1", "#2a9d5c")]
+    markers = [("best", belief.best, "+", INK), ("mean", belief.mean, "1", "#2a9d5c")]
     if truth is not None:
         markers.append(("truth", np.asarray(truth, dtype=np.float64), "x", "#d7263d"))
     for name, place, marker, colour in markers:
@@ -210,12 +213,12 @@ def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | Non
     axes.set_ylim(-90, 90)
     axes.set_xticks(_AZIMUTHS)
     axes.set_yticks((-90, -45, 0, 45, 90))
-    _style(axes, f"90 % region: {region.area:.0f} square degrees", "azimuth (left … right)",
+    styled(axes, f"90 % region: {region.area:.0f} square degrees", "azimuth (left … right)",
            "elevation")  # fmt: skip
     axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
     _bar(figure, mesh, axes, "log density below its peak")
     if title:
-        figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
     return figure
 
 
@@ -224,13 +227,13 @@ def _plot_arc(figure: Figure, axes: Axes, belief: ChartMixture, title: str) -> F
     azimuth = np.arange(-180.0, 180.1, 0.5)
     points = np.stack([azimuth, np.full_like(azimuth, belief.best[1])], axis=-1)
     axes.fill_between(azimuth, np.exp(belief.log_density(points)), color="#2f6db5", alpha=0.8)
-    axes.axvline(belief.best[0], color=_INK, linewidth=1, label=f"best {belief.best[0]:.0f}°")
+    axes.axvline(belief.best[0], color=INK, linewidth=1, label=f"best {belief.best[0]:.0f}°")
     axes.set_xlim(180, -180)
     axes.set_xticks(_AZIMUTHS)
-    _style(axes, f"90 % region: {belief.credible_area(0.9):.0f} degrees of azimuth",
+    styled(axes, f"90 % region: {belief.credible_area(0.9):.0f} degrees of azimuth",
            "azimuth (left … right)", "density per degree")  # fmt: skip
     axes.legend(loc="upper right", fontsize=8)
-    figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+    figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
     return figure
 
 
@@ -249,21 +252,21 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
         )
     from scipy.stats import binom
 
-    figure = _figure(7.8, 5.2)
+    figure = figure_of(7.8, 5.2)
     axes = figure.add_subplot()
     nominal = np.linspace(0.0, 1.0, 201)
     fewest = min(map(len, lines.values()))
     low, high = (binom.ppf(q, fewest, nominal) * (100 / fewest) for q in (0.025, 0.975))
     axes.fill_between(100 * nominal, low, high, color=_MISSING, alpha=0.5, linewidth=0,
                       label=f"chance, {fewest} truths")  # fmt: skip
-    axes.plot((0, 100), (0, 100), color=_GREY, linewidth=0.8)
+    axes.plot((0, 100), (0, 100), color=GREY, linewidth=0.8)
     for i, (name, levels) in enumerate(lines.items()):
         inside = np.searchsorted(levels, nominal, side="right") * (100 / len(levels))
         dash = ("-", "--", ":")[i // len(_LINES) % 3]
         axes.plot(100 * nominal, inside, dash, color=_LINES[i % len(_LINES)], linewidth=1.4,
                   label=name)  # fmt: skip
     level, least, most = np.array(_GOALS).T
-    axes.errorbar(level, (least + most) / 2, (most - least) / 2, fmt="none", ecolor=_INK,
+    axes.errorbar(level, (least + most) / 2, (most - least) / 2, fmt="none", ecolor=INK,
                   elinewidth=1.6, capsize=5, capthick=1.6, zorder=3, label="the aim")  # fmt: skip
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 100)
@@ -272,6 +275,6 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
     axes.set_yticks((0, 25, 50, 75, 90, 100))
     axes.grid(color=_MISSING, linewidth=0.5)
     axes.set_axisbelow(True)
-    _style(axes, title or "How honest the regions are", "credible level, %", "truths inside, %")
+    styled(axes, title or "How honest the regions are", "credible level, %", "truths inside, %")
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure

@@ -33,7 +33,7 @@ from earatlas.belief_maps import (
 )
 from earatlas.directions import Plane, Space, wrap_degrees
 from earatlas.pictures import Picture
-from earatlas.plots import _INK, _LEVEL, _LINES, _MISSING, _bar, _figure, _style
+from earatlas.plots import _LEVEL, _LINES, _MISSING, INK, _bar, figure_of, styled
 from earatlas.posterior import ChartMixture
 from earatlas.scene_truth import Truth, pair_directions, pair_masks, true_masks
 from earatlas.separation import Scene
@@ -85,7 +85,7 @@ def draw_level(axes: Axes, picture: Picture) -> AxesImage:
     image = _spectrogram(
         axes, picture, picture.level_db, cmap="magma", vmin=top - LEVEL_RANGE_DB, vmax=top
     )
-    _style(axes, "Mixture", "seconds", "kHz")
+    styled(axes, "Mixture", "seconds", "kHz")
     return image
 
 
@@ -93,14 +93,14 @@ def draw_ild(axes: Axes, picture: Picture) -> AxesImage:
     """The level difference between the ears, as it was heard; grey where nothing was."""
     limit = ILD_LIMIT_DB
     image = _spectrogram(axes, picture, picture.ild_db, cmap=_LEVEL, vmin=-limit, vmax=limit)
-    _style(axes, "Level difference", "seconds", "kHz")
+    styled(axes, "Level difference", "seconds", "kHz")
     return image
 
 
 def draw_mask(axes: Axes, picture: Picture, mask: Array, *, m: int, title: str) -> AxesImage:
     """A mask (F', T') in the colour of source m: found, or true; grey where it is NaN."""
     image = _spectrogram(axes, picture, mask, cmap=_ramp(colour_of(m)), vmin=0.0, vmax=1.0)
-    _style(axes, _plain(title), "seconds", "kHz")
+    styled(axes, _plain(title), "seconds", "kHz")
     return image
 
 
@@ -121,7 +121,7 @@ def _step(span: float) -> float:
 def _name_axes(axes: Axes, space: Space, title: str, values: str = "") -> None:
     """Labels and limits of a map; left is on the left."""
     if holds_directions(space):
-        _style(axes, _plain(title), "azimuth (left … right)", values or "elevation")
+        styled(axes, _plain(title), "azimuth (left … right)", values or "elevation")
         right, left = sorted(axes.get_xlim())
         axes.set_xlim(left, right)
         axes.xaxis.set_major_locator(MultipleLocator(_step(left - right)))
@@ -130,7 +130,7 @@ def _name_axes(axes: Axes, space: Space, title: str, values: str = "") -> None:
             low, high = axes.get_ylim()
             axes.yaxis.set_major_locator(MultipleLocator(_step(high - low)))
     else:
-        _style(axes, _plain(title), "first coordinate", values or "second coordinate")
+        styled(axes, _plain(title), "first coordinate", values or "second coordinate")
 
 
 def draw_belief(
@@ -141,7 +141,7 @@ def draw_belief(
     With one coordinate it is the density, with lines for peak and truth, and None is returned.
     """
     space, best, drawn = belief.space, belief.best, zoomed_map(belief, truth=truth)
-    marks = [("peak", best, _INK, "+", "-")]
+    marks = [("peak", best, INK, "+", "-")]
     if truth is not None:
         marks.append(("truth", np.asarray(truth, dtype=np.float64), _TRUE, "x", "--"))
     if space.dims == 1:
@@ -215,7 +215,7 @@ def draw_free_energy(axes: Axes, free_energies: Sequence[float]) -> None:
     axes.set_axisbelow(True)
     axes.locator_params(axis="x", integer=True, nbins=8)
     axes.ticklabel_format(axis="y", useOffset=False)
-    _style(axes, "Free energy", "iteration", "nats")
+    styled(axes, "Free energy", "iteration", "nats")
 
 
 def plot_scene(scene: Scene, *, truth: Truth | None = None, title: str = "") -> Figure:
@@ -226,7 +226,7 @@ def plot_scene(scene: Scene, *, truth: Truth | None = None, title: str = "") -> 
     """
     M, picture = len(scene.sources), scene.picture
     oracle = true_masks(picture, truth.images) if truth is not None and truth.images else None
-    figure = _figure(12.5, 2.6 * (M + 1) + 0.3)
+    figure = figure_of(12.5, 2.6 * (M + 1) + 0.3)
     grid = figure.add_gridspec(M + 1, 3)
     axes = figure.add_subplot(grid[0, 0])
     _bar(figure, draw_ild(axes, picture), axes, "dB, right over left")
@@ -260,5 +260,5 @@ def plot_scene(scene: Scene, *, truth: Truth | None = None, title: str = "") -> 
             image = draw_mask(axes, picture, mask, m=m, title=f"True: {name}")
         _bar(figure, image, axes, "probability")
     if title:
-        figure.suptitle(title, fontsize=11, color=_INK, x=0.01, ha="left", parse_math=False)
+        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
     return figure

@@ -26,7 +26,7 @@ from earatlas.experiments.camil import simulated_camil
 from earatlas.heads import Head, ImpulseResponses, open_head, simulated_head
 from earatlas.simulated import camil_directions
 
-__all__ = ["BUILT_IN_HEADS", "LAYOUTS", "Bench", "errors_of"]
+__all__ = ["BUILT_IN_HEADS", "LAYOUTS", "PAGE_HEADS", "Bench", "errors_of"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -37,6 +37,7 @@ LAYOUTS = {
     "ILPD": CueLayout(),
 }
 BUILT_IN_HEADS = ("simulated", "simulated-room")
+PAGE_HEADS = ("simulated", "ku100", "cipic_003", "cipic_021")  # that findings speak of
 _SPLITS = 17  # no split that settings were chosen on (benchmarks/protocol.py has seeds alone)
 _FEWEST = 200  # directions on the plane
 _T2_DEGREES = 5.0

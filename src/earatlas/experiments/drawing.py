@@ -1,4 +1,4 @@
-"""What the figures share: arrays in rows, axes in the house's style, and a picture in a page."""
+"""What the figures share: arrays in rows, colours, and a picture in a page."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from earatlas.plots import save
+from earatlas.plots import GREY, INK, figure_of, save, styled
 
 __all__ = ["COLOURS", "GREY", "INK", "figure_of", "pack", "picture", "styled", "unpack"]
 
 Array = NDArray[np.float64]
 
-INK, GREY = "#1f2933", "#7b8794"  # as in earatlas.plots
 COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2")
 _STEPS = 30_000
 
@@ -38,23 +36,6 @@ def unpack(packed: dict[str, Any]) -> Array:
     small = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype="<i2")
     scaled = packed["low"] + small * ((packed["high"] - packed["low"]) / _STEPS)
     return np.where(small < 0, np.nan, scaled).reshape(packed["shape"])
-
-
-def figure_of(width: float, height: float) -> Figure:
-    """An empty figure that belongs to nobody."""
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
-
-
-def styled(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
-    """Title and labels."""
-    axes.set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold")
-    axes.set_xlabel(x, fontsize=9, color=INK)
-    axes.set_ylabel(y, fontsize=9, color=INK)
-    axes.tick_params(labelsize=8, colors=GREY, labelcolor=INK)
-    for spine in axes.spines.values():
-        spine.set_color(GREY)
-        spine.set_linewidth(0.6)
-    return axes
 
 
 def picture(figure: Figure, folder: Path, name: str, caption: str) -> str:

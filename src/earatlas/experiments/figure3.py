@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from earatlas.cues import CueLayout
-from earatlas.experiments.data import Bench
+from earatlas.experiments.data import PAGE_HEADS, Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, table
 from earatlas.manifold import Faithfulness, faithfulness, ltsa
 
-__all__ = ["CUES", "EXPERIMENT", "HEADS"]
+__all__ = ["CUES", "EXPERIMENT"]
 
 CUES = {
     "low ILD": CueLayout.low_ild(),
@@ -40,7 +40,6 @@ high IPD is distorted, the other three are homeomorphic. On ku100 low ILD and lo
 is not, for which 4° are too coarse (docs/figures.md). On the CIPIC heads, of 1250 uneven
 directions, nothing is. Of ku100 in a simulated room, with 15 neighbours, all four are, high IPD too
 (docs/figures.md): there the paper's finding does not hold."""
-HEADS = ("simulated", "ku100", "cipic_021", "cipic_003")  # that figures 3 and 4 speak of
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
@@ -139,6 +138,6 @@ EXPERIMENT = Experiment(
     render=render,
     about=ABOUT,
     findings=FINDINGS,
-    findings_on=HEADS,
+    findings_on=PAGE_HEADS,
     revision=2,  # LTSA takes small neighbourhoods for what they are
 )

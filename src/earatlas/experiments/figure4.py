@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earatlas.experiments.data import Bench
-from earatlas.experiments.figure3 import CUES, HEADS
+from earatlas.experiments.data import PAGE_HEADS, Bench
+from earatlas.experiments.figure3 import CUES
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head
 from earatlas.manifold import faithfulness, pca
@@ -107,6 +107,6 @@ EXPERIMENT = Experiment(
     render=render,
     about=ABOUT,
     findings=FINDINGS,
-    findings_on=HEADS,
+    findings_on=PAGE_HEADS,
     revision=2,  # of the correlation, no more the covariance matrix
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from earatlas.experiments.data import Bench, errors_of
+from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import fitted
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, counted, error_summary, pooled, table, where
@@ -103,6 +103,6 @@ EXPERIMENT = Experiment(
     render=render,
     about=ABOUT,
     findings=FINDINGS,
-    findings_on=("simulated", "ku100", "cipic_003", "cipic_021"),
+    findings_on=PAGE_HEADS,
     revision=2,
 )

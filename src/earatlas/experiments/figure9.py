@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.experiments.data import Bench, errors_of
-from earatlas.experiments.models import fitted, paper_ppam
+from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
+from earatlas.experiments.models import fitted
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, counted, error_summary, pooled, shown, table, where
 
 __all__ = ["EXPERIMENT"]
 
-METHODS = ("PPAM", "PPAM, K = N/10", "PPAM, ours, K = N/10")
+METHODS = {"PPAM": "PPAM", "PPAM, K = N/10": "PPAM", "PPAM, ours, K = N/10": "PPAM, ours"}
+_SAMPLES = 30  # a component, as in the paper
 _DEGREES = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
 _MANY_FROM_DEGREES = 4.0  # below it, one chart for ten directions takes minutes
-_SAMPLES = 30  # a component, as in the paper
 _ASKED = 100
 _HIGHEST_DEGREES = 20.0  # that is drawn
 _DRAWN = ("mean", "lower_quartile", "upper_quartile")
@@ -59,11 +59,8 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     x, y = bench.plane.directions, bench.cues()
     method, seed = settings["method"], settings["seed"]
     K = len(known) // 10 if method != "PPAM" else max(round(len(known) / _SAMPLES), 1)
-    if method == "PPAM, K = N/10":
-        found = paper_ppam(x[known], y[known], K, seed).inverse_map(y[asked])
-    else:
-        found = fitted(method, x[known], y[known], K, seed=seed).inverse_map(y[asked])
-    azimuth, elevation = errors_of(x[asked], found)
+    model = fitted(METHODS[method], x[known], y[known], K, seed=seed)
+    azimuth, elevation = errors_of(x[asked], model.inverse_map(y[asked]))
     return {
         "azimuth": error_summary(azimuth),
         "elevation": error_summary(elevation),
@@ -123,6 +120,6 @@ EXPERIMENT = Experiment(
     render=render,
     about=ABOUT,
     findings=FINDINGS,
-    findings_on=("simulated", "ku100", "cipic_003", "cipic_021"),
+    findings_on=PAGE_HEADS,
     revision=2,
 )

@@ -59,19 +59,12 @@ class Experiment:
             return {"head": "toy"}
         return {**bench.about, **(speech_about(bench.speech) if self.sound else {})}
 
-    def identity(self, bench: Bench, settings: Settings) -> Row:
-        """All that a row has besides its figures."""
-        return {**self._common(bench), "settings": settings}
-
-    def planned(self, bench: Bench) -> Row:
-        """The plan of a data set, as it is kept beside its rows."""
-        return {**self._common(bench), "plan": self.plan(bench)}
-
     def findings_for(self, heads: Iterable[str], *, quick: bool) -> str:
         """The findings, if all heads that they speak of are there at full size."""
         return "" if quick or not {*self.findings_on} <= {*heads} else self.findings
 
-    def _common(self, bench: Bench) -> Row:
+    def identity(self, bench: Bench) -> Row:
+        """What all rows of a data set have, and its plan."""
         return {
             "experiment": self.name,
             "revision": self.revision,
@@ -181,8 +174,9 @@ def run(
     progress: Progress | None = None,
 ) -> tuple[list[Row], int]:
     """All rows of the plan, and how many of them were measured now; the rest was in the file."""
-    planned = experiment.planned(bench)
-    wanted = [experiment.identity(bench, settings) for settings in planned["plan"]]
+    identity = experiment.identity(bench)
+    planned = {**identity, "plan": experiment.plan(bench)}
+    wanted = [{**identity, "settings": settings} for settings in planned["plan"]]
     rows, plans = _read(path)
     known = {_key(row): row for row in rows}
     before = [plan for plan in plans if _place(plan["data"]) == _place(planned["data"])]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from earatlas.experiments.data import LAYOUTS, Bench, errors_of
+from earatlas.experiments.data import LAYOUTS, PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import METHODS, fitted
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (
@@ -121,6 +121,6 @@ EXPERIMENT = Experiment(
     render=render,
     about=ABOUT,
     findings=FINDINGS,
-    findings_on=("simulated", "ku100", "cipic_003", "cipic_021"),
+    findings_on=PAGE_HEADS,
     revision=2,
 )

@@ -13,7 +13,7 @@ from earatlas.atlas import Atlas, learn
 from earatlas.baselines.phat import PHAT
 from earatlas.cues import CueLayout, audio_cues
 from earatlas.directions import Plane
-from earatlas.experiments.data import Bench, errors_of
+from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import paper_ppam
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (
@@ -149,7 +149,7 @@ EXPERIMENT = Experiment(
     render=render,
     about=ABOUT,
     findings=FINDINGS,
-    findings_on=("simulated", "simulated-room", "ku100", "cipic_003", "cipic_021"),
+    findings_on=(*PAGE_HEADS, "simulated-room"),
     revision=2,
     sound=True,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earatlas.baselines import messl, oracle
-from earatlas.experiments.data import Bench, errors_of
+from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas, phat
 from earatlas.experiments.tables import (
@@ -160,7 +160,7 @@ EXPERIMENT = Experiment(
     render=render,
     about=ABOUT,
     findings=FINDINGS,
-    findings_on=("simulated", "ku100", "cipic_003", "cipic_021"),
+    findings_on=PAGE_HEADS,
     revision=2,
     sound=True,
 )
