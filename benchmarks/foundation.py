@@ -19,9 +19,10 @@ import soundfile
 from protocol import DATA, best_seconds
 
 import earatlas as ea
-from earatlas.audio import resample, stft
-from earatlas.diagnosis import nearest_neighbour_errors
-from earatlas.simulated import camil_directions
+from earatlas.heads.diagnosis import nearest_neighbour_errors
+from earatlas.heads.simulated import camil_directions
+from earatlas.hearing.audio import resample
+from earatlas.hearing.transform import stft
 
 
 def resampling() -> None:

@@ -11,15 +11,14 @@ posterior of one recording is timed too. Best of several rounds, so that other l
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from protocol import best_seconds
 from scipy.special import logsumexp
 
-from earatlas.directions import Sphere
-from earatlas.em import EM
-from earatlas.ppam import PPAM, Learning
+from earatlas.learning.em import EM, Learning
+from earatlas.learning.ppam import PPAM
+from earatlas.space.spaces import Sphere
+from earatlas.types import Array
 
-Array = NDArray[np.float64]
 N, D, K, L = 9600, 730, 128, 2
 
 

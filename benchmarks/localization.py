@@ -17,8 +17,10 @@ from protocol import best_seconds, head_of, in_room, single_talkers, split, with
 
 import earatlas as ea
 from earatlas.atlas import Accuracy, Atlas, learn
-from earatlas.plots import plot_reliability, save
-from earatlas.ppam import PPAM, Learning
+from earatlas.drawing.beliefs import plot_reliability
+from earatlas.drawing.style import save
+from earatlas.learning.em import Learning
+from earatlas.learning.ppam import PPAM
 
 HEADS = ("ku100", "cipic_021", "cipic_003")
 PARTS = ("mapping", "ablation", "speech", "calibration", "speed")
@@ -183,7 +185,7 @@ def speed() -> None:
     start = time.perf_counter()
     atlas = learn(head)
     print("\n### Speed\n")
-    print(f"- learn ku100, all scales up to K = {len(atlas.finest.weights)}, held-out errors and "
+    print(f"- learn ku100, all scales up to K = {len(atlas.model.weights)}, held-out errors and "
           f"calibration: {time.perf_counter() - start:.1f} s")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         small = learn(head, components=64)

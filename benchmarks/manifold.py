@@ -19,20 +19,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from protocol import head_of, split
 from scipy.special import sph_harm_y
 from scipy.stats import spearmanr
 
 import earatlas as ea
-from earatlas.cues import transfer_functions
-from earatlas.directions import to_directions
-from earatlas.intrinsic import learn_unlabelled
-from earatlas.manifold import Manifold, faithfulness, ltsa, pca
-from earatlas.rooms import _images
-from earatlas.simulated import SPEED_OF_SOUND, camil_directions
+from earatlas.heads.simulated import SPEED_OF_SOUND, camil_directions
+from earatlas.hearing.cues import transfer_functions
+from earatlas.manifold.faithfulness import faithfulness
+from earatlas.manifold.ltsa import Manifold, ltsa, pca
+from earatlas.manifold.unlabelled import learn_unlabelled
+from earatlas.scenes.rooms import _images
+from earatlas.space.angles import to_directions
+from earatlas.types import Array, Complex, Indices
 
-Array = NDArray[np.float64]
 HEADS = ("ku100", "cipic_021", "cipic_003")
 CUES = {
     "low ILD": ea.CueLayout.low_ild(),
@@ -74,7 +74,7 @@ def speed() -> None:
         print(f"- N = {len(x)}: {answer.stdout.strip()}", flush=True)
 
 
-def harmonics(directions: Array) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
+def harmonics(directions: Array) -> tuple[Complex, Indices]:
     """Spherical harmonics (N, S) at directions, and the order m of each."""
     degree = np.concatenate([np.full(2 * n + 1, n) for n in range(ORDER + 1)])
     m = np.concatenate([np.arange(-n, n + 1) for n in range(ORDER + 1)])
@@ -104,7 +104,9 @@ def on_the_papers_grid(head: ea.Head, room: ea.Room | None) -> tuple[Array, dict
     starts = np.searchsorted(m[sorted_m], np.arange(-ORDER, ORDER + 1))
     azimuths, elevations = np.unique(x[:, 0]), np.unique(x[:, 1])
     turns = np.exp(1j * np.radians(np.outer(azimuths, np.arange(-ORDER, ORDER + 1))))
-    spectra = np.empty((len(azimuths), len(elevations), 2, layout.bins), dtype=np.complex128)
+    spectra = np.empty(
+        (len(azimuths), len(elevations), 2, layout.n_frequencies), dtype=np.complex128
+    )
     for place, tilt in enumerate(np.radians(elevations)):
         lift = np.array(
             [[np.cos(tilt), 0, -np.sin(tilt)], [0, 1, 0], [np.sin(tilt), 0, np.cos(tilt)]]
@@ -117,7 +119,7 @@ def on_the_papers_grid(head: ea.Head, room: ea.Room | None) -> tuple[Array, dict
     return x, {name: cue.stack(left, right) for name, cue in CUES.items()}
 
 
-def row(name: str, space: ea.Space, x: Array, places: NDArray[np.intp], t: Array) -> None:
+def row(name: str, space: ea.Space, x: Array, places: Indices, t: Array) -> None:
     """One line of the table."""
     s = faithfulness(space, x[places], t)
     verdict = s.homeomorphic and len(places) > 0.9 * len(x)

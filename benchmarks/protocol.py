@@ -9,12 +9,12 @@ from pathlib import Path
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 
 import earatlas as ea
-from earatlas.audio import audio_seconds
-from earatlas.heads import ImpulseResponses
-from earatlas.rooms import room_responses
+from earatlas.heads.head import ImpulseResponses
+from earatlas.hearing.files import audio_seconds
+from earatlas.scenes.rooms import room_responses
+from earatlas.types import Array
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -54,7 +54,7 @@ def in_room(head: ea.Head, room: ea.Room, around: ea.Head) -> ea.Head:
     """The head in a room: every direction's response, reflections as heard by `around`."""
     ears = around.responses()
 
-    def few(first: int) -> NDArray[np.float64]:
+    def few(first: int) -> Array:
         with warnings.catch_warnings():  # what the plane lacks below and above is said once
             warnings.simplefilter("ignore", ea.EaratlasWarning)
             directions = head.directions[first : first + 8]
@@ -72,7 +72,7 @@ def utterances() -> list[Path]:
         return [DATA / "speech" / row["file"] for row in csv.DictReader(handle)]
 
 
-def talker(path: Path, seconds: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def talker(path: Path, seconds: float, rng: np.random.Generator) -> Array:
     """A stretch of an utterance, from a random place in it."""
     sound = ea.read_mono(path, rate=16_000)
     n = min(int(seconds * 16_000), len(sound))
@@ -87,7 +87,7 @@ def single_talkers(
     snr_db: float = 60.0,
     room: ea.Room | None = None,
     seed: int = 0,
-) -> Iterator[tuple[NDArray[np.float64], ea.Audio]]:
+) -> Iterator[tuple[Array, ea.Audio]]:
     """(true direction, recording) of one talker for 2 to 5 s from random directions of a head."""
     rng = np.random.default_rng(seed)
     files = utterances()

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 from protocol import (
     DATA,
     best_seconds,
@@ -32,27 +31,23 @@ from protocol import (
 from pystoi import stoi
 
 import earatlas as ea
-from earatlas.audio import istft, stft
 from earatlas.baselines import messl
-from earatlas.bins import HeardBins
-from earatlas.cues import Threshold, bin_power
 from earatlas.experiments.models import paper_ppam
 from earatlas.experiments.vessl_printed import printed_vessl
-from earatlas.metrics import (
-    assign_directions,
-    assign_sounds,
-    direction_errors,
-    mixture_quality,
-    oracle_masks,
-    separation_quality,
-)
-from earatlas.ppam import PPAM
-from earatlas.rendering import binary_masks, render
-from earatlas.separation import Separator
-from earatlas.spatial import separate_spatially
-from earatlas.vessl import Inference, Mixture, SourceModel, multiscale
+from earatlas.hearing.cues import bin_power
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.layout import Threshold
+from earatlas.hearing.transform import istft, stft
+from earatlas.judging.directions import assign_directions, direction_errors
+from earatlas.judging.masks import oracle_masks
+from earatlas.judging.quality import assign_sounds, mixture_quality, separation_quality
+from earatlas.learning.ppam import PPAM
+from earatlas.separation.separator import Separator
+from earatlas.separation.sound.masks import binary_masks, render
+from earatlas.separation.sound.spatial import separate_spatially
+from earatlas.separation.vessl import VESSL, Inference, SourceModel, multiscale
+from earatlas.types import Array, Indices
 
-Array = NDArray[np.float64]
 LEVELS = (0.5, 0.9)
 HEADER = (
     "| {} | SDR dB | SIR dB | SAR dB | SI-SDR dB | STOI | worst tenth SDR dB | azimuth ° | "
@@ -97,7 +92,7 @@ def heard(separator: Separator, scene: ea.SimulatedScene) -> tuple[Array, HeardB
     layout = separator.source_model.layout
     spectra = stft(scene.mixture.samples, layout.window, layout.hop)
     floor = Threshold().floor_db(float(bin_power(spectra, layout.window).max()))
-    every = HeardBins.of_spectra(spectra, layout, np.full(layout.bins, float(floor)))
+    every = HeardBins.of_spectra(spectra, layout, np.full(layout.n_frequencies, float(floor)))
     return spectra, every, separator.sure_bins(spectra, floor)
 
 
@@ -181,7 +176,7 @@ def blind(scene: ea.SimulatedScene, windows: tuple[int, ...] = (1024,)) -> dict[
     return rows
 
 
-def of_state(separator: Separator, mixture: Mixture, state: object, spectra: Array) -> tuple:  # type: ignore[type-arg]
+def of_state(separator: Separator, mixture: VESSL, state: object, spectra: Array) -> tuple:  # type: ignore[type-arg]
     """Masks of a state, and its directions."""
     found = np.stack([source.belief.best for source in state.sources])  # type: ignore[attr-defined]
     return separator.masks(mixture, state, spectra), found  # type: ignore[arg-type]
@@ -224,7 +219,7 @@ def as_printed(scene: ea.SimulatedScene, models: list[PPAM]) -> dict[str, Row]:
     return rows
 
 
-def all_places(spectra: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def all_places(spectra: Array) -> tuple[Indices, Indices]:
     """f and t of every bin."""
     f, t = np.indices((512, spectra.shape[-1]))
     return f.ravel(), t.ravel()
@@ -237,7 +232,7 @@ def scout_alone(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
     start = separator.scout.look(sure).best_sets(M, 1)[0]
     cues, squares = separator.source_model.expected(start)
     bins = HeardBins.at(spectra, separator.source_model.layout, *all_places(spectra))
-    mixture = Mixture(separator.source_model, sure)
+    mixture = VESSL(separator.source_model, sure)
     logs = mixture.log_likelihoods(cues, squares, _frames_of_mixtures(separator), bins)
     masks = binary_masks(logs.reshape(M, 512, -1))
     return {"scout alone, binary": masked(scene, spectra, masks, start)}
@@ -268,7 +263,7 @@ def every_method(scene: ea.SimulatedScene, atlas: ea.Atlas, models: list[PPAM]) 
 
 def _frames_of_mixtures(separator: Separator) -> Array:
     """Noise of bins in mixtures, where nothing was estimated yet: 2 dB and 0.2 rad."""
-    return np.where(separator.source_model.layout.channel_kinds == "ild", 4.0, 0.05)
+    return np.where(separator.source_model.layout.cue_kinds == "ild", 4.0, 0.05)
 
 
 def every_start(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
@@ -276,14 +271,14 @@ def every_start(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
     M, separator = len(scene.directions), atlas.separator
     spectra, _, sure = heard(separator, scene)
     scales = our_sources(atlas, separator)
-    mixture = Mixture(scales[-1], sure)
+    mixture = VESSL(scales[-1], sure)
     sets = separator.scout.look(sure).best_sets(M, 4)
     rng = np.random.default_rng(0)
     grid = separator.scout.grid
     scouted = mixture.start_at(sets[0])
     climbing = scouted
     for model in scales:
-        coarse = Mixture(model, sure)
+        coarse = VESSL(model, sure)
         climbing = coarse.run(coarse.start_with(climbing.assignments))
     guesses = [mixture.start_at(grid[rng.choice(len(grid), M, replace=False)]) for _ in range(4)]
     states = {
@@ -397,7 +392,7 @@ def room_method(scene: ea.SimulatedScene, atlases: dict[str, ea.Atlas]) -> dict[
     for label, atlas in atlases.items():
         rows |= ours(scene, atlas, label)
     atlas = next(iter(atlases.values()))
-    separator = Separator(atlas.listener, inference=Inference(garbage=0.05))
+    separator = Separator(atlas, inference=Inference(garbage=0.05))
     spectra, _, sure = heard(separator, scene)
     mixture, state = separator.find(sure, len(scene.directions))
     masks, found = of_state(separator, mixture, state, spectra)
@@ -472,7 +467,7 @@ def speed_part() -> None:
             }
         stage = stage_speed(atlas, scene)
         _, _, sure = heard(separator, scene)
-        mixture = Mixture(separator.source_model, sure)
+        mixture = VESSL(separator.source_model, sure)
         sighting = separator.scout.look(sure)
         start = sighting.best_sets(2, 1)[0]
         scouting = best_seconds(lambda s=sure: separator.scout.look(s))  # type: ignore[misc]
@@ -489,14 +484,14 @@ def speed_part() -> None:
     scene = next(mixtures(asked, 1, 2, seed=5))
     cues = ea.audio_cues(scene.mixture)
     y = cues.values[:, :frames]
-    q = np.full((2, layout.channels, frames), 0.5)
+    q = np.full((2, layout.n_cues, frames), 0.5)
     looped = loop_step(model, y, q) * cues.frames / frames
     bins = HeardBins.at(
         stft(scene.mixture.samples, 1024, 128),
         layout,
         *(index.ravel() for index in np.indices((512, cues.frames))),
     )
-    mixture = Mixture(paper_sources([model])[0], bins)
+    mixture = VESSL(paper_sources([model])[0], bins)
     state = mixture.start_with(np.full((2, len(bins)), 0.5))
     ours = best_seconds(lambda: mixture.step(state, all_charts=True))
     print(

@@ -1,15 +1,16 @@
 """Scenes for the tests of pictures and pages: made up, every axis of a different size."""
 
 from collections.abc import Sequence
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 
 import numpy as np
 
 import earatlas as ea
-from earatlas.directions import Space
-from earatlas.pictures import Picture
-from earatlas.posterior import ChartMixture
-from earatlas.separation import Scene, Source
+from earatlas.separation.picture import Picture
+from earatlas.separation.scene import FoundScene, FoundSource, Scene, Source
+from earatlas.space.belief import ChartMixture
+from earatlas.space.spaces import Space
 
 SPACES: tuple[tuple[Space, tuple[tuple[float, ...], ...]], ...] = (
     (ea.Sphere(), ((30, 10), (-150, -40), (175, 80))),
@@ -65,11 +66,27 @@ def made_scene(
             belief=belief_at(space, place, seed=m),
             share=1 / M,
             audio=ea.Audio(found[m], rate),
+            mask=masks[m].astype(np.float32),
         )
         for m, place in enumerate(places)
     )
-    scene = Scene(sources, picture, (-90.0, -50.0, -49.5), n / rate, ea.Audio(mixture, rate))
+    scene = Scene(
+        sources=sources,
+        picture=picture,
+        free_energies=(-90.0, -50.0, -49.5),
+        seconds=n / rate,
+        track_seconds=np.array([n / rate / 2]),
+        track=np.array(places, dtype=float)[None],
+        mixture=ea.Audio(mixture, rate),
+    )
     return scene, images
+
+
+def without_sound(scene: Scene) -> FoundScene:
+    """The same scene as if its sounds had gone to files."""
+    fields = {f.name: getattr(scene, f.name) for f in dataclass_fields(FoundScene)}
+    sources = tuple(FoundSource(s.name, s.belief, s.share) for s in scene.sources)
+    return FoundScene(**{**fields, "sources": sources})
 
 
 def with_sources(scene: Scene, order: Sequence[int]) -> Scene:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, norm
 
-from earatlas.bins import HeardBins
-from earatlas.cues import CueLayout
-from earatlas.ppam import PPAM
-from earatlas.vessl import Anchor, SourceModel, State
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.statistics import CueStatistics
+from earatlas.learning.ppam import PPAM
+from earatlas.separation.vessl import SourceModel, State
+from earatlas.types import Array, Indices, Mask
 
 
 def dense_covariance(model: PPAM, k: int) -> Array:
@@ -85,7 +83,7 @@ def factor_step(residual: Array, noise: Array, latent: Array) -> tuple[Array, Ar
     return np.diag(residual - new @ gain @ residual).copy(), new
 
 
-def posterior(model: PPAM, y: Array, seen: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+def posterior(model: PPAM, y: Array, seen: Mask) -> tuple[Array, Array, Array]:
     """Weights, means and covariances from frames (D, T), by the dense joint of all of them.
 
     The observed entries together are N(b, Σ_e + A Γ Aᵀ + B Bᵀ), u and w common to all frames.
@@ -138,13 +136,15 @@ def extended_posterior(model: PPAM, Q: Array, R: Array, E: Array) -> tuple[Array
 def ragged_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -> HeardBins:
     """Heard bins of random cues: some frequencies have many frames, one in four has none."""
     rng = np.random.default_rng(seed)
-    heard = rng.random((layout.bins, frames)) < share
+    heard = rng.random((layout.n_frequencies, frames)) < share
     heard[1::4] = False
     f, t = np.nonzero(heard)
     values = [
         rng.normal(0.0, spread, np.isin(f, band).sum())
         for spread, band in (
-            (3.0, layout.ild_bins), (0.7, layout.ipd_bins), (0.7, layout.ipd_bins),
+            (3.0, layout.ild_frequencies),
+            (0.7, layout.ipd_frequencies),
+            (0.7, layout.ipd_frequencies),
         )
     ]  # fmt: skip
     return HeardBins(layout, frames, f, t, rng.uniform(-60, 0, len(f)), tuple(values))
@@ -152,12 +152,12 @@ def ragged_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -
 
 def spread_cues(bins: HeardBins) -> Array:
     """The cues as a spectrogram y_dt (D, T), bin by bin; NaN where nothing was heard."""
-    y = np.full((bins.layout.channels, bins.frames), np.nan)
+    y = np.full((bins.layout.n_cues, bins.frames), np.nan)
     left = [list(values) for values in bins.values]
     kinds = ("ild", "ipd_cos", "ipd_sin")
     for f, t in zip(bins.f, bins.t, strict=True):
         for d, (of, kind) in enumerate(
-            zip(bins.layout.channel_bins, bins.layout.channel_kinds, strict=True)
+            zip(bins.layout.cue_frequencies, bins.layout.cue_kinds, strict=True)
         ):
             if of == f:
                 y[d, t] = left[kinds.index(kind)].pop(0)
@@ -189,14 +189,14 @@ def source_posterior(
     (K, _, L), L_w, D = model.A.shape, model.latent.shape[1], len(Q)
     learned = {
         (int(f), str(kind)): i for f, kind, i in zip(
-            source.layout.channel_bins[source.channels],
-            source.layout.channel_kinds[source.channels], range(len(model.noise)), strict=True)
+            source.layout.cue_frequencies[source.learned],
+            source.layout.cue_kinds[source.learned], range(len(model.noise)), strict=True)
     }  # fmt: skip
     J, logs, parts = L + L_w, np.empty(K), []
     for k in range(K):
         maps, offsets, own = np.zeros((D, J)), np.zeros(D), np.full(D, 0.5)
         for d in range(D):
-            i = learned.get((int(source.layout.channel_bins[d]), source.layout.channel_kinds[d]))
+            i = learned.get((int(source.layout.cue_frequencies[d]), source.layout.cue_kinds[d]))
             if i is not None:
                 root = np.sqrt(model.spread[k, i])
                 maps[d] = [*model.A[k, i], *(root * model.latent[i])]
@@ -270,20 +270,25 @@ def nowhere_log_density(layout: CueLayout, y: Array, f: int) -> float:
     variance 0.05, at its mean.
     """
     log_p = 0.0
-    for d in range(layout.channels):
-        if layout.channel_bins[d] == f and layout.channel_kinds[d] == "ild":
+    for d in range(layout.n_cues):
+        if layout.cue_frequencies[d] == f and layout.cue_kinds[d] == "ild":
             log_p += norm(0.0, 12.0).logpdf(y[d])
-        if layout.channel_bins[d] == f and layout.channel_kinds[d] == "ipd_cos":
+        if layout.cue_frequencies[d] == f and layout.cue_kinds[d] == "ipd_cos":
             log_p += -np.log(2 * np.pi) + norm(0.0, np.sqrt(0.05)).logpdf(0.0)
     return float(log_p)
 
 
+def moments(statistics: CueStatistics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Q, R and E."""
+    return statistics.counts, statistics.sums, statistics.squares
+
+
 def vessl_step(
-    source: SourceModel, bins: HeardBins, state: State, anchor: Anchor | None = None
+    source: SourceModel, bins: HeardBins, state: State, anchor: CueStatistics | None = None
 ) -> DenseStep:
     """E-XZ, noise, E-W and λ as loops over channels, bins and sources; free energy term by term."""
     how, layout, y = source.how, bins.layout, spread_cues(bins)
-    F, T, D = layout.bins, bins.frames, layout.channels
+    F, T, D = layout.n_frequencies, bins.frames, layout.n_cues
     heard = list(zip(bins.f.tolist(), bins.t.tolist(), strict=True))
     rows = len(state.assignments)
     M = rows - (how.garbage > 0)
@@ -292,7 +297,7 @@ def vessl_step(
     for m in range(M):
         for d in range(D):
             for t in range(T):
-                f = layout.channel_bins[d]
+                f = layout.cue_frequencies[d]
                 if (f, t) in heard:
                     Q[m, d] += old[m, f, t]
                     R[m, d] += old[m, f, t] * y[d, t]
@@ -322,7 +327,7 @@ def vessl_step(
             if m == M:
                 logs[m] += nowhere_log_density(layout, y[:, t], f)
                 continue
-            for d in np.flatnonzero(layout.channel_bins == f):
+            for d in np.flatnonzero(layout.cue_frequencies == f):
                 square = y[d, t] ** 2 - 2 * y[d, t] * sources[m].cues[d] + sources[m].squares[d]
                 logs[m] += -0.5 * np.log(2 * np.pi * v[d]) - 0.5 * square / v[d]
         q[:, f, t] = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
@@ -363,9 +368,9 @@ def log_evidence(source: SourceModel, bins: HeardBins, v: Array, shares: Array) 
     for assignment in product(range(M), repeat=N):
         log_p = sum(np.log(shares[m, n]) for n, m in enumerate(assignment))
         for m in range(M):
-            Q, R, E = (np.zeros(bins.layout.channels) for _ in range(3))
+            Q, R, E = (np.zeros(bins.layout.n_cues) for _ in range(3))
             for n in range(N):
-                for d in np.flatnonzero(bins.layout.channel_bins == bins.f[n]):
+                for d in np.flatnonzero(bins.layout.cue_frequencies == bins.f[n]):
                     if assignment[n] == m:
                         Q[d] += 1
                         R[d] += y[d, bins.t[n]]

@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from earatlas.audio import (
-    Audio,
-    FrameStream,
-    audio_seconds,
-    istft,
-    read_audio,
-    read_blocks,
-    read_mono,
-    resample,
-    stft,
-)
 from earatlas.errors import EaratlasWarning, InputError
+from earatlas.hearing.audio import Audio, resample
+from earatlas.hearing.files import audio_seconds, read_audio, read_blocks, read_mono
+from earatlas.hearing.transform import FrameStream, istft, stft
 
 
 @pytest.mark.parametrize("n", [16000, 16001, 1024, 1500, 15999])

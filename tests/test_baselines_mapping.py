@@ -154,8 +154,8 @@ def test_mplr_needs_no_seam(small_head: ea.Head) -> None:
 
 def delayed(delays_seconds: np.ndarray, layout: ea.CueLayout) -> np.ndarray:
     """Cue vectors of pure delays."""
-    turn = -2 * np.pi * np.outer(delays_seconds, layout.frequencies_hz[layout.ipd_bins])
-    ild = np.zeros((len(turn), len(layout.ild_bins)))
+    turn = -2 * np.pi * np.outer(delays_seconds, layout.frequencies_hz[layout.ipd_frequencies])
+    ild = np.zeros((len(turn), len(layout.ild_frequencies)))
     return np.hstack([ild, np.cos(turn), np.sin(turn)])
 
 

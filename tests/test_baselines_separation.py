@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import norm
 
 import earatlas as ea
-from earatlas import metrics
 from earatlas.baselines import duet, messl, oracle
 from earatlas.baselines.masking import MaskedMixture, Separation
 from earatlas.baselines.phat import delay_grid, histogram_peaks, phat_histogram, whitened
+from earatlas.judging import quality as metrics
 
 RATE = 16_000
 SMALL = ea.CueLayout(window=256, hop=32)

@@ -6,8 +6,9 @@ import numpy as np
 import oracles
 import pytest
 
-from earatlas.bins import HeardBins, coherence, wide_layout
-from earatlas.cues import CueLayout, bin_power, spectra_cues
+from earatlas.hearing.cues import bin_power, spectra_cues
+from earatlas.hearing.heard_bins import HeardBins, coherence, wide_layout
+from earatlas.hearing.layout import CueLayout
 
 # F=8: ILD on bins 0-6, IPD on 2-4; bin 7 has no cue. The others lack a kind, or have all of both.
 NARROW = CueLayout(rate=16, window=16, hop=2, ild_band_hz=(0.0, 7.0), ipd_band_hz=(2.0, 5.0))
@@ -45,7 +46,7 @@ def same(a: HeardBins, b: HeardBins) -> None:
 def test_cues_are_those_of_the_spectrogram(layout: CueLayout) -> None:
     """Where both ears pass a floor that differs from frequency to frequency, and nowhere else."""
     spectra = some_spectra()
-    floors = np.linspace(-48, -28, layout.bins)
+    floors = np.linspace(-48, -28, layout.n_frequencies)
     bins = HeardBins.of_spectra(spectra, layout, floors)
     power = bin_power(spectra, layout.window)
     weaker = np.minimum(power[0], power[1])
@@ -54,7 +55,7 @@ def test_cues_are_those_of_the_spectrogram(layout: CueLayout) -> None:
     assert list(zip(bins.f.tolist(), bins.t.tolist(), strict=True)) == heard
     expected = spectra_cues(spectra, layout).values
     found = oracles.spread_cues(bins)
-    for d, f in enumerate(layout.channel_bins):
+    for d, f in enumerate(layout.cue_frequencies):
         for t in range(T):
             if (f, t) in heard:
                 np.testing.assert_allclose(found[d, t], expected[d, t], **EXACT)
@@ -81,10 +82,10 @@ def test_sums_over_the_frames_of_a_channel(layout: CueLayout) -> None:
     assert 0 in bins.counts[:-1]
     w = rng.random((M, len(bins)))
     y, spread = oracles.spread_cues(bins), bins.spread_out(w)
-    Q, R, E = bins.sums(w)
-    assert Q.shape == (M, layout.channels)
+    Q, R, E = oracles.moments(bins.statistics(w))
+    assert Q.shape == (M, layout.n_cues)
     for m in range(M):
-        for d, f in enumerate(layout.channel_bins):
+        for d, f in enumerate(layout.cue_frequencies):
             heard = [t for t in range(T) if (bins.t[bins.f == f] == t).any()]
             weights = [spread[m, f, t] for t in heard]
             values = [y[d, t] for t in heard]
@@ -100,12 +101,12 @@ def test_sums_over_the_frames_of_a_channel(layout: CueLayout) -> None:
 def test_quadratic_forms_of_a_bin(layout: CueLayout) -> None:
     """The sum over the channels of a bin, 0 for a bin that has none."""
     bins, rng = oracles.ragged_bins(layout, T, 3), np.random.default_rng(4)
-    square, linear, constant = rng.normal(size=(3, M, layout.channels))
+    square, linear, constant = rng.normal(size=(3, M, layout.n_cues))
     y = oracles.spread_cues(bins)
     expected = np.zeros((M, len(bins)))
     for m in range(M):
         for n, (f, t) in enumerate(zip(bins.f, bins.t, strict=True)):
-            for d in np.flatnonzero(layout.channel_bins == f):
+            for d in np.flatnonzero(layout.cue_frequencies == f):
                 expected[m, n] += square[m, d] * y[d, t] ** 2 + linear[m, d] * y[d, t]
                 expected[m, n] += constant[m, d]
     np.testing.assert_allclose(bins.quadratic(square, linear, constant), expected, **EXACT)
@@ -136,7 +137,7 @@ def test_some_of_the_bins(layout: CueLayout) -> None:
         np.testing.assert_array_equal(some.level_db, bins.level_db[rows])
         expected = np.full_like(y, np.nan)
         for f, t in zip(some.f, some.t, strict=True):
-            expected[layout.channel_bins == f, t] = y[layout.channel_bins == f, t]
+            expected[layout.cue_frequencies == f, t] = y[layout.cue_frequencies == f, t]
         np.testing.assert_array_equal(oracles.spread_cues(some), expected)
 
 
@@ -161,7 +162,7 @@ def test_joined_stretches_are_the_whole(layout: CueLayout) -> None:
     """A recording cut into stretches of 5, 1 and 7 frames, one of which is silent."""
     spectra = some_spectra(13)
     spectra[:, :, 5] *= 1e-9
-    floors = np.full(layout.bins, -35.0)
+    floors = np.full(layout.n_frequencies, -35.0)
     parts = [
         HeardBins.of_spectra(part, layout, floors) for part in np.split(spectra, [5, 6], axis=2)
     ]
@@ -185,7 +186,7 @@ def test_no_bins_at_all() -> None:
     """Silence has sums of 0."""
     bins = oracles.ragged_bins(NARROW, T, 8, share=0.0)
     assert len(bins) == 0
-    for total in bins.sums(np.zeros((M, 0))):
+    for total in oracles.moments(bins.statistics(np.zeros((M, 0)))):
         assert not total.any()
     assert bins.per_frequency(np.zeros((M, 0))).shape == (M, 8)
     assert repr(bins) == "HeardBins(0 of 48 bins)"
@@ -195,7 +196,7 @@ def test_no_bins_at_all() -> None:
 def test_wide_layout_has_phase_everywhere(layout: CueLayout) -> None:
     """On every bin, whatever was learned."""
     wide = wide_layout(layout)
-    np.testing.assert_array_equal(wide.ipd_bins, np.arange(8))
+    np.testing.assert_array_equal(wide.ipd_frequencies, np.arange(8))
     assert (wide.rate, wide.window, wide.hop) == (16, 16, 2)
     layout.indices_in(wide)
 
@@ -203,7 +204,7 @@ def test_wide_layout_has_phase_everywhere(layout: CueLayout) -> None:
 def test_wide_layout_has_no_new_levels() -> None:
     """Only phases are added: N(0, 1/2) is no prior of a level difference in dB."""
     for layout in LAYOUTS.values():
-        np.testing.assert_array_equal(wide_layout(layout).ild_bins, layout.ild_bins)
+        np.testing.assert_array_equal(wide_layout(layout).ild_frequencies, layout.ild_frequencies)
 
 
 @pytest.mark.parametrize("reach", [1, 2])

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 import soundfile
 
-from earatlas.audio import stft
-from earatlas.bins import HeardBins
-from earatlas.blocks import Block, CrossFade, SoundFiles, overlapping
-from earatlas.cues import CueLayout, bin_power
 from earatlas.errors import InputError
-from earatlas.pictures import Picture, PictureBuilder
-from earatlas.rendering import binary_masks, check_rendering, render
+from earatlas.hearing.blocks import Block, CrossFade, overlapping
+from earatlas.hearing.cues import bin_power
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.sound_files import SoundFiles
+from earatlas.hearing.transform import stft
+from earatlas.separation.picture import Picture, PictureBuilder
+from earatlas.separation.sound.masks import binary_masks, render
+from earatlas.separation.sound.rendering import check_rendering
 
 LAYOUT = CueLayout(rate=16, window=16, hop=2, ild_band_hz=(0.0, 7.0), ipd_band_hz=(2.0, 5.0))
 LENGTH, OVERLAP = 40, 6
@@ -160,8 +163,8 @@ M, T = 3, 23
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells of 3 bins by 4 frames, the last ones smaller: F=8, T=23."""
-    monkeypatch.setattr("earatlas.pictures._MOST_ROWS", 3)
-    monkeypatch.setattr("earatlas.pictures._MOST_COLUMNS", 6)
+    monkeypatch.setattr("earatlas.separation.picture._MOST_ROWS", 3)
+    monkeypatch.setattr("earatlas.separation.picture._MOST_COLUMNS", 6)
 
 
 def some_recording() -> tuple[np.ndarray, np.ndarray]:

@@ -14,9 +14,10 @@ pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 import earatlas as ea
 from earatlas.cli.manifold import manifold
-from earatlas.directions import to_vectors
-from earatlas.manifold import faithfulness
-from earatlas.manifold_plots import Embedding, manifold_page, plot_manifolds, rings
+from earatlas.drawing.manifolds import plot_manifolds
+from earatlas.manifold.faithfulness import faithfulness
+from earatlas.manifold.viewer import Embedding, manifold_page, rings
+from earatlas.space.angles import to_vectors
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

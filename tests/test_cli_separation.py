@@ -12,8 +12,8 @@ import soundfile
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.directions import great_circle_error
-from earatlas.rendering import Rendering
+from earatlas.separation.sound.rendering import Rendering
+from earatlas.space.angles import great_circle_error
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PLACES = ((63.0, 11.0), (-38.0, -4.0))

@@ -7,10 +7,9 @@ import pytest
 import soundfile
 from scipy.signal import oaconvolve
 
-from earatlas.audio import Audio, read_blocks, stft
-from earatlas.cues import (
-    CueLayout,
-    Threshold,
+from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.cues import (
     audio_cues,
     cue_blocks,
     mean_cues,
@@ -20,7 +19,9 @@ from earatlas.cues import (
     spectra_cues,
     transfer_functions,
 )
-from earatlas.errors import InputError
+from earatlas.hearing.files import read_blocks
+from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.transform import stft
 
 SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_hz=(300, 2000))
 
@@ -28,21 +29,21 @@ SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_
 def test_default_layout_is_the_design() -> None:
     """F = 512, ILD on bins 1…512, IPD on 20…128, D = 730."""
     layout = CueLayout()
-    assert (layout.bins, layout.channels) == (512, 730)
-    np.testing.assert_array_equal(layout.ild_bins + 1, np.arange(1, 513))
-    np.testing.assert_array_equal(layout.ipd_bins + 1, np.arange(20, 129))
-    assert layout.frequencies_hz[layout.ipd_bins[0]] == 312.5
-    assert layout.frequencies_hz[layout.ipd_bins[-1]] == 2000.0
+    assert (layout.n_frequencies, layout.n_cues) == (512, 730)
+    np.testing.assert_array_equal(layout.ild_frequencies + 1, np.arange(1, 513))
+    np.testing.assert_array_equal(layout.ipd_frequencies + 1, np.arange(20, 129))
+    assert layout.frequencies_hz[layout.ipd_frequencies[0]] == 312.5
+    assert layout.frequencies_hz[layout.ipd_frequencies[-1]] == 2000.0
 
 
 def test_splits_are_the_papers() -> None:
     """Low and high share no bin and together are the whole; low IPD starts above 300 Hz."""
     low, high = CueLayout.low_ild(), CueLayout.high_ild()
-    assert (low.channels, high.channels) == (128, 384)
-    assert low.channels + high.channels == 512
-    assert not set(low.ild_bins) & set(high.ild_bins)
-    assert CueLayout.low_ipd().channels == 2 * 109
-    assert CueLayout.high_ipd().channels == 2 * 384
+    assert (low.n_cues, high.n_cues) == (128, 384)
+    assert low.n_cues + high.n_cues == 512
+    assert not set(low.ild_frequencies) & set(high.ild_frequencies)
+    assert CueLayout.low_ipd().n_cues == 2 * 109
+    assert CueLayout.high_ipd().n_cues == 2 * 384
 
 
 def test_layout_survives_json() -> None:
@@ -66,7 +67,7 @@ def test_cues_are_the_formula(rng: np.random.Generator) -> None:
     """α = 20 log10 |R/L| and φ = exp(j arg(R/L)), channel by channel (slow loop)."""
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     cues = spectra_cues(spectra, SMALL)
-    for d, (f, kind) in enumerate(zip(SMALL.channel_bins, SMALL.channel_kinds, strict=True)):
+    for d, (f, kind) in enumerate(zip(SMALL.cue_frequencies, SMALL.cue_kinds, strict=True)):
         for t in range(5):
             ratio = spectra[1, f + 1, t] / spectra[0, f + 1, t]
             expected = {
@@ -89,7 +90,7 @@ def test_swapping_ears_mirrors(rng: np.random.Generator) -> None:
     """Swapped ears turn the sign of ILD and of the sine, and keep the cosine."""
     x = rng.normal(size=(2, 4000))
     a, b = audio_cues(Audio(x, 8000), SMALL), audio_cues(Audio(x[::-1], 8000), SMALL)
-    sign = np.where(SMALL.channel_kinds == "ipd_cos", 1.0, -1.0)
+    sign = np.where(SMALL.cue_kinds == "ipd_cos", 1.0, -1.0)
     np.testing.assert_allclose(b.values, sign[:, None] * a.values, atol=1e-9)
 
 
@@ -97,7 +98,9 @@ def test_right_ear_louder_is_positive(rng: np.random.Generator) -> None:
     """ILD of a right channel twice as loud is +6.02 dB everywhere."""
     x = rng.normal(size=4000)
     cues = audio_cues(Audio(np.stack([x, 2 * x]), 8000), SMALL)
-    np.testing.assert_allclose(cues.values[: len(SMALL.ild_bins)], 20 * np.log10(2), atol=1e-9)
+    np.testing.assert_allclose(
+        cues.values[: len(SMALL.ild_frequencies)], 20 * np.log10(2), atol=1e-9
+    )
 
 
 def test_observed_needs_both_ears_and_both_thresholds() -> None:
@@ -134,12 +137,12 @@ def test_blocks_equal_the_whole(tmp_path: Path, rng: np.random.Generator) -> Non
     peak = peak_power(read_blocks(tmp_path / "x.wav", block_seconds=0.11), CueLayout())
     pieces = cue_blocks(read_blocks(tmp_path / "x.wav", block_seconds=0.11), peak=peak)
     np.testing.assert_allclose(
-        np.concatenate([p.values for p in pieces], 1)[whole.channel_observed],
-        whole.values[whole.channel_observed],
+        np.concatenate([p.values for p in pieces], 1)[whole.cue_observed],
+        whole.values[whole.cue_observed],
         atol=1e-9,
     )
     joined = np.concatenate([p.values for p in parts], 1)
-    seen = whole.channel_observed
+    seen = whole.cue_observed
     np.testing.assert_allclose(joined[seen], whole.values[seen], atol=1e-9)
     np.testing.assert_array_equal(np.concatenate([p.observed for p in parts], 1), whole.observed)
 
@@ -192,7 +195,7 @@ def test_a_room_cut_to_the_window_is_still_a_room(rng: np.random.Generator) -> N
     noise = rng.normal(size=4 * 16000)
     heard = np.stack([np.convolve(noise, ear)[layout.window : 3 * 16000] for ear in room[0]])
     by_noise = mean_cues(Audio(heard, 16000), layout)
-    level = layout.channel_kinds == "ild"
+    level = layout.cue_kinds == "ild"
     off = np.sqrt(np.mean((response_cues(room, 16000) - by_noise)[0, level] ** 2))
     left, right = np.moveaxis(transfer_functions(room, 16000, layout.frequencies_hz), 1, 0)
     exact = np.sqrt(np.mean((layout.stack(left, right) - by_noise)[0, level] ** 2))
@@ -225,10 +228,10 @@ def test_channels_know_their_bins_in_a_narrow_layout(rng: np.random.Generator) -
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     spectra[:, ::3] *= 1e-6
     cues = spectra_cues(spectra, layout)
-    for d, f in enumerate(layout.channel_bins):
-        np.testing.assert_array_equal(cues.channel_observed[d], cues.observed[f])
-        assert cues.channel_observed[d].all() == ((f + 1) % 3 != 0)
-    np.testing.assert_array_equal(np.isnan(cues.ild), ~cues.observed[layout.ild_bins])
+    for d, f in enumerate(layout.cue_frequencies):
+        np.testing.assert_array_equal(cues.cue_observed[d], cues.observed[f])
+        assert cues.cue_observed[d].all() == ((f + 1) % 3 != 0)
+    np.testing.assert_array_equal(np.isnan(cues.ild), ~cues.observed[layout.ild_frequencies])
 
 
 def test_unobserved_bins_do_not_enter_the_mean() -> None:
@@ -253,8 +256,8 @@ def test_plot_values_hide_what_is_missing(rng: np.random.Generator) -> None:
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     spectra[:, :, 2] = 0
     cues = spectra_cues(spectra, SMALL)
-    np.testing.assert_array_equal(np.isnan(cues.ild), ~cues.observed[SMALL.ild_bins])
-    np.testing.assert_array_equal(np.isnan(cues.ipd), ~cues.observed[SMALL.ipd_bins])
+    np.testing.assert_array_equal(np.isnan(cues.ild), ~cues.observed[SMALL.ild_frequencies])
+    np.testing.assert_array_equal(np.isnan(cues.ipd), ~cues.observed[SMALL.ipd_frequencies])
     assert cues.observed_share == pytest.approx(0.8)
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.diagnosis import coverage_map, nearest_neighbour_errors
-from earatlas.directions import great_circle_error
-from earatlas.heads import Head, ImpulseResponses, MeasuredCues
-from earatlas.simulated import Ear, camil_directions, simulated_responses
+from earatlas.heads.diagnosis import coverage_map, nearest_neighbour_errors
+from earatlas.heads.head import Head, ImpulseResponses, MeasuredCues
+from earatlas.heads.simulated import Ear, camil_directions, simulated_responses
+from earatlas.space.angles import great_circle_error
 
 
 def mirrored_head() -> Head:
@@ -96,7 +96,7 @@ def test_look_up_holds_one_table_of_pairs(rng: np.random.Generator) -> None:
     """The largest thing in memory is there once: N/2 by N/2 numbers."""
     n, layout = 3000, ea.CueLayout.low_ild()
     x = ea.Sphere().grid(3.0)[:n]
-    head = Head("x", x, MeasuredCues(rng.normal(size=(n, layout.channels)), layout))
+    head = Head("x", x, MeasuredCues(rng.normal(size=(n, layout.n_cues)), layout))
     tracemalloc.start()
     nearest_neighbour_errors(head, layout=layout)
     peak = tracemalloc.get_traced_memory()[1]
@@ -107,7 +107,7 @@ def test_look_up_holds_one_table_of_pairs(rng: np.random.Generator) -> None:
 def test_look_up_is_by_distance(rng: np.random.Generator) -> None:
     """The fast form gives what a loop over all pairs gives."""
     n, layout = 41, ea.CueLayout.low_ild()
-    x, y = ea.Sphere().grid(20.0)[:n], rng.normal(size=(n, layout.channels))
+    x, y = ea.Sphere().grid(20.0)[:n], rng.normal(size=(n, layout.n_cues))
     head = Head("x", x, MeasuredCues(y, layout))
     order = np.random.default_rng(9).permutation(n)
     known, asked = order[: n // 2], order[n // 2 :]

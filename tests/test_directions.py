@@ -3,21 +3,16 @@
 import numpy as np
 import pytest
 
-from earatlas.directions import (
-    Circle,
-    Cylinder,
-    Plane,
-    Space,
-    Sphere,
+from earatlas.errors import InputError
+from earatlas.space.angles import (
     azimuth_error,
     elevation_error,
     great_circle_error,
-    space_from_dict,
     to_directions,
     to_vectors,
     wrap_degrees,
 )
-from earatlas.errors import InputError
+from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere, space_from_dict
 
 SPACES = [Plane(), Circle(), Cylinder(), Sphere()]
 TWO_DIMS = [Plane(), Cylinder(), Sphere()]

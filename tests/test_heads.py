@@ -10,9 +10,9 @@ import soundfile
 from scipy.signal import oaconvolve
 
 import earatlas as ea
-from earatlas.directions import great_circle_error
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.heads import Head, ImpulseResponses, MeasuredCues
+from earatlas.heads.head import Head, ImpulseResponses, MeasuredCues
+from earatlas.space.angles import great_circle_error
 
 
 @pytest.mark.parametrize(("room", "seconds"), [("room_a", 0.39), ("room_d", 1.02)])

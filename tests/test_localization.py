@@ -7,12 +7,15 @@ import pytest
 
 import earatlas as ea
 from earatlas.atlas import Atlas
-from earatlas.audio import resample, stft
-from earatlas.calibration import murmur
-from earatlas.directions import great_circle_error
 from earatlas.errors import InputError
-from earatlas.localization import Windows, file_windows
-from earatlas.statistics import CueStatistics, LevelStatistics
+from earatlas.hearing.audio import resample
+from earatlas.hearing.recording import FileRecording
+from earatlas.hearing.statistics import CueStatistics, LevelStatistics
+from earatlas.hearing.transform import stft
+from earatlas.localization.answer import answer
+from earatlas.localization.track import Windows, windows_of
+from earatlas.scenes.murmur import murmur
+from earatlas.space.angles import great_circle_error
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +128,7 @@ def slow_track(
     floors = levels.floors_db()
     power = (np.abs(spectra[:, 1:]) ** 2).min(axis=0) * (4 / layout.window) ** 2
     y = layout.stack(*spectra[:, 1:].swapaxes(-1, -2))
-    seen = power.T[:, layout.channel_bins] >= 10.0 ** (floors / 10)
+    seen = power.T[:, layout.cue_frequencies] >= 10.0 ** (floors / 10)
     T, out = len(y), []
     hops = -(-T // hop)
     for last in range(min(window, hops), hops + 1):
@@ -146,7 +149,7 @@ def test_track_in_blocks_is_the_whole_spectrogram_sliced(
     hop: int,
 ) -> None:
     """Blocks that end within hops and windows: times and beliefs of the slow way, to rounding."""
-    monkeypatch.setattr("earatlas.localization._BLOCK_SECONDS", 0.31)
+    monkeypatch.setattr("earatlas.hearing.recording._BLOCK_SECONDS", 0.31)
     audio = ea.Audio(recording.mixture.samples[:, :40_001], 16000)
     frame = 128 / 16000
     track = atlas.localize_frames(
@@ -155,7 +158,7 @@ def test_track_in_blocks_is_the_whole_spectrogram_sliced(
     slow = slow_track(atlas, audio, window, hop)
     np.testing.assert_allclose(track.times, [time for time, _ in slow], rtol=1e-12)
     for found, (_, sums) in zip(track.windows, slow, strict=True):
-        expected = atlas.listener.answer(sums)
+        expected = answer(atlas, sums)
         assert found.observed_share == pytest.approx(expected.observed_share, rel=1e-12)
         assert found.seconds == pytest.approx(expected.seconds, rel=1e-12)
         np.testing.assert_allclose(found.direction, expected.direction, rtol=1e-9, atol=1e-9)
@@ -184,14 +187,13 @@ def test_file_windows_report_their_progress(
     """Windows come one by one, and the seconds done grow to the file's length."""
     path = recording.mixture.write(tmp_path / "x.wav")
     seen: list[tuple[float, float]] = []
-    windows = file_windows(
-        atlas.listener, path, Windows(1.0, 0.5), progress=lambda *now: seen.append(now)
-    )
+    file = FileRecording(path)
+    windows = windows_of(atlas, file, Windows(1.0, 0.5), progress=lambda *now: seen.append(now))
     assert next(windows)[0] == pytest.approx(0.5, abs=0.02)
     assert len(list(windows)) >= 3
     assert seen[-1][0] == pytest.approx(seen[-1][1], abs=0.01)
     with pytest.raises(InputError, match="hop_seconds"):
-        file_windows(atlas.listener, path, Windows(0.1, 0.5))
+        windows_of(atlas, file, Windows(0.1, 0.5))
 
 
 def test_silent_windows_have_no_direction(atlas: Atlas, recording: ea.SimulatedScene) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
@@ -18,21 +17,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import earatlas as ea
-from earatlas.directions import to_vectors
 from earatlas.experiments import EXPERIMENTS, Bench
 from earatlas.experiments.drawing import pack
-from earatlas.intrinsic import learn_unlabelled
-from earatlas.manifold import (
-    Faithfulness,
-    alignment_matrix,
-    faithfulness,
-    ltsa,
-    neighbour_graph,
-    pca,
-)
-from earatlas.transformer import BinauralManifold
-
-Array = NDArray[np.float64]
+from earatlas.manifold.faithfulness import Faithfulness, faithfulness
+from earatlas.manifold.ltsa import alignment_matrix, ltsa, neighbour_graph, pca
+from earatlas.manifold.unlabelled import learn_unlabelled
+from earatlas.sklearn import BinauralManifold
+from earatlas.space.angles import to_vectors
+from earatlas.types import Array
 
 
 def sheet(rng: np.random.Generator, count: int = 60) -> tuple[Array, Array]:

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas import metrics
 from earatlas.errors import InputError
+from earatlas.judging import quality as metrics
+from earatlas.judging.assignment import Assignment
+from earatlas.judging.directions import assign_directions, direction_errors
+from earatlas.judging.masks import oracle_masks
+from earatlas.judging.score import score
 
 M, N = 3, 2000
 TAPS = 16
@@ -223,9 +227,9 @@ def test_directions_are_assigned_by_the_least_total() -> None:
     """The sum counts, not the nearest first; the seam behind the head is no distance."""
     true = [[0.0, 0.0], [20.0, 0.0], [179.0, 10.0]]
     found = [[-178.0, 10.0], [19.0, 0.0], [45.0, 0.0]]
-    assignment = metrics.assign_directions(true, found)
+    assignment = assign_directions(true, found)
     assert assignment.found.tolist() == [1, 2, 0]
-    errors = metrics.direction_errors(true, found)
+    errors = direction_errors(true, found)
     np.testing.assert_allclose(errors.azimuth_degrees, [19, 25, 3], atol=1e-9)
     np.testing.assert_allclose(errors.elevation_degrees, 0, atol=1e-12)
     arc = ea.great_circle_error(true[2], found[0])
@@ -236,14 +240,14 @@ def test_directions_are_assigned_by_the_least_total() -> None:
 def test_missed_and_false_directions() -> None:
     """Counts may differ; what was missed is NaN and in no mean."""
     true = [[0.0, 0.0], [90.0, 30.0]]
-    errors = metrics.direction_errors(true, [[85.0, 33.0]])
+    errors = direction_errors(true, [[85.0, 33.0]])
     np.testing.assert_allclose(errors.azimuth_degrees, [np.nan, 5.0])
     assert errors.mean().elevation_degrees == pytest.approx(3.0)
-    three = metrics.assign_directions(true, [[80.0, 30.0], [-90.0, 0.0], [1.0, 0.0]])
+    three = assign_directions(true, [[80.0, 30.0], [-90.0, 0.0], [1.0, 0.0]])
     assert (three.found.tolist(), three.missed, three.false) == ([2, 0], (), (1,))
-    nothing = metrics.assign_directions(true, [])
+    nothing = assign_directions(true, [])
     assert (nothing.missed, nothing.false) == ((0, 1), ())
-    assert np.isnan(metrics.direction_errors(true, []).mean()).all()
+    assert np.isnan(direction_errors(true, []).mean()).all()
 
 
 PLACES = np.array([[40.0, 0.0], [-50.0, 20.0], [170.0, -30.0]])
@@ -254,7 +258,7 @@ def test_score_is_its_parts(images: np.ndarray, estimates: np.ndarray) -> None:
     order = [1, 2, 0]
     mixture = images.sum(axis=0)
     found = PLACES + np.array([[3.0, 0.0], [0.0, -4.0], [20.0, 0.0]])
-    result = metrics.score(
+    result = score(
         images,
         estimates[order],
         mixture,
@@ -278,7 +282,7 @@ def test_score_is_its_parts(images: np.ndarray, estimates: np.ndarray) -> None:
 
 def test_a_swap_is_reported(images: np.ndarray, estimates: np.ndarray) -> None:
     """Right sounds and right directions, but not of the same sources: perfect, and not agreed."""
-    result = metrics.score(
+    result = score(
         images,
         estimates,
         images.sum(axis=0),
@@ -297,7 +301,7 @@ def test_score_without_directions_and_with_a_missed_source(
     images: np.ndarray, estimates: np.ndarray
 ) -> None:
     """Directions are optional; a missed source is NaN and the mean that of the others."""
-    result = metrics.score(images, estimates[[2, 0]], images.sum(axis=0), filter_length=TAPS)
+    result = score(images, estimates[[2, 0]], images.sum(axis=0), filter_length=TAPS)
     assert result.errors is None
     assert result.agree is None
     assert result.by_sound.missed == (1,)
@@ -311,12 +315,12 @@ def test_score_without_directions_and_with_a_missed_source(
 def test_oracle_masks_are_the_loop(rng: np.random.Generator) -> None:
     """Each bin goes to the source with the most power in both ears together."""
     spectra = rng.normal(size=(M, 2, 5, 4)) + 1j * rng.normal(size=(M, 2, 5, 4))
-    masks = metrics.oracle_masks(spectra)
+    masks = oracle_masks(spectra)
     for f in range(5):
         for t in range(4):
             power = [sum(abs(spectra[m, c, f, t]) ** 2 for c in range(2)) for m in range(M)]
             assert masks[:, f, t].tolist() == [float(p == max(power)) for p in power]
-    np.testing.assert_array_equal(metrics.oracle_masks(np.zeros((M, 2, 5, 4))).sum(axis=0), 1.0)
+    np.testing.assert_array_equal(oracle_masks(np.zeros((M, 2, 5, 4))).sum(axis=0), 1.0)
 
 
 def test_oracle_masks_separate(small_head: ea.Head, rng: np.random.Generator) -> None:
@@ -328,11 +332,11 @@ def test_oracle_masks_separate(small_head: ea.Head, rng: np.random.Generator) ->
         sounds.append(np.sum(tones, axis=0) + 0.1 * rng.normal(size=len(t)))
     scene = ea.render_scene(small_head, sounds, PLACES[:2])
     n = scene.images.shape[-1]
-    masks = metrics.oracle_masks(np.stack([ea.stft(s, 1024, 128) for s in scene.images]))
+    masks = oracle_masks(np.stack([ea.stft(s, 1024, 128) for s in scene.images]))
     spectra = ea.stft(scene.mixture.samples, 1024, 128)
     found = ea.istft(masks[:, None] * spectra, 1024, 128, n)
     np.testing.assert_allclose(found.sum(axis=0), scene.mixture.samples, atol=1e-12)
-    result = metrics.score(
+    result = score(
         scene.images,
         found,
         scene.mixture.samples,
@@ -394,34 +398,34 @@ def test_other_refusals(images: np.ndarray, estimates: np.ndarray) -> None:
     with pytest.raises(InputError, match=r"mixture must have shape \(2, samples\), got \(2000,\)"):
         metrics.mixture_quality(images, mixture[0], filter_length=TAPS)
     with pytest.raises(InputError, match="mixture must be as long as images, got 1999 and 2000"):
-        metrics.score(images, estimates, mixture[:, 1:], filter_length=TAPS)
+        score(images, estimates, mixture[:, 1:], filter_length=TAPS)
     with pytest.raises(InputError, match="found_directions must come with directions"):
-        metrics.score(images, estimates, mixture, directions=PLACES, filter_length=TAPS)
+        score(images, estimates, mixture, directions=PLACES, filter_length=TAPS)
     with pytest.raises(InputError, match=r"^directions must come with found_directions"):
-        metrics.score(images, estimates, mixture, found_directions=PLACES, filter_length=TAPS)
+        score(images, estimates, mixture, found_directions=PLACES, filter_length=TAPS)
     for places, found, words in (
         (PLACES[:2], PLACES, "directions must be as many as images, got 2 and 3"),
         (PLACES, PLACES[:2], "found_directions must be as many as estimates, got 2 and 3"),
     ):
         with pytest.raises(InputError, match=words):
-            metrics.score(images, estimates, mixture, directions=places, found_directions=found)
+            score(images, estimates, mixture, directions=places, found_directions=found)
     with pytest.raises(InputError, match="found_directions must be finite"):
-        metrics.assign_directions(PLACES, [[np.nan, 0.0]])
+        assign_directions(PLACES, [[np.nan, 0.0]])
     with pytest.raises(InputError, match="assignment must be of 3 true and 3 found sources"):
-        metrics.direction_errors(PLACES, PLACES, metrics.Assignment(np.array([0, 1]), 2))
+        direction_errors(PLACES, PLACES, Assignment(np.array([0, 1]), 2))
     for length in (0, 2.5):
         with pytest.raises(InputError, match="filter_length must be a whole number"):
             metrics.separation_quality(images, estimates, filter_length=length)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"spectra must have shape \(M, 2, F, T\)"):
-        metrics.oracle_masks(np.zeros((3, 5, 4)))
+        oracle_masks(np.zeros((3, 5, 4)))
     with pytest.raises(InputError, match="spectra must be finite"):
-        metrics.oracle_masks(np.full((2, 2, 5, 4), np.nan))
+        oracle_masks(np.full((2, 2, 5, 4), np.nan))
 
 
 def test_import_stays_light() -> None:
     """`import earatlas` brings neither fast_bss_eval nor scipy.optimize."""
     code = (
-        "import sys, earatlas, earatlas.metrics;"
+        "import sys, earatlas, earatlas.judging.score;"
         "sys.exit(any(m in sys.modules for m in ('fast_bss_eval', 'scipy.optimize')))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

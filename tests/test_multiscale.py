@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.audio import stft
-from earatlas.bins import HeardBins
-from earatlas.cues import Threshold, bin_power
-from earatlas.metrics import direction_errors
-from earatlas.ppam import PPAM, Learning
-from earatlas.vessl import Inference, SourceModel, multiscale
+from earatlas.hearing.cues import bin_power
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.layout import Threshold
+from earatlas.hearing.transform import stft
+from earatlas.judging.directions import direction_errors
+from earatlas.learning.em import Learning
+from earatlas.learning.ppam import PPAM
+from earatlas.separation.vessl import Inference, SourceModel, multiscale
 
 LAYOUT = ea.CueLayout()
 PLACES = ((-45.0, 0.0), (50.0, 20.0))
@@ -37,7 +39,7 @@ def bins() -> HeardBins:
     scene = ea.render_scene(head, sounds, PLACES, staging=ea.Staging(snr_db=60.0, seed=0))
     spectra = stft(scene.mixture.samples, LAYOUT.window, LAYOUT.hop)
     floor = Threshold().floor_db(float(bin_power(spectra, LAYOUT.window).max()))
-    return HeardBins.of_spectra(spectra, LAYOUT, np.full(LAYOUT.bins, float(floor)))
+    return HeardBins.of_spectra(spectra, LAYOUT, np.full(LAYOUT.n_frequencies, float(floor)))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,11 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from earatlas import permutation
+from earatlas.separation.sound import permutation
+from earatlas.types import Array
 
-Array = NDArray[np.float64]
 HERTZ = np.arange(1, 513) * 15.625
 
 

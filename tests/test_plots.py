@@ -10,7 +10,10 @@ from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.figure import Figure
 
 import earatlas as ea
-from earatlas.plots import plot_cues, plot_head, plot_reliability, save
+from earatlas.drawing.beliefs import plot_reliability
+from earatlas.drawing.cues import plot_cues
+from earatlas.drawing.heads import plot_head
+from earatlas.drawing.style import save
 
 
 def panel(figure: Figure, title: str) -> Axes:

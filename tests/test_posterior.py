@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from earatlas.directions import Circle, Plane, Space, Sphere, great_circle_error
 from earatlas.errors import InputError
-from earatlas.posterior import Calibration, ChartMixture, change_chart
+from earatlas.hearing.statistics import CueStatistics
+from earatlas.learning.calibration import Calibration
+from earatlas.space.angles import great_circle_error
+from earatlas.space.belief import ChartMixture, change_chart
+from earatlas.space.spaces import Circle, Plane, Space, Sphere
 
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
 COVARIANCE = np.array([[9.0, 3.0], [3.0, 4.0]])
@@ -165,7 +168,8 @@ def test_saturated_statistics_never_count_more_than_one_vector() -> None:
     mean, variance = np.array([3.0, -1.0]), np.array([2.0, 2.0])
     R = np.array([30.0, -1e9, np.nan])
     E = np.append(Q[:2] * (mean**2 + variance), np.nan)
-    q, r, e = calibration.statistics(Q, R, E, noise)
+    believed = calibration.believable(CueStatistics(Q, R, E), noise)
+    q, r, e = believed.counts, believed.sums, believed.squares
     np.testing.assert_allclose(q, [0.5 / (1 + 2 / 5), 0.5, 0.0], rtol=1e-6)
     np.testing.assert_allclose(r[:2] / q[:2], mean, rtol=1e-9)
     np.testing.assert_allclose(e[:2] / q[:2], mean**2, rtol=1e-9)

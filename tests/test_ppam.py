@@ -8,10 +8,12 @@ import numpy as np
 import oracles
 import pytest
 
-from earatlas.directions import Circle, Cylinder, Plane, Space, Sphere, great_circle_error
-from earatlas.em import EM
 from earatlas.errors import InputError
-from earatlas.ppam import PPAM, Learning
+from earatlas.hearing.statistics import CueStatistics
+from earatlas.learning.em import EM, Learning
+from earatlas.learning.ppam import PPAM
+from earatlas.space.angles import great_circle_error
+from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
 
 N, K, D, L, T = 7, 3, 5, 2, 4
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
@@ -47,7 +49,7 @@ def em_of(
     x: np.ndarray, y: np.ndarray, latent: int = 0, how: Learning = PAPER, constrained: bool = True
 ) -> EM:
     """EM on the plane that drops nothing."""
-    return EM(PLANE, x, y, how, 0.0, latent, constrained)
+    return EM(PLANE, x, y, replace(how, least_samples=0.0), latent, constrained)
 
 
 def piecewise(space: Space, x: np.ndarray, noise: float, seed: int = 0) -> np.ndarray:
@@ -95,11 +97,11 @@ def test_m_step_carries_the_map_to_the_new_chart() -> None:
     old, middle = np.array([[0.0, 88.0]]), np.array([90.0, 88.0])
     x = sphere.exp(middle, rng.uniform(-1, 1, (50, 2)))
     y = sphere.log(middle, x) @ rng.normal(size=(2, D)) + 3.0
-    em = EM(sphere, x, y, PAPER, 0.0, 0, True)
+    em = EM(sphere, x, y, replace(PAPER, least_samples=0.0), 0, True)
     moments = em.summed(em.assigned(old, np.zeros(50, dtype=np.intp)), 1)
     model = em.maximize(old, moments, None)
     assert great_circle_error(model.centres[0], middle) < 0.5
-    np.testing.assert_allclose(model.forward_map(x) + em.offset, y, atol=5e-3)
+    np.testing.assert_allclose(PPAM.of(model).forward_map(x) + em.offset, y, atol=5e-3)
 
 
 def test_spread_is_the_loop() -> None:
@@ -137,7 +139,7 @@ def test_posterior_is_the_dense_joint(latent: int, spread: bool) -> None:
     y[~seen] = np.nan
     Q, R, E = (np.where(seen, y**power, 0.0).sum(axis=1) for power in (0, 1, 2))
     R[2] = E[2] = np.nan
-    belief = model.posterior(Q, R, E)
+    belief = model.posterior(CueStatistics(Q, R, E))
     weights, means, covariances = oracles.posterior(model, y, seen)
     np.testing.assert_allclose(belief.weights, weights, **EXACT)
     np.testing.assert_allclose(belief.means, means, **EXACT)
@@ -145,11 +147,11 @@ def test_posterior_is_the_dense_joint(latent: int, spread: bool) -> None:
 
 
 def test_posterior_is_the_design_formula_with_extended_coordinates() -> None:
-    """DESIGN §3 with L' = L + L_w, for weights w_dt that are no counts."""
+    """The formula of docs/method.md with L' = L + L_w, for weights w_dt that are no counts."""
     model, rng = some_model(2), np.random.default_rng(9)
     y, w = rng.normal(size=(D, T)) * 3, rng.uniform(0.1, 2.0, (D, T))
     Q, R, E = w.sum(axis=1), (w * y).sum(axis=1), (w * y**2).sum(axis=1)
-    belief = model.posterior(Q, R, E)
+    belief = model.posterior(CueStatistics(Q, R, E))
     weights, means, covariances = oracles.extended_posterior(model, Q, R, E)
     np.testing.assert_allclose(belief.weights, weights, **EXACT)
     np.testing.assert_allclose(belief.means, means, **EXACT)

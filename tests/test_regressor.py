@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import earatlas as ea
-from earatlas.regressor import PPAMRegressor
+from earatlas.sklearn import PPAMRegressor
 
 
 def test_scikit_learn_accepts_it() -> None:

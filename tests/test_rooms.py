@@ -9,10 +9,11 @@ import sys
 import numpy as np
 import pytest
 
-from earatlas.directions import Sphere, to_vectors
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.rooms import LEAD_SECONDS, Room, room_responses
-from earatlas.simulated import SPEED_OF_SOUND
+from earatlas.heads.simulated import SPEED_OF_SOUND
+from earatlas.scenes.rooms import LEAD_SECONDS, Room, room_responses
+from earatlas.space.angles import to_vectors
+from earatlas.space.spaces import Sphere
 
 RATE = 44_100
 LEAD = round(LEAD_SECONDS * RATE)

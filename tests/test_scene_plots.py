@@ -11,12 +11,12 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 import earatlas as ea
-from earatlas.belief_maps import belief_map, holds_directions, zoomed_map
-from earatlas.directions import Space
-from earatlas.metrics import oracle_masks
-from earatlas.plots import save
-from earatlas.scene_plots import colour_of, draw_belief, draw_beliefs, draw_mask, plot_scene
-from earatlas.scene_truth import Truth, pair_directions, pair_masks, place_errors, true_masks
+from earatlas.drawing.belief_maps import belief_map, zoomed_map
+from earatlas.drawing.scenes import colour_of, draw_belief, draw_beliefs, draw_mask, plot_scene
+from earatlas.drawing.style import save
+from earatlas.judging.masks import oracle_masks
+from earatlas.judging.truth import Truth, pair_directions, pair_masks, place_errors, true_masks
+from earatlas.space.spaces import Space
 
 
 def colour_at(axes: Axes, x: float, y: float) -> np.ndarray:
@@ -187,7 +187,7 @@ def test_errors_are_angles_or_distances() -> None:
     assert place_errors(ea.Circle(), [170, 0], [-170, 0]) == pytest.approx(20)
     pixels = ea.Plane(((0, 640), (0, 480)))
     assert place_errors(pixels, [100, 100], [400, 500]) == pytest.approx(500)
-    spaces = [holds_directions(s) for s in (pixels, ea.Plane(), ea.Plane(((-90, 90),)))]
+    spaces = [s.holds_directions for s in (pixels, ea.Plane(), ea.Plane(((-90, 90),)))]
     assert spaces == [False, True, True]
 
 

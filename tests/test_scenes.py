@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.directions import great_circle_error
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.scenes import overlap_share, starts_for_overlap
+from earatlas.scenes.scene import overlap_share, starts_for_overlap
+from earatlas.space.angles import great_circle_error
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ from scipy.stats import norm
 
 import earatlas as ea
 from earatlas.atlas import Atlas
-from earatlas.bins import HeardBins, wide_layout
-from earatlas.cues import CueLayout
-from earatlas.directions import Circle, Sphere, great_circle_error
-from earatlas.ppam import PPAM
-from earatlas.scout import (
+from earatlas.hearing.heard_bins import HeardBins, wide_layout
+from earatlas.hearing.layout import CueLayout
+from earatlas.learning.ppam import PPAM
+from earatlas.separation.scout import (
     Scout,
     Scouting,
     Sighting,
@@ -25,6 +24,8 @@ from earatlas.scout import (
     convex_weights,
     loudest,
 )
+from earatlas.space.angles import great_circle_error
+from earatlas.space.spaces import Circle, Sphere
 
 LAYOUT = CueLayout(rate=16, window=16, hop=2, ild_band_hz=(0.0, 7.0), ipd_band_hz=(2.0, 5.0))
 SINGLE = {"rtol": 1e-4, "atol": 2e-4}  # likelihoods are float32
@@ -33,7 +34,7 @@ SINGLE = {"rtol": 1e-4, "atol": 2e-4}  # likelihoods are float32
 def some_model(space: Sphere | Circle | None = None) -> PPAM:
     """Four charts on the sphere or circle with nothing round about them."""
     space = space or Sphere()
-    rng, K, D, L = np.random.default_rng(1), 4, LAYOUT.channels, space.dims
+    rng, K, D, L = np.random.default_rng(1), 4, LAYOUT.n_cues, space.dims
     root = 10 * rng.normal(size=(K, L, L)) + 40 * np.eye(L)
     return PPAM(
         space=space,
@@ -104,7 +105,7 @@ def test_likelihood_never_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     """More iterations never explain the bins worse; what is left out costs next to nothing."""
     p, nowhere = some_likelihoods()
     pruned = [convex_weights(p, nowhere, 0.1, i)[1] for i in range(1, 40)]
-    monkeypatch.setattr("earatlas.scout._PRUNE_EVERY", 1000)
+    monkeypatch.setattr("earatlas.separation.scout._PRUNE_EVERY", 1000)
     fits = []
     for iterations in range(1, 40):
         w, fit = convex_weights(p, nowhere, 0.1, iterations)
@@ -126,8 +127,8 @@ def test_log_likelihoods_are_those_of_independent_channels() -> None:
         expected = np.zeros((len(scout.grid), len(bins)))
         for g in range(len(scout.grid)):
             for n, (f, t) in enumerate(zip(bins.f, bins.t, strict=True)):
-                for d in np.flatnonzero(LAYOUT.channel_bins == f):
-                    noise = ild if LAYOUT.channel_kinds[d] == "ild" else ipd
+                for d in np.flatnonzero(LAYOUT.cue_frequencies == f):
+                    noise = ild if LAYOUT.cue_kinds[d] == "ild" else ipd
                     deviation = np.sqrt(variances[g, d] + noise)
                     expected[g, n] += norm(means[g, d], deviation).logpdf(y[d, t])
         np.testing.assert_allclose(_log_likelihoods(bins, forms), expected, **SINGLE)
@@ -160,7 +161,7 @@ def test_best_sets_are_those_of_brute_force(sources: int) -> None:
 
 def test_many_sources_choose_among_fewer_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The heaviest candidates, as many as may be compared."""
-    monkeypatch.setattr("earatlas.scout._MOST_SETS", 10)
+    monkeypatch.setattr("earatlas.separation.scout._MOST_SETS", 10)
     p, nowhere = some_likelihoods()
     places = np.arange(14.0).reshape(7, 2)
     sighting = Sighting(places, p, nowhere, np.ones(9) / 9, 0.1)
@@ -195,12 +196,12 @@ def heard(atlas: Atlas) -> HeardBins:
     )
     layout = wide_layout(atlas.layout)
     spectra = ea.stft(scene.mixture.samples, layout.window, layout.hop)
-    return HeardBins.of_spectra(spectra, layout, np.full(layout.bins, -50.0))
+    return HeardBins.of_spectra(spectra, layout, np.full(layout.n_frequencies, -50.0))
 
 
 def test_candidates_are_apart_and_hold_the_sources(atlas: Atlas, heard: HeardBins) -> None:
     """Sixteen of them, ten degrees apart; the best pair of them is near the truth, not on it."""
-    sighting = Scout(atlas.finest, atlas.layout).look(heard)
+    sighting = Scout(atlas.model, atlas.layout).look(heard)
     assert sighting.candidates.shape == (16, 2)
     assert sighting.likelihoods.shape == (16, len(sighting.nowhere))
     apart = great_circle_error(sighting.candidates[:, None], sighting.candidates[None])
@@ -214,13 +215,13 @@ def test_candidates_are_apart_and_hold_the_sources(atlas: Atlas, heard: HeardBin
 
 def test_fewer_places_than_candidates_are_filled_up(atlas: Atlas, heard: HeardBins) -> None:
     """With a handful of bins few directions stay alive: the rest are far from them."""
-    scout = Scout(atlas.finest, atlas.layout)
+    scout = Scout(atlas.model, atlas.layout)
     few = heard.subset(np.arange(0, len(heard), len(heard) // 6))
     sighting = scout.look(few)
     assert sighting.candidates.shape == (16, 2)
     apart = great_circle_error(sighting.candidates[:, None], sighting.candidates[None])
     assert apart[~np.eye(16, dtype=bool)].min() >= 10.0
-    coarse = Scout(atlas.finest, atlas.layout, Scouting(spacing_degrees=60.0))
+    coarse = Scout(atlas.model, atlas.layout, Scouting(spacing_degrees=60.0))
     assert len(coarse.grid) < 16
     assert len(coarse.look(heard).candidates) == len(coarse.grid)
 
@@ -241,7 +242,7 @@ def test_the_noise_that_explains_more_is_chosen(scatter: float) -> None:
     cues, rng = model.forward_map([[30.0, 10.0]])[0], np.random.default_rng(7)
     values = []
     for kind in bins.kinds:
-        d = np.repeat(np.arange(kind.channels.start, kind.channels.stop), kind.counts)
+        d = np.repeat(np.arange(kind.cues.start, kind.cues.stop), kind.counts)
         values.append(cues[d] + rng.normal(0, scatter if len(values) == 0 else 0.1, len(d)))
     bins = replace(bins, values=tuple(values))
     small, large = (0.01, 0.001), (16.0, 0.01)

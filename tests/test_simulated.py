@@ -9,7 +9,7 @@ import pytest
 from scipy.special import eval_legendre, hankel2, jv
 
 from earatlas.errors import InputError
-from earatlas.simulated import (
+from earatlas.heads.simulated import (
     HEAD_RADIUS_M,
     LEFT_EAR,
     RIGHT_EAR,

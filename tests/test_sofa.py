@@ -10,10 +10,10 @@ import pytest
 import sofar
 
 import earatlas as ea
-from earatlas.directions import great_circle_error, to_directions, to_vectors
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.heads import Head, ImpulseResponses
-from earatlas.sofa import load_sofa
+from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.heads.sofa import load_sofa
+from earatlas.space.angles import great_circle_error, to_directions, to_vectors
 
 Build = Callable[..., Path]
 
@@ -92,7 +92,7 @@ def test_sofa_delay_is_put_in(build: Build, small_head: ea.Head) -> None:
         sofa.Data_Delay = np.tile([0.25, 3.5], (len(small_head), 1))
 
     f = ea.CueLayout.low_ipd()  # the right ear 3.5 - 0.25 samples later
-    turn = np.exp(-2j * np.pi * f.frequencies_hz[f.ipd_bins] * 3.25 / 48000)
+    turn = np.exp(-2j * np.pi * f.frequencies_hz[f.ipd_frequencies] * 3.25 / 48000)
     cos, sin = np.split(small_head.cues(f), 2, axis=1)
     expected_phase = (cos + 1j * sin) * turn
     cos, sin = np.split(ea.read_sofa(build(fraction)).cues(f), 2, axis=1)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import earatlas as ea
-from earatlas import spatial
-from earatlas.audio import stft
-from earatlas.metrics import oracle_masks, separation_quality
-from earatlas.rendering import render
+from earatlas.hearing.transform import stft
+from earatlas.judging.masks import oracle_masks
+from earatlas.judging.quality import separation_quality
+from earatlas.separation.sound import spatial
+from earatlas.separation.sound.masks import render
+from earatlas.types import Array
 
-Array = NDArray[np.float64]
 LAYOUT = ea.CueLayout()
 
 

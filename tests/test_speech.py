@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from earatlas.errors import InputError
-from earatlas.speech import DEMO_TALKERS, Talker, demo_talkers, speak, variants, voices
+from earatlas.scenes.speech import DEMO_TALKERS, Talker, demo_talkers, speak, variants, voices
 
 RATE = 16_000
 SENTENCE = "She says six ships."  # fricatives: espeak-ng's noise is in them

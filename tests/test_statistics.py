@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from earatlas.audio import Audio, FrameStream, stft
-from earatlas.cues import CueLayout, Cues, Threshold, audio_cues, spectra_cues
-from earatlas.statistics import CueStatistics, LevelStatistics
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.cues import Cues, audio_cues, spectra_cues
+from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.statistics import CueStatistics, LevelStatistics
+from earatlas.hearing.transform import FrameStream, stft
 
 SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_hz=(300, 2000))
 
@@ -21,11 +23,11 @@ def test_statistics_are_the_formula(rng: np.random.Generator) -> None:
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     cues = spectra_cues(spectra, SMALL)
     observed = rng.random((32, 5)) > 0.4
-    values = np.where(observed[SMALL.channel_bins], cues.values, np.nan)
+    values = np.where(observed[SMALL.cue_frequencies], cues.values, np.nan)
     weights = rng.random((32, 5))
     for w in (None, weights):
         got = CueStatistics.of_cues(Cues(values, observed, SMALL), w)
-        for d, f in enumerate(SMALL.channel_bins):
+        for d, f in enumerate(SMALL.cue_frequencies):
             q = r = e = 0.0
             for t in range(5):
                 if observed[f, t]:

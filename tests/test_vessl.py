@@ -8,11 +8,11 @@ import numpy as np
 import oracles
 import pytest
 
-from earatlas.bins import HeardBins, wide_layout
-from earatlas.cues import CueLayout
-from earatlas.directions import Plane
-from earatlas.ppam import PPAM
-from earatlas.vessl import Anchor, Inference, Mixture, SourceModel, State
+from earatlas.hearing.heard_bins import HeardBins, wide_layout
+from earatlas.hearing.layout import CueLayout
+from earatlas.learning.ppam import PPAM
+from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
+from earatlas.space.spaces import Plane
 
 K, L, L_W = 3, 2, 2
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
@@ -36,8 +36,8 @@ def some_model(
 ) -> PPAM:
     """A model with nothing round about it, whose charts a few bins do not tell apart for sure."""
     rng = np.random.default_rng(3)
-    D = layout.channels
-    scale = np.where(layout.channel_kinds == "ild", 1.0, 0.3)
+    D = layout.n_cues
+    scale = np.where(layout.cue_kinds == "ild", 1.0, 0.3)
     root = rng.normal(size=(charts, L, L)) + 3 * np.eye(L)
     weights = rng.uniform(0.5, 2.0, charts)
     return PPAM(
@@ -56,24 +56,24 @@ def some_model(
 def some_source(how: Inference, layout: CueLayout = LAYOUT, **options: object) -> SourceModel:
     """The model made ready, with another noise in every channel."""
     model = some_model(layout, **options)  # type: ignore[arg-type]
-    noise = model.noise * np.random.default_rng(8).uniform(0.5, 1.5, layout.channels)
+    noise = model.noise * np.random.default_rng(8).uniform(0.5, 1.5, layout.n_cues)
     return SourceModel.of(model, layout, noise, how)
 
 
 def some_mixture(
     how: Inference, *, frames: int = 5, anchored: int = 0, charts: int = K, seed: int = 2
-) -> Mixture:
+) -> VESSL:
     """Random cues in random bins; `anchored` sources sounded like something before."""
     source, rng = some_source(how, charts=charts), np.random.default_rng(6)
     bins = oracles.ragged_bins(source.layout, frames, seed)
     if not anchored:
-        return Mixture(source, bins)
+        return VESSL(source, bins)
     before = oracles.ragged_bins(source.layout, 3, 9)
-    anchor = Anchor(*before.sums(rng.dirichlet(np.ones(anchored), len(before)).T))
-    return Mixture(source, bins, anchor=anchor.scaled(rng.uniform(0.5, 2.0, anchored)))
+    anchor = before.statistics(rng.dirichlet(np.ones(anchored), len(before)).T)
+    return VESSL(source, bins, anchor=anchor.scaled(rng.uniform(0.5, 2.0, anchored)))
 
 
-def start(mixture: Mixture, sources: int, seed: int = 5) -> State:
+def start(mixture: VESSL, sources: int, seed: int = 5) -> State:
     """Random assignments."""
     rng = np.random.default_rng(seed)
     return mixture.start_with(rng.dirichlet(np.ones(sources), len(mixture.bins)).T)
@@ -88,11 +88,11 @@ def test_posterior_is_that_of_the_dense_joint(how: Inference, latent: int, sprea
     """Belief, cues, their squares and the divergence, with channels that were never heard."""
     source = some_source(how, latent=latent, spread=spread)
     bins, rng = oracles.ragged_bins(source.layout, 4, 11), np.random.default_rng(12)
-    Q, R, E = (s[0] for s in bins.sums(rng.uniform(0.0, 1.0, (1, len(bins)))))
-    v = source.noise * rng.uniform(0.5, 2.0, len(Q))
-    assert (Q == 0).any()
-    found = source.posterior(Q, R, E, v)
-    true = oracles.source_posterior(source, Q, R, E, v, source.frame_share)
+    heard = bins.statistics(rng.uniform(0.0, 1.0, (1, len(bins))))[0]
+    v = source.noise * rng.uniform(0.5, 2.0, len(heard.counts))
+    assert (heard.counts == 0).any()
+    found = source.posterior(heard, v)
+    true = oracles.source_posterior(source, *oracles.moments(heard), v, source.frame_share)
     assert true.weights.max() < 0.999, "one chart alone would test little"
     np.testing.assert_allclose(found.belief.weights, true.weights, **EXACT)
     np.testing.assert_allclose(found.belief.means, true.means, **EXACT)
@@ -108,7 +108,7 @@ def test_steps_are_those_of_the_loops(
     how: Inference, sources: int, anchored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two steps: assignments, noise, shares and free energy, with and without an anchor."""
-    monkeypatch.setattr("earatlas.vessl._NEGLIGIBLE", 0.0)  # charts left out cost 1e-9
+    monkeypatch.setattr("earatlas.separation.vessl._NEGLIGIBLE", 0.0)  # charts left out cost 1e-9
     mixture = some_mixture(how, anchored=sources * anchored)
     state = start(mixture, sources)
     for _ in range(2):
@@ -130,10 +130,10 @@ def test_without_offsets_it_is_the_posterior_of_ppam(latent: int) -> None:
     """The paper's settings: `PPAM.posterior` with the noise v."""
     source = some_source(PAPER, latent=latent, spread=False)
     bins, rng = oracles.ragged_bins(source.layout, 4, 11), np.random.default_rng(12)
-    Q, R, E = (s[0] for s in bins.sums(rng.uniform(0.0, 1.0, (1, len(bins)))))
-    v = source.noise * rng.uniform(0.5, 2.0, len(Q))
-    found = source.posterior(Q, R, E, v).belief
-    true = replace(source.model, noise=v).posterior(Q, R, E)
+    heard = bins.statistics(rng.uniform(0.0, 1.0, (1, len(bins))))[0]
+    v = source.noise * rng.uniform(0.5, 2.0, len(heard.counts))
+    found = source.posterior(heard, v).belief
+    true = replace(source.model, noise=v).posterior(heard)
     np.testing.assert_allclose(found.weights, true.weights, **EXACT)
     np.testing.assert_allclose(found.means, true.means, **EXACT)
     np.testing.assert_allclose(found.covariances, true.covariances, **EXACT)
@@ -166,13 +166,16 @@ def test_free_energy_is_a_lower_bound(how: Inference) -> None:
     prior densities: they stand on both sides.
     """
     layout = CueLayout(rate=4, window=4, hop=1, ild_band_hz=(0.0, 1.0), ipd_band_hz=(1.0, 2.0))
-    assert layout.channels == 3
+    assert layout.n_cues == 3
     source = some_source(how, layout, charts=2)
     rng = np.random.default_rng(1)
     f, t = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    heard = [np.isin(f, band).sum() for band in (source.layout.ild_bins, source.layout.ipd_bins)]
+    heard = [
+        np.isin(f, band).sum()
+        for band in (source.layout.ild_frequencies, source.layout.ipd_frequencies)
+    ]
     values = (rng.normal(0, 3, heard[0]), *rng.normal(0, 0.7, (2, heard[1])))
-    mixture = Mixture(source, HeardBins(source.layout, 2, f, t, np.zeros(4), values))
+    mixture = VESSL(source, HeardBins(source.layout, 2, f, t, np.zeros(4), values))
     state = start(mixture, 2)
     gaps = []
     for _ in range(8):
@@ -193,12 +196,12 @@ def test_free_energy_is_a_lower_bound(how: Inference) -> None:
 def test_bound_of_one_source_is_the_evidence() -> None:
     """With one source nothing is approximate: once the noise stands still, the bound is exact."""
     source = some_source(Inference(frame_share=1.0), charts=2)
-    mixture = Mixture(source, oracles.ragged_bins(source.layout, 3, 4))
+    mixture = VESSL(source, oracles.ragged_bins(source.layout, 3, 4))
     state = mixture.start_with(np.ones((1, len(mixture.bins))))
     for _ in range(400):
         state = mixture.step(state)
-    Q, R, E = (s[0] for s in mixture.bins.sums(state.assignments))
-    exact = oracles.source_posterior(source, Q, R, E, state.noise, 1.0).evidence
+    heard = oracles.moments(mixture.bins.statistics(state.assignments)[0])
+    exact = oracles.source_posterior(source, *heard, state.noise, 1.0).evidence
     exact -= (
         0.5 * source.how.noise_frames * (np.log(state.noise) + source.noise / state.noise).sum()
     )
@@ -258,7 +261,7 @@ def test_what_stands_in_unheard_bins_changes_nothing() -> None:
     """Not even NaN: such bins are not there."""
     layout, rng = wide_layout(LAYOUT), np.random.default_rng(0)
     spectra = rng.normal(size=(2, 9, 6)) + 1j * rng.normal(size=(2, 9, 6))
-    floors = np.full(layout.bins, 10 * np.log10(0.03))
+    floors = np.full(layout.n_frequencies, 10 * np.log10(0.03))
     bins = HeardBins.of_spectra(spectra, layout, floors)
     unheard = np.ones((9, 6), dtype=bool)
     unheard[bins.f + 1, bins.t] = False
@@ -267,7 +270,7 @@ def test_what_stands_in_unheard_bins_changes_nothing() -> None:
     source = some_source(Inference())
     states = []
     for heard in (bins, HeardBins.of_spectra(spoilt, layout, floors)):
-        mixture = Mixture(source, heard)
+        mixture = VESSL(source, heard)
         state = mixture.step(mixture.step(start(mixture, 2)))
         states.append(state)
     np.testing.assert_array_equal(states[0].assignments, states[1].assignments)
@@ -280,7 +283,7 @@ def test_bins_of_a_block_are_assigned_together(blocks: int) -> None:
     mixture = some_mixture(PAPER)
     begin, bins = start(mixture, 2), mixture.bins
     tied, free = mixture.step(begin, blocks=blocks), mixture.step(begin)
-    F = bins.layout.bins
+    F = bins.layout.n_frequencies
     # What is summed is what a step without blocks has: log q up to a constant a bin.
     with np.errstate(divide="ignore"):
         odds = np.log(free.assignments[0]) - np.log(free.assignments[1])
@@ -325,12 +328,12 @@ def test_sources_are_recovered() -> None:
     layout, rng = source.layout, np.random.default_rng(2)
     bins = oracles.ragged_bins(layout, 40, 3, share=0.9)
     truth = rng.integers(0, 2, len(bins))
-    cues = np.where(np.arange(layout.channels) % 2, 1.0, -1.0) * np.array([[1.5], [-1.5]])
+    cues = np.where(np.arange(layout.n_cues) % 2, 1.0, -1.0) * np.array([[1.5], [-1.5]])
     values = []
     for kind in bins.kinds:
-        d = np.repeat(np.arange(kind.channels.start, kind.channels.stop), kind.counts)
+        d = np.repeat(np.arange(kind.cues.start, kind.cues.stop), kind.counts)
         values.append(cues[truth[kind.bins], d] + rng.normal(0, 1.6, len(d)))
-    mixture = Mixture(source, replace(bins, values=tuple(values)))
+    mixture = VESSL(source, replace(bins, values=tuple(values)))
     q = np.full((2, len(bins)), 0.4)
     q[truth, np.arange(len(bins))] = 0.6
     state = mixture.run(mixture.start_with(q))

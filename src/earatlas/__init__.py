@@ -1,38 +1,34 @@
 """earatlas: learn how a head hears directions, then localize and separate sounds with two ears."""
 
-from earatlas.atlas import Accuracy, Atlas, learn
-from earatlas.audio import Audio, istft, read_audio, read_blocks, read_mono, stft
-from earatlas.calibration import murmur
-from earatlas.cues import (
-    CueLayout,
-    Cues,
-    Threshold,
-    audio_cues,
-    mean_cues,
-    recording_cues,
-    response_cues,
-)
-from earatlas.diagnosis import HeadReport, diagnose
-from earatlas.directions import (
-    Circle,
-    Cylinder,
-    Plane,
-    Space,
-    Sphere,
-    azimuth_error,
-    elevation_error,
-    great_circle_error,
-)
+from earatlas.atlas import Atlas, learn
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.heads import Head, kemar, open_head, read_recordings, read_sofa, simulated_head
-from earatlas.intrinsic import IntrinsicMap, learn_unlabelled
-from earatlas.localization import Localization, Localizer, Track
-from earatlas.manifold import Faithfulness, Manifold, faithfulness, ltsa
-from earatlas.posterior import ChartMixture, CredibleRegion
-from earatlas.ppam import PPAM
-from earatlas.rooms import Room
-from earatlas.scenes import SimulatedScene, Staging, render_scene
-from earatlas.separation import Scene, Source
+from earatlas.heads.by_name import open_head
+from earatlas.heads.diagnosis import HeadReport, diagnose
+from earatlas.heads.head import Head
+from earatlas.heads.kemar import kemar
+from earatlas.heads.recordings import read_recordings
+from earatlas.heads.simulated import simulated_head
+from earatlas.heads.sofa import read_sofa
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.cues import Cues, audio_cues, mean_cues, recording_cues, response_cues
+from earatlas.hearing.files import read_audio, read_blocks, read_mono
+from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.transform import istft, stft
+from earatlas.learning.learned import Accuracy
+from earatlas.learning.ppam import PPAM
+from earatlas.localization.answer import Localization
+from earatlas.localization.stream import Localizer
+from earatlas.localization.track import Track
+from earatlas.manifold.faithfulness import Faithfulness, faithfulness
+from earatlas.manifold.ltsa import Manifold, ltsa
+from earatlas.manifold.unlabelled import IntrinsicMap, learn_unlabelled
+from earatlas.scenes.murmur import murmur
+from earatlas.scenes.rooms import Room
+from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
+from earatlas.separation.scene import Scene, Source
+from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
+from earatlas.space.belief import ChartMixture, CredibleRegion
+from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
 
 __version__ = "0.1.0"
 

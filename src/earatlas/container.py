@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earatlas.errors import InputError
+from earatlas.types import Array
 
 __all__ = ["read_container", "write_container"]
 
-Array = NDArray[np.float64]
 
 _LARGEST_FILE = 1 << 30  # a whole-sphere atlas of 10,000 components is a quarter of this
 _LARGEST_HEADER = 1 << 20

@@ -16,18 +16,16 @@ delay" form (Rickard 2007, section on tiling): a bin enters the histogram at eve
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from earatlas.audio import Audio, Spectra
 from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
 from earatlas.baselines.phat import delay_grid
-from earatlas.cues import CueLayout
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.layout import CueLayout
+from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["histogram", "peaks", "separate"]
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # |α| up to here (4 dB); more counts at the edge. With 3, SDR is 3 dB less on KU100 pairs.
 _ATTENUATION = 1.0

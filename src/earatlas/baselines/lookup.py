@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from earatlas.baselines.mapping import channel_scale, check_cues
-from earatlas.directions import Space
-from earatlas.ppam import check_pairs
+from earatlas.learning.ppam import check_pairs
+from earatlas.space.spaces import Space
+from earatlas.types import Array
 
 __all__ = ["LookUp"]
 
-Array = NDArray[np.float64]
 
 _BLOCK = 1024  # cue vectors at a time: the distances stay small
 

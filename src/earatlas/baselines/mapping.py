@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from earatlas.directions import Plane, Space, to_directions, to_vectors
 from earatlas.errors import InputError
+from earatlas.space.angles import to_directions, to_vectors
+from earatlas.space.spaces import Plane, Space
+from earatlas.types import Array
 
 __all__ = ["InverseMap", "channel_scale", "check_cues", "from_targets", "to_targets"]
-
-Array = NDArray[np.float64]
 
 
 class InverseMap(Protocol):

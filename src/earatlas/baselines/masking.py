@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from earatlas.audio import Audio, Spectra, istft, stft
-from earatlas.cues import CueLayout, checked_audio
 from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.cues import checked_audio
+from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.transform import istft, stft
+from earatlas.types import Array, Spectra
 
 __all__ = ["MaskedMixture", "Separation", "check_sources"]
-
-Array = NDArray[np.float64]
 
 
 def check_sources(n_sources: int, least: int = 1) -> None:

@@ -33,18 +33,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from earatlas.audio import Audio
 from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
 from earatlas.baselines.phat import delay_grid, histogram_peaks, phat_histogram, whitened
-from earatlas.cues import CueLayout
 from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.layout import CueLayout
+from earatlas.types import Array, Indices, Single
 
 __all__ = ["band_counts", "ild_prior", "separate"]
 
-Array = NDArray[np.float64]
-Single = NDArray[np.float32]  # bins are many and noisy: half the memory, twice the speed
 
 _PHASE_START = 1 / (2 * np.pi)  # turns: σ is one radian at first
 _LEVEL_START = 10.0  # dB, η at first, and the garbage source's
@@ -73,7 +72,7 @@ def ild_prior(delays_seconds: ArrayLike, frequencies_hz: ArrayLike) -> Array:
     return prior
 
 
-def band_counts(bins: int, iterations: int) -> NDArray[np.intp]:
+def band_counts(bins: int, iterations: int) -> Indices:
     """How many bands have parameters of their own in each iteration: four times 1, then up to F.
 
     >>> band_counts(512, 16).tolist()
@@ -82,7 +81,7 @@ def band_counts(bins: int, iterations: int) -> NDArray[np.intp]:
     lead = min(4, max(iterations // 4, 1))
     growing = np.geomspace(1, bins, max(iterations - 2 * lead + 2, 2))
     counts = np.concatenate([np.ones(lead - 1), growing, np.full(lead - 1, bins)])
-    bands: NDArray[np.intp] = np.rint(counts[-iterations:]).astype(np.intp)
+    bands: Indices = np.rint(counts[-iterations:]).astype(np.intp)
     return bands
 
 
@@ -109,7 +108,7 @@ class Observations:
 class Parameters:
     """The mixture above, for the P pairs of source and delay that are in play."""
 
-    source: NDArray[np.intp]  # (P,) source of each pair, ascending
+    source: Indices  # (P,) source of each pair, ascending
     delay: Array  # (P,) seconds
     psi: Array  # (P,) with `garbage` it sums to 1
     garbage: float  # ψ_0
@@ -119,7 +118,7 @@ class Parameters:
     level_variance: Array  # (M + 1, F) η², square dB
 
     @property
-    def starts(self) -> NDArray[np.intp]:
+    def starts(self) -> Indices:
         """(M,) where each source's pairs begin."""
         return np.searchsorted(self.source, np.arange(len(self.mu) - 1))
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from earatlas.baselines.mapping import (
@@ -31,9 +31,10 @@ from earatlas.baselines.mapping import (
     from_targets,
     to_targets,
 )
-from earatlas.directions import Space
 from earatlas.errors import InputError, missing_extra
-from earatlas.ppam import check_pairs
+from earatlas.learning.ppam import check_pairs
+from earatlas.space.spaces import Space
+from earatlas.types import Array
 
 try:
     from sklearn.decomposition import PCA
@@ -44,7 +45,6 @@ except ImportError as error:
 
 __all__ = ["MPLR"]
 
-Array = NDArray[np.float64]
 
 _RIDGES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3)  # of the variance of x and of y's first component
 _HELD_OUT = 0.2

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.audio import Audio, stft
 from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
-from earatlas.cues import CueLayout
 from earatlas.errors import InputError
-from earatlas.metrics import oracle_masks
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.transform import stft
+from earatlas.judging.masks import oracle_masks
 
 __all__ = ["mixture", "separate"]
 
@@ -39,5 +40,5 @@ def mixture(audio: Audio, n_sources: int, *, layout: CueLayout | None = None) ->
     """The mixture itself as every source."""
     check_sources(n_sources)
     mixed = MaskedMixture.of(audio, layout)
-    masks = np.ones((n_sources, mixed.layout.bins, mixed.spectra.shape[-1]))
+    masks = np.ones((n_sources, mixed.layout.n_frequencies, mixed.spectra.shape[-1]))
     return Separation(masks, np.full(n_sources, np.nan), mixed)

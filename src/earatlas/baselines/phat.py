@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from earatlas.audio import Audio, Spectra
 from earatlas.baselines.mapping import check_cues
 from earatlas.baselines.masking import MaskedMixture, check_sources
-from earatlas.cues import CueLayout
-from earatlas.directions import Space
 from earatlas.errors import InputError
-from earatlas.ppam import check_pairs
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.layout import CueLayout
+from earatlas.learning.ppam import check_pairs
+from earatlas.space.spaces import Space
+from earatlas.types import Array, Spectra
 
 __all__ = ["PHAT", "delay_grid", "histogram_peaks", "phat_histogram", "whitened"]
 
-Array = NDArray[np.float64]
 
 _WIDEST_SECONDS = 15 / 16_000  # 0.94 ms: wider than any head
 
@@ -99,7 +99,7 @@ class PHAT:
         points, cues = check_pairs(space, x, y)
         grid = delay_grid(delays)
         frontal = np.abs(points[:, 0]) <= 90
-        if cues.shape[1] != layout.channels or not len(layout.ipd_bins):
+        if cues.shape[1] != layout.n_cues or not len(layout.ipd_frequencies):
             raise InputError(
                 f"layout must be that of y and have an IPD band, got {layout} for {cues.shape[1]} "
                 "channels. Make the cues with the same layout."
@@ -121,7 +121,7 @@ class PHAT:
 
     def inverse_map(self, y: ArrayLike) -> Array:
         """Directions (N, C) of cue vectors (N, D); all but the azimuth is NaN."""
-        cues = check_cues(y, self.layout.channels)
+        cues = check_cues(y, self.layout.n_cues)
         found = np.full((len(cues), self.space.columns), np.nan)
         found[:, 0] = self.azimuths(_vector_delays(cues, self.layout, self.delays_seconds))
         return found
@@ -130,7 +130,7 @@ class PHAT:
         """Frontal azimuths (M,) in degrees, ascending, of the sources of a recording."""
         check_sources(n_sources)
         mixture = MaskedMixture.of(audio, self.layout)
-        bins = self.layout.ipd_bins
+        bins = self.layout.ipd_frequencies
         phases = whitened(mixture.spectra)[bins]
         # Half a sample is as fine as single frames tell: finer cells split a peak among them.
         coarse = delay_grid()
@@ -140,8 +140,8 @@ class PHAT:
 
 def _vector_delays(cues: Array, layout: CueLayout, delays_seconds: Array) -> Array:
     """The best delay (N,) of each cue vector (N, D), from its IPD channels."""
-    ild, ipd = len(layout.ild_bins), len(layout.ipd_bins)
+    ild, ipd = len(layout.ild_frequencies), len(layout.ipd_frequencies)
     phases = cues[:, ild : ild + ipd] + 1j * cues[:, ild + ipd :]
-    g = correlation(phases.T, layout.frequencies_hz[layout.ipd_bins], delays_seconds)
+    g = correlation(phases.T, layout.frequencies_hz[layout.ipd_frequencies], delays_seconds)
     best: Array = delays_seconds[np.argmax(g, axis=0)]
     return best

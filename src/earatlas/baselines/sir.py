@@ -20,7 +20,7 @@ from itertools import combinations_with_replacement
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from earatlas.baselines.mapping import (
     channel_scale,
@@ -28,13 +28,13 @@ from earatlas.baselines.mapping import (
     from_targets,
     to_targets,
 )
-from earatlas.directions import Space
 from earatlas.errors import InputError
-from earatlas.ppam import check_pairs
+from earatlas.learning.ppam import check_pairs
+from earatlas.space.spaces import Space
+from earatlas.types import Array
 
 __all__ = ["SIR", "sliced_axes"]
 
-Array = NDArray[np.float64]
 
 _RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e2)
 _HELD_OUT = 0.2

@@ -13,11 +13,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
-from earatlas.audio import audio_seconds
 from earatlas.cli.console import (
     ChannelsOption,
     Duplicates,
@@ -32,9 +30,13 @@ from earatlas.cli.console import (
     progress,
     say,
 )
-from earatlas.directions import Circle, Cylinder, Plane, Space, Sphere
 from earatlas.errors import InputError, missing_extra
-from earatlas.localization import Localization, Windows, check_track, file_windows
+from earatlas.hearing.files import audio_seconds
+from earatlas.hearing.recording import FileRecording
+from earatlas.localization.answer import Localization
+from earatlas.localization.track import Windows, windows_of
+from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
+from earatlas.types import Array
 
 __all__ = ["commands"]
 
@@ -102,9 +104,9 @@ def learn_command(
             {
                 "atlas": str(output),
                 "head": opened.name,
-                "space": atlas.space.to_dict()["space"],
-                "components": len(atlas.finest.weights),
-                "scales": [len(model.weights) for model in atlas.scales],
+                "space": atlas.space.name,
+                "components": len(atlas.model.weights),
+                "scales": [len(atlas.model.weights)],
                 "directions": atlas.about["directions"],
                 "held_out": None if accuracy is None else vars(accuracy),
                 "seconds": round(seconds, 2),
@@ -115,13 +117,12 @@ def learn_command(
 
 
 def _print_atlas(atlas: Atlas, path: Path, seconds: float) -> None:
-    space = atlas.space.to_dict()["space"]
+    space = atlas.space.name
     left_out = atlas.about["left_out"]
     say(
         f"{atlas.about['head']}: {atlas.about['directions']} directions on the {space}"
         f"{f' ({left_out} outside it left out)' if left_out else ''}, "
-        f"{len(atlas.finest.weights)} charts at the finest of {len(atlas.scales)} scales, "
-        f"in {seconds:.1f} s"
+        f"{len(atlas.model.weights)} charts, in {seconds:.1f} s"
     )
     accuracy = atlas.accuracy
     if accuracy is None:
@@ -183,9 +184,10 @@ def localize_command(
         raise InputError(f"track must end in .csv or .json, got '{track}'. Rename the output.")
     if track is not None:
         _check_writable(track)
-        check_track(hop, window, learned.layout.hop / learned.layout.rate)
+        Windows(window, hop).frames(learned.layout)
     if plot is not None:
-        from earatlas.plots import check_picture, plot_belief, save
+        from earatlas.drawing.beliefs import plot_belief
+        from earatlas.drawing.style import check_picture, save
 
         check_picture(plot)
         _check_writable(plot)
@@ -241,8 +243,8 @@ def _write_track(
         # Rows, not a Track: the beliefs of an hour's windows are gigabytes.
         rows = [
             window.to_row(time)
-            for time, window in file_windows(
-                atlas.listener, recording, windows, channels=channels, progress=update
+            for time, window in windows_of(
+                atlas, FileRecording(recording, channels), windows, progress=update
             )
         ]
     try:
@@ -313,14 +315,14 @@ def listen_command(
         )
 
 
-def _stdin_blocks(size: int) -> Iterator[NDArray[np.float64]]:
+def _stdin_blocks(size: int) -> Iterator[Array]:
     """Blocks (2, n) of interleaved little-endian 16-bit samples."""
     while data := sys.stdin.buffer.read(4 * size):
         whole = len(data) - len(data) % 4
         yield np.frombuffer(data[:whole], dtype="<i2").reshape(-1, 2).T / 32768.0
 
 
-def _device_blocks(device: str | None, rate: int, size: int) -> Iterator[NDArray[np.float64]]:
+def _device_blocks(device: str | None, rate: int, size: int) -> Iterator[Array]:
     """Blocks (2, n) from an input device, until interrupted."""
     try:
         import sounddevice

@@ -16,7 +16,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from earatlas.errors import EaratlasWarning
-from earatlas.heads import Head, open_head
+from earatlas.heads.by_name import open_head
+from earatlas.heads.head import Head
 
 __all__ = [
     "ChannelsOption",

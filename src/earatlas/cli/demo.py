@@ -9,11 +9,11 @@ import typer
 
 from earatlas.atlas import learn
 from earatlas.cli.console import JsonOption, OutputOption, print_json, progress, say
-from earatlas.cli.truth import comparison, comparison_lines, with_sound
-from earatlas.directions import Sphere
-from earatlas.heads import simulated_head
-from earatlas.scene_truth import Truth
-from earatlas.scenes import Staging, render_scene
+from earatlas.cli.truth import comparison, comparison_lines, written_sounds
+from earatlas.heads.simulated import simulated_head
+from earatlas.judging.truth import Truth
+from earatlas.scenes.scene import Staging, render_scene
+from earatlas.space.spaces import Sphere
 
 __all__ = ["commands"]
 
@@ -27,7 +27,7 @@ _PLACES = ((41.0, 1.0), (-64.0, 24.0))
 def demo(output: OutputOption = Path("demo"), as_json: JsonOption = False) -> None:
     """Learn the built-in simulated head, let two talkers speak at once, and take them apart."""
     from earatlas.report import write_report
-    from earatlas.speech import demo_talkers
+    from earatlas.scenes.speech import demo_talkers
 
     begin = time.perf_counter()
     with progress("speaking"):
@@ -43,13 +43,11 @@ def demo(output: OutputOption = Path("demo"), as_json: JsonOption = False) -> No
     path = atlas.save(output / "simulated.atlas")
     with progress("separating the talkers") as update:
         start = time.perf_counter()
-        scene, files = atlas.separate_file(
-            mixture, output, progress=lambda share: update(share, 1.0)
-        )
+        scene, files = atlas.separate_file(mixture, output, progress=update)
         separating = time.perf_counter() - start
     with progress("writing the report"):
-        scene, truth = with_sound(scene, mixture, files), Truth.of(true)
-        rows = comparison(scene, truth)
+        truth = Truth.of(true)
+        rows = comparison(scene, truth, *written_sounds(mixture, files))
         named = {source.name: file for source, file in zip(scene.sources, files, strict=True)}
         report = write_report(
             output / "report.html",

@@ -11,7 +11,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.audio import audio_seconds
 from earatlas.cli.console import (
     ChannelsOption,
     Duplicates,
@@ -26,9 +25,11 @@ from earatlas.cli.console import (
     progress,
     say,
 )
-from earatlas.cues import CueLayout, Cues, Threshold, recording_cues
-from earatlas.diagnosis import HeadReport, coverage_map, diagnose
-from earatlas.heads import Head
+from earatlas.heads.diagnosis import HeadReport, coverage_map, diagnose
+from earatlas.heads.head import Head
+from earatlas.hearing.cues import Cues, recording_cues
+from earatlas.hearing.files import audio_seconds
+from earatlas.hearing.layout import CueLayout, Threshold
 
 __all__ = ["commands", "print_report"]
 
@@ -53,7 +54,8 @@ def info(
     with progress("measuring"):
         report = diagnose(opened)
     if plot is not None:
-        from earatlas.plots import plot_head, save
+        from earatlas.drawing.heads import plot_head
+        from earatlas.drawing.style import save
 
         with progress("drawing"):
             save(plot_head(opened), plot)
@@ -140,12 +142,12 @@ def cues(
                 drawn.append(part)
             frames += part.frames
             observed += int(part.observed.sum())
-            levels += int(part.observed[layout.ild_bins].sum())
+            levels += int(part.observed[layout.ild_frequencies].sum())
             level_sum += float(np.nansum(part.ild))
     if plot is not None:
         _draw(drawn, plot, recording.name)
     seconds = time.perf_counter() - start
-    share = observed / (frames * layout.bins)
+    share = observed / (frames * layout.n_frequencies)
     mean_db = round(level_sum / levels, 2) if levels else None
     if as_json:
         print_json(
@@ -172,7 +174,8 @@ def cues(
 
 
 def _draw(parts: list[Cues], plot: Path, title: str) -> None:
-    from earatlas.plots import plot_cues, save
+    from earatlas.drawing.cues import plot_cues
+    from earatlas.drawing.style import save
 
     layout = parts[0].layout
     most = round(_DRAWN_SECONDS * layout.rate / layout.hop)

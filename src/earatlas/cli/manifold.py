@@ -26,8 +26,8 @@ from earatlas.cli.console import (
     progress,
     say,
 )
-from earatlas.cues import CueLayout
 from earatlas.errors import EaratlasWarning, InputError, missing_extra
+from earatlas.hearing.layout import CueLayout
 
 __all__ = ["commands"]
 
@@ -66,9 +66,11 @@ def manifold(
         import sklearn  # noqa: F401
     except ImportError as error:
         raise missing_extra("sklearn", "scikit-learn") from error
-    from earatlas.manifold import faithfulness, ltsa, pca
-    from earatlas.manifold_plots import Embedding, manifold_page, plot_manifolds
-    from earatlas.plots import save
+    from earatlas.drawing.manifolds import plot_manifolds
+    from earatlas.drawing.style import save
+    from earatlas.manifold.faithfulness import faithfulness
+    from earatlas.manifold.ltsa import ltsa, pca
+    from earatlas.manifold.viewer import Embedding, manifold_page
 
     if not 3 <= candidates <= 24:
         raise InputError(f"candidates must be from 3 to 24, got {candidates}. 9 is the default.")
@@ -80,7 +82,7 @@ def manifold(
     if len(opened) < max(_LEAST, 2 * neighbours) or opened.space.dims != 2:
         raise InputError(
             f"head must have at least {max(_LEAST, 2 * neighbours)} directions at several "
-            f"elevations, got {len(opened)} on the {opened.space.to_dict()['space']}. Use a head "
+            f"elevations, got {len(opened)} on the {opened.space.name}. Use a head "
             "that was measured all round."
         )
     try:

@@ -11,7 +11,7 @@ import typer
 
 from earatlas.cli.console import JsonOption, OutputOption, note, print_json, progress, say
 from earatlas.errors import InputError
-from earatlas.heads import MeasuredCues
+from earatlas.heads.head import MeasuredCues
 
 __all__ = ["commands"]
 

@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.audio import read_mono
 from earatlas.cli.console import (
     ChannelsOption,
     Duplicates,
@@ -25,10 +24,11 @@ from earatlas.cli.console import (
     progress,
     say,
 )
-from earatlas.cues import CueLayout
 from earatlas.errors import InputError
-from earatlas.rooms import Room
-from earatlas.scenes import SimulatedScene, Staging, render_scene
+from earatlas.hearing.files import read_mono
+from earatlas.hearing.layout import CueLayout
+from earatlas.scenes.rooms import Room
+from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
 
 __all__ = ["commands", "print_scene", "spoken"]
 
@@ -131,7 +131,7 @@ def _metres(name: str, text: str) -> tuple[float, float, float]:
 
 def spoken(talkers: int, rate: int) -> Sources:
     """The talkers of the demo, spoken by eSpeak, and where they stand."""
-    from earatlas.speech import DEMO_TALKERS, demo_talkers
+    from earatlas.scenes.speech import DEMO_TALKERS, demo_talkers
 
     if not 1 <= talkers <= len(DEMO_TALKERS):
         raise InputError(

@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.audio import audio_seconds
 from earatlas.cli.atlas import AtlasArgument, _words
 from earatlas.cli.console import (
     ChannelsOption,
@@ -27,18 +25,19 @@ from earatlas.cli.console import (
     progress,
     say,
 )
-from earatlas.cli.truth import comparison, comparison_lines, read_truth, with_sound
+from earatlas.cli.truth import comparison, comparison_lines, read_truth, written_sounds
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.outputs import output_folder
-from earatlas.posterior import region_radius
-from earatlas.rendering import check_rendering
-from earatlas.separation import MOST_SOURCES, check_n_sources, separate_file, sound_file
+from earatlas.files import output_folder
+from earatlas.hearing.files import audio_seconds
+from earatlas.separation.recording import Separating, sound_file
+from earatlas.separation.separator import MOST_SOURCES
+from earatlas.separation.sound.rendering import check_rendering
+from earatlas.space.belief import region_radius
+from earatlas.types import Progress
 
 __all__ = ["commands"]
 
 commands = typer.Typer()
-
-_RENDERING: str = signature(separate_file).parameters["rendering"].default  # as in Python
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class _Order:
 
     atlas: Path
     folder: Path
-    n_sources: int | None
-    rendering: str
+    how: Separating
     channels: tuple[int, int]
     report: bool
     truth: Path | None
@@ -84,7 +82,7 @@ def separate_command(
             help="How the sound is made: spatial (filters that use both ears, the best), soft "
             "(masks), binary (each bin to one source, as in the paper)."
         ),
-    ] = _RENDERING,
+    ] = Separating.rendering,
     report: Annotated[
         bool, typer.Option("--report", help="Write a page to look at and listen to, too.")
     ] = False,
@@ -97,8 +95,7 @@ def separate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Write each sound of each recording to a file of its own, and say where it is."""
-    check_n_sources(n_sources)
-    check_rendering(render)
+    how = Separating(n_sources, check_rendering(render))
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}. Take the number of your cores.")
     if truth is not None and len(recordings) > 1:
@@ -110,7 +107,7 @@ def separate_command(
     dims = _loaded(atlas).space.dims
     if truth is not None:
         read_truth(truth, audio_seconds(recordings[0]))
-    order = _Order(atlas, output, n_sources, render, channels, report, truth)
+    order = _Order(atlas, output, how, channels, report, truth)
     failed = 0
     with output_folder(output):
         for outcome in _outcomes(order, recordings, min(jobs, len(recordings))):
@@ -189,9 +186,9 @@ def _outcomes(order: _Order, recordings: Sequence[Path], jobs: int) -> Iterator[
         ) from error
 
 
-def _tell(update: Callable[[float, float], None], before: int, total: int, share: float) -> None:
-    """Progress among all recordings from the share of this one."""
-    update(before + share, total)
+def _tell(update: Progress, before: int, total: int, done: float, whole: float) -> None:
+    """Progress among all recordings from that of this one."""
+    update(before + done / whole, total)
 
 
 @lru_cache(maxsize=1)
@@ -202,9 +199,7 @@ def _loaded(atlas: Path) -> Atlas:
     return loaded
 
 
-def _separated(
-    order: _Order, recording: Path, tell: Callable[[float], None] | None = None
-) -> _Outcome:
+def _separated(order: _Order, recording: Path, tell: Progress | None = None) -> _Outcome:
     """Separate one recording; bad input and warnings come back as words."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", EaratlasWarning)
@@ -218,14 +213,14 @@ def _separated(
     return _Outcome(recording, answer, problem, words)
 
 
-def _answer(order: _Order, recording: Path, tell: Callable[[float], None] | None) -> dict[str, Any]:
+def _answer(order: _Order, recording: Path, tell: Progress | None) -> dict[str, Any]:
     atlas = _loaded(order.atlas)
     start = time.perf_counter()
     scene, files = atlas.separate_file(
         recording,
         order.folder,
-        n_sources=order.n_sources,
-        rendering=order.rendering,
+        n_sources=order.how.n_sources,
+        rendering=order.how.rendering,
         channels=order.channels,
         progress=tell,
     )
@@ -247,8 +242,8 @@ def _answer(order: _Order, recording: Path, tell: Callable[[float], None] | None
     known = None
     if order.truth is not None:
         known = read_truth(order.truth, scene.seconds)
-        scene = with_sound(scene, recording, files, order.channels)
-        answer["truth"] = comparison(scene, known)
+        sounds = written_sounds(recording, files, order.channels)
+        answer["truth"] = comparison(scene, known, *sounds)
     if order.report:
         from earatlas.report import write_report
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import soundfile
-from numpy.typing import NDArray
 
-from earatlas.audio import Audio, read_audio
-from earatlas.directions import Sphere
 from earatlas.errors import EaratlasWarning, InputError, existing_file
-from earatlas.scene_truth import Truth
-from earatlas.separation import Scene
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.files import read_audio
+from earatlas.judging.truth import Truth
+from earatlas.separation.scene import FoundScene
+from earatlas.space.spaces import Sphere
+from earatlas.types import Array
 
-__all__ = ["comparison", "comparison_lines", "read_truth", "with_sound"]
+__all__ = ["comparison", "comparison_lines", "read_truth", "written_sounds"]
 
 _SECONDS = 0.1  # by which a recording and its truth may differ, for resampling and padding
 
@@ -48,18 +48,14 @@ def read_truth(path: Path, seconds: float) -> Truth:
     return known
 
 
-def with_sound(
-    scene: Scene, recording: Path, files: Sequence[Path], channels: tuple[int, int] = (0, 1)
-) -> Scene:
-    """The scene with the sounds that were written to files, so that they can be judged."""
+def written_sounds(
+    recording: Path, files: Sequence[Path], channels: tuple[int, int] = (0, 1)
+) -> tuple[Audio, list[Audio]]:
+    """The recording, and the sounds that were written to files, so that they can be judged."""
     sounds = [_written(file) for file in files]
-    sources = tuple(
-        replace(source, audio=sound) for source, sound in zip(scene.sources, sounds, strict=True)
-    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EaratlasWarning)  # they were shown at the first reading
-        mixture = read_audio(recording, channels=channels, rate=sounds[0].rate)
-    return replace(scene, sources=sources, mixture=mixture)
+        return read_audio(recording, channels=channels, rate=sounds[0].rate), sounds
 
 
 def _written(file: Path) -> Audio:
@@ -68,19 +64,19 @@ def _written(file: Path) -> Audio:
     return Audio(np.ascontiguousarray(samples.T), rate)
 
 
-def comparison(scene: Scene, truth: Truth) -> list[dict[str, Any]]:
+def comparison(
+    scene: FoundScene, truth: Truth, mixture: Audio, sounds: Sequence[Audio]
+) -> list[dict[str, Any]]:
     """What became of each true source: its error, and decibels before and after."""
-    from earatlas.metrics import score
+    from earatlas.judging.score import score
 
-    assert scene.mixture is not None
-    rate = scene.mixture.rate
-    found = [source.audio.samples for source in scene.sources if source.audio is not None]
-    true = [image.at_rate(rate).samples for image in truth.images]
-    n = min(x.shape[1] for x in (*found, *true, scene.mixture.samples))
+    found = [sound.samples for sound in sounds]
+    true = [image.at_rate(mixture.rate).samples for image in truth.images]
+    n = min(x.shape[1] for x in (*found, *true, mixture.samples))
     judged = score(
         np.stack([x[:, :n] for x in true]),
         np.stack([x[:, :n] for x in found]),
-        scene.mixture.samples[:, :n],
+        mixture.samples[:, :n],
         directions=truth.directions,
         # On the plane a source may be placed beyond the poles.
         found_directions=np.clip(scene.directions, (-np.inf, -90), (np.inf, 90)),
@@ -111,7 +107,7 @@ def comparison(scene: Scene, truth: Truth) -> list[dict[str, Any]]:
     return rows
 
 
-def _place(direction: NDArray[np.float64]) -> list[float]:
+def _place(direction: Array) -> list[float]:
     return [round(float(v), 2) for v in direction]
 
 

@@ -13,19 +13,19 @@ Reflections of the first 50 ms are in, which the window of 64 ms holds; later on
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import sph_harm_y
 
-from earatlas.cues import CueLayout, transfer_functions
-from earatlas.directions import Sphere, to_directions
-from earatlas.heads import Head, ImpulseResponses, simulated_head
-from earatlas.rooms import Room, _images
-from earatlas.simulated import SPEED_OF_SOUND, camil_directions
+from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.heads.simulated import SPEED_OF_SOUND, camil_directions, simulated_head
+from earatlas.hearing.cues import transfer_functions
+from earatlas.hearing.layout import CueLayout
+from earatlas.scenes.rooms import Room, _images
+from earatlas.space.angles import to_directions
+from earatlas.space.spaces import Sphere
+from earatlas.types import Array, Complex, Indices
 
 __all__ = ["simulated_camil"]
 
-Array = NDArray[np.float64]
-Complex = NDArray[np.complex128]
 
 ROOM = Room((7.0, 6.0, 3.0), t60_seconds=0.5, listener_metres=(3.1, 2.3, 1.4))
 _METRES = 2.7
@@ -34,7 +34,7 @@ _ORDER = 30  # of the harmonics: what they leave over is 150 dB down at 4 kHz, 3
 _LATTICE_DEGREES = 5.0
 
 
-def _harmonics(directions: Array) -> tuple[Complex, NDArray[np.intp]]:
+def _harmonics(directions: Array) -> tuple[Complex, Indices]:
     """Spherical harmonics (N, S) at directions, sorted by their order m, and these (S,)."""
     pairs = [(m, n) for m in range(-_ORDER, _ORDER + 1) for n in range(abs(m), _ORDER + 1)]
     m, n = np.array(pairs).T

@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from earatlas.cues import CueLayout
-from earatlas.directions import Cylinder, Space, Sphere, azimuth_error, elevation_error
 from earatlas.errors import InputError
 from earatlas.experiments.camil import simulated_camil
-from earatlas.heads import Head, ImpulseResponses, open_head, simulated_head
-from earatlas.simulated import camil_directions
+from earatlas.heads.by_name import open_head
+from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.heads.simulated import camil_directions, simulated_head
+from earatlas.hearing.layout import CueLayout
+from earatlas.space.angles import azimuth_error, elevation_error
+from earatlas.space.spaces import Cylinder, Space, Sphere
+from earatlas.types import Array, Indices
 
 __all__ = ["BUILT_IN_HEADS", "LAYOUTS", "PAGE_HEADS", "Bench", "errors_of"]
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 LAYOUTS = {
     "ILD": CueLayout(ipd_band_hz=None),

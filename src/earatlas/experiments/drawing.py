@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from earatlas.plots import GREY, INK, figure_of, save, styled
+from earatlas.drawing.style import GREY, INK, figure_of, save, styled
+from earatlas.types import Array
 
 __all__ = ["COLOURS", "GREY", "INK", "figure_of", "pack", "picture", "styled", "unpack"]
 
-Array = NDArray[np.float64]
 
 COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2")
 _STEPS = 30_000

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from earatlas.experiments.data import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head
-from earatlas.manifold import neighbour_graph
+from earatlas.manifold.ltsa import neighbour_graph
+from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
 
-Array = NDArray[np.float64]
 
 ABOUT = """\
 The paper shows the same four cases."""

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.cues import CueLayout
 from earatlas.experiments.data import PAGE_HEADS, Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, table
-from earatlas.manifold import Faithfulness, faithfulness, ltsa
+from earatlas.hearing.layout import CueLayout
+from earatlas.manifold.faithfulness import Faithfulness, faithfulness
+from earatlas.manifold.ltsa import ltsa
 
 __all__ = ["CUES", "EXPERIMENT"]
 
@@ -92,8 +93,9 @@ def _place(row: Row) -> tuple[int, int]:
 
 def render(rows: Sequence[Row], folder: Path) -> str:
     """A picture and a table a data set."""
+    from earatlas.drawing.manifolds import plot_manifolds
     from earatlas.experiments.drawing import picture, unpack
-    from earatlas.manifold_plots import Embedding, plot_manifolds
+    from earatlas.manifold.viewer import Embedding
 
     parts = []
     for head, own in by_head(rows).items():

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from earatlas.experiments.data import PAGE_HEADS, Bench
 from earatlas.experiments.figure3 import CUES
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head
-from earatlas.manifold import faithfulness, pca
+from earatlas.manifold.faithfulness import faithfulness
+from earatlas.manifold.ltsa import pca
+from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
 
@@ -34,12 +35,12 @@ def plan(bench: Bench) -> list[dict[str, Any]]:
     return [{"cue": cue, "seed": 0} for cue in _SHOWN]
 
 
-def _standardized(y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standardized(y: Array) -> Array:
     """Every channel with mean 0 and variance 1; one that never changes is 0."""
     part = y - y.mean(axis=0)
     deviation = part.std(axis=0)
     changes = deviation > 1e-9 * deviation.max()
-    alike: NDArray[np.float64] = part / np.where(changes, deviation, np.inf)
+    alike: Array = part / np.where(changes, deviation, np.inf)
     return alike
 
 
@@ -64,7 +65,7 @@ def render(rows: Sequence[Row], folder: Path) -> str:
     from matplotlib.collections import LineCollection
 
     from earatlas.experiments.drawing import figure_of, picture, styled, unpack
-    from earatlas.manifold_plots import rings
+    from earatlas.manifold.viewer import rings
 
     parts = []
     for head, own in by_head(rows).items():

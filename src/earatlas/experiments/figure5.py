@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from earatlas.directions import Plane
 from earatlas.errors import missing_extra
 from earatlas.experiments.data import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, table
-from earatlas.ppam import PPAM, Learning
+from earatlas.learning.em import Learning
+from earatlas.learning.ppam import PPAM
+from earatlas.space.spaces import Plane
+from earatlas.types import Array, Indices
 
 __all__ = ["EXPERIMENT"]
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _SQUARE = Plane(((-1.0, 1.0), (-1.0, 1.0)))
 _NOISE = 0.01

@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from earatlas.baselines import oracle
-from earatlas.cues import CueLayout
-from earatlas.directions import Plane
 from earatlas.experiments.data import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
 from earatlas.experiments.tables import by_head, said_by
 from earatlas.experiments.talkers import talkers_at
-from earatlas.metrics import assign_directions, score
-from earatlas.pictures import Picture
-from earatlas.posterior import ChartMixture
-from earatlas.scenes import SimulatedScene
+from earatlas.hearing.layout import CueLayout
+from earatlas.judging.directions import assign_directions
+from earatlas.judging.score import score
+from earatlas.scenes.scene import SimulatedScene
+from earatlas.separation.picture import Picture
+from earatlas.space.belief import ChartMixture
+from earatlas.space.spaces import Plane
+from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
 
-Array = NDArray[np.float64]
 
 _BELIEF = ("centres", "weights", "means", "covariances")
 
@@ -76,14 +76,14 @@ def _true_masks(scene: SimulatedScene, seen: Picture) -> Array:
     masks = oracle.separate(scene.mixture, scene.images, layout=layout).masks
     f = np.rint(seen.frequencies_hz * layout.window / layout.rate).astype(int) - 1
     t = np.rint(seen.seconds * layout.rate / layout.hop).astype(int)
-    cells = masks[:, f.clip(0, layout.bins - 1)][:, :, t.clip(0, masks.shape[-1] - 1)]
+    cells = masks[:, f.clip(0, layout.n_frequencies - 1)][:, :, t.clip(0, masks.shape[-1] - 1)]
     return np.where(np.isnan(seen.masks).all(axis=0), np.nan, cells)
 
 
 def render(rows: Sequence[Row], folder: Path) -> str:
     """Input on top; then density, assignment and truth of each talker."""
+    from earatlas.drawing.scenes import draw_belief, draw_ild, draw_mask
     from earatlas.experiments.drawing import figure_of, picture, unpack
-    from earatlas.scene_plots import draw_belief, draw_ild, draw_mask
 
     parts = []
     for head, own in by_head(rows).items():

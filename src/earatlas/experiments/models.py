@@ -9,17 +9,18 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from earatlas.baselines.lookup import LookUp
 from earatlas.baselines.mapping import InverseMap, channel_scale
 from earatlas.baselines.sir import SIR
-from earatlas.directions import Plane
-from earatlas.ppam import PPAM, Learning
+from earatlas.learning.em import Learning
+from earatlas.learning.ppam import PPAM
+from earatlas.space.spaces import Plane
+from earatlas.types import Array
 
 __all__ = ["METHODS", "fitted", "paper_ppam", "plain_mplr"]
 
-Array = NDArray[np.float64]
 
 METHODS = (
     *("PPAM", "MPLR, plain", "SIR-1", "SIR-2"),  # the paper's

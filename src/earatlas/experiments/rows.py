@@ -27,12 +27,12 @@ import earatlas
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.experiments.data import BUILT_IN_HEADS, Bench
 from earatlas.experiments.talkers import speech_about
+from earatlas.types import Progress
 
 __all__ = ["Experiment", "Part", "Row", "current", "parts_of", "read_rows", "run"]
 
 Row = dict[str, Any]
 Settings = dict[str, Any]
-Progress = Callable[[float, float], None]
 
 _IDENTITY = ("experiment", "data", "settings", "quick", "version")  # and the revision
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from earatlas.atlas import Atlas, learn
 from earatlas.baselines.phat import PHAT
-from earatlas.cues import CueLayout, audio_cues
-from earatlas.directions import Plane
 from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import paper_ppam
 from earatlas.experiments.rows import Experiment, Row
@@ -26,8 +24,11 @@ from earatlas.experiments.tables import (
     table,
 )
 from earatlas.experiments.talkers import talkers_at
-from earatlas.ppam import PPAM
-from earatlas.statistics import CueStatistics
+from earatlas.hearing.cues import audio_cues
+from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.statistics import CueStatistics
+from earatlas.learning.ppam import PPAM
+from earatlas.space.spaces import Plane
 
 __all__ = ["EXPERIMENT", "models", "our_atlas", "phat"]
 
@@ -92,10 +93,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     scene = talkers_at(bench, asked, 1, settings["seed"], seconds=(1.0, 5.0))
     cues = audio_cues(scene.mixture)
     s = CueStatistics.of_cues(cues)
-    found = {
-        f"PPAM({name})": model.posterior(s.counts, s.sums, s.squares).best
-        for name, model in models(bench).items()
-    }
+    found = {f"PPAM({name})": model.posterior(s).best for name, model in models(bench).items()}
     found["ours(T2)"] = our_atlas(bench).localize(scene.mixture).direction
     true = scene.directions
     frontal = abs(true[0, 0]) <= 90

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from earatlas.baselines import messl, oracle
 from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
@@ -27,12 +26,14 @@ from earatlas.experiments.tables import (
 )
 from earatlas.experiments.talkers import talkers_at
 from earatlas.experiments.vessl_printed import printed_vessl, sources_of
-from earatlas.metrics import assign_directions, score
-from earatlas.scenes import SimulatedScene
+from earatlas.judging.directions import assign_directions
+from earatlas.judging.score import score
+from earatlas.scenes.scene import SimulatedScene
+from earatlas.separation.sound.rendering import Rendering
+from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
 
-Array = NDArray[np.float64]
 
 METHODS = (
     *("VESSL(T1)", "VESSL(T2)", "MESSL-G", "mixture", "oracle"),  # the paper's
@@ -98,9 +99,10 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     answers["MESSL-G"] = blind.render(), None
     answers["mixture"] = np.stack([mixture.samples] * M), None
     answers["oracle"] = oracle.separate(mixture, scene.images).render(), None
-    for name, rendering in (("ours(T2), masks", "soft"), ("ours(T2)", "spatial")):
+    renderings: dict[str, Rendering] = {"ours(T2), masks": "soft", "ours(T2)": "spatial"}
+    for name, rendering in renderings.items():
         ours = our_atlas(bench).separate(mixture, n_sources=M, rendering=rendering)
-        sounds = [source.audio.samples for source in ours.sources if source.audio is not None]
+        sounds = [source.audio.samples for source in ours.sources]
         answers[name] = np.stack(sounds), ours.directions
     frontal = bool((np.abs(scene.directions[:, 0]) <= 90).all())
     result = {name: _figures(scene, *answer) for name, answer in answers.items()}

@@ -12,20 +12,18 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from earatlas.audio import read_mono
-from earatlas.calibration import murmur
-from earatlas.directions import Sphere
 from earatlas.errors import InputError
 from earatlas.experiments.data import Bench
-from earatlas.scenes import SimulatedScene, Staging, render_scene
-from earatlas.speech import DEMO_TALKERS, speak
+from earatlas.hearing.files import read_mono
+from earatlas.scenes.murmur import murmur
+from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
+from earatlas.scenes.speech import DEMO_TALKERS, speak
+from earatlas.space.spaces import Sphere
+from earatlas.types import Array, Indices
 
 __all__ = ["ESPEAK", "MURMURS", "speech_about", "talkers_at", "voices_of"]
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 RATE = 16_000
 ESPEAK, MURMURS = "built-in voices", "built-in murmurs"

@@ -8,20 +8,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from earatlas.audio import stft
-from earatlas.bins import HeardBins
-from earatlas.cues import CueLayout, Threshold, bin_power
 from earatlas.experiments.data import Bench
 from earatlas.experiments.models import paper_ppam
-from earatlas.rendering import render
-from earatlas.scenes import SimulatedScene
-from earatlas.vessl import Inference, Mixture, SourceModel, multiscale
+from earatlas.hearing.cues import bin_power
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.transform import stft
+from earatlas.scenes.scene import SimulatedScene
+from earatlas.separation.sound.masks import render
+from earatlas.separation.vessl import VESSL, Inference, SourceModel, multiscale
+from earatlas.types import Array
 
 __all__ = ["printed_vessl", "sources_of"]
-
-Array = NDArray[np.float64]
 
 
 @lru_cache(maxsize=2)
@@ -45,10 +44,12 @@ def printed_vessl(
     layout, M = CueLayout(), len(scene.directions)
     spectra = stft(scene.mixture.samples, layout.window, layout.hop)
     floor = Threshold().floor_db(float(bin_power(spectra, layout.window).max()))
-    heard = HeardBins.of_spectra(spectra, layout, np.full(layout.bins, float(floor)))
+    heard = HeardBins.of_spectra(spectra, layout, np.full(layout.n_frequencies, float(floor)))
     state = multiscale(sources, heard, M, seed=seed)
-    every = np.indices((layout.bins, spectra.shape[-1])).reshape(2, -1)
+    every = np.indices((layout.n_frequencies, spectra.shape[-1])).reshape(2, -1)
     bins = HeardBins.at(spectra, layout, every[0], every[1])
-    masks = Mixture(sources[-1], heard).posterior_masks(state, bins).reshape(M, layout.bins, -1)
+    masks = (
+        VESSL(sources[-1], heard).posterior_masks(state, bins).reshape(M, layout.n_frequencies, -1)
+    )
     found = np.stack([source.belief.best for source in state.sources])
     return render(spectra, masks, layout, scene.mixture.samples.shape[1]), found

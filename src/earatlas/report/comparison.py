@@ -11,20 +11,21 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from earatlas.audio import Audio, read_blocks
-from earatlas.belief_maps import holds_directions
-from earatlas.directions import Sphere
-from earatlas.metrics import LIMIT_DB, Assignment, Score, score
+from earatlas.drawing.scenes import colour_of
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.files import read_blocks
+from earatlas.judging.assignment import Assignment
+from earatlas.judging.quality import LIMIT_DB
+from earatlas.judging.score import Score, score
+from earatlas.judging.truth import Truth, pair_directions, pair_masks, place_errors, true_masks
 from earatlas.report.words import place_words
-from earatlas.scene_plots import colour_of
-from earatlas.scene_truth import Truth, pair_directions, pair_masks, place_errors, true_masks
-from earatlas.separation import Scene
+from earatlas.separation.scene import FoundScene
+from earatlas.space.spaces import Sphere
+from earatlas.types import Array
 
 __all__ = ["MIXTURE", "Known", "comparison_table"]
 
-Array = NDArray[np.float64]
 
 MIXTURE = "mixture"  # the name of the recording itself among the sounds
 _MOST_SECONDS = 60.0  # BSS-eval of longer sounds takes longer than a page may
@@ -41,7 +42,7 @@ class Known:
     score: Score | None
 
     @classmethod
-    def of(cls, scene: Scene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Known:
+    def of(cls, scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Known:
         """Both, judged; `sounds` are the mixture and the sources by name, where there are any."""
         places = None if truth.directions is None else pair_directions(scene, truth.directions)
         if not truth.images:
@@ -72,7 +73,7 @@ def _true_index(pairs: Assignment | None, found: int) -> int | None:
     return int(hits[0]) if len(hits) else None
 
 
-def _judged(scene: Scene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Score | None:
+def _judged(scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Score | None:
     """The scene against the images; None where a sound is missing, or all are long."""
     names = [source.name for source in scene.sources]
     if not names or scene.seconds > _MOST_SECONDS or not {MIXTURE, *names} <= set(sounds):
@@ -98,7 +99,7 @@ def _samples(sound: Audio | Path, rate: int | None) -> Audio:
     return Audio(np.concatenate([block.samples for block in blocks], axis=1), blocks[0].rate)
 
 
-def comparison_table(scene: Scene, known: Known) -> str:
+def comparison_table(scene: FoundScene, known: Known) -> str:
     """A row a true source: its direction, what was found, and the sound before and after."""
     rows, columns = [], ["Source"]
     if known.truth.directions is not None:
@@ -128,7 +129,7 @@ def comparison_table(scene: Scene, known: Known) -> str:
     return table + "".join(notes)
 
 
-def _found(scene: Scene, known: Known, i: int) -> list[str]:
+def _found(scene: FoundScene, known: Known, i: int) -> list[str]:
     """Cells of true source i: its direction, the one that was found, and the error."""
     if known.truth.directions is None or known.by_direction is None:
         return []
@@ -142,11 +143,11 @@ def _found(scene: Scene, known: Known, i: int) -> list[str]:
     return [
         place_words(space, true),
         f"{number}{place_words(space, source.direction)}",
-        f"{error:.1f}{'°' if holds_directions(space) else ''}",
+        f"{error:.1f}{'°' if space.holds_directions else ''}",
     ]
 
 
-def _remarks(scene: Scene, known: Known) -> list[str]:
+def _remarks(scene: FoundScene, known: Known) -> list[str]:
     """What a reader should be told about the assignment."""
     remarks = []
     pairs = known.by_direction or known.by_sound

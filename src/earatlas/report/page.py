@@ -15,11 +15,12 @@ from importlib.resources import files as resources
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from earatlas.audio import Audio
-from earatlas.belief_maps import belief_map, holds_directions, zoomed_map
+from earatlas.drawing.belief_maps import belief_map, zoomed_map
+from earatlas.drawing.scenes import ILD_LIMIT_DB, LEVEL_RANGE_DB, colour_of
 from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
+from earatlas.judging.truth import Truth, place_errors
 from earatlas.report.comparison import MIXTURE, Known, comparison_table
 from earatlas.report.pictures import (
     compass,
@@ -40,13 +41,11 @@ from earatlas.report.words import (
     place_words,
     sure_words,
 )
-from earatlas.scene_plots import ILD_LIMIT_DB, LEVEL_RANGE_DB, colour_of
-from earatlas.scene_truth import Truth, place_errors
-from earatlas.separation import Scene, Source
+from earatlas.separation.scene import FoundScene, FoundSource, Scene
+from earatlas.types import Array
 
 __all__ = ["report_page", "write_report"]
 
-Array = NDArray[np.float64]
 
 # Starting one player stops the others: two at once are a mixture again.
 _SCRIPT = (
@@ -57,7 +56,7 @@ _SCRIPT = (
 
 def write_report(
     path: str | Path,
-    scene: Scene,
+    scene: FoundScene,
     *,
     title: str,
     truth: Truth | None = None,
@@ -93,7 +92,7 @@ def write_report(
 
 
 def report_page(
-    scene: Scene,
+    scene: FoundScene,
     *,
     title: str,
     truth: Truth | None = None,
@@ -133,15 +132,11 @@ def report_page(
     return before + body + after.replace("{{script}}", _SCRIPT)
 
 
-def _sounds(scene: Scene, files: Mapping[str, Path]) -> dict[str, Audio | Path]:
+def _sounds(scene: FoundScene, files: Mapping[str, Path]) -> dict[str, Audio | Path]:
     """What there is to listen to: the scene's own sounds, or the files they were written to."""
-    sounds: dict[str, Audio | Path] = {}
-    for name, audio in ((MIXTURE, scene.mixture), *((s.name, s.audio) for s in scene.sources)):
-        if audio is not None:
-            sounds[name] = audio
-        elif name in files:
-            sounds[name] = files[name]
-    return sounds
+    if isinstance(scene, Scene):
+        return {MIXTURE: scene.mixture, **{s.name: s.audio for s in scene.sources}}
+    return dict(files)
 
 
 def _card(heading: str, *content: str, kind: str = "card", style: str = "") -> str:
@@ -169,7 +164,7 @@ _TRUE_KEY = (
 class _Page:
     """The sections of a scene's page, as HTML."""
 
-    def __init__(self, scene: Scene, known: Known | None, players: Mapping[str, str]) -> None:
+    def __init__(self, scene: FoundScene, known: Known | None, players: Mapping[str, str]) -> None:
         self.scene, self.known, self.players = scene, known, players
         self.maps = [belief_map(source.belief) for source in scene.sources]
         level = scene.picture.level_db
@@ -214,7 +209,7 @@ class _Page:
             alt=f"Map of all directions. {words}",
             key=names + (_TRUE_KEY if len(truths) else ""),
         )
-        if not holds_directions(space):
+        if not space.holds_directions:
             return _card(heading, shown)
         shown += self._way()
         above = compass(
@@ -227,7 +222,7 @@ class _Page:
     def _way(self) -> str:
         """Where the sources were over time, for a long recording."""
         seconds, track = self.scene.track_seconds, self.scene.track
-        if seconds is None or track is None or len(seconds) < 2:
+        if len(seconds) < 2:
             return ""
         shown = track_chart(
             seconds,
@@ -268,7 +263,7 @@ class _Page:
         off = ""
         if true is not None:
             error = float(place_errors(space, true, source.direction))
-            unit = "°" if holds_directions(space) else ""
+            unit = "°" if space.holds_directions else ""
             off = f"<dt>Truth</dt><dd>{place_words(space, true)} (off by {error:.1f}{unit})</dd>"
         shown = map_chart(
             [(m, source.belief, zoomed_map(source.belief, truth=true))],
@@ -293,7 +288,7 @@ class _Page:
             style=f"--colour:{colour};--on:{on_colour(colour)}",
         )
 
-    def _spectrograms(self, m: int, source: Source) -> str:
+    def _spectrograms(self, m: int, source: FoundSource) -> str:
         picture, colour = self.scene.picture, colour_of(m)
         axes = picture.seconds, picture.frequencies_hz
         mask = picture.masks[m]

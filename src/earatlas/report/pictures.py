@@ -22,10 +22,12 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
-from earatlas.belief_maps import FLOOR, BeliefMap, edges, holds_directions
-from earatlas.directions import Plane, wrap_degrees
-from earatlas.posterior import ChartMixture
-from earatlas.scene_plots import colour_of
+from earatlas.drawing.belief_maps import FLOOR, BeliefMap, edges
+from earatlas.drawing.scenes import colour_of
+from earatlas.space.angles import wrap_degrees
+from earatlas.space.belief import ChartMixture
+from earatlas.space.spaces import Plane
+from earatlas.types import Array
 
 __all__ = [
     "Chart",
@@ -41,7 +43,6 @@ __all__ = [
     "track_chart",
 ]
 
-Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 Ticks = Sequence[tuple[float, str]]  # (share of the axis from its start, label)
 
@@ -221,7 +222,7 @@ class _Frame:
         low, high = float(extents[:, 2].min()), float(extents[:, 3].max())
         if space.dims == 1:
             low, high = 0.0, 0.4 * (right - left)
-        turned, wrapped = holds_directions(space), not isinstance(space, Plane)
+        turned, wrapped = space.holds_directions, not isinstance(space, Plane)
         return cls(left, right, low, high, turned, wrapped, space.dims == 1)
 
     @property

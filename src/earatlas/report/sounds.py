@@ -17,7 +17,8 @@ from urllib.parse import quote
 import numpy as np
 import soundfile
 
-from earatlas.audio import Audio, audio_seconds, read_blocks
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.files import audio_seconds, read_blocks
 from earatlas.report.words import length_words
 
 __all__ = ["players"]

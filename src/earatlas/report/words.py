@@ -6,10 +6,10 @@ In: numbers. Out: text that needs no escaping.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from earatlas.belief_maps import holds_directions
-from earatlas.directions import Space
+from earatlas.space.spaces import Space
+from earatlas.types import Array
 
 __all__ = [
     "direction_words",
@@ -19,8 +19,6 @@ __all__ = [
     "place_words",
     "sure_words",
 ]
-
-Array = NDArray[np.float64]
 
 
 def direction_words(direction: ArrayLike) -> str:
@@ -55,14 +53,14 @@ def _zone(azimuth: float) -> str:
 
 def place_words(space: Space, place: Array) -> str:
     """A place in words, or its coordinates where it is no direction."""
-    if holds_directions(space):
+    if space.holds_directions:
         return direction_words(place)
     return "at " + ", ".join(f"{v:.0f}" for v in place)
 
 
 def number_words(space: Space, place: Array) -> str:
     """A place in numbers."""
-    if not holds_directions(space):
+    if not space.holds_directions:
         return ", ".join(f"{v:.1f}" for v in place)
     named = zip(("azimuth", "elevation"), place, strict=False)
     return ", ".join(f"{name} {v:.1f}°".replace("-", "−") for name, v in named)
@@ -71,8 +69,8 @@ def number_words(space: Space, place: Array) -> str:
 def sure_words(space: Space, area: float) -> str:
     """The size of a credible region."""
     if space.dims == 1:
-        return f"{area:.0f}{'° of azimuth' if holds_directions(space) else ''}"
-    if not holds_directions(space):
+        return f"{area:.0f}{'° of azimuth' if space.holds_directions else ''}"
+    if not space.holds_directions:
         return f"an area of {area:.4g}"
     return f"{area:,.0f} square degrees, as a circle of ±{np.sqrt(area / np.pi):.1f}°"
 

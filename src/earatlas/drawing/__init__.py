@@ -1,0 +1,1 @@
+"""Pictures of heads, cues, beliefs, scenes and manifolds, in one style."""

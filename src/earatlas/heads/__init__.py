@@ -1,0 +1,1 @@
+"""Heads: what reaches two ears from many directions, measured or simulated."""

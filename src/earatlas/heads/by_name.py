@@ -1,0 +1,47 @@
+"""Any head by its name: a file, a table, or one that is built in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from earatlas.errors import InputError
+from earatlas.heads.head import Duplicates, Head
+from earatlas.heads.kemar import kemar
+from earatlas.heads.recordings import Kind, read_recordings
+from earatlas.heads.simulated import simulated_head
+from earatlas.heads.sofa import read_sofa
+from earatlas.types import Progress
+
+__all__ = ["open_head"]
+
+
+def open_head(
+    source: str | Path,
+    *,
+    kind: Kind = "auto",
+    channels: tuple[int, int] = (0, 1),
+    duplicates: Duplicates = "error",
+    progress: Progress | None = None,
+) -> Head:
+    """A head by name: a .sofa file, a .csv table of recordings, `simulated` or `kemar`.
+
+    `kind`, `channels` and `progress` are for recordings: see `read_recordings`.
+    """
+    match str(source):
+        case "simulated":
+            return simulated_head()
+        case "kemar":
+            return kemar()
+    match Path(source).suffix.lower():
+        case ".sofa":
+            return read_sofa(source, duplicates=duplicates)
+        case ".csv":
+            return read_recordings(
+                source, kind=kind, channels=channels, duplicates=duplicates, progress=progress
+            )
+    what = "the folder" if os.path.isdir(source) else "the name"
+    raise InputError(
+        f"head must be a .sofa file, a .csv table (file, azimuth, elevation), 'simulated' or "
+        f"'kemar', got {what} '{source}'. Check the ending."
+    )

@@ -1,0 +1,186 @@
+"""Heads: what reaches two ears from many directions, measured or simulated.
+
+A `Head` is directions with, for each, either the two impulse responses or the mean cues of a noise
+recording.
+
+    x   (N, 2)         directions, (azimuth, elevation) in degrees
+    h   (N, 2, taps)   impulse responses, left and right
+    y   (N, D)         mean interaural vectors (paper, section 2)
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial import cKDTree
+
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.hearing.audio import resample
+from earatlas.hearing.cues import response_cues
+from earatlas.hearing.layout import CueLayout
+from earatlas.space.angles import to_vectors, wrap_degrees
+from earatlas.space.spaces import Circle, Space, Sphere
+from earatlas.types import Array, Indices
+
+__all__ = ["Head", "ImpulseResponses", "MeasuredCues"]
+
+Duplicates = Literal["error", "first"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ImpulseResponses:
+    """Both ears' responses of every direction."""
+
+    samples: Array  # (N, 2, taps)
+    rate: float  # Hz
+
+    def cues(self, layout: CueLayout) -> Array:
+        """Mean interaural vectors (N, D)."""
+        return response_cues(self.samples, self.rate, layout)
+
+    def subset(self, indices: Indices) -> ImpulseResponses:
+        """Those of some directions."""
+        return ImpulseResponses(self.samples[indices], self.rate)
+
+    def at_rate(self, rate: int) -> Array:
+        """The responses (N, 2, taps') resampled, all delayed alike so that no onset is cut."""
+        if rate == self.rate:
+            return self.samples
+        # A resampling filter rings on both sides of an onset; 64 samples hold all that counts.
+        room = int(np.ceil(64 * max(self.rate / rate, 1.0)))
+        return resample(np.pad(self.samples, ((0, 0), (0, 0), (room, room))), self.rate, rate)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MeasuredCues:
+    """Mean cues of noise recordings, where no impulse responses are known."""
+
+    values: Array  # (N, D)
+    layout: CueLayout
+
+    def cues(self, layout: CueLayout) -> Array:
+        """The channels (N, D') of another layout, which must lie within the measured one."""
+        return self.values[:, layout.indices_in(self.layout)]
+
+    def subset(self, indices: Indices) -> MeasuredCues:
+        """Those of some directions."""
+        return MeasuredCues(self.values[indices], self.layout)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """Directions, and what the two ears get from each; made by `read_sofa` and its siblings."""
+
+    name: str
+    directions: Array  # (N, 2) degrees
+    ears: ImpulseResponses | MeasuredCues
+    licence: str = "unknown"
+    provenance: str = ""
+
+    def __post_init__(self) -> None:
+        x = Sphere().check(self.directions).copy()
+        if len(x) != len(self.ears):
+            raise InputError(
+                f"directions must be as many as the ears' measurements, got {len(x)} and "
+                f"{len(self.ears)}. Give one of each."
+            )
+        x[:, 0] = wrap_degrees(x[:, 0])
+        object.__setattr__(self, "directions", x)
+
+    def __repr__(self) -> str:
+        return f"Head({self.name!r}, {len(self)} directions)"
+
+    def __len__(self) -> int:
+        return len(self.directions)
+
+    def cues(self, layout: CueLayout | None = None) -> Array:
+        """Mean interaural vectors (N, D): what is learned from."""
+        return self.ears.cues(layout or CueLayout())
+
+    def subset(self, indices: ArrayLike) -> Head:
+        """The head with some of its directions (indices or a mask), in that order."""
+        chosen = np.arange(len(self))[np.asarray(indices)]
+        return replace(self, directions=self.directions[chosen], ears=self.ears.subset(chosen))
+
+    def responses(self) -> ImpulseResponses:
+        """The impulse responses, or an InputError for a head that is known by noise only."""
+        if isinstance(self.ears, MeasuredCues):
+            raise InputError(
+                f"head must have impulse responses to render sound, got '{self.name}', which was "
+                "measured with noise. Use a SOFA file, or recordings of impulse responses."
+            )
+        return self.ears
+
+    @property
+    def space(self) -> Space:
+        """Where its directions live: a circle if all have one elevation, else the sphere."""
+        return Circle() if np.ptp(self.directions[:, 1]) < 1.0 else Sphere()
+
+    @property
+    def spacing_degrees(self) -> float:
+        """Median distance from a direction to its nearest neighbour."""
+        if len(self) < 2:
+            return float("nan")
+        v = to_vectors(self.directions)
+        chord = cKDTree(v).query(v, k=2)[0][:, 1]
+        return float(np.median(np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))))
+
+
+def _distinct(head: Head, duplicates: Duplicates, where: str) -> Head:
+    """The head with one measurement a direction, or an InputError if that is not allowed."""
+    _, first, counts = np.unique(
+        np.round(to_vectors(head.directions), 5), axis=0, return_index=True, return_counts=True
+    )
+    if not (counts > 1).any():
+        return head
+    if duplicates == "error":
+        example = head.directions[first[np.argmax(counts > 1)]]
+        raise InputError(
+            f"head must have each direction once, got {(counts > 1).sum()} directions more than "
+            f"once in '{where}', such as azimuth {example[0]:g}, elevation {example[1]:g}. Pass "
+            "duplicates='first' (command line: --duplicates first) to keep the first of each."
+        )
+    return head.subset(np.sort(first))
+
+
+def _is_wrong_way_round(head: Head) -> bool:
+    """Whether sounds from the left are louder in channel 1, as far as levels are known."""
+    azimuth, elevation = head.directions.T
+    lateral = (np.abs(np.abs(azimuth) - 90) < 50) & (np.abs(elevation) <= 45)
+    left, right = lateral & (azimuth > 0), lateral & (azimuth < 0)
+    if isinstance(head.ears, ImpulseResponses):
+        energy = (head.ears.samples**2).sum(axis=2) + 1e-300
+        level_db = 10 * np.log10(energy[:, 1:] / energy[:, :1])  # (N, 1)
+    else:
+        level_db = head.ears.values[:, head.ears.layout.cue_kinds == "ild"]
+    if not (left.any() and right.any() and level_db.size):
+        return False
+    return bool(level_db[left].mean() > level_db[right].mean() + 3.0)
+
+
+def _left_first(head: Head, where: str) -> Head:
+    """A head of impulse responses, its ears swapped with a warning if the right one comes first.
+
+    What is heard decides, not the file's receiver positions: some files have their signs wrong
+    (the KU100 of TH Köln is one) and would be swapped for nothing.
+    """
+    ears = head.responses()
+    if not _is_wrong_way_round(head):
+        return head
+    warnings.warn(
+        f"'{where}' has its ears or azimuths the wrong way round: sounds from the left are louder "
+        "in channel 1. The azimuths are taken as right and the ears are swapped.",
+        EaratlasWarning,
+        stacklevel=3,
+    )
+    return replace(head, ears=ImpulseResponses(ears.samples[:, ::-1], ears.rate))

@@ -1,0 +1,173 @@
+"""A head from own calibration recordings: a table (CSV) of files and directions.
+
+Each recording is white noise played from its direction, or an impulse response.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from earatlas.errors import InputError, existing_file
+from earatlas.heads.head import (
+    Duplicates,
+    Head,
+    ImpulseResponses,
+    MeasuredCues,
+    _distinct,
+    _is_wrong_way_round,
+)
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.cues import mean_cues
+from earatlas.hearing.files import read_audio
+from earatlas.hearing.layout import CueLayout
+from earatlas.types import Array, Progress
+
+__all__ = ["read_recordings"]
+
+Kind = Literal["auto", "noise", "responses"]
+
+
+def _rows(path: Path) -> list[tuple[Path, float, float]]:
+    """(file, azimuth, elevation) of every row; files are relative to the table's folder."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as handle:
+            reader = csv.DictReader(handle)
+            reader.fieldnames = _columns(reader.fieldnames or [], path)
+            rows = [
+                (path.parent / str(row["file"]).strip(), *_place(row, reader.line_num, path))
+                for row in reader
+            ]
+    except (csv.Error, OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"table must be a readable text file, got '{path}' ({error}). Save it as CSV."
+        ) from error
+    if not rows:
+        raise InputError(f"table must have at least one recording, got none in '{path}'. Add rows.")
+    # os.path, unlike Path, says of a name that is too long that there is no such file.
+    absent = [str(file) for file, _, _ in rows if not os.path.isfile(file)]
+    if absent:
+        raise InputError(
+            f"recordings must exist, got {len(absent)} of {len(rows)} missing that '{path}' names, "
+            f"first '{absent[0]}'. File names are relative to the table's folder."
+        )
+    return rows
+
+
+def _columns(header: Sequence[str], path: Path) -> list[str]:
+    columns = [name.strip().lower() for name in header]
+    missing = [name for name in ("file", "azimuth", "elevation") if name not in columns]
+    if missing:
+        apart = len(columns) == 1 and any(mark in columns[0] for mark in ";\t")
+        remedy = "Columns must be separated by commas" if apart else f"Add: {', '.join(missing)}"
+        raise InputError(
+            f"table must have the columns file, azimuth, elevation, got "
+            f"{', '.join(columns) or 'none'} in '{path}'. {remedy}."
+        )
+    return columns
+
+
+def _place(row: dict[str, str], line: int, path: Path) -> tuple[float, float]:
+    try:
+        return float(row["azimuth"]), float(row["elevation"])
+    except (TypeError, ValueError):
+        raise InputError(
+            f"table must have numbers for azimuth and elevation, got {row['azimuth']!r} and "
+            f"{row['elevation']!r} in line {line} of '{path}'. Correct that line."
+        ) from None
+
+
+def _is_response(audio: Audio, window_seconds: float) -> bool:
+    """Whether a recording is an impulse response: over within a window, or dying away.
+
+    Of the stretch within 15 dB of the loudest 10 ms, the first half holds 85 % of the energy of an
+    exponential decay, whatever its rate, more if there is a direct sound, and 50 % of that of
+    noise (63 % if a room with a T60 of 2 s draws it out). Silence around it, and what hisses there,
+    are not in the stretch.
+    """
+    step = max(audio.rate // 100, 1)
+    power = (audio.samples**2).sum(axis=0)
+    energy = np.add.reduceat(power, np.arange(0, len(power), step))
+    on = np.flatnonzero(energy > 10**-1.5 * energy.max())
+    stretch = energy[on[0] : on[-1] + 1]
+    if min(len(stretch) * step, len(power)) <= window_seconds * audio.rate:
+        return True
+    return bool(stretch[: len(stretch) // 2].sum() > 0.7 * stretch.sum())
+
+
+def _joined(responses: list[Audio], path: Path) -> ImpulseResponses:
+    """Recorded responses in one array, the shorter ones padded with silence."""
+    rates = sorted({audio.rate for audio in responses})
+    if len(rates) > 1:
+        raise InputError(
+            f"recordings must have one sampling rate, got {', '.join(map(str, rates))} Hz in the "
+            f"files that '{path}' names. Resample them to one rate."
+        )
+    taps = max(audio.samples.shape[1] for audio in responses)
+    padded = [np.pad(a.samples, ((0, 0), (0, taps - a.samples.shape[1]))) for a in responses]
+    return ImpulseResponses(np.stack(padded), float(rates[0]))
+
+
+def read_recordings(
+    path: str | Path,
+    *,
+    kind: Kind = "auto",
+    channels: tuple[int, int] = (0, 1),
+    layout: CueLayout | None = None,
+    duplicates: Duplicates = "error",
+    progress: Progress | None = None,
+) -> Head:
+    """A head from a CSV (file, azimuth, elevation) of two-channel calibration recordings.
+
+    Each is white noise played from that direction, or an impulse response; "auto" listens to find
+    out which. `channels` are those of the left and the right ear. `progress(done, total)` is called
+    after each file.
+    """
+    if kind not in get_args(Kind):
+        raise InputError(
+            f"kind must be one of {', '.join(get_args(Kind))}, got '{kind}'. Choose one."
+        )
+    path, layout = existing_file(path, "head"), layout or CueLayout()
+    rows = _rows(path)
+    found: Kind = kind
+    responses: list[Audio] = []
+    measured: list[Array] = []
+    for done, (file, _, _) in enumerate(rows, start=1):
+        audio = read_audio(file, channels=channels)
+        if kind == "auto":
+            short = layout.window / layout.rate
+            heard: Kind = "responses" if _is_response(audio, short) else "noise"
+            if found not in ("auto", heard):
+                raise InputError(
+                    f"kind must be given where recordings differ, got {heard} in '{file}' and "
+                    f"{found} in those before it. Pass kind='{found}' or kind='{heard}', or "
+                    "correct the table."
+                )
+            found = heard
+        if found == "noise":
+            try:
+                measured.append(mean_cues(audio, layout))
+            except InputError as error:
+                raise InputError(f"'{file}': {error}") from error
+        else:
+            responses.append(audio)
+        if progress is not None:
+            progress(done, len(rows))
+    head = Head(
+        name=path.parent.name if path.stem == "positions" else path.stem,
+        directions=np.array([row[1:] for row in rows]),
+        ears=MeasuredCues(np.stack(measured), layout) if measured else _joined(responses, path),
+        provenance=f"{len(rows)} recordings ({found}) named in {path.name}",
+    )
+    if _is_wrong_way_round(head):
+        raise InputError(
+            f"table must have azimuths that grow to the left, and the left ear first, got sounds "
+            f"from the left that are louder in the right ear in '{path}'. Azimuths or channels are "
+            "the wrong way round: negate the azimuth column, or pass channels=(1, 0)."
+        )
+    return _distinct(head, duplicates, str(path))

@@ -1,0 +1,241 @@
+"""Sound files: any format, rate and width, whole or in blocks, with plain words for what is wrong.
+
+A file becomes an `Audio` of two channels (0 left, 1 right). `read_blocks` gives the same samples
+piece by piece, in bounded memory.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import soxr
+
+from earatlas.errors import EaratlasWarning, InputError, existing_file
+from earatlas.hearing.audio import Audio, checked_rate, resample
+from earatlas.types import Array
+
+__all__ = ["audio_seconds", "read_audio", "read_blocks", "read_mono"]
+
+_LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
+
+
+def _open(path: str | Path) -> soundfile.SoundFile:
+    path = existing_file(path, "recording")
+    try:
+        if path.stat().st_size == 0:
+            raise InputError(f"recording must hold sound, got the empty file '{path}'. Record it.")
+        if _is_cut_short(path):
+            raise InputError(
+                f"recording must be complete, got '{path}', whose end is missing. "
+                "Copy or record it again."
+            )
+        return soundfile.SoundFile(path)
+    except (OSError, soundfile.SoundFileError) as error:
+        raise InputError(
+            f"recording must be a WAV, FLAC, OGG or AIFF file, got '{path}', which cannot be read "
+            f"as sound ({_reason(error)}). Check that it is complete and really is a sound file."
+        ) from error
+
+
+def _is_cut_short(path: Path) -> bool:
+    """Whether a WAV, AIFF or OGG file ends before its own header says.
+
+    libsndfile takes what is there for the whole and says nothing; for FLAC it does say.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        kind = file.read(12)[:4]
+        if kind == b"OggS":
+            file.seek(max(size - 65_536, 0))
+            tail = file.read()
+            last = tail.rfind(b"OggS")
+            return last < 0 or not tail[last + 5 : last + 6] or not tail[last + 5] & 4
+        if kind not in (b"RIFF", b"FORM"):
+            return False
+        while len(head := file.read(8)) == 8:
+            length = int.from_bytes(head[4:], "little" if kind == b"RIFF" else "big")
+            if head[:4] in (b"data", b"SSND"):
+                streamed = length in (0, 0xFFFFFFFF)  # written to a pipe: the length is unknown
+                return not streamed and file.tell() + length > size
+            file.seek(length + length % 2, 1)
+    return False
+
+
+def _reason(error: BaseException) -> str:
+    """The library's own word for what went wrong, without the path it repeats."""
+    return str(getattr(error, "error_string", error)).rstrip(". ")
+
+
+def _pick(data: Array, channels: tuple[int, ...], path: str | Path) -> Array:
+    """Rows of the wanted channels from soundfile's (n, channels)."""
+    allowed = range(data.shape[1])
+    if len(set(channels)) != 2 or len(channels) != 2 or not set(channels) <= set(allowed):
+        raise InputError(
+            f"channels must be two different ones between 0 and {data.shape[1] - 1} for '{path}', "
+            f"got {', '.join(map(str, channels))}. Choose channels that the file has."
+        )
+    return np.ascontiguousarray(data[:, list(channels)].T)
+
+
+def _check_samples(samples: Array, path: str | Path, start: int, rate: int) -> None:
+    """Refuse NaN, infinity and absurd values, saying where the first one is."""
+    good = np.abs(samples) < _LARGEST_SAMPLE  # false for NaN
+    if not good.all():
+        channel, index = np.argwhere(~good)[0]
+        raise InputError(
+            f"audio must be finite and not beyond a million times full scale, got "
+            f"{samples[channel, index]} in '{path}', channel {channel}, sample {start + index} "
+            f"({(start + index) / rate:.3f} s). Repair or cut the recording."
+        )
+
+
+def _check_binaural(path: str | Path, sound: soundfile.SoundFile) -> None:
+    if sound.channels < 2:
+        raise InputError(
+            f"audio must have two channels (left, right), got 1 in '{path}'. "
+            "A mono sound carries no interaural cues: record both ears."
+        )
+
+
+class _Health:
+    """Warns, once a recording, of what makes cues worse without making them useless."""
+
+    def __init__(self, path: str | Path, rate: int) -> None:
+        self.path, self.rate = path, rate
+        self.n = 0
+        self.sums = np.zeros(2)
+        self.peaks = np.zeros(2)
+        self.same = True
+        self.clipped = 0
+        self.power = np.zeros(2)
+
+    def add(self, samples: Array) -> None:
+        self.n += samples.shape[1]
+        self.sums = self.sums + samples.sum(axis=1)
+        self.power = self.power + (samples**2).sum(axis=1)
+        self.peaks = np.maximum(self.peaks, np.abs(samples).max(axis=1, initial=0.0))
+        self.same = self.same and bool(np.array_equal(samples[0], samples[1]))
+        loud = np.abs(samples) >= 0.999
+        # A flat top: full scale, and the same again. A float file may rightly go beyond 1.
+        self.clipped += int((loud[:, 1:] & (samples[:, 1:] == samples[:, :-1])).sum())
+
+    def finish(self, warn: bool) -> None:
+        if self.n == 0:
+            raise InputError(
+                f"audio must hold samples, got none in '{self.path}'. Record it again."
+            )
+        if not self.peaks.any():
+            raise InputError(
+                f"audio must not be silent, got only zeros in '{self.path}'. "
+                "Check the microphones and the recording level."
+            )
+        for name, peak in zip(("left", "right"), self.peaks, strict=True):
+            if peak == 0:
+                raise InputError(
+                    f"audio must have sound in both channels, got a silent {name} channel in "
+                    f"'{self.path}'. Check that microphone, or pick other channels."
+                )
+        if warn and self.same:
+            warnings.warn(
+                f"'{self.path}' has the same sound in both channels, as a mono recording has: it "
+                "carries no interaural cues. Record both ears.",
+                EaratlasWarning,
+                stacklevel=3,
+            )
+        if warn and self.clipped:
+            warnings.warn(
+                f"'{self.path}' is clipped ({self.clipped} samples in flat tops at full scale): "
+                "level differences are wrong there. Record at a lower level.",
+                EaratlasWarning,
+                stacklevel=3,
+            )
+        offset = np.abs(self.sums / self.n)
+        # An impulse response has a mean by nature; it is over in a fraction of a second.
+        if warn and self.n > self.rate / 2 and (offset > 0.1 * np.sqrt(self.power / self.n)).any():
+            warnings.warn(
+                f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): cues do "
+                "not use 0 Hz, but the lowest bins suffer. High-pass the recording.",
+                EaratlasWarning,
+                stacklevel=3,
+            )
+
+
+def read_audio(
+    path: str | Path, *, channels: tuple[int, int] = (0, 1), rate: int | None = None
+) -> Audio:
+    """Two channels of a sound file of any format, rate and width; `rate` resamples.
+
+    Raises InputError for what cannot be used (mono, empty, silent, NaN, unreadable) and warns of
+    clipping and DC offset.
+    """
+    blocks = list(read_blocks(path, channels=channels, rate=rate, block_seconds=60.0))
+    if not blocks:
+        raise InputError(f"recording must be longer, got '{path}' of one sample. Record it again.")
+    return Audio(np.concatenate([b.samples for b in blocks], axis=1), blocks[0].rate)
+
+
+def read_blocks(
+    path: str | Path,
+    *,
+    channels: tuple[int, int] = (0, 1),
+    rate: int | None = None,
+    block_seconds: float = 10.0,
+    warn: bool = True,
+) -> Iterator[Audio]:
+    """The same samples as `read_audio`, about `block_seconds` at a time.
+
+    A recording that is silent throughout, or a FLAC file whose end is missing, is known as such
+    only at the end: the error then comes after the blocks.
+    """
+    with _open(path) as sound:
+        _check_binaural(path, sound)
+        native = int(sound.samplerate)
+        rate = native if rate is None else checked_rate(rate)
+        resampler = soxr.ResampleStream(native, rate, 2, dtype="float64", quality="VHQ")
+        health, done = _Health(path, native), 0
+        while True:
+            try:
+                data = sound.read(max(int(block_seconds * native), 1), "float64", always_2d=True)
+            except soundfile.SoundFileError as error:
+                raise InputError(
+                    f"audio must be complete, got '{path}', which breaks off at "
+                    f"{done / native:.2f} s ({_reason(error)}). Copy or record it again."
+                ) from error
+            samples = _pick(data, channels, path)
+            last = samples.shape[1] == 0
+            _check_samples(samples, path, done, native)
+            health.add(samples)
+            done += samples.shape[1]
+            if rate != native:
+                samples = resampler.resample_chunk(np.ascontiguousarray(samples.T), last=last).T
+            if samples.shape[1]:
+                yield Audio(samples, rate)
+            if last:
+                break
+        health.finish(warn)
+
+
+def read_mono(path: str | Path, *, rate: int) -> Array:
+    """The mean of all channels (n,) at `rate`: a dry sound to be placed in a scene."""
+    with _open(path) as sound:
+        try:
+            data = sound.read(dtype="float64", always_2d=True)
+        except soundfile.SoundFileError as error:
+            raise InputError(
+                f"audio must be complete, got '{path}' ({_reason(error)}). Copy it again."
+            ) from error
+        native = int(sound.samplerate)
+    _check_samples(data.T, path, 0, native)
+    if not data.any():
+        raise InputError(f"audio must hold sound, got silence in '{path}'. Choose another file.")
+    return resample(data.mean(axis=1), native, rate)
+
+
+def audio_seconds(path: str | Path) -> float:
+    """Length of a sound file, from its header."""
+    with _open(path) as sound:
+        return float(sound.frames) / float(sound.samplerate)

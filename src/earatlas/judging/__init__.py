@@ -1,0 +1,1 @@
+"""How good an answer is, where the truth is known."""

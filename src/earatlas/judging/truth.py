@@ -1,0 +1,122 @@
+"""What is really in a scene, and which found source is which true one.
+
+In: a `FoundScene` and a `Truth`. Out: assignments by direction or by mask, errors of places, and
+the true masks at the bins of the scene's picture.
+
+    M, J     true and found sources
+    F', T'   frequencies and columns of the scene's `Picture`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
+from earatlas.judging.assignment import Assignment, best_assignment
+from earatlas.judging.masks import oracle_masks
+from earatlas.scenes.scene import SimulatedScene
+from earatlas.separation.picture import Picture
+from earatlas.separation.scene import FoundScene
+from earatlas.space.angles import great_circle_error
+from earatlas.space.spaces import Space
+from earatlas.types import Array
+
+__all__ = ["Truth", "pair_directions", "pair_masks", "place_errors", "true_masks"]
+
+_WINDOW_SECONDS = 0.064  # of the true masks, as everywhere
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What is known about a scene: directions, or each source's own sound at both ears, or both."""
+
+    directions: Array | None = None  # (M, C) degrees
+    images: tuple[Audio, ...] = ()  # (M) two channels each, as long as the mixture; or none
+    names: tuple[str, ...] = ()  # (M) or none: "true 1", …
+
+    def __post_init__(self) -> None:
+        if self.directions is not None:
+            places = np.asarray(self.directions, dtype=np.float64)
+            if places.ndim != 2 or not np.isfinite(places).all():
+                raise InputError(
+                    f"directions must be finite and of shape (sources, 2), got {places.shape}. "
+                    "Give one row a source."
+                )
+            object.__setattr__(self, "directions", places)
+        given = {"directions": self.directions, "images": self.images, "names": self.names}
+        counts = {name: len(v) for name, v in given.items() if v is not None and len(v)}
+        if len(set(counts.values())) != 1 or set(counts) == {"names"}:
+            raise InputError(
+                f"truth must have directions or images, as many as names, got {counts}. "
+                "Give one of each a source."
+            )
+        if len({image.rate for image in self.images}) > 1 or any(
+            image.channels != 2 for image in self.images
+        ):
+            raise InputError(
+                f"images must have two channels and one rate, got {list(self.images)}. "
+                "Give what both ears hear of each source."
+            )
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"true {m + 1}" for m in range(len(self))))
+
+    @classmethod
+    def of(cls, scene: SimulatedScene) -> Truth:
+        """All that is known about a scene that was rendered."""
+        images = tuple(scene.image(m) for m in range(len(scene.images)))
+        return cls(scene.directions, images, scene.names)
+
+    def __len__(self) -> int:
+        return len(self.images) if self.directions is None else len(self.directions)
+
+
+def place_errors(space: Space, true: ArrayLike, found: ArrayLike) -> Array:
+    """Distances (...,) of places (..., C): great circles where they are directions."""
+    t, f = np.asarray(true, dtype=np.float64), np.asarray(found, dtype=np.float64)
+    if space.holds_directions and space.columns == 2:
+        return great_circle_error(t, f)
+    return space.distance(t, f)
+
+
+def true_masks(picture: Picture, images: Sequence[Audio]) -> Array:
+    """Oracle masks (M, F', T') of the images at the picture's bins; NaN where it has none.
+
+    A column is the frame at its time, whatever the picture's columns have been averaged over.
+    """
+    rate = images[0].rate
+    window = 2 * round(_WINDOW_SECONDS * rate / 2)
+    shape = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    bins = np.rint(picture.frequencies_hz * window / rate).astype(int).clip(0, window // 2)
+    spectra = []
+    for image in images:
+        padded = np.pad(image.samples, ((0, 0), (window // 2, window)))
+        frames = np.lib.stride_tricks.sliding_window_view(padded, window, axis=-1)
+        starts = np.rint(picture.seconds * rate).astype(int).clip(0, frames.shape[1] - 1)
+        spectra.append(np.fft.rfft(frames[:, starts] * shape)[..., bins].swapaxes(-1, -2))
+    heard = ~np.isnan(picture.masks).all(axis=0)
+    return np.where(heard, oracle_masks(np.stack(spectra)), np.nan)
+
+
+def pair_masks(true: Array, found: Array) -> Assignment:
+    """Which found mask (J, F', T') is which true one (M, F', T'): the most bins in common."""
+    t, f = np.nan_to_num(true), np.nan_to_num(found)
+    return best_assignment(-np.einsum("mft,jft->mj", t, f))
+
+
+def pair_directions(scene: FoundScene, directions: Array) -> Assignment:
+    """Which found direction is which true one (M, C): the least sum of errors."""
+    if not scene.sources:
+        return Assignment(np.full(len(directions), -1, dtype=np.intp), 0)
+    space = scene.sources[0].belief.space
+    if directions.shape[1] != space.columns:
+        raise InputError(
+            f"directions must have {space.columns} columns, as the scene's, got "
+            f"{directions.shape[1]}. Give (azimuth, elevation) of a head's scene."
+        )
+    found = np.stack([source.direction for source in scene.sources])
+    return best_assignment(place_errors(space, directions[:, None], found[None]))

@@ -1,0 +1,1 @@
+"""Where the one sound of a recording, a track or a stream comes from."""

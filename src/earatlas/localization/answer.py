@@ -1,0 +1,83 @@
+"""What a learned head says of one sound: a belief, and what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from earatlas.hearing.statistics import CueStatistics
+from earatlas.learning.learned import LearnedHead
+from earatlas.space.belief import ChartMixture, CredibleRegion, region_radius
+from earatlas.types import Array
+
+__all__ = ["Localization", "answer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Localization:
+    """Where one sound is believed to be."""
+
+    belief: ChartMixture
+    observed_share: float  # of the time-frequency bins
+    seconds: float  # of sound it rests on
+
+    def __repr__(self) -> str:
+        place = ", ".join(f"{v:.1f}" for v in self.direction)
+        return f"Localization(({place}) degrees, {100 * self.observed_share:.0f} % observed)"
+
+    @cached_property
+    def direction(self) -> Array:
+        """The most probable direction (C,), in degrees."""
+        return self.belief.best
+
+    @cached_property
+    def mean(self) -> Array:
+        """The mean direction (C,), in degrees."""
+        return self.belief.mean
+
+    def credible_region(self, level: float = 0.9) -> CredibleRegion:
+        """The smallest region that holds the direction with probability `level`."""
+        return self.belief.credible_region(level)
+
+    def radius_degrees(self, level: float = 0.9) -> float:
+        """Half the width of a credible region of that size: an arc, or a round patch."""
+        return self.belief.credible_radius(level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        area = self.belief.credible_area(0.9)
+        return {
+            "direction": [round(float(v), 2) for v in self.direction],
+            "mean": [round(float(v), 2) for v in self.mean],
+            "radius_90": round(region_radius(area, self.belief.space.dims), 2),
+            "credible_90_area": round(area, 1),
+            "observed_share": round(self.observed_share, 4),
+        }
+
+    def to_row(self, time: float) -> dict[str, Any]:
+        """The same for the window of a track around `time`; a silent one has no direction."""
+        fields = self.to_dict() if self.observed_share > 0 else _SILENT
+        return {"time": round(time, 4), **fields}
+
+
+_SILENT = {
+    "direction": None,
+    "mean": None,
+    "radius_90": None,
+    "credible_90_area": None,
+    "observed_share": 0.0,
+}
+
+
+def answer(head: LearnedHead, statistics: CueStatistics) -> Localization:
+    """The belief, with the share of bins and the seconds that it rests on."""
+    layout = head.layout
+    per_frequency = np.zeros(layout.n_frequencies)
+    per_frequency[layout.cue_frequencies] = statistics.counts
+    used = np.unique(layout.cue_frequencies)
+    share = float(per_frequency[used].mean() / max(statistics.frames, 1e-300))
+    seconds = statistics.frames * layout.hop / layout.rate
+    return Localization(head.belief(statistics), share, seconds)

@@ -1,0 +1,180 @@
+"""Where a sound is over time: one belief a window.
+
+A track takes two passes over the sound, in blocks: one for the floors that bins must pass, which
+depend on the whole, and one for the sums of every window. Memory holds a window, not the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from earatlas.errors import InputError
+from earatlas.hearing.cues import bin_power, spectra_blocks
+from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.recording import Recording
+from earatlas.hearing.statistics import CueStatistics, LevelStatistics
+from earatlas.learning.learned import LearnedHead
+from earatlas.localization.answer import Localization, answer
+from earatlas.types import Array, Indices, Progress, Spectra
+
+__all__ = ["Track", "Windows", "track", "windows_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """One localization a window; `times[i]` is the middle of window i, in seconds."""
+
+    times: Array  # (W,)
+    windows: tuple[Localization, ...]  # (W,)
+
+    def __repr__(self) -> str:
+        return f"Track({len(self.windows)} windows)"
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    @cached_property
+    def directions(self) -> Array:
+        """(W, C) most probable directions, NaN where nothing was heard."""
+        columns = self.windows[0].belief.space.columns
+        return np.array(
+            [
+                w.direction if w.observed_share > 0 else np.full(columns, np.nan)
+                for w in self.windows
+            ]
+        )
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A JSON object a window; silent windows have no direction."""
+        for time, window in zip(self.times, self.windows, strict=True):
+            yield window.to_row(float(time))
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Which windows a track has: whole frames, and a window of whole hops.
+
+    What counts as heard is relative to the peak and the noise of the whole recording.
+    """
+
+    window_seconds: float = 0.5
+    hop_seconds: float = 0.1
+    threshold: Threshold | None = None
+
+    def frames(self, layout: CueLayout) -> tuple[int, int]:
+        """Frames a hop, and hops a window; an InputError for those that no track can have."""
+        frame = layout.hop / layout.rate
+        if not (frame <= self.hop_seconds <= self.window_seconds < np.inf):
+            raise InputError(
+                f"hop_seconds must be at least a frame ({frame:g} s) and at most window_seconds, "
+                f"got {self.hop_seconds} and {self.window_seconds}. 0.1 and 0.5 are the defaults."
+            )
+        step = max(round(self.hop_seconds / frame), 1)
+        return step, max(round(self.window_seconds / (step * frame)), 1)
+
+
+def track(head: LearnedHead, recording: Recording, windows: Windows) -> Track:
+    """One answer each hop, from a window of sound; both are rounded to whole frames.
+
+    The samples are never all held; the beliefs of all windows are. Where even those are too many,
+    `windows_of` hands them out one by one.
+    """
+    pairs = list(windows_of(head, recording, windows))
+    return Track(np.array([time for time, _ in pairs]), tuple(window for _, window in pairs))
+
+
+def windows_of(
+    head: LearnedHead,
+    recording: Recording,
+    windows: Windows,
+    *,
+    progress: Progress | None = None,
+) -> Iterator[tuple[float, Localization]]:
+    """(middle in seconds, answer) of each window of a recording of any length, in constant memory.
+
+    `progress(done, total)` is called with seconds of sound.
+    """
+    windows.frames(head.layout)  # an InputError here, not when the first one is asked for
+    return _windows(head, recording, windows, progress)
+
+
+def _windows(
+    head: LearnedHead, recording: Recording, windows: Windows, progress: Progress | None
+) -> Iterator[tuple[float, Localization]]:
+    layout = head.layout
+    step, length = windows.frames(layout)
+    levels = LevelStatistics(layout)
+    for spectra in spectra_blocks(recording.blocks(layout), layout):
+        levels.push(spectra)
+    floors, total = levels.floors_db(windows.threshold), recording.seconds
+    hops = _hop_sums(
+        spectra_blocks(recording.blocks(layout, again=True), layout), layout, floors, step
+    )
+    begin, silence = 0, None
+    for sums in _sliding(hops, length):
+        if sums.counts.any():
+            window = answer(head, sums)
+        else:  # nothing heard is the same belief every time
+            silence = silence or answer(head, sums)
+            window = replace(silence, seconds=sums.frames * layout.hop / layout.rate)
+        # Frame t is centred on t hops of the layout.
+        yield (begin + 0.5 * (sums.frames - 1)) * layout.hop / layout.rate, window
+        begin += step
+        if progress is not None:
+            progress(min((begin + sums.frames) * layout.hop / layout.rate, total), total)
+
+
+def _hop_sums(
+    parts: Iterable[Spectra], layout: CueLayout, floors: Indices, step: int
+) -> Iterator[CueStatistics]:
+    """Sums of each `step` frames of spectra that come in parts; the last may have fewer."""
+    least = 10.0 ** (floors / 10)
+    rest: CueStatistics | None = None
+    for spectra in parts:
+        power = bin_power(spectra, layout.window).min(axis=0).T[:, layout.cue_frequencies]
+        mask = power >= least  # (t, D)
+        left, right = spectra[:, 1:].swapaxes(-1, -2)
+        y = np.where(mask, layout.stack(left, right), 0.0)
+        start = 0
+        while start < len(y):
+            end = start + step - (int(rest.frames) if rest else 0)
+            m, v = mask[start:end], y[start:end]
+            sums = CueStatistics(
+                m.sum(axis=0, dtype=np.float64), v.sum(axis=0), (v**2).sum(axis=0), float(len(v))
+            )
+            rest, start = (rest + sums if rest else sums), end
+            if rest.frames == step:
+                yield rest
+                rest = None
+    if rest is not None:
+        yield rest
+
+
+def _sliding(hops: Iterable[CueStatistics], length: int) -> Iterator[CueStatistics]:
+    """Sums of every `length` hops in a row; of all hops if there are fewer.
+
+    Each is a tail of one run of `length` hops and a head of the next, so nothing is ever
+    subtracted: silence sums to exactly zero, and one addition a window is enough.
+    """
+    tails: list[CueStatistics] = []  # of the last whole run, the longest at the end
+    run: list[CueStatistics] = []
+    head: CueStatistics | None = None  # sum of the run so far
+    fewer = True
+    for hop in hops:
+        run.append(hop)
+        head = hop if head is None else head + hop
+        if len(run) == length:
+            yield head
+            tails = list(accumulate(reversed(run[1:]), add))
+            run, head, fewer = [], None, False
+        elif tails:
+            yield tails.pop() + head
+    if fewer and head is not None:
+        yield head

@@ -1,0 +1,1 @@
+"""The surface that a head's cues lie on (paper, section 4)."""

@@ -1,0 +1,321 @@
+"""Scenes with known truth: dry sounds placed around a head, heard by its two ears.
+
+In: mono sounds and directions of a head, in the open or in a room. Out: a `SimulatedScene`, the
+mixture with each source's own image and the noise beside it:
+
+    mixture = sum_m images[m] + noise
+
+    s_m    (n_m,)      dry sounds
+    x_m    (2,)        direction of source m, one of the head's measured directions
+    images (M, 2, n)   what each source alone puts into both ears
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.files import exchange, output_folder
+from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.hearing.audio import Audio
+from earatlas.scenes.rooms import Room, room_responses
+from earatlas.space.spaces import Sphere
+from earatlas.types import Array, Indices
+
+__all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts_for_overlap"]
+
+_PEAK = 0.5  # of full scale: the loudest sample of a mixture
+_MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the stronger one
+
+
+@dataclass(frozen=True)
+class Staging:
+    """How sources are put together: levels, noise, and when each one starts."""
+
+    levels_db: tuple[float, ...] = ()  # of each source, both ears' mean; empty: all equal
+    snr_db: float = 60.0  # all sources over white noise, independent in the two ears
+    overlap: float | None = None  # share of the time with two or more sources; None: all start at 0
+    distance_metres: float = 1.5  # from the head, in a room
+    seed: int = 0  # of the noise
+
+    def __post_init__(self) -> None:
+        if self.overlap is not None and not 0 <= self.overlap <= 1:
+            raise InputError(
+                f"overlap must be between 0 and 1, got {self.overlap}. The paper has 0.6."
+            )
+        if not self.snr_db >= -_MOST_DB:
+            raise InputError(
+                f"snr_db must be at least {-_MOST_DB:g}, got {self.snr_db}. "
+                "Give dB, or inf for no noise."
+            )
+        if not all(abs(level) <= _MOST_DB for level in self.levels_db):
+            raise InputError(
+                f"levels_db must be numbers within ±{_MOST_DB:g}, got {self.levels_db}. "
+                "Give dB; 0 for all is equal levels."
+            )
+        if not 0 < self.distance_metres < np.inf:
+            raise InputError(
+                f"distance_metres must be positive, got {self.distance_metres}. Such as 1.5."
+            )
+        if self.seed < 0:
+            raise InputError(f"seed must be 0 or more, got {self.seed}. Any whole number will do.")
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedScene:
+    """mixture = sum_m images[m] + noise, and where everything is."""
+
+    mixture: Audio
+    images: Array  # (M, 2, n)
+    noise: Array  # (2, n)
+    directions: Array  # (M, 2) degrees, the measured directions that were used
+    starts_seconds: Array  # (M,)
+    names: tuple[str, ...]  # (M,)
+    settings: dict[str, Any] = field(default_factory=dict)  # JSON values
+
+    def __repr__(self) -> str:
+        places = ", ".join(
+            f"{name} at ({a:.0f}, {e:.0f})"
+            for name, (a, e) in zip(self.names, self.directions, strict=True)
+        )
+        return f"SimulatedScene({self.mixture.seconds:.2f} s, {places} degrees)"
+
+    def image(self, m: int) -> Audio:
+        """What source m alone puts into both ears."""
+        return Audio(self.images[m], self.mixture.rate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The truth as JSON values: what `write` puts into scene.json."""
+        sources = [
+            {
+                "name": name,
+                "file": _image_file(m, name),
+                "direction": [round(float(v), 4) for v in direction],
+                "start_seconds": round(float(start), 4),
+            }
+            for m, (name, direction, start) in enumerate(
+                zip(self.names, self.directions, self.starts_seconds, strict=True)
+            )
+        ]
+        return {
+            "mixture": "mixture.wav",
+            "rate": self.mixture.rate,
+            "seconds": round(self.mixture.seconds, 4),
+            "sources": sources,
+            **self.settings,
+        }
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write mixture.wav, an image a source, noise.wav and scene.json: all of them or none.
+
+        A scene that was in the folder before is replaced, its images with it; other files stay.
+        """
+        folder = Path(folder)
+        try:
+            with output_folder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
+                new, old = Path(scratch, "new"), Path(scratch, "old")
+                new.mkdir()
+                old.mkdir()
+                self.mixture.write(new / "mixture.wav")
+                Audio(self.noise, self.mixture.rate).write(new / "noise.wav")
+                for m, name in enumerate(self.names):
+                    self.image(m).write(new / _image_file(m, name))
+                (new / "scene.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n")
+                return exchange(folder, new, old, also=_images_of_scene(folder / "scene.json"))
+        except OSError as error:
+            raise InputError(
+                f"output folder must be writable, got '{folder}' ({error.strerror}). "
+                "Choose another folder."
+            ) from error
+
+
+def _images_of_scene(truth: Path) -> set[str]:
+    """Names of the image files that a scene.json names; none if it is no such file."""
+    try:
+        files = [Path(source["file"]) for source in json.loads(truth.read_text())["sources"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return set()
+    # A file from elsewhere may name anything: only plain image names are taken from it.
+    return {f.name for f in files if f.parent == Path() and f.match("image*.wav")}
+
+
+def _image_file(m: int, name: str) -> str:
+    safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    return f"image{m + 1}_{safe}.wav"
+
+
+def overlap_share(starts: ArrayLike, lengths: ArrayLike) -> float:
+    """Share of the time from first start to last end in which two or more sounds are on."""
+    together, total = _overlap(np.asarray(starts, dtype=np.float64), np.asarray(lengths))
+    return together / total
+
+
+def _overlap(begin: Array, lengths: Array) -> tuple[float, float]:
+    """Time with two or more sounds, and time from first start to last end."""
+    end = begin + lengths
+    edges = np.unique(np.concatenate([begin, end]))
+    middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    on = ((begin[:, None] <= middle) & (middle < end[:, None])).sum(axis=0)
+    return float(width[on >= 2].sum()), float(width.sum())
+
+
+def starts_for_overlap(lengths: ArrayLike, overlap: float) -> Array:
+    """Starts (M,) of sounds, each later than the last by one common step, with that overlap share.
+
+    Of several steps the smallest is taken, and the one that comes nearest (with a warning) where
+    none has that share, as for a short sound beside a long one.
+    """
+    lengths = np.asarray(lengths, dtype=np.float64)
+    order = np.arange(float(len(lengths)))
+    # The steps at which a start meets an end, or two ends meet. In between, the time together and
+    # the total are linear in the step: together = overlap * total is solved exactly.
+    pairs = list(combinations(range(len(lengths)), 2))
+    meet = [lengths[k] / (m - k) for k, m in pairs]
+    meet += [(lengths[k] - lengths[m]) / (m - k) for k, m in pairs]
+    steps = np.unique(np.maximum([0.0, *meet], 0.0))
+    for (a, (on_a, all_a)), (b, (on_b, all_b)) in pairwise(
+        [(step, _overlap(order * step, lengths)) for step in steps]
+    ):
+        excess_a, excess_b = on_a - overlap * all_a, on_b - overlap * all_b
+        if excess_a * excess_b < 0:
+            steps = np.append(steps, a + (b - a) * excess_a / (excess_a - excess_b))
+    steps.sort()
+    shares = np.array([overlap_share(order * step, lengths) for step in steps])
+    best = int(np.argmin(np.round(np.abs(shares - overlap), 12)))  # the first of those that tie
+    if abs(shares[best] - overlap) > 0.02:
+        warnings.warn(
+            f"overlap must be one that these lengths allow, got {overlap:g}, reached "
+            f"{shares[best]:.2f}. Choose sounds of more equal lengths.",
+            EaratlasWarning,
+            stacklevel=2,
+        )
+    return order * float(steps[best])
+
+
+def _check_sounds(sounds: Sequence[ArrayLike], **lists: Sequence[object] | Array) -> list[Array]:
+    """The sounds as arrays; the lists have one entry a sound, or none at all."""
+    arrays = [np.asarray(s, dtype=np.float64) for s in sounds]
+    for name, values in lists.items():
+        if len(values) not in (0, len(arrays)):
+            raise InputError(
+                f"{name} must be as many as sounds, got {len(values)} and {len(arrays)}. "
+                "Give one a sound."
+            )
+    for m, s in enumerate(arrays):
+        if s.ndim != 1 or not len(s) or not np.isfinite(s).all() or not s.any():
+            raise InputError(
+                f"sounds must be mono, finite and not silent, got {s.shape} for sound {m}. "
+                "Read them with read_mono."
+            )
+    return arrays
+
+
+def _nearest(head: Head, directions: Array) -> Indices:
+    found = Sphere().nearest(head.directions, directions)
+    gap = Sphere().distance(head.directions[found], directions)
+    if (gap > 10).any():
+        m = int(np.argmax(gap))
+        raise InputError(
+            f"directions must be near measured ones, got {directions[m].tolist()}, which is "
+            f"{gap[m]:.0f} degrees from the nearest of '{head.name}'. Choose a direction that "
+            "the head covers (earatlas info shows which)."
+        )
+    return found
+
+
+def render_scene(
+    head: Head,
+    sounds: Sequence[ArrayLike],
+    directions: ArrayLike,
+    *,
+    rate: int = 16_000,
+    staging: Staging | None = None,
+    room: Room | None = None,
+    names: Sequence[str] | None = None,
+) -> SimulatedScene:
+    """Place mono sounds (at `rate`) at the head's directions nearest to the wished ones.
+
+    Levels are those of the images, both ears together, while the sound is on: with equal levels no
+    source is stronger for standing nearer to an ear. In a `room`, the wall reflections come from
+    their own directions through the same head.
+    """
+    from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
+
+    if not (rate > 0 and float(rate).is_integer()):
+        raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
+    staging = staging or Staging()
+    wished = Sphere().check(directions)
+    dry = _check_sounds(sounds, directions=wished, levels_db=staging.levels_db, names=names or ())
+    chosen = _nearest(head, wished)
+    responses = _responses(head, chosen, room, staging.distance_metres).at_rate(int(rate))
+    lengths = np.array([len(s) for s in dry])
+    starts = np.zeros(len(dry))
+    if staging.overlap is not None:
+        starts = np.round(starts_for_overlap(lengths, staging.overlap))
+    levels = np.array(staging.levels_db or [0.0] * len(dry))
+
+    total = int(max(starts + lengths)) + responses.shape[-1] - 1
+    images = np.zeros((len(dry), 2, total))
+    for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
+        image = oaconvolve(sound[None], pair, axes=1)
+        image *= 10 ** (levels[m] / 20) / np.sqrt((image**2).sum() / len(sound))
+        begin = int(starts[m])
+        images[m, :, begin : begin + image.shape[1]] = image
+    noise = np.random.default_rng(staging.seed).normal(size=(2, total))
+    power = float(np.mean(images.sum(axis=0) ** 2))
+    noise *= np.sqrt(power / np.mean(noise**2)) * 10 ** (-staging.snr_db / 20)
+
+    mixture = images.sum(axis=0) + noise
+    scale = _PEAK / np.abs(mixture).max()
+    images, noise = images * scale, noise * scale
+    return SimulatedScene(
+        mixture=Audio(images.sum(axis=0) + noise, rate),
+        images=images,
+        noise=noise,
+        directions=head.directions[chosen],
+        starts_seconds=starts / rate,
+        names=tuple(names or (f"source{m + 1}" for m in range(len(dry)))),
+        settings={
+            "head": head.name,
+            "snr_db": staging.snr_db if np.isfinite(staging.snr_db) else None,
+            "levels_db": levels.tolist(),
+            "overlap": round(overlap_share(starts, lengths), 4),
+            "room": None
+            if room is None
+            else {
+                "size_metres": list(room.size_metres),
+                "t60_seconds": room.t60_seconds,
+                "listener_metres": list(room.listener_metres),
+                "distance_metres": staging.distance_metres,
+            },
+            "seed": staging.seed,
+        },
+    )
+
+
+def _responses(
+    head: Head, chosen: Indices, room: Room | None, distance_metres: float
+) -> ImpulseResponses:
+    """What the ears get from the chosen directions, in the open or in a room."""
+    ears = head.responses()
+    if room is None:
+        return ears.subset(chosen)
+    heard = room_responses(
+        room,
+        head.directions[chosen],
+        head.directions,
+        ears.samples,
+        ears.rate,
+        distance_metres=distance_metres,
+    )
+    return ImpulseResponses(heard, ears.rate)

@@ -1,0 +1,1 @@
+"""Several sounds at once: how many, where each is, and each by itself."""

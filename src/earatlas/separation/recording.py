@@ -1,0 +1,278 @@
+"""Separate a recording: how many sources, where each is, and each by itself.
+
+In: a `Separator` (a learned head, made ready) and a recording. Out: a `Scene`, or a `FoundScene`
+and sound files. One that fits into a block is taken apart at once.
+
+A long recording is done twice, in overlapping blocks. The first pass keeps a digest of bounded
+size, the loudest sure bins of every block, and finds the sources in it as in a short recording. The
+second pass separates block by block; what each source sounded like in the digest counts there like
+bins that were heard (an anchor). So source 2 is the same talker in every block, and one that is
+silent for a while does not take over somebody else. Neighbouring blocks are cross-faded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.blocks import Block, overlapping
+from earatlas.hearing.cues import bin_power, check_length, checked_audio, nothing_heard
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
+from earatlas.hearing.sound_files import SoundFiles
+from earatlas.hearing.statistics import CueStatistics, LevelStatistics
+from earatlas.hearing.transform import stft
+from earatlas.localization.recording import localize
+from earatlas.separation.assembly import Assembly, TakenApart
+from earatlas.separation.scene import FoundScene, Scene, Source
+from earatlas.separation.scout import loudest
+from earatlas.separation.separator import MOST_SOURCES, Separator
+from earatlas.separation.sound.rendering import Rendering, check_rendering
+from earatlas.separation.vessl import VESSL, State
+from earatlas.space.belief import ChartMixture
+from earatlas.types import Progress
+
+__all__ = ["Separating", "separate", "separate_file", "sound_file"]
+
+_CROWD = 3.0  # beliefs among M sources are as wide as if they fitted (M - 1) times so badly
+_BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
+_DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
+_BINS_A_CELL = 20.0  # as a few seconds of two talkers have
+_ANCHOR_FRAMES = 20.0  # what the digest is worth in a block, a cue and source
+
+
+@dataclass(frozen=True)
+class Separating:
+    """What is wished of a separation."""
+
+    n_sources: int | None = None  # None: find out
+    rendering: Rendering = "spatial"  # how sound is made from masks
+    threshold: Threshold = field(default_factory=Threshold)
+
+    def __post_init__(self) -> None:
+        if self.n_sources is not None and self.n_sources not in range(1, MOST_SOURCES + 1):
+            raise InputError(
+                f"n_sources must be from 1 to {MOST_SOURCES}, or None to find out, got "
+                f"{self.n_sources!r}. Two ears hardly tell more apart."
+            )
+        check_rendering(self.rendering)
+
+
+def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
+    """The sources of a recording in memory; all their sound and masks are kept.
+
+    The sounds add up to the mixture. With one source, its belief is that of `localize`.
+    """
+    audio = checked_audio(audio, separator.layout)
+    recording = MemoryRecording(audio)
+    found = take_apart(separator, recording, how)
+    assembly = _assembly(separator, found, how)
+    stretches = [assembly.add(block) for block in found.blocks]
+    scene = assembly.scene(_beliefs(separator, recording, found.state, how))
+    sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
+    masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
+    sources = tuple(
+        Source(**vars(source), audio=Audio(sounds[m], audio.rate), mask=masks[m])
+        for m, source in enumerate(scene.sources)
+    )
+    return Scene(**{**vars(scene), "sources": sources}, mixture=audio)
+
+
+def separate_file(
+    separator: Separator,
+    recording: FileRecording,
+    folder: str | Path,
+    how: Separating,
+    *,
+    progress: Progress | None = None,
+) -> tuple[FoundScene, list[Path]]:
+    """The sources of a file of any length, written to `folder` as they come: bounded memory.
+
+    The files are named after the recording (party_source1.wav, …), at the rate of the head's cues.
+    They appear when all are complete, or not at all. `progress` is told the share that is done.
+    """
+    folder, tell = Path(folder), progress or _nobody
+    with SoundFiles(folder, separator.layout.rate) as files:
+        found = take_apart(separator, recording, how, tell)
+        assembly = _assembly(separator, found, how)
+        files.open([sound_file(recording.path, m) for m in range(len(found.state.sources))])
+        for block in found.blocks:
+            files.append(assembly.add(block).sounds)
+            tell(0.5 + 0.5 * block.end / found.samples, 1.0)
+        scene = assembly.scene(_beliefs(separator, recording, found.state, how))
+    return scene, [folder / name for name in files.names]
+
+
+def sound_file(path: str | Path, m: int) -> str:
+    """The name that `separate_file` gives to the sound of source m of a recording."""
+    return f"{Path(path).stem}_source{m + 1}.wav"
+
+
+def _nobody(done: float, total: float) -> None:
+    """Told of progress when nobody else is."""
+
+
+def _assembly(separator: Separator, found: _Found, how: Separating) -> Assembly:
+    layout = separator.layout
+    overlap = _whole_hops(_OVERLAP_SECONDS, layout)
+    return Assembly(
+        layout, found.state, samples=found.samples, overlap=overlap, rendering=how.rendering
+    )
+
+
+def _whole_hops(seconds: float, layout: CueLayout) -> int:
+    """A length in samples, rounded to hops."""
+    return round(seconds * layout.rate / layout.hop) * layout.hop
+
+
+def _beliefs(
+    separator: Separator, recording: Recording, state: State, how: Separating
+) -> list[ChartMixture]:
+    """Where each source is: alone, as `localize` says; among others, less surely."""
+    head, M = separator.head, len(state.sources)
+    if M == 1:
+        return [localize(head, recording, threshold=how.threshold, again=True).belief]
+    crowded = head.calibration.relaxed(_CROWD * (M - 1))
+    return [crowded.blur(source.belief) for source in state.sources]
+
+
+# --- taking apart ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The sources of a recording, and its blocks as they are taken apart."""
+
+    state: State
+    samples: int  # of the whole recording
+    blocks: Iterator[TakenApart]
+
+
+def take_apart(
+    separator: Separator, recording: Recording, how: Separating, tell: Progress = _nobody
+) -> _Found:
+    """Find the sources; the blocks are worked on as they are asked for."""
+    blocks = _blocks(separator, recording)
+    first = next(blocks)
+    check_length(first.samples.shape[1], separator.layout)
+    if first.last:
+        found = _short(separator, first, how)
+        tell(0.5, 1.0)
+        return found
+    return _long(separator, recording, chain([first], blocks), how, tell)
+
+
+def _blocks(separator: Separator, recording: Recording, *, again: bool = False) -> Iterator[Block]:
+    """The recording in overlapping blocks of whole hops."""
+    layout = separator.layout
+    length, overlap = (_whole_hops(s, layout) for s in (_BLOCK_SECONDS, _OVERLAP_SECONDS))
+    chunks = (block.samples for block in recording.blocks(layout, again=again))
+    return overlapping(chunks, length, overlap)
+
+
+def _short(separator: Separator, block: Block, how: Separating) -> _Found:
+    """A recording that is one block."""
+    layout = separator.layout
+    spectra = stft(block.samples, layout.window, layout.hop)
+    floor_db = how.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
+    bins = _heard(separator.sure_bins(spectra, floor_db))
+    levels = LevelStatistics(layout)
+    levels.push(spectra)
+    clear = separator.above_noise(bins, levels, how.threshold)
+    vessl, state = separator.find(clear, how.n_sources)
+    if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
+        vessl = VESSL(separator.source_model, bins)
+        now = vessl.run(vessl.start_from(state.sources, state.noise))
+    else:
+        now = state
+    masks = separator.masks(vessl, now, spectra)
+    apart = TakenApart(block, spectra, masks, bins, now.directions)
+    return _Found(state, block.samples.shape[1], iter([apart]))
+
+
+def _long(
+    separator: Separator,
+    recording: Recording,
+    blocks: Iterator[Block],
+    how: Separating,
+    tell: Progress,
+) -> _Found:
+    """A recording of many blocks: a survey of all of them, then each by itself."""
+    digest, floor_db, samples = _survey(separator, blocks, recording.seconds, how.threshold, tell)
+    _, state = separator.find(_heard(digest), how.n_sources)
+    anchor = _anchor(digest, state)
+    again = _blocks(separator, recording, again=True)
+    apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
+    return _Found(state, samples, apart)
+
+
+def _survey(
+    separator: Separator,
+    blocks: Iterator[Block],
+    seconds: float,
+    threshold: Threshold,
+    tell: Progress,
+) -> tuple[HeardBins, int, int]:
+    """The loudest sure bins of every block, the floor of the whole recording, and its samples."""
+    layout, levels = separator.layout, LevelStatistics(separator.layout)
+    parts: list[HeardBins] = []
+    peak, samples = 0.0, 0
+    for block in blocks:
+        spectra = stft(block.samples, layout.window, layout.hop)
+        peak = max(peak, float(bin_power(spectra, layout.window).max()))
+        bins = separator.sure_bins(spectra, threshold.floor_db(peak))
+        parts.append(bins.subset(loudest(bins, _DIGEST_BINS_A_BLOCK, 4)))
+        if sum(map(len, parts)) > 2 * _DIGEST_BINS:
+            parts = _thinned(parts)
+        levels.push(spectra)
+        samples = block.start + block.samples.shape[1]
+        tell(0.5 * min(samples / (seconds * layout.rate), 1.0), 1.0)
+    floor_db = threshold.floor_db(peak)
+    parts = [part.subset(np.flatnonzero(part.level_db >= floor_db)) for part in parts]
+    digest = HeardBins.joined(_thinned(parts))
+    clear = separator.above_noise(digest, levels, threshold)
+    return _coarser(clear, separator.source_model.how.bands), floor_db, samples
+
+
+def _anchored(
+    separator: Separator, block: Block, state: State, anchor: CueStatistics, floor_db: float
+) -> TakenApart:
+    """A block taken apart with what is known of the sources from the whole recording."""
+    layout = separator.layout
+    spectra = stft(block.samples, layout.window, layout.hop)
+    bins = separator.sure_bins(spectra, floor_db)
+    vessl = VESSL(separator.source_model, bins, anchor=anchor)
+    now = vessl.run(vessl.start_from(state.sources, state.noise))
+    return TakenApart(block, spectra, separator.masks(vessl, now, spectra), bins, now.directions)
+
+
+def _heard(bins: HeardBins) -> HeardBins:
+    if not len(bins):
+        raise nothing_heard()
+    return bins
+
+
+def _thinned(parts: list[HeardBins]) -> list[HeardBins]:
+    """The loudest bins of each stretch, so many that all of them keep to the digest's size."""
+    share = min(_DIGEST_BINS / max(sum(map(len, parts)), 1), 1.0)
+    return [part.subset(loudest(part, int(share * len(part)), 1)) for part in parts]
+
+
+def _coarser(digest: HeardBins, bands: int | None) -> HeardBins:
+    """The digest in longer frames, none of them empty: shares need some bins a cell."""
+    together = round(_BINS_A_CELL * digest.frames * (bands or 1) / max(len(digest), 1))
+    frames, t = np.unique(digest.t // max(together, 1), return_inverse=True)
+    return replace(digest, frames=len(frames), t=t)
+
+
+def _anchor(digest: HeardBins, state: State) -> CueStatistics:
+    """What the sources sounded like in the digest, each worth the same number of frames."""
+    known = digest.statistics(state.assignments[: len(state.sources)])
+    return known.scaled(_ANCHOR_FRAMES / np.maximum(known.counts.mean(axis=1), 1e-300))

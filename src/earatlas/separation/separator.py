@@ -1,0 +1,94 @@
+"""A learned head made ready for mixtures: from bins to sources and their masks.
+
+The way: the surest bins (`earatlas.hearing.heard_bins`), a scout that proposes directions
+(`earatlas.separation.scout`), VESSL that follows each source (`earatlas.separation.vessl`), masks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from earatlas.hearing.heard_bins import HeardBins, coherence
+from earatlas.hearing.layout import Threshold
+from earatlas.hearing.statistics import LevelStatistics
+from earatlas.learning.calibration import TYPICAL_FRAME_NOISE
+from earatlas.learning.learned import LearnedHead
+from earatlas.separation.scout import Scout, Scouting
+from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
+from earatlas.types import Array, Spectra
+
+__all__ = ["Separator"]
+
+_SURE = 0.99  # coherence that one source alone easily reaches
+_SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
+_PAUSE_DB, _CLEAN = 12.0, 0.75  # without noise, so many bins pass the noise floor less so much
+MOST_SOURCES = 6
+_STARTS = 2  # sets of directions that VESSL tries
+_TRIAL_STEPS = 4
+_WORTH = 0.1  # nats a bin that one more source must gain; true ones gained 0.2 to 5, false ones 0
+
+
+class Separator:
+    """A learned head made ready for mixtures: what is computed once for all recordings."""
+
+    def __init__(
+        self,
+        head: LearnedHead,
+        *,
+        inference: Inference | None = None,
+        scouting: Scouting | None = None,
+    ) -> None:
+        layout, noise = head.layout, head.calibration.frame_noise
+        if noise is None:
+            noise = np.array([TYPICAL_FRAME_NOISE[str(kind)] for kind in layout.cue_kinds])
+        self.head, self.layout = head, layout
+        self.source_model = SourceModel.of(head.model, layout, noise, inference)
+        self.scout = Scout(head.model, layout, scouting)
+
+    def sure_bins(self, spectra: Spectra, floor_db: float) -> HeardBins:
+        """The heard bins that one source alone can explain best: at least half of them."""
+        layout = self.source_model.layout
+        bins = HeardBins.of_spectra(spectra, layout, np.full(layout.n_frequencies, floor_db))
+        if not len(bins):
+            return bins
+        alone = coherence(spectra)[bins.f, bins.t]
+        least = min(_SURE, float(np.quantile(alone, 1 - _SURE_SHARE)))
+        return bins.subset(np.flatnonzero(alone >= least))
+
+    def above_noise(
+        self, bins: HeardBins, levels: LevelStatistics, threshold: Threshold
+    ) -> HeardBins:
+        """The bins that stand above the recording's noise; all of them where there is little."""
+        floors = np.full(self.layout.n_frequencies, -np.inf)
+        floors[self.layout.cue_frequencies] = levels.floors_db(threshold)
+        above = bins.level_db - floors[bins.f]
+        # Pauses of several talkers look like noise, but then few bins are anywhere near it.
+        quiet = np.mean(above >= -_PAUSE_DB) > _CLEAN or not (above >= 0).any()
+        return bins if quiet else bins.subset(np.flatnonzero(above >= 0))
+
+    def find(self, bins: HeardBins, n_sources: int | None = None) -> tuple[VESSL, State]:
+        """Where the sources are; without a number, one more while the free energy says so."""
+        vessl = VESSL(self.source_model, bins)
+        sighting = self.scout.look(bins)
+        best: State | None = None
+        counts = range(1, MOST_SOURCES + 1) if n_sources is None else (n_sources,)
+        for count in counts:
+            starts = sighting.best_sets(count, _STARTS if count > 1 else 1)
+            trials = [vessl.run(vessl.start_at(x), _TRIAL_STEPS) for x in starts]
+            trial = max(trials, key=lambda state: state.free_energy)
+            state = vessl.run(trial)
+            if best is not None and state.free_energy <= best.free_energy + _WORTH * len(bins):
+                break
+            best = state
+        assert best is not None
+        heard = best.assignments[: len(best.sources)].sum(axis=1)
+        return vessl, best.reordered(np.argsort(-heard, kind="stable"))
+
+    def masks(self, vessl: VESSL, state: State, spectra: Spectra) -> Array:
+        """Soft masks (M, F, T) of all bins, heard or not."""
+        F, T = self.layout.n_frequencies, spectra.shape[-1]
+        if len(state.sources) == 1:
+            return np.ones((1, F, T))
+        f, t = (index.ravel() for index in np.indices((F, T)))
+        everything = HeardBins.at(spectra, self.source_model.layout, f, t)
+        return vessl.posterior_masks(state, everything).reshape(-1, F, T)

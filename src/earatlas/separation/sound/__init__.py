@@ -1,0 +1,1 @@
+"""From masks to sound: both ears of every source."""

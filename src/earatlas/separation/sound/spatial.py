@@ -1,0 +1,203 @@
+"""Sound by filters that use both ears: from masks to what each source alone puts into the ears.
+
+In: a two-channel mixture and soft masks of its sources. Out: both ears of every source; they add up
+to the mixture. A mask can only turn a bin down; two ears can also cancel a source, by a filter that
+is blind to its direction. With two sources that is exact where each reaches the ears by one ratio:
+
+    x_ft (2,) = Σ_m a_mf y_mft           a_mf (2,) how source m reaches the ears at frequency f
+    y = A⁻¹ x,  image of m = a_m y_m      A_f = (a_1f, a_2f)
+
+The masks tell a_mf well enough to begin: the strongest direction of the bins that are a source's.
+Then independence improves it: for sources whose powers v_mft change in time, the filters that make
+the likelihood largest are the generalized eigenvectors of the two covariances Σ_t x xᴴ / v_mft
+(iterative projection of a pair, as in AuxIVA and ILRMA). Powers are smoothed over many frequencies
+at first, so that what belongs together stays together, then over few. Where the masks were wrong
+throughout a stretch of frequencies the two sources come out exchanged there; `permutation` finds
+such stretches, and the filters are improved once more from the right order.
+
+Where two sources reach the ears alike (low frequencies, one cone of confusion) cancelling blows up
+whatever does not fit. The last step is therefore a multichannel Wiener filter: sources have the
+covariance v_mft (a_m a_mᴴ + ε I), v between what the masks and what the filters say. It cancels
+where it can and masks where it cannot. ε is measured: how much of a source reaches the ears beside
+a_m where it is alone, little in the open and much in a room. More than two sources take this step
+alone, with a_m and v from the masks and a fixed ε.
+
+    X (2, F, T) spectra    masks (M, F, T)    v (M, F, T) powers    A (F, 2, M) columns of length 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.transform import istft, squared_size, stft
+from earatlas.separation.sound.permutation import exchanged
+from earatlas.types import Array, Complex, Spectra
+
+__all__ = ["separate_spatially"]
+
+_LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
+_HOPS = 8  # a window
+_BROAD, _NARROW = (65, 3), (5, 3)  # bins and frames that powers are smoothed over
+_PLAN, _AGAIN = (_BROAD, _BROAD, _NARROW, _NARROW), (_NARROW, _NARROW)
+_MORE = 3e-3  # ε for more than two sources
+_ALONE = 0.05  # of a source's bins, those that fit best, are taken to be its alone
+_WIDER = 16.0  # ε in what they miss: they fit better than most
+_MOST_SPREAD = 0.3
+_SPREAD_HERTZ = 1000.0  # below it bins are heard well enough to measure
+_DOUBT = 0.1  # of a bin's power that a source may have whatever its mask says
+_LEAK = 0.02  # of a bin's power that the filters may have given to the wrong source
+_ACTIVITY_SECONDS = 0.25
+_FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
+
+
+def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array:
+    """Both ears (M, 2, n) of every source of samples (2, n), from masks (M, F, T) in the layout."""
+    M, n = len(masks), samples.shape[1]
+    if M == 1 or not samples.any():
+        return np.repeat(samples[None], M, axis=0)
+    window = layout.window * (_LONGER if M == 2 else 1)
+    hop = max(window // _HOPS, 1)
+    spectra = stft(samples, window, hop)
+    # Both ears at one level at every frequency: ε then means the same in each.
+    ears = np.sqrt(squared_size(spectra[:, 1:]).mean(axis=2, keepdims=True))
+    ears = np.maximum(ears, 1e-6 * float(ears.max()))
+    X = spectra[:, 1:] / ears
+    q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
+    power = squared_size(X).sum(axis=0)
+    floor = _FLOOR * float(power.max())
+    A, spread, shares = _principal(_covariances(X, q**2)), _MORE, None
+    if M == 2:
+        hertz = (np.arange(X.shape[1]) + 1) * layout.rate / window
+        A, q = _in_order(X, A, q, hertz, floor)
+        v = _powers(X, A)
+        shares = v / (v.sum(axis=0) + floor)
+        low = slice(None, max(int(np.searchsorted(hertz, _SPREAD_HERTZ)), 1))
+        spread = _spread(X[:, low], A[low], shares[:, low])
+    likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
+    if shares is not None:
+        likely = np.sqrt(likely * (shares + _LEAK))
+    images = _wiener(X, A, likely * power + floor, spread)
+    dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
+    return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
+
+
+def _on_grid(masks: Array, F: int, T: int, hops: float) -> Array:
+    """Masks at F frequencies and T frames of another transform: those nearest."""
+    rows = np.round((np.arange(F) + 1) * masks.shape[1] / F).astype(np.intp) - 1
+    columns = np.minimum(np.round(np.arange(T) * hops), masks.shape[2] - 1).astype(np.intp)
+    return masks[:, np.maximum(rows, 0)][:, :, columns].astype(np.float64)
+
+
+def _activity(q: Array, power: Array, frames: float) -> Array:
+    """How much each source is heard around a frame, from 0 to 1: (M, 1, T)."""
+    from scipy.ndimage import uniform_filter1d
+
+    heard = uniform_filter1d((q * power).sum(axis=1), max(round(frames), 1), axis=1)
+    total = heard.sum(axis=0)
+    share = heard / np.where(total > 0, total, 1.0)
+    # A tenth of the energy is as good as all of it; a hundredth may be leakage of the masks.
+    active: Array = np.clip((share - 0.01) / 0.09, 0.0, 1.0)[:, None]
+    return active
+
+
+def _covariances(X: Spectra, weights: Array) -> Complex:
+    """Σ_t w x xᴴ (M, F, 2, 2)."""
+    out = np.empty((*weights.shape[:2], 2, 2), dtype=np.complex128)
+    left, right = X
+    cross = left * right.conj()
+    out[..., 0, 0] = (weights * squared_size(left)).sum(axis=-1)
+    out[..., 1, 1] = (weights * squared_size(right)).sum(axis=-1)
+    out[..., 0, 1] = (weights * cross).sum(axis=-1)
+    out[..., 1, 0] = out[..., 0, 1].conj()
+    return out
+
+
+def _principal(R: Complex) -> Complex:
+    """The strongest direction of covariances (M, F, 2, 2), as columns (F, 2, M)."""
+    return np.moveaxis(np.linalg.eigh(R)[1][..., -1], 0, -1)
+
+
+def _apart(A: Complex) -> Complex:
+    """Columns that can be inverted: where two sources are the same, an ear each."""
+    same = np.abs(np.linalg.det(A)) < 1e-6
+    columns: Complex = np.where(same[:, None, None], np.eye(2), A)
+    return columns
+
+
+def _in_order(
+    X: Spectra, A: Complex, q: Array, hertz: Array, floor: float
+) -> tuple[Complex, Array]:
+    """Columns (F, 2, 2) of two sources made better from a start, and the masks in their order."""
+    A = _independent(X, _apart(A), _PLAN, floor)
+    swap = exchanged(_powers(X, A), q, hertz)
+    A = np.where(swap[:, None, None], A[..., ::-1], A)
+    return _independent(X, A, _AGAIN, floor), np.where(swap[:, None], q[::-1], q)
+
+
+def _independent(X: Spectra, A: Complex, plan: Sequence[tuple[int, int]], floor: float) -> Complex:
+    """Columns (F, 2, 2) made better step by step, powers smoothed as planned."""
+    for size in plan:
+        A = _apart(_pair(X, _smoothed(_powers(X, A), size, floor)))
+    return A
+
+
+def _powers(X: Spectra, A: Complex) -> Array:
+    """Of the images a_m y_m, y = A⁻¹ x: (2, F, T)."""
+    y = np.einsum("fma,aft->mft", np.linalg.inv(A), X)
+    lengths = squared_size(A).sum(axis=1).T
+    powers: Array = squared_size(y) * lengths[..., None]
+    return powers
+
+
+def _spread(X: Spectra, A: Complex, shares: Array) -> float:
+    """ε: what of a source is beside its column, where it is most alone; typical of F."""
+    along = squared_size(np.einsum("fam,aft->mft", A.conj(), X))
+    power = squared_size(X).sum(axis=0)
+    beside = np.where((shares > 0.5) & (power > 0), 1 - along / np.where(power > 0, power, 1.0), 1)
+    counts = np.maximum((beside < 1).sum(axis=2), 1)
+    rank = (_ALONE * (counts - 1)).astype(np.intp)
+    best = np.take_along_axis(np.sort(beside, axis=2), rank[..., None], axis=2)
+    return min(_WIDER * max(float(np.median(best)), 1e-9), _MOST_SPREAD)
+
+
+def _smoothed(v: Array, size: tuple[int, int], floor: float) -> Array:
+    """Powers (M, F, T) averaged over bins and frames, each frequency at its own level."""
+    from scipy.ndimage import uniform_filter
+
+    level = v.mean(axis=2, keepdims=True) + floor
+    smooth: Array = np.stack([uniform_filter(row, size) for row in v / level]) * level + floor
+    return smooth
+
+
+def _pair(X: Spectra, v: Array) -> Complex:
+    """The columns (F, 2, 2) that make two sources of powers v (2, F, T) most probable."""
+    V = _covariances(X, 1 / v) / X.shape[-1]
+    # Powers are in units of v: the loading is far below any sound, and keeps silence regular.
+    V += (1e-9 * np.trace(V, axis1=-2, axis2=-1).real[..., None, None] + 1e-12) * np.eye(2)
+    ratio, w = np.linalg.eig(np.linalg.solve(V[1], V[0]))
+    # wᴴ V_1 w is least where source 1 passes: its filter has the smallest ratio, 2 the largest.
+    order = np.argsort(ratio.real, axis=-1)[:, None]
+    filters = np.take_along_axis(w, order, axis=2).conj().mT
+    columns = np.linalg.inv(filters)
+    length = np.sqrt(squared_size(columns).sum(axis=1, keepdims=True))
+    scaled: Complex = columns / length
+    return scaled
+
+
+def _wiener(X: Spectra, A: Complex, v: Array, spread: float) -> Complex:
+    """v_m R_m (Σ v R)⁻¹ x with R_m = a_m a_mᴴ + ε I: images (M, 2, F, T) that sum to x."""
+    a, b = A[:, 0], A[:, 1]  # (F, M)
+    R00, R11 = squared_size(a).T + spread, squared_size(b).T + spread  # (M, F)
+    R01 = (a * b.conj()).T
+    S00, S11 = np.einsum("mft,mf->ft", v, R00), np.einsum("mft,mf->ft", v, R11)
+    S01 = np.einsum("mft,mf->ft", v, R01)
+    scale = 1 / (S00 * S11 - squared_size(S01))
+    left = scale * (S11 * X[0] - S01 * X[1])  # S⁻¹ x
+    right = scale * (S00 * X[1] - S01.conj() * X[0])
+    images = np.empty((len(v), *X.shape), dtype=np.complex128)
+    images[:, 0] = v * (R00[..., None] * left + R01[..., None] * right)
+    images[:, 1] = v * (R01.conj()[..., None] * left + R11[..., None] * right)
+    return images

@@ -1,0 +1,1 @@
+"""Where a sound can be: directions, their charts, and beliefs about them."""
