@@ -18,7 +18,7 @@ from earatlas.drawing.cues import plot_cues
 from earatlas.drawing.heads import plot_head
 from earatlas.drawing.scenes import plot_scene
 from earatlas.drawing.style import save
-from earatlas.judging.quality import score
+from earatlas.judging.score import score
 from earatlas.judging.truth import Truth
 from earatlas.scenes.speech import demo_talkers
 
@@ -59,10 +59,9 @@ def separated(atlas: ea.Atlas, party: ea.SimulatedScene, name: str) -> str:
         lines.append(row("SDR", [f"{value:.1f} dB" for value in decibels]))
     lines.append(row("true direction", map(place, party.directions)))
     lines.append(row("found direction", [place(source.direction) for source in sources]))
-    radii = [float(np.sqrt(source.credible_90_area / np.pi)) for source in sources]
-    lines.append(row("90 % radius", [f"{radius:.1f}°" for radius in radii]))
+    lines.append(row("90 % radius", [f"{source.radius_90:.1f}°" for source in sources]))
     save(plot_scene(scene, truth=Truth.of(party)), FOLDER / f"{name}.png")
-    before = ", ".join(f"{value:.1f}" for value in found.mixture.sdr_db.mean(axis=1))
+    before = ", ".join(f"{round(value, 1) + 0.0}" for value in found.mixture.sdr_db.mean(axis=1))
     return f"The mixture (SDR {before} dB): {player(f'{name}_mixture.ogg')}\n\n" + "\n".join(lines)
 
 
