@@ -22,20 +22,28 @@ def fenced(text: str) -> str:
 
 
 def comment_of(field: griffe.Object) -> str | None:
-    """What the comment on the last line of a field says."""
+    """What the comment on the last line of a field says, as text and not as Markdown."""
     found = _COMMENT.search(field.lines[-1]) if field.lines else None
-    # Symbols such as S_k and *: a comment is text, not Markdown.
     return None if found is None else re.sub(r"([*_<>\[\]])", r"\\\1", found[1])
 
 
+def fields_of(cls: griffe.Object) -> str:
+    """A list of the fields of a class that have words beside them."""
+    fields = {
+        name: comment_of(field)
+        for name, field in cls.members.items()
+        if not field.is_alias and field.is_attribute and field.docstring is None
+    }
+    return "\n".join(f"- `{name}`: {text}" for name, text in fields.items() if text)
+
+
 class PlainDocstrings(griffe.Extension):
-    """Puts fences around examples, and gives fields the words beside them."""
+    """Puts fences around examples, and the list of its fields into a class's docstring."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring in place, once the object is read."""
-        if obj.docstring is not None:
-            obj.docstring.value = fenced(obj.docstring.value)
-        elif obj.is_attribute and obj.parent is not None and obj.parent.is_class:
-            text = comment_of(obj)
-            if text:
-                obj.docstring = griffe.Docstring(text, parent=obj)
+        if obj.docstring is None:
+            return
+        obj.docstring.value = fenced(obj.docstring.value)
+        if obj.is_class and (fields := fields_of(obj)):
+            obj.docstring.value += f"\n\n{fields}"
