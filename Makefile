@@ -18,7 +18,7 @@ test: $(STAMP)  ## everything that must hold
 	for example in examples/*.py; do echo $$example && $(BIN)/python -W error $$example > /dev/null || exit 1; done
 
 docs: $(DOCS)/installed  ## the site, in site/; a broken link or reference fails
-	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
 # An environment of its own: the site is made from the source, which need not run for it.
 $(DOCS)/installed: pyproject.toml
