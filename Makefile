@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
+DOCS   := .venv-docs
 
-.PHONY: demo test format lock bench clean
+.PHONY: demo test docs format lock bench clean
 
 demo: $(STAMP)  ## the main job, with no data of your own
 	$(BIN)/earatlas demo
@@ -15,6 +16,16 @@ test: $(STAMP)  ## everything that must hold
 	$(BIN)/mypy
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2
 	for example in examples/*.py; do echo $$example && $(BIN)/python -W error $$example > /dev/null || exit 1; done
+
+docs: $(DOCS)/installed  ## the site, in site/; a broken link or reference fails
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+# An environment of its own: the site is made from the source, which need not run for it.
+$(DOCS)/installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --group docs
+	touch $@
 
 format: $(STAMP)
 	$(BIN)/ruff format .
@@ -37,4 +48,4 @@ lock:  ## choose the newest versions again; commit the result
 	rm -rf .venv-lock
 
 clean:
-	rm -rf $(VENV) .venv-lock .mypy_cache .pytest_cache .ruff_cache demo
+	rm -rf $(VENV) .venv-lock $(DOCS) site .mypy_cache .pytest_cache .ruff_cache demo

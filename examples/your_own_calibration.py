@@ -1,0 +1,39 @@
+"""Learn from your own recordings: white noise from known places, and a table that names them."""
+
+import csv
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import earatlas as ea
+
+# In the place of a loudspeaker that is moved around your microphones: 61 places ahead.
+grid = ea.Sphere().grid(12.0)
+places = grid[(np.abs(grid[:, 0]) <= 60) & (np.abs(grid[:, 1]) <= 40)]
+ears = ea.simulated_head(places)
+rng = np.random.default_rng(0)
+
+with tempfile.TemporaryDirectory() as name:
+    folder = Path(name)
+    with (folder / "calibration.csv").open("w", newline="") as table:
+        rows = csv.writer(table)
+        rows.writerow(["file", "azimuth", "elevation"])
+        for i, place in enumerate(places):
+            noise = ea.render_scene(ears, [rng.normal(size=16_000)], [place]).mixture
+            rows.writerow([noise.write(folder / f"{i:03d}.wav").name, *place.round(2)])
+
+    head = ea.read_recordings(folder / "calibration.csv")  # kind="noise", if it cannot tell
+    print(head, "-", head.provenance)
+    for warning in ea.diagnose(head).warnings:
+        print("warning:", warning)
+
+    atlas = ea.learn(head)
+    atlas.save(folder / "mine.atlas")
+    atlas = ea.Atlas.load(folder / "mine.atlas")
+    print(atlas)
+
+talker = ea.render_scene(ears, [ea.murmur(3.0, seed=4)], [[30, 10]])
+where = atlas.localize(talker.mixture)
+print(f"true {talker.directions[0].round(1)}, found {where.direction.round(1)} degrees")
+print(f"90 % sure of a patch of {where.radius_degrees():.0f} degrees around it")
