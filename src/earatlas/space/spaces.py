@@ -80,6 +80,10 @@ class Space(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The space as JSON values; `space_from_dict` is the inverse."""
 
+    def radius(self, area: float) -> float:
+        """Half the width of an arc, or of a round patch, of that size, in degrees."""
+        return float(area / 2 if self.dims == 1 else np.sqrt(area / np.pi))
+
     @property
     def name(self) -> str:
         """What it is called, in a word."""
@@ -450,6 +454,11 @@ class Sphere(Space):
     def distance(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Great-circle distance in degrees."""
         return great_circle_error(a, b)
+
+    def radius(self, area: float) -> float:
+        """Of a cap of that size: at most 180 degrees, where it is the whole sphere."""
+        share = min(area / self.area, 1.0)
+        return float(np.degrees(np.arccos(1 - 2 * share)))
 
     def grid(self, spacing: float) -> Array:
         """A Fibonacci lattice: cells of exactly equal area, about spacing^2 square degrees each."""
