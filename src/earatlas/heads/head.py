@@ -43,7 +43,7 @@ class ImpulseResponses:
         return response_cues(self.samples, self.rate, layout)
 
     def subset(self, indices: Indices) -> ImpulseResponses:
-        """Those of some directions."""
+        """The measurements of some directions, in their order."""
         return ImpulseResponses(self.samples[indices], self.rate)
 
     def at_rate(self, rate: int) -> Array:
@@ -70,7 +70,7 @@ class MeasuredCues:
         return self.values[:, layout.indices_in(self.layout)]
 
     def subset(self, indices: Indices) -> MeasuredCues:
-        """Those of some directions."""
+        """The measurements of some directions, in their order."""
         return MeasuredCues(self.values[indices], self.layout)
 
     def __len__(self) -> int:

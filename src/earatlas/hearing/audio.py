@@ -64,12 +64,12 @@ class Audio:
 
     @property
     def channels(self) -> int:
-        """How many channels."""
+        """How many channels there are: two, for both ears."""
         return len(self.samples)
 
     @property
     def seconds(self) -> float:
-        """How long."""
+        """Length in seconds."""
         return float(self.samples.shape[1] / self.rate)
 
     def at_rate(self, rate: int) -> Audio:

@@ -103,7 +103,7 @@ class Calibration:
         )
 
     def blur(self, belief: ChartMixture) -> ChartMixture:
-        """Step 3."""
+        """The belief with tails as heavy as those of held-out errors: step 3."""
         return belief.blurred(self.widths, self.shares)
 
     @staticmethod

@@ -249,8 +249,6 @@ def render_scene(
     the sound is on: with equal levels no source is stronger for standing nearer to an ear. In a
     `room`, the wall reflections come from their own directions through the same head.
     """
-    from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
-
     if not (rate > 0 and float(rate).is_integer()):
         raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
     staging = staging or Staging()
@@ -263,20 +261,9 @@ def render_scene(
     if staging.overlap is not None:
         starts = np.round(starts_for_overlap(lengths, staging.overlap))
     levels = np.array(staging.levels_db or [0.0] * len(dry))
-
-    total = int(max(starts + lengths)) + responses.shape[-1] - 1
-    images = np.zeros((len(dry), 2, total))
-    for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
-        image = oaconvolve(_audible(sound, rate)[None], pair, axes=1)
-        image *= 10 ** (levels[m] / 20) / np.sqrt((image**2).sum() / len(sound))
-        begin = int(starts[m])
-        images[m, :, begin : begin + image.shape[1]] = image
-    noise = np.random.default_rng(staging.seed).normal(size=(2, total))
-    power = float(np.mean(images.sum(axis=0) ** 2))
-    noise *= np.sqrt(power / np.mean(noise**2)) * 10 ** (-staging.snr_db / 20)
-
-    mixture = images.sum(axis=0) + noise
-    scale = _PEAK / np.abs(mixture).max()
+    images = _images([_audible(s, rate) for s in dry], responses, starts, levels)
+    noise = _noise(images, staging)
+    scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale
     return SimulatedScene(
         mixture=Audio(images.sum(axis=0) + noise, rate),
@@ -290,17 +277,41 @@ def render_scene(
             "snr_db": staging.snr_db if np.isfinite(staging.snr_db) else None,
             "levels_db": levels.tolist(),
             "overlap": round(overlap_share(starts, lengths), 4),
-            "room": None
-            if room is None
-            else {
-                "size_metres": list(room.size_metres),
-                "t60_seconds": room.t60_seconds,
-                "listener_metres": list(room.listener_metres),
-                "distance_metres": staging.distance_metres,
-            },
+            "room": None if room is None else _about_room(room, staging.distance_metres),
             "seed": staging.seed,
         },
     )
+
+
+def _images(dry: Sequence[Array], responses: Array, starts: Array, levels_db: Array) -> Array:
+    """What each dry sound puts into both ears (M, 2, n), at its level and from its start on."""
+    from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
+
+    ends = [int(start) + len(sound) for start, sound in zip(starts, dry, strict=True)]
+    images = np.zeros((len(dry), 2, max(ends) + responses.shape[-1] - 1))
+    for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
+        image = oaconvolve(sound[None], pair, axes=1)
+        image *= 10 ** (levels_db[m] / 20) / np.sqrt((image**2).sum() / len(sound))
+        begin = int(starts[m])
+        images[m, :, begin : begin + image.shape[1]] = image
+    return images
+
+
+def _noise(images: Array, staging: Staging) -> Array:
+    """White noise (2, n), independent in the two ears, at the wished level below all sources."""
+    noise = np.random.default_rng(staging.seed).normal(size=images.shape[1:])
+    power = float(np.mean(images.sum(axis=0) ** 2))
+    noise *= np.sqrt(power / np.mean(noise**2)) * 10 ** (-staging.snr_db / 20)
+    return noise
+
+
+def _about_room(room: Room, distance_metres: float) -> dict[str, Any]:
+    return {
+        "size_metres": list(room.size_metres),
+        "t60_seconds": room.t60_seconds,
+        "listener_metres": list(room.listener_metres),
+        "distance_metres": distance_metres,
+    }
 
 
 def _audible(sound: Array, rate: float) -> Array:

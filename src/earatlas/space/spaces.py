@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -194,12 +194,12 @@ class Plane(Space):
 
     @property
     def dims(self) -> int:
-        """L."""
+        """L: a pair of bounds each."""
         return len(self.bounds)
 
     @property
     def columns(self) -> int:
-        """C = L."""
+        """C = L: a point is its own coordinates."""
         return len(self.bounds)
 
     @property
@@ -252,20 +252,9 @@ class Circle(Space):
     The chart keeps the azimuth difference alone; `exp` returns to the centre's elevation.
     """
 
-    @property
-    def dims(self) -> int:
-        """L = 1."""
-        return 1
-
-    @property
-    def columns(self) -> int:
-        """C = 2."""
-        return 2
-
-    @property
-    def area(self) -> float:
-        """360 degrees."""
-        return 360.0
+    dims: ClassVar[int] = 1
+    columns: ClassVar[int] = 2
+    area: ClassVar[float] = 360.0
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
         """Wrapped azimuth difference."""
@@ -305,6 +294,8 @@ class Circle(Space):
 class Cylinder(Space):
     """Azimuth wrapped, elevation flat: a head on a pan-tilt unit (the paper's motor states)."""
 
+    dims: ClassVar[int] = 2
+    columns: ClassVar[int] = 2
     elevations: tuple[float, float] = (-60.0, 60.0)
 
     def __post_init__(self) -> None:
@@ -312,16 +303,6 @@ class Cylinder(Space):
             raise InputError(
                 f"elevations must be (low, high) with low < high, got {self.elevations}. Swap them."
             )
-
-    @property
-    def dims(self) -> int:
-        """L = 2."""
-        return 2
-
-    @property
-    def columns(self) -> int:
-        """C = 2."""
-        return 2
 
     @property
     def area(self) -> float:
@@ -369,20 +350,9 @@ class Sphere(Space):
     anything. "East" at a centre is its direction of growing azimuth (to the left of the head).
     """
 
-    @property
-    def dims(self) -> int:
-        """L = 2."""
-        return 2
-
-    @property
-    def columns(self) -> int:
-        """C = 2."""
-        return 2
-
-    @property
-    def area(self) -> float:
-        """41,253 square degrees."""
-        return float(SPHERE_SQUARE_DEGREES)
+    dims: ClassVar[int] = 2
+    columns: ClassVar[int] = 2
+    area: ClassVar[float] = SPHERE_SQUARE_DEGREES
 
     def check(self, points: ArrayLike, name: str = "directions") -> Array:
         """As for any space, and elevations must be between the poles."""
