@@ -30,7 +30,7 @@ from earatlas.scenes.murmur import murmur
 from earatlas.space.belief import ChartMixture, log_gaussians
 from earatlas.types import Array
 
-__all__ = ["Calibration", "HeldOut", "fit_calibration", "held_out_statistics"]
+__all__ = ["KERNEL_WIDTHS", "Calibration", "HeldOut", "fit_calibration", "held_out_statistics"]
 
 _FEWEST_SOUNDS = 60
 _MOST_THREADS = 4  # each works on some 30 MB at a time
@@ -42,7 +42,7 @@ TYPICAL_FRAME_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², an
 # other talkers and sounds the same splits gave 37 to 57 %. At 2 beliefs are too sure in noise.
 _CUES_AS_ONE = 45
 # Degrees, 0.1 ... 51.2: from a hair to "somewhere".
-_KERNEL_WIDTHS = np.array([0.1 * 2**j for j in range(10)], dtype=np.float64)
+KERNEL_WIDTHS = np.array([0.1 * 2**j for j in range(10)], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -107,20 +107,22 @@ class Calibration:
         return belief.blurred(self.widths, self.shares)
 
     @staticmethod
-    def kernel(beliefs: Sequence[ChartMixture], truths: Array) -> tuple[Array, Array, float]:
+    def kernel(
+        beliefs: Sequence[ChartMixture], truths: Array, widths: Array = KERNEL_WIDTHS
+    ) -> tuple[Array, Array, float]:
         """The blur that makes held-out truths (N, C) most probable: widths, shares, mean log p.
 
         The log score is concave in the shares over fixed widths, so EM finds the one answer.
         """
         space = beliefs[0].space
-        logs = np.empty((len(beliefs), len(_KERNEL_WIDTHS)))
+        logs = np.empty((len(beliefs), len(widths)))
         for i, (belief, truth) in enumerate(zip(beliefs, truths, strict=True)):
             p = belief.pruned(1e-6)
             residuals = space.charts(p.centres, truth[None])[0] - p.means
-            for j, width in enumerate(_KERNEL_WIDTHS):
+            for j, width in enumerate(widths):
                 blurred = p.covariances + width**2 * np.eye(space.dims)
                 logs[i, j] = logsumexp(np.log(p.weights) + log_gaussians(residuals, blurred))
-        shares = np.full(len(_KERNEL_WIDTHS), 1.0 / len(_KERNEL_WIDTHS))
+        shares = np.full(len(widths), 1.0 / len(widths))
         for _ in range(300):
             terms = logs + np.log(shares)
             r = np.exp(terms - logsumexp(terms, axis=1, keepdims=True))
@@ -128,7 +130,7 @@ class Calibration:
             shares = (r.sum(axis=0) + 0.5 / len(shares)) / (len(r) + 0.5)
         score = float(logsumexp(logs + np.log(shares), axis=1).mean())
         keep = shares > 1e-3
-        return _KERNEL_WIDTHS[keep], shares[keep] / shares[keep].sum(), score
+        return widths[keep], shares[keep] / shares[keep].sum(), score
 
 
 @dataclass(frozen=True, eq=False)
