@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 
 import earatlas
-from earatlas.atlas import Atlas
+from earatlas.atlas import Atlas, learn
 from earatlas.heads.head import Head, ImpulseResponses
 from earatlas.learning.learn import learn_head
 
@@ -67,7 +67,7 @@ def code_fingerprint() -> str:
 
 def fingerprint(head: Head, settings: dict[str, Any]) -> str:
     """Changes with the head, and with every setting that is not its default."""
-    told = inspect.signature(learn_head).bind(head, **settings)
+    told = inspect.signature(learn).bind(head, **settings)
     told.apply_defaults()
     plain = {
         name: value.to_dict() if hasattr(value, "to_dict") else value
