@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.errors import EaratlasWarning, missing_extra
-from earatlas.heads.head import Head, ImpulseResponses, _distinct, _left_first
+from earatlas.heads.head import Head, ImpulseResponses, distinct, left_first
 
 __all__ = ["kemar"]
 
@@ -36,7 +36,7 @@ def kemar() -> Head:
         EaratlasWarning,
         stacklevel=2,
     )
-    return _left_first(_distinct(head, "first", "slab's KEMAR"), "slab's KEMAR")
+    return left_first(distinct(head, "first", "slab's KEMAR"), "slab's KEMAR")
 
 
 def _slab_kemar() -> Any:

@@ -20,6 +20,7 @@ from earatlas.types import Array
 
 __all__ = ["audio_seconds", "read_audio", "read_blocks", "read_mono"]
 
+MORE_CHANNELS = r".* channels: 0 and 1 are taken"  # how the warning of `_warn_of_more` begins
 _LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
 
 
@@ -101,6 +102,17 @@ def _check_binaural(path: str | Path, sound: soundfile.SoundFile) -> None:
         )
 
 
+def _warn_of_more(path: str | Path, has: int, channels: tuple[int, ...]) -> None:
+    """Say which channels are the ears where others could be meant, as in a surround file."""
+    if has > 2 and tuple(channels) == (0, 1):
+        warnings.warn(
+            f"'{path}' has {has} channels: 0 and 1 are taken as left and right. Choose others with "
+            "channels= (command line: --channels).",
+            EaratlasWarning,
+            stacklevel=3,
+        )
+
+
 class _Health:
     """Warns, once a recording, of what makes cues worse without making them useless."""
 
@@ -170,7 +182,7 @@ def read_audio(
     """Two channels of a sound file of any format, rate and width; `rate` resamples.
 
     Raises InputError for what cannot be used (mono, empty, silent, NaN, unreadable) and warns of
-    clipping and DC offset.
+    clipping, DC offset, and of channels 0 and 1 being taken where there are more.
     """
     blocks = list(read_blocks(path, channels=channels, rate=rate, block_seconds=60.0))
     if not blocks:
@@ -193,6 +205,8 @@ def read_blocks(
     """
     with _open(path) as sound:
         _check_binaural(path, sound)
+        if warn:
+            _warn_of_more(path, sound.channels, channels)
         native = int(sound.samplerate)
         rate = native if rate is None else checked_rate(rate)
         resampler = soxr.ResampleStream(native, rate, 2, dtype="float64", quality="VHQ")
