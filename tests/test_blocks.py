@@ -14,7 +14,7 @@ from earatlas.hearing.blocks import Block, CrossFade, overlapping
 from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.sound_files import SoundFiles
+from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.transform import stft
 from earatlas.separation.picture import Picture, PictureBuilder
 from earatlas.separation.sound.masks import binary_masks, render
@@ -91,10 +91,9 @@ def test_sound_files_appear_together(tmp_path: Path) -> None:
     sounds = rng.normal(size=(3, 2, 50)) * 3  # louder than full scale: float does not clip
     names = ["a.wav", "b.wav", "c.wav"]
     folder = tmp_path / "new" / "folder"
-    with SoundFiles(folder, 8000) as files:
-        files.open(names)
+    with growing_sound_files(folder, names, 8000) as append:
         for part in np.array_split(sounds, 4, axis=2):
-            files.append(part)
+            append(part)
         assert not list(folder.glob("*.wav"))
     assert sorted(file.name for file in folder.iterdir()) == names
     for name, sound in zip(names, sounds, strict=True):
@@ -108,9 +107,8 @@ def test_sound_files_appear_all_or_none(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_text("older")
 
     def write(*, fail: bool) -> None:
-        with SoundFiles(tmp_path, 8000) as files:
-            files.open(["a.wav", "b.wav"])
-            files.append(np.ones((2, 2, 9)))
+        with growing_sound_files(tmp_path, ["a.wav", "b.wav"], 8000) as append:
+            append(np.ones((2, 2, 9)))
             if fail:
                 raise KeyboardInterrupt
 
@@ -128,9 +126,8 @@ def test_a_folder_in_the_way_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "b.wav").mkdir()
 
     def write() -> None:
-        with SoundFiles(tmp_path, 8000) as files:
-            files.open(["a.wav", "b.wav"])
-            files.append(np.ones((2, 2, 9)))
+        with growing_sound_files(tmp_path, ["a.wav", "b.wav"], 8000) as append:
+            append(np.ones((2, 2, 9)))
 
     with pytest.raises((InputError, OSError)) as error:
         write()
@@ -140,7 +137,7 @@ def test_a_folder_in_the_way_of_a_file(tmp_path: Path) -> None:
 
 def test_no_files_if_none_were_begun(tmp_path: Path) -> None:
     """Nothing is left of the scratch folder either."""
-    with SoundFiles(tmp_path, 8000):
+    with growing_sound_files(tmp_path, [], 8000):
         assert len(list(tmp_path.iterdir())) == 1
     assert not list(tmp_path.iterdir())
 
@@ -150,7 +147,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with (
         pytest.raises(InputError, match=r"output folder must be writable, got '.*taken' \(.+\)\. "),
-        SoundFiles(tmp_path / "taken", 8000),
+        growing_sound_files(tmp_path / "taken", ["a.wav"], 8000),
     ):
         pytest.fail("the folder cannot be there")
 

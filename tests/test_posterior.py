@@ -216,3 +216,17 @@ def test_credible_area_is_the_region_s() -> None:
                        np.full((1, 1, 1), 25.0))  # fmt: skip
     assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.06)
     assert arc.credible_region(0.9).cells[0, 1] == 20.0
+
+
+def test_no_region_is_larger_than_the_sphere() -> None:
+    """A belief that is all over it has a radius of at most 180 degrees; a sharp one is flat."""
+    everywhere = np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None]
+    broad, sharp = (
+        ChartMixture(Sphere(), *everywhere[:3], width**2 * everywhere[3]) for width in (300.0, 2.0)
+    )
+    assert broad.credible_area(0.9) <= Sphere().area
+    assert broad.credible_radius(0.99) <= 180.0
+    assert broad.credible_region(0.9).radius_degrees <= 180.0
+    assert sharp.credible_radius(0.9) == pytest.approx(2.0 * np.sqrt(2 * np.log(10)), rel=0.05)
+    assert sharp.credible_region(0.9).radius_degrees == pytest.approx(4.29, rel=0.05)
+    assert Sphere().radius(Sphere().area / 2) == pytest.approx(90.0)

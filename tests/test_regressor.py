@@ -48,3 +48,21 @@ def test_density_is_around_the_prediction(rng: np.random.Generator) -> None:
     model = PPAMRegressor(n_components=5).fit(y, x)
     means = [belief.mean for belief in model.predict_density(y[:3])]
     np.testing.assert_allclose(model.predict(y[:3]), means, atol=1e-6)
+
+
+def test_density_is_honest(rng: np.random.Generator) -> None:
+    """Held-out positions lie in the 90 % regions nine times in ten; without folds hardly ever."""
+    x = rng.uniform(-1, 1, size=(330, 2))
+    maps = rng.normal(size=(5, 40))
+    smooth = np.concatenate([x, np.sin(3 * x), x[:, :1] * x[:, 1:]], axis=1) @ maps
+    y = smooth + 0.05 * rng.normal(size=smooth.shape)
+    shares = []
+    for folds in (8, 0):
+        model = PPAMRegressor(n_components=12, n_folds=folds).fit(y[:200], x[:200])
+        levels = [
+            belief.level_of(truth, 300)
+            for belief, truth in zip(model.predict_density(y[200:]), x[200:], strict=True)
+        ]
+        shares.append(np.mean(np.array(levels) < 0.9))
+    assert 0.83 < shares[0] < 0.97
+    assert shares[1] < 0.7

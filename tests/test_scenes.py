@@ -279,3 +279,24 @@ def test_bad_staging_is_explained(fields: dict, words: str) -> None:
     """Numbers that are none, or that no scene can have."""
     with pytest.raises(InputError, match=words):
         ea.Staging(**fields)
+
+
+def test_an_offset_is_neither_level_nor_echo(small_head: ea.Head) -> None:
+    """A talker with an offset has the level of the talker, and in a room its sound too."""
+    pytest.importorskip("pyroomacoustics")
+    voice = ea.murmur(0.8, seed=3)
+    voice *= 0.05 / np.abs(voice).max()
+    room = ea.Room((4.0, 3.5, 2.6), t60_seconds=0.2, listener_metres=(2.0, 1.5, 1.2))
+    staging = ea.Staging(snr_db=np.inf, distance_metres=0.8)
+
+    def heard(sound: np.ndarray, place: ea.Room | None) -> np.ndarray:
+        scene = ea.render_scene(small_head, [sound], [[40, 0]], staging=staging, room=place)
+        image: np.ndarray = scene.images[0] / np.abs(scene.images[0]).max()
+        return image
+
+    clean, offset = (heard(sound, room) for sound in (voice, voice + 0.01))
+    low = np.abs(np.fft.rfft(offset)) ** 2
+    below = np.fft.rfftfreq(offset.shape[1], 1 / 16_000) < 5
+    assert low[:, below].sum() < 0.01 * low.sum()
+    np.testing.assert_allclose(offset, clean, atol=1e-6)
+    np.testing.assert_allclose(heard(voice + 0.01, None), heard(voice, None), atol=1e-6)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earatlas.errors import InputError
+from earatlas.files import written_whole
 from earatlas.types import Array
 
 __all__ = ["read_container", "write_container"]
@@ -38,23 +37,9 @@ def write_container(
     small = {name: _narrowed(array) for name, array in arrays.items()}
     header = {"kind": kind, "version": version, "sha256": _checksum(small), "about": about}
     blob = save(small, metadata={"earatlas": json.dumps(header)})
-    try:
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(blob)
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(scratch).chmod(0o666 & ~umask)  # mkstemp makes files that only the owner reads
-            return Path(scratch).replace(path)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InputError(
-            f"output must be a file that can be written, got '{path}' ({error.strerror}). "
-            "Check that its folder exists and is writable."
-        ) from error
+    with written_whole(path) as scratch:
+        scratch.write_bytes(blob)
+    return path
 
 
 def read_container(

@@ -1,4 +1,8 @@
-"""Folders that results are written to: all of the files appear, or none."""
+"""Results on disk: the whole of a file appears, or nothing changes; so too of several together.
+
+What is written goes to a scratch folder beside its place first, under its own name, and is moved
+when it is complete. A reader never sees half of it, and what was there before stays until then.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,44 @@ from pathlib import Path
 
 from earatlas.errors import InputError
 
-__all__ = ["exchange", "output_folder"]
+__all__ = ["check_writable", "output_folder", "written_together", "written_whole"]
+
+_SCRATCH = ".earatlas-"  # what scratch folders are called
+
+
+def check_writable(path: str | Path, what: str = "output") -> None:
+    """Refuse an output that cannot be written: commands ask before the work, not after it."""
+    path = Path(path)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InputError(
+            f"{what} must be a file in a folder that exists, got '{path}'. "
+            "Name a file, and make its folder first."
+        )
+    try:
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            pass
+    except OSError as error:
+        raise _not_written(path, what, error) from error
+
+
+@contextmanager
+def written_whole(path: str | Path, what: str = "output") -> Iterator[Path]:
+    """A path to write to; at the end that file takes the place of `path`."""
+    path = Path(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=path.absolute().parent) as scratch:
+            new = Path(scratch, path.name)
+            yield new
+            new.replace(path)
+    except OSError as error:
+        raise _not_written(path, what, error) from error
+
+
+def _not_written(path: Path, what: str, error: OSError) -> InputError:
+    return InputError(
+        f"{what} must be a file that can be written, got '{path}' ({error.strerror or error}). "
+        "Check that its folder exists and is writable."
+    )
 
 
 @contextmanager
@@ -33,15 +74,28 @@ def output_folder(folder: Path) -> Iterator[None]:
                 place.rmdir()
 
 
-def exchange(folder: Path, new: Path, old: Path, *, also: Iterable[str] = ()) -> list[Path]:
-    """Move the files of `new` into the folder, and those they replace to `old`; or change nothing.
+@contextmanager
+def written_together(folder: Path, *, instead_of: Iterable[str] = ()) -> Iterator[Path]:
+    """A folder to write to; at the end all of its files move into `folder`, or none does.
 
-    Replaced are files of the same name, and those named in `also`.
+    They replace files of the same names, and those named in `instead_of`.
     """
+    with output_folder(folder):
+        scratch = tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder)
+        with scratch as name:
+            new, old = Path(name, "new"), Path(name, "old")
+            new.mkdir()
+            old.mkdir()
+            yield new
+            _exchange(folder, new, old, instead_of)
+
+
+def _exchange(folder: Path, new: Path, old: Path, instead_of: Iterable[str]) -> None:
+    """Move the files of `new` into the folder, and those they replace to `old`; or nothing."""
     files = sorted(new.iterdir())
     placed: list[Path] = []
     try:
-        for name in {file.name for file in files} | set(also):
+        for name in {file.name for file in files} | set(instead_of):
             if (folder / name).is_file():
                 (folder / name).replace(old / name)
         for file in files:
@@ -52,4 +106,3 @@ def exchange(folder: Path, new: Path, old: Path, *, also: Iterable[str] = ()) ->
         for file in old.iterdir():
             file.replace(folder / file.name)
         raise
-    return placed

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from earatlas.errors import missing_extra
+from earatlas.learning.calibration import KERNEL_WIDTHS, Calibration
+from earatlas.learning.em import Learning
 from earatlas.learning.ppam import PPAM
 from earatlas.manifold.ltsa import ltsa
 from earatlas.space.belief import ChartMixture
@@ -33,12 +35,17 @@ except ImportError as error:
 
 __all__ = ["BinauralManifold", "PPAMRegressor"]
 
+_FEWEST_IN_A_FOLD = 8
+_MOST_HELD_OUT = 240  # as `learn`: of 240 levels the share below one half is right within 3 %
+
 
 class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A probabilistic piecewise affine map, inverted: `predict` is the posterior mean.
 
     `n_components` is K (None: one for ten samples, at most 64), `n_latent` is L_w, `constrained`
-    keeps the paper's equal weights and volumes.
+    keeps the paper's equal weights and volumes. `n_folds` times it is learned without some samples,
+    to find out how sure `predict_density` may be; with 0 its densities are as the model has them,
+    far too sure, and fitting takes a third of the time.
     """
 
     def __init__(
@@ -46,11 +53,13 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         n_components: int | None = None,
         n_latent: int | None = None,
         constrained: bool = True,
+        n_folds: int = 8,
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
         self.n_latent = n_latent
         self.constrained = constrained
+        self.n_folds = n_folds
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> PPAMRegressor:
@@ -75,7 +84,40 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
             seed=self.random_state,
         )
         self.y_shape_ = np.shape(y)[1:]
+        self.widths_, self.shares_ = self._kernel(positions, X)
         return self
+
+    def _kernel(self, positions: Array, X: Array) -> tuple[Array, Array]:
+        """The blur that makes positions most probable that were held out, a fold at a time.
+
+        Learned anew without each fold: one step from the whole model, as `learn` takes, forgets too
+        little here, where no sound adds its own noise (cipic_021: 79 % in the 90 % regions).
+        """
+        folds = min(self.n_folds, len(positions) // _FEWEST_IN_A_FOLD)
+        spread = float(np.sqrt(positions.var(axis=0).sum())) or 1.0
+        widths = spread / 60 * KERNEL_WIDTHS  # made for a sphere in degrees: a spread of about 60
+        if folds < 2:
+            return np.zeros(1), np.ones(1)
+        order = np.random.default_rng(self.random_state).permutation(len(positions))
+        beliefs, truths = [], []
+        for fold in range(folds):
+            held = order[fold::folds]
+            known = np.setdiff1d(order, held)
+            model = PPAM.fit(
+                self.model_.space,
+                positions[known],
+                X[known],
+                components=max(len(self.model_.weights) * (folds - 1) // folds, 1),
+                latent=self.n_latent,
+                constrained=self.constrained,
+                learning=Learning(starts=1, iterations=15),
+                seed=self.random_state,
+            )
+            for n in held[: _MOST_HELD_OUT // folds]:
+                beliefs.append(model.inverse_density(X[n]))
+                truths.append(positions[n])
+        widths, shares, _ = Calibration.kernel(beliefs, np.array(truths), widths)
+        return widths, shares
 
     def predict(self, X: Any) -> Array:
         """Posterior means (N,) or (N, L)."""
@@ -86,10 +128,13 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         return positions.reshape(len(X), *self.y_shape_)
 
     def predict_density(self, X: Any) -> list[ChartMixture]:
-        """The whole posterior of each observation: density, samples, credible regions."""
+        """The whole posterior of each observation: density, samples, credible regions.
+
+        As wide as the errors on samples that were held out: 90 % regions hold about 90 % of them.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        return [self.model_.inverse_density(row) for row in X]
+        return [self.model_.inverse_density(row).blurred(self.widths_, self.shares_) for row in X]
 
 
 class BinauralManifold(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

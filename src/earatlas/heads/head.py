@@ -53,7 +53,7 @@ class ImpulseResponses:
         return response_cues(self.samples, self.rate, layout)
 
     def subset(self, indices: Indices) -> ImpulseResponses:
-        """Those of some directions."""
+        """The measurements of some directions, in their order."""
         return ImpulseResponses(self.samples[indices], self.rate)
 
     def swapped(self) -> ImpulseResponses:
@@ -84,7 +84,7 @@ class MeasuredCues:
         return self.values[:, layout.indices_in(self.layout)]
 
     def subset(self, indices: Indices) -> MeasuredCues:
-        """Those of some directions."""
+        """The measurements of some directions, in their order."""
         return MeasuredCues(self.values[indices], self.layout)
 
     def swapped(self) -> MeasuredCues:

@@ -19,6 +19,7 @@ import soxr
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
+from earatlas.files import written_whole
 from earatlas.types import Array
 
 __all__ = ["Audio", "resample"]
@@ -63,12 +64,12 @@ class Audio:
 
     @property
     def channels(self) -> int:
-        """How many channels."""
+        """How many channels there are: two, for both ears."""
         return len(self.samples)
 
     @property
     def seconds(self) -> float:
-        """How long."""
+        """Length in seconds."""
         return float(self.samples.shape[1] / self.rate)
 
     def at_rate(self, rate: int) -> Audio:
@@ -83,13 +84,14 @@ class Audio:
                 f"path must end in one of {', '.join(_FORMATS)}, got '{path}'. Rename the output."
             )
         kind, subtype = _FORMATS[path.suffix.lower()]
-        try:
-            soundfile.write(path, self.samples.T, self.rate, subtype, format=kind)
-        except (OSError, soundfile.SoundFileError) as error:
-            raise InputError(
-                f"path must be a file that can be written, got '{path}' ({error}). "
-                "Check that its folder exists and is writable."
-            ) from error
+        with written_whole(path, "path") as scratch:
+            try:
+                soundfile.write(scratch, self.samples.T, self.rate, subtype, format=kind)
+            except soundfile.SoundFileError as error:
+                raise InputError(
+                    f"path must be a file that can be written, got '{path}' ({error}). "
+                    "Check that its folder has room, or choose another format."
+                ) from error
         return path
 
 

@@ -60,7 +60,7 @@ class Cues:
 
     @property
     def frames(self) -> int:
-        """T."""
+        """T, how many frames there are."""
         return int(self.values.shape[1])
 
     @property

@@ -102,7 +102,7 @@ class CueLayout:
 
     @cached_property
     def frequencies_hz(self) -> Array:
-        """(F,) in Hz."""
+        """(F,) the frequencies themselves."""
         return np.arange(1.0, self.n_frequencies + 1) * (self.rate / self.window)
 
     @cached_property
@@ -128,7 +128,7 @@ class CueLayout:
 
     @property
     def n_cues(self) -> int:
-        """D."""
+        """D, how many numbers a cue vector has."""
         return len(self.cue_frequencies)
 
     def stack(self, left: Spectra, right: Spectra) -> Array:

@@ -1,91 +1,72 @@
-"""Sound files that grow as the sound comes, and appear only when they are complete."""
+"""Sound files that grow as the sound comes, and appear only when all of them are complete."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import soundfile
 
 from earatlas.errors import InputError
-from earatlas.files import exchange, output_folder
+from earatlas.files import written_together
 from earatlas.types import Array
 
-__all__ = ["SoundFiles"]
+__all__ = ["growing_sound_files"]
+
+_PROBLEMS = (OSError, soundfile.SoundFileError)
 
 
-class SoundFiles:
-    """Several WAV files in a folder that grow together: all of them appear at the end, or none."""
+@contextmanager
+def growing_sound_files(
+    folder: Path, names: Sequence[str], rate: int
+) -> Iterator[Callable[[Array], None]]:
+    """WAV files of these names in a folder; what it gives appends sounds (M, 2, n), a row a file.
 
-    def __init__(self, folder: Path, rate: int) -> None:
-        self.folder, self.rate = folder, rate
-        self.names: list[str] = []
-        self._files: list[soundfile.SoundFile] = []
-        self._stack = ExitStack()
-        self._new = self._old = folder  # scratch folders, once it is entered
+    All of them appear at the end, or none.
+    """
+    for name in names:
+        if (folder / name).is_dir():
+            raise InputError(
+                f"output must be a file, got the folder '{folder / name}'. "
+                "Move it, or choose another folder."
+            )
+    with written_together(folder) as new:
+        files = [_begun(new / name, folder / name, rate) for name in names]
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(output_folder(self.folder))
-            made = tempfile.TemporaryDirectory(prefix=".earatlas-", dir=self.folder)
-            scratch = Path(stack.enter_context(made))
-            self._new, self._old = scratch / "new", scratch / "old"
-            self._new.mkdir()
-            self._old.mkdir()
-            self._stack = stack.pop_all()
-        return self
+        def append(sounds: Array) -> None:
+            with _room_in(folder):
+                for file, sound in zip(files, sounds, strict=True):
+                    file.write(sound.T)
 
-    def open(self, names: Sequence[str]) -> None:
-        """Begin the files; nothing of them can be seen in the folder yet."""
-        for name in names:
-            if (self.folder / name).is_dir():
-                raise InputError(
-                    f"output must be a file, got the folder '{self.folder / name}'. "
-                    "Move it, or choose another folder."
-                )
-        self.names = list(names)
-        for name in names:
-            try:
-                file = soundfile.SoundFile(
-                    self._new / name, "w", self.rate, 2, "FLOAT", format="WAV"
-                )
-            except (OSError, soundfile.SoundFileError) as error:
-                raise InputError(
-                    f"output must be a file that can be made, got '{self.folder / name}' "
-                    f"({error}). Rename the recording, or choose another folder."
-                ) from error
-            self._files.append(file)
-
-    def append(self, sounds: Array) -> None:
-        """Write the next samples (M, 2, n), a row a file."""
-        for file, sound in zip(self._files, sounds, strict=True):
-            try:
-                file.write(sound.T)
-            except (OSError, soundfile.SoundFileError) as error:
-                raise InputError(
-                    f"output folder must have room for the sound, got '{self.folder}' ({error}). "
-                    "Free some space, or choose another folder."
-                ) from error
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._stack:
-            try:
-                for file in self._files:
+        try:
+            yield append
+        except BaseException:
+            with suppress(*_PROBLEMS):  # the first problem is the one to be told
+                for file in files:
                     file.close()
-                if kind is None:
-                    exchange(self.folder, self._new, self._old)
-            except (OSError, soundfile.SoundFileError) as problem:
-                if kind is None:
-                    raise InputError(
-                        f"output folder must take the sounds, got '{self.folder}' ({problem}). "
-                        "Free some space, or choose another folder."
-                    ) from problem
+            raise
+        with _room_in(folder):
+            for file in files:
+                file.close()
+
+
+def _begun(scratch: Path, path: Path, rate: int) -> soundfile.SoundFile:
+    try:
+        return soundfile.SoundFile(scratch, "w", rate, 2, "FLOAT", format="WAV")
+    except _PROBLEMS as error:
+        raise InputError(
+            f"output must be a file that can be made, got '{path}' ({error}). "
+            "Rename the recording, or choose another folder."
+        ) from error
+
+
+@contextmanager
+def _room_in(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except _PROBLEMS as error:
+        raise InputError(
+            f"output folder must have room for the sound, got '{folder}' ({error}). "
+            "Free some space, or choose another folder."
+        ) from error

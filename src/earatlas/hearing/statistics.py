@@ -162,19 +162,20 @@ class LevelStatistics:
         left, right = spectra[:, 1:].swapaxes(-1, -2)
         y = layout.stack(left, right)  # (t, D)
         with np.errstate(divide="ignore"):
-            level = np.floor(10 * np.log10(power.min(axis=0).T))  # (t, F) of the weaker ear
-        rows = np.clip(level, _LOWEST_DB, _HIGHEST_DB).astype(np.intp) - _LOWEST_DB
-        place = rows[:, layout.cue_frequencies] * layout.n_cues + np.arange(layout.n_cues)
+            level = np.log10(power.min(axis=0).T)  # (t, F) of the weaker ear
+        level *= 10
+        rows = np.clip(np.floor(level, out=level), _LOWEST_DB, _HIGHEST_DB, out=level)
+        # `take`, not an index: it keeps frames in rows, which the flat view below wants.
+        place = np.take(rows.astype(np.intp) - _LOWEST_DB, layout.cue_frequencies, axis=1)
+        place *= layout.n_cues
+        place += np.arange(layout.n_cues)
         t = len(y)
-        worth = self._scale * g ** -np.arange(1.0, t + 1)  # of each of these frames
-        weights = np.repeat(worth, layout.n_cues)
-        flat = y.ravel()
-        for moment, values in zip(
-            self._table, (weights, weights * flat, weights * flat**2), strict=True
-        ):
-            np.add.at(moment.reshape(-1), place.ravel(), values)
+        worth = np.ones((t, 1)) if g == 1 else self._scale * g ** -np.arange(1.0, t + 1)[:, None]
+        own = y if g == 1 else worth * y
+        for moment, values in zip(self._table, (worth, own, own * y), strict=True):
+            np.add.at(moment.reshape(-1), place.ravel(), np.broadcast_to(values, y.shape).ravel())
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
-        self._scale = float(worth[-1])
+        self._scale = float(worth[-1, 0])
         self._frames = self._frames * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((power.max(axis=(0, 1)) * age).max()))
         if self._scale > 1e100:

@@ -121,7 +121,12 @@ def _chart_count(directions: int, space: Space, wished: int | None) -> int:
 
 
 def _cautious(spacing_degrees: float) -> Calibration:
-    """Where nothing was measured: the width of a few directions, and a share for "somewhere"."""
+    """Where nothing was measured: the width of a few directions, and a share for "somewhere".
+
+    Heads of 12 to 19 directions were asked for the ones between (60 murmurs each): the 90 % regions
+    held all of them (hats, 10 degrees apart; ku100, 30 degrees apart) or 95 % (ku100, 15 directions
+    all round), the 50 % regions 100, 70 and 65 %.
+    """
     return Calibration(
         temperature=32.0,
         widths=(spacing_degrees, 3 * spacing_degrees, 40.0),

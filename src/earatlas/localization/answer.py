@@ -10,7 +10,7 @@ import numpy as np
 
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import LearnedHead
-from earatlas.space.belief import ChartMixture, CredibleRegion, region_radius
+from earatlas.space.belief import ChartMixture, CredibleRegion
 from earatlas.types import Array
 
 __all__ = ["Localization", "answer"]
@@ -52,7 +52,7 @@ class Localization:
         return {
             "direction": [round(float(v), 2) for v in self.direction],
             "mean": [round(float(v), 2) for v in self.mean],
-            "radius_90": round(region_radius(area, self.belief.space.dims), 2),
+            "radius_90": round(self.belief.space.radius(area), 2),
             "credible_90_area": round(area, 1),
             "observed_share": round(self.observed_share, 4),
         }

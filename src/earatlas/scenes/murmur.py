@@ -19,7 +19,7 @@ def murmur(seconds: float, rate: int = 16_000, seed: int | np.random.Generator =
     base = rng.uniform(90, 220)  # Hz, the talker's pitch
     while start < seconds:
         length = rng.uniform(0.08, 0.25)
-        span = (time >= start) & (time < start + length)
+        span = slice(*np.searchsorted(time, (start, start + length)))
         t = time[span] - start
         if len(t) > 8:
             rise = np.minimum(t, length - t) / 0.03

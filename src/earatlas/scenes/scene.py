@@ -13,7 +13,6 @@ mixture with each source's own image and the noise beside it:
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.files import exchange, output_folder
+from earatlas.files import written_together
 from earatlas.heads.head import Head, ImpulseResponses
 from earatlas.hearing.audio import Audio
 from earatlas.scenes.rooms import Room, room_responses
@@ -35,6 +34,7 @@ from earatlas.types import Array, Indices
 __all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts_for_overlap"]
 
 _PEAK = 0.5  # of full scale: the loudest sample of a mixture
+_LOWEST_HERTZ = 20.0
 _MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the stronger one
 
 
@@ -121,17 +121,16 @@ class SimulatedScene:
         A scene that was in the folder before is replaced, its images with it; other files stay.
         """
         folder = Path(folder)
+        sounds = {"mixture.wav": self.mixture, "noise.wav": Audio(self.noise, self.mixture.rate)}
+        for m, name in enumerate(self.names):
+            sounds[_image_file(m, name)] = self.image(m)
+        before = _images_of_scene(folder / "scene.json")
         try:
-            with output_folder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
-                new, old = Path(scratch, "new"), Path(scratch, "old")
-                new.mkdir()
-                old.mkdir()
-                self.mixture.write(new / "mixture.wav")
-                Audio(self.noise, self.mixture.rate).write(new / "noise.wav")
-                for m, name in enumerate(self.names):
-                    self.image(m).write(new / _image_file(m, name))
+            with written_together(folder, instead_of=before) as new:
+                for file, sound in sounds.items():
+                    sound.write(new / file)
                 (new / "scene.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n")
-                return exchange(folder, new, old, also=_images_of_scene(folder / "scene.json"))
+            return sorted(folder / file for file in (*sounds, "scene.json"))
         except OSError as error:
             raise InputError(
                 f"output folder must be writable, got '{folder}' ({error.strerror}). "
@@ -245,12 +244,11 @@ def render_scene(
 ) -> SimulatedScene:
     """Place mono sounds (at `rate`) at the head's directions nearest to the wished ones.
 
-    Levels are those of the images, both ears together, while the sound is on: with equal levels no
-    source is stronger for standing nearer to an ear. In a `room`, the wall reflections come from
-    their own directions through the same head.
+    Sounds are high-passed at 20 Hz first: an offset that nobody hears would set levels, and in a
+    room all of its reflections add up. Levels are those of the images, both ears together, while
+    the sound is on: with equal levels no source is stronger for standing nearer to an ear. In a
+    `room`, the wall reflections come from their own directions through the same head.
     """
-    from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
-
     if not (rate > 0 and float(rate).is_integer()):
         raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
     staging = staging or Staging()
@@ -263,20 +261,9 @@ def render_scene(
     if staging.overlap is not None:
         starts = np.round(starts_for_overlap(lengths, staging.overlap))
     levels = np.array(staging.levels_db or [0.0] * len(dry))
-
-    total = int(max(starts + lengths)) + responses.shape[-1] - 1
-    images = np.zeros((len(dry), 2, total))
-    for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
-        image = oaconvolve(sound[None], pair, axes=1)
-        image *= 10 ** (levels[m] / 20) / np.sqrt((image**2).sum() / len(sound))
-        begin = int(starts[m])
-        images[m, :, begin : begin + image.shape[1]] = image
-    noise = np.random.default_rng(staging.seed).normal(size=(2, total))
-    power = float(np.mean(images.sum(axis=0) ** 2))
-    noise *= np.sqrt(power / np.mean(noise**2)) * 10 ** (-staging.snr_db / 20)
-
-    mixture = images.sum(axis=0) + noise
-    scale = _PEAK / np.abs(mixture).max()
+    images = _images([_audible(s, rate) for s in dry], responses, starts, levels)
+    noise = _noise(images, staging)
+    scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale
     return SimulatedScene(
         mixture=Audio(images.sum(axis=0) + noise, rate),
@@ -290,17 +277,54 @@ def render_scene(
             "snr_db": staging.snr_db if np.isfinite(staging.snr_db) else None,
             "levels_db": levels.tolist(),
             "overlap": round(overlap_share(starts, lengths), 4),
-            "room": None
-            if room is None
-            else {
-                "size_metres": list(room.size_metres),
-                "t60_seconds": room.t60_seconds,
-                "listener_metres": list(room.listener_metres),
-                "distance_metres": staging.distance_metres,
-            },
+            "room": None if room is None else _about_room(room, staging.distance_metres),
             "seed": staging.seed,
         },
     )
+
+
+def _images(dry: Sequence[Array], responses: Array, starts: Array, levels_db: Array) -> Array:
+    """What each dry sound puts into both ears (M, 2, n), at its level and from its start on."""
+    from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
+
+    ends = [int(start) + len(sound) for start, sound in zip(starts, dry, strict=True)]
+    images = np.zeros((len(dry), 2, max(ends) + responses.shape[-1] - 1))
+    for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
+        image = oaconvolve(sound[None], pair, axes=1)
+        image *= 10 ** (levels_db[m] / 20) / np.sqrt((image**2).sum() / len(sound))
+        begin = int(starts[m])
+        images[m, :, begin : begin + image.shape[1]] = image
+    return images
+
+
+def _noise(images: Array, staging: Staging) -> Array:
+    """White noise (2, n), independent in the two ears, at the wished level below all sources."""
+    noise = np.random.default_rng(staging.seed).normal(size=images.shape[1:])
+    power = float(np.mean(images.sum(axis=0) ** 2))
+    noise *= np.sqrt(power / np.mean(noise**2)) * 10 ** (-staging.snr_db / 20)
+    return noise
+
+
+def _about_room(room: Room, distance_metres: float) -> dict[str, Any]:
+    return {
+        "size_metres": list(room.size_metres),
+        "t60_seconds": room.t60_seconds,
+        "listener_metres": list(room.listener_metres),
+        "distance_metres": distance_metres,
+    }
+
+
+def _audible(sound: Array, rate: float) -> Array:
+    """Sound (n,) without what is below 20 Hz, begun as if it had always been there.
+
+    A talker with an offset of 0.01 had 98 % of the image's energy below 5 Hz in a room of T60
+    0.3 s, and its level was set by that.
+    """
+    from scipy.signal import butter, sosfilt, sosfilt_zi
+
+    sections = butter(2, _LOWEST_HERTZ, "high", fs=rate, output="sos")
+    audible: Array = sosfilt(sections, sound, zi=sosfilt_zi(sections) * sound[0])[0]
+    return audible
 
 
 def _responses(

@@ -20,13 +20,14 @@ from pathlib import Path
 import numpy as np
 
 from earatlas.errors import InputError
+from earatlas.files import output_folder
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.blocks import Block, overlapping
 from earatlas.hearing.cues import bin_power, check_length, checked_audio, nothing_heard
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
-from earatlas.hearing.sound_files import SoundFiles
+from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
 from earatlas.localization.recording import localize
@@ -99,15 +100,16 @@ def separate_file(
     They appear when all are complete, or not at all. `progress` is told the share that is done.
     """
     folder, tell = Path(folder), progress or _nobody
-    with SoundFiles(folder, separator.layout.rate) as files:
+    with output_folder(folder):
         found = take_apart(separator, recording, how, tell)
         assembly = _assembly(separator, found, how)
-        files.open([sound_file(recording.path, m) for m in range(len(found.state.sources))])
-        for block in found.blocks:
-            files.append(assembly.add(block).sounds)
-            tell(0.5 + 0.5 * block.end / found.samples, 1.0)
-        scene = assembly.scene(_beliefs(separator, recording, found.state, how))
-    return scene, [folder / name for name in files.names]
+        names = [sound_file(recording.path, m) for m in range(len(found.state.sources))]
+        with growing_sound_files(folder, names, separator.layout.rate) as append:
+            for block in found.blocks:
+                append(assembly.add(block).sounds)
+                tell(0.5 + 0.5 * block.end / found.samples, 1.0)
+            scene = assembly.scene(_beliefs(separator, recording, found.state, how))
+    return scene, [folder / name for name in names]
 
 
 def sound_file(path: str | Path, m: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from earatlas.hearing.audio import Audio
 from earatlas.separation.picture import Picture
-from earatlas.space.belief import ChartMixture, region_radius
+from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Single
 
 __all__ = ["FoundScene", "FoundSource", "Scene", "Source"]
@@ -46,7 +46,7 @@ class FoundSource:
     @property
     def radius_90(self) -> float:
         """Half the width of that region, in degrees."""
-        return region_radius(self.credible_90_area, self.belief.space.dims)
+        return self.belief.space.radius(self.credible_90_area)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -225,7 +225,7 @@ class SourceModel:
 
     @property
     def frame_share(self) -> float:
-        """τ."""
+        """τ: the share of a frame that is new, its neighbours overlapping it."""
         assert self.how.frame_share is not None  # `of` has seen to it
         return self.how.frame_share
 

@@ -17,7 +17,7 @@ __all__ = [
     "wrap_degrees",
 ]
 
-SPHERE_SQUARE_DEGREES = 4 * np.pi * (180 / np.pi) ** 2  # 41,253
+SPHERE_SQUARE_DEGREES = float(4 * np.pi * (180 / np.pi) ** 2)  # 41,253
 
 
 def wrap_degrees(angle: ArrayLike) -> Array:

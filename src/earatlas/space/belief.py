@@ -57,12 +57,7 @@ class CredibleRegion:
     cells: Array  # (G, C) midpoints, most probable first
     area: float  # degrees of an arc, or square degrees
     mass: float  # what the cells hold together, at least `level`
-    dims: int = 2  # L
-
-    @property
-    def radius_degrees(self) -> float:
-        """Half the width of an arc, or of a round patch, of that size."""
-        return region_radius(self.area, self.dims)
+    radius_degrees: float  # half the width of an arc, or of a round patch, of that size
 
     def __repr__(self) -> str:
         return f"CredibleRegion({self.level:.0%} within {self.radius_degrees:.1f} degrees)"
@@ -160,11 +155,13 @@ class ChartMixture:
         p = self.pruned(1e-6)
         density = np.exp(p.log_density(p.sample(draws)))
         inside = density >= np.quantile(density, 1 - level)
-        return float(np.mean(np.where(inside, 1 / density, 0.0)))
+        area = float(np.mean(np.where(inside, 1 / density, 0.0)))
+        # A plane's bounds limit only grids; the others end, and a broad belief is all over them.
+        return area if isinstance(self.space, Plane) else min(area, self.space.area)
 
     def credible_radius(self, level: float = 0.9) -> float:
         """Half the width, in degrees, of an arc or a round patch as large as the region."""
-        return region_radius(self.credible_area(level), self.space.dims)
+        return self.space.radius(self.credible_area(level))
 
     def _region(self, level: float, spacing: float) -> CredibleRegion:
         p = self.pruned(1e-6)
@@ -186,7 +183,8 @@ class ChartMixture:
         mass = np.cumsum(density[order]) / density.sum()
         count = int(np.searchsorted(mass, level)) + 1
         kept = cells[order[:count]]
-        return CredibleRegion(level, kept, count * size, float(mass[count - 1]), self.space.dims)
+        area = count * size
+        return CredibleRegion(level, kept, area, float(mass[count - 1]), self.space.radius(area))
 
     def _on_grid(
         self, space: Space, centres: Array, reach: Array, spacing: float

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,6 +79,10 @@ class Space(ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The space as JSON values; `space_from_dict` is the inverse."""
+
+    def radius(self, area: float) -> float:
+        """Half the width of an arc, or of a round patch, of that size, in degrees."""
+        return float(area / 2 if self.dims == 1 else np.sqrt(area / np.pi))
 
     @property
     def name(self) -> str:
@@ -190,12 +194,12 @@ class Plane(Space):
 
     @property
     def dims(self) -> int:
-        """L."""
+        """L: a pair of bounds each."""
         return len(self.bounds)
 
     @property
     def columns(self) -> int:
-        """C = L."""
+        """C = L: a point is its own coordinates."""
         return len(self.bounds)
 
     @property
@@ -248,20 +252,9 @@ class Circle(Space):
     The chart keeps the azimuth difference alone; `exp` returns to the centre's elevation.
     """
 
-    @property
-    def dims(self) -> int:
-        """L = 1."""
-        return 1
-
-    @property
-    def columns(self) -> int:
-        """C = 2."""
-        return 2
-
-    @property
-    def area(self) -> float:
-        """360 degrees."""
-        return 360.0
+    dims: ClassVar[int] = 1
+    columns: ClassVar[int] = 2
+    area: ClassVar[float] = 360.0
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
         """Wrapped azimuth difference."""
@@ -301,6 +294,8 @@ class Circle(Space):
 class Cylinder(Space):
     """Azimuth wrapped, elevation flat: a head on a pan-tilt unit (the paper's motor states)."""
 
+    dims: ClassVar[int] = 2
+    columns: ClassVar[int] = 2
     elevations: tuple[float, float] = (-60.0, 60.0)
 
     def __post_init__(self) -> None:
@@ -308,16 +303,6 @@ class Cylinder(Space):
             raise InputError(
                 f"elevations must be (low, high) with low < high, got {self.elevations}. Swap them."
             )
-
-    @property
-    def dims(self) -> int:
-        """L = 2."""
-        return 2
-
-    @property
-    def columns(self) -> int:
-        """C = 2."""
-        return 2
 
     @property
     def area(self) -> float:
@@ -365,20 +350,9 @@ class Sphere(Space):
     anything. "East" at a centre is its direction of growing azimuth (to the left of the head).
     """
 
-    @property
-    def dims(self) -> int:
-        """L = 2."""
-        return 2
-
-    @property
-    def columns(self) -> int:
-        """C = 2."""
-        return 2
-
-    @property
-    def area(self) -> float:
-        """41,253 square degrees."""
-        return float(SPHERE_SQUARE_DEGREES)
+    dims: ClassVar[int] = 2
+    columns: ClassVar[int] = 2
+    area: ClassVar[float] = SPHERE_SQUARE_DEGREES
 
     def check(self, points: ArrayLike, name: str = "directions") -> Array:
         """As for any space, and elevations must be between the poles."""
@@ -450,6 +424,11 @@ class Sphere(Space):
     def distance(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Great-circle distance in degrees."""
         return great_circle_error(a, b)
+
+    def radius(self, area: float) -> float:
+        """Of a cap of that size: at most 180 degrees, where it is the whole sphere."""
+        share = min(area / self.area, 1.0)
+        return float(np.degrees(np.arccos(1 - 2 * share)))
 
     def grid(self, spacing: float) -> Array:
         """A Fibonacci lattice: cells of exactly equal area, about spacing^2 square degrees each."""
