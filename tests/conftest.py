@@ -1,16 +1,17 @@
-"""Shared fixtures: where the measured data are, a small asymmetric head, and a command runner."""
+"""Shared fixtures: measured data, small heads, a learned head, and the command line."""
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import in_process, real_process
+from learned_heads import LearnedHeads
 
 import earatlas as ea
-from earatlas.atlas import Atlas, learn
+from earatlas.atlas import Atlas
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -37,13 +38,26 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command line as a user does: a process of its own, text in and out."""
+    """Run the command line in this process: arguments in, exit code and texts out."""
+    return in_process
 
-    def call(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "earatlas", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
 
-    return call
+@pytest.fixture(scope="session")
+def run_process() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command line as a user does, in a process of its own: a second of start-up."""
+    return real_process
+
+
+@pytest.fixture(scope="session")
+def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
+    """Heads that are learned once for all workers, and kept for the next session."""
+    return LearnedHeads(request.config.cache.mkdir("learned_heads"))
+
+
+@pytest.fixture
+def learned_before(learned_heads: LearnedHeads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`earatlas.learn`, from wherever it is called, gives the same atlas, and learns it once."""
+    monkeypatch.setattr("earatlas.atlas.learn_head", learned_heads.learn)
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +67,6 @@ def atlas_head() -> ea.Head:
 
 
 @pytest.fixture(scope="session")
-def atlas(atlas_head: ea.Head) -> Atlas:
-    """What is learned of it with 48 components: seconds, and good to a few degrees."""
-    return learn(atlas_head, components=48)
+def atlas(atlas_head: ea.Head, learned_heads: LearnedHeads) -> Atlas:
+    """What is learned of it with 48 components: good to a few degrees."""
+    return learned_heads.learn(atlas_head, components=48)

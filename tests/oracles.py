@@ -327,7 +327,7 @@ def vessl_step(
             if m == M:
                 logs[m] += nowhere_log_density(layout, y[:, t], f)
                 continue
-            for d in np.flatnonzero(layout.cue_frequencies == f):
+            for d in np.flatnonzero(layout.cue_frequencies == f).tolist():
                 square = y[d, t] ** 2 - 2 * y[d, t] * sources[m].cues[d] + sources[m].squares[d]
                 logs[m] += -0.5 * np.log(2 * np.pi * v[d]) - 0.5 * square / v[d]
         q[:, f, t] = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.atlas import Accuracy, Atlas, learn
+from earatlas.atlas import Atlas, learn
 from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.calibration import HeldOut, fit_calibration, held_out_statistics
 from earatlas.learning.learn import MODEL_ARRAYS
+from earatlas.learning.learned import Accuracy
 from earatlas.learning.ppam import PPAM
 from earatlas.scenes.murmur import murmur
 from earatlas.space.angles import great_circle_error
@@ -116,7 +117,7 @@ def test_few_directions_still_learn() -> None:
 
 def test_progress_reaches_its_end() -> None:
     """The callback counts up to its own total."""
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[float, float]] = []
     head = ea.simulated_head(ea.Sphere().grid(20.0))
     learn(head, components=4, progress=lambda done, total: seen.append((done, total)))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,7 +222,7 @@ def test_on_a_measured_head(data: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [LookUp, SIR, MPLR, PHAT])
-def test_wrong_pairs_are_refused(kind: type) -> None:
+def test_wrong_pairs_are_refused(kind: Any) -> None:
     """One wording for all; what the remedy says then works."""
     more = {"layout": PHASES} if kind is PHAT else {}
     x, y = affine_data(40, noise=0.1)

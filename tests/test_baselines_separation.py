@@ -26,7 +26,8 @@ def sparse_sound(rng: np.random.Generator, seconds: float = 1.0, share: float = 
     spectra = ea.stft(rng.normal(size=(1, n)), 1024, 256)
     cells = rng.random((1, 57, spectra.shape[-1] // 6 + 1)) < share
     on = cells.repeat(9, axis=1).repeat(6, axis=2)[:, :513, : spectra.shape[-1]]
-    return ea.istft(spectra * (on + 1e-3), 1024, 256, n)[0]
+    sound: np.ndarray = ea.istft(spectra * (on + 1e-3), 1024, 256, n)[0]
+    return sound
 
 
 def two_ears(sound: np.ndarray, delay_samples: float, gain: float) -> np.ndarray:

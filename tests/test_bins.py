@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import oracles
 import pytest
@@ -19,7 +21,7 @@ LAYOUTS = {
     "no level": CueLayout(rate=16, window=16, hop=2, ild_band_hz=None, ipd_band_hz=(1.0, 6.0)),
 }
 every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-EXACT = {"rtol": 1e-12, "atol": 1e-13}
+EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-13}
 M, T = 3, 6
 
 

@@ -114,13 +114,13 @@ def test_coverage_map_has_left_on_the_left(run: Run, tmp_path: Path, small_head:
     assert not any(line.strip() for line in lines[6:])
 
 
-def test_output_that_is_not_utf8(run: Run, good_sofa: Path) -> None:
+def test_output_that_is_not_utf8(run_process: Run, good_sofa: Path) -> None:
     """A terminal of another encoding gets question marks, not a traceback."""
     plain = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    result = run("info", good_sofa, env=plain)
+    result = run_process("info", good_sofa, env=plain)
     assert result.returncode == 0, result.stderr
     assert "median plane" in result.stdout
-    refused(run("cues", "gön.wav", env=plain), "existing")
+    refused(run_process("cues", "gön.wav", env=plain), "existing")
 
 
 def test_simulate_stages_as_asked(run: Run, good_sofa: Path, good_wav: Path) -> None:
@@ -205,6 +205,7 @@ def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         earatlas.cli.main()
 
 
+@pytest.mark.usefixtures("learned_before")
 def test_demo_with_nothing(run: Run, tmp_path: Path) -> None:
     """The demo needs no data, takes two talkers apart, and writes what it names, there alone."""
     pytest.importorskip("espeakng_loader", reason="espeakng-loader is an extra")

@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,10 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """`reproduce all --quick`: about a minute on a quiet machine."""
     folder = tmp_path_factory.mktemp("reproduced")
-    command = [sys.executable, "-W", "error", "-m", "earatlas", "reproduce", "all", "--quick"]
-    result = subprocess.run(
-        [*command, "-o", str(folder), "--json"], capture_output=True, text=True, timeout=900
-    )
+    result = run("reproduce", "all", "--quick", "-o", folder, "--json")
     assert result.returncode == 0, result.stderr
     return folder, json.loads(result.stdout)
 
@@ -80,7 +76,9 @@ def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
         assert sdr["ours(T2), masks"] - 1 < sdr["ours(T2)"] < 60
 
 
-def test_nothing_is_run_twice(whole: tuple[Path, dict[str, Any]], run: Run, tmp_path: Path) -> None:
+def test_nothing_is_run_twice(
+    whole: tuple[Path, dict[str, Any]], run: Run, run_process: Run, tmp_path: Path
+) -> None:
     """A second time it only draws, the same page; a broken line is reported and run again."""
     folder = shutil.copytree(whole[0], tmp_path / "reproduced")
     before = (folder / "results.md").read_text()
@@ -94,7 +92,7 @@ def test_nothing_is_run_twice(whole: tuple[Path, dict[str, Any]], run: Run, tmp_
     assert (folder / "results.md").read_text() == before
     path = folder / "results" / "rows" / "figure2.jsonl"
     path.write_text(path.read_text()[:-40])
-    result = run("reproduce", "figure2", "--quick", "-o", folder, "--jobs", 2)
+    result = run_process("reproduce", "figure2", "--quick", "-o", folder, "--jobs", 2)
     assert "4 rows, 1 of them new" in result.stdout
     assert "warning: rows must be JSON lines" in result.stderr
     assert (folder / "results.md").read_text() == before
@@ -141,7 +139,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder laid out as CAMIL is: positions.csv and a noise recording a direction."""
     folder = tmp_path_factory.mktemp("camil")
     head = ea.simulated_head(ea.Plane().grid(13.0))
-    responses, noise = head.ears.at_rate(16_000), np.random.default_rng(0).normal(size=3000)
+    responses, noise = head.responses().at_rate(16_000), np.random.default_rng(0).normal(size=3000)
     lines = ["file,azimuth,elevation"]
     for n, (azimuth, elevation) in enumerate(head.directions):
         heard = np.stack([np.convolve(noise, ear) for ear in responses[n]])

@@ -3,6 +3,7 @@
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def test_every_flipped_byte_is_refused_or_harmless(
             np.testing.assert_array_equal(back[name], arrays[name])
 
 
-def hostile(header: dict, payload: bytes = b"") -> bytes:
+def hostile(header: dict[str, Any], payload: bytes = b"") -> bytes:
     """A file with this JSON header."""
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + payload

@@ -105,7 +105,7 @@ def test_right_ear_louder_is_positive(rng: np.random.Generator) -> None:
 
 def test_observed_needs_both_ears_and_both_thresholds() -> None:
     """χ = 1 only where the weaker ear passes the higher of the two floors."""
-    spectra = np.ones((2, 33, 4), dtype=complex) * 16.0  # 0 dB re a full-scale sine
+    spectra = np.full((2, 33, 4), 16.0 + 0.0j)  # 0 dB re a full-scale sine
     spectra[0, :, 1] *= 10 ** (-30 / 20)
     spectra[1, :, 2] *= 10 ** (-50 / 20)
     spectra[:, :, 3] *= 10 ** (-50 / 20)

@@ -237,7 +237,9 @@ def test_kemar_warns_of_its_mirror() -> None:
 def test_head_checks_its_directions() -> None:
     """As many as responses, elevations within the sphere, azimuths wrapped."""
     ears = ImpulseResponses(np.ones((2, 2, 4)), 16000.0)
-    np.testing.assert_array_equal(Head("x", [[270.0, 0], [0, 90]], ears).directions[0], [-90, 0])
+    np.testing.assert_array_equal(
+        Head("x", np.array([[270.0, 0], [0, 90]]), ears).directions[0], [-90, 0]
+    )
     with pytest.raises(InputError, match="as many"):
         Head("x", np.zeros((3, 2)), ears)
     with pytest.raises(InputError, match="azimuth first"):

@@ -61,7 +61,7 @@ def images(rng: np.random.Generator) -> np.ndarray:
     """Three coloured sources at both ears, of different levels, correlated between sources."""
     white = rng.normal(size=(M, 2, N + 7))
     taps = rng.normal(size=8)
-    coloured = np.apply_along_axis(np.convolve, -1, white, taps, "valid")
+    coloured: np.ndarray = np.apply_along_axis(np.convolve, -1, white, taps, "valid")
     coloured[1] += 0.2 * coloured[0]
     return coloured * np.array([1.0, 0.3, 5.0])[:, None, None]
 

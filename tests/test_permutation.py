@@ -10,7 +10,7 @@ import pytest
 from earatlas.separation.sound import permutation
 from earatlas.types import Array
 
-HERTZ = np.arange(1, 513) * 15.625
+HERTZ = 15.625 * np.arange(1.0, 513.0)
 
 
 def gain_of(alike: Array, sure: Array, s: Array) -> float:

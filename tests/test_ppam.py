@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import oracles
@@ -17,7 +18,7 @@ from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
 
 N, K, D, L, T = 7, 3, 5, 2, 4
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
-EXACT = {"rtol": 1e-9, "atol": 1e-11}
+EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
 PAPER = Learning(temperature=1.0, spread_prior=None, starts=1, tolerance=1e-9)
 
 
@@ -228,7 +229,7 @@ def test_blocks_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("start", ["directions", "joint"])
-def test_recovers_a_piecewise_affine_map(start: str) -> None:
+def test_recovers_a_piecewise_affine_map(start: Literal["directions", "joint"]) -> None:
     """Two half-planes with their own maps: both are found, exactly, and the noise with them."""
     rng = np.random.default_rng(5)
     x = rng.uniform((-60, -40), (60, 40), (400, 2))
@@ -358,7 +359,7 @@ def test_equal_points_and_constant_channels_are_survived() -> None:
         ({"x": np.ones((N, 3))}, "x must be an array of shape"),
     ],
 )
-def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
+def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
     """The message names the argument, and its remedy works."""
     x, y = some_data()
     with pytest.raises(InputError, match=message):

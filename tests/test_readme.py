@@ -1,25 +1,220 @@
-"""The README is true: its Python runs, and its figures are those of docs/figures.md."""
+"""README and docs are true: Python runs, commands are accepted, figures are measured ones."""
 
+import argparse
 import re
+import runpy
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.core import TyperCommand
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("docs/guide/*.md")),
+]
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 
 
-def test_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Python block, as printed, in an empty folder."""
+def name(path: Path) -> str:
+    """A file from the root of the repository."""
+    return str(path.relative_to(ROOT))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.S | re.M)
+
+
+# --- Python -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("learned_before")
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of a page one after the other, as printed, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    exec(compile(block, "README.md", "exec"), {})
-    assert (tmp_path / "head.atlas").exists()
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
 
 
-def test_readme_figures_are_the_measured_ones() -> None:
-    """Every row of the README's table stands in docs/figures.md."""
-    figures = (ROOT / "docs" / "figures.md").read_text()
-    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line[:2] == "| "]
-    assert len(rows) >= 4
-    for row in rows:
-        assert row in figures
+@pytest.mark.usefixtures("learned_before")
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_examples_run(
+    example: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each script, in an empty folder: it says something, and leaves nothing behind."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_readme_shows_what_comes_out(tmp_path: Path) -> None:
+    """The pages with Python are those that we think: none is lost by a change of its fences."""
+    shown = {name(page) for page in PAGES if blocks(page, "python")}
+    assert {"README.md", "docs/index.md", "docs/guide/python.md", "docs/guide/head.md"} <= shown
+    assert sum(len(blocks(page, "python")) for page in PAGES) >= 15
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every call of earatlas in the fenced blocks and the code spans of a page, as arguments."""
+    text = page.read_text()
+    fenced = re.findall(r"^```(?:shell|)\n(.*?)^```$", text, re.S | re.M)
+    lines = [line for block in fenced for line in block.replace("\\\n", " ").splitlines()]
+    spans = re.findall(r"(?<!`)`(earatlas [^`]+)`(?!`)", text)
+    spans = [f"{span} --help" if span.count(" ") == 1 else span for span in spans]  # a mere name
+    return [words for line in (*lines, *spans) if (words := arguments(line))]
+
+
+def arguments(line: str) -> list[str]:
+    """What follows `earatlas` in a line of a shell, or of an overview.
+
+    >>> arguments("arecord -c 2 | earatlas listen ku100.atlas --stdin > x.jsonl  # live")
+    ['listen', 'ku100.atlas', '--stdin']
+    >>> arguments("earatlas localize X.atlas RECORDING … [--plot x.png]    where a sound is")
+    ['localize', 'X.atlas', 'RECORDING', '--plot', 'x.png']
+    """
+    called = re.search(r"(?:^|\| )\s*earatlas ([-a-z].*)", line)
+    if not called:
+        return []
+    call = re.split(r"\s{2,}|[>|]", called[1])[0]
+    return shlex.split(re.sub(r"[][…]", " ", call), comments=True)
+
+
+@pytest.fixture
+def accepted(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line, which reads its arguments and then does nothing."""
+    monkeypatch.setattr(TyperCommand, "invoke", lambda *_: None)
+    return run
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name)
+def test_commands_are_accepted(accepted: Run, page: Path) -> None:
+    """Names, options and the kinds of their values are those that the command line has."""
+    for words in commands(page):
+        result = accepted(*words)
+        assert result.returncode == 0, f"earatlas {shlex.join(words)}: {result.stderr}"
+
+
+def test_a_wrong_command_is_not_accepted(accepted: Run) -> None:
+    """Or else the test above would say nothing; and it has found what there is to find."""
+    assert accepted("learn", "x.sofa", "-o", "x.atlas").returncode == 0
+    for wrong in (
+        "learn x.sofa -o x.atlas --scales 3",
+        "lern x.sofa",
+        "learn",
+        "cues x --seed 1",
+    ):
+        assert accepted(*wrong.split()).returncode == 2, wrong
+    found = {words[0] for page in PAGES for words in commands(page)}
+    assert found >= {
+        *("info", "cues", "learn", "localize", "listen", "separate", "simulate", "manifold"),
+        *("reproduce", "demo"),
+    }
+
+
+def test_examples_in_the_help_are_accepted(accepted: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `--help` shows at the end of every command can be copied."""
+    for command in sorted({words[0] for words in commands(ROOT / "README.md")} - {"--help"}):
+        shown = accepted(command, "--help", env={"COLUMNS": "1000"}).stdout
+        examples = re.findall(r"earatlas [^;\n]+", shown.partition("Example")[2])
+        assert examples, command
+        for example in examples:
+            result = accepted(*arguments(example.rstrip(" .")))
+            assert result.returncode == 0, f"{example}: {result.stderr}"
+
+
+def test_make_targets_and_extras_exist() -> None:
+    """`make X` is a target, `.[X]` an extra, and every script of ours that is named is there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+    for page in PAGES:
+        text = page.read_text()
+        fenced = "".join(re.findall(r"^```(?:shell|)\n(.*?)^```$", text, re.S | re.M))
+        spans = "\n".join(re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text))
+        code = f"{fenced}\n{spans}"
+        assert set(re.findall(r"^make (\w+)", code, re.M)) <= targets, page
+        extras = re.findall(r"\.\[(\w+)\]", code)
+        assert set(extras) <= project["optional-dependencies"].keys(), page
+        for script in re.findall(r"python ((?:examples|benchmarks|docs)/\S+\.py)", code):
+            assert (ROOT / script).is_file(), f"{name(page)}: {script}"
+
+
+# --- figures ----------------------------------------------------------------------------------
+
+
+class Accepted(Exception):  # noqa: N818
+    """The arguments of a benchmark were read without complaint."""
+
+
+def figure_commands() -> list[str]:
+    """Every benchmark command of docs/figures.md, and its parts that are named without it."""
+    text = (ROOT / "docs" / "figures.md").read_text()
+    return sorted(set(re.findall(r"`python (benchmarks/[^`]+)`", text)))
+
+
+@pytest.mark.parametrize("command", figure_commands())
+def test_commands_of_the_figures_are_accepted(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The benchmark has the parts and options that docs/figures.md names; nothing is measured."""
+    pytest.importorskip("sklearn", reason="scikit-learn is an extra")
+    script, *words = shlex.split(command)
+    if "argparse" not in (ROOT / script).read_text():
+        assert words == []
+        return
+    read = argparse.ArgumentParser.parse_args
+
+    def parse(parser: argparse.ArgumentParser) -> None:
+        read(parser)
+        raise Accepted
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    monkeypatch.setattr(sys, "argv", [script, *words])
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    with pytest.raises(Accepted):
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+
+
+def tables(page: Path) -> list[list[str]]:
+    """The tables of a page, each a list of its lines."""
+    return [t.splitlines() for t in re.findall(r"(?:^\|.*\|\n)+", page.read_text(), re.M)]
+
+
+def test_figures_of_the_readme_are_the_measured_ones() -> None:
+    """A table with figures has the rows of one table of docs/figures.md, under the same head."""
+    measured = tables(ROOT / "docs" / "figures.md")
+    checked = 0
+    for table in tables(ROOT / "README.md"):
+        if not re.search(r"\d\.\d", "".join(table)):
+            continue  # a table of words
+        same = [m for m in measured if m[0] == table[0]]
+        assert any(set(table) <= set(m) for m in same), f"not in docs/figures.md: {table[0]}"
+        checked += len(table) - 2
+    assert checked >= 4
+
+
+def test_every_table_of_figures_has_its_command() -> None:
+    """Above each table of docs/figures.md, in its section, stands the command that measures it."""
+    text = (ROOT / "docs" / "figures.md").read_text()
+    for section in re.split(r"^## ", text, flags=re.M)[1:]:
+        before, table, _ = section.partition("\n|")
+        if table:
+            assert re.search(r"`python benchmarks/\w+\.py", before), section.splitlines()[0]

@@ -5,17 +5,22 @@ import itertools
 import math
 import re
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.heads.simulated import SPEED_OF_SOUND
 from earatlas.scenes.rooms import LEAD_SECONDS, Room, room_responses
 from earatlas.space.angles import to_vectors
 from earatlas.space.spaces import Sphere
+from earatlas.types import Array
 
 RATE = 44_100
+Responses = tuple[Array, Array]  # directions (N, 2) and what the ears get from them (N, 2, taps)
 LEAD = round(LEAD_SECONDS * RATE)
 
 needs_pyroomacoustics = pytest.mark.skipif(
@@ -25,20 +30,22 @@ needs_pyroomacoustics = pytest.mark.skipif(
 
 
 @pytest.fixture
-def head():
+def head() -> Responses:
     """Directions (N, 2) and decaying random responses (N, 2, 7), all different."""
     directions = Sphere().grid(15.0)
     noise = np.random.default_rng(5).standard_normal((len(directions), 2, 7))
     return directions, noise * np.exp(-np.arange(7) / 3.0) * np.array([[1.0], [0.6]])
 
 
-def nearest_response(head, vector):
+def nearest_response(head: Responses, vector: ArrayLike) -> Array:
     """The head's response in the measured direction nearest to a vector of any length."""
     directions, responses = head
     return responses[np.argmax(to_vectors(directions) @ np.asarray(vector))]
 
 
-def mirror_images(room, source, reach_metres):
+def mirror_images(
+    room: Room, source: Sequence[float], reach_metres: float
+) -> Iterator[tuple[Array, int]]:
     """(offset from the listener, reflections) of all images up to a distance, and some beyond."""
     counts = (math.ceil(reach_metres / side) for side in room.size_metres)
     for cell in itertools.product(*(range(-n, n + 1) for n in counts)):
@@ -49,17 +56,24 @@ def mirror_images(room, source, reach_metres):
         yield np.array(image) - room.listener_metres, sum(abs(i) for i in cell)
 
 
-def measured_t60(response, rate):
+def number(pattern: str, message: object) -> float:
+    """The number in a message."""
+    found = re.search(pattern, str(message))
+    assert found is not None, message
+    return float(found[1])
+
+
+def measured_t60(response: Array, rate: float) -> float:
     """T60 from the fall between -5 and -35 dB of the energy that is still to come (Schroeder)."""
     left = np.cumsum(np.sum(response**2, axis=0)[::-1])[::-1]
     level_db = 10 * np.log10(left / left[0])
     used = (level_db < -5) & (level_db > -35)
     slope_db, _ = np.polyfit(np.flatnonzero(used) / rate, level_db[used], 1)
-    return -60 / slope_db
+    return float(-60 / slope_db)
 
 
 @needs_pyroomacoustics
-def test_walls_that_absorb_everything_leave_the_head_alone(head):
+def test_walls_that_absorb_everything_leave_the_head_alone(head: Responses) -> None:
     """At the smallest T60 the response is a lead, the head's own to the last bit, and silence."""
     room = Room(t60_seconds=Room().smallest_t60_seconds)
     directions = np.array([[40.0, 10.0], [-115.0, -20.0], [170.0, 35.0]])
@@ -71,7 +85,7 @@ def test_walls_that_absorb_everything_leave_the_head_alone(head):
 
 
 @needs_pyroomacoustics
-def test_reflection_from_the_left_wall(head):
+def test_reflection_from_the_left_wall(head: Responses) -> None:
     """The mirror image in the wall y = 5 of a source ahead is heard from the left, when due."""
     room = Room(t60_seconds=0.4, listener_metres=(2.7, 4.2, 1.3))
     (response,) = room_responses(room, [[0.0, 0.0]], *head, RATE, distance_metres=1.5)
@@ -86,7 +100,7 @@ def test_reflection_from_the_left_wall(head):
 
 
 @needs_pyroomacoustics
-def test_direct_sound_keeps_the_cues_of_the_head(head):
+def test_direct_sound_keeps_the_cues_of_the_head(head: Responses) -> None:
     """Before the first reflection, the ratio of the ears is the head's at every frequency."""
     direction = np.array([[-63.0, 12.0]])
     (response,) = room_responses(Room(t60_seconds=0.5), direction, *head, RATE)
@@ -96,7 +110,7 @@ def test_direct_sound_keeps_the_cues_of_the_head(head):
 
 
 @needs_pyroomacoustics
-def test_matches_images_mirrored_one_by_one(head):
+def test_matches_images_mirrored_one_by_one(head: Responses) -> None:
     """A loop over all mirror images, from the formulas, gives the same response.
 
     The lengths are exact in binary, as pyroomacoustics has its images in single precision.
@@ -121,14 +135,14 @@ def test_matches_images_mirrored_one_by_one(head):
 
 @needs_pyroomacoustics
 @pytest.mark.parametrize("t60_seconds", [0.3, 0.5])
-def test_sound_decays_as_asked(head, t60_seconds):
+def test_sound_decays_as_asked(head: Responses, t60_seconds: float) -> None:
     """T60 measured on the response is within a quarter of what was asked for."""
     room = Room(t60_seconds=t60_seconds)
     (response,) = room_responses(room, [[35.0, 0.0]], *head, RATE)
     assert measured_t60(response, RATE) == pytest.approx(t60_seconds, rel=0.25)
 
 
-def test_wall_distances_by_hand():
+def test_wall_distances_by_hand() -> None:
     """Ahead, left, right, behind, up, down, slanted; from (2.7, 2.2, 1.5) in 6 x 5 x 3 m."""
     directions = [[0, 0], [90, 0], [-90, 0], [180, 0], [0, 90], [77, -90], [45, 0]]
     np.testing.assert_allclose(
@@ -148,33 +162,33 @@ def test_wall_distances_by_hand():
         ({"t60_seconds": math.nan}, "t60_seconds must be at least"),
     ],
 )
-def test_impossible_rooms_are_refused(fields, message):
+def test_impossible_rooms_are_refused(fields: dict[str, Any], message: str) -> None:
     """A room without volume, a listener in or behind a wall, a T60 that is no number."""
     with pytest.raises(InputError, match=message):
         Room(**fields)
 
 
-def test_unreachable_t60_names_one_that_is_reached():
+def test_unreachable_t60_names_one_that_is_reached() -> None:
     """The smallest T60 is Sabine's, 0.161 V / S, and the one that the message names works."""
     with pytest.raises(InputError, match="t60_seconds must be at least") as refusal:
         Room(t60_seconds=0.05)
-    named = float(re.search(r"at least ([\d.]+)", str(refusal.value))[1])
+    named = number(r"at least ([\d.]+)", refusal.value)
     assert 0 < named - 0.161 * 90 / 126 < 0.0015
     Room(t60_seconds=named)
 
 
 @needs_pyroomacoustics
-def test_source_outside_names_a_distance_that_fits(head):
+def test_source_outside_names_a_distance_that_fits(head: Responses) -> None:
     """Of two sources the one behind a wall is named, and the distance in the message works."""
     directions = [[0.0, 0.0], [-90.0, 0.0]]
     with pytest.raises(InputError, match=r"distance_metres must .*\[-90.0, 0.0\]") as refusal:
         room_responses(Room(), directions, *head, RATE, distance_metres=2.5)
-    named = float(re.search(r"at most ([\d.]+) m", str(refusal.value))[1])
+    named = number(r"at most ([\d.]+) m", refusal.value)
     assert named == pytest.approx(2.2, abs=0.011)
     room_responses(Room(), directions, *head, RATE, distance_metres=named)
 
 
-def test_unusable_heads_and_rooms_are_refused(head):
+def test_unusable_heads_and_rooms_are_refused(head: Responses) -> None:
     """Responses that do not fit their directions, NaN, no rate, and a room with too many images."""
     directions, responses = head
     broken = np.where(np.arange(7) == 3, np.nan, responses)
@@ -191,7 +205,7 @@ def test_unusable_heads_and_rooms_are_refused(head):
 
 
 @needs_pyroomacoustics
-def test_reflections_from_where_nothing_was_measured_are_warned_of(head):
+def test_reflections_from_where_nothing_was_measured_are_warned_of(head: Responses) -> None:
     """A head without the floor: the mean angle in the words is that of a slow loop."""
     directions, responses = head
     seen = directions[:, 1] > -15
@@ -208,12 +222,12 @@ def test_reflections_from_where_nothing_was_measured_are_warned_of(head):
             angles.append(math.degrees(math.acos(min(cosine, 1.0))))
             weights.append((1 - room.absorption) ** order / distance**2)
     assert len(record) == 1
-    named = float(re.search(r"([\d.]+) degrees from", str(record[0].message))[1])
+    named = number(r"([\d.]+) degrees from", record[0].message)
     assert named == pytest.approx(np.average(angles, weights=weights), abs=0.06)
     assert named > 10
 
 
-def test_heads_on_a_circle_are_refused(head):
+def test_heads_on_a_circle_are_refused(head: Responses) -> None:
     """One elevation says nothing of what floor and ceiling send back."""
     azimuths = np.arange(-180.0, 180.0, 10.0)
     circle = np.column_stack([azimuths, np.full(36, 12.0)])
@@ -221,7 +235,9 @@ def test_heads_on_a_circle_are_refused(head):
         room_responses(Room(), [[0.0, 12.0]], circle, head[1][:36], RATE)
 
 
-def test_missing_package_says_what_to_install(head, monkeypatch):
+def test_missing_package_says_what_to_install(
+    head: Responses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without pyroomacoustics the error has the line to type."""
     monkeypatch.setitem(sys.modules, "pyroomacoustics", None)
     with pytest.raises(InputError, match=r"pip install 'earatlas\[rooms\]'"):

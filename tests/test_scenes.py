@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,7 +244,7 @@ def test_failed_write_removes_the_folders_it_made(
         ),
     ],
 )
-def test_bad_scenes_are_explained(small_head: ea.Head, change: dict, words: str) -> None:
+def test_bad_scenes_are_explained(small_head: ea.Head, change: dict[str, Any], words: str) -> None:
     """Each wrong argument is named."""
     arguments = {"sounds": [np.ones(100)], "directions": PLACES[:1], **change}
     with pytest.raises(InputError, match=words):
@@ -275,7 +276,7 @@ def test_far_directions_are_refused(small_head: ea.Head) -> None:
         ({"seed": -1}, "seed must be"),
     ],
 )
-def test_bad_staging_is_explained(fields: dict, words: str) -> None:
+def test_bad_staging_is_explained(fields: dict[str, Any], words: str) -> None:
     """Numbers that are none, or that no scene can have."""
     with pytest.raises(InputError, match=words):
         ea.Staging(**fields)

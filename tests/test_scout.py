@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import oracles
@@ -28,7 +29,7 @@ from earatlas.space.angles import great_circle_error
 from earatlas.space.spaces import Circle, Sphere
 
 LAYOUT = CueLayout(rate=16, window=16, hop=2, ild_band_hz=(0.0, 7.0), ipd_band_hz=(2.0, 5.0))
-SINGLE = {"rtol": 1e-4, "atol": 2e-4}  # likelihoods are float32
+SINGLE: dict[str, Any] = {"rtol": 1e-4, "atol": 2e-4}  # likelihoods are float32
 
 
 def some_model(space: Sphere | Circle | None = None) -> PPAM:
@@ -59,7 +60,9 @@ def some_likelihoods(G: int = 7, N: int = 40) -> tuple[np.ndarray, np.ndarray]:
     return np.exp(logs - top).astype(np.float32), np.exp(nowhere - top).astype(np.float32)
 
 
-def em(p: np.ndarray, nowhere: np.ndarray, share: float, iterations: int) -> tuple[list, float]:
+def em(
+    p: np.ndarray, nowhere: np.ndarray, share: float, iterations: int
+) -> tuple[list[float], float]:
     """Plain EM: responsibilities of every bin, then their means."""
     G, N = p.shape
     w = [(1 - share) / G] * G + [share]
@@ -240,7 +243,7 @@ def test_the_noise_that_explains_more_is_chosen(scatter: float) -> None:
     model, bins = some_model(), oracles.ragged_bins(LAYOUT, 40, 6)
     model = replace(model, A=0.2 * model.A)  # no direction explains a scatter of 4 dB
     cues, rng = model.forward_map([[30.0, 10.0]])[0], np.random.default_rng(7)
-    values = []
+    values: list[np.ndarray] = []
     for kind in bins.kinds:
         d = np.repeat(np.arange(kind.cues.start, kind.cues.stop), kind.counts)
         values.append(cues[d] + rng.normal(0, scatter if len(values) == 0 else 0.1, len(d)))

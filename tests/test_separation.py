@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from earatlas.types import Array, Indices
 
 RATE = 16_000
 LEFT_AND_RIGHT = np.array([[55.0, 10.0], [-40.0, -5.0]])
-EXACT = {"rtol": 0.0, "atol": 1e-10}
+EXACT: dict[str, Any] = {"rtol": 0.0, "atol": 1e-10}
 
 
 def murmurs(
@@ -93,7 +94,8 @@ def test_sources_are_found_and_told_apart(atlas: Atlas) -> None:
     """
     places = [[[70.0, 20.0], [-15.0, 0.0]], [[120.0, 0.0], [-60.0, 15.0]],
               [[-20.0, 30.0], [-130.0, -10.0]]]  # fmt: skip
-    errors, distortions = [], []
+    errors: list[float] = []
+    distortions: list[float] = []
     for pair in places:
         truth = murmurs(pair)
         scene = atlas.separate(truth.mixture, n_sources=2)
@@ -171,7 +173,7 @@ def test_binary_rendering_gives_each_bin_to_one(
     scene = atlas.separate(two.mixture, n_sources=2, rendering="binary")
     np.testing.assert_array_equal(scene.masks, found.masks)
     spectra = stft(two.mixture.samples, 1024, 128)
-    used = binary_masks(found.masks)
+    used = binary_masks(found.masks.astype(float))
     assert set(np.unique(used)) == {0.0, 1.0}
     expected = render(spectra, used, atlas.layout, two.mixture.samples.shape[1])
     sounds = np.stack([s.audio.samples for s in scene.sources])

@@ -3,9 +3,12 @@
 import cmath
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from scipy.special import eval_legendre, hankel2, jv
 
 from earatlas.errors import InputError
@@ -20,6 +23,7 @@ from earatlas.heads.simulated import (
     simulated_responses,
     sphere_transfer,
 )
+from earatlas.types import Array, Spectra
 
 RATE = 48_000
 BARE_EARS = (Ear(90.0, 0.0), Ear(-90.0, 0.0))
@@ -28,7 +32,7 @@ BARE_EARS = (Ear(90.0, 0.0), Ear(-90.0, 0.0))
 BIN_HZ = np.array([200.0, 1000.0, 3400.0, 8000.0, 19_000.0])
 
 
-def unit(directions):
+def unit(directions: ArrayLike) -> Array:
     """Turn degrees into unit vectors (N, 3): x front, y left, z up."""
     azimuth, elevation = np.deg2rad(np.asarray(directions, dtype=float)).T
     return np.stack(
@@ -41,7 +45,7 @@ def unit(directions):
     )
 
 
-def spectra(responses, frequencies, rate=RATE):
+def spectra(responses: Array, frequencies: Array, rate: float = RATE) -> Spectra:
     """Transfer functions (N, 2, F) at any frequencies."""
     angles = 2.0 * np.pi * np.outer(np.arange(responses.shape[-1]) / rate, frequencies)
     flat = responses.reshape(-1, responses.shape[-1])
@@ -49,7 +53,7 @@ def spectra(responses, frequencies, rate=RATE):
     return values.reshape(*responses.shape[:-1], len(frequencies))
 
 
-def cues(directions, **options):
+def cues(directions: ArrayLike, **options: Any) -> Array:
     """Interaural cues (N, 730): ILD of 512 bins in dB, then cos and sin of 109 phases."""
     left, right = np.moveaxis(
         spectra(simulated_responses(directions, **options), 15.625 * np.arange(1, 513)), 1, 0
@@ -59,7 +63,7 @@ def cues(directions, **options):
     return np.concatenate([20.0 * np.log10(np.abs(ratio)), phase.real, phase.imag], axis=1)
 
 
-def nearest_errors(known, queries):
+def nearest_errors(known: tuple[Array, Array], queries: tuple[Array, Array]) -> Array:
     """Great-circle errors in degrees of a nearest-neighbour search in cue space.
 
     `known` and `queries` are (directions, cues) pairs.
@@ -70,23 +74,23 @@ def nearest_errors(known, queries):
     return np.rad2deg(np.arccos(np.clip(cosines, -1.0, 1.0)))
 
 
-def fibonacci_lattice(count):
+def fibonacci_lattice(count: int) -> Array:
     """Directions spread evenly over the whole sphere."""
     i = np.arange(count)
     elevation = np.rad2deg(np.arcsin(1.0 - (2.0 * i + 1.0) / count))
     return np.stack([(i * 180.0 * (3.0 - 5.0**0.5)) % 360.0 - 180.0, elevation], axis=1)
 
 
-def interaural_delay_ms(direction, **options):
+def interaural_delay_ms(direction: Sequence[float], **options: Any) -> float:
     """How much later the right ear hears than the left: the peak of the cross-correlation."""
     left, right = np.fft.rfft(simulated_responses([direction], **options)[0], 1024)
     correlation = np.fft.fftshift(np.fft.irfft(right * left.conj(), 16 * 1024))
     return 1e3 * (correlation.argmax() - 8 * 1024) / (16 * RATE)
 
 
-def slow_sphere(cosine, x):
+def slow_sphere(cosine: float, x: float) -> complex:
     """Incident plus scattered wave on the sphere, order by order, from the boundary condition."""
-    total = 0.0
+    total = 0.0j
     for m in range(math.ceil(1.5 * x) + 25):
         scale = math.sqrt(math.pi / (2.0 * x))
         j, j_next = scale * jv(m + 0.5, x), scale * jv(m + 1.5, x)
@@ -97,7 +101,7 @@ def slow_sphere(cosine, x):
     return total
 
 
-def test_sphere_is_incident_plus_scattered_wave():
+def test_sphere_is_incident_plus_scattered_wave() -> None:
     """The one matrix product equals the series summed term by term, in light and in shadow."""
     cosines = np.array([1.0, 0.61, 0.0, -0.35, -0.93, -1.0])
     x = np.array([0.05, 0.7, 1.3, 6.1, 17.9, 38.4])
@@ -106,7 +110,7 @@ def test_sphere_is_incident_plus_scattered_wave():
     np.testing.assert_allclose(sphere_transfer(cosines, frequencies), slow, rtol=1e-9)
 
 
-def test_sphere_at_low_frequency():
+def test_sphere_at_low_frequency() -> None:
     """H = 1 + 1.5 j x cos(incidence) + O(x^2): the sphere stretches delays by half, no more."""
     cosines = np.array([1.0, 0.4, -0.8])
     x = 1e-3
@@ -120,7 +124,7 @@ def test_sphere_at_low_frequency():
     np.testing.assert_allclose(transfer[:, 2], 1.0 + 1.5j * x * cosines, atol=2.0 * x**2)
 
 
-def test_sphere_doubles_pressure_facing_the_source():
+def test_sphere_doubles_pressure_facing_the_source() -> None:
     """At high frequency the facing point sees a wall (+6 dB) and the one behind a shadow."""
     facing, side, shadow = np.abs(sphere_transfer(np.array([1.0, 0.0, -0.9]), np.array([20e3])))
     assert facing == pytest.approx(2.0, rel=0.03)
@@ -128,7 +132,7 @@ def test_sphere_doubles_pressure_facing_the_source():
     assert shadow < side < facing
 
 
-def test_bare_head_is_the_sphere_delayed():
+def test_bare_head_is_the_sphere_delayed() -> None:
     """A response without scatterers is the sphere's transfer function, 1 ms late, at each ear."""
     directions = [[37.0, 21.0], [-160.0, -48.0], [98.0, -10.0]]
     ears = (Ear(98.0, -10.0), Ear(-104.0, -5.0))
@@ -139,7 +143,7 @@ def test_bare_head_is_the_sphere_delayed():
         np.testing.assert_allclose(found[:, channel], expected, rtol=1e-9)
 
 
-def test_echo_comes_from_the_scatterer():
+def test_echo_comes_from_the_scatterer() -> None:
     """Each scatterer adds the sound that goes by its place on the way to the ear."""
     directions = [[20.0, 35.0], [-130.0, -60.0], [75.0, 5.0]]
     scatterers = (
@@ -165,7 +169,7 @@ def test_echo_comes_from_the_scatterer():
             assert alone[n, 1, i] / found[n, 1, i] == pytest.approx(total, rel=1e-9)
 
 
-def test_near_ear_hears_first_and_louder():
+def test_near_ear_hears_first_and_louder() -> None:
     """A source on the left reaches the left ear about 0.65 ms before the right, and louder."""
     for azimuth, sign in ((90.0, 1.0), (-90.0, -1.0)):
         assert 0.55 < sign * interaural_delay_ms([azimuth, 0.0]) < 0.75
@@ -175,7 +179,7 @@ def test_near_ear_hears_first_and_louder():
 
 
 @pytest.mark.parametrize("azimuth", [20.0, 50.0, 90.0])
-def test_bare_delay_follows_woodworth(azimuth):
+def test_bare_delay_follows_woodworth(azimuth: float) -> None:
     """Path difference a (theta + sin theta) at high frequency, 3 a sin theta at low."""
     theta = math.radians(azimuth)
     travel_ms = 1e3 * HEAD_RADIUS_M / SPEED_OF_SOUND
@@ -187,7 +191,7 @@ def test_bare_delay_follows_woodworth(azimuth):
     assert delay_ms == pytest.approx(3.0 * travel_ms * math.sin(theta), rel=0.01)
 
 
-def test_responses_start_and_end_in_silence():
+def test_responses_start_and_end_in_silence() -> None:
     """The whole response is inside: nothing before the sound arrives, nothing wraps round."""
     energy = simulated_responses(fibonacci_lattice(400)) ** 2
     total = energy.sum(axis=-1)
@@ -196,7 +200,7 @@ def test_responses_start_and_end_in_silence():
     np.testing.assert_array_equal(energy[:, :, 240:], 0.0)
 
 
-def test_bare_sphere_mistakes_mirrored_directions():
+def test_bare_sphere_mistakes_mirrored_directions() -> None:
     """With antipodal bare ears front/back and up/down sound alike; the scatterers tell them."""
     directions = np.array([[30.0, 20.0], [-70.0, 45.0], [10.0, -35.0], [-15.0, 25.0]])
     behind = np.stack([180.0 - directions[:, 0], directions[:, 1]], axis=1)
@@ -209,10 +213,10 @@ def test_bare_sphere_mistakes_mirrored_directions():
         assert np.sqrt((difference_db**2).mean(axis=1)).min() > 1.5
 
 
-def test_mirrored_ears_swap_the_channels():
+def test_mirrored_ears_swap_the_channels() -> None:
     """Left and right are treated alike: a mirrored head hears a mirrored world, swapped."""
 
-    def mirrored(ear):
+    def mirrored(ear: Ear) -> Ear:
         scatterers = tuple(
             dataclasses.replace(one, offset_m=(one.offset_m[0], -one.offset_m[1], one.offset_m[2]))
             for one in ear.scatterers
@@ -226,12 +230,12 @@ def test_mirrored_ears_swap_the_channels():
     np.testing.assert_allclose(swapped[:, ::-1], simulated_responses(directions), atol=1e-12)
 
 
-def test_seam_and_poles_are_directions_like_any_other():
+def test_seam_and_poles_are_directions_like_any_other() -> None:
     """-180 is 180, a pole has one response for all azimuths, and crossing either is smooth."""
     same = simulated_responses([[180.0, 15.0], [-180.0, 15.0], [540.0, 15.0]])
     np.testing.assert_allclose(same[1:], same[:1].repeat(2, axis=0), atol=1e-12)
-    for pole in (90.0, -90.0):
-        same = simulated_responses([[0.0, pole], [77.0, pole], [-123.0, pole]])
+    for end in (90.0, -90.0):
+        same = simulated_responses([[0.0, end], [77.0, end], [-123.0, end]])
         np.testing.assert_allclose(same[1:], same[:1].repeat(2, axis=0), atol=1e-12)
     # Central differences across the border agree with the curve on both sides: a kink or a jump
     # would leave a second difference as large as the first.
@@ -243,7 +247,7 @@ def test_seam_and_poles_are_directions_like_any_other():
         assert np.linalg.norm(second, axis=(1, 2)).max() < 0.2 * np.linalg.norm(first[0])
 
 
-def test_same_answer_every_time():
+def test_same_answer_every_time() -> None:
     """Two calls agree to the bit; neighbours in the call and more taps change nothing."""
     directions = fibonacci_lattice(50)
     first = simulated_responses(directions)
@@ -256,7 +260,7 @@ def test_same_answer_every_time():
 
 # The lowest rate fades right above the cues and rings longest.
 @pytest.mark.parametrize(("rate", "atol"), [(20_000, 0.03), (44_100, 0.002), (96_000, 0.002)])
-def test_rate_changes_no_cue(rate, atol):
+def test_rate_changes_no_cue(rate: float, atol: float) -> None:
     """The head is the same at any rate: up to 8 kHz both ears' spectra agree."""
     directions, f = fibonacci_lattice(40), 15.625 * np.arange(1, 513)
     expected = spectra(simulated_responses(directions), f)
@@ -264,7 +268,7 @@ def test_rate_changes_no_cue(rate, atol):
     np.testing.assert_allclose(found, expected, rtol=0.0, atol=atol)
 
 
-def test_camil_grid():
+def test_camil_grid() -> None:
     """180 pan by 60 tilt angles, azimuth in (-180, 180], no direction twice."""
     grid = camil_directions()
     assert grid.shape == (10_800, 2)
@@ -273,7 +277,7 @@ def test_camil_grid():
     np.testing.assert_array_equal(np.unique(grid[:, 1]), np.arange(-59, 60, 2))
 
 
-def test_cues_are_those_of_a_head():
+def test_cues_are_those_of_a_head() -> None:
     """ILD within 30 dB, a few dB of it in the median plane, small steps between neighbours."""
     ild = cues(fibonacci_lattice(1000))[:, :512]
     assert 20.0 < np.abs(ild).max() < 30.0
@@ -288,7 +292,7 @@ def test_cues_are_those_of_a_head():
         assert np.abs(steps).max() < 8.0
 
 
-def test_nearest_cues_find_the_direction_on_the_papers_grid():
+def test_nearest_cues_find_the_direction_on_the_papers_grid() -> None:
     """Half of the grid locates the other half; a bare sphere cannot."""
     shuffled = np.random.default_rng(3).permutation(camil_directions())
     known, queries = shuffled[:5400], shuffled[5400:6000]
@@ -305,7 +309,7 @@ def test_nearest_cues_find_the_direction_on_the_papers_grid():
     assert (bare > 30.0).mean() > 0.3
 
 
-def test_nearest_cues_find_the_direction_all_round():
+def test_nearest_cues_find_the_direction_all_round() -> None:
     """The whole sphere too, poles included: a lattice locates random directions, half the rest."""
     lattice = fibonacci_lattice(2578)
     lattice_cues = cues(lattice)
@@ -335,13 +339,13 @@ def test_nearest_cues_find_the_direction_all_round():
         ([[0.0, 0.0], [10.0, -95.0]], r"from -90 to 90 degrees, got -95 in row 1\. Check the"),
     ],
 )
-def test_bad_directions_are_refused(directions, message):
+def test_bad_directions_are_refused(directions: ArrayLike, message: str) -> None:
     """The message names the rule, the value and what to do."""
     with pytest.raises(InputError, match=message):
         simulated_responses(directions)
 
 
-def test_bad_sizes_are_refused_and_the_remedies_work():
+def test_bad_sizes_are_refused_and_the_remedies_work() -> None:
     """Too low a rate, too few taps and a scatterer in the ear are told, with a way out."""
     with pytest.raises(InputError, match=r"rate must be at least 20000 Hz.*got 16000\. Take 48000"):
         simulated_responses([[0.0, 0.0]], rate=16_000)

@@ -4,12 +4,14 @@ import importlib.util
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 from earatlas.errors import InputError
 from earatlas.scenes.speech import DEMO_TALKERS, Talker, demo_talkers, speak, variants, voices
+from earatlas.types import Array
 
 RATE = 16_000
 SENTENCE = "She says six ships."  # fricatives: espeak-ng's noise is in them
@@ -20,19 +22,19 @@ needs_espeak = pytest.mark.skipif(
 )
 
 
-def pitch_hertz(sound):
+def pitch_hertz(sound: Array) -> float:
     """Median over the voiced frames of 50 ms of the strongest period between 60 and 500 Hz."""
     frames = np.lib.stride_tricks.sliding_window_view(sound, 800)[::160]
     loud = frames[np.mean(frames**2, axis=1) > 0.05 * np.mean(frames**2, axis=1).max()]
     products = np.fft.irfft(np.abs(np.fft.rfft(loud, 2048)) ** 2)
     periods = RATE // 500 + np.argmax(products[:, RATE // 500 : RATE // 60], axis=1)
     voiced = products[np.arange(len(loud)), periods] > 0.6 * products[:, 0]
-    return RATE / np.median(periods[voiced])
+    return RATE / float(np.median(periods[voiced]))
 
 
 @needs_espeak
 @pytest.mark.parametrize("voice", ["en-us", "en-gb+m3", "en-us+klatt", "en-us+whisper"])
-def test_same_call_gives_the_same_samples(voice):
+def test_same_call_gives_the_same_samples(voice: str) -> None:
     """Whatever was said in between; a whisper and the Klatt voices are made of noise."""
     first = speak(SENTENCE, voice=voice)
     speak("Etwas ganz anderes.", voice="de+croak", pitch=90, words_per_minute=300)
@@ -40,7 +42,7 @@ def test_same_call_gives_the_same_samples(voice):
 
 
 @needs_espeak
-def test_same_samples_at_another_time():
+def test_same_samples_at_another_time() -> None:
     """The breath of f3 comes from random numbers that espeak-ng seeds with the clock's second."""
     first = speak(SENTENCE, voice="en-us+f3")
     time.sleep(1.01)
@@ -48,7 +50,7 @@ def test_same_samples_at_another_time():
 
 
 @needs_espeak
-def test_threads_do_not_disturb_each_other():
+def test_threads_do_not_disturb_each_other() -> None:
     """Three voices at once say what each says alone."""
     chosen = ["en-us", "de", "en-us+f1"]
     alone = [speak(SENTENCE, voice=voice) for voice in chosen]
@@ -59,7 +61,7 @@ def test_threads_do_not_disturb_each_other():
 
 
 @needs_espeak
-def test_sound_has_the_peak_and_length_that_the_rate_asks_for():
+def test_sound_has_the_peak_and_length_that_the_rate_asks_for() -> None:
     """Mono float64 with peak 0.5; at another rate the same sound, so the same duration."""
     low, high = speak(SENTENCE, rate=16_000), speak(SENTENCE, rate=44_100)
     assert low.dtype == np.float64
@@ -71,7 +73,7 @@ def test_sound_has_the_peak_and_length_that_the_rate_asks_for():
 
 
 @needs_espeak
-def test_pitch_and_speed_do_what_they_say():
+def test_pitch_and_speed_do_what_they_say() -> None:
     """A higher pitch is higher by the ear's measure, and twice the words take half the time."""
     assert pitch_hertz(speak(SENTENCE, pitch=80)) > 1.2 * pitch_hertz(speak(SENTENCE, pitch=20))
     slow, fast = (speak(SENTENCE, words_per_minute=speed) for speed in (120, 240))
@@ -79,7 +81,7 @@ def test_pitch_and_speed_do_what_they_say():
 
 
 @needs_espeak
-def test_voice_is_the_one_that_was_asked_for():
+def test_voice_is_the_one_that_was_asked_for() -> None:
     """Languages differ, variants change them, letter case does not, and "en" is British."""
     plain = speak(SENTENCE, voice="en-gb")
     np.testing.assert_array_equal(speak(SENTENCE, voice="EN-GB"), plain)
@@ -90,7 +92,7 @@ def test_voice_is_the_one_that_was_asked_for():
 
 
 @needs_espeak
-def test_text_is_read_as_utf8():
+def test_text_is_read_as_utf8() -> None:
     """An umlaut is a letter of the word, neither dropped nor read as two other letters."""
     with_umlaut, without = (speak(word, voice="de") for word in ("schön", "schon"))
     assert not np.array_equal(with_umlaut, without)
@@ -99,7 +101,7 @@ def test_text_is_read_as_utf8():
 
 @needs_espeak
 @pytest.mark.parametrize("voice", ["klingonese", "en-us+nobody", "en-us+", "+f1", ""])
-def test_unknown_voice_says_where_the_voices_are(voice):
+def test_unknown_voice_says_where_the_voices_are(voice: str) -> None:
     """espeak-ng itself would speak on with the last voice, or without the variant."""
     with pytest.raises(InputError, match=r"^voice must .*voices\(\) .*variants\(\)"):
         speak(SENTENCE, voice=voice)
@@ -116,26 +118,26 @@ def test_unknown_voice_says_where_the_voices_are(voice):
         ("a", {"rate": 0}, "rate must be positive"),
     ],
 )
-def test_wrong_arguments_are_refused(text, options, message):
+def test_wrong_arguments_are_refused(text: str, options: dict[str, Any], message: str) -> None:
     """Before anything is spoken."""
     with pytest.raises(InputError, match=message):
         speak(text, **options)
 
 
-def test_talkers_are_checked_when_they_are_made():
+def test_talkers_are_checked_when_they_are_made() -> None:
     """A talker with nothing to say cannot exist."""
     with pytest.raises(InputError, match="text must have something to say"):
         Talker("Nobody", "", "en-us")
 
 
 @needs_espeak
-def test_text_without_sound_is_refused():
+def test_text_without_sound_is_refused() -> None:
     """Punctuation alone is silence, which cannot be brought to a peak of 0.5."""
     with pytest.raises(InputError, match=r"text must have something to say, got \'\.\.\.\'"):
         speak("...")
 
 
-def test_missing_package_says_what_to_install(monkeypatch):
+def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without espeakng-loader the error has the line to type."""
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(InputError, match=r"pip install 'earatlas\[speech\]'"):
@@ -143,7 +145,7 @@ def test_missing_package_says_what_to_install(monkeypatch):
 
 
 @needs_espeak
-def test_demo_talkers_are_three_that_the_ear_tells_apart():
+def test_demo_talkers_are_three_that_the_ear_tells_apart() -> None:
     """A man, a woman and a child by pitch, each about 3 to 4 s long and never silent for long."""
     talkers = demo_talkers(3)
     assert [name for name, _ in talkers] == [talker.name for talker in DEMO_TALKERS]
@@ -157,7 +159,7 @@ def test_demo_talkers_are_three_that_the_ear_tells_apart():
 
 
 @needs_espeak
-def test_demo_talkers_can_be_fewer():
+def test_demo_talkers_can_be_fewer() -> None:
     """The first n of them, the same as in the full list."""
     ((name, sound),) = demo_talkers(1, rate=8_000)
     assert name == DEMO_TALKERS[0].name

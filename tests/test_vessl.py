@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import oracles
@@ -18,7 +19,7 @@ K, L, L_W = 3, 2, 2
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
 # F=8; ILD on bins 0-6 and IPD on 2-4: D=13, and 24 with phase everywhere. Bin 7 has neither.
 LAYOUT = CueLayout(rate=16, window=16, hop=2, ild_band_hz=(0.0, 7.0), ipd_band_hz=(2.0, 5.0))
-EXACT = {"rtol": 1e-9, "atol": 1e-10}
+EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-10}
 PAPER = Inference.paper()
 SETTINGS = {
     "default": Inference(),

@@ -1,0 +1,88 @@
+"""The command line in this process: `main()` with streams, folder and environment of its own.
+
+A process of its own costs a second of start-up, and what runs in it counts for no coverage. So most
+tests take the fixture `run`; what a process alone can show (pipes, signals, start-up, processes of
+its own, the encoding of a terminal) is in the tests that take `run_process`.
+"""
+
+import io
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager, nullcontext
+from pathlib import Path
+from typing import IO
+from unittest import mock
+
+from rich.console import Console
+
+import earatlas.cli
+from earatlas.cli import console
+
+__all__ = ["in_process", "real_process"]
+
+
+def in_process(
+    *arguments: object,
+    stdin: IO[bytes] | bytes | int | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """What `earatlas ARGUMENTS` answers; a bug of ours comes through as its exception."""
+    command = ["earatlas", *map(str, arguments)]
+    out, err = _stream(), _stream()
+    code: str | int | None = 0
+    with (
+        mock.patch.multiple(sys, argv=command, stdin=_input(stdin), stdout=out, stderr=err),
+        nullcontext() if cwd is None else chdir(cwd),
+        mock.patch.dict(os.environ, env or {}, clear=env is not None),
+        warnings.catch_warnings(),  # main() shows them in its own way
+        _as_at_the_start(),
+    ):
+        try:
+            earatlas.cli.main()
+        except SystemExit as end:
+            code = end.code
+    if isinstance(code, str):  # as the interpreter does
+        err.write(f"{code}\n")
+        code = 1
+    return subprocess.CompletedProcess(command, code or 0, _text(out), _text(err))
+
+
+def real_process(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own, as a user runs it."""
+    command = [sys.executable, "-m", "earatlas", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def _stream(data: bytes = b"") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+
+
+def _input(stdin: IO[bytes] | bytes | int | None) -> io.TextIOWrapper:
+    """Standard input of bytes or a file; whatever else it is, it is empty."""
+    if stdin is None or isinstance(stdin, int):
+        return _stream()
+    return _stream(stdin if isinstance(stdin, bytes) else stdin.read())
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode()
+
+
+@contextmanager
+def _as_at_the_start() -> Iterator[None]:
+    """Nothing is kept from the last command: no atlas, nor the streams and width of a console."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("earatlas.cli"):
+            for thing in vars(module).values():
+                if callable(clear := getattr(thing, "cache_clear", None)):
+                    clear()
+    for thing in vars(console).values():
+        if isinstance(thing, Console):
+            Console.__init__(thing, stderr=thing.stderr, emoji=False)
+    yield

@@ -1,0 +1,94 @@
+"""What only a process of its own can show: pipes, signals, full disks, start-up, live input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+COMMAND = [sys.executable, "-m", "earatlas"]
+posix = pytest.mark.skipif(os.name != "posix", reason="pipes and signals of POSIX")
+
+
+def test_the_module_and_the_script_are_the_same(run_process: Run) -> None:
+    """`python -m earatlas` and the installed `earatlas`; nothing on standard error."""
+    result = run_process("--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"earatlas {ea.__version__}\n"
+    script = Path(sys.executable).with_name("earatlas")
+    if script.exists():
+        said = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60)
+        assert (said.returncode, said.stdout) == (0, result.stdout)
+
+
+def test_bad_input_ends_the_process_with_2(run_process: Run) -> None:
+    """The exit code as the shell sees it, and one sentence on the right stream."""
+    result = run_process("cues", "gone.wav")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+@posix
+def test_a_reader_that_has_had_enough() -> None:
+    """`earatlas info simulated | head -1`: no traceback, and no error."""
+    process = subprocess.Popen(
+        [*COMMAND, "info", "simulated"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) in (0, 1)  # 1 is click's; 120 would be the interpreter's complaint
+    process.stderr.close()
+
+
+@posix
+@pytest.mark.parametrize("arguments", [["--version"], ["info", "simulated", "--json"]])
+def test_a_full_disk(arguments: list[str]) -> None:
+    """Output that cannot be written: one sentence and exit code 2, in words and in JSON."""
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert result.returncode == 2, result.stderr
+    assert result.stderr == "error: output must have room, got a full disk. Free some space.\n"
+
+
+@posix
+def test_listening_while_the_sound_goes_on(
+    run_process: Run, tmp_path: Path, atlas: ea.Atlas
+) -> None:
+    """An answer comes before the input ends, from samples that came in odd pieces; then ctrl-C."""
+    atlas.save(tmp_path / "head.atlas")
+    place = (63.0, 11.0)
+    scene = ea.render_scene(ea.simulated_head([place]), [ea.murmur(2.0, seed=5)], [place])
+    raw = (scene.mixture.samples.T * 32767).astype("<i2").tobytes()
+    process = subprocess.Popen(
+        [*COMMAND, "listen", "head.atlas", "--stdin", "--rate", "16000", "--json"],
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        second = 4 * 16_000
+        for start in range(0, second, 4999):  # no whole number of samples
+            process.stdin.write(raw[start : min(start + 4999, second)])
+            process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        assert [answer["time"] for answer in answers] == [0.5, 1.0]
+        assert ea.great_circle_error(np.array(answers[-1]["direction"]), np.array(place)) < 25
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b""
