@@ -27,7 +27,6 @@ __all__ = [
     "progress",
     "say",
     "show_warnings_once",
-    "speed_words",
     "warn",
 ]
 
@@ -117,20 +116,3 @@ class Tally:
 
             note("[bold red]error:[/]", f"{self.failed} of {self.total} recordings failed.")
             raise typer.Exit(1)
-
-
-def speed_words(seconds: float, recording_seconds: float) -> str:
-    """How long something took, beside how long the recording is.
-
-    >>> speed_words(3.6, 2.0), speed_words(0.5, 2.8)
-    ('3.6 s, 1.8 times as long as the recording', '0.5 s, 5.6 times faster than real time')
-    >>> speed_words(2.01, 2.0)
-    '2.0 s, as long as the recording'
-    """
-    took = f"{seconds:.1f} s"
-    factor = seconds / max(recording_seconds, 1e-9)
-    if 0.95 < factor < 1.05:
-        return f"{took}, as long as the recording"
-    if factor > 1:
-        return f"{took}, {factor:.2g} times as long as the recording"
-    return f"{took}, {1 / max(factor, 1e-9):.2g} times faster than real time"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from earatlas.atlas import Atlas, learn
 from earatlas.cli.console import print_json, progress, say
 from earatlas.cli.menu import Command, examples, one_command

@@ -23,10 +23,12 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, is_track
 from earatlas.errors import InputError
+from earatlas.files import written_whole
 from earatlas.hearing.files import audio_seconds
 from earatlas.hearing.recording import FileRecording
 from earatlas.localization.answer import Localization
 from earatlas.localization.track import Windows, windows_of
+from earatlas.words import direction_words, radius_words
 
 __all__ = ["app", "line", "localize_command"]
 
@@ -106,7 +108,7 @@ def _check(wish: _Wish, atlas: Atlas, recordings: list[Path], outputs: Outputs) 
                 f"track must end in .csv or .json, got '{wish.track}'. Rename the output."
             )
         wish.windows.frames(atlas.layout)
-        outputs.claim(wish.track, is_track)
+        outputs.claim(wish.track, is_track, "track")
     if wish.plot is not None:
         outputs.claim_picture(wish.plot)
 
@@ -129,16 +131,13 @@ def _localized(
 
 def line(name: str, where: Localization) -> str:
     """A readable answer: direction in numbers and words, and its 90 % region."""
-    from earatlas.report.words import direction_words
-
     azimuth, elevation = where.direction
-    flat = where.belief.space.dims == 1
-    height = "" if flat else f", elevation {elevation:.1f}°"
-    words = direction_words([azimuth] if flat else [azimuth, elevation])
+    space = where.belief.space
+    height = "" if space.dims == 1 else f", elevation {elevation:.1f}°"
     return (
-        f"{name}: azimuth {azimuth:.1f}°{height} ({words}), within "
-        f"{where.radius_degrees(0.9):.0f}° at 90 %, {100 * where.observed_share:.0f} % of the bins "
-        "heard"
+        f"{name}: azimuth {azimuth:.1f}°{height} ({direction_words(where.direction[: space.dims])})"
+        f", within {radius_words(space, where.radius_degrees(0.9))} at 90 %, "
+        f"{100 * where.observed_share:.0f} % of the bins heard"
     )
 
 
@@ -167,18 +166,13 @@ def _write_track(atlas: Atlas, recording: FileRecording, windows: Windows, path:
             window.to_row(time)
             for time, window in windows_of(atlas, recording, windows, progress=update)
         ]
-    try:
+    with written_whole(path, "track") as scratch, scratch.open("w", newline="") as handle:
         if path.suffix.lower() == ".json":
-            path.write_text(json.dumps(rows) + "\n")
+            json.dump(rows, handle)
+            handle.write("\n")
             return
-        with path.open("w", newline="") as handle:
-            writer = csv.DictWriter(handle, _COLUMNS, extrasaction="ignore")
-            writer.writeheader()
-            for row in rows:
-                azimuth, elevation = row["direction"] or (None, None)
-                writer.writerow({**row, "azimuth": azimuth, "elevation": elevation})
-    except OSError as error:
-        raise InputError(
-            f"track must be a file that can be written, got '{path}' ({error.strerror}). "
-            "Check that its folder exists and is writable."
-        ) from error
+        writer = csv.DictWriter(handle, _COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        for row in rows:
+            azimuth, elevation = row["direction"] or (None, None)
+            writer.writerow({**row, "azimuth": azimuth, "elevation": elevation})

@@ -30,7 +30,7 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, is_picture
 from earatlas.errors import EaratlasWarning, InputError, missing_extra
-from earatlas.files import output_folder
+from earatlas.files import output_folder, written_whole
 from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
 from earatlas.types import Progress
@@ -182,14 +182,8 @@ def _draw(head: Head, embeddings: list[Embedding], picture: Path, page: Path) ->
     drawn = embeddings, head.directions, head.spacing_degrees
     title = f"{head.name}: binaural manifolds of {len(head)} directions"
     save(plot_manifolds(*drawn, title=title), picture)
-    text = manifold_page(*drawn, title=title)
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"page must be a file that can be written, got '{page}' ({error.strerror}). "
-            "Check the output folder."
-        ) from error
+    with written_whole(page, "page") as scratch:
+        scratch.write_text(manifold_page(*drawn, title=title), encoding="utf-8")
 
 
 def _row(e: Embedding) -> dict[str, Any]:

@@ -17,18 +17,17 @@ line says so (`replaced: …`); what was not is left alone: the command says so 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from earatlas.cli.console import note
 from earatlas.errors import InputError
+from earatlas.files import check_writable
 
 __all__ = [
     "Outputs",
     "atlas_header",
-    "check_writable",
     "claim_scene",
     "is_atlas",
     "is_picture",
@@ -38,21 +37,6 @@ __all__ = [
 ]
 
 
-def check_writable(path: Path) -> None:
-    """Refuse an output that cannot be written before the work, not after it."""
-    folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir():
-        raise InputError(
-            f"output must be a file in a folder that exists, got '{path}'. "
-            "Name a file, and make its folder first."
-        )
-    if not os.access(folder, os.W_OK):
-        raise InputError(
-            f"output must be a file that can be written, got '{path}' in a folder that is closed. "
-            "Choose another folder."
-        )
-
-
 class Outputs:
     """What a command is about to write: claimed before the work, told after it."""
 
@@ -60,9 +44,9 @@ class Outputs:
         self.force = force
         self._replaced: list[str] = []
 
-    def claim(self, path: Path, is_ours: Callable[[Path], bool]) -> None:
+    def claim(self, path: Path, is_ours: Callable[[Path], bool], what: str = "output") -> None:
         """A file that will be written; an InputError if it is somebody else's."""
-        check_writable(path)
+        check_writable(path, what)
         self.claim_in_folder(path, not path.is_file() or is_ours(path))
 
     def claim_in_folder(self, path: Path, ours: bool) -> None:
@@ -81,7 +65,7 @@ class Outputs:
         from earatlas.drawing.style import check_picture
 
         check_picture(path)
-        self.claim(path, is_picture)
+        self.claim(path, is_picture, "plot")
 
     def tell(self) -> None:
         """Say what was replaced."""

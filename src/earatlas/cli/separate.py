@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.cli.console import Tally, print_json, progress, say, speed_words, warn
+from earatlas.cli.console import Tally, print_json, progress, say, warn
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -40,6 +40,7 @@ from earatlas.separation.recording import Separating, sound_file
 from earatlas.separation.scene import FoundScene
 from earatlas.separation.separator import MOST_SOURCES
 from earatlas.types import Progress
+from earatlas.words import direction_words, speed_words
 
 __all__ = ["Render", "app", "separate_command"]
 
@@ -330,8 +331,6 @@ def _print(answer: dict[str, Any], *, flat: bool) -> None:
 
 def _source_lines(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]:
     """A table of what was found; file names come last, for they may be of any length."""
-    from earatlas.report.words import direction_words
-
     rows = [("azimuth", "" if flat else "elevation", "", "90 % within", "share", "file")]
     for source in sources:
         azimuth, elevation = source["direction"]
@@ -339,7 +338,7 @@ def _source_lines(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]
             (
                 f"{azimuth:.1f}°",
                 "" if flat else f"{elevation:.1f}°",
-                direction_words([azimuth] if flat else [azimuth, elevation]),
+                direction_words(source["direction"][: 1 if flat else 2]),
                 f"{source['radius_90']:.1f}°",
                 f"{100 * source['share']:.0f} %",
                 source["file"],
