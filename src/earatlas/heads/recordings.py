@@ -153,9 +153,9 @@ def read_recordings(
     if wrong_way is None and is_wrong_way_round(head):
         raise InputError(
             f"table must have azimuths that grow to the left, and the left ear first, got sounds "
-            f"from the left that are louder in the right ear in '{path}'. Negate the azimuth "
-            "column or pass channels=(1, 0), or say which is wrong with wrong_way='azimuths' or "
-            "'ears' (command line: --wrong-way)."
+            f"from the left that are louder in the right ear in '{path}'. Azimuths or channels are "
+            "the wrong way round: negate the azimuth column, or pass channels=(1, 0), or say which "
+            "is wrong, wrong_way='azimuths' or 'ears' (command line: --wrong-way)."
         )
     return distinct(left_first(head, str(path), wrong_way), duplicates, str(path))
 
