@@ -323,7 +323,7 @@ def test_bad_recordings(
 def test_a_recording_whose_end_is_missing_is_refused(
     run: Run, tmp_path: Path, rng: np.random.Generator, ending: str
 ) -> None:
-    """The header promises more than the file holds; libsndfile would take the rest for the whole."""
+    """The header promises more than there is; libsndfile would take the rest for the whole."""
     path = tmp_path / f"x.{ending}"
     soundfile.write(path, 0.1 * rng.normal(size=(16000, 2)), 16000)
     assert run("cues", path).returncode == 0

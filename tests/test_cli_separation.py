@@ -153,7 +153,7 @@ def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path
 
 
 def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> None:
-    """As long as this one, from the same places, with other voices: refused, and nothing written."""
+    """As long as this one and from the same places, with other voices: refused before the work."""
     voices = [ea.murmur(2.0, seed=seed) for seed in (15, 18)]
     other = ea.render_scene(ea.simulated_head(PLACES), voices, PLACES, rate=16_000)
     other.write(tmp_path / "other")

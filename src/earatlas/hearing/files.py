@@ -54,7 +54,7 @@ def _is_cut_short(path: Path) -> bool:
             file.seek(max(size - 65_536, 0))
             tail = file.read()
             last = tail.rfind(b"OggS")
-            return last < 0 or not tail[last + 5 : last + 6] or not tail[last + 5] & 4
+            return last < 0 or not _is_last_page(tail[last:])
         if kind not in (b"RIFF", b"FORM"):
             return False
         while len(head := file.read(8)) == 8:
@@ -64,6 +64,15 @@ def _is_cut_short(path: Path) -> bool:
                 return not streamed and file.tell() + length > size
             file.seek(length + length % 2, 1)
     return False
+
+
+def _is_last_page(page: bytes) -> bool:
+    """Whether an OGG page is all there, and says that it is the last."""
+    if len(page) < 27:
+        return False
+    lengths = page[27 : 27 + page[26]]  # of its segments
+    whole = len(lengths) == page[26] and len(page) >= 27 + len(lengths) + sum(lengths)
+    return whole and bool(page[5] & 4)
 
 
 def _reason(error: BaseException) -> str:
