@@ -20,6 +20,7 @@ from earatlas.errors import EaratlasWarning, InputError
 
 __all__ = [
     "Tally",
+    "degrees",
     "err",
     "note",
     "out",
@@ -42,9 +43,17 @@ def say(text: str) -> None:
     out.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def degrees(angle: float) -> str:
+    """An angle with one digit, never -0.0."""
+    return f"{round(float(angle), 1) + 0.0:.1f}°"
+
+
 def note(label: str, text: str) -> None:
-    """A line on standard error; the label has markup, the text is shown as it is."""
-    err.print(f"{label} {escape(text)}", highlight=False, soft_wrap=True)
+    """A line on standard error; the label has markup, the text is shown as it is.
+
+    A terminal would break it in the midst of a word: there it is wrapped.
+    """
+    err.print(f"{label} {escape(text)}", highlight=False, soft_wrap=not err.is_terminal)
 
 
 def warn(text: str) -> None:

@@ -77,11 +77,12 @@ def info(
     outputs = Outputs(force=force)
     if plot is not None:
         outputs.claim_picture(plot)
-    _tell_head(opened_head(head, HeadOptions(kind, channels, duplicates, wrong_way)), plot, as_json)
+    how = HeadOptions(kind, channels, duplicates, wrong_way)
+    _tell_head(opened_head(head, how, diagnosed=True), plot, as_json=as_json)
     outputs.tell()
 
 
-def _tell_head(head: Head, plot: Path | None, as_json: bool) -> None:
+def _tell_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
     with progress("measuring"):
         report = diagnose(head)
     if plot is not None:
@@ -213,6 +214,6 @@ def _cue_words(cues: dict[str, Any]) -> str:
         if band is not None
     ]
     return (
-        f"{cues['n_cues']} ({', '.join(bands)}), windows of {cues['window']} samples each "
-        f"{cues['hop']} at {cues['rate']} Hz"
+        f"{cues['n_cues']} ({', '.join(bands)}), windows of {cues['window']} samples every "
+        f"{cues['hop']}, at {cues['rate']} Hz"
     )

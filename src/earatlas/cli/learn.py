@@ -89,7 +89,8 @@ def learn_command(
     """Learn a head: its charts, held-out errors, and how sure it may be."""
     outputs = Outputs(force=force)
     outputs.claim(output, is_atlas)
-    opened = opened_head(head, HeadOptions(kind, channels, duplicates, wrong_way))
+    how = HeadOptions(kind, channels, duplicates, wrong_way)
+    opened = opened_head(head, how, diagnosed=True)
     warnings = diagnose(opened).warnings
     for text in warnings:
         warn(text)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.cli.console import Tally, print_json, progress, say
+from earatlas.cli.console import Tally, degrees, print_json, progress, say
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -133,10 +133,11 @@ def line(name: str, where: Localization) -> str:
     """A readable answer: direction in numbers and words, and its 90 % region."""
     azimuth, elevation = where.direction
     space = where.belief.space
-    height = "" if space.dims == 1 else f", elevation {elevation:.1f}°"
+    height = "" if space.dims == 1 else f", elevation {degrees(elevation)}"
     return (
-        f"{name}: azimuth {azimuth:.1f}°{height} ({direction_words(where.direction[: space.dims])})"
-        f", within {radius_words(space, where.radius_degrees(0.9))} at 90 %, "
+        f"{name}: azimuth {degrees(azimuth)}{height} "
+        f"({direction_words(where.direction[: space.dims])}), "
+        f"within {radius_words(space, where.radius_degrees(0.9))} at 90 %, "
         f"{100 * where.observed_share:.0f} % of the bins heard"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earatlas.cli.console import progress
+from earatlas.errors import EaratlasWarning
 
 if TYPE_CHECKING:
     from earatlas.heads.head import Head
@@ -97,11 +99,14 @@ class HeadOptions:
     wrong_way: WrongWay | None = None
 
 
-def opened_head(head: str, how: HeadOptions) -> Head:
-    """`open_head` with a progress bar."""
+def opened_head(head: str, how: HeadOptions, *, diagnosed: bool = False) -> Head:
+    """`open_head` with a progress bar; `diagnosed`: whether ears are mirrored is told anyway."""
     from earatlas.heads.by_name import open_head
+    from earatlas.heads.kemar import MIRRORED
 
-    with progress(f"reading {head}") as update:
+    with progress(f"reading {head}") as update, warnings.catch_warnings():
+        if diagnosed:
+            warnings.filterwarnings("ignore", MIRRORED, EaratlasWarning)
         return open_head(
             head,
             kind=how.kind.value,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.cli.console import Tally, print_json, progress, say, warn
+from earatlas.cli.console import Tally, degrees, print_json, progress, say, warn
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -336,8 +336,8 @@ def _source_lines(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]
         azimuth, elevation = source["direction"]
         rows.append(
             (
-                f"{azimuth:.1f}°",
-                "" if flat else f"{elevation:.1f}°",
+                degrees(azimuth),
+                "" if flat else degrees(elevation),
                 direction_words(source["direction"][: 1 if flat else 2]),
                 f"{source['radius_90']:.1f}°",
                 f"{100 * source['share']:.0f} %",

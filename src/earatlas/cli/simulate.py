@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.cli.console import note, out, print_json, progress, say
+from earatlas.cli.console import degrees, note, out, print_json, progress, say
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     ChannelsOption,
@@ -210,5 +210,5 @@ def _print(scene: SimulatedScene) -> None:
     for name, (azimuth, elevation), start in zip(
         scene.names, scene.directions, scene.starts_seconds, strict=True
     ):
-        table.add_row(escape(name), f"{azimuth:.1f}°", f"{elevation:.1f}°", f"{start:.2f} s")
+        table.add_row(escape(name), degrees(azimuth), degrees(elevation), f"{start:.2f} s")
     out.print(table, highlight=False)

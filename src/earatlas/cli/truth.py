@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from earatlas.cli.console import degrees
 from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import audio_seconds, read_audio
@@ -26,6 +27,7 @@ _SECONDS = 0.1  # by which a recording and its truth may differ, for resampling 
 # level, rate or codec takes little away.
 _SAME_SCENE = 0.5
 _COMPARED_SECONDS = 60.0  # enough to tell two scenes apart
+_NAME = 11  # letters of a name: so a row has the 80 columns of a terminal
 
 
 def read_truth(path: Path, seconds: float) -> Truth:
@@ -163,12 +165,13 @@ def _rounded(value: float, digits: int) -> float | None:
 def comparison_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A table of the truth against what was found."""
     alone = len(rows) == 1  # no other source interferes, so there is no ratio to it
-    wide = max(8, *(len(row["name"]) for row in rows))
+    names = [_shortened(row["name"]) for row in rows]
+    wide = max(8, *map(len, names))
     head = f"  {'name':{wide}}{'true':>16}{'found':>17}{'error':>8}"
     lines = [f"{head}  {'SDR, dB':>11}{'SIR, dB':>13}"]
-    for row in rows:
+    for name, row in zip(names, rows, strict=True):
         true, found = (
-            "-" if place is None else f"{place[0]:.1f}°, {place[1]:.1f}°"
+            "-" if place is None else ", ".join(map(degrees, place))
             for place in (row["direction"], row["found"])
         )
         error = "-" if row["error"] is None else f"{row['error']:.1f}°"
@@ -178,8 +181,12 @@ def comparison_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
             else f"{'–':>13}"
             for key in ("sdr_db", "sir_db")
         )
-        lines.append(f"  {row['name']:{wide}}{true:>16}{found:>17}{error:>8}{decibels}")
+        lines.append(f"  {name:{wide}}{true:>16}{found:>17}{error:>8}{decibels}")
     return lines
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
 def _figure(decibels: float | None) -> str:

@@ -11,7 +11,9 @@ import numpy as np
 from earatlas.errors import EaratlasWarning, missing_extra
 from earatlas.heads.head import Head, ImpulseResponses, distinct, left_first
 
-__all__ = ["kemar"]
+__all__ = ["MIRRORED", "kemar"]
+
+MIRRORED = "The KEMAR of slab is one ear mirrored to both sides"  # how its warning begins
 
 
 def kemar() -> Head:
@@ -30,9 +32,8 @@ def kemar() -> Head:
         provenance="MIT KEMAR, normal pinna, left ear mirrored to the right; from slab",
     )
     warnings.warn(
-        "The KEMAR of slab is one ear mirrored to both sides: on the median plane both ears hear "
-        "the same, so elevation and front/back cannot be learned there. Use a head that was "
-        "measured at both ears where that matters.",
+        f"{MIRRORED}: on the median plane both ears hear the same, so elevation and front/back "
+        "cannot be learned there. Use a head that was measured at both ears where that matters.",
         EaratlasWarning,
         stacklevel=2,
     )
