@@ -317,6 +317,17 @@ def test_left_is_left_in_maps() -> None:
     assert place_of_badge(svg) == pytest.approx((100, 80), abs=0.1)
 
 
+def test_lobe_behind_is_whole() -> None:
+    """The hill of a source straight behind has no slit at the seam: it ends where it began."""
+    svg = compass([(0, belief_at(ea.Sphere(), (180, 0), width=8))], alt="")
+    outline = re.search(r'<polygon points="([^"]+)"', svg)
+    assert outline is not None
+    points = np.array([p.split(",") for p in outline[1].split()], dtype=float)
+    outer = points[: len(points) // 2]
+    np.testing.assert_allclose(outer[0], outer[-1], atol=0.11)
+    assert np.hypot(*outer[0]) > 100
+
+
 def test_way_breaks_at_the_seam() -> None:
     """Azimuths over time are joined, except through the seam behind the head."""
     scene, _ = made_scene()

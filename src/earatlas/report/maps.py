@@ -216,8 +216,8 @@ def _lobe(m: int, belief: ChartMixture) -> str:
     near = np.minimum(cells + 180, 180 - cells)
     kernel = np.exp(-0.5 * (near / 3.0) ** 2)
     hill = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel), n=len(cells)).clip(0.0)
-    outer = _round(cells, _RING + _LOBE * hill / hill.max())
-    inner = _round(cells[::-1], _RING)
+    turn, height = np.append(cells, 180.0), np.append(hill, hill[0]) / hill.max()  # no slit behind
+    outer, inner = _round(turn, _RING + _LOBE * height), _round(turn[::-1], _RING)
     return f'<polygon points="{outer} {inner}" fill="{colour_of(m)}" fill-opacity=".6"/>'
 
 
