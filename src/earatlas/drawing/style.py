@@ -6,9 +6,6 @@ here and nowhere else: pages and experiments take them from here.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -17,6 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from earatlas.errors import InputError
+from earatlas.files import written_whole
 
 __all__ = [
     "AZIMUTHS",
@@ -47,7 +45,6 @@ __all__ = [
     "save",
     "styled",
     "tints",
-    "written_whole",
 ]
 
 INK, GREY = "#1f2933", "#7b8794"  # text; lines around
@@ -129,21 +126,3 @@ def save(figure: Figure, path: str | Path) -> Path:
     with written_whole(path, "plot") as scratch:
         figure.savefig(scratch, dpi=150)
     return path
-
-
-@contextmanager
-def written_whole(path: Path, argument: str) -> Iterator[Path]:
-    """A place to write a file that appears at `path` when all of it is there, and else not at all.
-
-    `argument` is what an error calls the file.
-    """
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            scratch = Path(folder, path.name)
-            yield scratch
-            scratch.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"{argument} must be a file that can be written, got '{path}' ({error.strerror}). "
-            "Check that its folder exists and is writable."
-        ) from error
