@@ -22,7 +22,16 @@ from earatlas.types import Array
 __all__ = ["FLOOR", "BeliefMap", "belief_map", "cap_map", "edges", "zoomed_map"]
 
 FLOOR = -12.0  # log-density below the peak at which a map is blank
-_ZOOMS = (2.5, 5.0, 10.0, 20.0, 40.0)  # half the height of a map from near by, in degrees
+_ZOOMS = (
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    15.0,
+    20.0,
+    30.0,
+    40.0,
+)  # half the height of a map from near by, in degrees
 _CELLS = 180  # of a map, along its longer side: 2 degrees each on a sphere
 _DRAWS, _HELD = 2000, 0.995  # a map from near by holds this share of so many samples
 

@@ -18,7 +18,7 @@ from earatlas.types import Array
 
 __all__ = ["plot_manifolds"]
 
-_LIMITS = (-0.52, 0.52)  # of each axis: matplotlib leaves so much room that the unit ball fits
+_LIMITS = (-0.56, 0.56)  # of each axis: matplotlib leaves so much room that the unit ball fits
 
 
 def plot_manifolds(
@@ -30,7 +30,7 @@ def plot_manifolds(
     """
     cues = list(dict.fromkeys(e.cue for e in embeddings))
     methods = list(dict.fromkeys(e.method for e in embeddings))
-    figure = figure_of(3.5 * len(cues) + 0.8, 3.8 * len(methods) + 0.5)
+    figure = figure_of(3.5 * len(cues) + 0.8, 4.0 * len(methods) + 0.5)
     low, high = float(directions[:, 1].min()), float(directions[:, 1].max())
     colours = ScalarMappable(Normalize(low, max(high, low + 1.0)), _elevations())
     for e in embeddings:

@@ -6,9 +6,6 @@ here and nowhere else: pages and experiments take them from here.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -17,9 +14,11 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from earatlas.errors import InputError
+from earatlas.files import written_whole
 
 __all__ = [
     "AZIMUTHS",
+    "BLACK",
     "COLOURS",
     "DIFFERENCE_MAP",
     "ELEVATIONS",
@@ -35,6 +34,7 @@ __all__ = [
     "PHASE_MAP",
     "RIGHT",
     "TRUE",
+    "WHITE",
     "check_picture",
     "colour_bar",
     "colour_of",
@@ -45,13 +45,13 @@ __all__ = [
     "save",
     "styled",
     "tints",
-    "written_whole",
 ]
 
 INK, GREY = "#1f2933", "#7b8794"  # text; lines around
 MISSING = "#c9ced6"  # where nothing was observed, and grids
 TRUE, MEAN = "#d7263d", "#2a9d5c"  # marks of the truth, and of a belief's mean
 COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")  # sources
+BLACK, WHITE = "#10151a", "#ffffff"  # words on a colour
 LEFT, RIGHT = "#2a6fc4", "#d1303f"  # the louder ear, on any ground
 LEVEL_MAP = "magma"  # of spectrograms
 DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # between the ears, right over left
@@ -126,21 +126,3 @@ def save(figure: Figure, path: str | Path) -> Path:
     with written_whole(path, "plot") as scratch:
         figure.savefig(scratch, dpi=150)
     return path
-
-
-@contextmanager
-def written_whole(path: Path, argument: str) -> Iterator[Path]:
-    """A place to write a file that appears at `path` when all of it is there, and else not at all.
-
-    `argument` is what an error calls the file.
-    """
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            scratch = Path(folder, path.name)
-            yield scratch
-            scratch.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"{argument} must be a file that can be written, got '{path}' ({error.strerror}). "
-            "Check that its folder exists and is writable."
-        ) from error

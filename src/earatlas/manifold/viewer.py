@@ -49,8 +49,8 @@ class Embedding:
         outside = int((~self.inside).sum())
         if not outside:
             return scores
-        lie = "points lie" if outside > 1 else "point lies"
-        return f"{scores}\n{outside} of {len(self.places)} {lie} outside the frame"
+        lie = "lie" if outside > 1 else "lies"
+        return f"{scores}\n{outside} of {len(self.places)} points {lie} outside the frame"
 
     @property
     def centred(self) -> Array:

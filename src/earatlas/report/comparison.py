@@ -23,7 +23,7 @@ from earatlas.separation.scene import FoundScene
 from earatlas.space.spaces import Sphere
 from earatlas.words import error_words, place_words
 
-__all__ = ["MIXTURE", "Known", "comparison_table"]
+__all__ = ["MIXTURE", "Known", "comparison_table", "decibel_words"]
 
 
 MIXTURE = "mixture"  # the name of the recording itself among the sounds
@@ -159,14 +159,17 @@ def _decibels(judged: Score | None, i: int | None) -> list[str]:
         before, after = (getattr(q, name) for q in (judged.mixture, judged.quality))
         for values in (before, after):
             value = known_mean(values if i is None else values[i])
-            cells.append("–" if np.isnan(value) else _decibel(value))
+            cells.append(decibel_words(value))
     return cells
 
 
-def _decibel(value: float) -> str:
+def decibel_words(value: float) -> str:
+    """Decibels, or a dash where there are none; at the limit of what is measured, a bound."""
+    if np.isnan(value):
+        return "–"
     if abs(value) >= LIMIT_DB:
         return f"over {LIMIT_DB:g} dB" if value > 0 else f"below −{LIMIT_DB:g} dB"
-    return f"{value:.1f} dB".replace("-", "−")
+    return f"{round(value, 1) + 0.0:.1f} dB".replace("-", "−")  # never −0.0
 
 
 def _align(column: str) -> str:

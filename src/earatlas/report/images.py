@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from numpy.typing import NDArray
 
-from earatlas.drawing.style import GREY, LEFT, LEVEL_MAP, RIGHT
+from earatlas.drawing.style import BLACK, GREY, LEFT, LEVEL_MAP, RIGHT, WHITE
 from earatlas.types import Array
 
 __all__ = [
@@ -99,4 +99,4 @@ def on_colour(colour: str) -> str:
     """Black or white, whichever is easier to read on the colour (WCAG contrast)."""
     c = np.array(to_rgb(colour))
     linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-    return "#10151a" if linear @ (0.2126, 0.7152, 0.0722) > 0.179 else "#ffffff"
+    return BLACK if linear @ (0.2126, 0.7152, 0.0722) > 0.179 else WHITE

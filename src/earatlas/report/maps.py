@@ -29,6 +29,16 @@ _WORDS = (
     ("left", -61, -4, "start"),
     ("right", 61, -4, "end"),
 )
+# (Level, opacity) of a belief's cells.
+_SHADES = (
+    (0.0, 0.9),
+    (0.48, 0.8),
+    (0.52, 0.45),
+    (0.88, 0.35),
+    (0.92, 0.12),
+    (0.99, 0.03),
+    (1.0, 0.0),
+)
 _RING, _LOBE = 78.0, 30.0  # radius of the compass, and the height of the highest lobe
 
 
@@ -129,10 +139,10 @@ def map_chart(
     parts += [_line(0, tall * (1 - at), wide, tall * (1 - at)) for at, _ in rows]
     for m, _, drawn in beliefs:
         parts.append((_arc if frame.flat else _regions)(m, drawn, frame))
-    for place in truths:
-        parts.append(_ring(*frame.spot(place), 11 * unit))
-    for m, belief, _ in beliefs:
-        parts.append(_badge(m, *frame.spot(belief.best), 8 * unit))
+    # One alone needs no number, and a smaller mark hides less of its regions.
+    mark, size = (_dot, 4 * unit) if len(beliefs) == 1 else (_badge, 8 * unit)
+    parts += [_ring(*frame.spot(place), size + 3 * unit) for place in truths]
+    parts += [mark(m, *frame.spot(belief.best), size) for m, belief, _ in beliefs]
     inside = (
         f'<svg viewBox="0 0 {wide:.2f} {tall:.2f}" role="img" aria-label="{escape(alt)}">'
         f"{''.join(parts)}</svg>"
@@ -146,8 +156,9 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _regions(m: int, drawn: BeliefMap, frame: _Frame) -> str:
-    """The 50 % region full, the 90 % one half, and what is left faint."""
-    shade = np.interp(drawn.levels, (0.0, 0.5, 0.9, 0.99, 1.0), (0.9, 0.75, 0.45, 0.06, 0.0))
+    """The 50 % region strong, the 90 % one faint, and hardly anything of what is left."""
+    levels, opacities = np.array(_SHADES).T
+    shade = np.interp(drawn.levels, levels, opacities)
     return _layer(m, shade, drawn, frame)
 
 
@@ -176,13 +187,16 @@ def _ring(x: float, y: float, r: float) -> str:
     return f'<circle class="halo" {place}/><circle class="truth" {place}/>'
 
 
+def _dot(m: int, x: float, y: float, r: float) -> str:
+    """A dot of the colour of source m."""
+    return f'<circle class="peak" cx="{x:.2f}" cy="{y:.2f}" r="{r:.2f}" fill="{colour_of(m)}"/>'
+
+
 def _badge(m: int, x: float, y: float, r: float) -> str:
     """The number of source m on a dot of its colour."""
-    colour = colour_of(m)
-    return (
-        f'<circle class="peak" cx="{x:.2f}" cy="{y:.2f}" r="{r:.2f}" fill="{colour}"/>'
+    return _dot(m, x, y, r) + (
         f'<text x="{x:.2f}" y="{y + 0.36 * 1.25 * r:.2f}" font-size="{1.25 * r:.2f}" '
-        f'font-weight="700" text-anchor="middle" fill="{on_colour(colour)}">{m + 1}</text>'
+        f'font-weight="700" text-anchor="middle" fill="{on_colour(colour_of(m))}">{m + 1}</text>'
     )
 
 
@@ -202,8 +216,8 @@ def _lobe(m: int, belief: ChartMixture) -> str:
     near = np.minimum(cells + 180, 180 - cells)
     kernel = np.exp(-0.5 * (near / 3.0) ** 2)
     hill = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel), n=len(cells)).clip(0.0)
-    outer = _round(cells, _RING + _LOBE * hill / hill.max())
-    inner = _round(cells[::-1], _RING)
+    turn, height = np.append(cells, 180.0), np.append(hill, hill[0]) / hill.max()  # no slit behind
+    outer, inner = _round(turn, _RING + _LOBE * height), _round(turn[::-1], _RING)
     return f'<polygon points="{outer} {inner}" fill="{colour_of(m)}" fill-opacity=".6"/>'
 
 

@@ -13,8 +13,9 @@ from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 
-from earatlas.drawing.style import GREY, INK, TRUE, written_whole
+from earatlas.drawing.style import GREY, INK, TRUE
 from earatlas.errors import InputError
+from earatlas.files import written_whole
 from earatlas.hearing.audio import Audio
 from earatlas.judging.truth import Truth
 from earatlas.report.comparison import MIXTURE, Known

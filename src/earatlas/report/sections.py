@@ -32,7 +32,7 @@ from earatlas.words import (
 
 __all__ = ["Sections"]
 
-_REGIONS = {1: "how probable each azimuth is", 2: "dark: 50 % region, light: 90 %"}
+_REGIONS = {1: "how probable each azimuth is", 2: "strong: 50 % region, faint: 90 %"}
 
 
 def _card(heading: str, *content: str, kind: str = "card", style: str = "") -> str:
