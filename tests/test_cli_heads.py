@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import sofar
 from tests_support import refused
 
 import earatlas as ea
+from earatlas.heads.head import WrongWay
 from earatlas.scenes.speech import demo_talkers, murmured_talkers
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -38,7 +40,7 @@ def test_a_sofa_file_the_wrong_way_round(tmp_path: Path, small_head: ea.Head) ->
     path = write_sofa(tmp_path / "x.sofa", turned(small_head))
     with pytest.warns(ea.EaratlasWarning, match="wrong_way='azimuths'.*--wrong-way"):
         by_default = ea.read_sofa(path)
-    ears, azimuths = (ea.read_sofa(path, wrong_way=wrong) for wrong in ("ears", "azimuths"))
+    ears, azimuths = (ea.read_sofa(path, wrong_way=wrong) for wrong in get_args(WrongWay))
     np.testing.assert_array_equal(ears.responses().samples, by_default.responses().samples)
     np.testing.assert_allclose(ears.directions, by_default.directions)
     x = azimuths.directions
@@ -50,8 +52,8 @@ def test_a_sofa_file_the_wrong_way_round(tmp_path: Path, small_head: ea.Head) ->
         azimuths.responses().samples, small_head.responses().samples[found]
     )
     right = write_sofa(tmp_path / "right.sofa", small_head)
-    for wrong in ("ears", "azimuths"):  # of a file that is right nothing is wrong
-        same = ea.open_head(right, wrong_way=wrong)  # type: ignore[arg-type]
+    for wrong in get_args(WrongWay):  # of a file that is right nothing is wrong
+        same = ea.open_head(right, wrong_way=wrong)
         np.testing.assert_array_equal(same.responses().samples, small_head.responses().samples)
         np.testing.assert_allclose(same.directions, small_head.directions, atol=1e-9)
     with pytest.raises(ea.InputError, match=r"wrong_way must be one of ears, azimuths, got 'eyes'"):

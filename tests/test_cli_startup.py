@@ -52,7 +52,7 @@ def test_a_command_does_not_wait_for_pictures() -> None:
 def test_every_name_is_there() -> None:
     """By attribute, from its own module, in dir(), and as a type checker sees it."""
     tree = ast.parse(Path(inspect.getfile(ea)).read_text())
-    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {
         alias.name: node.module
         for node in checked.body

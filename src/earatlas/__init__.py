@@ -132,12 +132,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'earatlas' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"earatlas.{_HOMES[name]}"), name)
-    return value
-
-
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # which would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'earatlas' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"earatlas.{_HOMES[name]}"), name)
+        return value
