@@ -5,17 +5,26 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DOCS   := .venv-docs
 
-.PHONY: demo test docs format lock bench clean
+.PHONY: demo check test lint docs format lock bench clean
 
 demo: $(STAMP)  ## the main job, with no data of your own
 	$(BIN)/earatlas demo
 
-test: $(STAMP)  ## everything that must hold
+# A file goes to one worker, so that what its tests share is made once. One thread each: products of
+# small matrices by several threads fight for the cores.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
+
+check: lint  ## every day: all but the slow tests, under 30 s
+	$(PYTEST) -m "not slow"
+
+test: lint  ## everything that must hold; COVERAGE=--cov measures what it runs through, too
+	$(PYTEST) $(COVERAGE)
+
+lint: $(STAMP)  ## format, style, types, and imports that go one way
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2
-	for example in examples/*.py; do echo $$example && $(BIN)/python -W error $$example > /dev/null || exit 1; done
+	$(BIN)/lint-imports
 
 docs: $(DOCS)/installed  ## the site, in site/; a broken link or reference fails
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict

@@ -183,14 +183,14 @@ def test_phat_localizes_sounds(small_head: ea.Head, rng: np.random.Generator) ->
     sounds = [rng.normal(size=16_000), rng.normal(size=16_000)]
     one = ea.render_scene(small_head, sounds[:1], [(45.0, 0.0)])
     truth = one.directions[0, 0]
-    assert model.localize(one.mixture)[0] == pytest.approx(truth, abs=12)
+    assert model.localize(one.mixture)[0] == pytest.approx(truth, abs=7)
     turns = (np.arange(16_000) // 2000 % 2).astype(float)  # they take turns
     two = ea.render_scene(
         small_head, [sounds[0] * turns, sounds[1] * (1 - turns)], [(45.0, 0.0), (-45.0, 0.0)]
     )
     right, left = model.localize(two.mixture, 2)
-    assert right == pytest.approx(two.directions[1, 0], abs=15)
-    assert left == pytest.approx(two.directions[0, 0], abs=15)
+    assert right == pytest.approx(two.directions[1, 0], abs=7)
+    assert left == pytest.approx(two.directions[0, 0], abs=7)
 
 
 def test_delay_grid_is_half_samples() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,7 +134,7 @@ def test_messl_e_step_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     for block in (2**18, 1, 45):
         monkeypatch.setattr(messl, "_BLOCK", block)
         s = messl.e_step(seen, p)
-        close = {"rtol": 2e-5, "atol": 2e-5}
+        close: dict[str, Any] = {"rtol": 2e-5, "atol": 2e-5}
         np.testing.assert_allclose(s.phase[0], nu.sum(axis=-1), **close)
         np.testing.assert_allclose(s.phase[1], (nu * d).sum(axis=-1), **close)
         np.testing.assert_allclose(s.phase[2], (nu * d**2).sum(axis=-1), **close)

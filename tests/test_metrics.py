@@ -63,7 +63,8 @@ def images(rng: np.random.Generator) -> np.ndarray:
     taps = rng.normal(size=8)
     coloured: np.ndarray = np.apply_along_axis(np.convolve, -1, white, taps, "valid")
     coloured[1] += 0.2 * coloured[0]
-    return coloured * np.array([1.0, 0.3, 5.0])[:, None, None]
+    coloured *= np.array([1.0, 0.3, 5.0])[:, None, None]
+    return coloured
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_directions_are_assigned_by_the_least_total() -> None:
     errors = direction_errors(true, found)
     np.testing.assert_allclose(errors.azimuth_degrees, [19, 25, 3], atol=1e-9)
     np.testing.assert_allclose(errors.elevation_degrees, 0, atol=1e-12)
-    arc = ea.great_circle_error(true[2], found[0])
+    arc = float(ea.great_circle_error(true[2], found[0]))
     np.testing.assert_allclose(errors.great_circle_degrees, [19, 25, arc], atol=1e-9)
     assert errors.mean().azimuth_degrees == pytest.approx(47 / 3)
 

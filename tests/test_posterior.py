@@ -210,11 +210,11 @@ def test_credible_area_is_the_region_s() -> None:
     expected = 2 * np.pi * np.log(10) * np.sqrt(np.linalg.det(covariance[0]))
     for centre in ([20.0, 5.0], [190.0, 0.0]):
         belief = ChartMixture(Plane(), np.array([centre]), np.ones(1), np.zeros((1, 2)), covariance)
-        assert belief.credible_area(0.9) == pytest.approx(expected, rel=0.06)
-        assert belief.credible_region(0.9).area == pytest.approx(expected, rel=0.06)
+        assert belief.credible_area(0.9) == pytest.approx(expected, rel=0.015)
+        assert belief.credible_region(0.9).area == pytest.approx(expected, rel=0.005)
     arc = ChartMixture(Circle(), np.array([[30.0, 20.0]]), np.ones(1), np.zeros((1, 1)),
                        np.full((1, 1, 1), 25.0))  # fmt: skip
-    assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.06)
+    assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.01)
     assert arc.credible_region(0.9).cells[0, 1] == 20.0
 
 

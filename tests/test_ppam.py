@@ -242,8 +242,10 @@ def test_recovers_a_piecewise_affine_map(start: Literal["directions", "joint"]) 
     assert model.converged
     order = np.argsort(model.centres[:, 0])
     np.testing.assert_allclose(model.A[order], maps, atol=2e-3)
-    np.testing.assert_allclose(model.noise, 0.01, rtol=0.25)
-    assert np.abs(model.inverse_map(clean) - x).max() < 0.5
+    left = np.mean((y - clean) ** 2, axis=0)  # a little is lost to what was fitted
+    np.testing.assert_allclose(model.noise, left, rtol=0.03)
+    assert (model.noise < left).all()
+    assert np.abs(model.inverse_map(clean) - x).max() < 0.05
 
 
 @pytest.mark.parametrize("constrained", [True, False])
@@ -363,5 +365,5 @@ def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
     """The message names the argument, and its remedy works."""
     x, y = some_data()
     with pytest.raises(InputError, match=message):
-        PPAM.fit(PLANE, **({"x": x, "y": y, "components": 1} | change))
+        PPAM.fit(PLANE, **{"x": x, "y": y, "components": 1, **change})
     PPAM.fit(PLANE, x, y, components=1, latent=0)

@@ -40,7 +40,8 @@ def head() -> Responses:
 def nearest_response(head: Responses, vector: ArrayLike) -> Array:
     """The head's response in the measured direction nearest to a vector of any length."""
     directions, responses = head
-    return responses[np.argmax(to_vectors(directions) @ np.asarray(vector))]
+    nearest: Array = responses[np.argmax(to_vectors(directions) @ np.asarray(vector))]
+    return nearest
 
 
 def mirror_images(
@@ -136,10 +137,10 @@ def test_matches_images_mirrored_one_by_one(head: Responses) -> None:
 @needs_pyroomacoustics
 @pytest.mark.parametrize("t60_seconds", [0.3, 0.5])
 def test_sound_decays_as_asked(head: Responses, t60_seconds: float) -> None:
-    """T60 measured on the response is within a quarter of what was asked for."""
+    """T60 measured on the response: what was asked for, as far as Sabine's formula goes (13 %)."""
     room = Room(t60_seconds=t60_seconds)
     (response,) = room_responses(room, [[35.0, 0.0]], *head, RATE)
-    assert measured_t60(response, RATE) == pytest.approx(t60_seconds, rel=0.25)
+    assert measured_t60(response, RATE) == pytest.approx(t60_seconds, rel=0.15)
 
 
 def test_wall_distances_by_hand() -> None:
@@ -192,14 +193,15 @@ def test_unusable_heads_and_rooms_are_refused(head: Responses) -> None:
     """Responses that do not fit their directions, NaN, no rate, and a room with too many images."""
     directions, responses = head
     broken = np.where(np.arange(7) == 3, np.nan, responses)
-    for arguments, message in [
+    cases: list[tuple[Any, str]] = [
         ((Room(), [[0, 0]], directions[1:], responses, RATE), "head_responses must have the shape"),
         ((Room(), [[0, 0]], directions, responses[:, 0], RATE), "head_responses must have the"),
         ((Room(), [[0, 0]], directions, broken, RATE), "head_responses must be finite"),
         ((Room(), [[0, 0]], directions, responses, 0), "rate must be positive"),
         ((Room(), [0, 0], directions, responses, RATE), "directions must be an array of shape"),
         ((Room(t60_seconds=3.0), [[0, 0]], *head, RATE), "room must need at most"),
-    ]:
+    ]
+    for arguments, message in cases:
         with pytest.raises(InputError, match=message):
             room_responses(*arguments)
 

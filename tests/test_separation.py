@@ -443,8 +443,8 @@ def broken_files(folder: Path) -> Iterator[tuple[Path, str]]:
     yield folder / "mono.wav", "audio must have two channels"
     sound[-1, 0] = np.nan
     soundfile.write(folder / "nan.wav", sound, RATE, "FLOAT")
-    yield folder / "nan.wav", "got"
-    yield folder / "missing.wav", "got"
+    yield folder / "nan.wav", "audio must be finite"
+    yield folder / "missing.wav", "recording must be an existing file"
 
 
 def test_broken_files_leave_nothing_behind(tmp_path: Path, atlas: Atlas) -> None:
@@ -499,8 +499,8 @@ def test_unwritable_folder_is_refused(tmp_path: Path, atlas: Atlas, two: ea.Simu
 
 def test_a_folder_that_was_made_is_removed_upon_an_error(tmp_path: Path, atlas: Atlas) -> None:
     """As scenes do: parents too."""
-    for path, _ in broken_files(tmp_path):
-        with pytest.raises(InputError):
+    for path, words in broken_files(tmp_path):
+        with pytest.raises(InputError, match=words):
             atlas.separate_file(path, tmp_path / "new" / "out", n_sources=2)
         assert not (tmp_path / "new").exists()
 
@@ -519,5 +519,5 @@ def test_a_part_of_a_source_is_refused(
     atlas: Atlas, two: ea.SimulatedScene, n_sources: object
 ) -> None:
     """A number of sources is a whole number."""
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="n_sources must be from 1 to 6, or None"):
         atlas.separate(two.mixture, n_sources=n_sources)  # type: ignore[arg-type]

@@ -76,8 +76,9 @@ def test_sound_has_the_peak_and_length_that_the_rate_asks_for() -> None:
 def test_pitch_and_speed_do_what_they_say() -> None:
     """A higher pitch is higher by the ear's measure, and twice the words take half the time."""
     assert pitch_hertz(speak(SENTENCE, pitch=80)) > 1.2 * pitch_hertz(speak(SENTENCE, pitch=20))
-    slow, fast = (speak(SENTENCE, words_per_minute=speed) for speed in (120, 240))
-    assert len(slow) / len(fast) == pytest.approx(2.0, rel=0.2)
+    sentences = 6 * SENTENCE  # a pause at the end counts for less
+    slow, fast = (speak(sentences, words_per_minute=speed) for speed in (120, 240))
+    assert len(slow) / len(fast) == pytest.approx(2.0, rel=0.06)
 
 
 @needs_espeak
@@ -96,7 +97,7 @@ def test_text_is_read_as_utf8() -> None:
     """An umlaut is a letter of the word, neither dropped nor read as two other letters."""
     with_umlaut, without = (speak(word, voice="de") for word in ("schön", "schon"))
     assert not np.array_equal(with_umlaut, without)
-    assert len(with_umlaut) == pytest.approx(len(without), rel=0.2)
+    assert len(with_umlaut) == pytest.approx(len(without), rel=0.05)  # misread: 4.4 times
 
 
 @needs_espeak

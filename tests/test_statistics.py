@@ -99,7 +99,7 @@ def test_silence_does_not_hide_the_noise(rng: np.random.Generator) -> None:
         padded = np.pad(x, ((0, 0), (lead, 0)))
         levels.push(stft(padded, layout.window, layout.hop))
         counts.append(levels.statistics().counts[:450].sum())
-    assert counts[1] == pytest.approx(counts[0], rel=0.15)
+    assert counts[1] == pytest.approx(counts[0], rel=0.01)  # 0.3 %: a bin more at the border
 
 
 def test_forgetting_is_the_formula(rng: np.random.Generator) -> None:
