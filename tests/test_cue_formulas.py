@@ -62,9 +62,7 @@ def test_everyone_hears_the_same(spectra: np.ndarray) -> None:
         np.testing.assert_allclose(found[heard[band]], expected[heard[band]], rtol=1e-14)
         white = getattr(unit, kind)[band]
         np.testing.assert_allclose(white[heard[band]], expected[heard[band]], rtol=1e-14)
-    seen = messl.observe(
-        MaskedMixture(ea.Audio(np.ones((2, 16)), LAYOUT.rate), spectra, LAYOUT)
-    )
+    seen = messl.observe(MaskedMixture(ea.Audio(np.ones((2, 16)), LAYOUT.rate), spectra, LAYOUT))
     np.testing.assert_array_equal(seen.level[heard], vectors[:F][heard].astype(np.float32))
     assert not seen.level[~heard].any()
     assert not unit[~heard].any(), "silence pulls to no delay"

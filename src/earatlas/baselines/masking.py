@@ -23,11 +23,11 @@ from earatlas.types import Array, Spectra
 __all__ = ["MaskedMixture", "Separation", "check_sources"]
 
 
-def check_sources(n_sources: int, least: int = 1) -> None:
+def check_sources(n_sources: int) -> None:
     """Refuse a number of sources that means nothing."""
-    if n_sources < least:
+    if n_sources < 1:
         raise InputError(
-            f"n_sources must be at least {least}, got {n_sources}. Say how many sounds there are."
+            f"n_sources must be at least 1, got {n_sources}. Say how many sounds there are."
         )
 
 
@@ -63,9 +63,7 @@ class Separation:
     def __repr__(self) -> str:
         M, F, T = self.masks.shape
         places = ", ".join(f"{1e6 * delay:.0f}" for delay in self.delays_seconds)
-        return (
-            f"Separation({M} sources, {F} frequencies, {T} frames; delays {places} microseconds)"
-        )
+        return f"Separation({M} sources, {F} frequencies, {T} frames; delays {places} microseconds)"
 
     @property
     def binary(self) -> Array:
@@ -77,7 +75,3 @@ class Separation:
         masks = self.binary if binary else self.masks
         n = self.mixture.audio.samples.shape[1]
         return render(self.mixture.spectra, masks, self.mixture.layout, n)
-
-    def sounds(self, *, binary: bool = False) -> list[Audio]:
-        """The same as `Audio`, one a source."""
-        return [Audio(s, self.mixture.audio.rate) for s in self.render(binary=binary)]

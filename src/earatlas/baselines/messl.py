@@ -184,7 +184,7 @@ def start(observations: Observations, delays: Array, candidates: Array) -> Param
 
 
 class _Block:
-    """Densities at some frequencies f: residuals d and e = ψ N(d; 0, σ²) (P, f, T), and what they give."""
+    """Densities at some frequencies f: residuals d, e = ψ N(d; 0, σ²) (P, f, T), and their sums."""
 
     def __init__(self, seen: Observations, p: Parameters, rows: slice) -> None:
         turn = np.outer(p.delay, seen.frequencies_hz[rows]) - p.xi[:, rows]
@@ -296,7 +296,6 @@ def separate(
     layout: CueLayout | None = None,
     iterations: int = 16,
     delays: int = 61,
-    start_delays_seconds: ArrayLike | None = None,
 ) -> Separation:
     """Soft masks and delays of `n_sources` sources, ordered by delay (right to left).
 
@@ -308,16 +307,8 @@ def separate(
     mixture = MaskedMixture.of(audio, layout)
     seen = observe(mixture)
     candidates = delay_grid(delays)
-    if start_delays_seconds is None:
-        histogram = phat_histogram(whitened(mixture.spectra), seen.frequencies_hz, candidates)
-        first = histogram_peaks(histogram, candidates, n_sources)
-    else:
-        first = np.sort(np.asarray(start_delays_seconds, dtype=np.float64))
-        if first.shape != (n_sources,) or not np.isfinite(first).all():
-            raise InputError(
-                f"start_delays_seconds must be {n_sources} numbers, one a source, got "
-                f"{start_delays_seconds}. Leave it out to have them found."
-            )
+    histogram = phat_histogram(whitened(mixture.spectra), seen.frequencies_hz, candidates)
+    first = histogram_peaks(histogram, candidates, n_sources)
     p = start(seen, first, candidates)
     prior = p.mu[:-1]
     few = seen.frames(max(mixture.layout.window // 4 // mixture.layout.hop, 1))
