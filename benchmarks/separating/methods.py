@@ -7,7 +7,7 @@ import numpy as np
 import pyroomacoustics as pra
 
 import earatlas as ea
-from earatlas.baselines import messl, oracle
+from earatlas.baselines import duet, messl, oracle
 from earatlas.experiments.vessl_printed import printed_vessl
 from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
@@ -68,11 +68,14 @@ def oracle_wiener(scene: ea.SimulatedScene, window: int = 1024) -> Array:
 
 
 def blind(scene: ea.SimulatedScene, windows: tuple[int, ...] = (1024,)) -> dict[str, Row]:
-    """MESSL-G, and the blind methods of pyroomacoustics, both ears by projecting back.
+    """DUET, MESSL-G, and the blind methods of pyroomacoustics, both ears by projecting back.
 
     In the open a window of 1024 is their best of 1024, 2048 and 4096; in rooms two are shown.
     """
     M, rows = len(scene.directions), {}
+    start = time.process_time()
+    sounds = duet.separate(scene.mixture, M).render()
+    rows["DUET"] = row(scene, sounds, None, time.process_time() - start)
     start = time.process_time()
     masks = messl.separate(scene.mixture, M)
     seconds = time.process_time() - start

@@ -38,7 +38,7 @@ k-means. In size they hardly differ more than those do."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """One row."""
+    """One row: there is one toy, and nothing of it is random but its samples."""
     return [{"N": 9600, "K": 15, "seed": 0}]
 
 

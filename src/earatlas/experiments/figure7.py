@@ -32,7 +32,7 @@ ours (`Atlas.separate`), learned from T2 as in Table 3."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """One mixture."""
+    """One mixture of two talkers, to look at."""
     return [{"sources": 2, "seed": 1}]
 
 
