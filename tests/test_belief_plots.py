@@ -21,8 +21,8 @@ from earatlas.space.spaces import Space
 def drawn(figure: Figure) -> np.ndarray:
     """The pixels (H, W, 3) in [0, 1], first row lowest."""
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[::-1, :, :3] / 255
+    canvas.draw()  # type: ignore[no-untyped-call]
+    return np.asarray(canvas.buffer_rgba())[::-1, :, :3] / 255  # type: ignore[no-untyped-call]
 
 
 def shade_at(axes: Axes, pixels: np.ndarray, x: float, y: float) -> str:
@@ -43,7 +43,7 @@ def round_belief(place: tuple[float, float], width: float) -> ea.ChartMixture:
 
 def marks(axes: Axes) -> dict[str, np.ndarray]:
     """Where the marks of a panel are."""
-    return {line.get_label(): line.get_xydata()[0] for line in axes.lines}
+    return {str(line.get_label()): np.asarray(line.get_xydata())[0] for line in axes.lines}
 
 
 @pytest.mark.parametrize(("space", "places"), SPACES)
@@ -53,7 +53,7 @@ def test_every_space_and_width_is_drawn(
 ) -> None:
     """Needles and beliefs about nothing, with no warning."""
     belief = belief_at(space, places[2], width=width)
-    FigureCanvasAgg(plot_belief(belief, title="$x_$", truth=places[1])).draw()
+    drawn(plot_belief(belief, title="$x_$", truth=places[1]))
 
 
 def test_regions_are_those_of_a_gaussian() -> None:

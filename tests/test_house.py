@@ -9,8 +9,6 @@ import pytest
 import earatlas as ea
 
 SOURCE = Path(ea.__file__).parent
-# In these, private names are still taken from others: the last one to mend it takes the room out.
-_TO_MEND = {"cli", "experiments", "heads"}
 ROOMS = sorted(
     f for f in SOURCE.iterdir() if (f.is_dir() and f.name[0] != "_") or f.suffix == ".py"
 )
@@ -28,17 +26,7 @@ def private_imports(file: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "room",
-    [
-        pytest.param(
-            room,
-            id=room.name,
-            marks=[pytest.mark.xfail(strict=True)] if room.name in _TO_MEND else [],
-        )
-        for room in ROOMS
-    ],
-)
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_private_names_stay_at_home(room: Path) -> None:
     """No module imports another's private names."""
     files = [room] if room.is_file() else sorted(room.rglob("*.py"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mpl_toolkits.mplot3d.art3d import Line3DCollection
+from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 
 from earatlas.drawing.manifolds import plot_manifolds
 from earatlas.drawing.style import save

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import joblib
 import numpy as np
-from pystoi import stoi  # type: ignore[import-untyped]
+from pystoi import stoi
 
 import earatlas as ea
 from earatlas.judging.directions import direction_errors

@@ -20,7 +20,7 @@ from earatlas.heads.head import Head, ImpulseResponses
 from earatlas.heads.simulated import SPEED_OF_SOUND, camil_directions, simulated_head
 from earatlas.hearing.cues import transfer_functions
 from earatlas.hearing.layout import CueLayout
-from earatlas.scenes.rooms import Room, _images
+from earatlas.scenes.rooms import Room, image_sources
 from earatlas.space.angles import to_directions
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array, Complex, Indices
@@ -58,7 +58,7 @@ def turned_spectra(head: Head, every: int = 1, room: Room | None = ROOM) -> tupl
     Y, m = _harmonics(head.directions)
     c = np.linalg.lstsq(Y, H.reshape(len(head), -1), rcond=None)[0]
     ahead = np.array([_METRES, 0.0, 0.0])
-    offsets, shares = (ahead[None], np.ones(1)) if room is None else _images(room, ahead)
+    offsets, shares = (ahead[None], np.ones(1)) if room is None else image_sources(room, ahead)
     metres = np.linalg.norm(offsets, axis=1)
     delays = (metres - _METRES) / SPEED_OF_SOUND
     early = delays < _EARLY_SECONDS

@@ -11,12 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from earatlas.drawing.style import _LINES as COLOURS
-from earatlas.drawing.style import _MISSING as FAINT
-from earatlas.drawing.style import GREY, INK, figure_of, save, styled
+from earatlas.drawing.style import COLOURS, GREY, INK, MISSING, figure_of, save, styled
 from earatlas.types import Array
 
-__all__ = ["COLOURS", "FAINT", "GREY", "INK", "figure_of", "pack", "picture", "styled", "unpack"]
+__all__ = ["COLOURS", "GREY", "INK", "MISSING", "figure_of", "pack", "picture", "styled", "unpack"]
 
 
 _STEPS = 30_000

@@ -63,7 +63,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Azimuth and elevation error over K, and the numbers."""
-    from earatlas.experiments.drawing import COLOURS, FAINT, figure_of, picture, styled
+    from earatlas.experiments.drawing import COLOURS, MISSING, figure_of, picture, styled
 
     parts = []
     for head, own in by_head(rows).items():
@@ -92,7 +92,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
             axes.minorticks_off()
             ticks = [t for t in (0.2, 0.5, 1, 2, 5, 10, 20, 50) if _within(t, axes.get_ylim())]
             axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
-            axes.grid(color=FAINT, linewidth=0.5)
+            axes.grid(color=MISSING, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False)
         splits = counted(len({row["settings"]["seed"] for row in own}), "random split")
         shown = picture(figure, folder, f"figure8_{head}", f"{head}: error against K")

@@ -86,7 +86,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Means and quartiles over δ, and half of δ."""
-    from earatlas.experiments.drawing import COLOURS, FAINT, GREY, figure_of, picture, styled
+    from earatlas.experiments.drawing import COLOURS, GREY, MISSING, figure_of, picture, styled
 
     parts = []
     for head, own in by_head(rows).items():
@@ -113,7 +113,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
             axes.plot(degrees, np.array(degrees) / 2, "--", color=GREY, label="δ / 2")
             styled(axes, f"{what.capitalize()} error", "sparsity δ, degrees", "degrees")
             axes.set_ylim(0, min(1.05 * top, _HIGHEST_DEGREES))
-            axes.grid(color=FAINT, linewidth=0.5)
+            axes.grid(color=MISSING, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, loc="upper left")
         for method in METHODS:
             results = {r["settings"]["degrees"]: r["result"] for r in where(own, method=method)}
