@@ -14,6 +14,8 @@ import numpy as np
 from protocol import best_seconds
 from scipy.special import logsumexp
 
+from earatlas.hearing.statistics import CueStatistics
+from earatlas.learning.charts import Charts
 from earatlas.learning.em import EM, Learning
 from earatlas.learning.ppam import PPAM
 from earatlas.space.spaces import Sphere
@@ -22,7 +24,7 @@ from earatlas.types import Array
 N, D, K, L = 9600, 730, 128, 2
 
 
-def iteration_by_components(model: PPAM, x: Array, y: Array) -> tuple[Array, Array, Array]:
+def iteration_by_components(model: Charts, x: Array, y: Array) -> tuple[Array, Array, Array]:
     """E and M steps with one (N, D) array of residuals a component, as the paper is read."""
     sphere, count = Sphere(), len(model.weights)
     logs = np.empty((len(x), count))
@@ -56,10 +58,10 @@ def main() -> None:
     print(f"N={len(x)} D={D} K={K}: the two matrix products alone {products * 1e3:.0f} ms")
     plain = 0.0
     for latent in (0, 10):
-        em = EM(sphere, x, y, Learning(), 4.0, latent, True)
+        em = EM(sphere, x, y, Learning(), latent, constrained=True)
         model = em.start(K, rng)
 
-        def iterate(em: EM = em, model: PPAM = model) -> PPAM:
+        def iterate(em: EM = em, model: Charts = model) -> Charts:
             return em.maximize(model.centres, em.moments(model), (model.noise, model.latent))
 
         seconds = best_seconds(iterate)
@@ -73,9 +75,10 @@ def main() -> None:
     loop = best_seconds(lambda: iteration_by_components(model, x[:part], y[:part]), 1) * N / part
     print(f"loop over k, no latent: {loop:.1f} s, {loop / plain:.0f} times EM (at least 10)")
     count = rng.integers(0, 60, D).astype(float)
-    statistics = count, count * y[0], count * (y[0] ** 2 + 0.01)
-    model.posterior(*statistics)
-    one = best_seconds(lambda: model.posterior(*statistics), 20)
+    statistics = CueStatistics(count, count * y[0], count * (y[0] ** 2 + 0.01))
+    learned = PPAM.of(model)
+    learned.posterior(statistics)
+    one = best_seconds(lambda: learned.posterior(statistics), 20)
     print(f"posterior of one recording, K={K}, L_w=10: {one * 1e3:.1f} ms")
 
 

@@ -20,33 +20,23 @@ from pathlib import Path
 
 import numpy as np
 from protocol import head_of, split
-from scipy.special import sph_harm_y
 from scipy.stats import spearmanr
 
 import earatlas as ea
-from earatlas.heads.simulated import SPEED_OF_SOUND, camil_directions
-from earatlas.hearing.cues import transfer_functions
+from earatlas.experiments.camil import ROOM, turned_spectra
+from earatlas.experiments.figure3 import CUES
+from earatlas.heads.simulated import camil_directions
 from earatlas.manifold.faithfulness import faithfulness
 from earatlas.manifold.ltsa import Manifold, ltsa, pca
 from earatlas.manifold.unlabelled import learn_unlabelled
-from earatlas.scenes.rooms import _images
-from earatlas.space.angles import to_directions
-from earatlas.types import Array, Complex, Indices
+from earatlas.types import Array, Indices
 
 HEADS = ("ku100", "cipic_021", "cipic_003")
-CUES = {
-    "low ILD": ea.CueLayout.low_ild(),
-    "low IPD": ea.CueLayout.low_ipd(),
-    "high ILD": ea.CueLayout.high_ild(),
-    "high IPD": ea.CueLayout.high_ipd(),
-}
 LOW = ea.CueLayout(ild_band_hz=(0.0, 2000.0))
-ORDER = 30  # of the harmonics: 40 dB below the responses at 1 kHz, 26 dB at 8 kHz is left over
-EARLY_SECONDS = 0.05  # reflections that a window of 64 ms holds
 CHILD = """
 import resource, sys, time
 import numpy as np
-from earatlas.manifold import ltsa
+from earatlas.manifold.ltsa import ltsa
 y = np.load(sys.argv[1])
 start = time.perf_counter()
 found = ltsa(y, neighbours=20)
@@ -74,48 +64,10 @@ def speed() -> None:
         print(f"- N = {len(x)}: {answer.stdout.strip()}", flush=True)
 
 
-def harmonics(directions: Array) -> tuple[Complex, Indices]:
-    """Spherical harmonics (N, S) at directions, and the order m of each."""
-    degree = np.concatenate([np.full(2 * n + 1, n) for n in range(ORDER + 1)])
-    m = np.concatenate([np.arange(-n, n + 1) for n in range(ORDER + 1)])
-    azimuth, elevation = np.radians(directions).T
-    return sph_harm_y(degree, m, np.pi / 2 - elevation[:, None], azimuth[:, None]), m
-
-
 def on_the_papers_grid(head: ea.Head, room: ea.Room | None) -> tuple[Array, dict[str, Array]]:
-    """Directions (10800, 2) and the cues of each band of a head that turns before a source.
-
-    The head turns, not the source: every reflection keeps its delay and turns with the direct
-    sound. A turn in azimuth only multiplies the harmonics of order m by exp(j m azimuth).
-    """
-    x, layout = camil_directions(), ea.CueLayout()
-    ears, distance = head.responses(), 2.7
-    H = transfer_functions(ears.samples, ears.rate, layout.frequencies_hz)
-    Y, m = harmonics(head.directions)
-    c = np.linalg.lstsq(Y, H.reshape(len(head), -1), rcond=None)[0].reshape(len(m), 2, -1)
-    ahead = np.array([[distance, 0.0, 0.0]])
-    offsets, shares = (ahead, np.ones(1)) if room is None else _images(room, ahead[0])
-    metres = np.linalg.norm(offsets, axis=1)
-    delays = (metres - distance) / SPEED_OF_SOUND
-    early = delays < EARLY_SECONDS
-    gains = (shares * distance / metres)[early, None]
-    heard = gains * np.exp(-2j * np.pi * delays[early, None] * layout.frequencies_hz)  # (I, F)
-    sorted_m = np.argsort(m, kind="stable")
-    starts = np.searchsorted(m[sorted_m], np.arange(-ORDER, ORDER + 1))
-    azimuths, elevations = np.unique(x[:, 0]), np.unique(x[:, 1])
-    turns = np.exp(1j * np.radians(np.outer(azimuths, np.arange(-ORDER, ORDER + 1))))
-    spectra = np.empty(
-        (len(azimuths), len(elevations), 2, layout.n_frequencies), dtype=np.complex128
-    )
-    for place, tilt in enumerate(np.radians(elevations)):
-        lift = np.array(
-            [[np.cos(tilt), 0, -np.sin(tilt)], [0, 1, 0], [np.sin(tilt), 0, np.cos(tilt)]]
-        )
-        arriving = harmonics(to_directions(offsets[early] @ lift.T))[0].T @ heard  # (S, F)
-        by_order = np.add.reduceat((arriving[:, None] * c)[sorted_m], starts, axis=0)
-        ears_hear = turns @ by_order.reshape(len(starts), -1)
-        spectra[:, place] = ears_hear.reshape(len(azimuths), 2, -1)
-    left, right = np.moveaxis(spectra.reshape(len(x), 2, -1), 1, 0)
+    """Directions (10800, 2) and the cues of each band of a head that turns before a source."""
+    x, spectra = turned_spectra(head, room=room)
+    left, right = np.moveaxis(spectra, 1, 0)
     return x, {name: cue.stack(left, right) for name, cue in CUES.items()}
 
 
@@ -162,8 +114,7 @@ def figure3() -> None:
         embeddings(name, ea.Sphere(), head.directions, cues, tries=(10,))
     x, cues = on_the_papers_grid(head_of("ku100"), None)
     embeddings("ku100, 10,800", ea.Cylinder(), x, cues, tries=(10, 12, 15))
-    room = ea.Room((7.0, 6.0, 3.0), t60_seconds=0.5, listener_metres=(3.1, 2.3, 1.4))
-    x, cues = on_the_papers_grid(head_of("ku100"), room)
+    x, cues = on_the_papers_grid(head_of("ku100"), ROOM)
     embeddings("ku100, 10,800, room", ea.Cylinder(), x, cues, tries=(15,))
     head = ea.simulated_head(camil_directions())
     cues = {cue: head.cues(layout) for cue, layout in CUES.items()}

@@ -1,16 +1,24 @@
 """Makes the pictures and sounds of the gallery: `python docs/gallery.py` (two minutes, no data).
 
 It wants `pip install '.[rooms,speech]'`. Everything comes from the simulated head and the built-in
-spoken talkers, and goes into docs/gallery/; the numbers on the page, too (told.md).
+spoken talkers, and goes into docs/gallery/; the numbers on the page, too (told.md). The README's
+pictures of a belief and of the demo's report go into docs/images/; the second is a screenshot, for
+which Chromium must be there.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+from PIL import Image
 
 import earatlas as ea
 from earatlas.drawing.beliefs import plot_belief
@@ -23,6 +31,7 @@ from earatlas.judging.truth import Truth
 from earatlas.scenes.speech import demo_talkers
 
 FOLDER = Path(__file__).parent / "gallery"
+IMAGES = Path(__file__).parent / "images"
 ROOM = ea.Room(size_metres=(6.0, 5.0, 3.0), t60_seconds=0.3)
 ELSEWHERE = [[41.0, 3.0], [-58.0, 17.0]]  # between the directions that are learned
 SECONDS = 4
@@ -60,9 +69,53 @@ def separated(atlas: ea.Atlas, party: ea.SimulatedScene, name: str) -> str:
     lines.append(row("true direction", map(place, party.directions)))
     lines.append(row("found direction", [place(source.direction) for source in sources]))
     lines.append(row("90 % radius", [f"{source.radius_90:.1f}°" for source in sources]))
-    save(plot_scene(scene, truth=Truth.of(party)), FOLDER / f"{name}.png")
+    draw(plot_scene(scene, truth=Truth.of(party)), FOLDER / f"{name}.png")
     before = ", ".join(f"{round(value, 1) + 0.0}" for value in found.mixture.sdr_db.mean(axis=1))
     return f"The mixture (SDR {before} dB): {player(f'{name}_mixture.ogg')}\n\n" + "\n".join(lines)
+
+
+def small(path: Path) -> None:
+    """The picture in a palette of 256 colours: a third of the bytes, and no eye tells."""
+    with Image.open(path) as image:
+        # Median cut alone made a small orange area pink.
+        few = image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=4)
+    few.save(path, optimize=True)
+
+
+def draw(figure: Figure, path: Path) -> None:
+    """Save a figure for the site."""
+    small(save(figure, path))
+
+
+def in_noise(alone: ea.Audio, snr_db: float) -> ea.Audio:
+    """A sound in noise that differs between the ears."""
+    noise = np.random.default_rng(0).normal(size=alone.samples.shape) * alone.samples.std()
+    return ea.Audio(alone.samples + noise * 10 ** (-snr_db / 20), alone.rate)
+
+
+def belief_of_the_readme(atlas: ea.Atlas) -> None:
+    """Ada as in the demo, alone, in noise at 20 dB: images/belief.png."""
+    truth = [41.0, 1.0]
+    name, sound = demo_talkers(1)[0]
+    ada = ea.render_scene(ea.simulated_head([truth]), [sound], [truth]).mixture
+    where = atlas.localize(in_noise(ada, 20.0))
+    draw(
+        plot_belief(where.belief, truth=truth, title=f"{name}, noise at 20 dB"),
+        IMAGES / "belief.png",
+    )
+
+
+def demo_of_the_readme(browser: str) -> None:
+    """The upper part of the demo's report, as a screenshot: images/demo.png."""
+    with TemporaryDirectory() as folder:
+        demo = "from earatlas.cli import main; main()"
+        subprocess.run([sys.executable, "-c", demo, "demo", "-o", folder], check=True)
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        look = ["--hide-scrollbars", "--window-size=820,1448"]
+        shot = IMAGES / "demo.png"
+        page = Path(folder, "report.html").as_uri()
+        subprocess.run([browser, *flags, *look, f"--screenshot={shot}", page], check=True)
+    small(shot)
 
 
 def row(label: str, cells: Iterable[str]) -> str:
@@ -85,17 +138,15 @@ def main() -> None:
     """All of it."""
     FOLDER.mkdir(exist_ok=True)
     head = ea.simulated_head(ea.Sphere().grid(6.0))
-    save(plot_head(head), FOLDER / "head.png")
+    draw(plot_head(head), FOLDER / "head.png")
     atlas = ea.learn(head)
     party = talkers(None)
-    save(plot_cues(ea.audio_cues(party.mixture)), FOLDER / "cues.png")
+    draw(plot_cues(ea.audio_cues(party.mixture)), FOLDER / "cues.png")
     alone, truth = party.image(0), party.directions[0]
-    noise = np.random.default_rng(0).normal(size=alone.samples.shape) * alone.samples.std()
     told = []
     for name, snr_db in (("belief", np.inf), ("belief_noise", 15.0)):
-        noisy = ea.Audio(alone.samples + noise * 10 ** (-snr_db / 20), alone.rate)
-        where = atlas.localize(noisy)
-        save(plot_belief(where.belief, truth=truth), FOLDER / f"{name}.png")
+        where = atlas.localize(in_noise(alone, snr_db))
+        draw(plot_belief(where.belief, truth=truth), FOLDER / f"{name}.png")
         quality = "no noise" if np.isinf(snr_db) else f"noise at {snr_db:.0f} dB SNR"
         told.append(
             f"{quality}: true {place(truth)}, found {place(where.direction)}, "
@@ -110,6 +161,10 @@ def main() -> None:
         f"--8<-- [start:{name}]\n{part}\n--8<-- [end:{name}]" for name, part in parts.items()
     )
     (FOLDER / "told.md").write_text(text + "\n", encoding="utf-8")
+    belief_of_the_readme(atlas)
+    browser = which("chromium") or which("google-chrome")
+    if browser:
+        demo_of_the_readme(browser)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ from scipy.stats import multivariate_normal
 
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 import earatlas as ea
+from earatlas.baselines import mplr
 from earatlas.baselines.lookup import LookUp
 from earatlas.baselines.mapping import InverseMap
 from earatlas.baselines.mplr import MPLR
 from earatlas.baselines.phat import PHAT, delay_grid
-from earatlas.baselines.sir import SIR, sliced_axes
+from earatlas.baselines.sir import SIR, sliced_axes, spectrum_of
 
 PLANE = ea.Plane(((-60.0, 60.0), (-40.0, 40.0)))
 PHASES = ea.CueLayout(ild_band_hz=None, ipd_band_hz=(0.0, 8000.0))
@@ -36,15 +39,13 @@ def affine_data(n: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.nda
 # --- look-up -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_look_up_is_the_nearest_vector(rng: np.random.Generator, scaled: bool) -> None:
+def test_look_up_is_the_nearest_vector(rng: np.random.Generator) -> None:
     """By the definition, far from the origin too, and in more than one block."""
     spread = np.array([1.0, 5.0, 0.2, 0.0])  # the last never changes
     x, y = rng.uniform(-30, 30, (50, 2)), 1e4 + rng.normal(size=(50, 4)) * spread
     asked = 1e4 + rng.normal(size=(1500, 4)) * spread
-    model = LookUp.fit(PLANE, x, y, scaled=scaled)
-    unit = y[:, :3].std(axis=0) if scaled else np.ones(3)
-    far = (((asked[:, None, :3] - y[None, :, :3]) / unit) ** 2).sum(axis=-1)
+    model = LookUp.fit(PLANE, x, y)
+    far = (((asked[:, None, :3] - y[None, :, :3]) / y[:, :3].std(axis=0)) ** 2).sum(axis=-1)
     np.testing.assert_array_equal(model.inverse_map(asked), x[np.argmin(far, axis=1)])
     np.testing.assert_array_equal(model.inverse_map(y), x)
     assert repr(model) == "LookUp(Plane, N=50, D=4)"
@@ -66,7 +67,8 @@ def test_sir_axes_solve_their_eigenproblem(rng: np.random.Generator) -> None:
     S = centred.T @ centred / N
     _, vectors = eigh(gamma, S + ridge * np.trace(S) / D * np.eye(D))
     expected = vectors[:, ::-1][:, :2] / np.linalg.norm(vectors[:, ::-1][:, :2], axis=0)
-    found = sliced_axes(target, y, axes=2, slices=H, ridge=ridge)
+    spectrum = spectrum_of(centred)
+    found = sliced_axes(target, centred, spectrum, axes=2, slices=H, ridge=ridge)
     np.testing.assert_allclose(np.abs((found * expected).sum(axis=0)), 1.0, rtol=1e-9)
 
 
@@ -102,24 +104,47 @@ def test_sir_two_axes_see_more_than_one(small_head: ea.Head) -> None:
 
 
 def test_mplr_is_the_conditional_expectation() -> None:
-    """E[x | y] of scikit-learn's mixture on [x; reduced y], from dense densities."""
+    """E[x | y] of scikit-learn's Gaussians on [x; reduced y], from dense densities."""
     x, y = affine_data(60, noise=2.0)
     centred = (y - y.mean(axis=0)) / y.std(axis=0)
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
     z = centred @ axes[:4].T / (sizes[0] / np.sqrt(59))
-    joint = np.hstack([(x - x.mean(axis=0)) / x.std(axis=0), z])
-    mixture = GaussianMixture(3, reg_covar=1e-2, max_iter=50, random_state=0).fit(joint)
+    pairs = np.hstack([(x - x.mean(axis=0)) / x.std(axis=0), z])
+    joint = GaussianMixture(3, reg_covar=1e-2, max_iter=50, random_state=0).fit(pairs)
     expected = np.zeros((60, 2))
     for n in range(60):
         densities, values = np.empty(3), np.empty((3, 2))
         for k in range(3):
-            mean, S = mixture.means_[k], mixture.covariances_[k]
-            densities[k] = mixture.weights_[k] * multivariate_normal(mean[2:], S[2:, 2:]).pdf(z[n])
+            mean, S = joint.means_[k], joint.covariances_[k]
+            densities[k] = joint.weights_[k] * multivariate_normal(mean[2:], S[2:, 2:]).pdf(z[n])
             values[k] = mean[:2] + S[:2, 2:] @ np.linalg.inv(S[2:, 2:]) @ (z[n] - mean[2:])
         expected[n] = densities @ values / densities.sum() * x.std(axis=0) + x.mean(axis=0)
     model = MPLR.fit(PLANE, x, y, components=3, reduced=4, ridge=1e-2)
     np.testing.assert_allclose(model.inverse_map(y), expected, rtol=1e-6, atol=1e-6)
     assert repr(model) == "MPLR(Plane, K=3, D=12 as 4, L=2)"
+
+
+def test_plain_mplr_reduces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E[x | y] of the Gaussians on [x; all channels], vector by vector, in blocks of any size."""
+    x, y = affine_data(90, noise=2.0)
+    z = (y - y.mean(axis=0)) / y.std(axis=0)
+    joint = GaussianMixture(3, reg_covar=1e-3, max_iter=5, random_state=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        joint.fit(np.hstack([x, z]))
+    expected = np.zeros((90, 2))
+    for n in range(90):
+        densities, values = np.empty(3), np.empty((3, 2))
+        for k in range(3):
+            mean, S = joint.means_[k], joint.covariances_[k]
+            densities[k] = joint.weights_[k] * multivariate_normal(mean[2:], S[2:, 2:]).pdf(z[n])
+            values[k] = mean[:2] + S[:2, 2:] @ np.linalg.inv(S[2:, 2:]) @ (z[n] - mean[2:])
+        expected[n] = densities @ values / densities.sum()
+    model = MPLR.fit_plain(PLANE, x, y, components=3, seed=4)
+    for numbers in (2**22, 36 * 7, 1):
+        monkeypatch.setattr(mplr, "_NUMBERS", numbers)
+        np.testing.assert_allclose(model.inverse_map(y), expected, rtol=1e-9, atol=1e-9)
+    assert repr(model) == "MPLR(Plane, K=3, D=12 as 12, L=2)"
 
 
 def test_mplr_with_one_component_is_linear_regression() -> None:
@@ -246,6 +271,8 @@ def test_wrong_settings_are_refused() -> None:
     x, y = affine_data(40, noise=0.1)
     with pytest.raises(ea.InputError, match=r"components must be between 1 and 20 for 40"):
         MPLR.fit(PLANE, x, y, components=64)
+    with pytest.raises(ea.InputError, match=r"components must be between 1 and 20 for 40"):
+        MPLR.fit_plain(PLANE, x, y, components=21)
     with pytest.raises(ea.InputError, match="reduced must be at least 1"):
         MPLR.fit(PLANE, x, y, components=2, reduced=0)
     with pytest.raises(ea.InputError, match="ridge must be positive"):

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +65,100 @@ def test_localize_answers(run: Run, folder: Path) -> None:
         answer
     )
     assert great_circle_error(answer["direction"], PLACE) < 20
+
+
+def test_a_bad_recording_among_many(run: Run, folder: Path) -> None:
+    """The others are answered, it is named, and the exit code says so; as `separate` does."""
+    files = [folder / name for name in ("talker.wav", "gone.wav", "head.sofa", "talker.wav")]
+    result = run("localize", folder / "head.atlas", *files, "--json")
+    assert result.returncode == 1
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer["file"] for answer in answers] == list(map(str, files))
+    assert answers[0]["direction"] == answers[3]["direction"]
+    assert "existing" in answers[1]["error"]
+    assert set(answers[2]) == {"file", "error"}
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 3
+    assert errors[-1] == "error: 2 of 4 recordings failed."
+    spoken = run("localize", folder / "head.atlas", *files)
+    assert spoken.returncode == 1
+    assert spoken.stdout.count("azimuth") == 2
+
+
+def test_how_sure_is_a_radius_everywhere(run: Run, folder: Path, tmp_path: Path) -> None:
+    """In words, in JSON and in the last column of a track: half the width of the 90 % region."""
+    call = ["localize", folder / "head.atlas", folder / "talker.wav"]
+    answer = json.loads(run(*call, "--json", "--track", tmp_path / "t.csv").stdout)
+    assert answer["radius_90"] == pytest.approx(np.sqrt(answer["credible_90_area"] / np.pi), 0.01)
+    (told,) = re.findall(r"within (\S+)° at 90 %", run(*call).stdout)
+    assert float(told) == pytest.approx(answer["radius_90"], abs=0.5)
+    rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    assert list(rows[0])[:5] == ["time", "azimuth", "elevation", "credible_90_area",
+                                 "observed_share"]  # fmt: skip
+    assert list(rows[0])[-1] == "radius_90"
+    for row in rows:
+        assert bool(row["radius_90"]) == bool(row["azimuth"])
+        if row["azimuth"]:
+            area = float(row["credible_90_area"])
+            assert float(row["radius_90"]) == pytest.approx(np.sqrt(area / np.pi), abs=0.02)
+
+
+def test_a_warning_is_shown_once(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A recording that is read three times, for its answer and twice for its track, warns once."""
+    audio = ea.read_audio(folder / "talker.wav")
+    ea.Audio(np.clip(20 * audio.samples, -1, 1), audio.rate).write(tmp_path / "loud.wav")
+    result = run("localize", folder / "head.atlas", tmp_path / "loud.wav",
+                 "--track", tmp_path / "t.csv")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("is clipped") == 1
+    again = run("localize", folder / "head.atlas", tmp_path / "loud.wav")
+    assert again.stderr.count("is clipped") == 1, "once a command"
+
+
+def test_info_of_an_atlas(run: Run, folder: Path, atlas: ea.Atlas, tmp_path: Path) -> None:
+    """What it was learned from and how well, in words and in JSON, whatever its name is."""
+    facts = json.loads(run("info", folder / "head.atlas", "--json").stdout)
+    assert (facts["head"], facts["space"]) == ("simulated", "sphere")
+    assert facts["components"] == 48
+    assert facts["directions"] == atlas.about["directions"]
+    assert facts["held_out"] == vars(atlas.accuracy)
+    assert facts["cues"]["n_cues"] == atlas.layout.n_cues
+    assert facts["cues"]["rate"] == 16_000
+    assert facts["version"] == 2
+    assert facts["bytes"] == (folder / "head.atlas").stat().st_size
+    (tmp_path / "head").write_bytes((folder / "head.atlas").read_bytes())
+    text = run("info", tmp_path / "head").stdout
+    assert atlas.accuracy is not None
+    for words in ("simulated", "sphere", "48", "licence", "730", "8000 Hz", "format version 2",
+                  f"median error {atlas.accuracy.median_degrees:.2f}°"):  # fmt: skip
+        assert words in text
+    refused(run("info", folder / "head.atlas", "--plot", tmp_path / "x.png"), "--plot must go with")
+    (tmp_path / "text.atlas").write_text("no atlas")
+    refused(run("info", tmp_path / "text.atlas"), "atlas must be a file that earatlas wrote")
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (ImportError("no module"), ["package sounddevice", "earatlas[live]"]),
+        (OSError("PortAudio library not found"), ["library PortAudio", "libportaudio2", "--stdin"]),
+    ],
+)
+def test_what_listening_needs(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: list[str]
+) -> None:
+    """The package may be missing, or the library that it calls: another remedy each."""
+
+    class Finder:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "sounddevice":
+                raise problem
+
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    result = run("listen", folder / "head.atlas")
+    refused(result, *words)
+    assert ("earatlas[live]" in result.stderr) == isinstance(problem, ImportError)
 
 
 def test_localize_draws_and_tracks(run: Run, folder: Path, tmp_path: Path) -> None:

@@ -110,10 +110,10 @@ def test_the_order_of_rows_changes_nothing(
     experiment, rows = EXPERIMENTS[name], rows_of(whole[0], name)
     if experiment.head:
         rows += [{**row, "data": {**row["data"], "fingerprint": "other"}} for row in rows]
-    once = experiment.render(rows, tmp_path)
+    once = experiment.section(rows, tmp_path)
     for seed in (1, 2):
         random.Random(seed).shuffle(rows)
-        assert experiment.render(rows, tmp_path) == once
+        assert experiment.section(rows, tmp_path) == once
     assert ("**simulated, fingerprint other" in once) == experiment.head
 
 

@@ -1,6 +1,7 @@
 """`earatlas separate` as a user meets it: files, answers, and one sentence for bad input."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ import soundfile
 from tests_support import refused
 
 import earatlas as ea
+from earatlas.cli.separate import Render
+from earatlas.separation.recording import Separating
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.space.angles import great_circle_error
 
@@ -76,14 +79,20 @@ def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
     first, head, *sources, last = result.stdout.splitlines()
     assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound"
-    assert head.split() == ["azimuth", "elevation", "90", "%", "share", "file"]
+    assert head.split() == ["azimuth", "elevation", "90", "%", "within", "share", "file"]
     assert [line.split()[-1] for line in sources] == [
         str(tmp_path / f"party_source{m}.wav") for m in (1, 2)
     ]
-    assert sum("left ahead" in line for line in sources) == 1
-    assert sum("right ahead" in line for line in sources) == 1
-    assert "× real time" in last
+    assert sum(bool(re.search(r" \d+° left, .*front ", line)) for line in sources) == 1
+    assert sum(bool(re.search(r" \d+° right, .*front ", line)) for line in sources) == 1
+    assert re.search(r"separated in .* s, .*(as the recording|than real time)$", last)
     assert result.stderr == ""
+
+
+def test_the_command_knows_every_rendering() -> None:
+    """Those of the library, and the same default."""
+    assert [render.value for render in Render] == list(get_args(Rendering))
+    assert Separating.rendering == Render.spatial.value
 
 
 @pytest.mark.parametrize("render", get_args(Rendering))
@@ -141,6 +150,33 @@ def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path
     spoken = run(*call, folder / "scene" / "scene.json").stdout
     assert f"{names['Ada']['sdr_db']:.1f}" in spoken
     assert "SIR, dB" in spoken
+
+
+def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> None:
+    """As long as this one and from the same places, with other voices: refused before the work."""
+    voices = [ea.murmur(2.0, seed=seed) for seed in (15, 18)]
+    other = ea.render_scene(ea.simulated_head(PLACES), voices, PLACES, rate=16_000)
+    other.write(tmp_path / "other")
+    call = ["separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path / "o"]
+    refused(run(*call, "--truth", tmp_path / "other"), "of this recording", "another one")
+    assert not (tmp_path / "o").exists()
+    x, rate = soundfile.read(folder / "party.wav")
+    soundfile.write(tmp_path / "late.flac", np.pad(0.3 * x[:, ::-1], ((700, 0), (0, 0))), rate)
+    call[2] = tmp_path / "late.flac"
+    turned = run(*call, "--truth", folder / "scene", "--channels", 1, 0)
+    assert turned.returncode == 0, "softer, later and in other channels it is the same scene"
+
+
+def test_one_source_has_no_interference(run: Run, tmp_path: Path, folder: Path) -> None:
+    """There is no ratio to other sources where there is none; the JSON keeps its fields."""
+    scene = ea.render_scene(ea.simulated_head([PLACES[0]]), [ea.murmur(2.0)], [PLACES[0]])
+    scene.write(tmp_path / "scene")
+    call = ["separate", folder / "head.atlas", tmp_path / "scene" / "mixture.wav", "-n", 1,
+            "-o", tmp_path / "out", "--truth", tmp_path / "scene"]  # fmt: skip
+    row = next(line for line in run(*call).stdout.splitlines() if "source1  " in line)
+    assert row.endswith("–")
+    assert row.count("→") == 1
+    assert {"sir_db", "mixture_sir_db"} <= set(json.loads(run(*call, "--json").stdout)["truth"][0])
 
 
 def test_separate_reports_without_truth(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -202,6 +238,7 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
     assert result.returncode == 0
     assert result.stderr.count("earlier run") == 2
+    assert f"replaced: {tmp_path / 'party_source1.wav'}\n" in result.stderr
     assert (tmp_path / "party_source3.wav").read_text() == "old"
     assert ea.read_audio(tmp_path / "party_source1.wav").seconds > 1.9
 
@@ -212,7 +249,6 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["head.atlas", "party.wav", "-n", "0"], ["from 1 to 6", "got 0"]),
         (["head.atlas", "party.wav", "-n", "7"], ["from 1 to 6", "got 7"]),
         (["head.atlas", "party.wav", "--jobs", "0"], ["jobs must be at least 1"]),
-        (["head.atlas", "party.wav", "--render", "loud"], ["rendering must be one of", "'loud'"]),
         (["head.atlas", "party.wav", "--channels", "0", "7"], ["between 0 and 1"]),
         (["head.sofa", "party.wav"], ["Learn it first", "-o head.atlas"]),
         (["party.wav", "party.wav"], ["cannot be used"]),

@@ -1,5 +1,6 @@
 """Experiments: rows that are never run twice, data sets as the paper has them, tables and toys."""
 
+import importlib
 import json
 import re
 import shutil
@@ -18,19 +19,24 @@ from earatlas.experiments import EXPERIMENTS, Bench, Experiment, current, drawin
 from earatlas.experiments.camil import simulated_camil
 from earatlas.experiments.data import LAYOUTS, errors_of
 from earatlas.experiments.drawing import pack, unpack
-from earatlas.experiments.models import METHODS, fitted
+from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import write_page
-from earatlas.experiments.rows import parts_of
+from earatlas.experiments.rows import DataSetRows, by_data_set
 from earatlas.experiments.tables import (
     by_head,
     error_summary,
+    means,
     medians,
     names_of,
+    of_head,
     pooled,
+    printed,
     said_by,
     shown,
+    span,
     summary,
     table,
+    told,
     where,
 )
 from earatlas.experiments.talkers import (
@@ -157,7 +163,7 @@ def test_a_revision_is_another_experiment(
     _, new = run(second, Bench(share=0.3), path)
     assert new == 3
     assert len(seen) == 6
-    (part,) = parts_of(second, path, quick=False)
+    (part,) = by_data_set(second, path, quick=False)
     assert {row["revision"] for row in part.rows} == {2}
 
 
@@ -172,7 +178,7 @@ def test_only_the_newest_plan_is_shown(
     run(experiment, Bench(share=0.4), path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [len(line["plan"]) for line in lines if "plan" in line] == [6, 4], "no plan twice"
-    (part,) = parts_of(experiment, path, quick=False)
+    (part,) = by_data_set(experiment, path, quick=False)
     assert (len(part.rows), part.planned, len(read_rows(path))) == (4, 4, 6)
 
     def stopped(bench: Bench, settings: dict[str, Any], at: int) -> dict[str, Any]:
@@ -183,11 +189,11 @@ def test_only_the_newest_plan_is_shown(
     for at, there in ((6, (4, 4)), (7, (7, 9))):  # a plan counts from its first row on
         with pytest.raises(KeyboardInterrupt):
             run(replace(experiment, measure=partial(stopped, at=at)), Bench(share=0.9), path)
-        (part,) = parts_of(experiment, path, quick=False)
+        (part,) = by_data_set(experiment, path, quick=False)
         assert (len(part.rows), part.planned) == there
     old = [line for line in path.read_text().splitlines(True) if '"plan"' not in line]
     path.write_text("".join(old))
-    (part,) = parts_of(experiment, path, quick=False)
+    (part,) = by_data_set(experiment, path, quick=False)
     assert (len(part.rows), part.planned) == (7, 7), "a file without plans is shown as it is"
 
 
@@ -200,7 +206,7 @@ def test_a_head_of_ones_own_is_beside_its_namesake(
     for name, parts in (("mine", 2), ("simulated", 1)):
         data = [{"head": name, "directions": 9, "fingerprint": f} for f in ("one", "two")]
         path.write_text("".join(json.dumps({**rows[0], "data": d}) + "\n" for d in data))
-        found = parts_of(counting[0], path, quick=False)
+        found = by_data_set(counting[0], path, quick=False)
         assert [part.data for part in found] == data[-parts:]
 
 
@@ -226,7 +232,8 @@ def test_a_page_is_drawn_without_running(tmp_path: Path) -> None:
     first = write_page(only, tmp_path, quick=True).read_text()
     assert first == write_page(only, tmp_path, quick=True).read_text()
     assert experiment.about in first
-    assert experiment.findings not in first, "which are those of the full size"
+    assert experiment.findings is not None
+    assert experiment.findings([]) not in first, "which are those of the full size"
     assert "rows so far" not in first
     assert "![" in first
     assert (tmp_path / "results" / "figure2.png").stat().st_size > 10_000
@@ -236,11 +243,98 @@ def test_a_page_is_drawn_without_running(tmp_path: Path) -> None:
 
 
 def test_findings_are_told_where_they_were_found() -> None:
-    """All heads that they speak of, at full size."""
-    experiment = replace(EXPERIMENTS["table1"], findings="So.", findings_on=("ku100", "simulated"))
-    assert experiment.findings_for(["simulated", "mine", "ku100"], quick=False) == "So."
-    assert experiment.findings_for(["simulated", "mine", "ku100"], quick=True) == ""
-    assert experiment.findings_for(["simulated", "mine"], quick=False) == ""
+    """All heads that they speak of, finished and at full size; other heads are not asked."""
+    experiment = replace(
+        EXPERIMENTS["table1"],
+        findings=lambda rows: f"So: {[row['seed'] for row in rows]}.",
+        findings_on=("ku100", "simulated"),
+    )
+    sets = [
+        DataSetRows({"head": name}, [{"seed": n}], planned=1)
+        for n, name in enumerate(("simulated", "mine", "ku100"))
+    ]
+    assert experiment.findings_for(sets, quick=False) == "So: [0, 2]."
+    assert experiment.findings_for(sets, quick=True) == ""
+    assert experiment.findings_for(sets[:2], quick=False) == ""
+    assert experiment.findings_for([*sets[:2], replace(sets[2], planned=2)], quick=False) == ""
+
+
+ROWS = Path(__file__).parents[1] / "docs" / "results" / "rows"
+OTHER = (None, "the paper's", "PPAM, ours, K = N/10", "MPLR, plain")  # methods
+WITH_FIGURES = ("table1", "table3", "figure3", "figure4", "figure8", "figure9")
+
+
+def rows_in_docs(name: str) -> list[dict[str, Any]]:
+    """What the page of the repository shows of the heads that its findings speak of."""
+    if not ROWS.is_dir():
+        pytest.skip("docs/results is not here")
+    experiment = EXPERIMENTS[name]
+    sets = by_data_set(experiment, ROWS / f"{name}.jsonl", quick=False)
+    return of_head([row for own in sets for row in own.rows], *experiment.findings_on)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_figure_is_typed_into_findings(name: str) -> None:
+    """A template has names with digits in them, and no number that a row could contradict."""
+    module = importlib.import_module(f"earatlas.experiments.{name}")
+    template = getattr(module, "FINDINGS", "")
+    names = r"\{\w+(:[^}]*)?\}|ku100|cipic_021|\bT[12]\b"
+    assert not re.search(r"\d", re.sub(names, "", template))
+    assert bool(re.search(r"\{", template)) == (name in (*WITH_FIGURES, "table2"))
+
+
+@pytest.mark.parametrize("name", WITH_FIGURES)
+def test_findings_follow_their_rows(name: str) -> None:
+    """Other results make another text: nothing in it is from memory."""
+
+    def doubled(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {k: doubled(v, k) for k, v in value.items()}
+        wanted = key in {"mean", "points", "trustworthiness", "spacing_degrees"}
+        return np.multiply(value, 2.0).tolist() if wanted else value
+
+    experiment, rows = EXPERIMENTS[name], rows_in_docs(name)
+    assert experiment.findings is not None
+    text = experiment.findings(rows)
+    assert "{" not in text
+    assert "None" not in text
+    others = [
+        {**row, "result": doubled(row["result"])} if row["settings"].get("method") in OTHER else row
+        for row in rows
+    ]
+    assert experiment.findings(others) != text
+
+
+def test_what_the_findings_of_the_tables_claim() -> None:
+    """Who is ahead of whom, in the rows of the repository."""
+    rows = rows_in_docs("table1")
+    for head in ("ku100", "cipic_003", "cipic_021", "simulated"):
+        own = of_head(rows, head)
+        for cue in LAYOUTS:
+            found = {m: sum(means(own, cue=cue, method=m)) for m in METHODS}
+            assert 2 * max(found["PPAM"], found["MPLR, plain"]) < min(
+                found["SIR-1"], found["SIR-2"]
+            )
+            best = min(found, key=lambda m: found[m])
+            if head == "ku100" and cue != "IPD":
+                assert best == "PPAM, ours, K = N/10"
+            if "cipic" in head:
+                assert best != "PPAM, ours, K = N/10"
+    rows = rows_in_docs("table2")
+    front = [row for row in rows if row["result"]["frontal"]]
+    for own in by_head(front).values():
+        errors = [row["result"]["errors"] for row in own]
+        found = {m: pooled(e[m]["azimuth"] for e in errors)["mean"] for m in errors[0]}
+        assert max(found["PPAM(T1)"], found["PPAM(T2)"], found["ours(T2)"]) < found["PHAT"]
+    rows = rows_in_docs("table3")
+    for own in by_head(rows).values():
+        for M in (2, 3):
+            methods = [row["result"]["methods"] for row in where(own, sources=M)]
+            for what in ("SDR", "STIR"):
+                found = {m: pooled(r[m][what] for r in methods)["mean"] for m in methods[0]}
+                assert found["ours(T2), masks"] > found["MESSL-G"] > found["VESSL(T1)"]
+                assert found["MESSL-G"] > found["VESSL(T2)"]
+                assert M == 3 or found["ours(T2)"] > found["oracle"]
 
 
 def test_the_page_in_the_repository_is_that_of_its_rows(
@@ -342,7 +436,7 @@ def test_methods_map_cues_back(method: str) -> None:
     """Every name is a method: better than guessing on held-out directions, and not perfect."""
     known, asked = QUICK.halves(0)
     x, y = QUICK.plane.directions, QUICK.cues("ILD")
-    model = fitted(method, x[known], y[known], 16)
+    model = fit_method(method, x[known], y[known], 16)
     azimuth, elevation = errors_of(x[asked], model.inverse_map(y[asked]))
     guess = np.abs(x[asked] - x[known].mean(axis=0)).mean(axis=0)
     assert 0.05 < azimuth.mean() < 0.5 * guess[0]
@@ -409,12 +503,12 @@ def test_panels_keep_their_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(drawing, "save", lambda figure, path: path)
     experiment = EXPERIMENTS["figure2"]
     rows, _ = run(experiment, QUICK, tmp_path / "rows.jsonl")
-    whole = experiment.render(rows, tmp_path)
-    half = experiment.render(rows[2:], tmp_path)
+    whole = experiment.section(rows, tmp_path)
+    half = experiment.section(rows[2:], tmp_path)
     assert whole.split("(c) ")[1] == half.split("(c) ")[1]
     assert "(a)" not in half
     more = {**rows[0], "settings": {**rows[0]["settings"], "seed": 2}}
-    assert experiment.render([*rows, more], tmp_path) == whole
+    assert experiment.section([*rows, more], tmp_path) == whole
 
 
 # --- text ------------------------------------------------------------------------------------
@@ -486,10 +580,25 @@ def test_arrays_in_rows(rng: np.random.Generator) -> None:
 
 def test_remarks_are_whole_sentences() -> None:
     """Every experiment says where it differs, in lines that a page can hold."""
-    for experiment in EXPERIMENTS.values():
+    for name, experiment in EXPERIMENTS.items():
         assert re.match(r"(Table|Figure) \d: ", experiment.title)
         assert experiment.about
-        assert bool(experiment.findings) == bool(experiment.findings_on)
-        for text in filter(None, (experiment.about, experiment.findings)):
+        assert (experiment.findings is not None) == bool(experiment.findings_on)
+        found = experiment.findings(rows_in_docs(name)) if experiment.findings else "."
+        for text in (experiment.about, found):
             assert text.endswith(".")
             assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_template_is_filled_and_wrapped() -> None:
+    """Points stay points; what is put in may be longer than its name."""
+    template = "- One of\n  {n} points.\n- Two " + "words " * 20 + "and {more}."
+    text = told(template, n=7, more="more " * 10 + "yet")
+    lines = text.splitlines()
+    assert lines[0] == "- One of 7 points."
+    assert lines[1].startswith("- Two words")
+    assert lines[2].startswith("  words")
+    assert max(map(len, lines)) <= 100
+    assert told("A\nparagraph.") == "A paragraph."
+    assert span([3.4, 1.2, 2.0], "{:.0f}°") == "1° to 3°"
+    assert printed("4.7±11") == 4.7

@@ -338,7 +338,7 @@ def test_figures_do_not_depend_on_which_row_was_first(
                      "data": {"head": "ball", "directions": len(x)}})  # fmt: skip
     found = []
     for order in (range(len(rows)), range(len(rows))[::-1]):
-        text = experiment.render([rows[i] for i in order], tmp_path)
+        text = experiment.section([rows[i] for i in order], tmp_path)
         found.append((text, (tmp_path / f"{name}_ball.png").read_bytes()))
     assert found[0] == found[1]
 

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import earatlas as ea
+from earatlas.experiments.vessl_printed import paper_scales
 from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.transform import stft
 from earatlas.judging.directions import direction_errors
-from earatlas.learning.em import Learning
-from earatlas.learning.ppam import PPAM
-from earatlas.separation.vessl import Inference, SourceModel, multiscale
+from earatlas.separation.vessl import SourceModel, multiscale
 
 LAYOUT = ea.CueLayout()
 PLACES = ((-45.0, 0.0), (50.0, 20.0))
@@ -23,12 +22,9 @@ PLACES = ((-45.0, 0.0), (50.0, 20.0))
 def scales() -> list[SourceModel]:
     """PPAM as printed at K = 1, 2, … 32 on a plane of the simulated head."""
     head = ea.simulated_head(ea.Plane(((-90.0, 90.0), (-45.0, 45.0))).grid(6.0))
-    how = Learning(spread_prior=None, temperature=1.0)
-    models = [
-        PPAM.fit(ea.Plane(), head.directions, head.cues(), components=2**i, latent=0, learning=how)
-        for i in range(6)
-    ]
-    return [SourceModel.of(m, LAYOUT, m.noise, Inference.paper()) for m in models]
+    found = paper_scales(head.directions, head.cues(), 32)
+    assert [len(source.model.weights) for source in found] == [1, 2, 4, 8, 16, 32]
+    return found
 
 
 @pytest.fixture(scope="module")

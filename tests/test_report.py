@@ -16,19 +16,14 @@ from matplotlib.image import imread
 
 import earatlas as ea
 from earatlas.drawing.belief_maps import belief_map
-from earatlas.drawing.scenes import colour_of
+from earatlas.drawing.style import GREY, INK, TRUE, colour_of
 from earatlas.judging.score import score
 from earatlas.judging.truth import Truth
-from earatlas.report import direction_words, report_page, write_report
-from earatlas.report.pictures import (
-    compass,
-    ild_image,
-    level_image,
-    map_chart,
-    mask_image,
-    on_colour,
-    track_chart,
-)
+from earatlas.report import report_page, write_report
+from earatlas.report.charts import track_chart
+from earatlas.report.comparison import decibel_words
+from earatlas.report.images import ild_image, level_image, mask_image, on_colour
+from earatlas.report.maps import compass, map_chart
 from earatlas.space.spaces import Space
 
 _VOID = {"meta", "img", "br", "input", "link"}
@@ -239,30 +234,39 @@ def test_sources_are_described() -> None:
         report_page(replace(scene, sources=uneven), title="party.wav", elapsed_seconds=0.1)
     ).text
     flat = " ".join(text.split())
-    for words in ("party.wav", "0.2 s long", "2 sources found", "(0.4 × real time)",
+    first = scene.sources[0]
+    sure = f"within {first.radius_90:.1f}° ({first.credible_90_area:.0f} square degrees)"
+    for words in ("party.wav", "0.2 s long", "2 sources found",
+                  "separated in 0.1 s, 2.5 times faster than real time",
                   "30° left, 10° up, front", "50° right, 20° down, front",
                   "azimuth 30.0°, elevation 10.0°", "100 % of the recording",
                   "under 1 % of the recording", "from −90 to −50 nats",
-                  f"within {scene.sources[0].credible_90_area:,.0f} square"):  # fmt: skip
+                  sure):  # fmt: skip
         assert words in flat
     assert report_page(scene, title="x") == report_page(scene, title="x")
 
 
-@pytest.mark.parametrize(
-    ("direction", "words"),
-    [
-        ([30.4, 9.6], "30° left, 10° up, front"),
-        ([-90, -45], "90° right, 45° down, side"),
-        ([-179.8, 0.2], "straight behind, ear height"),
-        ([179.0, 3], "179° left, 3° up, behind"),
-        ([0.2, 30], "straight ahead, 30° up"),
-        ([120, -90], "straight below"),
-        ([76.0], "76° left, side"),
-    ],
-)
-def test_directions_in_words(direction: list[float], words: str) -> None:
-    """Left is positive; the zone is said unless it is plain."""
-    assert direction_words(direction) == words
+def test_page_takes_its_colours_from_the_style() -> None:
+    """Ink, truth and the grey of unheard bins are those of the figures; no place is left empty."""
+    page = report_page(made_scene()[0], title="{{ink}}")
+    for colour in (INK, TRUE, f"{GREY}6e"):
+        assert colour in page
+    assert re.findall(r"{{\w+}}", page) == ["{{ink}}"] * 2  # the title's own
+
+
+def test_circle_has_no_area() -> None:
+    """On a circle a size is a radius and an arc."""
+    scene, _ = made_scene(ea.Circle(), ((30, 5), (-150, 5)))
+    text = Page(report_page(scene, title="x")).text
+    assert f"within {scene.sources[0].radius_90:.1f}° (an arc of" in text
+    assert "square" not in text
+
+
+def test_no_decibels_are_minus_zero() -> None:
+    """Rounded to nothing, a level has no sign; at the limit it is only a bound."""
+    assert [decibel_words(v) for v in (-0.04, 0.04, -0.06)] == ["0.0 dB", "0.0 dB", "−0.1 dB"]
+    assert [decibel_words(v) for v in (100.0, -100.0)] == ["over 100 dB", "below −100 dB"]
+    assert decibel_words(float("nan")) == "–"
 
 
 def test_images_show_the_data() -> None:
@@ -271,7 +275,7 @@ def test_images_show_the_data() -> None:
     drawn = pixels(mask_image(values, "#ff0000"))
     np.testing.assert_allclose(drawn[1, :, 3], [0, 0.5, 1], atol=0.02)
     np.testing.assert_allclose(drawn[1, 2, :3], [1, 0, 0])
-    np.testing.assert_allclose(drawn[0, 0] * 255, [125, 135, 148, 110], atol=1)
+    np.testing.assert_allclose(drawn[0, 0] * 255, [123, 135, 148, 110], atol=1)
     left, none, right, unheard = pixels(ild_image(np.array([[-50.0, 0, 10, np.nan]]), 20.0))[0]
     assert (left[3], none[3]) == (1, 0)
     assert right[3] == pytest.approx(0.5, abs=0.02)
@@ -311,6 +315,17 @@ def test_left_is_left_in_maps() -> None:
     pixel_belief = belief_at(ea.Plane(((0, 640), (0, 480))), (100, 400))
     svg = map_chart([(0, pixel_belief, belief_map(pixel_belief))], caption="", alt="")
     assert place_of_badge(svg) == pytest.approx((100, 80), abs=0.1)
+
+
+def test_lobe_behind_is_whole() -> None:
+    """The hill of a source straight behind has no slit at the seam: it ends where it began."""
+    svg = compass([(0, belief_at(ea.Sphere(), (180, 0), width=8))], alt="")
+    outline = re.search(r'<polygon points="([^"]+)"', svg)
+    assert outline is not None
+    points = np.array([p.split(",") for p in outline[1].split()], dtype=float)
+    outer = points[: len(points) // 2]
+    np.testing.assert_allclose(outer[0], outer[-1], atol=0.11)
+    assert np.hypot(*outer[0]) > 100
 
 
 def test_way_breaks_at_the_seam() -> None:

@@ -12,10 +12,17 @@ from matplotlib.figure import Figure
 
 import earatlas as ea
 from earatlas.drawing.belief_maps import belief_map, zoomed_map
-from earatlas.drawing.scenes import colour_of, draw_belief, draw_beliefs, draw_mask, plot_scene
-from earatlas.drawing.style import save
-from earatlas.judging.masks import oracle_masks
-from earatlas.judging.truth import Truth, pair_directions, pair_masks, place_errors, true_masks
+from earatlas.drawing.scenes import draw_belief, draw_beliefs, draw_mask, plot_scene
+from earatlas.drawing.style import colour_of, save
+from earatlas.judging.masks import oracle_masks, true_masks_at
+from earatlas.judging.truth import (
+    Matched,
+    Truth,
+    pair_directions,
+    pair_masks,
+    place_errors,
+    true_masks,
+)
 from earatlas.space.spaces import Space
 
 
@@ -167,6 +174,48 @@ def test_true_masks_are_the_oracles_of_the_same_frames() -> None:
     assert 0.5 < heard.mean() < 0.9
     np.testing.assert_array_equal(found[:, heard], oracle_masks(spectra[:, :, bins])[:, heard])
     assert np.isnan(found[:, ~heard]).all()
+
+
+def test_true_masks_at_any_time_and_frequency(rng: np.random.Generator) -> None:
+    """A windowed frame around each time, its spectrum at the nearest frequency, bin by bin."""
+    rate, window = 8_000, 512
+    images = [ea.Audio(scale * rng.normal(size=(2, 3000)), rate) for scale in (0.5, 1.0, 0.8)]
+    seconds, frequencies_hz = np.array([0.0, 0.1003, 0.3, 0.37]), np.array([40.0, 777.0, 3990.0])
+    found = true_masks_at(seconds, frequencies_hz, images)
+    n = np.arange(window)
+    for j, f in enumerate(frequencies_hz):
+        wave = np.exp(-2j * np.pi * n * round(f * window / rate) / window)
+        for i, t in enumerate(seconds):
+            power = []
+            for image in images:
+                ears = np.zeros((2, window))
+                for k, place in enumerate(round(t * rate) - window // 2 + n):
+                    if 0 <= place < 3000:
+                        ears[:, k] = image.samples[:, place] * np.sin(np.pi * k / window) ** 2
+                power.append((np.abs(ears @ wave) ** 2).sum())
+            assert found[:, j, i].tolist() == [float(m == np.argmax(power)) for m in range(3)]
+
+
+def test_matched_is_what_goes_with_each_source() -> None:
+    """Directions and masks of the true sources in the order of the found ones; none of none."""
+    places = np.array([(30.0, 10.0), (-50.0, -20.0), (90.0, 0.0)])
+    scene, images = made_scene(places=places)
+    turned = with_sources(scene, [2, 0])
+    matched = Matched.of(turned, Truth(places, audios(images), names=("a", "b", "c")))
+    np.testing.assert_array_equal(matched.direction_of(0), places[2])
+    np.testing.assert_array_equal(matched.direction_of(1), places[0])
+    assert matched.by_sound is not None
+    for j, m in enumerate(matched.by_sound.found.argsort()[1:]):  # the first one is missed
+        name, mask = matched.mask_of(j) or ("", None)
+        assert name == "abc"[m]
+        np.testing.assert_array_equal(mask, true_masks(scene.picture, audios(images))[m])
+    blind = Matched.of(turned, Truth(places))
+    assert (blind.by_sound, blind.masks, blind.mask_of(0)) == (None, None, None)
+    deaf = Matched.of(turned, Truth(images=audios(images)))
+    assert (deaf.by_direction, deaf.direction_of(0)) == (None, None)
+    empty = Matched.of(with_sources(scene, []), Truth(places, audios(images)))
+    assert empty.by_sound is not None
+    assert empty.by_sound.missed == (0, 1, 2)
 
 
 def test_truth_goes_with_its_source() -> None:

@@ -1,36 +1,79 @@
-"""earatlas: learn how a head hears directions, then localize and separate sounds with two ears."""
+"""earatlas: learn how a head hears directions, then localize and separate sounds with two ears.
 
-from earatlas.atlas import Atlas, learn
-from earatlas.errors import EaratlasWarning, InputError
-from earatlas.heads.by_name import open_head
-from earatlas.heads.diagnosis import HeadReport, diagnose
-from earatlas.heads.head import Head
-from earatlas.heads.kemar import kemar
-from earatlas.heads.recordings import read_recordings
-from earatlas.heads.simulated import simulated_head
-from earatlas.heads.sofa import read_sofa
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.cues import Cues, audio_cues, mean_cues, recording_cues, response_cues
-from earatlas.hearing.files import read_audio, read_blocks, read_mono
-from earatlas.hearing.layout import CueLayout, Threshold
-from earatlas.hearing.transform import istft, stft
-from earatlas.learning.learned import Accuracy
-from earatlas.learning.ppam import PPAM
-from earatlas.localization.answer import Localization
-from earatlas.localization.stream import Localizer
-from earatlas.localization.track import Track
-from earatlas.manifold.faithfulness import Faithfulness, faithfulness
-from earatlas.manifold.ltsa import Manifold, ltsa
-from earatlas.manifold.unlabelled import IntrinsicMap, learn_unlabelled
-from earatlas.scenes.murmur import murmur
-from earatlas.scenes.rooms import Room
-from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
-from earatlas.separation.scene import Scene, Source
-from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
-from earatlas.space.belief import ChartMixture, CredibleRegion
-from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
+A name is imported when it is first used: `import earatlas` alone costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from earatlas.atlas import Atlas, learn
+    from earatlas.errors import EaratlasWarning, InputError
+    from earatlas.heads.by_name import open_head
+    from earatlas.heads.diagnosis import HeadReport, diagnose
+    from earatlas.heads.head import Head
+    from earatlas.heads.kemar import kemar
+    from earatlas.heads.recordings import read_recordings
+    from earatlas.heads.simulated import simulated_head
+    from earatlas.heads.sofa import read_sofa
+    from earatlas.hearing.audio import Audio
+    from earatlas.hearing.cues import Cues, audio_cues, mean_cues, recording_cues, response_cues
+    from earatlas.hearing.files import read_audio, read_blocks, read_mono
+    from earatlas.hearing.layout import CueLayout, Threshold
+    from earatlas.hearing.transform import istft, stft
+    from earatlas.learning.learned import Accuracy
+    from earatlas.learning.ppam import PPAM
+    from earatlas.localization.answer import Localization
+    from earatlas.localization.stream import Localizer
+    from earatlas.localization.track import Track
+    from earatlas.manifold.faithfulness import Faithfulness, faithfulness
+    from earatlas.manifold.ltsa import Manifold, ltsa
+    from earatlas.manifold.unlabelled import IntrinsicMap, learn_unlabelled
+    from earatlas.scenes.murmur import murmur
+    from earatlas.scenes.rooms import Room
+    from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
+    from earatlas.separation.scene import Scene, Source
+    from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
+    from earatlas.space.belief import ChartMixture, CredibleRegion
+    from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
 
 __version__ = "0.1.0"
+
+# The same for when it runs: where each name is from.
+_NAMES = {
+    "atlas": "Atlas learn",
+    "errors": "EaratlasWarning InputError",
+    "heads.by_name": "open_head",
+    "heads.diagnosis": "HeadReport diagnose",
+    "heads.head": "Head",
+    "heads.kemar": "kemar",
+    "heads.recordings": "read_recordings",
+    "heads.simulated": "simulated_head",
+    "heads.sofa": "read_sofa",
+    "hearing.audio": "Audio",
+    "hearing.cues": "Cues audio_cues mean_cues recording_cues response_cues",
+    "hearing.files": "read_audio read_blocks read_mono",
+    "hearing.layout": "CueLayout Threshold",
+    "hearing.transform": "istft stft",
+    "learning.learned": "Accuracy",
+    "learning.ppam": "PPAM",
+    "localization.answer": "Localization",
+    "localization.stream": "Localizer",
+    "localization.track": "Track",
+    "manifold.faithfulness": "Faithfulness faithfulness",
+    "manifold.ltsa": "Manifold ltsa",
+    "manifold.unlabelled": "IntrinsicMap learn_unlabelled",
+    "scenes.murmur": "murmur",
+    "scenes.rooms": "Room",
+    "scenes.scene": "SimulatedScene Staging render_scene",
+    "separation.scene": "Scene Source",
+    "space.angles": "azimuth_error elevation_error great_circle_error",
+    "space.belief": "ChartMixture CredibleRegion",
+    "space.spaces": "Circle Cylinder Plane Space Sphere",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "PPAM",
@@ -87,3 +130,16 @@ __all__ = [
     "simulated_head",
     "stft",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # which would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'earatlas' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"earatlas.{_HOMES[name]}"), name)
+        return value

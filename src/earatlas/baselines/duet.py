@@ -22,6 +22,7 @@ from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
 from earatlas.baselines.phat import delay_grid
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.layout import CueLayout
+from earatlas.separation.sound.masks import binary_masks
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["histogram", "peaks", "separate"]
@@ -123,6 +124,4 @@ def assign(
         model = a * np.exp(-2j * np.pi * frequencies_hz * delay)
         error = model[:, None] * left - right
         costs[m] = (error.real**2 + error.imag**2) / (1 + a**2)
-    best = np.argmin(costs, axis=0)
-    masks: Array = np.equal(best, np.arange(len(gains))[:, None, None]) * 1.0
-    return masks
+    return binary_masks(-costs)

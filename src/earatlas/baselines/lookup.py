@@ -38,11 +38,10 @@ class LookUp:
         return f"LookUp({type(self.space).__name__}, N={N}, D={D})"
 
     @classmethod
-    def fit(cls, space: Space, x: ArrayLike, y: ArrayLike, *, scaled: bool = True) -> Self:
-        """Keep directions (N, C) and cues (N, D); not `scaled`: all channels count alike."""
+    def fit(cls, space: Space, x: ArrayLike, y: ArrayLike) -> Self:
+        """Keep directions (N, C) and cues (N, D)."""
         points, cues = check_pairs(space, x, y)
-        scale = channel_scale(cues) if scaled else np.ones(cues.shape[1])
-        return cls(space, points, cues, scale)
+        return cls(space, points, cues, channel_scale(cues))
 
     def inverse_map(self, y: ArrayLike) -> Array:
         """Directions (N, C) of complete cue vectors (N, D)."""

@@ -3,8 +3,8 @@
 In: masks on the bins of a `CueLayout` and the mixture they were made for. Out: both ears of each
 source. This is what every separation baseline returns.
 
-    w_mft   (M, F, T)   share of source m in bin f = 1 … window / 2, frame t
-    S_eft   (2, B, T)   spectra of the mixture, with bin 0 (0 Hz), which follows bin 1
+    w_mft   (M, F, T)   share of source m at frequency f = 1 … window / 2, frame t
+    S_eft   (2, B, T)   spectra of the mixture, with 0 Hz, which goes with the next frequency
 """
 
 from __future__ import annotations
@@ -12,23 +12,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
 from earatlas.errors import InputError
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.cues import checked_audio
 from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.transform import istft, stft
+from earatlas.hearing.transform import stft
+from earatlas.separation.sound.masks import binary_masks, render
 from earatlas.types import Array, Spectra
 
 __all__ = ["MaskedMixture", "Separation", "check_sources"]
 
 
-def check_sources(n_sources: int, least: int = 1) -> None:
+def check_sources(n_sources: int) -> None:
     """Refuse a number of sources that means nothing."""
-    if n_sources < least:
+    if n_sources < 1:
         raise InputError(
-            f"n_sources must be at least {least}, got {n_sources}. Say how many sounds there are."
+            f"n_sources must be at least 1, got {n_sources}. Say how many sounds there are."
         )
 
 
@@ -52,15 +51,6 @@ class MaskedMixture:
             )
         return cls(audio, stft(audio.samples, layout.window, layout.hop), layout)
 
-    def render(self, masks: Array) -> Array:
-        """Samples (M, 2, n) of the sources with masks (M, F, T), one source at a time."""
-        n = self.audio.samples.shape[1]
-        sounds = np.empty((len(masks), 2, n))
-        for sound, mask in zip(sounds, masks, strict=True):
-            whole = np.concatenate([mask[:1], mask])
-            sound[:] = istft(self.spectra * whole, self.layout.window, self.layout.hop, n)
-        return sounds
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Separation:
@@ -73,19 +63,15 @@ class Separation:
     def __repr__(self) -> str:
         M, F, T = self.masks.shape
         places = ", ".join(f"{1e6 * delay:.0f}" for delay in self.delays_seconds)
-        return f"Separation({M} sources, {F} bins, {T} frames; delays {places} microseconds)"
+        return f"Separation({M} sources, {F} frequencies, {T} frames; delays {places} microseconds)"
 
     @property
     def binary(self) -> Array:
         """The masks (M, F, T) with all of a bin given to its strongest source."""
-        strongest = np.argmax(self.masks, axis=0)
-        binary: Array = np.equal(strongest, np.arange(len(self.masks))[:, None, None]) * 1.0
-        return binary
+        return binary_masks(self.masks)
 
     def render(self, *, binary: bool = False) -> Array:
         """Samples (M, 2, n) of both ears of each source."""
-        return self.mixture.render(self.binary if binary else self.masks)
-
-    def sounds(self, *, binary: bool = False) -> list[Audio]:
-        """The same as `Audio`, one a source."""
-        return [Audio(s, self.mixture.audio.rate) for s in self.render(binary=binary)]
+        masks = self.binary if binary else self.masks
+        n = self.mixture.audio.samples.shape[1]
+        return render(self.mixture.spectra, masks, self.mixture.layout, n)

@@ -39,7 +39,8 @@ from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
 from earatlas.baselines.phat import delay_grid, histogram_peaks, phat_histogram, whitened
 from earatlas.errors import InputError
 from earatlas.hearing.audio import Audio
-from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.layout import CueLayout, level_differences
+from earatlas.hearing.transform import squared_size
 from earatlas.types import Array, Indices, Single
 
 __all__ = ["band_counts", "ild_prior", "separate"]
@@ -48,8 +49,8 @@ __all__ = ["band_counts", "ild_prior", "separate"]
 _PHASE_START = 1 / (2 * np.pi)  # turns: σ is one radian at first
 _LEVEL_START = 10.0  # dB, η at first, and the garbage source's
 _PRIOR_SHARE = 0.03  # of the frames is what the ILD prior is worth: the authors' 3 in 100
-_LEAST_PHASE = 1e-3  # turns; a bin with one clear frame would get an infinite likelihood
-_LEAST_LEVEL = 2.0  # dB; with 0.1, SDR is 1.4 dB less on KU100 pairs: some bins get too sure
+_LEAST_PHASE = 1e-3  # turns; a frequency with one clear frame would get an infinite likelihood
+_LEAST_LEVEL = 2.0  # dB; with 0.1, SDR is 1.4 dB less on KU100 pairs: some frequencies get too sure
 _EPSILON = 1e-16  # of phase density for every source, as its authors: then the level decides
 _PRUNE = 1e-3  # delays this much less probable than their source's best are not looked at again
 _BLOCK = 2**18  # numbers in a work array: the few there are stay in the cache
@@ -72,15 +73,15 @@ def ild_prior(delays_seconds: ArrayLike, frequencies_hz: ArrayLike) -> Array:
     return prior
 
 
-def band_counts(bins: int, iterations: int) -> Indices:
+def band_counts(frequencies: int, iterations: int) -> Indices:
     """How many bands have parameters of their own in each iteration: four times 1, then up to F.
 
     >>> band_counts(512, 16).tolist()
     [1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 512, 512, 512]
     """
     lead = min(4, max(iterations // 4, 1))
-    growing = np.geomspace(1, bins, max(iterations - 2 * lead + 2, 2))
-    counts = np.concatenate([np.ones(lead - 1), growing, np.full(lead - 1, bins)])
+    growing = np.geomspace(1, frequencies, max(iterations - 2 * lead + 2, 2))
+    counts = np.concatenate([np.ones(lead - 1), growing, np.full(lead - 1, frequencies)])
     bands: Indices = np.rint(counts[-iterations:]).astype(np.intp)
     return bands
 
@@ -106,7 +107,7 @@ class Observations:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Parameters:
-    """The mixture above, for the P pairs of source and delay that are in play."""
+    """The density above, for the P pairs of source and delay that are in play."""
 
     source: Indices  # (P,) source of each pair, ascending
     delay: Array  # (P,) seconds
@@ -147,13 +148,13 @@ class Statistics:
 
 def observe(mixture: MaskedMixture) -> Observations:
     """Phase and level differences of all bins; unlike the paper's cues, none is too weak."""
-    power = mixture.spectra[:, 1:].real ** 2 + mixture.spectra[:, 1:].imag ** 2
+    power = squared_size(mixture.spectra[:, 1:])
     heard = power.min(axis=0) > 1e-24 * power.max()
-    ratio = np.divide(power[1], power[0], out=np.ones_like(power[0]), where=heard)
+    level = np.where(heard, level_differences(power[0], power[1]), 0.0)
     phases = whitened(mixture.spectra)
     return Observations(
         phase=(np.angle(phases) / (2 * np.pi)).astype(np.float32),
-        level=(10 * np.log10(ratio)).astype(np.float32),
+        level=level.astype(np.float32),
         heard=heard.astype(np.float32),
         frequencies_hz=mixture.layout.frequencies_hz,
     )
@@ -183,7 +184,7 @@ def start(observations: Observations, delays: Array, candidates: Array) -> Param
 
 
 class _Block:
-    """Densities of some bins f: residuals d and e = ψ N(d; 0, σ²) (P, f, T), and what they give."""
+    """Densities at some frequencies f: residuals d, e = ψ N(d; 0, σ²) (P, f, T), and their sums."""
 
     def __init__(self, seen: Observations, p: Parameters, rows: slice) -> None:
         turn = np.outer(p.delay, seen.frequencies_hz[rows]) - p.xi[:, rows]
@@ -245,9 +246,9 @@ def e_step(seen: Observations, p: Parameters) -> Statistics:
 def m_step(
     p: Parameters, s: Statistics, *, bands: int, prior: Array, prior_frames: float
 ) -> Parameters:
-    """The parameters that explain the statistics best, ξ and σ² common to all bins of a band."""
+    """The parameters that explain the statistics best, ξ and σ² common to all of a band."""
     count, first, second = s.phase
-    first, second = (  # about 0 instead of about ξ, for bins of a band may differ in it
+    first, second = (  # about 0 instead of about ξ, which may differ within a band
         first + count * p.xi,
         second + 2 * first * p.xi + count * p.xi**2,
     )
@@ -295,7 +296,6 @@ def separate(
     layout: CueLayout | None = None,
     iterations: int = 16,
     delays: int = 61,
-    start_delays_seconds: ArrayLike | None = None,
 ) -> Separation:
     """Soft masks and delays of `n_sources` sources, ordered by delay (right to left).
 
@@ -307,16 +307,8 @@ def separate(
     mixture = MaskedMixture.of(audio, layout)
     seen = observe(mixture)
     candidates = delay_grid(delays)
-    if start_delays_seconds is None:
-        histogram = phat_histogram(whitened(mixture.spectra), seen.frequencies_hz, candidates)
-        first = histogram_peaks(histogram, candidates, n_sources)
-    else:
-        first = np.sort(np.asarray(start_delays_seconds, dtype=np.float64))
-        if first.shape != (n_sources,) or not np.isfinite(first).all():
-            raise InputError(
-                f"start_delays_seconds must be {n_sources} numbers, one a source, got "
-                f"{start_delays_seconds}. Leave it out to have them found."
-            )
+    histogram = phat_histogram(whitened(mixture.spectra), seen.frequencies_hz, candidates)
+    first = histogram_peaks(histogram, candidates, n_sources)
     p = start(seen, first, candidates)
     prior = p.mu[:-1]
     few = seen.frames(max(mixture.layout.window // 4 // mixture.layout.hop, 1))

@@ -1,18 +1,19 @@
-"""MPLR: directions from cues by a Gaussian mixture on both together.
+"""MPLR: directions from cues by Gaussians on both together.
 
 Mixture of probabilistic linear regressions (Qiao and Minematsu 2009), the paper's main rival in
-section 7: a standard mixture on [x; y] and its conditional expectation,
+section 7: K Gaussians on [x; y] and their conditional expectation,
 
     E[x | y] = Σ_k p(k | y) (m_k + G_k (y - c_k)),    p(k | y) ∝ π_k N(y; c_k, S_k)
 
     m_k, c_k  means of x and of y          S_k  covariance of y in component k
     G_k       covariance of x with y in component k, times S_k⁻¹
 
-A component has (D + L)² / 2 parameters, far more than there are samples for D = 730. So y is first
-reduced to the principal components of its standardized channels, and a ridge on every covariance
-is chosen on held-out directions. Scales count: on KU100's plane azimuth is off by 1.4 degrees, by
-2.8 if the channels are not standardized, and by 8 or more if components are whitened instead.
-scikit-learn's mixture does the learning. Needs the extra `earatlas[sklearn]`.
+A component has (D + L)² / 2 parameters, far more than there are samples for D = 730. So `MPLR.fit`
+first reduces y to the principal components of its standardized channels, and chooses a ridge on
+every covariance on held-out directions. Scales count: on KU100's plane azimuth is off by 1.4
+degrees, by 2.8 if the channels are not standardized, and by 8 or more if components are whitened
+instead. `MPLR.fit_plain` reduces nothing, as the paper did. scikit-learn does the learning. Needs
+the extra `earatlas[sklearn]`.
 """
 
 from __future__ import annotations
@@ -48,12 +49,17 @@ __all__ = ["MPLR"]
 
 _RIDGES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3)  # of the variance of x and of y's first component
 _HELD_OUT = 0.2
-_BLOCK = 1024  # cue vectors at a time: (K, N, q) stays small
+_NUMBERS = 2**22  # in a work array (K, N, q): so many cue vectors at a time
+_ITERATIONS = 50  # enough for the error, if not for the likelihood's last digits
+# Of a channel's variance. On a split of ku100 the best of 0.001, 0.01 and 0.1 with phases, and a
+# tenth of a degree behind the best with all cues.
+_PLAIN_RIDGE = 1e-3
+_PLAIN_ITERATIONS = 5  # a minute each with 4,800 vectors of 730 channels; 20 are no better
 
 
 @dataclass(frozen=True, eq=False)
 class MPLR:
-    """E[x | y] of a joint Gaussian mixture on targets and reduced cues."""
+    """E[x | y] of K Gaussians on targets and reduced cues together."""
 
     space: Space
     offset: Array  # (D,) mean of y
@@ -86,12 +92,7 @@ class MPLR:
         `components` is K, the paper's 64; `reduced` is the number of principal components.
         """
         points, cues = check_pairs(space, x, y)
-        N = len(points)
-        if not 1 <= components <= N // 2:
-            raise InputError(
-                f"components must be between 1 and {N // 2} for {N} directions, got {components}. "
-                f"About {max(N // 25, 1)} is good."
-            )
+        _check_components(components, len(points))
         if reduced < 1:
             raise InputError(f"reduced must be at least 1, got {reduced}. 40 is the default.")
         if ridge is None:
@@ -134,36 +135,59 @@ class MPLR:
         projection = pca.components_.T / unit[:, None] / first
         targets = to_targets(space, x)
         middle, width = targets.mean(axis=0), np.maximum(targets.std(axis=0), 1e-12)
-        E = targets.shape[1]
         joint = np.hstack([(targets - middle) / width, (y - offset) @ projection])
-        mixture = GaussianMixture(
-            components, reg_covar=ridge, max_iter=50, random_state=seed, init_params="kmeans"
-        )
-        with warnings.catch_warnings():
-            # Fifty iterations are enough for the error, if not for the likelihood's last digits.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            mixture.fit(joint)
-        S = mixture.covariances_[:, E:, E:]
+        found = _gaussians(joint, components, ridge, _ITERATIONS, seed)
+        return cls._of(space, found, offset, projection, moved=(middle, width))
+
+    @classmethod
+    def fit_plain(
+        cls, space: Space, x: ArrayLike, y: ArrayLike, *, components: int = 64, seed: int = 0
+    ) -> Self:
+        """Learn from directions (N, C) and cues (N, D) with full covariances of all D channels.
+
+        Channels are standardized, which changes nothing but what the ridge means for each.
+        """
+        points, cues = check_pairs(space, x, y)
+        _check_components(components, len(points))
+        offset, unit = cues.mean(axis=0), channel_scale(cues)
+        joint = np.hstack([to_targets(space, points), (cues - offset) / unit])
+        found = _gaussians(joint, components, _PLAIN_RIDGE, _PLAIN_ITERATIONS, seed)
+        return cls._of(space, found, offset, np.diag(1 / unit), moved=(0.0, 1.0))
+
+    @classmethod
+    def _of(
+        cls,
+        space: Space,
+        found: GaussianMixture,
+        offset: Array,
+        projection: Array,
+        *,
+        moved: tuple[Array | float, Array | float],
+    ) -> Self:
+        """From Gaussians on [(targets - middle) / width; (y - offset) @ projection]."""
+        middle, width = moved
+        E = found.means_.shape[1] - projection.shape[1]
+        S = found.covariances_[:, E:, E:]
         roots = np.linalg.cholesky(S)
-        whiteners = np.linalg.inv(roots).transpose(0, 2, 1)
         half_logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         return cls(
             space=space,
             offset=offset,
             projection=projection,
-            log_weights=np.log(mixture.weights_) - half_logs,
-            centres=mixture.means_[:, E:],
-            whiteners=whiteners,
-            means=mixture.means_[:, :E] * width + middle,
-            gains=np.linalg.solve(S, mixture.covariances_[:, E:, :E]) * width,
-            ridge=ridge,
+            log_weights=np.log(found.weights_) - half_logs,
+            centres=found.means_[:, E:],
+            whiteners=np.linalg.inv(roots).transpose(0, 2, 1),
+            means=found.means_[:, :E] * width + middle,
+            gains=np.linalg.solve(S, found.covariances_[:, E:, :E]) * width,
+            ridge=found.reg_covar,
         )
 
     def inverse_map(self, y: ArrayLike) -> Array:
         """Directions (N, C) of complete cue vectors (N, D)."""
         reduced = (check_cues(y, len(self.offset)) - self.offset) @ self.projection
+        block = max(_NUMBERS // self.centres.size, 1)
         parts = [
-            self._expected(reduced[n : n + _BLOCK]) for n in range(0, max(len(reduced), 1), _BLOCK)
+            self._expected(reduced[n : n + block]) for n in range(0, max(len(reduced), 1), block)
         ]
         return from_targets(self.space, np.concatenate(parts))
 
@@ -174,3 +198,23 @@ class MPLR:
         r = np.exp(logs - logsumexp(logs, axis=0))
         expected: Array = np.einsum("kn,kne->ne", r, self.means[:, None] + d @ self.gains)
         return expected
+
+
+def _check_components(components: int, N: int) -> None:
+    if not 1 <= components <= N // 2:
+        raise InputError(
+            f"components must be between 1 and {N // 2} for {N} directions, got {components}. "
+            f"About {max(N // 25, 1)} is good."
+        )
+
+
+def _gaussians(
+    joint: Array, components: int, ridge: float, iterations: int, seed: int
+) -> GaussianMixture:
+    """K Gaussians with full covariances on (N, E + q) numbers."""
+    found = GaussianMixture(
+        components, reg_covar=ridge, max_iter=iterations, random_state=seed, init_params="kmeans"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return found.fit(joint)

@@ -1,8 +1,7 @@
-"""The bounds of masking: the truth decides every bin, or nothing is done at all.
+"""The bound of masking: the truth decides every bin.
 
 `separate` gives each bin to the source that is strongest there, which needs the true images: the
-usual bound of binary masking. Filters that combine both ears can pass it. `mixture` gives every
-source all bins.
+usual bound of binary masking. Filters that combine both ears can pass it.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
+from earatlas.baselines.masking import MaskedMixture, Separation
 from earatlas.errors import InputError
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.transform import stft
 from earatlas.judging.masks import oracle_masks
 
-__all__ = ["mixture", "separate"]
+__all__ = ["separate"]
 
 
 def separate(audio: Audio, images: ArrayLike, *, layout: CueLayout | None = None) -> Separation:
@@ -34,11 +33,3 @@ def separate(audio: Audio, images: ArrayLike, *, layout: CueLayout | None = None
                          for image in true])  # fmt: skip
     spectra = [stft(image, mixed.layout.window, mixed.layout.hop)[:, 1:] for image in true]
     return Separation(oracle_masks(np.stack(spectra)), np.full(len(true), np.nan), mixed)
-
-
-def mixture(audio: Audio, n_sources: int, *, layout: CueLayout | None = None) -> Separation:
-    """The mixture itself as every source."""
-    check_sources(n_sources)
-    mixed = MaskedMixture.of(audio, layout)
-    masks = np.ones((n_sources, mixed.layout.n_frequencies, mixed.spectra.shape[-1]))
-    return Separation(masks, np.full(n_sources, np.nan), mixed)

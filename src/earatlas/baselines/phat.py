@@ -21,7 +21,7 @@ from earatlas.baselines.mapping import check_cues
 from earatlas.baselines.masking import MaskedMixture, check_sources
 from earatlas.errors import InputError
 from earatlas.hearing.audio import Audio
-from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.layout import CueLayout, phase_differences
 from earatlas.learning.ppam import check_pairs
 from earatlas.space.spaces import Space
 from earatlas.types import Array, Spectra
@@ -40,10 +40,13 @@ def delay_grid(count: int = 61, widest_seconds: float = _WIDEST_SECONDS) -> Arra
 
 
 def whitened(spectra: Spectra) -> Spectra:
-    """exp(j arg(R / L)) of the bins 1 … F, (F, T); 0 where an ear hears nothing."""
+    """exp(j arg(R / L)) at all frequencies above 0 Hz, (F, T); 0 where an ear hears nothing."""
     cross = spectra[1, 1:] * spectra[0, 1:].conj()
     size = np.abs(cross)
-    return np.divide(cross, size, out=np.zeros_like(cross), where=size > 0)
+    unit = np.empty_like(cross)
+    phase_differences(cross, size, out=(unit.real, unit.imag))
+    unit[size == 0] = 0  # no phase, not a phase of 0: silence must pull to no delay
+    return unit
 
 
 def correlation(phases: Spectra, frequencies_hz: Array, delays_seconds: Array) -> Array:
@@ -130,11 +133,11 @@ class PHAT:
         """Frontal azimuths (M,) in degrees, ascending, of the sources of a recording."""
         check_sources(n_sources)
         mixture = MaskedMixture.of(audio, self.layout)
-        bins = self.layout.ipd_frequencies
-        phases = whitened(mixture.spectra)[bins]
+        band = self.layout.ipd_frequencies
+        phases = whitened(mixture.spectra)[band]
         # Half a sample is as fine as single frames tell: finer cells split a peak among them.
         coarse = delay_grid()
-        histogram = phat_histogram(phases, self.layout.frequencies_hz[bins], coarse)
+        histogram = phat_histogram(phases, self.layout.frequencies_hz[band], coarse)
         return np.sort(self.azimuths(histogram_peaks(histogram, coarse, n_sources)))
 
 

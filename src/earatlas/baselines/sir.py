@@ -33,7 +33,7 @@ from earatlas.learning.ppam import check_pairs
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["SIR", "sliced_axes"]
+__all__ = ["SIR", "sliced_axes", "spectrum_of"]
 
 
 _RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e2)
@@ -47,23 +47,27 @@ def _slice_means(target: Array, y: Array, slices: int) -> tuple[Array, Array]:
     return np.stack([y[part].mean(axis=0) for part in parts]), shares
 
 
-def sliced_axes(target: Array, y: Array, *, axes: int, slices: int, ridge: float) -> Array:
-    """Unit axes (D, axes) of the cues (N, D) that tell most of a coordinate (N,)."""
-    values, vectors = _spectrum(y - y.mean(axis=0))
-    return _axes(target, y - y.mean(axis=0), values, vectors, axes, slices, ridge)
-
-
-def _spectrum(centred: Array) -> tuple[Array, Array]:
-    """Eigenvalues (D,) and eigenvectors (D, D) of the cues' covariance."""
+def spectrum_of(centred: Array) -> tuple[Array, Array]:
+    """Eigenvalues (D,) and eigenvectors (D, D) of the covariance of cues (N, D) about 0."""
     values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
     return np.maximum(values, 0.0), vectors
 
 
-def _axes(
-    target: Array, y: Array, values: Array, vectors: Array, axes: int, slices: int, ridge: float
+def sliced_axes(
+    target: Array,
+    centred: Array,
+    spectrum: tuple[Array, Array],
+    *,
+    axes: int,
+    slices: int,
+    ridge: float,
 ) -> Array:
-    """Axes (D, axes) from the cues' spectrum: with T = (S + ρ..)^(-1/2), the SVD of T · means."""
-    means, shares = _slice_means(target, y, slices)
+    """Unit axes (D, axes) of cues (N, D) about 0 that tell most of a coordinate (N,).
+
+    With T = (S + ρ..)^(-1/2), from the cues' spectrum, the singular vectors of T · slice means.
+    """
+    values, vectors = spectrum
+    means, shares = _slice_means(target, centred, slices)
     root = 1 / np.sqrt(values + ridge * max(float(values.mean()), 1e-300))
     whitened = (np.sqrt(shares)[:, None] * means) @ vectors * root  # (H, D): Γ = its square
     right = np.linalg.svd(whitened, full_matrices=False)[2][:axes]
@@ -159,12 +163,12 @@ class SIR:
         limits = np.stack([targets.min(axis=0), targets.max(axis=0)])
         unit = channel_scale(y)
         centred = (y - offset) / unit
-        values, vectors = _spectrum(centred)
+        spectrum = spectrum_of(centred)
         models = []
         for ridge in ridges:
             found, coefficients = [], []
             for target in targets.T:
-                v = _axes(target, centred, values, vectors, axes, slices, ridge)
+                v = sliced_axes(target, centred, spectrum, axes=axes, slices=slices, ridge=ridge)
                 v /= np.maximum((centred @ v).std(axis=0), 1e-300)  # cubes of order 1
                 design = _monomials(centred @ v, degree)
                 found.append(v / unit[:, None])

@@ -1,77 +1,41 @@
-"""What commands share: where they write, their progress bar, and the options of a head."""
+"""What commands share: where they write, what they say, and their progress bar.
+
+Answers go to standard output, everything else to standard error: progress, warnings (each once a
+command), errors, and what was replaced. Which files a command may replace is decided in `outputs`.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from earatlas.errors import EaratlasWarning
-from earatlas.heads.by_name import open_head
-from earatlas.heads.head import Head
+from earatlas.errors import EaratlasWarning, InputError
 
 __all__ = [
-    "ChannelsOption",
-    "Duplicates",
-    "DuplicatesOption",
-    "HeadArgument",
-    "JsonOption",
-    "Kind",
-    "KindOption",
-    "OutputOption",
+    "Tally",
+    "degrees",
     "err",
     "note",
-    "opened_head",
     "out",
     "print_json",
     "progress",
     "say",
-    "show_warning",
+    "show_warnings_once",
+    "warn",
 ]
 
 # No emoji: a path such as a:b:c would come out as pictures.
 out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
 
-
-class Duplicates(StrEnum):
-    """What to do with a direction that a file has more than once."""
-
-    error = "error"
-    first = "first"
-
-
-class Kind(StrEnum):
-    """What calibration recordings are."""
-
-    auto = "auto"
-    noise = "noise"
-    responses = "responses"
-
-
-HeadArgument = Annotated[
-    str, typer.Argument(metavar="HEAD", help="A .sofa file, a .csv table, 'simulated' or 'kemar'.")
-]
-DuplicatesOption = Annotated[
-    Duplicates, typer.Option(help="Directions given twice: refuse, or keep the first.")
-]
-KindOption = Annotated[
-    Kind, typer.Option(help="What the recordings of a .csv are; auto listens to find out.")
-]
-ChannelsOption = Annotated[
-    tuple[int, int], typer.Option(help="Which channels of recordings are left and right.")
-]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+_warned: set[str] = set()  # by this command
 
 
 def say(text: str) -> None:
@@ -79,25 +43,52 @@ def say(text: str) -> None:
     out.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def degrees(angle: float) -> str:
+    """An angle with one digit, never -0.0."""
+    return f"{round(float(angle), 1) + 0.0:.1f}°"
+
+
 def note(label: str, text: str) -> None:
-    """A line on standard error; the label has markup, the text is shown as it is."""
-    err.print(f"{label} {escape(text)}", highlight=False, soft_wrap=True)
+    """A line on standard error; the label has markup, the text is shown as it is.
+
+    A terminal would break it in the midst of a word: there it is wrapped.
+    """
+    err.print(f"{label} {escape(text)}", highlight=False, soft_wrap=not err.is_terminal)
+
+
+def warn(text: str) -> None:
+    """A warning on standard error; the same one only once a command."""
+    if text not in _warned:
+        _warned.add(text)
+        note("[yellow]warning:[/]", text)
+
+
+def show_warnings_once() -> None:
+    """From here on warnings of ours are a line each, once; those of other packages are not shown.
+
+    A recording that is read twice, for its answer and for its track, would warn twice.
+    """
+    _warned.clear()
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("always", EaratlasWarning)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, EaratlasWarning):
+        warn(str(message))
 
 
 def print_json(answer: dict[str, Any]) -> None:
     """The answer on one line of JSON."""
     sys.stdout.write(json.dumps(answer) + "\n")
-
-
-def show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """In the place of `warnings.showwarning`: ours in a line, other packages' not at all."""
-    if issubclass(category, EaratlasWarning):
-        note("[yellow]warning:[/]", str(message))
+    sys.stdout.flush()
 
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[float, float], None]]:
     """A progress bar on standard error, gone when done; yields `update(done, total)`."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     quiet = not err.is_terminal  # a log file needs no bars
     with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
@@ -105,19 +96,32 @@ def progress(label: str) -> Iterator[Callable[[float, float], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def opened_head(
-    head: str,
-    *,
-    kind: Kind = Kind.auto,
-    channels: tuple[int, int] = (0, 1),
-    duplicates: Duplicates = Duplicates.error,
-) -> Head:
-    """`open_head` with a progress bar."""
-    with progress(f"reading {head}") as update:
-        return open_head(
-            head,
-            kind=kind.value,
-            channels=channels,
-            duplicates=duplicates.value,
-            progress=update,
-        )
+class Tally:
+    """Recordings one after the other: a bad one is told, and the others go on.
+
+    One recording alone that fails is an InputError, as all bad input; of several, each is told on
+    a line, and the exit code is 1 at the end.
+    """
+
+    def __init__(self, total: int, *, as_json: bool) -> None:
+        self.total, self.as_json = total, as_json
+        self.failed = 0
+
+    def fail(self, file: object, problem: str) -> None:
+        """Tell that a recording failed."""
+        if str(file) not in problem:
+            problem = f"{file}: {problem}"
+        if self.total == 1:
+            raise InputError(problem)
+        self.failed += 1
+        note("[bold red]error:[/]", problem)
+        if self.as_json:
+            print_json({"file": str(file), "error": problem})
+
+    def close(self) -> None:
+        """Tell how many failed, if any did, and leave with exit code 1."""
+        if self.failed:
+            import typer
+
+            note("[bold red]error:[/]", f"{self.failed} of {self.total} recordings failed.")
+            raise typer.Exit(1)

@@ -3,97 +3,148 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import typer
-
-from earatlas.atlas import learn
-from earatlas.cli.console import JsonOption, OutputOption, print_json, progress, say
+from earatlas.atlas import Atlas, learn
+from earatlas.cli.console import print_json, progress, say
+from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.options import ForceOption, JsonOption, OutputOption
+from earatlas.cli.outputs import Outputs, claim_scene
+from earatlas.cli.simulate import voices
 from earatlas.cli.truth import comparison, comparison_lines, written_sounds
 from earatlas.heads.simulated import simulated_head
 from earatlas.judging.truth import Truth
-from earatlas.scenes.scene import Staging, render_scene
+from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
+from earatlas.separation.recording import sound_file
+from earatlas.separation.scene import FoundScene
+from earatlas.separation.separator import MOST_SOURCES
 from earatlas.space.spaces import Sphere
 
-__all__ = ["commands"]
+__all__ = ["app", "demo"]
 
-commands = typer.Typer()
+app = one_command()
 
 # Between the lattice's directions, so that nothing that was learned is asked again.
 _PLACES = ((41.0, 1.0), (-64.0, 24.0))
+_SPACING_DEGREES = 6.5  # of the lattice
+_RATE = 16_000
 
 
-@commands.command(epilog="Example: earatlas demo -o demo")
-def demo(output: OutputOption = Path("demo"), as_json: JsonOption = False) -> None:
+@dataclass(frozen=True)
+class _Taken:
+    """The talkers taken apart."""
+
+    scene: FoundScene
+    files: list[Path]  # a source's each
+    seconds: float  # that it took
+    rows: list[dict[str, Any]]  # beside the truth
+    report: Path
+
+    @property
+    def named(self) -> dict[str, Path]:
+        return {
+            source.name: file for source, file in zip(self.scene.sources, self.files, strict=True)
+        }
+
+
+@app.command(cls=Command, epilog=examples("earatlas demo -o demo"))
+def demo(
+    output: OutputOption = Path("demo"), force: ForceOption = False, as_json: JsonOption = False
+) -> None:
     """Learn the built-in simulated head, let two talkers speak at once, and take them apart."""
-    from earatlas.report import write_report
-    from earatlas.scenes.speech import demo_talkers
-
     begin = time.perf_counter()
-    with progress("speaking"):
-        names, sounds = zip(*demo_talkers(len(_PLACES)), strict=True)
-        true = render_scene(
-            simulated_head(_PLACES), sounds, _PLACES, staging=Staging(snr_db=30.0), names=names
-        )
-        true.write(output)  # before the learning: a folder that cannot be written to says so here
-    mixture = output / "mixture.wav"
-    head = simulated_head(Sphere().grid(6.5))
+    outputs = Outputs(force=force)
+    claim_scene(outputs, output, _file_names())
+    true = _spoken()
+    true.write(output)  # before the learning: a folder that cannot be written to says so here
     with progress("learning the simulated head") as update:
-        atlas = learn(head, progress=update)
+        atlas = learn(simulated_head(Sphere().grid(_SPACING_DEGREES)), progress=update)
     path = atlas.save(output / "simulated.atlas")
+    taken = _take_apart(atlas, true, output)
+    seconds = time.perf_counter() - begin
+    outputs.tell()
+    if as_json:
+        answer = _answer(atlas, path, taken, output / "mixture.wav")
+        print_json({**answer, "seconds": round(seconds, 1)})
+    else:
+        _print(atlas, path, taken, true.names, seconds)
+
+
+def _file_names() -> list[str]:
+    """What is written beside the scene."""
+    sounds = [sound_file("mixture.wav", m) for m in range(MOST_SOURCES)]
+    return ["simulated.atlas", "report.html", *sounds]
+
+
+def _spoken() -> SimulatedScene:
+    names, sounds = voices(len(_PLACES), _RATE)
+    with progress("rendering"):
+        return render_scene(
+            simulated_head(_PLACES), sounds, _PLACES, rate=_RATE, staging=Staging(snr_db=30.0),
+            names=names,
+        )  # fmt: skip
+
+
+def _take_apart(atlas: Atlas, true: SimulatedScene, folder: Path) -> _Taken:
+    from earatlas.report import write_report
+
+    mixture = folder / "mixture.wav"
     with progress("separating the talkers") as update:
         start = time.perf_counter()
-        scene, files = atlas.separate_file(mixture, output, progress=update)
-        separating = time.perf_counter() - start
+        scene, files = atlas.separate_file(mixture, folder, progress=update)
+        seconds = time.perf_counter() - start
     with progress("writing the report"):
         truth = Truth.of(true)
         rows = comparison(scene, truth, *written_sounds(mixture, files))
-        named = {source.name: file for source, file in zip(scene.sources, files, strict=True)}
-        report = write_report(
-            output / "report.html",
+        taken = _Taken(scene, files, seconds, rows, folder / "report.html")
+        write_report(
+            taken.report,
             scene,
-            title=f"{' and '.join(names)} at once",
+            title=f"{' and '.join(true.names)} at once",
             truth=truth,
-            files={"mixture": mixture, **named},
-            elapsed_seconds=separating,
+            files={"mixture": mixture, **taken.named},
+            elapsed_seconds=seconds,
         )
-    seconds = time.perf_counter() - begin
+    return taken
+
+
+def _answer(atlas: Atlas, path: Path, taken: _Taken, mixture: Path) -> dict[str, Any]:
     sources = [
-        {**source.to_dict(), "file": str(file)}
-        for source, file in zip(scene.sources, files, strict=True)
+        {**source.to_dict(), "file": str(taken.named[source.name])}
+        for source in taken.scene.sources
     ]
+    return {
+        "atlas": str(path),
+        "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
+        "file": str(mixture),
+        "n_sources": len(sources),
+        "sources": sources,
+        "truth": taken.rows,
+        "report": str(taken.report),
+        "separating_seconds": round(taken.seconds, 2),
+    }
+
+
+def _print(atlas: Atlas, path: Path, taken: _Taken, names: tuple[str, ...], seconds: float) -> None:
     accuracy = atlas.accuracy
     assert accuracy is not None  # the lattice has more than enough directions to hold some out
-    if as_json:
-        print_json(
-            {
-                "atlas": str(path),
-                "held_out": vars(accuracy),
-                "file": str(mixture),
-                "n_sources": len(sources),
-                "sources": sources,
-                "truth": rows,
-                "report": str(report),
-                "separating_seconds": round(separating, 2),
-                "seconds": round(seconds, 1),
-            }
-        )
-        return
     say(
-        f"Learned {len(head)} directions of a simulated head: median error "
+        f"Learned {atlas.about['directions']} directions of a simulated head: median error "
         f"{accuracy.median_degrees:.1f}° on {accuracy.held_out} held out."
     )
     say(
-        f"{' and '.join(names)} talk at once for {scene.seconds:.1f} s; nobody says where, or how "
-        "many they are."
+        f"{' and '.join(names)} talk at once for {taken.scene.seconds:.1f} s; nobody says where, "
+        "or how many they are."
     )
-    say(f"Found {len(files)} sources and separated them in {separating:.1f} s:")
-    for line in comparison_lines(rows):
+    say(f"Found {len(taken.files)} sources and separated them in {taken.seconds:.1f} s:")
+    for line in comparison_lines(taken.rows):
         say(line)
     say("  (SDR: a voice over all else; SIR: over the other voice; before → after)")
-    heard = [f"{named[row['source']]} ({row['name']})" for row in rows if row["source"]]
+    heard = [f"{taken.named[row['source']]} ({row['name']})" for row in taken.rows if row["source"]]
     say(f"listen: {', '.join(heard)}")
-    say(f"report: {report} (open it in a browser: look and listen)")
+    say(f"report: {taken.report} (open it in a browser: look and listen)")
     say(f"atlas:  {path} ({seconds:.0f} s in all)")
     say("Your own: earatlas learn HEAD.sofa -o my.atlas")
     say("          earatlas separate my.atlas PARTY.wav -o out --report")

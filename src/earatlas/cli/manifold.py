@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from earatlas.cli.console import (
+from earatlas.cli.console import out, print_json, progress, say
+from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
     DuplicatesOption,
+    ForceOption,
     HeadArgument,
+    HeadOptions,
     JsonOption,
     Kind,
     KindOption,
     OutputOption,
+    WrongWayOption,
     opened_head,
-    out,
-    print_json,
-    progress,
-    say,
 )
+from earatlas.cli.outputs import Outputs, is_picture
 from earatlas.errors import EaratlasWarning, InputError, missing_extra
+from earatlas.files import output_folder, written_whole
+from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
+from earatlas.types import Progress
 
-__all__ = ["commands"]
+if TYPE_CHECKING:
+    from earatlas.manifold.viewer import Embedding
 
-commands = typer.Typer()
+__all__ = ["app", "manifold"]
+
+app = one_command()
 
 _CUES = {
     "low ILD": CueLayout.low_ild,
@@ -42,112 +51,153 @@ _CUES = {
 _LEAST = 60  # directions: fewer say nothing about a surface
 
 
-@commands.command(
-    epilog="Examples: earatlas manifold ku100.sofa -o ku100; "
-    "earatlas manifold simulated --neighbours 15 --json",
+@dataclass(frozen=True)
+class _Unrolling:
+    """How a surface is unrolled."""
+
+    neighbours: int  # of a direction, among the cues
+    candidates: int  # eigenvectors to choose three from
+    whiten: int  # principal components that count alike in the second embedding
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.candidates <= 24:
+            raise InputError(
+                f"candidates must be from 3 to 24, got {self.candidates}. 9 is the default."
+            )
+        if self.whiten < 3:
+            raise InputError(f"whiten must be at least 3, got {self.whiten}. 20 is the default.")
+        if self.neighbours < 4:
+            raise InputError(f"neighbours must be at least 4, got {self.neighbours}. Take 8 to 25.")
+
+    def check_head(self, head: Head) -> None:
+        """Refuse a head that has no surface, or too few directions on it."""
+        least = max(_LEAST, 2 * self.neighbours)
+        if len(head) < least or head.space.dims != 2:
+            raise InputError(
+                f"head must have at least {least} directions at several elevations, got "
+                f"{len(head)} on the {head.space.name}. Use a head that was measured all round."
+            )
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "earatlas manifold ku100.sofa -o ku100",
+        "earatlas manifold simulated --neighbours 15 --json",
+    ),
 )
 def manifold(
     head: HeadArgument,
     output: OutputOption = Path("manifold"),
-    neighbours: Annotated[int, typer.Option(help="Of a direction, among the cues.")] = 10,
+    neighbours: Annotated[
+        int, typer.Option(metavar="N", help="Of a direction, among the cues.")
+    ] = 10,
     candidates: Annotated[
-        int, typer.Option(help="Eigenvectors to choose three from; 3: the first, as in the paper.")
+        int,
+        typer.Option(
+            metavar="N", help="Eigenvectors to choose three from; 3: the first, as in the paper."
+        ),
     ] = 9,
     whiten: Annotated[
-        int, typer.Option(help="Principal components that count alike in the second embedding.")
+        int,
+        typer.Option(
+            metavar="N", help="Principal components that count alike in the second embedding."
+        ),
     ] = 20,
     kind: KindOption = Kind.auto,
     channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
+    wrong_way: WrongWayOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Unroll the surface of each kind of cue, score it against the directions, and draw it."""
+    _check_extra()
+    how = _Unrolling(neighbours, candidates, whiten)
+    opened = opened_head(head, HeadOptions(kind, channels, duplicates, wrong_way))
+    how.check_head(opened)
+    outputs = Outputs(force=force)
+    picture, page = (output / f"{opened.name}.{ending}" for ending in ("png", "html"))
+    ours = picture.is_file() and is_picture(picture)
+    for file in (picture, page):
+        outputs.claim_in_folder(file, ours)
+    start = time.perf_counter()
+    with output_folder(output), warnings.catch_warnings():
+        warnings.simplefilter("ignore", EaratlasWarning)  # the table says what is left out
+        with progress(f"unrolling {opened.name}") as update:
+            embeddings = _embeddings(opened, how, update)
+            _draw(opened, embeddings, picture, page)
+    seconds = time.perf_counter() - start
+    outputs.tell()
+    if as_json:
+        answer = {"head": opened.name, "directions": len(opened), "neighbours": neighbours,
+                  "manifolds": [_row(e) for e in embeddings], "picture": str(picture),
+                  "page": str(page), "seconds": round(seconds, 2)}  # fmt: skip
+        print_json(answer)
+        return
+    say(f"{opened.name}: {len(opened)} directions, {neighbours} neighbours, in {seconds:.1f} s")
+    _print(embeddings)
+    say(f"picture: {picture}")
+    say(f"page: {page} (open it in a browser: drag to turn)")
+
+
+def _check_extra() -> None:
     try:
         import sklearn  # noqa: F401
     except ImportError as error:
         raise missing_extra("sklearn", "scikit-learn") from error
-    from earatlas.drawing.manifolds import plot_manifolds
-    from earatlas.drawing.style import save
+
+
+def _embeddings(head: Head, how: _Unrolling, update: Progress) -> list[Embedding]:
+    """Each kind of cue unrolled in three ways."""
     from earatlas.manifold.faithfulness import faithfulness
     from earatlas.manifold.ltsa import ltsa, pca
-    from earatlas.manifold.viewer import Embedding, manifold_page
+    from earatlas.manifold.viewer import Embedding
 
-    if not 3 <= candidates <= 24:
-        raise InputError(f"candidates must be from 3 to 24, got {candidates}. 9 is the default.")
-    if whiten < 3:
-        raise InputError(f"whiten must be at least 3, got {whiten}. 20 is the default.")
-    if neighbours < 4:
-        raise InputError(f"neighbours must be at least 4, got {neighbours}. Take 8 to 25.")
-    opened = opened_head(head, kind=kind, channels=channels, duplicates=duplicates)
-    if len(opened) < max(_LEAST, 2 * neighbours) or opened.space.dims != 2:
-        raise InputError(
-            f"head must have at least {max(_LEAST, 2 * neighbours)} directions at several "
-            f"elevations, got {len(opened)} on the {opened.space.name}. Use a head "
-            "that was measured all round."
-        )
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"output folder must be writable, got '{output}' ({error.strerror}). "
-            "Choose another folder."
-        ) from error
-    start, everywhere = time.perf_counter(), np.arange(len(opened))
+    everywhere = np.arange(len(head))
     embeddings = []
-    with progress(f"unrolling {opened.name}") as update, warnings.catch_warnings():
-        warnings.simplefilter("ignore", EaratlasWarning)  # the table says what is left out
-        for done, (cue, layout) in enumerate(_CUES.items(), start=1):
-            y = opened.cues(layout())
-            plain, white = (
-                ltsa(y, neighbours=neighbours, candidates=candidates, whiten=components)
-                for components in (None, whiten)
-            )
-            for method, places, t in (
-                ("LTSA, whitened", white.kept, white.coordinates),
-                ("LTSA", plain.kept, plain.coordinates),
-                ("PCA", everywhere, pca(y)),
-            ):
-                score = faithfulness(opened.space, opened.directions[places], t)
-                left_out = len(opened) - len(places)
-                embeddings.append(Embedding(cue, method, places, t, score, left_out))
-            update(done, len(_CUES) + 1)
-        drawn = embeddings, opened.directions, opened.spacing_degrees
-        title = f"{opened.name}: binaural manifolds of {len(opened)} directions"
-        picture = save(plot_manifolds(*drawn, title=title), output / f"{opened.name}.png")
-        page = output / f"{opened.name}.html"
-        text = manifold_page(*drawn, title=title)
-        try:
-            page.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(
-                f"page must be a file that can be written, got '{page}' ({error.strerror}). "
-                "Check the output folder."
-            ) from error
-    seconds = time.perf_counter() - start
-    if as_json:
-        rows = [
-            {
-                "cue": e.cue,
-                "method": e.method,
-                "directions": len(e.places),
-                "left_out": e.left_out,
-                **{name: round(value, 4) for name, value in vars(e.score).items()},
-                "homeomorphic": e.verdict == "homeomorphic",
-            }
-            for e in embeddings
-        ]
-        print_json(
-            {
-                "head": opened.name,
-                "directions": len(opened),
-                "neighbours": neighbours,
-                "manifolds": rows,
-                "picture": str(picture),
-                "page": str(page),
-                "seconds": round(seconds, 2),
-            }
+    for done, (cue, layout) in enumerate(_CUES.items(), start=1):
+        y = head.cues(layout())
+        plain, white = (
+            ltsa(y, neighbours=how.neighbours, candidates=how.candidates, whiten=components)
+            for components in (None, how.whiten)
         )
-        return
+        for method, places, t in (
+            ("LTSA, whitened", white.kept, white.coordinates),
+            ("LTSA", plain.kept, plain.coordinates),
+            ("PCA", everywhere, pca(y)),
+        ):
+            score = faithfulness(head.space, head.directions[places], t)
+            embeddings.append(Embedding(cue, method, places, t, score, len(head) - len(places)))
+        update(done, len(_CUES) + 1)
+    return embeddings
+
+
+def _draw(head: Head, embeddings: list[Embedding], picture: Path, page: Path) -> None:
+    """Write the picture and the page to turn it in."""
+    from earatlas.drawing.manifolds import plot_manifolds
+    from earatlas.drawing.style import save
+    from earatlas.manifold.viewer import manifold_page
+
+    drawn = embeddings, head.directions, head.spacing_degrees
+    title = f"{head.name}: binaural manifolds of {len(head)} directions"
+    save(plot_manifolds(*drawn, title=title), picture)
+    with written_whole(page, "page") as scratch:
+        scratch.write_text(manifold_page(*drawn, title=title), encoding="utf-8")
+
+
+def _row(e: Embedding) -> dict[str, Any]:
+    return {
+        "cue": e.cue,
+        "method": e.method,
+        "directions": len(e.places),
+        "left_out": e.left_out,
+        **{name: round(value, 4) for name, value in vars(e.score).items()},
+        "homeomorphic": e.verdict == "homeomorphic",
+    }
+
+
+def _print(embeddings: list[Embedding]) -> None:
     table = Table("cue", "method", "left out", "trust", "contin.", "agree", ">30°", "verdict",
                   box=None, padding=(0, 2, 0, 0))  # fmt: skip
     for e in embeddings:
@@ -156,9 +206,6 @@ def manifold(
             e.cue, e.method, str(e.left_out), f"{s.trustworthiness:.3f}", f"{s.continuity:.3f}",
             f"{s.agreement:.2f}", f"{100 * s.beyond_30_share:.0f} %", e.verdict,
         )  # fmt: skip
-    say(f"{opened.name}: {len(opened)} directions, {neighbours} neighbours, in {seconds:.1f} s")
     out.print(table, highlight=False)
     say("trust(worthiness) and contin(uity): 0.95 or more is homeomorphic, 0.5 is chance")
     say("agree: neighbours kept; >30°: nearest by coordinates that lie elsewhere by direction")
-    say(f"picture: {picture}")
-    say(f"page: {page} (open it in a browser: drag to turn)")

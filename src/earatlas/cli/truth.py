@@ -11,22 +11,28 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from earatlas.cli.console import degrees
 from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.hearing.audio import Audio
-from earatlas.hearing.files import read_audio
+from earatlas.hearing.files import audio_seconds, read_audio
 from earatlas.judging.truth import Truth
 from earatlas.separation.scene import FoundScene
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array
 
-__all__ = ["comparison", "comparison_lines", "read_truth", "written_sounds"]
+__all__ = ["check_truth", "comparison", "comparison_lines", "read_truth", "written_sounds"]
 
 _SECONDS = 0.1  # by which a recording and its truth may differ, for resampling and padding
+# A mixture with itself has 1, scenes of other talkers at the same places at most 0.2, and another
+# level, rate or codec takes little away.
+_SAME_SCENE = 0.5
+_COMPARED_SECONDS = 60.0  # enough to tell two scenes apart
+_NAME = 11  # letters of a name: so a row has the 80 columns of a terminal
 
 
 def read_truth(path: Path, seconds: float) -> Truth:
     """What `earatlas simulate` wrote of a mixture of that length."""
-    file = existing_file(path / "scene.json" if path.is_dir() else path, "truth")
+    file = _scene_file(path)
     try:
         sources = json.loads(file.read_text(encoding="utf-8"))["sources"]
         names = tuple(str(source["name"]) for source in sources)
@@ -46,6 +52,46 @@ def read_truth(path: Path, seconds: float) -> Truth:
                 f"{seconds:.1f} s. Name the folder of the same scene."
             )
     return known
+
+
+def _scene_file(path: Path) -> Path:
+    return existing_file(path / "scene.json" if path.is_dir() else path, "truth")
+
+
+def check_truth(path: Path, recording: Path, channels: tuple[int, int]) -> None:
+    """Refuse the truth of another scene: its images and its noise add up to the recording.
+
+    Where the noise is not beside the scene they do not, and only the length can be compared.
+    """
+    known = read_truth(path, audio_seconds(recording))
+    noise = _scene_file(path).parent / "noise.wav"
+    if not noise.is_file():
+        return
+    rate = known.images[0].rate
+    parts = [image.samples for image in known.images]
+    parts.append(_written(noise).at_rate(rate).samples)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EaratlasWarning)  # they are shown when it is separated
+        heard = read_audio(recording, channels=channels, rate=rate).samples
+    n = min(int(_COMPARED_SECONDS * rate), *(part.shape[1] for part in (*parts, heard)))
+    mixture = sum(part[:, :n] for part in parts)
+    likeness = _likeness(heard[:, :n], np.asarray(mixture), int(_SECONDS * rate))
+    if likeness < _SAME_SCENE:
+        raise InputError(
+            f"truth must be of this recording, got '{path}', whose sounds add up to another one "
+            f"(correlation {likeness:.2f}). Name the folder of the same scene."
+        )
+
+
+def _likeness(a: Array, b: Array, most_lag: int) -> float:
+    """Correlation of two sounds (2, n) at the lag, within `most_lag` samples, where it is best."""
+    n = a.shape[1]
+    size = 1 << (2 * n - 1).bit_length()
+    spectra = np.fft.rfft(a, size) * np.fft.rfft(b, size).conj()
+    products = np.fft.irfft(spectra.sum(axis=0), size)
+    near = np.concatenate([products[: most_lag + 1], products[-most_lag:]])
+    energy = np.sqrt((a**2).sum() * (b**2).sum())
+    return float(near.max() / max(energy, 1e-300))
 
 
 def written_sounds(
@@ -118,21 +164,29 @@ def _rounded(value: float, digits: int) -> float | None:
 
 def comparison_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A table of the truth against what was found."""
-    wide = max(8, *(len(row["name"]) for row in rows))
+    alone = len(rows) == 1  # no other source interferes, so there is no ratio to it
+    names = [_shortened(row["name"]) for row in rows]
+    wide = max(8, *map(len, names))
     head = f"  {'name':{wide}}{'true':>16}{'found':>17}{'error':>8}"
     lines = [f"{head}  {'SDR, dB':>11}{'SIR, dB':>13}"]
-    for row in rows:
+    for name, row in zip(names, rows, strict=True):
         true, found = (
-            "-" if place is None else f"{place[0]:.1f}°, {place[1]:.1f}°"
+            "-" if place is None else ", ".join(map(degrees, place))
             for place in (row["direction"], row["found"])
         )
         error = "-" if row["error"] is None else f"{row['error']:.1f}°"
         decibels = "".join(
             f"{_figure(row[f'mixture_{key}']):>6} → {_figure(row[key]):>4}"
+            if key == "sdr_db" or not alone
+            else f"{'–':>13}"
             for key in ("sdr_db", "sir_db")
         )
-        lines.append(f"  {row['name']:{wide}}{true:>16}{found:>17}{error:>8}{decibels}")
+        lines.append(f"  {name:{wide}}{true:>16}{found:>17}{error:>8}{decibels}")
     return lines
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
 def _figure(decibels: float | None) -> str:

@@ -3,7 +3,7 @@
 In: a `ChartMixture` of one or two coordinates. Out: a `BeliefMap`, the numbers behind every picture
 of it.
 
-    X, Y   cells across and up, C and L as in `earatlas.directions`
+    X, Y   cells across and up, C and L as in `earatlas.space`
 """
 
 from __future__ import annotations
@@ -19,11 +19,21 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Cylinder, Plane, Space, Sphere
 from earatlas.types import Array
 
-__all__ = ["FLOOR", "BeliefMap", "belief_map", "edges", "zoomed_map"]
+__all__ = ["FLOOR", "BeliefMap", "belief_map", "cap_map", "edges", "zoomed_map"]
 
 FLOOR = -12.0  # log-density below the peak at which a map is blank
-_ZOOMS = (2.5, 5.0, 10.0, 20.0, 40.0)  # half the height of a map from near by, in degrees
+_ZOOMS = (
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    15.0,
+    20.0,
+    30.0,
+    40.0,
+)  # half the height of a map from near by, in degrees
 _CELLS = 180  # of a map, along its longer side: 2 degrees each on a sphere
+_DRAWS, _HELD = 2000, 0.995  # a map from near by holds this share of so many samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,40 +82,69 @@ def _bounds(space: Space, best: Array) -> tuple[Array, Array]:
     return np.where(best < low, best - margin, low), np.where(best > high, best + margin, high)
 
 
-def belief_map(belief: ChartMixture) -> BeliefMap:
+def belief_map(belief: ChartMixture, *, cells: int = _CELLS) -> BeliefMap:
     """The belief over the whole space; a plane is widened where the belief lies beyond it."""
-    space, best = belief.space, belief.best
-    low, high = _bounds(space, best)
-    if space.dims == 1:
-        x = _cells(low[0], high[0], (high[0] - low[0]) / (4 * _CELLS))
-        return _map(belief, x, best[1:] if len(best) > 1 else np.zeros(1))
-    width = float((high - low).max()) / _CELLS
-    return _map(belief, _cells(low[0], high[0], width), _cells(low[1], high[1], width))
+    low, high = _bounds(belief.space, belief.best)
+    return _window(belief, low, high, cells)
 
 
-def zoomed_map(belief: ChartMixture, *, truth: ArrayLike | None = None) -> BeliefMap:
+def zoomed_map(
+    belief: ChartMixture, *, truth: ArrayLike | None = None, cells: int = _CELLS
+) -> BeliefMap:
     """The belief from near by: as far around its peak as it, and the truth, reach.
 
     What was heard well is known to a degree or two, a dot on the map of the whole space. That map
-    is given where the belief is broad, and for one coordinate.
+    is given where the belief is broad.
     """
     space, best = belief.space, belief.best
-    if space.dims == 1:
-        return belief_map(belief)
     low, high = _bounds(space, best)
-    places = belief.sample(2000)
-    reach = np.quantile(_gaps(space, best, places), 0.995, axis=0)
+    reach = np.quantile(_gaps(space, best, belief.sample(_DRAWS)), _HELD, axis=0)
     if truth is not None:
         reach = np.maximum(reach, _gaps(space, best, np.asarray(truth, dtype=np.float64)))
     unit = float((high - low).max()) / 360
-    need = 1.3 * max(0.5 * float(reach[0]), float(reach[1]))
+    need = 1.3 * max(0.5 * float(reach[0]), float(reach[1]) if space.dims == 2 else 0.0)
     half = next((step * unit for step in _ZOOMS if step * unit >= need), None)
     if half is None:
-        return belief_map(belief)
+        return belief_map(belief, cells=cells)
     # Twice as wide as high, as the whole map; at a pole it ends, and is moved to end there.
-    middle = float(np.clip(best[1], low[1] + half, high[1] - half)) if high[1] == 90 else best[1]
-    x = _cells(best[0] - 2 * half, best[0] + 2 * half, 4 * half / _CELLS)
-    return _map(belief, x, _cells(middle - half, middle + half, 4 * half / _CELLS))
+    middle = best.copy()
+    if space.dims == 2 and high[1] == 90:
+        middle[1] = np.clip(best[1], low[1] + half, high[1] - half)
+    reached = half * np.array([2.0, 1.0])[: space.columns]
+    return _window(belief, middle - reached, middle + reached, cells)
+
+
+def cap_map(
+    belief: ChartMixture, *, truth: ArrayLike | None = None, cells: int = _CELLS
+) -> BeliefMap | None:
+    """The belief around a pole of the sphere, at all azimuths; None where it is no such belief.
+
+    Straight above, a degree is any azimuth: a map with azimuth across would show a bar.
+    """
+    space, best = belief.space, belief.best
+    if not isinstance(space, Sphere):
+        return None
+    places = belief.sample(_DRAWS)
+    pole = np.array([0.0, np.copysign(90.0, best[1])])
+    reach = np.quantile(space.distance(best, places), _HELD)
+    need = 1.15 * float(np.quantile(space.distance(pole, places), _HELD))
+    if truth is not None:
+        need = max(need, 1.15 * float(space.distance(pole, truth)))
+    rim = next((2 * step for step in _ZOOMS if 2 * step >= need), None)
+    if rim is None or rim > 40 or space.distance(pole, best) > reach:
+        return None
+    x, y = _cells(-180.0, 180.0, 360 / cells), _cells(90 - rim, 90.0, 4 * rim / cells)
+    return _map(belief, x, y if best[1] > 0 else -y[::-1])
+
+
+def _window(belief: ChartMixture, low: Array, high: Array, cells: int) -> BeliefMap:
+    """The belief between two corners."""
+    best = belief.best
+    if belief.space.dims == 1:
+        x = _cells(low[0], high[0], (high[0] - low[0]) / (4 * cells))
+        return _map(belief, x, best[1:] if len(best) > 1 else np.zeros(1))
+    width = float((high - low).max()) / cells
+    return _map(belief, _cells(low[0], high[0], width), _cells(low[1], high[1], width))
 
 
 def _gaps(space: Space, best: Array, places: Array) -> Array:

@@ -1,78 +1,163 @@
 """Beliefs in pictures: where a sound is, and how often such beliefs hold the truth.
 
-Azimuth runs from left (180) to right (-180), as seen from the listener.
+A belief is drawn from near by, with a small map of the whole space that says where that is. Azimuth
+runs from left (180) to right (-180), as seen from the listener.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.projections.polar import PolarAxes
 from numpy.typing import ArrayLike
 
-from earatlas.drawing.style import _AZIMUTHS, _LINES, _MISSING, GREY, INK, _bar, figure_of, styled
+from earatlas.drawing.belief_maps import BeliefMap, belief_map, cap_map, zoomed_map
+from earatlas.drawing.belief_panels import (
+    REGIONS,
+    Mark,
+    draw_arc,
+    draw_mark,
+    draw_marks,
+    draw_regions,
+    marks_of,
+    name_axes,
+)
+from earatlas.drawing.style import (
+    COLOURS,
+    GREY,
+    INK,
+    MISSING,
+    figure_of,
+    gridded,
+    headed,
+    plain,
+    styled,
+    tints,
+)
 from earatlas.errors import InputError
 from earatlas.space.belief import ChartMixture
+from earatlas.space.spaces import Plane, Space
+from earatlas.types import Array
+from earatlas.words import place_words, radius_words
 
 __all__ = ["plot_belief", "plot_reliability"]
 
+_CELLS = 360  # of a map, across: a degree each on the whole sphere, smooth at the size of a figure
 _GOALS = ((50, 45, 55), (90, 85, 95))  # nominal level, least and most of the truths in it, in %
 
 
 def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | None = None) -> Figure:
-    """A map of where a sound is believed to be: log-density, its peak, mean and 90 % region."""
-    figure = figure_of(9.0, 4.6)
-    axes = figure.add_subplot()
-    if belief.space.dims == 1:
-        return _plot_arc(figure, axes, belief, title)
-    azimuth, elevation = np.arange(-180.0, 180.1, 2.0), np.arange(-90.0, 90.1, 2.0)
-    points = np.stack(np.meshgrid(azimuth, elevation), axis=-1).reshape(-1, 2)
-    density = belief.log_density(points).reshape(len(elevation), len(azimuth))
-    mesh = axes.pcolormesh(
-        azimuth,
-        elevation,
-        np.maximum(density - density.max(), -12.0),
-        cmap="Blues",
-        shading="nearest",
-        rasterized=True,
-    )
-    region = belief.credible_region(0.9)
-    cells = region.cells
-    axes.plot(cells[:, 0], cells[:, 1], ".", ms=1.2, color="#ff9f1c", label="90 % region")
-    markers = [("best", belief.best, "+", INK), ("mean", belief.mean, "1", "#2a9d5c")]
-    if truth is not None:
-        markers.append(("truth", np.asarray(truth, dtype=np.float64), "x", "#d7263d"))
-    for name, place, marker, colour in markers:
-        label = f"{name} ({place[0]:.0f}, {place[1]:.0f})"
-        axes.plot(*place, marker, ms=10, mew=1.6, color=colour, label=label)
-    axes.set_xlim(180, -180)
-    axes.set_ylim(-90, 90)
-    axes.set_xticks(_AZIMUTHS)
-    axes.set_yticks((-90, -45, 0, 45, 90))
-    styled(axes, f"90 % region: {region.area:.0f} square degrees", "azimuth (left … right)",
-           "elevation")  # fmt: skip
-    axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
-    _bar(figure, mesh, axes, "log density below its peak")
-    if title:
-        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
-    return figure
+    """Where a sound is believed to be, from near by: its regions, peak, mean, and the truth.
+
+    A small map shows where in the space that is. A belief about what is straight above or below is
+    seen from there; a broad one is shown in the whole space alone.
+    """
+    space = belief.space
+    figure = figure_of(9.0, 4.2)
+    grid = figure.add_gridspec(2, 2, width_ratios=(2.9, 1.0), height_ratios=(1.0, 1.2))
+    whole = belief_map(belief, cells=_CELLS)
+    cap = cap_map(belief, truth=truth, cells=_CELLS)
+    near = cap or zoomed_map(belief, truth=truth, cells=_CELLS)
+    marks = marks_of(belief, truth=truth, mean=True)
+    radius = radius_words(space, belief.credible_radius(0.9))
+    words = f"{place_words(space, belief.best)}; 90 % within {radius}"
+    if cap is None:
+        _draw_near(figure.add_subplot(grid[:, 0]), space, near, marks, words)
+    else:
+        round_axes = PolarAxes(figure, grid[:, 0])
+        figure.add_subplot(round_axes)
+        _draw_cap(round_axes, cap, marks, words)
+    zoomed = near.extent != whole.extent
+    if zoomed:
+        _draw_whole(figure.add_subplot(grid[0, 1]), space, whole, near)
+    _draw_key(figure.add_subplot(grid[1 if zoomed else 0, 1]), space, marks)
+    return headed(figure, title)
 
 
-def _plot_arc(figure: Figure, axes: Axes, belief: ChartMixture, title: str) -> Figure:
-    """The density over azimuth, for a head that was measured at one elevation."""
-    azimuth = np.arange(-180.0, 180.1, 0.5)
-    points = np.stack([azimuth, np.full_like(azimuth, belief.best[1])], axis=-1)
-    axes.fill_between(azimuth, np.exp(belief.log_density(points)), color="#2f6db5", alpha=0.8)
-    axes.axvline(belief.best[0], color=INK, linewidth=1, label=f"best {belief.best[0]:.0f}°")
-    axes.set_xlim(180, -180)
-    axes.set_xticks(_AZIMUTHS)
-    styled(axes, f"90 % region: {belief.credible_area(0.9):.0f} degrees of azimuth",
-           "azimuth (left … right)", "density per degree")  # fmt: skip
-    axes.legend(loc="upper right", fontsize=8)
-    figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
-    return figure
+def _draw_near(
+    axes: Axes, space: Space, near: BeliefMap, marks: Sequence[Mark], words: str
+) -> None:
+    """The map, with its marks and words."""
+    _draw_map(axes, space, near)
+    draw_marks(axes, space, near, marks)
+    name_axes(axes, space, words)
+
+
+def _draw_map(axes: Axes, space: Space, drawn: BeliefMap) -> None:
+    """The regions in a frame of the map's own size."""
+    gridded(axes)
+    if space.dims == 1:
+        draw_arc(axes, drawn, COLOURS[0])
+        return
+    draw_regions(axes, (drawn.x, drawn.y, drawn.levels), COLOURS[0])
+    left, right, low, high = drawn.extent
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+
+
+def _draw_cap(axes: PolarAxes, cap: BeliefMap, marks: Sequence[Mark], words: str) -> None:
+    """The regions around a pole, from above: ahead at the top, left on the left."""
+    side = np.sign(cap.y[0])
+    levels = cap.levels if side > 0 else cap.levels[::-1]  # from the rim to the pole
+    # The pole itself, and the first column again behind the last: else a hole and a slit are left.
+    levels = np.concatenate([levels, np.full((1, len(cap.x)), levels[-1].mean())])
+    levels = np.concatenate([levels, levels[:, :1]], axis=1)
+    turn = np.radians(np.append(cap.x, cap.x[0] + 360))
+    away = np.append(np.sort(90 - np.abs(cap.y))[::-1], 0.0)  # degrees from the pole
+    draw_regions(axes, (turn, away, levels), COLOURS[0])
+    for mark in marks:
+        place = np.radians(mark.place[0]), 90 - side * mark.place[1]
+        draw_mark(axes, *place, mark)
+    rim = float(np.abs(cap.extent[2:]).min())
+    axes.set_theta_zero_location("N")
+    axes.set_xticks(np.radians((0, 90, 180, 270)), ("front", "left", "behind", "right"))
+    rings = (90 - rim) * np.array([0.25, 0.5, 0.75, 1.0])
+    names = [f"{side * (90 - r):g}°".replace("-", "−") for r in rings]
+    axes.set_rgrids(rings, names, angle=marks[0].place[0] + 180)  # where the belief is not
+    axes.set_rlim(0, rings[-1])
+    styled(gridded(axes), plain(words))
+
+
+def _draw_whole(axes: Axes, space: Space, whole: BeliefMap, near: BeliefMap) -> None:
+    """The whole space, small, and in it a frame around what is seen from near by."""
+    _draw_map(axes, space, whole)
+    left, right, low, high = near.extent
+    if space.dims == 1:
+        low, high = axes.get_ylim()
+    turns = (0.0,) if isinstance(space, Plane) else (-360.0, 0.0, 360.0)  # on both sides of a seam
+    for turn in turns:
+        corner = left + turn, low
+        axes.add_patch(Rectangle(corner, right - left, high - low, fill=False, ec=INK, lw=1.2))
+    name_axes(axes, space, "")
+    styled(axes, "Where that is")
+
+
+def _draw_key(axes: Axes, space: Space, marks: Sequence[Mark]) -> None:
+    """What the marks and shades are."""
+    axes.set_axis_off()
+    shades = [
+        Patch(fc=tints(COLOURS[0])(shade), ec=COLOURS[0] if level < 0.99 else "none", lw=0.9,
+              label=f"{100 * level:.0f} % region")
+        for level, shade in REGIONS
+    ]  # fmt: skip
+    unit = "°" if space.holds_directions else ""
+    lines = [
+        Line2D([], [], color=mark.colour, ls=mark.line if space.dims == 1 else "none",
+               marker=None if space.dims == 1 else mark.marker, ms=9, mew=1.8,
+               label=f"{mark.name} {_numbers(mark.place[: space.dims], unit)}")
+        for mark in marks
+    ]  # fmt: skip
+    axes.legend(handles=lines + shades, loc="upper left", fontsize=8.5, frameon=False,
+                labelspacing=0.7, borderaxespad=0.0)  # fmt: skip
+
+
+def _numbers(place: Array, unit: str) -> str:
+    return ", ".join(f"{v + 0.0:.1f}{unit}" for v in np.round(place, 1)).replace("-", "−")
 
 
 def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = "") -> Figure:
@@ -95,13 +180,13 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
     nominal = np.linspace(0.0, 1.0, 201)
     fewest = min(map(len, lines.values()))
     low, high = (binom.ppf(q, fewest, nominal) * (100 / fewest) for q in (0.025, 0.975))
-    axes.fill_between(100 * nominal, low, high, color=_MISSING, alpha=0.5, linewidth=0,
+    axes.fill_between(100 * nominal, low, high, color=MISSING, alpha=0.5, linewidth=0,
                       label=f"chance, {fewest} truths")  # fmt: skip
     axes.plot((0, 100), (0, 100), color=GREY, linewidth=0.8)
     for i, (name, levels) in enumerate(lines.items()):
         inside = np.searchsorted(levels, nominal, side="right") * (100 / len(levels))
-        dash = ("-", "--", ":")[i // len(_LINES) % 3]
-        axes.plot(100 * nominal, inside, dash, color=_LINES[i % len(_LINES)], linewidth=1.4,
+        dash = ("-", "--", ":")[i // len(COLOURS) % 3]
+        axes.plot(100 * nominal, inside, dash, color=COLOURS[i % len(COLOURS)], linewidth=1.4,
                   label=name)  # fmt: skip
     level, least, most = np.array(_GOALS).T
     axes.errorbar(level, (least + most) / 2, (most - least) / 2, fmt="none", ecolor=INK,
@@ -111,8 +196,11 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
     axes.set_aspect("equal")
     axes.set_xticks((0, 25, 50, 75, 90, 100))
     axes.set_yticks((0, 25, 50, 75, 90, 100))
-    axes.grid(color=_MISSING, linewidth=0.5)
-    axes.set_axisbelow(True)
-    styled(axes, title or "How honest the regions are", "credible level, %", "truths inside, %")
+    styled(
+        gridded(axes),
+        title or "How honest the regions are",
+        "credible level, %",
+        "truths inside, %",
+    )
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from earatlas.drawing.style import _LEVEL, _MISSING, _PHASE, INK, _bar, figure_of, styled
+from earatlas.drawing.style import (
+    DIFFERENCE_MAP,
+    ILD_LIMIT_DB,
+    MISSING,
+    PHASE_MAP,
+    colour_bar,
+    figure_of,
+    headed,
+    styled,
+)
 from earatlas.hearing.cues import Cues
 
 __all__ = ["plot_cues"]
@@ -15,17 +24,18 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
     """ILD and IPD spectrograms of a recording; grey where nothing was observed."""
     layout = cues.layout
     both = (
-        ("Level difference", layout.ild_frequencies, cues.ild, _LEVEL, 20.0, "dB, right over left"),
-        ("Phase difference", layout.ipd_frequencies, cues.ipd, _PHASE, np.pi, "radians"),
-    )
+        ("Level difference", layout.ild_frequencies, cues.ild,
+         (DIFFERENCE_MAP, ILD_LIMIT_DB, "dB, right over left")),
+        ("Phase difference", layout.ipd_frequencies, cues.ipd, (PHASE_MAP, np.pi, "radians")),
+    )  # fmt: skip
     panels = [panel for panel in both if len(panel[1])]
     figure = figure_of(9.0, 3.0 * len(panels) + 0.4)
     seconds = cues.frames * layout.hop / layout.rate
-    for row, (kind, bins, values, cmap, limit, label) in enumerate(panels, start=1):
+    for row, (kind, bins, values, (cmap, limit, label)) in enumerate(panels, start=1):
         axes = figure.add_subplot(len(panels), 1, row)
         low, high = (layout.frequencies_hz[bins[i]] / 1000 for i in (0, -1))
         extent = (start_seconds, start_seconds + seconds, float(low), float(high))
-        axes.set_facecolor(_MISSING)
+        axes.set_facecolor(MISSING)
         image = axes.imshow(
             values,
             origin="lower",
@@ -37,7 +47,5 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
             interpolation="nearest",
         )
         styled(axes, kind, "seconds" if row == len(panels) else "", "kHz")
-        _bar(figure, image, axes, label)
-    if title:
-        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
-    return figure
+        colour_bar(image, axes, label)
+    return headed(figure, title)

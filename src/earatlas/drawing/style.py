@@ -1,52 +1,90 @@
 """One palette and one style: figures that belong to nobody, and how they are saved.
 
-No pyplot, no global state, safe in threads and on machines without a screen.
+No pyplot, no global state, safe in threads and on machines without a screen. Colours are written
+here and nowhere else: pages and experiments take them from here.
 """
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from earatlas.errors import InputError
+from earatlas.files import written_whole
 
-__all__ = ["check_picture", "save"]
+__all__ = [
+    "AZIMUTHS",
+    "BLACK",
+    "COLOURS",
+    "DIFFERENCE_MAP",
+    "ELEVATIONS",
+    "ELEVATION_MAP",
+    "GREY",
+    "ILD_LIMIT_DB",
+    "INK",
+    "LEFT",
+    "LEVEL_MAP",
+    "LEVEL_RANGE_DB",
+    "MEAN",
+    "MISSING",
+    "PHASE_MAP",
+    "RIGHT",
+    "TRUE",
+    "WHITE",
+    "check_picture",
+    "colour_bar",
+    "colour_of",
+    "figure_of",
+    "gridded",
+    "headed",
+    "plain",
+    "save",
+    "styled",
+    "tints",
+]
 
-INK, GREY, _MISSING = "#1f2933", "#7b8794", "#c9ced6"
-_LEVEL, _PHASE = "RdBu_r", "twilight_shifted"
-_AZIMUTHS = (180, 90, 0, -90, -180)
-_LINES = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")
+INK, GREY = "#1f2933", "#7b8794"  # text; lines around
+MISSING = "#c9ced6"  # where nothing was observed, and grids
+TRUE, MEAN = "#d7263d", "#2a9d5c"  # marks of the truth, and of a belief's mean
+COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")  # sources
+BLACK, WHITE = "#10151a", "#ffffff"  # words on a colour
+LEFT, RIGHT = "#2a6fc4", "#d1303f"  # the louder ear, on any ground
+LEVEL_MAP = "magma"  # of spectrograms
+DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # between the ears, right over left
+ELEVATION_MAP = "turbo"  # of manifolds' lines
+ILD_LIMIT_DB, LEVEL_RANGE_DB = 20.0, 60.0  # where the colours of a recording end
+AZIMUTHS, ELEVATIONS = (180, 90, 0, -90, -180), (-90, -45, 0, 45, 90)  # ticks; left is left
 
 
-def check_picture(path: Path) -> None:
-    """Refuse a name that `save` cannot write: commands ask before they work."""
-    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
-        raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
+def colour_of(m: int) -> str:
+    """The colour of source m."""
+    return COLOURS[m % len(COLOURS)]
 
 
-def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, by its ending; the whole file or nothing."""
-    path = Path(path)
-    check_picture(path)
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-            figure.savefig(Path(scratch, path.name), dpi=150)
-            Path(scratch, path.name).replace(path)
-    except OSError as error:
-        raise InputError(
-            f"plot must be a file that can be written, got '{path}' ({error.strerror}). "
-            "Check that its folder exists and is writable."
-        ) from error
-    return path
+def tints(colour: str) -> LinearSegmentedColormap:
+    """A colour map from white to the colour."""
+    return LinearSegmentedColormap.from_list(colour, ["white", colour])
+
+
+def plain(name: str) -> str:
+    """A name from outside, of which matplotlib is not to make a formula."""
+    return name.replace("$", r"\$")
 
 
 def figure_of(width: float, height: float) -> Figure:
     """An empty figure that belongs to nobody."""
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def headed(figure: Figure, title: str) -> Figure:
+    """The figure with a title of its own, if there is any."""
+    if title:
+        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
+    return figure
 
 
 def styled(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
@@ -61,7 +99,30 @@ def styled(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
     return axes
 
 
-def _bar(figure: Figure, image: ScalarMappable, axes: Axes, label: str) -> None:
-    bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=18)
+def gridded(axes: Axes) -> Axes:
+    """A faint grid behind everything."""
+    axes.grid(color=MISSING, linewidth=0.5)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def colour_bar(image: ScalarMappable, axes: Axes, label: str) -> None:
+    """The key of an image's colours, beside it."""
+    bar = axes.figure.colorbar(image, ax=axes, pad=0.02, aspect=18)
     bar.set_label(label, fontsize=8, color=INK)
     bar.ax.tick_params(labelsize=7)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a name that `save` cannot write: commands ask before they work."""
+    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
+        raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure as PNG, SVG or PDF, by its ending; the whole file or nothing."""
+    path = Path(path)
+    check_picture(path)
+    with written_whole(path, "plot") as scratch:
+        figure.savefig(scratch, dpi=150)
+    return path

@@ -1,10 +1,10 @@
-"""The paper's tables and figures, each a module: run to rows, rendered to a table or a picture.
+"""The paper's tables and figures, each a module: run to rows, shown as a table or a picture.
 
 `earatlas reproduce` is their command line. In Python:
 
     from earatlas.experiments import EXPERIMENTS, Bench, run
     rows, _ = run(EXPERIMENTS["table1"], Bench(quick=True), Path("table1.jsonl"))
-    print(EXPERIMENTS["table1"].render(rows, folder))
+    print(EXPERIMENTS["table1"].section(rows, folder))
 
 `rows` keeps what was measured, `data` says what it is measured on, `page` puts all together.
 """

@@ -11,13 +11,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from earatlas.drawing.style import GREY, INK, figure_of, save, styled
+from earatlas.drawing.style import COLOURS, GREY, INK, MISSING, figure_of, save, styled
 from earatlas.types import Array
 
-__all__ = ["COLOURS", "GREY", "INK", "figure_of", "pack", "picture", "styled", "unpack"]
+__all__ = ["COLOURS", "GREY", "INK", "MISSING", "figure_of", "pack", "picture", "styled", "unpack"]
 
 
-COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2")
 _STEPS = 30_000
 
 

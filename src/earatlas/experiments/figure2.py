@@ -10,7 +10,7 @@ import numpy as np
 
 from earatlas.experiments.data import Bench
 from earatlas.experiments.rows import Experiment, Row
-from earatlas.experiments.tables import by_head
+from earatlas.experiments.tables import by_head, told
 from earatlas.manifold.ltsa import neighbour_graph
 from earatlas.types import Array
 
@@ -55,7 +55,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     return {"points": np.round(points, 3).tolist(), "edges": edges.tolist()}
 
 
-def render(rows: Sequence[Row], folder: Path) -> str:
+def section(rows: Sequence[Row], folder: Path) -> str:
     """Four panels: (a, b) standard, (c, d) symmetric."""
     from earatlas.experiments.drawing import COLOURS, INK, figure_of, picture, styled
 
@@ -91,14 +91,19 @@ def render(rows: Sequence[Row], folder: Path) -> str:
     )
 
 
+def findings(rows: Sequence[Row]) -> str:
+    """What came out, in words."""
+    return told(FINDINGS)
+
+
 EXPERIMENT = Experiment(
     name="figure2",
     title="Figure 2: standard and symmetric neighbours",
     plan=plan,
     measure=measure,
-    render=render,
+    section=section,
     about=ABOUT,
-    findings=FINDINGS,
+    findings=findings,
     findings_on=("toy",),
     head=False,
 )

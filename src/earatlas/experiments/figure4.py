@@ -12,8 +12,8 @@ import numpy as np
 from earatlas.experiments.data import PAGE_HEADS, Bench
 from earatlas.experiments.figure3 import CUES
 from earatlas.experiments.rows import Experiment, Row
-from earatlas.experiments.tables import by_head
-from earatlas.manifold.faithfulness import faithfulness
+from earatlas.experiments.tables import by_head, span, told
+from earatlas.manifold.faithfulness import Faithfulness, faithfulness
 from earatlas.manifold.ltsa import pca
 from earatlas.types import Array
 
@@ -23,10 +23,10 @@ _SHOWN = ("low ILD", "low IPD")
 ABOUT = """\
 The axes are those of the correlation matrix, as in the paper: every channel counts alike."""
 FINDINGS = """\
-Low IPD is folded over itself on all heads (trustworthiness 0.74 to 0.79; 0.95 is homeomorphic), so
-that directions far apart fall together. Low ILD is folded less (0.82 to 0.92), and on ku100 hardly
-(0.95): there the second axis is that of the channels below 150 Hz, whose ILD varies by less than
-1 dB; without those below 320 Hz it is 0.85. The paper calls both cues extremely distorted and rules
+Low IPD is folded over itself on all heads (trustworthiness {phases}; {least} is homeomorphic), so
+that directions far apart fall together. Low ILD is folded less ({levels}), and on ku100 hardly
+({hardly}): there the second axis is that of the lowest channels, whose ILD hardly varies, and
+without them it is folded as the others are. The paper calls both cues extremely distorted and rules
 out linear regression by that; what a regression on all channels does, two axes do not show."""
 
 
@@ -59,7 +59,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def render(rows: Sequence[Row], folder: Path) -> str:
+def section(rows: Sequence[Row], folder: Path) -> str:
     """Lines of one elevation in the plane of the first two axes."""
     import matplotlib
     from matplotlib.collections import LineCollection
@@ -100,14 +100,32 @@ def render(rows: Sequence[Row], folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def findings(rows: Sequence[Row]) -> str:
+    """What came out, in words and in the rows' figures."""
+    trust = {
+        (r["data"]["head"], r["settings"]["cue"]): r["result"]["score"]["trustworthiness"]
+        for r in rows
+    }
+    return told(
+        FINDINGS,
+        phases=span((v for (_, cue), v in trust.items() if cue == "low IPD"), "{:.2f}"),
+        levels=span(
+            (v for (head, cue), v in trust.items() if cue == "low ILD" and head != "ku100"),
+            "{:.2f}",
+        ),
+        hardly=f"{trust['ku100', 'low ILD']:.2f}",
+        least=Faithfulness.LEAST,
+    )
+
+
 EXPERIMENT = Experiment(
     name="figure4",
     title="Figure 4: the same by PCA",
     plan=plan,
     measure=measure,
-    render=render,
+    section=section,
     about=ABOUT,
-    findings=FINDINGS,
+    findings=findings,
     findings_on=PAGE_HEADS,
     revision=2,  # of the correlation, no more the covariance matrix
 )

@@ -8,20 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.baselines import oracle
 from earatlas.experiments.data import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
 from earatlas.experiments.tables import by_head, said_by
 from earatlas.experiments.talkers import talkers_at
-from earatlas.hearing.layout import CueLayout
 from earatlas.judging.directions import assign_directions
 from earatlas.judging.score import score
-from earatlas.scenes.scene import SimulatedScene
+from earatlas.judging.truth import Truth, true_masks
 from earatlas.separation.picture import Picture
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Plane
-from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
 
@@ -35,7 +32,7 @@ ours (`Atlas.separate`), learned from T2 as in Table 3."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """One mixture."""
+    """One mixture of two talkers, to look at."""
     return [{"sources": 2, "seed": 1}]
 
 
@@ -66,21 +63,11 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
         "frequencies_hz": p.frequencies_hz.tolist(),
         "ild_db": pack(p.ild_db),
         "masks": pack(p.masks[order]),
-        "true_masks": pack(_true_masks(scene, p)),
+        "true_masks": pack(true_masks(p, Truth.of(scene).images)),
     }
 
 
-def _true_masks(scene: SimulatedScene, seen: Picture) -> Array:
-    """Oracle masks (M, F', T') at the middle of the picture's cells; NaN where it has none."""
-    layout = CueLayout()
-    masks = oracle.separate(scene.mixture, scene.images, layout=layout).masks
-    f = np.rint(seen.frequencies_hz * layout.window / layout.rate).astype(int) - 1
-    t = np.rint(seen.seconds * layout.rate / layout.hop).astype(int)
-    cells = masks[:, f.clip(0, layout.n_frequencies - 1)][:, :, t.clip(0, masks.shape[-1] - 1)]
-    return np.where(np.isnan(seen.masks).all(axis=0), np.nan, cells)
-
-
-def render(rows: Sequence[Row], folder: Path) -> str:
+def section(rows: Sequence[Row], folder: Path) -> str:
     """Input on top; then density, assignment and truth of each talker."""
     from earatlas.drawing.scenes import draw_belief, draw_ild, draw_mask
     from earatlas.experiments.drawing import figure_of, picture, unpack
@@ -104,10 +91,10 @@ def render(rows: Sequence[Row], folder: Path) -> str:
         bar.ax.tick_params(labelsize=7)
         top.set_title("(a) Level difference", loc="left", fontsize=10, fontweight="bold")
         for m, belief in enumerate(r["beliefs"]):
-            mixture = ChartMixture(Plane(), *(np.array(belief[name]) for name in _BELIEF))
+            density = ChartMixture(Plane(), *(np.array(belief[name]) for name in _BELIEF))
             axes_of_marks = axes = figure.add_subplot(grid[m, 1])
             place = ", ".join(f"{v:.0f}" for v in r["found"][m])
-            draw_belief(axes, mixture, m=m, title=f"({'bc'[m]}) Talker {m + 1} at ({place})",
+            draw_belief(axes, density, m=m, title=f"({'bc'[m]}) Talker {m + 1} at ({place})",
                         truth=r["true"][m])  # fmt: skip
             title = f"({'de'[m]}) Assignment"
             draw_mask(figure.add_subplot(grid[m, 2]), seen, masks[m], m=m, title=title)
@@ -132,7 +119,7 @@ EXPERIMENT = Experiment(
     title="Figure 7: inputs and outputs of a separation",
     plan=plan,
     measure=measure,
-    render=render,
+    section=section,
     about=ABOUT,
     revision=2,
     sound=True,

@@ -1,8 +1,8 @@
 """The results page: every experiment that has rows, paper beside ours, and why they differ.
 
 In: the folder of rows. Out: `results.md` with its pictures beside it in `results/`. Nothing is
-typed into it by hand: the words stand in the experiments' modules. What is compared is always
-told; what came out of it only where the heads that it was found on are there.
+typed into it by hand: the words stand in the experiments' modules, the figures in the rows. What is
+compared is always told; what came out of it only where the heads that it was found on are there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import earatlas
 from earatlas.errors import InputError
-from earatlas.experiments.rows import Experiment, parts_of
+from earatlas.experiments.rows import Experiment, by_data_set
 from earatlas.experiments.tables import names_of
 
 __all__ = ["rows_path", "write_page"]
@@ -51,9 +51,9 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
         )
     ]
     for name, experiment in experiments.items():
-        section = _section(experiment, folder, rows_path(folder, name), quick=quick)
-        if section:
-            parts.append(section)
+        chapter = _chapter(experiment, folder, rows_path(folder, name), quick=quick)
+        if chapter:
+            parts.append(chapter)
     page = output / "results.md"
     try:
         page.write_text("\n".join(parts), encoding="utf-8")
@@ -65,22 +65,21 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
     return page
 
 
-def _section(experiment: Experiment, folder: Path, path: Path, *, quick: bool) -> str:
-    """Nothing where nothing was planned."""
-    parts = parts_of(experiment, path, quick=quick)
-    rows = [row for part in parts for row in part.rows]
-    names = names_of(part.data for part in parts)
+def _chapter(experiment: Experiment, folder: Path, path: Path, *, quick: bool) -> str:
+    """Heading, words and section of an experiment; nothing where nothing was planned."""
+    sets = by_data_set(experiment, path, quick=quick)
+    rows = [row for own in sets for row in own.rows]
+    names = names_of(own.data for own in sets)
     unfinished = sorted(
-        f"{names[i]}: {len(part.rows)} of {part.planned} rows so far."
-        for i, part in enumerate(parts)
-        if len(part.rows) < part.planned
+        f"{name}: {len(own.rows)} of {own.planned} rows so far."
+        for name, own in zip(names, sets, strict=True)
+        if not own.finished
     )
-    heads = {row["data"]["head"] for row in rows}
     words = [
         f"## {experiment.title}",
         experiment.about,
-        experiment.findings_for(heads, quick=quick),
+        experiment.findings_for(sets, quick=quick),
         *unfinished,
-        experiment.render(rows, folder) if rows else "",
+        experiment.section(rows, folder) if rows else "",
     ]
-    return "\n\n".join(word for word in words if word) + "\n" if parts else ""
+    return "\n\n".join(word for word in words if word) + "\n" if sets else ""

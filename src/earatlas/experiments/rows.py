@@ -8,7 +8,8 @@ rows, what was planned for a data set is a line of its own, and the newest plan 
 
     plan(bench)            the settings of every row, as JSON values
     measure(bench, s)      the figures of one row, as JSON values
-    render(rows, folder)   Markdown, and pictures in the folder; measures nothing
+    section(rows, folder)  Markdown, and pictures in the folder; measures nothing
+    findings(rows)         what came out, with every figure taken from the rows
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from earatlas.experiments.data import BUILT_IN_HEADS, Bench
 from earatlas.experiments.talkers import speech_about
 from earatlas.types import Progress
 
-__all__ = ["Experiment", "Part", "Row", "current", "parts_of", "read_rows", "run"]
+__all__ = ["DataSetRows", "Experiment", "Row", "by_data_set", "current", "read_rows", "run"]
 
 Row = dict[str, Any]
 Settings = dict[str, Any]
@@ -45,9 +46,9 @@ class Experiment:
     title: str
     plan: Callable[[Bench], list[Settings]]
     measure: Callable[[Bench, Settings], dict[str, Any]]
-    render: Callable[[Sequence[Row], Path], str]
+    section: Callable[[Sequence[Row], Path], str]
     about: str  # what is compared and how
-    findings: str = ""  # what came out, where ours is worse or different, and why
+    findings: Callable[[Sequence[Row]], str] | None = None  # what came out, and why
     findings_on: tuple[str, ...] = ()  # the heads that the findings speak of
     revision: int = 1  # raised when what it measures changes
     head: bool = True  # False: a toy that needs no head
@@ -59,9 +60,13 @@ class Experiment:
             return {"head": "toy"}
         return {**bench.about, **(speech_about(bench.speech) if self.sound else {})}
 
-    def findings_for(self, heads: Iterable[str], *, quick: bool) -> str:
-        """The findings, if all heads that they speak of are there at full size."""
-        return "" if quick or not {*self.findings_on} <= {*heads} else self.findings
+    def findings_for(self, sets: Iterable[DataSetRows], *, quick: bool) -> str:
+        """The findings, if all heads that they speak of are finished at full size."""
+        there = [own for own in sets if own.finished and own.data["head"] in self.findings_on]
+        missing = {*self.findings_on} - {own.data["head"] for own in there}
+        if quick or missing or self.findings is None:
+            return ""
+        return self.findings([row for own in there for row in own.rows])
 
     def identity(self, bench: Bench) -> Row:
         """What all rows of a data set have, and its plan."""
@@ -75,12 +80,17 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What there is of a data set."""
+class DataSetRows:
+    """The rows of one data set: those that the newest plan asks for and that are there."""
 
     data: dict[str, Any]
     rows: list[Row]
     planned: int  # rows, of which some may be missing
+
+    @property
+    def finished(self) -> bool:
+        """Whether every planned row is there."""
+        return len(self.rows) == self.planned
 
 
 def _key(row: Row) -> str:
@@ -140,7 +150,7 @@ def current(experiment: Experiment, rows: Iterable[Row], *, quick: bool) -> list
     return [r for r in rows if (r["version"], r.get("revision", 1), r["quick"]) == wanted]
 
 
-def parts_of(experiment: Experiment, path: Path, *, quick: bool) -> list[Part]:
+def by_data_set(experiment: Experiment, path: Path, *, quick: bool) -> list[DataSetRows]:
     """Of every data set the rows of its newest plan; all of them where a file has no plan yet."""
     every_row, every_plan = _read(path)
     rows = current(experiment, every_row, quick=quick)
@@ -149,14 +159,14 @@ def parts_of(experiment: Experiment, path: Path, *, quick: bool) -> list[Part]:
         newest[_place(row["data"])] = row["data"], None
     for line in current(experiment, every_plan, quick=quick):
         newest[_place(line["data"])] = line["data"], line["plan"]
-    parts = []
+    found = []
     for data, plan in newest.values():
         own = [row for row in rows if row["data"] == data]
         if plan is not None:
             wanted = {_text(settings) for settings in plan}
             own = [row for row in own if _text(row["settings"]) in wanted]
-        parts.append(Part(data, own, len(own) if plan is None else len(plan)))
-    return parts
+        found.append(DataSetRows(data, own, len(own) if plan is None else len(plan)))
+    return found
 
 
 def _place(data: dict[str, Any]) -> str:

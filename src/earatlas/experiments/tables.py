@@ -1,6 +1,7 @@
 """From rows to text: means and deviations, tables in Markdown, and who is in which rows.
 
-In: values, or rows. Out: summaries as JSON values, which can be pooled, and Markdown.
+In: values, or rows. Out: summaries as JSON values, which can be pooled, and Markdown. Findings are
+templates without a figure in them: `told` puts in those that the rows give.
 
     mean, std, n      of the values
     median            of errors of directions, too
@@ -11,6 +12,7 @@ In: values, or rows. Out: summaries as JSON values, which can be pooled, and Mar
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -25,19 +27,25 @@ __all__ = [
     "complete",
     "counted",
     "error_summary",
+    "means",
     "medians",
     "names_of",
+    "of_head",
     "pooled",
+    "printed",
     "said_by",
     "shown",
+    "span",
     "summary",
     "table",
+    "told",
     "where",
 ]
 
 _FEWEST = 3  # values that a printed mean is of
 _POINTS = 20
 _FAR_DEGREES = 30.0
+_COLUMNS = 100
 
 
 def summary(values: ArrayLike) -> dict[str, float]:
@@ -164,3 +172,48 @@ def said_by(row: Row) -> str:
 def where(rows: Iterable[Row], **settings: Any) -> list[Row]:
     """The rows with these settings."""
     return [r for r in rows if all(r["settings"].get(k) == v for k, v in settings.items())]
+
+
+def of_head(rows: Iterable[Row], *names: str) -> list[Row]:
+    """The rows of the heads of these names."""
+    return [r for r in rows if r["data"]["head"] in names]
+
+
+def means(rows: Sequence[Row], **settings: Any) -> tuple[float, float]:
+    """Mean azimuth and elevation error of the rows with these settings."""
+    some = where(rows, **settings)
+    azimuth, elevation = (
+        pooled(r["result"][what] for r in some)["mean"] for what in ("azimuth", "elevation")
+    )
+    return azimuth, elevation
+
+
+def printed(cell: str) -> float:
+    """The mean of a cell as the paper prints it, such as "4.7±11"."""
+    return float(cell.split("±")[0])
+
+
+def span(values: Iterable[float], form: str) -> str:
+    """From the least to the largest, each in the form, such as "{:.0f}°"."""
+    v = list(values)
+    return f"{form.format(min(v))} to {form.format(max(v))}"
+
+
+def told(template: str, **figures: object) -> str:
+    """The template with its figures, every paragraph and point wrapped anew."""
+    lines: list[str] = []
+    for line in template.splitlines():
+        if line.startswith("- ") or not lines:
+            lines.append(line)
+        else:
+            lines[-1] += " " + line.strip()
+    return "\n".join(
+        textwrap.fill(
+            line.format(**figures),
+            _COLUMNS,
+            subsequent_indent="  " if line.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in lines
+    )

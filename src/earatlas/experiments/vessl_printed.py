@@ -1,6 +1,7 @@
 """VESSL as the paper has it: PPAM at all scales, a multi-scale start from random masks, its masks.
 
-In: a `Bench`, and a scene of talkers. Out: sounds and directions of the sources.
+In: training pairs or a `Bench`, and a scene of talkers. Out: sounds and directions of the sources.
+The scales are learned here: an atlas holds only the model that is used.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ from earatlas.separation.sound.masks import render
 from earatlas.separation.vessl import VESSL, Inference, SourceModel, multiscale
 from earatlas.types import Array
 
-__all__ = ["printed_vessl", "sources_of"]
+__all__ = ["paper_scales", "printed_vessl", "sources_of"]
+
+
+def paper_scales(x: Array, y: Array, finest: int) -> list[SourceModel]:
+    """PPAM with 1, 2, 4, … charts up to the finest, its noise as learned, no adaptation."""
+    models = [paper_ppam(x, y, 2**i) for i in range(finest.bit_length())]
+    return [SourceModel.of(m, CueLayout(), m.noise, Inference.paper()) for m in models]
 
 
 @lru_cache(maxsize=2)
 def sources_of(bench: Bench) -> dict[str, list[SourceModel]]:
     """PPAM at all scales from 1 chart to 64, on T1 and T2."""
-    x, y, layout = bench.plane.directions, bench.cues(), CueLayout()
+    x, y = bench.plane.directions, bench.cues()
     found = {}
     for name in ("T1", "T2"):
         known, _ = bench.training_set(name)
-        finest = min(64, len(known) // 8)
-        sizes = [2**i for i in range(finest.bit_length())]
-        models = [paper_ppam(x[known], y[known], K) for K in sizes]
-        found[name] = [SourceModel.of(m, layout, m.noise, Inference.paper()) for m in models]
+        found[name] = paper_scales(x[known], y[known], min(64, len(known) // 8))
     return found
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from earatlas.errors import InputError
-from earatlas.heads.head import Duplicates, Head
+from earatlas.heads.head import Duplicates, Head, WrongWay
 from earatlas.heads.kemar import kemar
 from earatlas.heads.recordings import Kind, read_recordings
 from earatlas.heads.simulated import simulated_head
@@ -22,11 +22,13 @@ def open_head(
     kind: Kind = "auto",
     channels: tuple[int, int] = (0, 1),
     duplicates: Duplicates = "error",
+    wrong_way: WrongWay | None = None,
     progress: Progress | None = None,
 ) -> Head:
     """A head by name: a .sofa file, a .csv table of recordings, `simulated` or `kemar`.
 
-    `kind`, `channels` and `progress` are for recordings: see `read_recordings`.
+    `kind`, `channels` and `progress` are for recordings: see `read_recordings`. `wrong_way` says
+    what is wrong in a file whose ears and azimuths contradict: see `read_sofa`.
     """
     match str(source):
         case "simulated":
@@ -35,11 +37,12 @@ def open_head(
             return kemar()
     match Path(source).suffix.lower():
         case ".sofa":
-            return read_sofa(source, duplicates=duplicates)
+            return read_sofa(source, duplicates=duplicates, wrong_way=wrong_way)
         case ".csv":
             return read_recordings(
-                source, kind=kind, channels=channels, duplicates=duplicates, progress=progress
-            )
+                source, kind=kind, channels=channels, duplicates=duplicates, wrong_way=wrong_way,
+                progress=progress,
+            )  # fmt: skip
     what = "the folder" if os.path.isdir(source) else "the name"
     raise InputError(
         f"head must be a .sofa file, a .csv table (file, azimuth, elevation), 'simulated' or "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,9 +26,19 @@ from earatlas.space.angles import to_vectors, wrap_degrees
 from earatlas.space.spaces import Circle, Space, Sphere
 from earatlas.types import Array, Indices
 
-__all__ = ["Head", "ImpulseResponses", "MeasuredCues"]
+__all__ = [
+    "Duplicates",
+    "Head",
+    "ImpulseResponses",
+    "MeasuredCues",
+    "WrongWay",
+    "distinct",
+    "is_wrong_way_round",
+    "left_first",
+]
 
 Duplicates = Literal["error", "first"]
+WrongWay = Literal["ears", "azimuths"]  # which of the two is wrong where they contradict
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,6 +55,10 @@ class ImpulseResponses:
     def subset(self, indices: Indices) -> ImpulseResponses:
         """The measurements of some directions, in their order."""
         return ImpulseResponses(self.samples[indices], self.rate)
+
+    def swapped(self) -> ImpulseResponses:
+        """The same with left and right exchanged."""
+        return ImpulseResponses(self.samples[:, ::-1], self.rate)
 
     def at_rate(self, rate: int) -> Array:
         """The responses (N, 2, taps') resampled, all delayed alike so that no onset is cut."""
@@ -72,6 +86,11 @@ class MeasuredCues:
     def subset(self, indices: Indices) -> MeasuredCues:
         """The measurements of some directions, in their order."""
         return MeasuredCues(self.values[indices], self.layout)
+
+    def swapped(self) -> MeasuredCues:
+        """The same with left and right exchanged: ILD and IPD change their sign, so cos stays."""
+        signs = np.where(self.layout.cue_kinds == "ipd_cos", 1.0, -1.0)
+        return MeasuredCues(self.values * signs, self.layout)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -136,7 +155,7 @@ class Head:
         return float(np.median(np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))))
 
 
-def _distinct(head: Head, duplicates: Duplicates, where: str) -> Head:
+def distinct(head: Head, duplicates: Duplicates, where: str) -> Head:
     """The head with one measurement a direction, or an InputError if that is not allowed."""
     _, first, counts = np.unique(
         np.round(to_vectors(head.directions), 5), axis=0, return_index=True, return_counts=True
@@ -153,7 +172,7 @@ def _distinct(head: Head, duplicates: Duplicates, where: str) -> Head:
     return head.subset(np.sort(first))
 
 
-def _is_wrong_way_round(head: Head) -> bool:
+def is_wrong_way_round(head: Head) -> bool:
     """Whether sounds from the left are louder in channel 1, as far as levels are known."""
     azimuth, elevation = head.directions.T
     lateral = (np.abs(np.abs(azimuth) - 90) < 50) & (np.abs(elevation) <= 45)
@@ -168,19 +187,29 @@ def _is_wrong_way_round(head: Head) -> bool:
     return bool(level_db[left].mean() > level_db[right].mean() + 3.0)
 
 
-def _left_first(head: Head, where: str) -> Head:
-    """A head of impulse responses, its ears swapped with a warning if the right one comes first.
+def left_first(head: Head, where: str, wrong_way: WrongWay | None = None) -> Head:
+    """The head, put right if sounds from the left are louder in channel 1.
 
     What is heard decides, not the file's receiver positions: some files have their signs wrong
-    (the KU100 of TH Köln is one) and would be swapped for nothing.
+    (the KU100 of TH Köln is one) and would be swapped for nothing. Whether the ears or the azimuths
+    are wrong cannot be heard: unless `wrong_way` says it, the ears are swapped, with a warning.
     """
-    ears = head.responses()
-    if not _is_wrong_way_round(head):
+    if wrong_way not in (None, *get_args(WrongWay)):
+        raise InputError(
+            f"wrong_way must be one of {', '.join(get_args(WrongWay))}, got '{wrong_way}'. "
+            "Choose one, or leave it out."
+        )
+    if not is_wrong_way_round(head):
         return head
-    warnings.warn(
-        f"'{where}' has its ears or azimuths the wrong way round: sounds from the left are louder "
-        "in channel 1. The azimuths are taken as right and the ears are swapped.",
-        EaratlasWarning,
-        stacklevel=3,
-    )
-    return replace(head, ears=ImpulseResponses(ears.samples[:, ::-1], ears.rate))
+    if wrong_way == "azimuths":
+        return replace(head, directions=head.directions * (-1.0, 1.0))
+    if wrong_way is None:
+        warnings.warn(
+            f"'{where}' has its ears or azimuths the wrong way round: sounds from the left are "
+            "louder in channel 1. The azimuths are taken as right and the ears are swapped. Say "
+            "which of them is wrong with wrong_way='azimuths' or 'ears' (command line: "
+            "--wrong-way).",
+            EaratlasWarning,
+            stacklevel=3,
+        )
+    return replace(head, ears=head.ears.swapped())

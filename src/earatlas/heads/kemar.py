@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from earatlas.errors import EaratlasWarning, missing_extra
-from earatlas.heads.head import Head, ImpulseResponses, _distinct, _left_first
+from earatlas.heads.head import Head, ImpulseResponses, distinct, left_first
 
-__all__ = ["kemar"]
+__all__ = ["MIRRORED", "kemar"]
+
+MIRRORED = "The KEMAR of slab is one ear mirrored to both sides"  # how its warning begins
 
 
 def kemar() -> Head:
@@ -30,13 +32,12 @@ def kemar() -> Head:
         provenance="MIT KEMAR, normal pinna, left ear mirrored to the right; from slab",
     )
     warnings.warn(
-        "The KEMAR of slab is one ear mirrored to both sides: on the median plane both ears hear "
-        "the same, so elevation and front/back cannot be learned there. Use a head that was "
-        "measured at both ears where that matters.",
+        f"{MIRRORED}: on the median plane both ears hear the same, so elevation and front/back "
+        "cannot be learned there. Use a head that was measured at both ears where that matters.",
         EaratlasWarning,
         stacklevel=2,
     )
-    return _left_first(_distinct(head, "first", "slab's KEMAR"), "slab's KEMAR")
+    return left_first(distinct(head, "first", "slab's KEMAR"), "slab's KEMAR")
 
 
 def _slab_kemar() -> Any:

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import csv
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
-from earatlas.errors import InputError, existing_file
+from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.heads.head import (
     Duplicates,
     Head,
     ImpulseResponses,
     MeasuredCues,
-    _distinct,
-    _is_wrong_way_round,
+    WrongWay,
+    distinct,
+    is_wrong_way_round,
+    left_first,
 )
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.cues import mean_cues
-from earatlas.hearing.files import read_audio
+from earatlas.hearing.files import MORE_CHANNELS, read_audio
 from earatlas.hearing.layout import CueLayout
 from earatlas.types import Array, Progress
 
@@ -120,13 +123,15 @@ def read_recordings(
     channels: tuple[int, int] = (0, 1),
     layout: CueLayout | None = None,
     duplicates: Duplicates = "error",
+    wrong_way: WrongWay | None = None,
     progress: Progress | None = None,
 ) -> Head:
     """A head from a CSV (file, azimuth, elevation) of two-channel calibration recordings.
 
     Each is white noise played from that direction, or an impulse response; "auto" listens to find
-    out which. `channels` are those of the left and the right ear. `progress(done, total)` is called
-    after each file.
+    out which. `channels` are those of the left and the right ear. Where sounds from the left are
+    louder in the right ear, `wrong_way` says what is wrong, "ears" or "azimuths"; without it that
+    is an InputError. `progress(done, total)` is called after each file.
     """
     if kind not in get_args(Kind):
         raise InputError(
@@ -134,40 +139,68 @@ def read_recordings(
         )
     path, layout = existing_file(path, "head"), layout or CueLayout()
     rows = _rows(path)
-    found: Kind = kind
-    responses: list[Audio] = []
-    measured: list[Array] = []
+    reading = _Reading(kind, channels, layout)
     for done, (file, _, _) in enumerate(rows, start=1):
-        audio = read_audio(file, channels=channels)
-        if kind == "auto":
-            short = layout.window / layout.rate
-            heard: Kind = "responses" if _is_response(audio, short) else "noise"
-            if found not in ("auto", heard):
-                raise InputError(
-                    f"kind must be given where recordings differ, got {heard} in '{file}' and "
-                    f"{found} in those before it. Pass kind='{found}' or kind='{heard}', or "
-                    "correct the table."
-                )
-            found = heard
-        if found == "noise":
-            try:
-                measured.append(mean_cues(audio, layout))
-            except InputError as error:
-                raise InputError(f"'{file}': {error}") from error
-        else:
-            responses.append(audio)
+        reading.add(file)
         if progress is not None:
             progress(done, len(rows))
     head = Head(
         name=path.parent.name if path.stem == "positions" else path.stem,
         directions=np.array([row[1:] for row in rows]),
-        ears=MeasuredCues(np.stack(measured), layout) if measured else _joined(responses, path),
-        provenance=f"{len(rows)} recordings ({found}) named in {path.name}",
+        ears=reading.ears(path),
+        provenance=f"{len(rows)} recordings ({reading.kind}) named in {path.name}",
     )
-    if _is_wrong_way_round(head):
+    if wrong_way is None and is_wrong_way_round(head):
         raise InputError(
             f"table must have azimuths that grow to the left, and the left ear first, got sounds "
             f"from the left that are louder in the right ear in '{path}'. Azimuths or channels are "
-            "the wrong way round: negate the azimuth column, or pass channels=(1, 0)."
+            "the wrong way round: negate the azimuth column, or pass channels=(1, 0), or say which "
+            "is wrong, wrong_way='azimuths' or 'ears' (command line: --wrong-way)."
         )
-    return _distinct(head, duplicates, str(path))
+    return distinct(left_first(head, str(path), wrong_way), duplicates, str(path))
+
+
+class _Reading:
+    """The recordings of a table, one after the other: all noise, or all impulse responses."""
+
+    def __init__(self, kind: Kind, channels: tuple[int, int], layout: CueLayout) -> None:
+        self.kind, self.channels, self.layout = kind, channels, layout
+        self._listens = kind == "auto"
+        self._responses: list[Audio] = []
+        self._cues: list[Array] = []
+
+    def add(self, file: Path) -> None:
+        """Read the next one."""
+        audio = self._read(file)
+        if self._listens:
+            self._hear_kind(audio, file)
+        if self.kind == "responses":
+            self._responses.append(audio)
+            return
+        try:
+            self._cues.append(mean_cues(audio, self.layout))
+        except InputError as error:
+            raise InputError(f"'{file}': {error}") from error
+
+    def _read(self, file: Path) -> Audio:
+        with warnings.catch_warnings():
+            if self._responses or self._cues:  # said of the first: all come from one recorder
+                warnings.filterwarnings("ignore", MORE_CHANNELS, EaratlasWarning)
+            return read_audio(file, channels=self.channels)
+
+    def _hear_kind(self, audio: Audio, file: Path) -> None:
+        window_seconds = self.layout.window / self.layout.rate
+        heard: Kind = "responses" if _is_response(audio, window_seconds) else "noise"
+        if self.kind not in ("auto", heard):
+            raise InputError(
+                f"kind must be given where recordings differ, got {heard} in '{file}' and "
+                f"{self.kind} in those before it. Pass kind='{self.kind}' or kind='{heard}', or "
+                "correct the table."
+            )
+        self.kind = heard
+
+    def ears(self, path: Path) -> ImpulseResponses | MeasuredCues:
+        """All of them, as the ears of a head."""
+        if self.kind == "noise":
+            return MeasuredCues(np.stack(self._cues), self.layout)
+        return _joined(self._responses, path)

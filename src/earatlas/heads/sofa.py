@@ -14,16 +14,24 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import netCDF4
 import numpy as np
-import scipy.fft
 
 from earatlas.errors import EaratlasWarning, InputError, existing_file
-from earatlas.heads.head import Duplicates, Head, ImpulseResponses, _distinct, _left_first
+from earatlas.heads.head import (
+    Duplicates,
+    Head,
+    ImpulseResponses,
+    WrongWay,
+    distinct,
+    left_first,
+)
 from earatlas.space.angles import to_directions, to_vectors
 from earatlas.types import Array
+
+if TYPE_CHECKING:
+    import netCDF4
 
 __all__ = ["SofaData", "load_sofa", "read_sofa"]
 
@@ -53,6 +61,8 @@ class SofaData:
 
 def load_sofa(path: str | Path) -> SofaData:
     """Read a SOFA file; warns where it breaks the standard, raises InputError where unusable."""
+    import netCDF4  # slow to import, and only SOFA files need it
+
     path = existing_file(path, "head")
     try:
         with netCDF4.Dataset(path) as file:
@@ -302,6 +312,8 @@ def _delayed(h: Array, delay_samples: Array) -> Array:
     A delay common to all responses changes no cue. Fractions of a sample are exact up to the
     response's own bandwidth: the shift is done on its spectrum.
     """
+    import scipy.fft
+
     shift = delay_samples - delay_samples.min()
     longest = float(shift.max())
     if longest == 0:
@@ -335,8 +347,14 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:160].rstrip(". ")
 
 
-def read_sofa(path: str | Path, *, duplicates: Duplicates = "error") -> Head:
-    """A head from a SOFA file of impulse responses, free-field or in a room."""
+def read_sofa(
+    path: str | Path, *, duplicates: Duplicates = "error", wrong_way: WrongWay | None = None
+) -> Head:
+    """A head from a SOFA file of impulse responses, free-field or in a room.
+
+    Some files have sounds from the left louder in the right ear. `wrong_way` says what is wrong in
+    such a file, its "ears" or its "azimuths"; without it the ears are swapped, with a warning.
+    """
     data = load_sofa(path)
     silent = (np.abs(data.responses).max(axis=2) == 0).any(axis=1)
     if silent.any():
@@ -352,4 +370,4 @@ def read_sofa(path: str | Path, *, duplicates: Duplicates = "error") -> Head:
         licence=data.about.get("License") or "unknown",
         provenance="; ".join(dict.fromkeys(filter(None, map(data.about.get, words)))),
     )
-    return _left_first(_distinct(head, duplicates, str(path)), str(path))
+    return left_first(distinct(head, duplicates, str(path)), str(path), wrong_way)

@@ -20,6 +20,7 @@ from earatlas.types import Array
 
 __all__ = ["audio_seconds", "read_audio", "read_blocks", "read_mono"]
 
+MORE_CHANNELS = r".* channels: 0 and 1 are taken"  # how the warning of `_warn_of_more` begins
 _LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
 
 
@@ -53,7 +54,7 @@ def _is_cut_short(path: Path) -> bool:
             file.seek(max(size - 65_536, 0))
             tail = file.read()
             last = tail.rfind(b"OggS")
-            return last < 0 or not tail[last + 5 : last + 6] or not tail[last + 5] & 4
+            return last < 0 or not _is_last_page(tail[last:])
         if kind not in (b"RIFF", b"FORM"):
             return False
         while len(head := file.read(8)) == 8:
@@ -63,6 +64,15 @@ def _is_cut_short(path: Path) -> bool:
                 return not streamed and file.tell() + length > size
             file.seek(length + length % 2, 1)
     return False
+
+
+def _is_last_page(page: bytes) -> bool:
+    """Whether an OGG page is all there, and says that it is the last."""
+    if len(page) < 27:
+        return False
+    lengths = page[27 : 27 + page[26]]  # of its segments
+    whole = len(lengths) == page[26] and len(page) >= 27 + len(lengths) + sum(lengths)
+    return whole and bool(page[5] & 4)
 
 
 def _reason(error: BaseException) -> str:
@@ -98,6 +108,17 @@ def _check_binaural(path: str | Path, sound: soundfile.SoundFile) -> None:
         raise InputError(
             f"audio must have two channels (left, right), got 1 in '{path}'. "
             "A mono sound carries no interaural cues: record both ears."
+        )
+
+
+def _warn_of_more(path: str | Path, has: int, channels: tuple[int, ...]) -> None:
+    """Say which channels are the ears where others could be meant, as in a surround file."""
+    if has > 2 and tuple(channels) == (0, 1):
+        warnings.warn(
+            f"'{path}' has {has} channels: 0 and 1 are taken as left and right. Choose others with "
+            "channels= (command line: --channels).",
+            EaratlasWarning,
+            stacklevel=3,
         )
 
 
@@ -170,7 +191,7 @@ def read_audio(
     """Two channels of a sound file of any format, rate and width; `rate` resamples.
 
     Raises InputError for what cannot be used (mono, empty, silent, NaN, unreadable) and warns of
-    clipping and DC offset.
+    clipping, DC offset, and of channels 0 and 1 being taken where there are more.
     """
     blocks = list(read_blocks(path, channels=channels, rate=rate, block_seconds=60.0))
     if not blocks:
@@ -193,6 +214,8 @@ def read_blocks(
     """
     with _open(path) as sound:
         _check_binaural(path, sound)
+        if warn:
+            _warn_of_more(path, sound.channels, channels)
         native = int(sound.samplerate)
         rate = native if rate is None else checked_rate(rate)
         resampler = soxr.ResampleStream(native, rate, 2, dtype="float64", quality="VHQ")

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.hearing.cues import bin_power
-from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.layout import CueLayout, level_differences, phase_differences
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.hearing.transform import squared_size
 from earatlas.types import Array, Indices, Spectra
@@ -83,16 +83,14 @@ class HeardBins:
     def at(cls, spectra: Spectra, layout: CueLayout, f: Indices, t: Indices) -> HeardBins:
         """The bins (f_n, t_n), f_n ascending, whatever their level."""
         left, right = spectra[:, f + 1, t]
-        power_left, power_right = (squared_size(s) + _TINY for s in (left, right))
-        weaker = np.minimum(power_left, power_right) * (4.0 / layout.window) ** 2
-        first, last = _stretch(f, layout.ild_frequencies)
-        ild = 10 * np.log10(power_right[first:last] / power_left[first:last])
-        first, last = _stretch(f, layout.ipd_frequencies)
-        cross = right[first:last] * left[first:last].conj()
-        size = np.sqrt(power_left[first:last] * power_right[first:last])
-        heard = size > 2 * _TINY
-        cos = np.divide(cross.real, size, out=np.ones(len(size)), where=heard)
-        sin = np.divide(cross.imag, size, out=np.zeros(len(size)), where=heard)
+        left_power, right_power = squared_size(left), squared_size(right)
+        weaker = (np.minimum(left_power, right_power) + _TINY) * (4.0 / layout.window) ** 2
+        band = slice(*_stretch(f, layout.ild_frequencies))
+        ild = level_differences(left_power[band], right_power[band])
+        band = slice(*_stretch(f, layout.ipd_frequencies))
+        # One silent ear leaves no phase at all: a cosine and sine of 0, which pull nowhere.
+        size = np.sqrt((left_power[band] + _TINY) * (right_power[band] + _TINY))
+        cos, sin = phase_differences(right[band] * left[band].conj(), size)
         return cls(layout, spectra.shape[-1], f, t, 10 * np.log10(weaker), (ild, cos, sin))
 
     @classmethod

@@ -5,6 +5,8 @@ and bands are its fields. `Threshold` says when a bin is observed.
 
     y_d   (D,) = [ILD of its band; cos IPD of its band; sin IPD of its band]
     χ_ft  observed: both ears' power passes a threshold
+
+What a level and a phase difference are is said here once, for everyone who hears with two ears.
 """
 
 from __future__ import annotations
@@ -21,9 +23,35 @@ from earatlas.errors import InputError
 from earatlas.hearing.transform import squared_size
 from earatlas.types import Array, Indices, Spectra
 
-__all__ = ["CueLayout", "Threshold"]
+__all__ = ["CueLayout", "Threshold", "level_differences", "phase_differences"]
 
 _TINY = 1e-200  # keeps the logarithm of a silent bin finite; such bins are never observed
+
+
+def level_differences(left_power: Array, right_power: Array, *, out: Array | None = None) -> Array:
+    """ILD in dB, right over left, of the two ears' powers; 0 where both are silent.
+
+    The power ratio: no complex division and no square root in the largest array there is.
+    """
+    level = np.log10((right_power + _TINY) / (left_power + _TINY), out=out)
+    level *= 10.0
+    return level
+
+
+def phase_differences(
+    cross: Spectra, size: Array, *, out: tuple[Array, Array] | None = None
+) -> tuple[Array, Array]:
+    """Cosine and sine of the IPD, from R L* and its size |R| |L|; 1 and 0 where that is 0.
+
+    The size is given because some have the powers already: its square is their product.
+    """
+    cos, sin = out or (np.empty(size.shape), np.empty(size.shape))
+    heard = size > _TINY
+    np.divide(cross.real, size, out=cos, where=heard)
+    np.divide(cross.imag, size, out=sin, where=heard)
+    cos[~heard] = 1.0
+    sin[~heard] = 0.0
+    return cos, sin
 
 
 def _span(bins: Indices) -> slice:
@@ -136,18 +164,13 @@ class CueLayout:
         ild, ipd = len(self.ild_frequencies), len(self.ipd_frequencies)
         out = np.empty((*left.shape[:-1], self.n_cues))
         band = _span(self.ild_frequencies)
-        power_left, power_right = (squared_size(s[..., band]) for s in (left, right))
-        # The power ratio: no complex division and no square root in the largest array there is.
-        np.log10((power_right + _TINY) / (power_left + _TINY), out=out[..., :ild])
-        out[..., :ild] *= 10.0
+        level_differences(
+            squared_size(left[..., band]), squared_size(right[..., band]), out=out[..., :ild]
+        )
         band = _span(self.ipd_frequencies)
         cross = right[..., band] * left[..., band].conj()
         size = np.sqrt(squared_size(cross))
-        heard = size > _TINY
-        np.divide(cross.real, size, out=out[..., ild : ild + ipd], where=heard)
-        np.divide(cross.imag, size, out=out[..., ild + ipd :], where=heard)
-        out[..., ild : ild + ipd][~heard] = 1.0
-        out[..., ild + ipd :][~heard] = 0.0
+        phase_differences(cross, size, out=(out[..., ild : ild + ipd], out[..., ild + ipd :]))
         return out
 
     def indices_in(self, other: CueLayout) -> Indices:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
 from earatlas.hearing.transform import squared_size
 from earatlas.types import Array
 
-__all__ = ["oracle_masks"]
+__all__ = ["oracle_masks", "true_masks_at"]
+
+_WINDOW_SECONDS = 0.064  # 1024 samples at 16 kHz, the window of every layout
 
 
 def oracle_masks(spectra: ArrayLike) -> Array:
@@ -29,3 +34,22 @@ def oracle_masks(spectra: ArrayLike) -> Array:
     power = squared_size(s).sum(axis=1)
     masks: Array = (np.argmax(power, axis=0) == np.arange(len(s))[:, None, None]).astype(np.float64)
     return masks
+
+
+def true_masks_at(seconds: Array, frequencies_hz: Array, images: Sequence[Audio]) -> Array:
+    """Oracle masks (M, F', T') of the images (M) at any times (T',) and frequencies (F',).
+
+    A bin is the frame around its time, at the nearest frequency of the transform: that of a layout
+    wherever the times are its frames'. All images have one rate.
+    """
+    rate = images[0].rate
+    window = 2 * round(_WINDOW_SECONDS * rate / 2)
+    shape = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    bins = np.rint(frequencies_hz * window / rate).astype(int).clip(0, window // 2)
+    spectra = []
+    for image in images:
+        padded = np.pad(image.samples, ((0, 0), (window // 2, window)))
+        frames = np.lib.stride_tricks.sliding_window_view(padded, window, axis=-1)
+        starts = np.rint(seconds * rate).astype(int).clip(0, frames.shape[1] - 1)
+        spectra.append(np.fft.rfft(frames[:, starts] * shape)[..., bins].swapaxes(-1, -2))
+    return oracle_masks(np.stack(spectra))

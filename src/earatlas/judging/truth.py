@@ -1,7 +1,7 @@
 """What is really in a scene, and which found source is which true one.
 
-In: a `FoundScene` and a `Truth`. Out: assignments by direction or by mask, errors of places, and
-the true masks at the bins of the scene's picture.
+In: a `FoundScene` and a `Truth`. Out: `Matched`, assignments by direction and by mask; errors of
+places; and the true masks at the bins of the scene's picture.
 
     M, J     true and found sources
     F', T'   frequencies and columns of the scene's `Picture`
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from earatlas.errors import InputError
 from earatlas.hearing.audio import Audio
 from earatlas.judging.assignment import Assignment, best_assignment
-from earatlas.judging.masks import oracle_masks
+from earatlas.judging.masks import true_masks_at
 from earatlas.scenes.scene import SimulatedScene
 from earatlas.separation.picture import Picture
 from earatlas.separation.scene import FoundScene
@@ -26,9 +26,14 @@ from earatlas.space.angles import great_circle_error
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Truth", "pair_directions", "pair_masks", "place_errors", "true_masks"]
-
-_WINDOW_SECONDS = 0.064  # of the true masks, as everywhere
+__all__ = [
+    "Matched",
+    "Truth",
+    "pair_directions",
+    "pair_masks",
+    "place_errors",
+    "true_masks",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +93,8 @@ def true_masks(picture: Picture, images: Sequence[Audio]) -> Array:
 
     A column is the frame at its time, whatever the picture's columns have been averaged over.
     """
-    rate = images[0].rate
-    window = 2 * round(_WINDOW_SECONDS * rate / 2)
-    shape = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
-    bins = np.rint(picture.frequencies_hz * window / rate).astype(int).clip(0, window // 2)
-    spectra = []
-    for image in images:
-        padded = np.pad(image.samples, ((0, 0), (window // 2, window)))
-        frames = np.lib.stride_tricks.sliding_window_view(padded, window, axis=-1)
-        starts = np.rint(picture.seconds * rate).astype(int).clip(0, frames.shape[1] - 1)
-        spectra.append(np.fft.rfft(frames[:, starts] * shape)[..., bins].swapaxes(-1, -2))
     heard = ~np.isnan(picture.masks).all(axis=0)
-    return np.where(heard, oracle_masks(np.stack(spectra)), np.nan)
+    return np.where(heard, true_masks_at(picture.seconds, picture.frequencies_hz, images), np.nan)
 
 
 def pair_masks(true: Array, found: Array) -> Assignment:
@@ -120,3 +115,37 @@ def pair_directions(scene: FoundScene, directions: Array) -> Assignment:
         )
     found = np.stack([source.direction for source in scene.sources])
     return best_assignment(place_errors(space, directions[:, None], found[None]))
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Which found source of a scene is which true one."""
+
+    truth: Truth
+    by_direction: Assignment | None  # None: no directions are known
+    by_sound: Assignment | None  # None: no images are known
+    masks: Array | None  # (M, F', T') true ones, where images are known
+
+    @classmethod
+    def of(cls, scene: FoundScene, truth: Truth) -> Matched:
+        """By directions, and by the bins that true and found masks have in common."""
+        places = None if truth.directions is None else pair_directions(scene, truth.directions)
+        if not truth.images:
+            return cls(truth, places, None, None)
+        masks = true_masks(scene.picture, truth.images)
+        return cls(truth, places, pair_masks(masks, scene.picture.masks), masks)
+
+    def direction_of(self, j: int) -> Array | None:
+        """The true direction of found source j."""
+        m = _true_index(self.by_direction, j)
+        return None if m is None or self.truth.directions is None else self.truth.directions[m]
+
+    def mask_of(self, j: int) -> tuple[str, Array] | None:
+        """Name and mask of the true source that found source j is."""
+        m = _true_index(self.by_sound, j)
+        return None if m is None or self.masks is None else (self.truth.names[m], self.masks[m])
+
+
+def _true_index(pairs: Assignment | None, found: int) -> int | None:
+    hits = [] if pairs is None else np.flatnonzero(pairs.found == found).tolist()
+    return hits[0] if hits else None

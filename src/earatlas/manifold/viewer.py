@@ -16,7 +16,7 @@ from importlib.resources import files
 import numpy as np
 
 from earatlas.manifold.faithfulness import Faithfulness
-from earatlas.types import Array, Indices
+from earatlas.types import Array, Indices, Mask
 
 __all__ = ["Embedding", "manifold_page", "rings"]
 
@@ -40,21 +40,47 @@ class Embedding:
 
     @property
     def caption(self) -> str:
-        """The scores in a line."""
+        """The scores in a line; a second one where points lie outside the frame."""
         s = self.score
-        return (
+        scores = (
             f"{self.verdict}: trustworthiness {s.trustworthiness:.2f}, "
             f"continuity {s.continuity:.2f}"
         )
+        outside = int((~self.inside).sum())
+        if not outside:
+            return scores
+        lie = "lie" if outside > 1 else "lies"
+        return f"{scores}\n{outside} of {len(self.places)} points {lie} outside the frame"
 
     @property
     def centred(self) -> Array:
-        """(M, 3) the coordinates, moved and scaled into the unit ball."""
-        low, high = np.quantile(self.coordinates, (0.01, 0.99), axis=0)
+        """(M, 3) the coordinates, moved and scaled so that the frame is the unit ball."""
+        low, high = np.quantile(self.coordinates, (0.05, 0.95), axis=0)
         t = self.coordinates - 0.5 * (low + high)
-        # The few farthest points may leave the ball: they must not shrink all the others.
-        unit: Array = t / max(float(np.quantile(np.linalg.norm(t, axis=1), 0.99)), 1e-300)
+        # The farthest points may leave the frame: they must not shrink all the others. LTSA of a
+        # measured head (ku100, high ILD) sent some hundreds of times as far as nine in ten others.
+        away = np.linalg.norm(t, axis=1)
+        unit: Array = t / max(min(away.max(), 2 * float(np.quantile(away, 0.9))), 1e-300)
         return unit
+
+    @property
+    def inside(self) -> Mask:
+        """(M,) whether the point is in the frame."""
+        within: Mask = np.linalg.norm(self.centred, axis=1) <= 1 + 1e-9
+        return within
+
+    def lines(self, directions: Array, spacing_degrees: float) -> list[Indices]:
+        """Rings of all directions (N, 2) that have a place, as indices of points (M,).
+
+        They end where a point lies outside the frame.
+        """
+        inside = self.inside
+        lines: list[Indices] = []
+        for ring in rings(directions[self.places], spacing_degrees):
+            gaps = np.flatnonzero(~inside[ring])
+            first, *rest = np.split(ring, gaps)
+            lines += [part for part in (first, *(part[1:] for part in rest)) if len(part) > 1]
+        return lines
 
 
 def rings(directions: Array, spacing_degrees: float) -> list[Indices]:
@@ -88,12 +114,13 @@ def manifold_page(
     """The HTML page: drag to turn, wheel or pinch to zoom, hover for the direction."""
     panels: dict[str, dict[str, object]] = {}
     for e in embeddings:
-        lines = rings(directions[e.places], spacing_degrees)
+        inside = e.inside
+        number = np.cumsum(inside) - 1  # of a point among those that are drawn
         panels.setdefault(e.cue, {})[e.method] = {
             "score": e.caption,
-            "places": e.places.tolist(),
-            "points": np.rint(1000 * e.centred).astype(int).tolist(),
-            "lines": [line.tolist() for line in lines],
+            "places": e.places[inside].tolist(),
+            "points": np.rint(1000 * e.centred[inside]).astype(int).tolist(),
+            "lines": [number[line].tolist() for line in e.lines(directions, spacing_degrees)],
         }
     data = {
         "methods": list(dict.fromkeys(e.method for e in embeddings)),

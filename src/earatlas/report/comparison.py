@@ -1,6 +1,6 @@
 """A scene against the truth, as a table of a page.
 
-In: a `Scene` and a `Truth`. Out: `Known`, how the two go together, and HTML text of it.
+In: a `FoundScene` and a `Truth`. Out: `Known`, how the two go together, and HTML text of it.
 """
 
 from __future__ import annotations
@@ -12,65 +12,41 @@ from pathlib import Path
 
 import numpy as np
 
-from earatlas.drawing.scenes import colour_of
+from earatlas.drawing.style import colour_of
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import read_blocks
-from earatlas.judging.assignment import Assignment
+from earatlas.judging.assignment import known_mean
 from earatlas.judging.quality import LIMIT_DB
 from earatlas.judging.score import Score, score
-from earatlas.judging.truth import Truth, pair_directions, pair_masks, place_errors, true_masks
-from earatlas.report.words import place_words
+from earatlas.judging.truth import Matched, Truth, place_errors
 from earatlas.separation.scene import FoundScene
 from earatlas.space.spaces import Sphere
-from earatlas.types import Array
+from earatlas.words import error_words, place_words
 
-__all__ = ["MIXTURE", "Known", "comparison_table"]
+__all__ = ["MIXTURE", "Known", "comparison_table", "decibel_words"]
 
 
 MIXTURE = "mixture"  # the name of the recording itself among the sounds
+_DECIBELS = (
+    '<p class="note">SDR: the source over everything else; SIR: over the other sources; in dB, '
+    "mean of both ears, BSS-eval. Before: of the recording as it is.</p>"
+)
 _MOST_SECONDS = 60.0  # BSS-eval of longer sounds takes longer than a page may
 
 
-@dataclass(frozen=True)
-class Known:
-    """How the truth and the scene go together."""
+@dataclass(frozen=True, eq=False)
+class Known(Matched):
+    """How the truth and the scene go together, and how good the sounds are."""
 
-    truth: Truth
-    by_direction: Assignment | None  # which found source is at which true direction
-    by_sound: Assignment | None  # … and which sounds like which true one
-    masks: Array | None  # (M, F', T') true ones
-    score: Score | None
+    score: Score | None  # None: a sound is missing, or all are long
 
     @classmethod
-    def of(cls, scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Known:
-        """Both, judged; `sounds` are the mixture and the sources by name, where there are any."""
-        places = None if truth.directions is None else pair_directions(scene, truth.directions)
-        if not truth.images:
-            return cls(truth, places, None, None, None)
-        masks = true_masks(scene.picture, truth.images)
-        judged = _judged(scene, truth, sounds)
-        if judged is not None:
-            by_sound = judged.by_sound
-        elif scene.sources:
-            by_sound = pair_masks(masks, scene.picture.masks)
-        else:
-            by_sound = Assignment(np.full(len(truth), -1, dtype=np.intp), 0)
-        return cls(truth, places, by_sound, masks, judged)
-
-    def direction_of(self, j: int) -> Array | None:
-        """The true direction of found source j."""
-        m = _true_index(self.by_direction, j)
-        return None if m is None or self.truth.directions is None else self.truth.directions[m]
-
-    def mask_of(self, j: int) -> tuple[str, Array] | None:
-        """Name and mask of the true source that found source j is."""
-        m = _true_index(self.by_sound, j)
-        return None if m is None or self.masks is None else (self.truth.names[m], self.masks[m])
-
-
-def _true_index(pairs: Assignment | None, found: int) -> int | None:
-    hits = np.flatnonzero(pairs.found == found) if pairs is not None else np.zeros(0, dtype=np.intp)
-    return int(hits[0]) if len(hits) else None
+    def judged(cls, scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Known:
+        """Both; `sounds` are the mixture and the sources by name, where there are any."""
+        matched = Matched.of(scene, truth)
+        judged = _judged(scene, truth, sounds) if truth.images else None
+        by_sound = matched.by_sound if judged is None else judged.by_sound
+        return cls(truth, matched.by_direction, by_sound, matched.masks, judged)
 
 
 def _judged(scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Score | None:
@@ -101,32 +77,33 @@ def _samples(sound: Audio | Path, rate: int | None) -> Audio:
 
 def comparison_table(scene: FoundScene, known: Known) -> str:
     """A row a true source: its direction, what was found, and the sound before and after."""
-    rows, columns = [], ["Source"]
+    columns = ["Source"]
     if known.truth.directions is not None:
         columns += ["Truth", "Found", "Off by"]
     if known.score is not None:
         columns += ["SDR before", "SDR after", "SIR before", "SIR after"]
-    for i, name in enumerate(known.truth.names):
-        rows.append([escape(name), *_found(scene, known, i), *_decibels(known.score, i)])
+    rows = [
+        [escape(name), *_found(scene, known, i), *_decibels(known.score, i)]
+        for i, name in enumerate(known.truth.names)
+    ]
+    last = []
+    if known.score is not None and len(rows) > 1:
+        last = ["Mean", *[""] * (len(columns) - 5), *_decibels(known.score, None)]
+    notes = [f'<p class="note warn">{note}</p>' for note in _remarks(scene, known)]
+    if known.score is not None:
+        notes.append(_DECIBELS)
+    return _table(columns, rows, last) + "".join(notes)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], last: Sequence[str]) -> str:
+    """A table, in which a row may be the mean of all others."""
     head = "".join(f'<th scope="col"{_align(c)}>{c}</th>' for c in columns)
     body = "".join(_row(row, columns) for row in rows)
-    foot = ""
-    if known.score is not None and len(rows) > 1:
-        blank = len(columns) - 5
-        cells = ["Mean", *[""] * blank, *_decibels(known.score, None)]
-        foot = f"<tfoot>{_row(cells, columns)}</tfoot>"
-    table = (
+    foot = f"<tfoot>{_row(last, columns)}</tfoot>" if last else ""
+    return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
         f"{foot}</table></div>"
     )
-    notes = [f'<p class="note warn">{note}</p>' for note in _remarks(scene, known)]
-    if known.score is not None:
-        notes.append(
-            '<p class="note">SDR: the source over everything else; SIR: over the other '
-            "sources; in dB, mean of both ears, BSS-eval. Before: of the recording as it "
-            "is.</p>"
-        )
-    return table + "".join(notes)
 
 
 def _found(scene: FoundScene, known: Known, i: int) -> list[str]:
@@ -143,7 +120,7 @@ def _found(scene: FoundScene, known: Known, i: int) -> list[str]:
     return [
         place_words(space, true),
         f"{number}{place_words(space, source.direction)}",
-        f"{error:.1f}{'°' if space.holds_directions else ''}",
+        error_words(space, error),
     ]
 
 
@@ -181,20 +158,18 @@ def _decibels(judged: Score | None, i: int | None) -> list[str]:
     for name in ("sdr_db", "sir_db"):
         before, after = (getattr(q, name) for q in (judged.mixture, judged.quality))
         for values in (before, after):
-            value = _mean(values if i is None else values[i])
-            cells.append("–" if np.isnan(value) else _decibel(value))
+            value = known_mean(values if i is None else values[i])
+            cells.append(decibel_words(value))
     return cells
 
 
-def _mean(values: Array) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
-
-
-def _decibel(value: float) -> str:
+def decibel_words(value: float) -> str:
+    """Decibels, or a dash where there are none; at the limit of what is measured, a bound."""
+    if np.isnan(value):
+        return "–"
     if abs(value) >= LIMIT_DB:
         return f"over {LIMIT_DB:g} dB" if value > 0 else f"below −{LIMIT_DB:g} dB"
-    return f"{value:.1f} dB".replace("-", "−")
+    return f"{round(value, 1) + 0.0:.1f} dB".replace("-", "−")  # never −0.0
 
 
 def _align(column: str) -> str:

@@ -19,7 +19,7 @@ import soundfile
 
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import audio_seconds, read_blocks
-from earatlas.report.words import length_words
+from earatlas.words import length_words
 
 __all__ = ["players"]
 

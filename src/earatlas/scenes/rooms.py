@@ -36,7 +36,7 @@ from earatlas.space.angles import to_vectors
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array
 
-__all__ = ["Room", "room_responses"]
+__all__ = ["Room", "image_sources", "room_responses"]
 
 LEAD_SECONDS = 0.001
 # pyroomacoustics takes about 300 bytes an image: 1.4 GB for T60 = 1 s in the default room.
@@ -127,7 +127,7 @@ def room_responses(
     responses = np.empty((len(sources), 2, last + heard.shape[-1]))
     angle_sum = energy_sum = 0.0
     for m, vector in enumerate(to_vectors(sources)):
-        offsets, reflections = _images(room, distance_metres * vector)
+        offsets, reflections = image_sources(room, distance_metres * vector)
         distances = np.linalg.norm(offsets, axis=1)
         direct = distances.min()
         delays = lead + np.rint((distances - direct) * (rate / SPEED_OF_SOUND)).astype(int)
@@ -207,7 +207,7 @@ def _image_count(order: int) -> int:
     return (2 * order + 1) * (2 * order**2 + 2 * order + 3) // 3
 
 
-def _images(room: Room, offset: Array) -> tuple[Array, Array]:
+def image_sources(room: Room, offset: Array) -> tuple[Array, Array]:
     """Image sources of one source: offsets (I, 3) from the head in metres; reflected shares (I,).
 
     The share is of the amplitude; the source itself is among the images, with the share 1.

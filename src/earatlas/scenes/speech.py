@@ -30,9 +30,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DEMO_TALKERS", "Talker", "demo_talkers", "speak", "variants", "voices"]
+__all__ = [
+    "DEMO_TALKERS",
+    "Talker",
+    "can_speak",
+    "demo_talkers",
+    "murmured_talkers",
+    "speak",
+    "variants",
+    "voices",
+]
 
 PEAK = 0.5
+_MURMUR_SECONDS = 4.0  # the sentences of the talkers have 3.7 to 4.0
 
 # From espeak-ng's speak_lib.h.
 _SYNCHRONOUS = 2  # samples to the callback, in the calling thread, without an audio device
@@ -241,11 +251,32 @@ DEMO_TALKERS = (
 )
 
 
+def can_speak() -> bool:
+    """Whether the optional package that speaks is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("espeakng_loader") is not None
+
+
 def demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
     """Names and sounds of the first `n` talkers of the demonstration: a woman, a man, a child."""
+    return [(talker.name, talker.speak(rate=rate)) for talker in _first_talkers(n)]
+
+
+def murmured_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
+    """The same talkers without words, of about the same length: where nothing can speak."""
+    from earatlas.scenes.murmur import murmur
+
+    return [
+        (talker.name, murmur(_MURMUR_SECONDS, rate, seed=seed))
+        for seed, talker in enumerate(_first_talkers(n))
+    ]
+
+
+def _first_talkers(n: int) -> tuple[Talker, ...]:
     if not 1 <= n <= len(DEMO_TALKERS):
         _refuse(f"n must be 1 to {len(DEMO_TALKERS)}, got {n}. Speak others with `speak`.")
-    return [(talker.name, talker.speak(rate=rate)) for talker in DEMO_TALKERS[:n]]
+    return DEMO_TALKERS[:n]
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,29 +15,44 @@ from typing import Annotated, Any
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.cli.atlas import AtlasArgument, _words
-from earatlas.cli.console import (
+from earatlas.cli.console import Tally, degrees, print_json, progress, say, warn
+from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.options import (
+    AtlasArgument,
     ChannelsOption,
+    ForceOption,
     JsonOption,
     OutputOption,
-    note,
-    print_json,
-    progress,
-    say,
+    RecordingsArgument,
 )
-from earatlas.cli.truth import comparison, comparison_lines, read_truth, written_sounds
+from earatlas.cli.outputs import Outputs, tell_replaced
+from earatlas.cli.truth import (
+    check_truth,
+    comparison,
+    comparison_lines,
+    read_truth,
+    written_sounds,
+)
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.files import output_folder
-from earatlas.hearing.files import audio_seconds
+from earatlas.judging.truth import Truth
 from earatlas.separation.recording import Separating, sound_file
+from earatlas.separation.scene import FoundScene
 from earatlas.separation.separator import MOST_SOURCES
-from earatlas.separation.sound.rendering import check_rendering
-from earatlas.space.belief import region_radius
 from earatlas.types import Progress
+from earatlas.words import direction_words, speed_words
 
-__all__ = ["commands"]
+__all__ = ["Render", "app", "separate_command"]
 
-commands = typer.Typer()
+app = one_command()
+
+
+class Render(StrEnum):
+    """How sound is made from masks."""
+
+    spatial = "spatial"
+    soft = "soft"
+    binary = "binary"
 
 
 @dataclass(frozen=True)
@@ -60,72 +75,83 @@ class _Outcome:
     answer: dict[str, Any] | None
     error: str | None
     warnings: tuple[str, ...]
+    replaced: tuple[str, ...]  # files of an earlier run
 
 
-@commands.command(
-    name="separate",
-    epilog="Examples: earatlas separate ku100.atlas party.wav -o out; "
-    "earatlas separate ku100.atlas *.wav -n 2 -o out --jobs 4 --json; "
-    "earatlas separate ku100.atlas scene/mixture.wav -o out --truth scene --report",
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "earatlas separate ku100.atlas party.wav -o out",
+        "earatlas separate ku100.atlas *.wav -n 2 -o out --jobs 4 --json",
+        "earatlas separate ku100.atlas scene/mixture.wav -o out --truth scene --report",
+    ),
 )
 def separate_command(
     atlas: AtlasArgument,
-    recordings: Annotated[list[Path], typer.Argument(help="Two-channel recordings.")],
+    recordings: RecordingsArgument,
     output: OutputOption,
     n_sources: Annotated[
         int | None,
-        typer.Option("--sources", "-n", help="How many there are. Default: find out."),
+        typer.Option("--sources", "-n", metavar="N", help="How many there are. Default: find out."),
     ] = None,
     render: Annotated[
-        str,
+        Render,
         typer.Option(
             help="How the sound is made: spatial (filters that use both ears, the best), soft "
             "(masks), binary (each bin to one source, as in the paper)."
         ),
-    ] = Separating.rendering,
+    ] = Render.spatial,
     report: Annotated[
         bool, typer.Option("--report", help="Write a page to look at and listen to, too.")
     ] = False,
     truth: Annotated[
         Path | None,
-        typer.Option(help="Compare with what `earatlas simulate` wrote: its folder."),
+        typer.Option(
+            metavar="FOLDER", help="Compare with what `earatlas simulate` wrote: its folder."
+        ),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Recordings at the same time.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Recordings at the same time.")] = 1,
     channels: ChannelsOption = (0, 1),
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write each sound of each recording to a file of its own, and say where it is."""
-    how = Separating(n_sources, check_rendering(render))
+    order = _Order(atlas, output, Separating(n_sources, render.value), channels, report, truth)
+    _check(order, recordings, jobs, force=force)
+    flat = _loaded(atlas).space.dims == 1
+    tally = Tally(len(recordings), as_json=as_json)
+    with output_folder(output):
+        for outcome in _outcomes(order, recordings, min(jobs, len(recordings))):
+            for text in outcome.warnings:
+                warn(text)
+            tell_replaced(list(outcome.replaced))
+            if outcome.answer is None:
+                tally.fail(outcome.file, outcome.error or "")
+            elif as_json:
+                print_json(outcome.answer)
+            else:
+                _print(outcome.answer, flat=flat)
+    tally.close()
+
+
+def _check(order: _Order, recordings: Sequence[Path], jobs: int, *, force: bool) -> None:
+    """Refuse what cannot be done before the work."""
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}. Take the number of your cores.")
-    if truth is not None and len(recordings) > 1:
+    if order.truth is not None and len(recordings) > 1:
         raise InputError(
             f"--truth must go with one recording, got {len(recordings)}. "
             "Run the command once for each."
         )
-    _check_names(recordings, output)
-    dims = _loaded(atlas).space.dims
-    if truth is not None:
-        read_truth(truth, audio_seconds(recordings[0]))
-    order = _Order(atlas, output, how, channels, report, truth)
-    failed = 0
-    with output_folder(output):
-        for outcome in _outcomes(order, recordings, min(jobs, len(recordings))):
-            for text in outcome.warnings:
-                note("[yellow]warning:[/]", text)
-            if outcome.error is not None:
-                if len(recordings) == 1:
-                    raise InputError(outcome.error)
-                failed += 1
-                note("[bold red]error:[/]", outcome.error)
-            if as_json:
-                print_json(outcome.answer or {"file": str(outcome.file), "error": outcome.error})
-                sys.stdout.flush()
-            elif outcome.answer is not None:
-                _print_answer(outcome.answer, dims)
-    if failed:
-        note("[bold red]error:[/]", f"{failed} of {len(recordings)} recordings failed.")
-        raise typer.Exit(1)
+    _check_names(recordings, order.folder)
+    if order.report:
+        outputs = Outputs(force=force)
+        for recording in recordings:
+            beside = (order.folder / sound_file(recording, 0)).exists()
+            outputs.claim_in_folder(_page(order.folder, recording), beside)
+    _loaded(order.atlas)
+    if order.truth is not None:
+        check_truth(order.truth, recordings[0], order.channels)
 
 
 def _check_names(recordings: Sequence[Path], folder: Path) -> None:
@@ -201,19 +227,27 @@ def _loaded(atlas: Path) -> Atlas:
 
 def _separated(order: _Order, recording: Path, tell: Progress | None = None) -> _Outcome:
     """Separate one recording; bad input and warnings come back as words."""
+    old = {str(file) for file in _files_of(order, recording) if file.exists()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", EaratlasWarning)
         answer, problem = None, None
         try:
             answer = _answer(order, recording, tell)
         except InputError as error:
-            named = str(recording) in str(error)
-            problem = str(error) if named else f"{recording}: {error}"
+            problem = str(error)
     words = tuple(str(w.message) for w in caught if issubclass(w.category, EaratlasWarning))
-    return _Outcome(recording, answer, problem, words)
+    new = [] if answer is None else [s["file"] for s in answer["sources"]] + [answer["report"]]
+    return _Outcome(recording, answer, problem, words, tuple(f for f in new if f in old))
+
+
+def _files_of(order: _Order, recording: Path) -> list[Path]:
+    """All that could be written for a recording."""
+    sounds = [order.folder / sound_file(recording, m) for m in range(MOST_SOURCES)]
+    return [*sounds, _page(order.folder, recording)]
 
 
 def _answer(order: _Order, recording: Path, tell: Progress | None) -> dict[str, Any]:
+    """Separate one recording, and say it as JSON values."""
     atlas = _loaded(order.atlas)
     start = time.perf_counter()
     scene, files = atlas.separate_file(
@@ -225,7 +259,6 @@ def _answer(order: _Order, recording: Path, tell: Progress | None) -> dict[str, 
         progress=tell,
     )
     seconds = time.perf_counter() - start
-    _warn_of_leftovers(order, recording, len(files))
     answer = {
         "file": str(recording),
         "n_sources": len(files),
@@ -245,27 +278,34 @@ def _answer(order: _Order, recording: Path, tell: Progress | None) -> dict[str, 
         sounds = written_sounds(recording, files, order.channels)
         answer["truth"] = comparison(scene, known, *sounds)
     if order.report:
-        from earatlas.report import write_report
-
-        names = ("mixture", *(source.name for source in scene.sources))
-        page = write_report(
-            _page(order.folder, recording),
-            scene,
-            title=recording.name,
-            truth=known,
-            files=dict(zip(names, (recording, *files), strict=True)),
-            elapsed_seconds=seconds,
-        )
+        page = _page(order.folder, recording)
+        _write_report(page, scene, [recording, *files], known, seconds)
         answer["report"] = str(page)
+    _warn_of_leftovers(order, recording, len(files))
     return answer
+
+
+def _write_report(
+    page: Path, scene: FoundScene, files: list[Path], known: Truth | None, seconds: float
+) -> None:
+    """A page of the scene; the files are those of the mixture and of each source."""
+    from earatlas.report import write_report
+
+    names = ("mixture", *(source.name for source in scene.sources))
+    write_report(
+        page,
+        scene,
+        title=files[0].name,
+        truth=known,
+        files=dict(zip(names, files, strict=True)),
+        elapsed_seconds=seconds,
+    )
 
 
 def _warn_of_leftovers(order: _Order, recording: Path, count: int) -> None:
     """What an earlier run wrote and this one does not is not to be taken for ours."""
-    old = [order.folder / sound_file(recording, m) for m in range(count, MOST_SOURCES)]
-    if not order.report:
-        old.append(_page(order.folder, recording))
-    for file in filter(Path.exists, old):
+    *sounds, page = _files_of(order, recording)
+    for file in filter(Path.exists, [*sounds[count:], *([] if order.report else [page])]):
         warnings.warn(
             f"'{file}' is left from an earlier run and not of this one. Delete it.",
             EaratlasWarning,
@@ -273,41 +313,36 @@ def _warn_of_leftovers(order: _Order, recording: Path, count: int) -> None:
         )
 
 
-def _print_answer(answer: dict[str, Any], dims: int) -> None:
+def _print(answer: dict[str, Any], *, flat: bool) -> None:
     count = answer["n_sources"]
     say(
         f"{answer['file']}: {count} source{'' if count == 1 else 's'} in "
         f"{answer['recording_seconds']:.1f} s of sound"
     )
-    for line in _source_lines(answer["sources"], dims):
+    for line in _source_lines(answer["sources"], flat=flat):
         say(line)
     if "truth" in answer:
         for line in comparison_lines(answer["truth"]):
             say(line)
-    factor = answer["real_time_factor"]
-    say(f"  separated in {answer['seconds']:.1f} s, {factor:.2g} × real time")
+    say(f"  separated in {speed_words(answer['seconds'], answer['recording_seconds'])}")
     if answer["report"] is not None:
         say(f"  report: {answer['report']}")
 
 
-def _source_lines(sources: Sequence[dict[str, Any]], dims: int) -> list[str]:
+def _source_lines(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]:
     """A table of what was found; file names come last, for they may be of any length."""
-    rows = [("azimuth", "elevation", "", "90 %", "share", "file")]
+    rows = [("azimuth", "" if flat else "elevation", "", "90 % within", "share", "file")]
     for source in sources:
         azimuth, elevation = source["direction"]
-        area = source["credible_90_area"]
-        radius = region_radius(area, dims)
         rows.append(
             (
-                f"{azimuth:.1f}°",
-                f"{elevation:.1f}°",
-                _words(azimuth, elevation),
-                f"±{radius:.1f}°",
+                degrees(azimuth),
+                "" if flat else degrees(elevation),
+                direction_words(source["direction"][: 1 if flat else 2]),
+                f"{source['radius_90']:.1f}°",
                 f"{100 * source['share']:.0f} %",
                 source["file"],
             )
         )
-    if dims == 1:
-        rows = [(row[0], "", *row[2:]) for row in rows]
-    tall = 10 if dims > 1 else 0
-    return [f"  {a:>7}{e:>{tall}}  {w:17}{r:>7}{s:>7}  {f}" for a, e, w, r, s, f in rows]
+    tall, wide = 0 if flat else 11, max(len(row[2]) for row in rows)
+    return [f"  {a:>7}{e:>{tall}}  {w:{wide}}{r:>13}{s:>7}  {f}" for a, e, w, r, s, f in rows]

@@ -1,0 +1,1 @@
+"""The parts of `benchmarks/separation.py`: figures of one mixture, methods, starts, and cost."""

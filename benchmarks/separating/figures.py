@@ -1,0 +1,89 @@
+"""Figures of separated sounds: a row of them a method and mixture, and the table of their means.
+
+Row   SDR, SIR, SAR, SI-SDR in dB, STOI, azimuth and elevation error in degrees, sources beyond
+20 degrees in %, seconds of work a second of sound; NaN where a method does not tell
+"""
+
+from collections.abc import Callable, Iterable
+
+import joblib
+import numpy as np
+from pystoi import stoi
+
+import earatlas as ea
+from earatlas.judging.directions import direction_errors
+from earatlas.judging.quality import assign_sounds, separation_quality
+from earatlas.separation.sound.masks import render
+from earatlas.types import Array, Spectra
+
+HEADER = (
+    "| {} | SDR dB | SIR dB | SAR dB | SI-SDR dB | STOI | worst tenth SDR dB | azimuth ° | "
+    "elevation ° | beyond 20° % | s per s |\n|---|---|---|---|---|---|---|---|---|---|---|"
+)
+NOWHERE = [np.nan] * 3
+Row = list[float]
+
+
+def intelligibility(images: Array, sounds: Array, rate: float) -> float:
+    """STOI of sounds (M, 2, n), mean over sources and ears."""
+    pairs = zip(images.reshape(-1, images.shape[-1]), sounds.reshape(-1, sounds.shape[-1]),
+                strict=True)  # fmt: skip
+    return float(np.mean([stoi(image, sound, rate) for image, sound in pairs]))
+
+
+def sound_figures(scene: ea.SimulatedScene, estimates: Array) -> Row:
+    """SDR, SIR, SAR, SI-SDR and STOI of the best assignment, mean over sources and ears."""
+    best = assign_sounds(scene.images, estimates).take(estimates)
+    quality = separation_quality(scene.images, best).mean()
+    figures = [quality.sdr_db, quality.sir_db, quality.sar_db, quality.si_sdr_db]
+    return [*figures, intelligibility(scene.images, best, scene.mixture.rate)]
+
+
+def place_figures(scene: ea.SimulatedScene, found: Array | None) -> Row:
+    """Azimuth, elevation and the share beyond 20 degrees under the best assignment."""
+    if found is None:
+        return NOWHERE
+    on_sphere = np.clip(found, (-180, -90), (180, 90))  # on the plane, elevations may be anything
+    errors = direction_errors(scene.directions, on_sphere)
+    beyond = float(np.mean(errors.great_circle_degrees > 20))
+    return [
+        float(np.mean(errors.azimuth_degrees)),
+        float(np.mean(errors.elevation_degrees)),
+        100 * beyond,
+    ]
+
+
+def row(scene: ea.SimulatedScene, sounds: Array, found: Array | None, seconds: float) -> Row:
+    """All figures of sounds (M, 2, n); `seconds` were spent on them."""
+    figures = sound_figures(scene, sounds) + place_figures(scene, found)
+    return [*figures, seconds / scene.mixture.seconds]
+
+
+def masked(scene: ea.SimulatedScene, spectra: Spectra, masks: Array, found: Array) -> Row:
+    """All figures of masks (M, F, T), whatever they cost."""
+    sounds = render(spectra, masks, ea.CueLayout(), scene.mixture.samples.shape[1])
+    return row(scene, sounds, found, np.nan)
+
+
+def table(title: str, rows: list[dict[str, Row]]) -> None:
+    """Means over the mixtures, and the mean SDR of the worst tenth of them."""
+    print("\n" + HEADER.format(title))
+    for name in rows[0]:
+        figures = np.array([row[name] for row in rows])
+        sdr = np.sort(figures[:, 0])
+        worst = float(sdr[: max(len(sdr) // 10, 1)].mean())
+        *sound, clear, azimuth, elevation, beyond, seconds = figures.mean(axis=0)
+        cells = [f"{v:.1f}" for v in sound] + [f"{clear:.2f}", f"{worst:.1f}"]
+        cells += [f"{v:.1f}" for v in (azimuth, elevation, beyond)] + [f"{seconds:.2f}"]
+        shown = ["–" if cell == "nan" else cell for cell in cells]
+        print(f"| {name} | " + " | ".join(shown) + " |", flush=True)
+
+
+def on_mixtures(
+    work: Callable[..., dict[str, Row]],
+    scenes: Iterable[ea.SimulatedScene],
+    jobs: int,
+    *arguments: object,
+) -> list[dict[str, Row]]:
+    """`work` on every mixture, several at once."""
+    return list(joblib.Parallel(n_jobs=jobs)(joblib.delayed(work)(s, *arguments) for s in scenes))

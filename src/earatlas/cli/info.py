@@ -1,0 +1,219 @@
+"""`earatlas info`: what a head has, or what an atlas holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from earatlas.cli.console import out, print_json, progress, say
+from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.options import (
+    ChannelsOption,
+    Duplicates,
+    DuplicatesOption,
+    ForceOption,
+    HeadOptions,
+    JsonOption,
+    Kind,
+    KindOption,
+    WrongWayOption,
+    opened_head,
+)
+from earatlas.cli.outputs import Outputs, atlas_header
+from earatlas.errors import InputError
+from earatlas.heads.diagnosis import HeadReport, coverage_map, diagnose
+from earatlas.heads.head import Head
+from earatlas.types import Array
+
+__all__ = ["app", "info"]
+
+app = one_command()
+
+# Azimuths with gaps up to this, or two spacings, go all round: CIPIC, which does, has gaps of 13.
+_ALL_ROUND_DEGREES = 20.0
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "earatlas info ku100.sofa --plot ku100.png",
+        "earatlas info simulated",
+        "earatlas info ku100.atlas",
+    ),
+)
+def info(
+    head: Annotated[
+        str,
+        typer.Argument(
+            metavar="HEAD",
+            help="A .sofa file, a .csv table, 'simulated' or 'kemar'; or an .atlas file.",
+        ),
+    ],
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a picture (.png, .svg, .pdf).")
+    ] = None,
+    kind: KindOption = Kind.auto,
+    channels: ChannelsOption = (0, 1),
+    duplicates: DuplicatesOption = Duplicates.error,
+    wrong_way: WrongWayOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a head has, and what cannot be learned from it; or what an atlas holds.
+
+    Of a head: directions, coverage and symmetry.
+    Of an atlas: what it was learned from, its held-out errors, and its cues.
+    """
+    if Path(head).suffix.lower() == ".atlas" or atlas_header(Path(head)) is not None:
+        if plot is not None:
+            raise InputError(f"--plot must go with a head, got the atlas '{head}'. Name its head.")
+        _tell_atlas(Path(head), as_json=as_json)
+        return
+    outputs = Outputs(force=force)
+    if plot is not None:
+        outputs.claim_picture(plot)
+    how = HeadOptions(kind, channels, duplicates, wrong_way)
+    _tell_head(opened_head(head, how, diagnosed=True), plot, as_json=as_json)
+    outputs.tell()
+
+
+def _tell_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
+    with progress("measuring"):
+        report = diagnose(head)
+    if plot is not None:
+        from earatlas.drawing.heads import plot_head
+        from earatlas.drawing.style import save
+
+        with progress("drawing"):
+            save(plot_head(head), plot)
+    if as_json:
+        print_json({**report.to_dict(), "plot": None if plot is None else str(plot)})
+        return
+    _print_rows(_head_rows(head, report))
+    out.print()
+    out.print(_coverage_text(head), highlight=False)
+    for warning in report.warnings:
+        out.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False)
+    if plot is not None:
+        say(f"picture: {plot}")
+
+
+def _print_rows(rows: dict[str, str]) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for key, value in rows.items():
+        table.add_row(key, escape(value))
+    out.print(table, highlight=False)
+
+
+def _head_rows(head: Head, report: HeadReport) -> dict[str, str]:
+    low, high = report.elevation_range
+    return {
+        "head": report.name,
+        "what": report.provenance or "-",
+        "licence": report.licence,
+        "directions": f"{report.directions}, {report.spacing_degrees:.1f}° apart (median), "
+        f"on the {report.space}",
+        "coverage": f"azimuth {_azimuth_words(head.directions[:, 0], report.spacing_degrees)}, "
+        f"elevation {_span_words(low, high)}, largest gap {report.largest_gap_degrees:.0f}°",
+        "responses": "mean cues of noise recordings"
+        if report.rate is None
+        else f"{report.taps} samples at {report.rate:g} Hz",
+        "ears": f"{_figure(report.mirror_ild_db)} from mirror images of each other",
+        "median plane": f"{_figure(report.median_plane_ild_db)} of level difference (RMS)",
+    }
+
+
+def _azimuth_words(azimuths: Array, spacing_degrees: float) -> str:
+    """All round, or from the leftmost to the rightmost."""
+    around = np.sort(azimuths)
+    gap = np.diff(around, append=around[0] + 360).max()
+    if gap <= max(_ALL_ROUND_DEGREES, 2 * spacing_degrees):
+        return "all round"
+    return _span_words(around[-1], around[0])
+
+
+def _span_words(first: float, last: float) -> str:
+    return f"{first:.0f}°" if first == last else f"{first:.0f}° … {last:.0f}°"
+
+
+def _figure(decibels: float) -> str:
+    return "not measured" if np.isnan(decibels) else f"{decibels:.1f} dB"
+
+
+def _coverage_text(head: Head) -> str:
+    """The map of `coverage_map` in characters: darker means denser."""
+    density = coverage_map(head)
+    shades = " ░▒▓█"
+    level = np.ceil(np.minimum(density, 1.0) * (len(shades) - 1)).astype(int)
+    names = {0: "up 90°", len(density) // 2: "0°", len(density) - 1: "-90°"}
+    lines = [
+        f"{names.get(row, ''):>7} ▕{''.join(shades[v] * 2 for v in cells)}▏"
+        for row, cells in enumerate(level)
+    ]
+    scale = "".join(f"{name:^15}" for name in ("left", "ahead", "right"))
+    return "\n".join([*lines, f"{'':9}back   {scale}    back"])
+
+
+def _tell_atlas(path: Path, *, as_json: bool) -> None:
+    facts = _atlas_facts(path)
+    if as_json:
+        print_json(facts)
+    else:
+        _print_rows(_atlas_rows(facts))
+
+
+def _atlas_facts(path: Path) -> dict[str, Any]:
+    """What an atlas holds, as JSON values."""
+    from earatlas.atlas import Atlas
+
+    atlas = Atlas.load(path)
+    header = atlas_header(path)
+    return {
+        "atlas": str(path),
+        **atlas.about,  # head, licence, provenance, directions, left_out, spacing_degrees, seed
+        "space": atlas.space.name,
+        "components": len(atlas.model.weights),
+        "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
+        "cues": {**atlas.layout.to_dict(), "n_cues": atlas.layout.n_cues},
+        "version": None if header is None else header.get("version"),
+        "bytes": path.stat().st_size,
+    }
+
+
+def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
+    left_out, errors = facts.get("left_out"), facts["held_out"]
+    return {
+        "head": facts["head"],
+        "what": facts.get("provenance") or "-",
+        "licence": facts.get("licence") or "unknown",
+        "directions": f"{facts.get('directions', '?')}, {facts.get('spacing_degrees', '?')}° apart "
+        f"(median), on the {facts['space']}"
+        + (f"; {left_out} outside it left out" if left_out else ""),
+        "charts": str(facts["components"]),
+        "held out": "too few directions to hold some out: no errors were measured"
+        if errors is None
+        else f"{errors['held_out']} directions, median error {errors['median_degrees']:.2f}°, "
+        f"{100 * errors['beyond_30_share']:.1f} % beyond 30°",
+        "cues": _cue_words(facts["cues"]),
+        "file": f"{facts['bytes'] / 1e6:.1f} MB, format version {facts['version']}",
+    }
+
+
+def _cue_words(cues: dict[str, Any]) -> str:
+    """What must be heard: bands of level and phase, and how sound is cut into frames."""
+    bands = [
+        f"{name} {band[0]:g} … {band[1]:g} Hz"
+        for name, band in (("ILD", cues["ild_band_hz"]), ("IPD", cues["ipd_band_hz"]))
+        if band is not None
+    ]
+    return (
+        f"{cues['n_cues']} ({', '.join(bands)}), windows of {cues['window']} samples every "
+        f"{cues['hop']}, at {cues['rate']} Hz"
+    )

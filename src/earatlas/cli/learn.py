@@ -1,0 +1,156 @@
+"""`earatlas learn`: from a head to the atlas that localizes and separates."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from earatlas.atlas import Atlas, learn
+from earatlas.cli.console import out, print_json, progress, say, warn
+from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.options import (
+    ChannelsOption,
+    Duplicates,
+    DuplicatesOption,
+    ForceOption,
+    HeadArgument,
+    HeadOptions,
+    JsonOption,
+    Kind,
+    KindOption,
+    WrongWayOption,
+    opened_head,
+)
+from earatlas.cli.outputs import Outputs, is_atlas
+from earatlas.heads.diagnosis import diagnose
+from earatlas.learning.learned import Accuracy
+from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
+
+__all__ = ["accuracy_table", "app", "learn_command"]
+
+app = one_command()
+
+
+class SpaceName(StrEnum):
+    """Where directions live."""
+
+    plane = "plane"
+    circle = "circle"
+    cylinder = "cylinder"
+    sphere = "sphere"
+
+
+_SPACES: dict[str, Space] = {
+    "plane": Plane(),
+    "circle": Circle(),
+    "cylinder": Cylinder(),
+    "sphere": Sphere(),
+}
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "earatlas learn ku100.sofa -o ku100.atlas",
+        "earatlas learn calibration.csv -o robot.atlas --space cylinder --components 64",
+    ),
+)
+def learn_command(
+    head: HeadArgument,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="File for the atlas.")
+    ],
+    space: Annotated[
+        SpaceName | None,
+        typer.Option(
+            metavar="SPACE",
+            help="plane, circle, cylinder or sphere. Default: sphere, or circle for one elevation.",
+        ),
+    ] = None,
+    components: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Number of charts. Default: one for ten directions."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of the start and the held-out part.")
+    ] = 0,
+    kind: KindOption = Kind.auto,
+    channels: ChannelsOption = (0, 1),
+    duplicates: DuplicatesOption = Duplicates.error,
+    wrong_way: WrongWayOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn a head: its charts, held-out errors, and how sure it may be."""
+    outputs = Outputs(force=force)
+    outputs.claim(output, is_atlas)
+    how = HeadOptions(kind, channels, duplicates, wrong_way)
+    opened = opened_head(head, how, diagnosed=True)
+    warnings = diagnose(opened).warnings
+    for text in warnings:
+        warn(text)
+    start = time.perf_counter()
+    with progress(f"learning {opened.name}") as update:
+        atlas = learn(
+            opened,
+            space=None if space is None else _SPACES[space.value],
+            components=components,
+            seed=seed,
+            progress=update,
+        )
+    atlas.save(output)
+    seconds = time.perf_counter() - start
+    outputs.tell()
+    if as_json:
+        print_json({**_answer(atlas, output, seconds), "warnings": warnings})
+    else:
+        _print(atlas, output, seconds)
+
+
+def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
+    return {
+        "atlas": str(path),
+        "head": atlas.about["head"],
+        "space": atlas.space.name,
+        "components": len(atlas.model.weights),
+        "scales": [len(atlas.model.weights)],
+        "directions": atlas.about["directions"],
+        "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
+        "seconds": round(seconds, 2),
+    }
+
+
+def _print(atlas: Atlas, path: Path, seconds: float) -> None:
+    left_out = atlas.about["left_out"]
+    say(
+        f"{atlas.about['head']}: {atlas.about['directions']} directions on the {atlas.space.name}"
+        f"{f' ({left_out} outside it left out)' if left_out else ''}, "
+        f"{len(atlas.model.weights)} charts, in {seconds:.1f} s"
+    )
+    if atlas.accuracy is None:
+        say(
+            "Too few directions to hold some out: no errors were measured, and how sure the answers"
+        )
+        say("are is a cautious guess.")
+    else:
+        out.print(accuracy_table(atlas.accuracy), highlight=False)
+    say(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def accuracy_table(accuracy: Accuracy) -> Table:
+    """Errors on held-out directions, for people."""
+    table = Table("held-out directions", str(accuracy.held_out), box=None, padding=(0, 2))
+    for name, value in (
+        ("median error", f"{accuracy.median_degrees:.2f}°"),
+        ("mean error", f"{accuracy.mean_degrees:.2f}°"),
+        ("beyond 30°", f"{100 * accuracy.beyond_30_share:.2f} %"),
+        ("mean azimuth error", f"{accuracy.mean_azimuth_degrees:.2f}°"),
+        ("mean elevation error", f"{accuracy.mean_elevation_degrees:.2f}°"),
+    ):
+        table.add_row(name, value)
+    return table

@@ -1,0 +1,179 @@
+"""`earatlas localize`: where the one sound of each recording is, and over time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from earatlas.atlas import Atlas
+from earatlas.cli.console import Tally, degrees, print_json, progress, say
+from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.options import (
+    AtlasArgument,
+    ChannelsOption,
+    ForceOption,
+    JsonOption,
+    RecordingsArgument,
+)
+from earatlas.cli.outputs import Outputs, is_track
+from earatlas.errors import InputError
+from earatlas.files import written_whole
+from earatlas.hearing.files import audio_seconds
+from earatlas.hearing.recording import FileRecording
+from earatlas.localization.answer import Localization
+from earatlas.localization.track import Windows, windows_of
+from earatlas.words import direction_words, radius_words
+
+__all__ = ["app", "line", "localize_command"]
+
+app = one_command()
+
+_COLUMNS = ("time", "azimuth", "elevation", "credible_90_area", "observed_share", "radius_90")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What is wished beside the answer."""
+
+    channels: tuple[int, int]
+    plot: Path | None
+    track: Path | None
+    windows: Windows
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "earatlas localize ku100.atlas talker.wav",
+        "earatlas localize ku100.atlas *.wav --json",
+        "earatlas localize ku100.atlas walk.wav --track walk.csv",
+    ),
+)
+def localize_command(
+    atlas: AtlasArgument,
+    recordings: RecordingsArgument,
+    channels: ChannelsOption = (0, 1),
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a map of the belief (.png, .svg, .pdf)."),
+    ] = None,
+    track: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write directions over time (.csv or .json)."),
+    ] = None,
+    window: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Of sound for an answer of the track.")
+    ] = Windows.window_seconds,
+    hop: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Between answers of the track.")
+    ] = Windows.hop_seconds,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say where the one sound of each recording comes from, and how sure that is."""
+    learned = Atlas.load(atlas)
+    wish = _Wish(channels, plot, track, Windows(window, hop))
+    outputs = Outputs(force=force)
+    _check(wish, learned, recordings, outputs)
+    tally = Tally(len(recordings), as_json=as_json)
+    for recording in recordings:
+        try:
+            where = _localized(learned, recording, channels, as_json=as_json)
+        except InputError as error:
+            tally.fail(recording, str(error))
+            continue
+        for kind, file in _extras(learned, recording, where, wish):
+            if not as_json:
+                say(f"{kind}: {file}")
+    outputs.tell()
+    tally.close()
+
+
+def _check(wish: _Wish, atlas: Atlas, recordings: list[Path], outputs: Outputs) -> None:
+    """Refuse what cannot be done before the work."""
+    if (wish.plot or wish.track) and len(recordings) > 1:
+        raise InputError(
+            f"--plot and --track must go with one recording, got {len(recordings)}. "
+            "Run the command once for each."
+        )
+    if wish.track is not None:
+        if wish.track.suffix.lower() not in {".csv", ".json"}:
+            raise InputError(
+                f"track must end in .csv or .json, got '{wish.track}'. Rename the output."
+            )
+        wish.windows.frames(atlas.layout)
+        outputs.claim(wish.track, is_track, "track")
+    if wish.plot is not None:
+        outputs.claim_picture(wish.plot)
+
+
+def _localized(
+    atlas: Atlas, recording: Path, channels: tuple[int, int], *, as_json: bool
+) -> Localization:
+    """Where the sound of a recording is, and say it."""
+    start = time.perf_counter()
+    where = atlas.localize_file(recording, channels=channels)
+    if as_json:
+        answer = {"file": str(recording), **where.to_dict()}
+        answer["seconds"] = round(time.perf_counter() - start, 4)
+        answer["recording_seconds"] = round(audio_seconds(recording), 3)
+        print_json(answer)
+    else:
+        say(line(str(recording), where))
+    return where
+
+
+def line(name: str, where: Localization) -> str:
+    """A readable answer: direction in numbers and words, and its 90 % region."""
+    azimuth, elevation = where.direction
+    space = where.belief.space
+    height = "" if space.dims == 1 else f", elevation {degrees(elevation)}"
+    return (
+        f"{name}: azimuth {degrees(azimuth)}{height} "
+        f"({direction_words(where.direction[: space.dims])}), "
+        f"within {radius_words(space, where.radius_degrees(0.9))} at 90 %, "
+        f"{100 * where.observed_share:.0f} % of the bins heard"
+    )
+
+
+def _extras(
+    atlas: Atlas, recording: Path, where: Localization, wish: _Wish
+) -> list[tuple[str, Path]]:
+    """Write the track and the picture that are wished for: what each is, and its file."""
+    written = []
+    if wish.track is not None:
+        _write_track(atlas, FileRecording(recording, wish.channels), wish.windows, wish.track)
+        written.append(("track", wish.track))
+    if wish.plot is not None:
+        from earatlas.drawing.beliefs import plot_belief
+        from earatlas.drawing.style import save
+
+        with progress("drawing"):
+            save(plot_belief(where.belief, title=recording.name), wish.plot)
+        written.append(("picture", wish.plot))
+    return written
+
+
+def _write_track(atlas: Atlas, recording: FileRecording, windows: Windows, path: Path) -> None:
+    with progress("tracking") as update:
+        # Rows, not a Track: the beliefs of an hour's windows are gigabytes.
+        rows = [
+            window.to_row(time)
+            for time, window in windows_of(atlas, recording, windows, progress=update)
+        ]
+    with written_whole(path, "track") as scratch, scratch.open("w", newline="") as handle:
+        if path.suffix.lower() == ".json":
+            json.dump(rows, handle)
+            handle.write("\n")
+            return
+        writer = csv.DictWriter(handle, _COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        for row in rows:
+            azimuth, elevation = row["direction"] or (None, None)
+            writer.writerow({**row, "azimuth": azimuth, "elevation": elevation})

@@ -1,0 +1,117 @@
+"""The arguments and options that several commands have, and the head that they describe."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from earatlas.cli.console import progress
+from earatlas.errors import EaratlasWarning
+
+if TYPE_CHECKING:
+    from earatlas.heads.head import Head
+
+__all__ = [
+    "AtlasArgument",
+    "ChannelsOption",
+    "Duplicates",
+    "DuplicatesOption",
+    "ForceOption",
+    "HeadArgument",
+    "HeadOptions",
+    "JsonOption",
+    "Kind",
+    "KindOption",
+    "OutputOption",
+    "RecordingsArgument",
+    "WrongWay",
+    "WrongWayOption",
+    "opened_head",
+]
+
+
+class Duplicates(StrEnum):
+    """What to do with a direction that a file has more than once."""
+
+    error = "error"
+    first = "first"
+
+
+class Kind(StrEnum):
+    """What calibration recordings are."""
+
+    auto = "auto"
+    noise = "noise"
+    responses = "responses"
+
+
+class WrongWay(StrEnum):
+    """What is wrong in a file whose ears and azimuths contradict."""
+
+    azimuths = "azimuths"
+    ears = "ears"
+
+
+HeadArgument = Annotated[
+    str, typer.Argument(metavar="HEAD", help="A .sofa file, a .csv table, 'simulated' or 'kemar'.")
+]
+AtlasArgument = Annotated[
+    Path, typer.Argument(metavar="ATLAS", help="What `earatlas learn` wrote, such as ku100.atlas.")
+]
+RecordingsArgument = Annotated[
+    list[Path], typer.Argument(metavar="RECORDING", help="Two-channel recordings.")
+]
+DuplicatesOption = Annotated[
+    Duplicates, typer.Option(help="Directions given twice: refuse, or keep the first.")
+]
+KindOption = Annotated[
+    Kind, typer.Option(help="What the recordings of a .csv are; auto listens to find out.")
+]
+WrongWayOption = Annotated[
+    WrongWay | None,
+    typer.Option(help="What is wrong where sounds from the left are louder in the right ear."),
+]
+ChannelsOption = Annotated[
+    tuple[int, int],
+    typer.Option(metavar="LEFT RIGHT", help="Which channels of recordings are the ears."),
+]
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace files that this command did not make, too.")
+]
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """How a head is to be read."""
+
+    kind: Kind = Kind.auto
+    channels: tuple[int, int] = (0, 1)
+    duplicates: Duplicates = Duplicates.error
+    wrong_way: WrongWay | None = None
+
+
+def opened_head(head: str, how: HeadOptions, *, diagnosed: bool = False) -> Head:
+    """`open_head` with a progress bar; `diagnosed`: whether ears are mirrored is told anyway."""
+    from earatlas.heads.by_name import open_head
+    from earatlas.heads.kemar import MIRRORED
+
+    with progress(f"reading {head}") as update, warnings.catch_warnings():
+        if diagnosed:
+            warnings.filterwarnings("ignore", MIRRORED, EaratlasWarning)
+        return open_head(
+            head,
+            kind=how.kind.value,
+            channels=how.channels,
+            duplicates=how.duplicates.value,
+            wrong_way=None if how.wrong_way is None else how.wrong_way.value,
+            progress=update,
+        )

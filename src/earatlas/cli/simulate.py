@@ -1,0 +1,214 @@
+"""`earatlas simulate` writes a scene with known truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from earatlas.cli.console import degrees, note, out, print_json, progress, say
+from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.options import (
+    ChannelsOption,
+    Duplicates,
+    DuplicatesOption,
+    ForceOption,
+    HeadArgument,
+    HeadOptions,
+    JsonOption,
+    Kind,
+    KindOption,
+    OutputOption,
+    WrongWayOption,
+    opened_head,
+)
+from earatlas.cli.outputs import Outputs, claim_scene
+from earatlas.errors import InputError
+from earatlas.hearing.files import read_mono
+from earatlas.hearing.layout import CueLayout
+from earatlas.scenes.rooms import Room
+from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
+from earatlas.scenes.speech import DEMO_TALKERS, can_speak, demo_talkers, murmured_talkers
+from earatlas.types import Array
+
+__all__ = ["app", "simulate", "voices"]
+
+app = one_command()
+
+_PLACES = ((40.0, 0.0), (-50.0, 20.0), (5.0, -20.0))  # of the talkers
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What sounds where."""
+
+    names: tuple[str, ...]
+    sounds: tuple[Array, ...]  # (n_m,) each
+    directions: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class _RoomWish:
+    """The options that ask for a room; all None: in the open."""
+
+    t60: float | None
+    size: str | None
+    listener: str | None
+    distance: float | None
+
+    def room(self) -> Room | None:
+        """The room that is asked for; None in the open."""
+        if self.t60 is None and self.size is None:
+            for name, wish in (("--listener", self.listener), ("--distance", self.distance)):
+                if wish is not None:
+                    raise InputError(
+                        f"{name} must go with a room, got {wish} in the open. Add --t60 or --room."
+                    )
+            return None
+        fields: dict[str, Any] = {} if self.t60 is None else {"t60_seconds": self.t60}
+        if self.size is not None:
+            fields["size_metres"] = _metres("room", self.size)
+        if self.listener is not None:
+            fields["listener_metres"] = _metres("listener", self.listener)
+        return Room(**fields)
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "earatlas simulate simulated -o scene",
+        "earatlas simulate ku100.sofa -o scene --sound a.wav:40:0 --sound b.wav:-30:20",
+        "earatlas simulate ku100.sofa -o room --sound a.wav:40:0 --t60 0.3",
+    ),
+)
+def simulate(
+    head: HeadArgument,
+    output: OutputOption,
+    sound: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE:AZ:EL",
+            help="A sound and its azimuth and elevation, once a source; it is placed at the "
+            "nearest measured direction. Without: spoken talkers.",
+        ),
+    ] = None,
+    talkers: Annotated[
+        int, typer.Option(metavar="N", help="How many spoken talkers, without --sound.")
+    ] = 2,
+    level: Annotated[
+        list[float] | None,
+        typer.Option(metavar="DB", help="While it sounds, once a source. Without: all equal."),
+    ] = None,
+    snr_db: Annotated[float, typer.Option(metavar="DB", help="Sources over noise.")] = 60.0,
+    overlap: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Of the time with two sources or more, 0 … 1."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the noise.")] = 0,
+    t60: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Put it in a room with this reverberation."),
+    ] = None,
+    room: Annotated[
+        str | None, typer.Option(metavar="X,Y,Z", help="Put it in a room of this size, in metres.")
+    ] = None,
+    listener: Annotated[
+        str | None, typer.Option(metavar="X,Y,Z", help="Where the head is in the room, in metres.")
+    ] = None,
+    distance: Annotated[
+        float | None,
+        typer.Option(metavar="METRES", help="From the head to the sources in the room."),
+    ] = None,
+    kind: KindOption = Kind.auto,
+    channels: ChannelsOption = (0, 1),
+    duplicates: DuplicatesOption = Duplicates.error,
+    wrong_way: WrongWayOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a scene with known truth: mixture, each source's image, and scene.json."""
+    place = _RoomWish(t60, room, listener, distance).room()
+    staging = Staging(
+        levels_db=tuple(level or ()),
+        snr_db=snr_db,
+        overlap=overlap,
+        distance_metres=Staging.distance_metres if distance is None else distance,
+        seed=seed,
+    )
+    outputs = Outputs(force=force)
+    claim_scene(outputs, output)
+    opened = opened_head(head, HeadOptions(kind, channels, duplicates, wrong_way))
+    rate = CueLayout().rate
+    sources = _sounds(sound, rate) if sound else _talkers(talkers, rate)
+    with progress("rendering"):
+        scene = render_scene(
+            opened, sources.sounds, sources.directions, rate=rate, staging=staging, room=place,
+            names=sources.names,
+        )  # fmt: skip
+        files = scene.write(output)
+    outputs.tell()
+    if as_json:
+        print_json({"folder": str(output), **scene.to_dict()})
+        return
+    _print(scene)
+    say(f"{len(files)} files in {output}")
+
+
+def _metres(name: str, text: str) -> tuple[float, float, float]:
+    try:
+        x, y, z = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{name} must be X,Y,Z in metres, got '{text}'. Such as 6,5,3.") from None
+    return x, y, z
+
+
+def voices(talkers: int, rate: int) -> tuple[tuple[str, ...], tuple[Array, ...]]:
+    """Names and sounds of the talkers of the demo; they murmur where nothing can speak."""
+    if not can_speak():
+        note(
+            "[yellow]note:[/]",
+            "the talkers murmur: speech is not installed. Install it with: "
+            "pip install 'earatlas[speech]'.",
+        )
+    with progress("speaking"):
+        speaking = demo_talkers if can_speak() else murmured_talkers
+        names, sounds = zip(*speaking(talkers, rate), strict=True)
+    return names, sounds
+
+
+def _talkers(count: int, rate: int) -> _Sources:
+    if not 1 <= count <= len(DEMO_TALKERS):
+        raise InputError(
+            f"talkers must be between 1 and {len(DEMO_TALKERS)}, got {count}. Use --sound for more."
+        )
+    return _Sources(*voices(count, rate), _PLACES[:count])
+
+
+def _sounds(wishes: list[str], rate: int) -> _Sources:
+    names, sounds, directions = [], [], []
+    for wish in wishes:
+        try:
+            # From the right: a path may hold colons of its own.
+            file, azimuth, elevation = wish.rsplit(":", 2)
+            directions.append((float(azimuth), float(elevation)))
+        except ValueError:
+            raise InputError(
+                f"sound must be FILE:AZIMUTH:ELEVATION, got '{wish}'. Such as talker.wav:40:0."
+            ) from None
+        names.append(Path(file).stem)
+        sounds.append(read_mono(file, rate=rate))
+    return _Sources(tuple(names), tuple(sounds), tuple(directions))
+
+
+def _print(scene: SimulatedScene) -> None:
+    """Who is where, and when each one starts."""
+    table = Table("source", "azimuth", "elevation", "starts", box=None, padding=(0, 2))
+    for name, (azimuth, elevation), start in zip(
+        scene.names, scene.directions, scene.starts_seconds, strict=True
+    ):
+        table.add_row(escape(name), degrees(azimuth), degrees(elevation), f"{start:.2f} s")
+    out.print(table, highlight=False)

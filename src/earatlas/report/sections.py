@@ -1,0 +1,248 @@
+"""The sections of a scene's page, as HTML.
+
+In: a `FoundScene`, what is `Known` of it, and players for its sounds. Out: text, a
+section a method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from earatlas.drawing.belief_maps import belief_map, zoomed_map
+from earatlas.drawing.style import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
+from earatlas.judging.truth import place_errors
+from earatlas.report.charts import course, spectrogram, track_chart
+from earatlas.report.comparison import MIXTURE, Known, comparison_table
+from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, on_colour
+from earatlas.report.maps import compass, map_chart
+from earatlas.separation.scene import FoundScene, FoundSource
+from earatlas.types import Array
+from earatlas.words import (
+    error_words,
+    length_words,
+    number_words,
+    percent_words,
+    place_words,
+    speed_words,
+    sure_words,
+)
+
+__all__ = ["Sections"]
+
+_REGIONS = {1: "how probable each azimuth is", 2: "strong: 50 % region, faint: 90 %"}
+
+
+def _card(heading: str, *content: str, kind: str = "card", style: str = "") -> str:
+    style = f' style="{style}"' if style else ""
+    return f'<section class="{kind}"{style}>{heading}{"".join(content)}</section>'
+
+
+def _scale(colours: Sequence[str], low: str, high: str) -> str:
+    """A key's colour scale between two words."""
+    ground = f"background:linear-gradient(90deg,{','.join(colours)}),var(--plot)"
+    return f'<li>{low} <span class="ramp" style="{ground}"></span> {high}</li>'
+
+
+_GREY_KEY = '<li><span class="swatch missing"></span> nothing heard</li>'
+_TRUE_KEY = (
+    '<li><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
+    '<circle class="truth" cx="6" cy="6" r="4.5"/></svg> true direction</li>'
+)
+
+
+def _facts(source: FoundSource, true: Array | None) -> str:
+    """A source in words."""
+    space = source.belief.space
+    off = ""
+    if true is not None:
+        error = error_words(space, float(place_errors(space, true, source.direction)))
+        off = f"<dt>Truth</dt><dd>{place_words(space, true)} (off by {error})</dd>"
+    return (
+        f'<p class="place">{place_words(space, source.direction)}</p>'
+        f"<dl><dt>Direction</dt><dd>{number_words(space, source.direction)}</dd>"
+        f"<dt>90 % sure</dt><dd>{sure_words(space, source.credible_90_area)}</dd>"
+        f"<dt>Energy</dt><dd>{percent_words(source.share)} of the recording</dd>{off}</dl>"
+    )
+
+
+def _near(m: int, source: FoundSource, true: Array | None) -> str:
+    """Where source m is, from near by."""
+    space = source.belief.space
+    return map_chart(
+        [(m, source.belief, zoomed_map(source.belief, truth=true))],
+        truths=() if true is None else [true],
+        caption=f"From near by <span>{_REGIONS[space.dims]}</span>",
+        alt=f"Where {source.name} is believed to be: {place_words(space, source.direction)}",
+        key="" if true is None else _TRUE_KEY,
+    )
+
+
+class Sections:
+    """What a page is put together from."""
+
+    def __init__(self, scene: FoundScene, known: Known | None, players: Mapping[str, str]) -> None:
+        self.scene, self.known, self.players = scene, known, players
+        level = scene.picture.level_db
+        self.top_db = float(level[np.isfinite(level)].max(initial=-200.0))
+
+    def header(self, title: str, elapsed_seconds: float | None) -> str:
+        """Title, length, number of sources and the time that it took."""
+        scene = self.scene
+        count = len(scene.sources)
+        facts = [
+            f"<b>{length_words(scene.seconds)}</b> long",
+            f"<b>{count}</b> source{'s' if count != 1 else ''} found",
+        ]
+        if elapsed_seconds is not None:
+            facts.append(f"separated in <b>{speed_words(elapsed_seconds, scene.seconds)}</b>")
+        items = "".join(f"<li>{fact}</li>" for fact in facts)
+        return f'<header><h1>{escape(title)}</h1><ul class="facts">{items}</ul></header>'
+
+    def overview(self) -> str:
+        """All sources, from above and on a map."""
+        sources = self.scene.sources
+        heading = "<h2>Where the sounds come from</h2>"
+        if not sources:
+            return _card(heading, "<p>No source was found in this recording.</p>")
+        truths: Sequence[Array] = ()
+        if self.known is not None and self.known.truth.directions is not None:
+            truths = list(self.known.truth.directions)
+        words = "; ".join(
+            f"{source.name}: {place_words(source.belief.space, source.direction)}"
+            for source in sources
+        )
+        shown = self._map(truths, words)
+        if not sources[0].belief.space.holds_directions:
+            return _card(heading, shown)
+        above = compass(
+            [(m, source.belief) for m, source in enumerate(sources)],
+            truths=truths,
+            alt=f"The head from above. {words}",
+        )
+        return _card(heading, f'<div class="overview">{above}<div>{shown}{self._way()}</div></div>')
+
+    def _map(self, truths: Sequence[Array], words: str) -> str:
+        """All sources in the whole space."""
+        sources = self.scene.sources
+        names = "".join(
+            f'<li><span class="swatch" style="background:{colour_of(m)}"></span> '
+            f"{m + 1} {escape(source.name)}</li>"
+            for m, source in enumerate(sources)
+        )
+        return map_chart(
+            [(m, s.belief, belief_map(s.belief)) for m, s in enumerate(sources)],
+            truths=truths,
+            caption=f"All sources <span>{_REGIONS[sources[0].belief.space.dims]}</span>",
+            alt=f"Map of all directions. {words}",
+            key=names + (_TRUE_KEY if len(truths) else ""),
+        )
+
+    def _way(self) -> str:
+        """Where the sources were over time, for a long recording."""
+        seconds, track = self.scene.track_seconds, self.scene.track
+        if len(seconds) < 2:
+            return ""
+        shown = track_chart(
+            seconds,
+            track[..., 0],
+            caption="Over time <span>azimuth in each part of the recording</span>",
+            alt="Azimuth of each source over time",
+        )
+        return f'<div class="way">{shown}</div>'
+
+    def mixture(self) -> str:
+        """The recording: what it sounds like, and both of its spectrograms."""
+        picture = self.scene.picture
+        axes = picture.seconds, picture.frequencies_hz
+        level = spectrogram(
+            level_image(picture.level_db, self.top_db, LEVEL_RANGE_DB),
+            *axes,
+            caption="Spectrogram <span>both ears</span>",
+            alt="Spectrogram of the mixture",
+            opaque=True,
+            key=_scale(LEVEL_STOPS, f"−{LEVEL_RANGE_DB:g}", "0 dB"),
+        )
+        ild = spectrogram(
+            ild_image(picture.ild_db, ILD_LIMIT_DB),
+            *axes,
+            caption="Level difference <span>between the ears</span>",
+            alt="Level difference between the ears in each bin: blue left, red right",
+            key=_scale((LEFT, "transparent", RIGHT), "left louder", "right louder") + _GREY_KEY,
+        )
+        return _card(
+            "<h2>The recording</h2>",
+            self.players.get(MIXTURE, ""),
+            f'<div class="columns">{level}{ild}</div>',
+        )
+
+    def source(self, m: int) -> str:
+        """Source m: where it is, what it sounds like, and which bins it was given."""
+        source, colour = self.scene.sources[m], colour_of(m)
+        true = None if self.known is None else self.known.direction_of(m)
+        heading = f'<h2><span class="badge">{m + 1}</span>{escape(source.name)}</h2>'
+        return _card(
+            "",
+            f'<div class="columns"><div>{heading}{_facts(source, true)}'
+            f"{self.players.get(source.name, '')}</div>{_near(m, source, true)}</div>",
+            f'<div class="pictures">{self._spectrograms(m, source)}</div>',
+            kind="card source",
+            style=f"--colour:{colour};--on:{on_colour(colour)}",
+        )
+
+    def _spectrograms(self, m: int, source: FoundSource) -> str:
+        picture, colour = self.scene.picture, colour_of(m)
+        axes = picture.seconds, picture.frequencies_hz
+        mask = picture.masks[m]
+        with np.errstate(divide="ignore"):
+            heard = picture.level_db + 20 * np.log10(np.nan_to_num(mask))
+        key = _scale(("transparent", colour), "0", "1") + _GREY_KEY
+        shown = [
+            spectrogram(
+                level_image(heard, self.top_db, LEVEL_RANGE_DB),
+                *axes,
+                caption="What it was given <span>of the spectrogram</span>",
+                alt=f"Spectrogram of {source.name}",
+                opaque=True,
+            ),
+            spectrogram(
+                mask_image(mask, colour),
+                *axes,
+                caption="Assignment <span>probability that a bin is its own</span>",
+                alt=f"Probability of each bin to belong to {source.name}",
+                key=key,
+            ),
+        ]
+        true = None if self.known is None else self.known.mask_of(m)
+        if true is not None:
+            shown.append(
+                spectrogram(
+                    mask_image(true[1], colour),
+                    *axes,
+                    caption=f"True mask <span>{escape(true[0])}</span>",
+                    alt=f"Bins in which {true[0]} really is the strongest",
+                )
+            )
+        return "".join(shown)
+
+    def comparison(self) -> str:
+        """The scene against the truth, where that is known."""
+        if self.known is None:
+            return ""
+        return _card("<h2>Found and true</h2>", comparison_table(self.scene, self.known))
+
+    def inference(self) -> str:
+        """The course of the free energy, folded away."""
+        values = self.scene.free_energies
+        if not values:
+            return ""
+        count = f"{len(values)} iteration{'s' if len(values) != 1 else ''}"
+        ends = [f"{values[i]:,.0f}".replace("-", "−") for i in (0, -1)]
+        shown = course(
+            values,
+            caption=f"Free energy <span>from {ends[0]} to {ends[1]} nats</span>",
+            alt=f"The free energy over {count}",
+        )
+        return _card(f"<details><summary>The inference: {count}</summary>{shown}</details>")
