@@ -55,8 +55,17 @@ def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
 
 
 @pytest.fixture
-def learned_before(learned_heads: LearnedHeads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`earatlas.learn`, from wherever it is called, gives the same atlas, and learns it once."""
+def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`earatlas.learn` with 20 sounds in the place of 240: where nobody asks how sure it is."""
+    monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)
+    monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
+
+
+@pytest.fixture
+def learned_before(
+    learned_heads: LearnedHeads, learned_quickly: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`earatlas.learn`, from wherever it is called, learns quickly, and the same head once."""
     monkeypatch.setattr("earatlas.atlas.learn_head", learned_heads.learn)
 
 

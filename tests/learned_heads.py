@@ -23,6 +23,8 @@ import scipy
 import earatlas
 from earatlas.atlas import Atlas, learn
 from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.learning import calibration
+from earatlas.learning import learn as learning
 from earatlas.learning.learn import learn_head
 
 __all__ = ["LearnedHeads"]
@@ -66,7 +68,7 @@ def code_fingerprint() -> str:
 
 
 def fingerprint(head: Head, settings: dict[str, Any]) -> str:
-    """Changes with the head, and with every setting that is not its default."""
+    """Changes with the head, and with whatever is not its default."""
     told = inspect.signature(learn).bind(head, **settings)
     told.apply_defaults()
     plain = {
@@ -74,7 +76,8 @@ def fingerprint(head: Head, settings: dict[str, Any]) -> str:
         for name, value in told.arguments.items()
         if name not in ("head", "progress")
     }
-    words: list[Any] = [head.name, head.licence, head.provenance, plain]
+    sounds = [learning._MOST_HELD_OUT, calibration._FEWEST_SOUNDS]  # tests may wish for fewer
+    words: list[Any] = [head.name, head.licence, head.provenance, plain, sounds]
     if isinstance(head.ears, ImpulseResponses):
         words.append(head.ears.rate)
         heard = head.ears.samples
