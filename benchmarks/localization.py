@@ -1,7 +1,7 @@
 """Localization figures on the measured heads; run as `python benchmarks/localization.py PART …`.
 
 Parts: mapping (held-out cue vectors), ablation (what each choice brings), speech (one talker,
-noise, a room, and how honest the regions are, with a picture in docs/images), calibration (honesty
+noise, a room, and how honest the regions are, with a `--picture`), calibration (honesty
 over several splits), speed. Without a part: mapping, speech and speed. The heads and the speech
 come from EARATLAS_DATA. Splits and seeds are fixed.
 """
@@ -26,7 +26,6 @@ from earatlas.learning.ppam import PPAM
 HEADS = ("ku100", "cipic_021", "cipic_003")
 PARTS = ("mapping", "ablation", "speech", "calibration", "speed")
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-PICTURE = Path(__file__).parents[1] / "docs" / "images" / "reliability.png"
 
 
 def errors_of(head: ea.Head, space: ea.Space, splits: int, **options: object) -> Accuracy:
@@ -130,7 +129,7 @@ def spaces_of(head: ea.Head) -> tuple[tuple[str, ea.Space, ea.Head], ...]:
     return ("plane", ea.Plane(), within_plane(head)), ("sphere", ea.Sphere(), head)
 
 
-def speech(count: int, room_learned: bool) -> None:
+def speech(count: int, room_learned: bool, picture: Path | None) -> None:
     """One talker, 2 to 5 s, from held-out directions of ku100."""
     lines: list[str] = []
     levels: dict[str, list[float]] = {}
@@ -156,9 +155,11 @@ def speech(count: int, room_learned: bool) -> None:
     print(head_line + " missing bins % |\n" + rule + "---|")
     print("\n".join(lines))
     print_coverage(levels)
+    if picture is None:
+        return
     short = {name.replace(" T60 0.3 s", "").replace("learned ", "learned\n"): levels[name]
              for name in levels}  # fmt: skip
-    save(plot_reliability(short, title=f"One talker, {count} recordings a line"), PICTURE)
+    save(plot_reliability(short, title=f"One talker, {count} recordings a line"), picture)
 
 
 def calibration(splits: int, count: int) -> None:
@@ -215,6 +216,7 @@ if __name__ == "__main__":
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--recordings", type=int, default=200)
+    parser.add_argument("--picture", type=Path, help="of how honest the regions of speech are")
     parser.add_argument("--room-learned", action="store_true", help="minutes of room responses")
     arguments = parser.parse_args()
     for part in arguments.parts or ["mapping", "speech", "speed"]:
@@ -224,7 +226,7 @@ if __name__ == "__main__":
             case "ablation":
                 ablation(arguments.splits)
             case "speech":
-                speech(arguments.recordings, arguments.room_learned)
+                speech(arguments.recordings, arguments.room_learned, arguments.picture)
             case "calibration":
                 calibration(arguments.splits, arguments.recordings)
             case "speed":

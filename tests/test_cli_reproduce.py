@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,10 @@ def test_a_folder_of_recordings(recordings: Path, run: Run, tmp_path: Path) -> N
     assert result.returncode == 0, result.stderr
     text = (tmp_path / "results.md").read_text()
     assert recordings.name in text
-    assert not EXPERIMENTS["figure4"].findings or EXPERIMENTS["figure4"].findings not in text
+    told = replace(EXPERIMENTS["figure4"], findings=lambda rows: "found on other heads")
+    assert told.findings_on, "it has findings, of heads that are not this one"
+    page = write_page({"figure4": told}, shutil.copytree(tmp_path, tmp_path / "copy"), quick=True)
+    assert "found on other heads" not in page.read_text()
     result = run("reproduce", "table2", "--quick", "--head", recordings, "-o", tmp_path)
     refused(result, "head must have impulse responses")
     assert not rows_of(tmp_path, "table2")

@@ -30,7 +30,7 @@ def build(tmp_path: Path, small_head: ea.Head) -> Build:
             warnings.simplefilter("ignore")  # some conventions are old
             sofa = sofar.Sofa(convention)
         ears = small_head.responses()
-        sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
+        sofa.Data_IR, sofa.Data_SamplingRate = ears.samples.copy(), ears.rate
         sofa.SourcePosition = np.column_stack(
             [small_head.directions % 360 * [1, 0] + small_head.directions * [0, 1],
              np.full(len(small_head), 1.5)]

@@ -34,7 +34,8 @@ __all__ = ["app", "info"]
 
 app = one_command()
 
-# Azimuths with gaps up to this, or two spacings, go all round: CIPIC, which does, has gaps of 13.
+# Azimuths with gaps up to this, or two spacings, go all round: measured heads have gaps of 5
+# degrees, or of 180 where they are known in front alone.
 _ALL_ROUND_DEGREES = 20.0
 
 
