@@ -9,6 +9,13 @@ import numpy as np
 import pytest
 from command_line import in_process, real_process
 from learned_heads import LearnedHeads
+from slow_tests import (  # noqa: F401, hooks that pytest finds here
+    pytest_collection_modifyitems,
+    pytest_fixture_setup,
+    pytest_runtest_call,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+)
 
 import earatlas as ea
 from earatlas.atlas import Atlas

@@ -17,19 +17,27 @@ from tests_support import refused
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 import earatlas as ea
-from earatlas.experiments import EXPERIMENTS, drawing, read_rows
+from earatlas.experiments import EXPERIMENTS, drawing, read_rows, table3
 from earatlas.experiments.page import write_page
+from earatlas.experiments.talkers import talkers_at
+from earatlas.scenes.scene import SimulatedScene
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def brief(*arguments: Any, seconds: tuple[float, float]) -> SimulatedScene:
+    """`talkers_at`, but talkers stop after a second: VESSL as printed takes its time."""
+    return talkers_at(*arguments, seconds=(1.0, 1.5))
 
 
 @pytest.fixture(scope="module")
 def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """`reproduce all --quick`: about a minute on a quiet machine."""
     folder = tmp_path_factory.mktemp("reproduced")
-    with pytest.MonkeyPatch.context() as patch:  # nobody asks here how sure "ours" is
-        patch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)  # nobody asks how sure it is
         patch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
+        patch.setattr(table3, "talkers_at", brief)
         result = run("reproduce", "all", "--quick", "-o", folder, "--json")
     assert result.returncode == 0, result.stderr
     return folder, json.loads(result.stdout)

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import learned_heads
 import numpy as np
@@ -73,7 +74,7 @@ def test_a_head_is_learned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """What comes back is what learning gave; another head or setting is learned by itself."""
     calls: list[int] = []
 
-    def counted(head: ea.Head, **settings: int) -> object:
+    def counted(head: ea.Head, **settings: Any) -> object:
         calls.append(len(head))
         return learn_head(head, **settings)
 
