@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DOCS   := .venv-docs
 
-.PHONY: demo check test slow lint docs format lock bench clean
+.PHONY: demo check test slow style types docs format lock bench clean
 
 demo: $(STAMP)  ## the main job, with no data of your own
 	$(BIN)/earatlas demo
@@ -14,20 +14,26 @@ demo: $(STAMP)  ## the main job, with no data of your own
 # small matrices by several threads fight for the cores.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
 
-check: lint  ## every day: all but the slow tests, under 30 s
+check: style types  ## every day: all but the slow tests, under 30 s
 	$(PYTEST) -m "not slow"
 
-test: lint  ## everything that must hold; COVERAGE=--cov measures what it runs through, too
+test: style  ## everything that must hold; COVERAGE=--cov measures what it runs through, too
+	$(MAKE) --no-print-directory --jobs 2 types all-tests
+
+.PHONY: all-tests
+all-tests: $(STAMP)
 	$(PYTEST) $(COVERAGE)
 
-slow: $(STAMP)  ## measure again which tests `make check` leaves out
+slow: $(STAMP)  ## measure again which tests are slow: tests/slow.txt
 	EARATLAS_MEASURE_SLOW=1 $(PYTEST)
 
-lint: $(STAMP)  ## format, style, types, and imports that go one way
+style: $(STAMP)  ## format, style, and imports that go one way
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(STAMP)
+	$(BIN)/mypy
 
 docs: $(DOCS)/installed  ## the site, in site/; a broken link or reference fails
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict

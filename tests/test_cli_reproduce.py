@@ -26,8 +26,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def brief(*arguments: Any, seconds: tuple[float, float]) -> SimulatedScene:
-    """`talkers_at`, but talkers stop after a second: VESSL as printed takes its time."""
-    return talkers_at(*arguments, seconds=(1.0, 1.5))
+    """`talkers_at`, but talkers stop after two seconds: VESSL as printed takes its time."""
+    return talkers_at(*arguments, seconds=(2.0, 2.0))
 
 
 @pytest.fixture(scope="module")

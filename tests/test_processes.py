@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ def test_listening_while_the_sound_goes_on(
     process = subprocess.Popen(
         [*COMMAND, "listen", "head.atlas", "--stdin", "--rate", "16000", "--json"],
         cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # off in a background job
     )  # fmt: skip
     with process:
         assert process.stdin is not None
