@@ -19,6 +19,7 @@ from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
 from earatlas.heads.head import Head
 from earatlas.hearing.audio import Audio
+from earatlas.hearing.cues import checked_audio
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import FileRecording, MemoryRecording
 from earatlas.learning.calibration import Calibration
@@ -34,7 +35,7 @@ from earatlas.separation.scene import FoundScene, Scene
 from earatlas.separation.separator import Separator
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.space.spaces import Space, space_from_dict
-from earatlas.types import Array, Progress
+from earatlas.types import Array, Progress, field_values
 
 __all__ = ["Atlas", "learn"]
 
@@ -75,7 +76,8 @@ class Atlas(LearnedHead):
         relative to the peak and the noise of the whole recording.
         """
         windows = Windows(window_seconds, hop_seconds, threshold)
-        return track(self, MemoryRecording(audio), windows)
+        windows.frames(self.layout)
+        return track(self, MemoryRecording(checked_audio(audio, self.layout)), windows)
 
     def localize_file_frames(
         self,
@@ -253,4 +255,4 @@ def learn(
         head, space=space, components=components, latent=latent, constrained=constrained,
         layout=layout, seed=seed, progress=progress,
     )  # fmt: skip
-    return Atlas(**vars(learned))
+    return Atlas(**field_values(learned))
