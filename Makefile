@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DOCS   := .venv-docs
 
-.PHONY: demo check test lint docs format lock bench clean
+.PHONY: demo check test slow lint docs format lock bench clean
 
 demo: $(STAMP)  ## the main job, with no data of your own
 	$(BIN)/earatlas demo
@@ -19,6 +19,9 @@ check: lint  ## every day: all but the slow tests, under 30 s
 
 test: lint  ## everything that must hold; COVERAGE=--cov measures what it runs through, too
 	$(PYTEST) $(COVERAGE)
+
+slow: $(STAMP)  ## measure again which tests `make check` leaves out
+	EARATLAS_MEASURE_SLOW=1 $(PYTEST)
 
 lint: $(STAMP)  ## format, style, types, and imports that go one way
 	$(BIN)/ruff format --check .

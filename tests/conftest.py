@@ -9,6 +9,13 @@ import numpy as np
 import pytest
 from command_line import in_process, real_process
 from learned_heads import LearnedHeads
+from slow_tests import (  # noqa: F401, hooks that pytest finds here
+    pytest_collection_modifyitems,
+    pytest_fixture_setup,
+    pytest_runtest_call,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+)
 
 import earatlas as ea
 from earatlas.atlas import Atlas
@@ -55,8 +62,17 @@ def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
 
 
 @pytest.fixture
-def learned_before(learned_heads: LearnedHeads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`earatlas.learn`, from wherever it is called, gives the same atlas, and learns it once."""
+def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`earatlas.learn` with 20 sounds in the place of 240: where nobody asks how sure it is."""
+    monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)
+    monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
+
+
+@pytest.fixture
+def learned_before(
+    learned_heads: LearnedHeads, learned_quickly: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`earatlas.learn`, from wherever it is called, learns quickly, and the same head once."""
     monkeypatch.setattr("earatlas.atlas.learn_head", learned_heads.learn)
 
 

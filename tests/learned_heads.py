@@ -21,8 +21,10 @@ import numpy as np
 import scipy
 
 import earatlas
-from earatlas.atlas import Atlas
+from earatlas.atlas import Atlas, learn
 from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.learning import calibration
+from earatlas.learning import learn as learning
 from earatlas.learning.learn import learn_head
 
 __all__ = ["LearnedHeads"]
@@ -66,15 +68,16 @@ def code_fingerprint() -> str:
 
 
 def fingerprint(head: Head, settings: dict[str, Any]) -> str:
-    """Changes with the head, and with every setting that is not its default."""
-    told = inspect.signature(learn_head).bind(head, **settings)
+    """Changes with the head, and with whatever is not its default."""
+    told = inspect.signature(learn).bind(head, **settings)
     told.apply_defaults()
     plain = {
         name: value.to_dict() if hasattr(value, "to_dict") else value
         for name, value in told.arguments.items()
         if name not in ("head", "progress")
     }
-    words: list[Any] = [head.name, head.licence, head.provenance, plain]
+    sounds = [learning._MOST_HELD_OUT, calibration._FEWEST_SOUNDS]  # tests may wish for fewer
+    words: list[Any] = [head.name, head.licence, head.provenance, plain, sounds]
     if isinstance(head.ears, ImpulseResponses):
         words.append(head.ears.rate)
         heard = head.ears.samples

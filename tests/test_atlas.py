@@ -91,6 +91,7 @@ def test_a_file_of_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
     assert back.calibration == atlas.calibration
 
 
+@pytest.mark.usefixtures("learned_quickly")
 @pytest.mark.parametrize("space", [ea.Plane(), ea.Cylinder((-40.0, 40.0)), ea.Circle()], ids=repr)
 def test_spaces_take_the_directions_they_have(space: ea.Space) -> None:
     """Directions outside a plane or cylinder are left out; a circle takes one elevation."""
@@ -115,6 +116,7 @@ def test_few_directions_still_learn() -> None:
     np.testing.assert_allclose(found[:, 1], 0.0, atol=1e-9)
 
 
+@pytest.mark.usefixtures("learned_quickly")
 def test_progress_reaches_its_end() -> None:
     """The callback counts up to its own total."""
     seen: list[tuple[float, float]] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from learned_heads import LearnedHeads
 from tests_support import refused
 
 import earatlas as ea
@@ -16,7 +17,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ring(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads) -> Path:
     """A folder with a table of 24 responses on a ring, its atlas, and a recording."""
     folder = tmp_path_factory.mktemp("ring")
     head = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 15)])
@@ -25,7 +26,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ea.Audio(head.responses().samples[n], 48000).write(folder / f"{n}.wav")
         lines.append(f"{n}.wav,{azimuth},{elevation}")
     (folder / "ring.csv").write_text("\n".join(lines))
-    ea.learn(head, components=2).save(folder / "ring.atlas")
+    learned_heads.learn(head, components=2).save(folder / "ring.atlas")
     scene = ea.render_scene(head, [ea.murmur(1.0, seed=5)], [(60.0, 0.0)])
     scene.mixture.write(folder / "talker.wav")
     return folder
@@ -46,6 +47,7 @@ def cases(ring: Path) -> dict[str, tuple[list[object], str]]:
     }
 
 
+@pytest.mark.usefixtures("learned_quickly")
 @pytest.mark.parametrize("case", list(cases(Path())))
 def test_one_file(run: Run, ring: Path, tmp_path: Path, case: str) -> None:
     """Somebody's file is left alone unless it is forced; our own is replaced, and that is said."""

@@ -17,17 +17,28 @@ from tests_support import refused
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 import earatlas as ea
-from earatlas.experiments import EXPERIMENTS, drawing, read_rows
+from earatlas.experiments import EXPERIMENTS, drawing, read_rows, table3
 from earatlas.experiments.page import write_page
+from earatlas.experiments.talkers import talkers_at
+from earatlas.scenes.scene import SimulatedScene
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def brief(*arguments: Any, seconds: tuple[float, float]) -> SimulatedScene:
+    """`talkers_at`, but talkers stop after a second: VESSL as printed takes its time."""
+    return talkers_at(*arguments, seconds=(1.0, 1.5))
 
 
 @pytest.fixture(scope="module")
 def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """`reproduce all --quick`: about a minute on a quiet machine."""
     folder = tmp_path_factory.mktemp("reproduced")
-    result = run("reproduce", "all", "--quick", "-o", folder, "--json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)  # nobody asks how sure it is
+        patch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
+        patch.setattr(table3, "talkers_at", brief)
+        result = run("reproduce", "all", "--quick", "-o", folder, "--json")
     assert result.returncode == 0, result.stderr
     return folder, json.loads(result.stdout)
 
@@ -78,9 +89,14 @@ def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
 
 
 def test_nothing_is_run_twice(
-    whole: tuple[Path, dict[str, Any]], run: Run, run_process: Run, tmp_path: Path
+    whole: tuple[Path, dict[str, Any]],
+    run: Run,
+    run_process: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A second time it only draws, the same page; a broken line is reported and run again."""
+    monkeypatch.setattr(drawing, "save", lambda figure, path: path)
     folder = shutil.copytree(whole[0], tmp_path / "reproduced")
     before = (folder / "results.md").read_text()
     result = run("reproduce", "figure2", "--quick", "-o", folder)

@@ -1,0 +1,82 @@
+"""Which tests are slow: those of tests/slow.txt, a list that is measured; `make check` skips them.
+
+`make slow` runs everything and writes the list anew: functions of which a case takes more than
+`LIMIT` seconds of CPU, with what it needs from fixtures. The list is by name, so that a new test
+is quick until it is measured.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = [
+    "pytest_collection_modifyitems",
+    "pytest_fixture_setup",
+    "pytest_runtest_call",
+    "pytest_runtest_logreport",
+    "pytest_sessionfinish",
+]
+
+LIMIT = 0.2
+LIST = Path(__file__).with_name("slow.txt")
+_KEPT = {"atlas"}  # learned in the first session, and read from its file in all others
+_made: dict[str, float] = {}  # seconds that each fixture took, in this process
+_taken: dict[str, float] = {}  # seconds of the slowest case of each test, of all processes
+
+
+def _seconds() -> float:
+    """CPU of this process and of those that it waited for: other work on the machine is not in."""
+    return sum(os.times()[:4])
+
+
+def _name(case: str) -> str:
+    """The test of a case: test_x.py::test_y[7] is one of test_x.py::test_y."""
+    return case.partition("[")[0]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the list."""
+    slow = set(LIST.read_text().splitlines()) if LIST.exists() else set()
+    for item in items:
+        if _name(item.nodeid) in slow:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+    """Keep what a fixture took."""
+    start = _seconds()
+    result = yield
+    _made[fixturedef.argname] = _seconds() - start
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Put what a test took into its report, which other processes send home."""
+    start = _seconds()
+    try:
+        return (yield)
+    finally:
+        needed = set(getattr(item, "fixturenames", ())) - _KEPT
+        own = _seconds() - start
+        item.user_properties.append(("cpu", own + sum(_made.get(name, 0.0) for name in needed)))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Collect the reports of all processes."""
+    name = _name(report.nodeid)
+    for key, value in report.user_properties:
+        if key == "cpu":
+            _taken[name] = max(_taken.get(name, 0.0), float(str(value)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the list, if it was asked for."""
+    if os.environ.get("EARATLAS_MEASURE_SLOW") and not hasattr(session.config, "workerinput"):
+        slow = sorted(name for name, seconds in _taken.items() if seconds > LIMIT)
+        LIST.write_text("".join(f"{name}\n" for name in slow))
