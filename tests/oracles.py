@@ -1,4 +1,4 @@
-"""The formulas of docs/method.md as slow loops and dense matrices, to check the fast code against."""
+"""The formulas of docs/method.md as slow loops and dense matrices: what the fast code must give."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def extended_posterior(model: PPAM, Q: Array, R: Array, E: Array) -> tuple[Array
     return weights / weights.sum(), means[:, :L], covariances[:, :L, :L]
 
 
-# --- mixtures: docs/method.md-4 and the opening of `earatlas.separation.vessl` ------------------------------------
+# --- several sources: docs/method.md and the opening of `earatlas.separation.vessl` ---------------
 
 
 def ragged_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -> HeardBins:
