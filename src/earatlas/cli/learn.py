@@ -74,7 +74,10 @@ def learn_command(
     ] = None,
     components: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Number of charts. Default: one for ten directions."),
+        typer.Option(
+            metavar="K",
+            help="Number of charts. Default: one for ten directions, on the circle for five.",
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Of the start and the held-out part.")
