@@ -8,7 +8,7 @@ beliefs honest. It localizes and separates; it is saved as one file of plain arr
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -23,9 +23,11 @@ from earatlas.hearing.cues import checked_audio
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import FileRecording, MemoryRecording
 from earatlas.learning.calibration import Calibration
+from earatlas.learning.direct_learning import learn_rooms
 from earatlas.learning.learn import MODEL_ARRAYS, learn_head
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
+from earatlas.learning.rooms import RoomHearing
 from earatlas.localization.answer import Localization
 from earatlas.localization.recording import localize
 from earatlas.localization.stream import Localizer
@@ -45,6 +47,21 @@ _VERSION = 2  # 1 kept coarser models beside the one that is used
 @dataclass(frozen=True, eq=False, repr=False)
 class Atlas(LearnedHead):
     """A learned head: `localize` and its siblings turn recordings into directions and sounds."""
+
+    def with_rooms(self, head: Head, *, seed: int = 0) -> Self:
+        """The atlas made ready for rooms that were never learned; `head` is what it was learned of.
+
+        One sound is then localized by its direct sound where it does not fit the open: `localize`,
+        `localize_file` and `localizer`. Tracks and `separate` are as before.
+        """
+        if sum(self.space.within(head.directions)) != self.about.get("directions"):
+            raise InputError(
+                f"head must be the one that the atlas was learned of, got '{head.name}' with other "
+                f"directions than '{self.about.get('head')}'. Give the same head."
+            )
+        known = head.subset(self.space.within(head.directions))
+        rooms = learn_rooms(known, self.model, self.layout, self.calibration, seed=seed)
+        return replace(self, rooms=rooms)
 
     # --- one sound -----------------------------------------------------------------------------
 
@@ -152,6 +169,8 @@ class Atlas(LearnedHead):
         calibration = self.calibration
         if calibration.frame_noise is not None:
             arrays["frame_noise"] = calibration.frame_noise
+        if self.rooms is not None:
+            arrays |= self.rooms.to_arrays()
         about = {
             "layout": self.layout.to_dict(),
             "space": self.space.to_dict(),
@@ -165,6 +184,7 @@ class Atlas(LearnedHead):
                 "misfit": None if math.isinf(calibration.misfit) else calibration.misfit,
             },
             "about": self.about,
+            "rooms": None if self.rooms is None else self.rooms.to_dict(),
         }
         return write_container(path, "atlas", _VERSION, about, arrays)
 
@@ -184,7 +204,10 @@ class Atlas(LearnedHead):
             calibration = _calibration(about["calibration"], arrays.get("frame_noise"))
             accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
             layout = CueLayout.from_dict(about["layout"])
-            atlas = cls(model, layout, calibration, accuracy, about["about"])
+            rooms = None
+            if about.get("rooms") is not None:
+                rooms = RoomHearing.from_arrays(model.space, arrays, about["rooms"])
+            atlas = cls(model, layout, calibration, accuracy, about["about"], rooms)
             _check_parts(atlas)
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InputError(
