@@ -1,6 +1,6 @@
 """What the numbers in the code do: each one changed alone, on mixtures that no table is made of.
 
-    python benchmarks/choices.py [--count 24] [--only NAME]
+    python benchmarks/choices.py [--count 24] [--only NAME …]
 
 Talkers of ku100 from directions that were not learned: two in the open, two in a simulated room
 (T60 0.3 s, half as many), three in the open (half as many). Columns: mean SDR in dB and that of
@@ -109,14 +109,14 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=24, help="mixtures of two talkers")
-    parser.add_argument("--only", help="one of the numbers")
+    parser.add_argument("--only", nargs="*", help="some of the numbers")
     options = parser.parse_args()
     atlas, sets = scenes(options.count)
     header = [f"{name} ({len(some)})" for name, some in sets.items()]
     print(f"| changed | {' | '.join(header)} |\n|{'---|' * (len(header) + 1)}")
     print(f"| nothing | {' | '.join(row(atlas, sets))} |", flush=True)
     for module, name, value in CHOICES:
-        if options.only in (None, name):
+        if not options.only or name in options.only:
             with changed(module, name, value):
                 print(f"| `{name}` = {value} | {' | '.join(row(atlas, sets))} |", flush=True)
 

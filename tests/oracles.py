@@ -1,4 +1,4 @@
-"""The formulas of DESIGN §3 as slow loops and dense matrices, to check the fast code against."""
+"""The formulas of docs/method.md as slow loops and dense matrices: what the fast code must give."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def posterior(model: PPAM, y: Array, seen: Mask) -> tuple[Array, Array, Array]:
 
 
 def extended_posterior(model: PPAM, Q: Array, R: Array, E: Array) -> tuple[Array, Array, Array]:
-    """DESIGN §3's posterior with L' = L + L_w coordinates, channel by channel; spread 1."""
+    """docs/method.md's posterior with L' = L + L_w coordinates, channel by channel; spread 1."""
     K, D, L = model.A.shape
     J = L + model.latent.shape[1]
     logs, means, covariances = np.empty(K), np.empty((K, J)), np.empty((K, J, J))
@@ -130,7 +130,7 @@ def extended_posterior(model: PPAM, Q: Array, R: Array, E: Array) -> tuple[Array
     return weights / weights.sum(), means[:, :L], covariances[:, :L, :L]
 
 
-# --- mixtures: DESIGN §3-4 and the opening of `earatlas.vessl` ------------------------------------
+# --- several sources: docs/method.md and the opening of `earatlas.separation.vessl` ---------------
 
 
 def ragged_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -> HeardBins:

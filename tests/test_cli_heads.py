@@ -38,7 +38,7 @@ def turned(head: ea.Head) -> ea.Head:
 def test_a_sofa_file_the_wrong_way_round(tmp_path: Path, small_head: ea.Head) -> None:
     """The ears are swapped with a warning that names the choice, or what is said to be wrong."""
     path = write_sofa(tmp_path / "x.sofa", turned(small_head))
-    with pytest.warns(ea.EaratlasWarning, match="wrong_way='azimuths'.*--wrong-way"):
+    with pytest.warns(ea.EaratlasWarning, match="--wrong-way azimuths.*wrong_way='azimuths'"):
         by_default = ea.read_sofa(path)
     ears, azimuths = (ea.read_sofa(path, wrong_way=wrong) for wrong in get_args(WrongWay))
     np.testing.assert_array_equal(ears.responses().samples, by_default.responses().samples)

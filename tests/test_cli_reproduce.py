@@ -84,7 +84,8 @@ def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
     assert means["PPAM(T1)"] < 0.5 * means["PHAT"]
     for row in rows_of(folder, "table3"):
         sdr = {name: r["SDR"]["mean"] for name, r in row["result"]["methods"].items()}
-        assert sdr["mixture"] + 5 < sdr["ours(T2), masks"] < sdr["oracle"]
+        # The oracle's masks are binary: soft ones may come out a hair beyond, a leak by far.
+        assert sdr["mixture"] + 5 < sdr["ours(T2), masks"] < sdr["oracle"] + 1
         assert sdr["ours(T2), masks"] - 1 < sdr["ours(T2)"] < 60
 
 

@@ -259,7 +259,9 @@ def test_truth_must_fit_together() -> None:
     with pytest.raises(ea.InputError, match="2 columns"):
         pair_directions(scene, np.zeros((1, 1)))
     head = ea.simulated_head(np.array([[30.0, 0.0], [-60.0, 20.0]]))
-    rendered = ea.render_scene(head, [np.ones(99), np.ones(80)], head.directions, names=["a", "b"])
+    rendered = ea.render_scene(
+        head, [np.eye(99)[3], np.eye(80)[7]], head.directions, names=["a", "b"]
+    )
     truth = Truth.of(rendered)
     assert (len(truth), truth.names) == (2, ("a", "b"))
     np.testing.assert_array_equal(truth.images[1].samples, rendered.images[1])

@@ -255,9 +255,12 @@ def test_far_directions_are_refused(small_head: ea.Head) -> None:
     """A direction that the head does not cover is refused, with the gap."""
     front = small_head.subset(small_head.directions[:, 1] > 0)
     azimuth, lowest = front.directions[np.argmin(front.directions[:, 1])]
-    ea.render_scene(front, [np.ones(100)], [[azimuth, lowest - 9.9]])
+    click = np.eye(100)[50]
+    ea.render_scene(front, [click], [[azimuth, lowest - 9.9]])
     with pytest.raises(InputError, match=r"1\d degrees from the nearest of 'simulated'"):
-        ea.render_scene(front, [np.ones(100)], [[azimuth, -10.1]])
+        ea.render_scene(front, [click], [[azimuth, -10.1]])
+    with pytest.raises(InputError, match="must hold something above 20 Hz, got hardly anything"):
+        ea.render_scene(front, [np.ones(100)], [[azimuth, lowest]])
 
 
 @pytest.mark.parametrize(

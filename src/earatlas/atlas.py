@@ -8,7 +8,7 @@ beliefs honest. It localizes and separates; it is saved as one file of plain arr
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -19,12 +19,15 @@ from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
 from earatlas.heads.head import Head
 from earatlas.hearing.audio import Audio
+from earatlas.hearing.cues import checked_audio
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import FileRecording, MemoryRecording
 from earatlas.learning.calibration import Calibration
+from earatlas.learning.direct_learning import learn_rooms
 from earatlas.learning.learn import MODEL_ARRAYS, learn_head
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
+from earatlas.learning.rooms import RoomHearing
 from earatlas.localization.answer import Localization
 from earatlas.localization.recording import localize
 from earatlas.localization.stream import Localizer
@@ -34,7 +37,7 @@ from earatlas.separation.scene import FoundScene, Scene
 from earatlas.separation.separator import Separator
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.space.spaces import Space, space_from_dict
-from earatlas.types import Array, Progress
+from earatlas.types import Array, Progress, field_values
 
 __all__ = ["Atlas", "learn"]
 
@@ -44,6 +47,21 @@ _VERSION = 2  # 1 kept coarser models beside the one that is used
 @dataclass(frozen=True, eq=False, repr=False)
 class Atlas(LearnedHead):
     """A learned head: `localize` and its siblings turn recordings into directions and sounds."""
+
+    def with_rooms(self, head: Head, *, seed: int = 0) -> Self:
+        """The atlas made ready for rooms that were never learned; `head` is what it was learned of.
+
+        One sound is then localized by its direct sound where it does not fit the open: `localize`,
+        `localize_file` and `localizer`. Tracks and `separate` are as before.
+        """
+        if sum(self.space.within(head.directions)) != self.about.get("directions"):
+            raise InputError(
+                f"head must be the one that the atlas was learned of, got '{head.name}' with other "
+                f"directions than '{self.about.get('head')}'. Give the same head."
+            )
+        known = head.subset(self.space.within(head.directions))
+        rooms = learn_rooms(known, self.model, self.layout, self.calibration, seed=seed)
+        return replace(self, rooms=rooms)
 
     # --- one sound -----------------------------------------------------------------------------
 
@@ -75,7 +93,8 @@ class Atlas(LearnedHead):
         relative to the peak and the noise of the whole recording.
         """
         windows = Windows(window_seconds, hop_seconds, threshold)
-        return track(self, MemoryRecording(audio), windows)
+        windows.frames(self.layout)
+        return track(self, MemoryRecording(checked_audio(audio, self.layout)), windows)
 
     def localize_file_frames(
         self,
@@ -150,6 +169,8 @@ class Atlas(LearnedHead):
         calibration = self.calibration
         if calibration.frame_noise is not None:
             arrays["frame_noise"] = calibration.frame_noise
+        if self.rooms is not None:
+            arrays |= self.rooms.to_arrays()
         about = {
             "layout": self.layout.to_dict(),
             "space": self.space.to_dict(),
@@ -163,6 +184,7 @@ class Atlas(LearnedHead):
                 "misfit": None if math.isinf(calibration.misfit) else calibration.misfit,
             },
             "about": self.about,
+            "rooms": None if self.rooms is None else self.rooms.to_dict(),
         }
         return write_container(path, "atlas", _VERSION, about, arrays)
 
@@ -182,7 +204,10 @@ class Atlas(LearnedHead):
             calibration = _calibration(about["calibration"], arrays.get("frame_noise"))
             accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
             layout = CueLayout.from_dict(about["layout"])
-            atlas = cls(model, layout, calibration, accuracy, about["about"])
+            rooms = None
+            if about.get("rooms") is not None:
+                rooms = RoomHearing.from_arrays(model.space, arrays, about["rooms"])
+            atlas = cls(model, layout, calibration, accuracy, about["about"], rooms)
             _check_parts(atlas)
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InputError(
@@ -253,4 +278,4 @@ def learn(
         head, space=space, components=components, latent=latent, constrained=constrained,
         layout=layout, seed=seed, progress=progress,
     )  # fmt: skip
-    return Atlas(**vars(learned))
+    return Atlas(**field_values(learned))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.space.belief import region_radius
 from earatlas.space.spaces import Space
 
 __all__ = [
@@ -97,7 +96,7 @@ def sure_words(space: Space, size: float) -> str:
     >>> sure_words(Circle(), 8.4)
     'within 4.2° (an arc of 8.4°)'
     """
-    radius = radius_words(space, region_radius(size, space.dims))
+    radius = radius_words(space, space.radius(size))
     if space.dims == 1:
         kind = "an arc" if space.holds_directions else "a stretch"
         return f"within {radius} ({kind} of {radius_words(space, size)})"

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.baselines.mapping import channel_scale, check_cues
+from earatlas.baselines.mapping import check_cues, cue_scale
 from earatlas.learning.ppam import check_pairs
 from earatlas.space.spaces import Space
 from earatlas.types import Array
@@ -41,7 +41,7 @@ class LookUp:
     def fit(cls, space: Space, x: ArrayLike, y: ArrayLike) -> Self:
         """Keep directions (N, C) and cues (N, D)."""
         points, cues = check_pairs(space, x, y)
-        return cls(space, points, cues, channel_scale(cues))
+        return cls(space, points, cues, cue_scale(cues))
 
     def inverse_map(self, y: ArrayLike) -> Array:
         """Directions (N, C) of complete cue vectors (N, D)."""

@@ -16,7 +16,7 @@ from earatlas.space.angles import to_directions, to_vectors
 from earatlas.space.spaces import Plane, Space
 from earatlas.types import Array
 
-__all__ = ["InverseMap", "channel_scale", "check_cues", "from_targets", "to_targets"]
+__all__ = ["InverseMap", "check_cues", "cue_scale", "from_targets", "to_targets"]
 
 
 class InverseMap(Protocol):
@@ -26,21 +26,21 @@ class InverseMap(Protocol):
         """Directions (N, C) of cue vectors (N, D)."""
 
 
-def check_cues(y: ArrayLike, channels: int) -> Array:
+def check_cues(y: ArrayLike, n_cues: int) -> Array:
     """Cue vectors (N, D) to be mapped, or an InputError."""
     cues = np.asarray(y, dtype=np.float64)
-    if cues.ndim != 2 or cues.shape[1] != channels or not np.isfinite(cues).all():
+    if cues.ndim != 2 or cues.shape[1] != n_cues or not np.isfinite(cues).all():
         raise InputError(
-            f"y must be finite numbers of shape (N, {channels}), got shape {cues.shape}. "
+            f"y must be finite numbers of shape (N, {n_cues}), got shape {cues.shape}. "
             "Make the cues with the layout that was learned."
         )
     return cues
 
 
-def channel_scale(cues: Array) -> Array:
+def cue_scale(cues: Array) -> Array:
     """Deviations (D,) of training cues: decibels and (cos, sin) then weigh alike.
 
-    A channel that never changes tells nothing: its scale is infinite, its share 0.
+    A cue that never changes tells nothing: its scale is infinite, its share 0.
     """
     deviation = cues.std(axis=0)
     return np.where(deviation > 0, deviation, np.inf)

@@ -9,9 +9,9 @@ section 7: K Gaussians on [x; y] and their conditional expectation,
     G_k       covariance of x with y in component k, times S_k⁻¹
 
 A component has (D + L)² / 2 parameters, far more than there are samples for D = 730. So `MPLR.fit`
-first reduces y to the principal components of its standardized channels, and chooses a ridge on
+first reduces y to the principal components of its standardized cues, and chooses a ridge on
 every covariance on held-out directions. Scales count: on KU100's plane azimuth is off by 1.4
-degrees, by 2.8 if the channels are not standardized, and by 8 or more if components are whitened
+degrees, by 2.8 if the cues are not standardized, and by 8 or more if components are whitened
 instead. `MPLR.fit_plain` reduces nothing, as the paper did. scikit-learn does the learning. Needs
 the extra `earatlas[sklearn]`.
 """
@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from earatlas.baselines.mapping import (
-    channel_scale,
     check_cues,
+    cue_scale,
     from_targets,
     to_targets,
 )
@@ -51,10 +51,10 @@ _RIDGES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3)  # of the variance of x and of y'
 _HELD_OUT = 0.2
 _NUMBERS = 2**22  # in a work array (K, N, q): so many cue vectors at a time
 _ITERATIONS = 50  # enough for the error, if not for the likelihood's last digits
-# Of a channel's variance. On a split of ku100 the best of 0.001, 0.01 and 0.1 with phases, and a
+# Of a cue's variance. On a split of ku100 the best of 0.001, 0.01 and 0.1 with phases, and a
 # tenth of a degree behind the best with all cues.
 _PLAIN_RIDGE = 1e-3
-_PLAIN_ITERATIONS = 5  # a minute each with 4,800 vectors of 730 channels; 20 are no better
+_PLAIN_ITERATIONS = 5  # a minute each with 4,800 vectors of 730 cues; 20 are no better
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class MPLR:
         ridge: float,
         seed: int,
     ) -> Self:
-        offset, unit = y.mean(axis=0), channel_scale(y)
+        offset, unit = y.mean(axis=0), cue_scale(y)
         solver = "full" if min(y.shape) < 50 else "auto"
         pca = PCA(min(reduced, *y.shape), svd_solver=solver, random_state=seed)
         pca.fit((y - offset) / unit)
@@ -143,13 +143,13 @@ class MPLR:
     def fit_plain(
         cls, space: Space, x: ArrayLike, y: ArrayLike, *, components: int = 64, seed: int = 0
     ) -> Self:
-        """Learn from directions (N, C) and cues (N, D) with full covariances of all D channels.
+        """Learn from directions (N, C) and cues (N, D) with full covariances of all D cues.
 
         Channels are standardized, which changes nothing but what the ridge means for each.
         """
         points, cues = check_pairs(space, x, y)
         _check_components(components, len(points))
-        offset, unit = cues.mean(axis=0), channel_scale(cues)
+        offset, unit = cues.mean(axis=0), cue_scale(cues)
         joint = np.hstack([to_targets(space, points), (cues - offset) / unit])
         found = _gaussians(joint, components, _PLAIN_RIDGE, _PLAIN_ITERATIONS, seed)
         return cls._of(space, found, offset, np.diag(1 / unit), moved=(0.0, 1.0))

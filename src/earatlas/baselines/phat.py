@@ -142,7 +142,7 @@ class PHAT:
 
 
 def _vector_delays(cues: Array, layout: CueLayout, delays_seconds: Array) -> Array:
-    """The best delay (N,) of each cue vector (N, D), from its IPD channels."""
+    """The best delay (N,) of each cue vector (N, D), from its IPD cues."""
     ild, ipd = len(layout.ild_frequencies), len(layout.ipd_frequencies)
     phases = cues[:, ild : ild + ipd] + 1j * cues[:, ild + ipd :]
     g = correlation(phases.T, layout.frequencies_hz[layout.ipd_frequencies], delays_seconds)

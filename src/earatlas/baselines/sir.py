@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.baselines.mapping import (
-    channel_scale,
     check_cues,
+    cue_scale,
     from_targets,
     to_targets,
 )
@@ -161,7 +161,7 @@ class SIR:
         """One model a ridge: the cues' spectrum, the costly part, is shared."""
         targets, offset = to_targets(space, x), y.mean(axis=0)
         limits = np.stack([targets.min(axis=0), targets.max(axis=0)])
-        unit = channel_scale(y)
+        unit = cue_scale(y)
         centred = (y - offset) / unit
         spectrum = spectrum_of(centred)
         models = []

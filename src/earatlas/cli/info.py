@@ -181,6 +181,7 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
         **atlas.about,  # head, licence, provenance, directions, left_out, spacing_degrees, seed
         "space": atlas.space.name,
         "components": len(atlas.model.weights),
+        "rooms": atlas.rooms is not None,
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
         "cues": {**atlas.layout.to_dict(), "n_cues": atlas.layout.n_cues},
         "version": None if header is None else header.get("version"),
@@ -197,7 +198,7 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
         "directions": f"{facts.get('directions', '?')}, {facts.get('spacing_degrees', '?')}° apart "
         f"(median), on the {facts['space']}"
         + (f"; {left_out} outside it left out" if left_out else ""),
-        "charts": str(facts["components"]),
+        "charts": str(facts["components"]) + (", ready for rooms" if facts["rooms"] else ""),
         "held out": "too few directions to hold some out: no errors were measured"
         if errors is None
         else f"{errors['held_out']} directions, median error {errors['median_degrees']:.2f}°, "

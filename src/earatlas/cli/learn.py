@@ -57,6 +57,7 @@ _SPACES: dict[str, Space] = {
     cls=Command,
     epilog=examples(
         "earatlas learn ku100.sofa -o ku100.atlas",
+        "earatlas learn ku100.sofa -o ku100.atlas --rooms",
         "earatlas learn calibration.csv -o robot.atlas --space cylinder --components 64",
     ),
 )
@@ -74,8 +75,15 @@ def learn_command(
     ] = None,
     components: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Number of charts. Default: one for ten directions."),
+        typer.Option(
+            metavar="K",
+            help="Number of charts. Default: one for ten directions, on the circle for five.",
+        ),
     ] = None,
+    rooms: Annotated[
+        bool,
+        typer.Option("--rooms", help="Make it ready for rooms that were never learned, too."),
+    ] = False,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Of the start and the held-out part.")
     ] = 0,
@@ -103,6 +111,9 @@ def learn_command(
             seed=seed,
             progress=update,
         )
+    if rooms:
+        with progress(f"making {opened.name} ready for rooms"):
+            atlas = atlas.with_rooms(opened, seed=seed)
     atlas.save(output)
     seconds = time.perf_counter() - start
     outputs.tell()
@@ -121,6 +132,7 @@ def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
         "scales": [len(atlas.model.weights)],
         "directions": atlas.about["directions"],
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
+        "rooms": atlas.rooms is not None,
         "seconds": round(seconds, 2),
     }
 
@@ -130,7 +142,7 @@ def _print(atlas: Atlas, path: Path, seconds: float) -> None:
     say(
         f"{atlas.about['head']}: {atlas.about['directions']} directions on the {atlas.space.name}"
         f"{f' ({left_out} outside it left out)' if left_out else ''}, "
-        f"{len(atlas.model.weights)} charts, in {seconds:.1f} s"
+        f"{len(atlas.model.weights)} charts{_ready(atlas)}, in {seconds:.1f} s"
     )
     if atlas.accuracy is None:
         say(
@@ -140,6 +152,10 @@ def _print(atlas: Atlas, path: Path, seconds: float) -> None:
     else:
         out.print(accuracy_table(atlas.accuracy), highlight=False)
     say(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def _ready(atlas: Atlas) -> str:
+    return "" if atlas.rooms is None else ", ready for rooms"
 
 
 def accuracy_table(accuracy: Accuracy) -> Table:

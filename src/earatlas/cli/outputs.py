@@ -111,8 +111,8 @@ def is_track(path: Path) -> bool:
 
 
 def is_picture(path: Path) -> bool:
-    """Whether matplotlib drew it, as all our pictures."""
-    return b"atplotlib" in _beginning(path, path.stat().st_size)
+    """Whether it says that earatlas drew it."""
+    return b"earatlas" in _beginning(path, path.stat().st_size)
 
 
 def is_scene(folder: Path) -> bool:

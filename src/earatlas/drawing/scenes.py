@@ -26,8 +26,6 @@ from earatlas.drawing.style import (
     COLOURS,
     DIFFERENCE_MAP,
     ILD_LIMIT_DB,
-    LEVEL_MAP,
-    LEVEL_RANGE_DB,
     MISSING,
     colour_bar,
     colour_of,
@@ -49,7 +47,6 @@ __all__ = [
     "draw_beliefs",
     "draw_free_energy",
     "draw_ild",
-    "draw_level",
     "draw_mask",
     "plot_scene",
 ]
@@ -70,16 +67,6 @@ def _spectrogram(
         vmax=limits[1],
         **style,  # type: ignore[arg-type]
     )
-
-
-def draw_level(axes: Axes, picture: Picture) -> AxesImage:
-    """The level of both ears, 60 dB down from the loudest bin."""
-    top = float(np.nanmax(picture.level_db, initial=-np.inf, where=np.isfinite(picture.level_db)))
-    top = top if np.isfinite(top) else 0.0
-    limits = top - LEVEL_RANGE_DB, top
-    image = _spectrogram(axes, picture, picture.level_db, limits=limits, cmap=LEVEL_MAP)
-    styled(axes, "Mixture", "seconds", "kHz")
-    return image
 
 
 def draw_ild(axes: Axes, picture: Picture) -> AxesImage:

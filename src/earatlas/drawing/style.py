@@ -119,10 +119,14 @@ def check_picture(path: Path) -> None:
         raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
 
 
+_MAKER = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+
+
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure as PNG, SVG or PDF, by its ending; the whole file or nothing."""
     path = Path(path)
     check_picture(path)
     with written_whole(path, "plot") as scratch:
-        figure.savefig(scratch, dpi=150)
+        # Told to whoever asks whose picture it is: PNG and PDF have room for it, SVG too.
+        figure.savefig(scratch, dpi=150, metadata={_MAKER[path.suffix.lower()]: "earatlas"})
     return path

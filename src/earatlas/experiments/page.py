@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import earatlas
-from earatlas.errors import InputError
 from earatlas.experiments.rows import Experiment, by_data_set
 from earatlas.experiments.tables import names_of
+from earatlas.files import written_whole
 
 __all__ = ["rows_path", "write_page"]
 
@@ -55,13 +55,8 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
         if chapter:
             parts.append(chapter)
     page = output / "results.md"
-    try:
-        page.write_text("\n".join(parts), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"page must be a file that can be written, got '{page}' ({error.strerror}). "
-            "Choose another output folder."
-        ) from error
+    with written_whole(page, "page") as scratch:
+        scratch.write_text("\n".join(parts), encoding="utf-8")
     return page
 
 

@@ -1,7 +1,7 @@
 """Talkers around a head: dry voices, placed as the paper places them.
 
 In: a `Bench` and the directions that may be used. Out: a `SimulatedScene`. The voices are those of
-a folder of sound files, or built in: three sentences by `earatlas.speech`, or murmurs where
+a folder of sound files, or built in: three sentences by `earatlas.scenes.speech`, or murmurs where
 espeak-ng is not installed.
 """
 

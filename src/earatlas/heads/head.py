@@ -201,15 +201,18 @@ def left_first(head: Head, where: str, wrong_way: WrongWay | None = None) -> Hea
         )
     if not is_wrong_way_round(head):
         return head
+    told = f"{head.provenance}; " if head.provenance else ""  # an atlas of it must say so, too
     if wrong_way == "azimuths":
-        return replace(head, directions=head.directions * (-1.0, 1.0))
+        provenance = f"{told}azimuths negated: the file counts them clockwise"
+        return replace(head, directions=head.directions * (-1.0, 1.0), provenance=provenance)
     if wrong_way is None:
         warnings.warn(
             f"'{where}' has its ears or azimuths the wrong way round: sounds from the left are "
-            "louder in channel 1. The azimuths are taken as right and the ears are swapped. Say "
-            "which of them is wrong with wrong_way='azimuths' or 'ears' (command line: "
-            "--wrong-way).",
+            "louder in channel 1. The azimuths are taken as right and the ears are swapped; if it "
+            "is the azimuths that are wrong, that makes a mirrored head. Say which of them is "
+            "wrong with --wrong-way azimuths or ears (in Python wrong_way='azimuths').",
             EaratlasWarning,
             stacklevel=3,
         )
-    return replace(head, ears=head.ears.swapped())
+    provenance = f"{told}ears swapped: the file has the right one first"
+    return replace(head, ears=head.ears.swapped(), provenance=provenance)

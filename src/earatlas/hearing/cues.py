@@ -36,6 +36,7 @@ __all__ = [
     "peak_power",
     "recording_cues",
     "response_cues",
+    "rings",
     "spectra_cues",
 ]
 
@@ -278,7 +279,7 @@ def response_cues(
             f"rate must be at least twice the layout's highest frequency, got {rate:g} Hz. "
             "Choose a layout with bands below half the rate."
         )
-    if h.shape[2] / rate > layout.window / layout.rate or _rings(h, rate, layout):
+    if rings(h, rate, layout):
         return _noise_cues(h, rate, layout, seed)
     left, right = np.moveaxis(transfer_functions(h, rate, layout.frequencies_hz), 1, 0)
     silent = (squared_size(left) < _TINY) | (squared_size(right) < _TINY)
@@ -291,8 +292,10 @@ def response_cues(
     return layout.stack(left, right)
 
 
-def _rings(responses: Array, rate: float, layout: CueLayout) -> bool:
-    """Whether much of what responses (N, 2, taps) hold comes a good part of a window later."""
+def rings(responses: Array, rate: float, layout: CueLayout) -> bool:
+    """Whether responses (N, 2, taps) are those of a room: long, or with much a good while later."""
+    if responses.shape[2] / rate > layout.window / layout.rate:
+        return True
     power = (responses**2).mean(axis=(0, 1))
     if not power.any():
         return False

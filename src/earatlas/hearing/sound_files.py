@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import soundfile
@@ -31,24 +31,14 @@ def growing_sound_files(
                 f"output must be a file, got the folder '{folder / name}'. "
                 "Move it, or choose another folder."
             )
-    with written_together(folder) as new:
-        files = [_begun(new / name, folder / name, rate) for name in names]
+    with _room_in(folder), written_together(folder) as new, ExitStack() as opened:
+        files = [opened.enter_context(_begun(new / name, folder / name, rate)) for name in names]
 
         def append(sounds: Array) -> None:
-            with _room_in(folder):
-                for file, sound in zip(files, sounds, strict=True):
-                    file.write(sound.T)
+            for file, sound in zip(files, sounds, strict=True):
+                file.write(sound.T)
 
-        try:
-            yield append
-        except BaseException:
-            with suppress(*_PROBLEMS):  # the first problem is the one to be told
-                for file in files:
-                    file.close()
-            raise
-        with _room_in(folder):
-            for file in files:
-                file.close()
+        yield append
 
 
 def _begun(scratch: Path, path: Path, rate: int) -> soundfile.SoundFile:

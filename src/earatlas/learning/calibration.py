@@ -69,7 +69,11 @@ class Calibration:
     frame_noise: Array | None = field(default=None, compare=False)  # (D,) variance of one frame
 
     def belief(self, model: PPAM, statistics: CueStatistics) -> ChartMixture:
-        """The model's posterior made honest: saturated, tempered and blurred.
+        """The model's posterior made honest: saturated, tempered and blurred."""
+        return self.judged(model, statistics)[0]
+
+    def judged(self, model: PPAM, statistics: CueStatistics) -> tuple[ChartMixture, float]:
+        """The honest belief, and how many times the misfit of a usual sound this one has.
 
         A sound that fits no direction as well as held-out sounds did (noise, a room that was not
         learned) is believed less, by as much as its misfit is larger.
@@ -78,9 +82,10 @@ class Calibration:
         belief = model.posterior(believed)
         excess = model.misfit(believed, belief.best) / self.misfit
         if excess <= 1:
-            return self.blur(belief)
+            return self.blur(belief), excess
         relaxed = self.relaxed(excess)
-        return relaxed.blur(model.posterior(relaxed.believable(statistics, model.noise)))
+        believed = relaxed.believable(statistics, model.noise)
+        return relaxed.blur(model.posterior(believed)), excess
 
     def believable(self, statistics: CueStatistics, noise: Array) -> CueStatistics:
         """What of the statistics (..., D) may be believed: steps 1 and 2."""

@@ -47,7 +47,8 @@ def learn_head(
     layout, space = layout or CueLayout(), space or head.space
     known = _within(head, space)
     x, y = known.directions, known.cues(layout)
-    advance = _teller(progress)
+    holds_out = len(known) >= _FEWEST_TO_HOLD_OUT
+    advance = _teller(progress, _STEPS if holds_out else _STEPS[:1])
     fitted = PPAM.fit(
         space, x, y, components=_chart_count(len(known), space, components), latent=latent,
         constrained=constrained, seed=seed,
@@ -55,7 +56,7 @@ def learn_head(
     model = _rounded(fitted)
     advance()
     accuracy, calibration = None, _cautious(known.spacing_degrees)
-    if len(known) >= _FEWEST_TO_HOLD_OUT:
+    if holds_out:
         asked, refits = _held_out(model, x, y, constrained=constrained, seed=seed)
         found = [refit.inverse_map(y[n : n + 1])[0] for refit, n in zip(refits, asked, strict=True)]
         accuracy = Accuracy.of(x[asked], np.array(found))
@@ -80,13 +81,13 @@ def learn_head(
     )
 
 
-def _teller(progress: Progress | None) -> Callable[[], None]:
+def _teller(progress: Progress | None, steps: tuple[int, ...]) -> Callable[[], None]:
     """What to call at the end of every step."""
-    steps = iter(np.cumsum(_STEPS).tolist())
+    done = iter(np.cumsum(steps).tolist())
 
     def advance() -> None:
         if progress is not None:
-            progress(next(steps), sum(_STEPS))
+            progress(next(done), sum(steps))
 
     return advance
 

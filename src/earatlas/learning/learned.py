@@ -11,9 +11,11 @@ from typing import Any, Self
 import numpy as np
 
 from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.calibration import Calibration
 from earatlas.learning.ppam import PPAM
+from earatlas.learning.rooms import RoomHearing
 from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
@@ -56,6 +58,7 @@ class LearnedHead:
     calibration: Calibration
     accuracy: Accuracy | None  # None: too few directions to hold some out
     about: dict[str, Any] = field(default_factory=dict)  # head, licence, provenance, directions
+    rooms: RoomHearing | None = None  # None: for the open, or the room that it was learned in
 
     def __repr__(self) -> str:
         return (
@@ -68,6 +71,9 @@ class LearnedHead:
         """Where the directions live."""
         return self.model.space
 
-    def belief(self, statistics: CueStatistics) -> ChartMixture:
-        """p(x | a recording), calibrated."""
-        return self.calibration.belief(self.model, statistics)
+    def belief(self, statistics: CueStatistics, onsets: OnsetBins | None = None) -> ChartMixture:
+        """p(x | a recording), calibrated; with its onsets, it holds in rooms too."""
+        opened, misfit = self.calibration.judged(self.model, statistics)
+        if self.rooms is None or onsets is None:
+            return opened
+        return self.rooms.joined(opened, misfit, onsets)

@@ -16,7 +16,7 @@ Since the latent part is the same for all k, w leaves only S = (Σ + B Bᵀ)⁻�
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +29,7 @@ from earatlas.learning.charts import Charts, latent_root
 from earatlas.learning.em import Learning, fit, refit
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
-from earatlas.types import Array
+from earatlas.types import Array, field_values
 
 __all__ = ["PPAM", "check_pairs"]
 
@@ -70,7 +70,7 @@ class PPAM(Charts):
     @classmethod
     def of(cls, charts: Charts) -> PPAM:
         """The model with these parameters."""
-        return cls(**{f.name: getattr(charts, f.name) for f in fields(charts)})
+        return cls(**field_values(charts))
 
     def refitted(
         self,

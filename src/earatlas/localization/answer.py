@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import LearnedHead
 from earatlas.space.belief import ChartMixture, CredibleRegion
@@ -72,7 +73,9 @@ _SILENT = {
 }
 
 
-def answer(head: LearnedHead, statistics: CueStatistics) -> Localization:
+def answer(
+    head: LearnedHead, statistics: CueStatistics, onsets: OnsetBins | None = None
+) -> Localization:
     """The belief, with the share of bins and the seconds that it rests on."""
     layout = head.layout
     per_frequency = np.zeros(layout.n_frequencies)
@@ -80,4 +83,4 @@ def answer(head: LearnedHead, statistics: CueStatistics) -> Localization:
     used = np.unique(layout.cue_frequencies)
     share = float(per_frequency[used].mean() / max(statistics.frames, 1e-300))
     seconds = statistics.frames * layout.hop / layout.rate
-    return Localization(head.belief(statistics), share, seconds)
+    return Localization(head.belief(statistics, onsets), share, seconds)

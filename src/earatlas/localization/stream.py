@@ -14,6 +14,7 @@ from earatlas.errors import InputError
 from earatlas.hearing.audio import checked_rate
 from earatlas.hearing.cues import check_length, nothing_heard
 from earatlas.hearing.layout import Threshold
+from earatlas.hearing.onsets import OnsetStream
 from earatlas.hearing.statistics import LevelStatistics
 from earatlas.hearing.transform import FrameStream
 from earatlas.learning.learned import LearnedHead
@@ -51,6 +52,9 @@ class Localizer:
         self._head, self._threshold = head, threshold
         self._frames = FrameStream(layout.window, layout.hop)
         self._levels = LevelStatistics(layout, forgetting=fade)
+        self._onsets = None
+        if head.rooms is not None:
+            self._onsets = OnsetStream(head.rooms.sound.gate, forgetting=fade)
         self._resampler = None
         if rate is not None and checked_rate(rate) != layout.rate:
             self._resampler = soxr.ResampleStream(
@@ -78,10 +82,13 @@ class Localizer:
             x = self._resampler.resample_chunk(np.ascontiguousarray(x.T), last=last).T
         self._samples += x.shape[1]
         self._levels.push(self._frames.push(x))
+        if self._onsets is not None:
+            self._onsets.push(x)
 
     def where(self) -> Localization:
         """What is believed now, from the frames that are complete."""
-        return answer(self._head, self._levels.statistics(self._threshold))
+        onsets = None if self._onsets is None else self._onsets.bins()
+        return answer(self._head, self._levels.statistics(self._threshold), onsets)
 
     def finish(self) -> Localization:
         """End the stream, count its last frames, and answer."""
@@ -90,6 +97,8 @@ class Localizer:
                 self._take(np.zeros((2, 0)), last=True)
             check_length(self._samples, self._head.layout)
             self._levels.push(self._frames.finish())
+            if self._onsets is not None:
+                self._onsets.finish()
             self._open = False
         found = self.where()
         if found.observed_share == 0:

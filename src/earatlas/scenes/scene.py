@@ -35,6 +35,7 @@ __all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts
 
 _PEAK = 0.5  # of full scale: the loudest sample of a mixture
 _LOWEST_HERTZ = 20.0
+_LEAST_AUDIBLE = 1e-6  # of a sound's energy, above that: else it is rounding
 _MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the stronger one
 
 
@@ -261,7 +262,14 @@ def render_scene(
     if staging.overlap is not None:
         starts = np.round(starts_for_overlap(lengths, staging.overlap))
     levels = np.array(staging.levels_db or [0.0] * len(dry))
-    images = _images([_audible(s, rate) for s in dry], responses, starts, levels)
+    audible = [_audible(s, rate) for s in dry]
+    for m, (sound, heard) in enumerate(zip(dry, audible, strict=True)):
+        if (heard**2).sum() < _LEAST_AUDIBLE * (sound**2).sum():
+            raise InputError(
+                f"sounds must hold something above {_LOWEST_HERTZ:g} Hz, got hardly anything in "
+                f"sound {m}. Choose one that can be heard."
+            )
+    images = _images(audible, responses, starts, levels)
     noise = _noise(images, staging)
     scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale

@@ -38,7 +38,7 @@ from earatlas.separation.separator import MOST_SOURCES, Separator
 from earatlas.separation.sound.rendering import Rendering, check_rendering
 from earatlas.separation.vessl import VESSL, State
 from earatlas.space.belief import ChartMixture
-from earatlas.types import Progress
+from earatlas.types import Progress, field_values
 
 __all__ = ["Separating", "separate", "separate_file", "sound_file"]
 
@@ -58,11 +58,14 @@ class Separating:
     threshold: Threshold = field(default_factory=Threshold)
 
     def __post_init__(self) -> None:
-        if self.n_sources is not None and self.n_sources not in range(1, MOST_SOURCES + 1):
+        allowed = range(1, MOST_SOURCES + 1)
+        if self.n_sources is not None and self.n_sources not in allowed:
             raise InputError(
                 f"n_sources must be from 1 to {MOST_SOURCES}, or None to find out, got "
                 f"{self.n_sources!r}. Two ears hardly tell more apart."
             )
+        if self.n_sources is not None:
+            object.__setattr__(self, "n_sources", int(self.n_sources))
         check_rendering(self.rendering)
 
 
@@ -80,10 +83,10 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
     sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
     masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
     sources = tuple(
-        Source(**vars(source), audio=Audio(sounds[m], audio.rate), mask=masks[m])
+        Source(**field_values(source), audio=Audio(sounds[m], audio.rate), mask=masks[m])
         for m, source in enumerate(scene.sources)
     )
-    return Scene(**{**vars(scene), "sources": sources}, mixture=audio)
+    return Scene(**{**field_values(scene), "sources": sources}, mixture=audio)
 
 
 def separate_file(

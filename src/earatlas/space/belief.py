@@ -22,7 +22,7 @@ from earatlas.errors import InputError
 from earatlas.space.spaces import Circle, Plane, Space
 from earatlas.types import Array
 
-__all__ = ["ChartMixture", "CredibleRegion", "change_chart", "log_gaussians", "region_radius"]
+__all__ = ["ChartMixture", "CredibleRegion", "change_chart", "log_gaussians"]
 
 _NEGLIGIBLE = 1e-12  # components with less weight than this change no digit that is shown
 
@@ -276,8 +276,3 @@ class ChartMixture:
             np.tile(p.means, (J, 1)),
             (p.covariances + blur).reshape(J * K, self.space.dims, self.space.dims),
         )
-
-
-def region_radius(area: float, dims: int) -> float:
-    """Half the width of a region of that size, in degrees: an arc, or a round patch."""
-    return float(area / 2 if dims == 1 else np.sqrt(area / np.pi))

@@ -3,7 +3,7 @@
 In: a mixture (2, n), its spectra (2, B, T), and soft masks (M, F, T) of the bins above 0 Hz. Out:
 sounds (M, 2, n) that add up to the mixture: nothing of it is lost. Three ways:
 
-    spatial   filters that use both ears (`earatlas.spatial`): by far the best, and the default
+    spatial   filters that use both ears (`spatial`, beside): by far the best, and the default
     soft      every bin shared out by the masks, which sum to 1
     binary    every bin to its most probable source alone (the paper)
 """

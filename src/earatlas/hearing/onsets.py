@@ -1,0 +1,215 @@
+"""Bins in which sound arrives rather than decays: what a room's direct sound is heard in.
+
+Reverberation is what decays; the direct sound is what rises above it. In: samples of both ears, as
+they come. Out: `OnsetBins`, those that rise most above the decaying envelope of what was before and
+above the quiet level of their frequency. Memory is constant, and blocks of any size give the same.
+
+    P_ft = |L|² + |R|²                       power of both ears in a bin
+    e_ft = max(P_ft, δ e_f,t-1)              envelope that decays by 60 dB in `decay_seconds`
+    q_f                                      mean power of noise that has the quietest frames
+    rise_ft = P_ft / max(δ e_f,t-1, q_f)     what a bin is chosen by, in dB
+
+Windows are short: one of 64 ms holds the first reflections too, which come after 3 to 20 ms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from earatlas.hearing.transform import FrameStream, squared_size
+from earatlas.types import Array, Complex, Indices
+
+__all__ = ["Gate", "OnsetBins", "OnsetStream"]
+
+_LOWEST_DB, _HIGHEST_DB = -160, 80  # of the table of levels; beyond is counted at its ends
+_CANDIDATES = 8  # times the bins that are kept: the quiet level is known only at the end
+_TINY = 1e-20
+_SILENCE_DB = -100.0  # re a full-scale sine
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Which bins count as onsets; what the settings do: docs/figures.md, rooms."""
+
+    rate: int = 16_000  # Hz
+    window: int = 384  # samples: 24 ms
+    hop: int = 128
+    decay_seconds: float = 0.3  # T60 of the envelope; 0.3 to 0.8 do alike
+    low_hz: float = 150.0
+    high_hz: float = 7800.0
+    below_peak_db: float = 50.0
+    quiet_share: float = 0.15  # of a frequency's frames: speech pauses more than that
+    snr_db: float = 6.0  # least above the quiet level
+    rise_db: float = 3.0  # least above the envelope
+    most_bins: int = 500
+
+    @cached_property
+    def rows(self) -> Indices:
+        """(F,) rows of the transform between the lowest and the highest frequency."""
+        hz = np.arange(self.window // 2 + 1) * (self.rate / self.window)
+        return np.flatnonzero((hz >= self.low_hz) & (hz <= self.high_hz))
+
+    @cached_property
+    def frequencies_hz(self) -> Array:
+        """(F,) their frequencies."""
+        return np.asarray(self.rows * (self.rate / self.window), dtype=np.float64)
+
+    @property
+    def decay(self) -> float:
+        """δ: what is left of the envelope's power after a hop."""
+        return float(10 ** (-6 * self.hop / (self.rate * self.decay_seconds)))
+
+
+@dataclass(frozen=True, eq=False)
+class OnsetBins:
+    """B bins that rise, in order of frequency."""
+
+    f: Indices  # (B,) of the gate's frequencies
+    z: Complex  # (B, 2) spectra of the left and the right ear
+    rise_db: Array  # (B,)
+    snr_db: Array  # (B,) above the quiet level
+    frames: float  # heard in all
+
+    def __len__(self) -> int:
+        return len(self.f)
+
+    def __repr__(self) -> str:
+        return f"OnsetBins({len(self)} bins of {self.frames:g} frames)"
+
+
+class OnsetStream:
+    """Onsets of a sound that comes in pieces, with or without forgetting.
+
+    With `forgetting` = g < 1 a bin counts as if it rose by g^a less after a frames, so that newer
+    ones take its place; the peak and the quiet level forget alike.
+    """
+
+    def __init__(self, gate: Gate, *, forgetting: float = 1.0) -> None:
+        self._gate, self._forgetting = gate, forgetting
+        self._frames = FrameStream(gate.window, gate.hop)
+        F = len(gate.rows)
+        self._envelope = np.zeros(F)
+        # Digital silence is no room: whatever follows it would rise without end.
+        self._silence = 10 ** (_SILENCE_DB / 10) * (gate.window / 4) ** 2
+        self._levels = np.zeros((_HIGHEST_DB - _LOWEST_DB + 1, F))
+        self._scale = 1.0  # what a frame of now is worth in the table of levels
+        self._peak = 0.0
+        self._heard = 0.0
+        self._count = 0  # frames so far
+        self._kept = _Candidates.none()
+
+    def push(self, samples: Array) -> None:
+        """Take in samples (2, n)."""
+        self._take(self._frames.push(samples))
+
+    def finish(self) -> None:
+        """Take in the frames that waited for the end."""
+        self._take(self._frames.finish())
+
+    def _take(self, spectra: Complex) -> None:
+        gate, g = self._gate, self._forgetting
+        X = spectra[:, gate.rows]  # (2, F, t)
+        P = squared_size(X).sum(axis=0)
+        t = P.shape[1]
+        if not t:
+            return
+        before = self._decayed(P)
+        worth = self._scale * g ** -np.arange(1.0, t + 1)
+        self._count_levels(P, worth)
+        self._scale = float(worth[-1])
+        age = g ** np.arange(t - 1.0, -1.0, -1.0)
+        self._heard = self._heard * g**t + float(age.sum())
+        self._peak = max(self._peak * g**t, float((P.max(axis=0) * age).max()))
+        rise = 10 * np.log10((P + _TINY) / np.maximum(before, self._silence))
+        f, n = np.nonzero(rise > gate.rise_db)
+        new = _Candidates(f, self._count + n, X[:, f, n].T, P[f, n], rise[f, n])
+        self._count += t
+        self._kept = _Candidates.joined(self._kept, new).best(
+            _CANDIDATES * gate.most_bins, self._count, g
+        )
+        if self._scale > 1e100:
+            self._levels /= self._scale
+            self._scale = 1.0
+
+    def _decayed(self, P: Array) -> Array:
+        """δ e of the frame before, (F, t), and the envelope moved on."""
+        delta, e = self._gate.decay, self._envelope
+        out = np.empty_like(P)
+        for n in range(P.shape[1]):
+            out[:, n] = e = e * delta
+            e = np.maximum(P[:, n], e)
+        self._envelope = e
+        return out
+
+    def _count_levels(self, P: Array, worth: Array) -> None:
+        level = np.floor(10 * np.log10(P + _TINY))
+        rows = np.clip(level, _LOWEST_DB, _HIGHEST_DB).astype(np.intp) - _LOWEST_DB
+        F = len(P)
+        place = rows * F + np.arange(F)[:, None]
+        np.add.at(self._levels.reshape(-1), place.ravel(), np.broadcast_to(worth, P.shape).ravel())
+
+    def _floor(self) -> float:
+        return self._peak * 10 ** (-self._gate.below_peak_db / 10)
+
+    def _quiet(self) -> Array:
+        """q (F,): the mean power of noise whose quietest share lies below the level counted."""
+        share = self._gate.quiet_share
+        below = np.cumsum(self._levels, axis=0)
+        row = np.argmax(below >= share * below[-1], axis=0)
+        # The powers of noise are exponentially distributed: from their quantile to their mean.
+        quiet: Array = 10 ** ((row + _LOWEST_DB + 0.5) / 10) / -np.log(1 - share)
+        return quiet
+
+    def bins(self) -> OnsetBins:
+        """The bins that rise most, of all that was pushed."""
+        gate, kept = self._gate, self._kept
+        snr = 10 * np.log10((kept.power + _TINY) / (self._quiet()[kept.f] + _TINY))
+        rise = np.minimum(kept.rise_db, snr)
+        good = (rise > gate.rise_db) & (snr > gate.snr_db) & (kept.power > self._floor())
+        age = (self._count - kept.t) * np.log(self._forgetting)
+        order = np.argsort(-np.where(good, rise + age, -np.inf), kind="stable")
+        chosen = order[: min(gate.most_bins, int(good.sum()))]
+        chosen = chosen[np.lexsort((kept.t[chosen], kept.f[chosen]))]
+        return OnsetBins(kept.f[chosen], kept.z[chosen], rise[chosen], snr[chosen], self._heard)
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """Bins that may be among those that rise most, once the quiet level is known."""
+
+    f: Indices
+    t: Indices
+    z: Complex  # (n, 2)
+    power: Array
+    rise_db: Array  # above the envelope
+
+    @classmethod
+    def none(cls) -> _Candidates:
+        nothing = np.zeros(0, dtype=np.intp)
+        return cls(
+            nothing, nothing, np.zeros((0, 2), dtype=np.complex128), np.zeros(0), np.zeros(0)
+        )
+
+    @classmethod
+    def joined(cls, a: _Candidates, b: _Candidates) -> _Candidates:
+        return cls(
+            np.concatenate([a.f, b.f]),
+            np.concatenate([a.t, b.t]),
+            np.concatenate([a.z, b.z]),
+            np.concatenate([a.power, b.power]),
+            np.concatenate([a.rise_db, b.rise_db]),
+        )
+
+    def best(self, most: int, now: int, forgetting: float) -> _Candidates:
+        """The `most` that rise most, older ones by less."""
+        if len(self.f) <= most:
+            return self
+        merit = self.rise_db + (now - self.t) * np.log(forgetting)
+        # Ties by time and frequency: what is kept must not hang on how the sound was cut up.
+        keep = np.sort(np.lexsort((self.f, self.t, -merit))[:most])
+        return _Candidates(
+            self.f[keep], self.t[keep], self.z[keep], self.power[keep], self.rise_db[keep]
+        )

@@ -1,0 +1,247 @@
+"""The direct sound of a room: where a talker is, from the bins in which sound arrives.
+
+In: onsets (`earatlas.hearing.onsets`) and what a head does to each direction in the open
+(`earatlas.heads.templates`). Out: how likely each direction is.
+
+Diffuse sound, which comes from everywhere at once, has at frequency f the covariance
+Γ_f = mean of h hᴴ over all directions. Whitened with it, a bin z = Γ^(-1/2) (L, R) is a point on a
+sphere, its Stokes vector
+
+    s = (|z_2|² - |z_1|², 2 Re z_2 z̄_1, 2 Im z_2 z̄_1) / (|z_1|² + |z_2|²)
+
+on which diffuse sound is spread evenly, and the sound of direction x stands at one place s_xf:
+level and phase in one. Direct sound over diffuse sound has the density (1 - b²) / (1 - b u)², with
+u = s · s_x, relative to diffuse sound alone; b grows with the ratio of the two. How that ratio is
+distributed in bins that rise so much, in a band, is measured in rooms made from the head itself:
+
+    log g_c(u) = log Σ_j w_cj (1 - b_j²) / (1 - b_j u)²        c: class of a bin, by rise and band
+    L(x) = Σ_n v_n log g_c(n)(s_n · s_x,f(n))                 v_n = 1 / (1 + bins of its frequency)
+
+Bins of one frequency err together, since the first reflections are the same at every onset: v gives
+a frequency about one vote. b = 0 is the class of bins that come from nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from earatlas.heads.templates import Interpolation, Templates
+from earatlas.hearing.onsets import Gate, OnsetBins
+from earatlas.space.angles import to_vectors
+from earatlas.space.spaces import Circle, Space, Sphere
+from earatlas.types import Array, Complex, Indices, Mask, Single
+
+__all__ = [
+    "LEVELS",
+    "N_CLASSES",
+    "SHARPNESS",
+    "DirectSound",
+    "Look",
+    "Patch",
+    "bin_class",
+    "bin_weights",
+    "stokes",
+]
+
+LEVELS = 512  # steps of u from -1 to 1 in the tables of log g
+SHARPNESS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.992, 0.997])  # b_j
+RISES_DB = (3.0, 5.0, 8.0, 12.0, 17.0)  # lower edges of the classes
+BANDS_HZ = (150.0, 1500.0, 4000.0)
+N_CLASSES = len(RISES_DB) * len(BANDS_HZ)
+_COARSE_DEGREES, _FINE_DEGREES = 5.0, 2.0  # of the points that are looked at: all, and the best
+_CLOSELY = 130  # coarse cells whose fine points are looked at
+_READY = ("grid", "interpolation", "cells", "_points")  # what is made once
+_NEIGHBOURS = 6  # directions that a point is interpolated from
+
+
+def stokes(z: Complex) -> Array:
+    """Points (..., 3) on the unit sphere of pairs (..., 2)."""
+    a, b = z[..., 0], z[..., 1]
+    left, right = a.real**2 + a.imag**2, b.real**2 + b.imag**2
+    cross = 2 * b * a.conj()
+    total = np.maximum(left + right, 1e-300)
+    points: Array = np.stack([right - left, cross.real, cross.imag], axis=-1) / total[..., None]
+    return points
+
+
+def bin_class(rise_db: Array, frequencies_hz: Array) -> Indices:
+    """(B,) the class of each bin, by its rise and its band."""
+    rise = np.clip(np.searchsorted(RISES_DB, rise_db, side="right") - 1, 0, None)
+    band = np.clip(np.searchsorted(BANDS_HZ, frequencies_hz, side="right") - 1, 0, None)
+    return rise * len(BANDS_HZ) + band
+
+
+def bin_weights(f: Indices) -> Array:
+    """v (B,): 1 / (1 + bins of the same frequency)."""
+    return 1 / (1.0 + np.bincount(f)[f])
+
+
+@dataclass(frozen=True, eq=False)
+class Patch:
+    """Some points of a grid as they would be if a direction had not been measured."""
+
+    rows: Indices  # (n,) of the grid, ascending
+    points: Single  # (F, 3, n)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """How likely each place is: fine points where it is likely, the middles of cells elsewhere."""
+
+    places: Array  # (P, C) degrees
+    log_likelihoods: Array  # (P,)
+    sizes: Array  # (P,) in fine cells
+    features: Array  # (3,) what tells conditions apart: see `DirectSound.look`
+
+
+@dataclass(frozen=True, eq=False)
+class DirectSound:
+    """What a head's direct sound is like in any room."""
+
+    space: Space
+    templates: Templates
+    spacing_degrees: float  # between the measured directions
+    whiten: Complex  # (F, 2, 2) Γ^(-1/2)
+    log_densities: Single  # (classes, LEVELS) log g
+    gate: Gate
+
+    def __repr__(self) -> str:
+        N, F = self.templates.level_db.shape
+        return f"DirectSound({N} directions, {F} frequencies)"
+
+    def with_densities(self, log_densities: Single) -> DirectSound:
+        """The same with other densities; what was made ready for the grid stays."""
+        told = replace(self, log_densities=log_densities)
+        ready = {name: vars(self)[name] for name in _READY if name in vars(self)}
+        vars(told).update(ready)
+        return told
+
+    @cached_property
+    def grid(self) -> Array:
+        """(G, C) fine points that lie among the measured directions."""
+        from scipy.spatial import cKDTree
+
+        known = self.templates.directions
+        if isinstance(self.space, Circle):
+            return _arc(known)
+        grid = self.space.grid(_FINE_DEGREES)
+        gap = cKDTree(to_vectors(known)).query(to_vectors(grid))[0]
+        inside: Array = grid[np.degrees(gap) < max(6.0, 1.5 * self.spacing_degrees)]
+        return inside
+
+    @cached_property
+    def interpolation(self) -> Interpolation:
+        """Of the grid from the measured directions."""
+        return self.between(self.templates.directions, self.grid)
+
+    def between(self, known: Array, wanted: Array) -> Interpolation:
+        """How wanted directions (G, C) are interpolated from known ones."""
+        return Interpolation.of(
+            self.space, known, wanted, neighbours=_NEIGHBOURS, spacing=self.spacing_degrees
+        )
+
+    @cached_property
+    def cells(self) -> tuple[Indices, Indices]:
+        """Rows (C,) of the grid that are the middles of coarse cells, and the cell (G,) of each."""
+        from scipy.spatial import cKDTree
+
+        if isinstance(self.space, Circle):
+            every = np.arange(len(self.grid))
+            return every, every
+        wanted, v = Sphere().grid(_COARSE_DEGREES), to_vectors(self.grid)
+        chord, near = cKDTree(v).query(to_vectors(wanted))
+        coarse = np.unique(near[np.degrees(chord) < _COARSE_DEGREES]).astype(np.intp)
+        return coarse, cKDTree(v[coarse]).query(v)[1].astype(np.intp)
+
+    @cached_property
+    def _points(self) -> tuple[Single, Mask]:
+        """s_x (F, 3, G), made as they are needed, and which (G,) are there."""
+        F, G = len(self.whiten), len(self.grid)
+        return np.empty((F, 3, G), dtype=np.float32), np.zeros(G, dtype=bool)
+
+    def points_of(self, at: Interpolation) -> Array:
+        """s_x (F, 3, G) at interpolated directions."""
+        ratios = self.templates.ratios(at)
+        z = np.stack([np.ones_like(ratios), ratios], axis=-1)
+        return stokes(np.einsum("fab,gfb->gfa", self.whiten, z)).transpose(1, 2, 0)
+
+    def points(self, rows: Indices, patch: Patch | None = None) -> Single:
+        """s_x (F, 3, rows) of some of the grid; a patch takes the place of those that it has."""
+        points, there = self._points
+        missing = rows[~there[rows]]
+        for start in range(0, len(missing), 500):
+            some = missing[start : start + 500]
+            points[:, :, some] = self.points_of(self.interpolation[some])
+        there[missing] = True
+        wanted = np.take(points, rows, axis=2)
+        if patch is not None:
+            place = np.minimum(np.searchsorted(patch.rows, rows), len(patch.rows) - 1)
+            hit = patch.rows[place] == rows
+            wanted[:, :, hit] = patch.points[:, :, place[hit]]
+        return wanted
+
+    def seen(self, bins: OnsetBins) -> Single:
+        """s (B, 3) of the bins."""
+        z = np.einsum("bac,bc->ba", self.whiten[bins.f], bins.z)
+        return stokes(z).astype(np.float32)
+
+    def log_likelihoods(self, bins: OnsetBins, points: Single) -> Array:
+        """L (G,) at points (F, 3, G)."""
+        s, v = self.seen(bins), bin_weights(bins.f)
+        cells = bin_class(bins.rise_db, self.gate.frequencies_hz[bins.f])
+        edges = np.searchsorted(bins.f, np.arange(len(self.whiten) + 1))
+        table, total = self.log_densities.ravel(), np.zeros(points.shape[-1])
+        # u = 1 is the upper edge of the last level: just below it, it stays in the table.
+        half, last = np.float32(LEVELS / 2), np.float32(LEVELS - 0.5)
+        for f in np.unique(bins.f):
+            own = slice(edges[f], edges[f + 1])
+            u = s[own] @ points[f]
+            u *= half
+            u += half
+            np.clip(u, 0, last, out=u)
+            u += (cells[own] * LEVELS).astype(np.float32)[:, None]
+            total += v[own] @ table.take(u.astype(np.int32))
+        return total
+
+    def look(self, bins: OnsetBins, patch: Patch | None = None) -> Look:
+        """Coarse cells first, then the fine points of the best.
+
+        The features: nats a (weighted) bin at the best place, the bins' median dB above the quiet
+        level, and log2 of their number.
+        """
+        coarse, cell = self.cells
+        L = self.log_likelihoods(bins, self.points(coarse, patch))
+        count = min(_CLOSELY, len(L))
+        close = np.zeros(len(L), dtype=bool)
+        close[np.argpartition(-L, count - 1)[:count]] = True
+        fine = np.flatnonzero(close[cell])
+        near = L
+        if len(fine) != len(L):
+            near = self.log_likelihoods(bins, self.points(fine, patch))
+        far = np.flatnonzero(~close)
+        sizes = np.bincount(cell, minlength=len(L))[far]
+        weight = float(bin_weights(bins.f).sum())
+        return Look(
+            np.concatenate([self.grid[fine], self.grid[coarse[far]]]),
+            np.concatenate([near, L[far]]),
+            np.concatenate([np.ones(len(fine)), sizes]),
+            np.array(
+                [
+                    float(near.max()) / max(weight, 1e-9),
+                    min(float(np.median(bins.snr_db)), 60.0),
+                    np.log2(max(len(bins), 1)),
+                ]
+            ),
+        )
+
+
+def _arc(known: Array) -> Array:
+    """Every degree of a circle, or of the part of it that was measured."""
+    azimuth = np.sort(known[:, 0])
+    closed = 360 - (azimuth[-1] - azimuth[0]) < 2.5 * np.median(np.diff(azimuth))
+    low, high = (-179.0, 180.0) if closed else (np.ceil(azimuth[0]), np.floor(azimuth[-1]))
+    degrees = np.arange(low, high + 1)
+    return np.stack([degrees, np.full(len(degrees), known[0, 1])], axis=-1)

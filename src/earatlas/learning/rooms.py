@@ -1,0 +1,125 @@
+"""Hearing in rooms: the direct sound's belief, joined with what the open-air model believes.
+
+In: a recording's onsets and the open-air belief. Out: one belief that holds in the open, in noise
+and in rooms that were never learned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from earatlas.heads.templates import Templates
+from earatlas.hearing.onsets import Gate, OnsetBins
+from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
+from earatlas.learning.trust import Trust
+from earatlas.space.belief import ChartMixture
+from earatlas.space.spaces import Space
+from earatlas.types import Array
+
+__all__ = ["RoomHearing"]
+
+_FEWEST_BINS = 20  # that say anything
+_NONE, _ALL = 0.01, 0.99  # shares of the open-air belief that are as good as none and all
+
+
+@dataclass(frozen=True, eq=False)
+class RoomHearing:
+    """What a head needs to be used in any room."""
+
+    sound: DirectSound
+    trust: Trust
+
+    def joined(self, opened: ChartMixture, misfit: float, onsets: OnsetBins) -> ChartMixture:
+        """The open-air belief and that of the onsets in the proportion that was found to be best.
+
+        `misfit` is that of the open-air model, in units of what is usual. Where that is no more
+        than 1 the sound is as it was learned, and nothing is mixed in: in the open the answers are
+        those of the model alone, which is the better one there.
+        """
+        if misfit <= 1 or len(onsets) < _FEWEST_BINS:
+            return opened
+        look = self.sound.look(onsets)
+        share = self.trust.open_share(look.features, misfit)
+        if share > _ALL:
+            return opened
+        own = self.trust.belief(self.sound.space, look)
+        return own if share < _NONE else _mixed(opened.pruned(1e-9), own, share)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """All numbers, for a file; `from_arrays` is the inverse."""
+        sound, trust = self.sound, self.trust
+        return {
+            "rooms.directions": sound.templates.directions,
+            "rooms.level_db": sound.templates.level_db,
+            "rooms.delay_seconds": sound.templates.delay_seconds,
+            "rooms.phase_radians": sound.templates.phase_radians,
+            "rooms.whiten": np.stack([sound.whiten.real, sound.whiten.imag]),
+            "rooms.log_densities": sound.log_densities.astype(np.float64),
+            **{f"rooms.{field.name}": getattr(trust, field.name) for field in fields(trust)},
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """What else there is, as JSON values."""
+        sound = self.sound
+        return {"gate": asdict(sound.gate), "spacing_degrees": sound.spacing_degrees}
+
+    @classmethod
+    def from_arrays(
+        cls, space: Space, arrays: dict[str, Array], about: dict[str, Any]
+    ) -> RoomHearing:
+        """What `to_arrays` and `to_dict` described; a ValueError if its parts do not fit."""
+        mine = {name[6:]: value for name, value in arrays.items() if name.startswith("rooms.")}
+        gate = Gate(**about["gate"])
+        F, N = len(gate.rows), len(mine["directions"])
+        whiten = mine["whiten"][0] + 1j * mine["whiten"][1]
+        shapes = {
+            "level_db": (N, F),
+            "phase_radians": (N, F),
+            "delay_seconds": (N,),
+            "log_densities": (N_CLASSES, LEVELS),
+        }
+        if whiten.shape != (F, 2, 2) or any(mine[k].shape != s for k, s in shapes.items()):
+            raise ValueError("its parts for rooms do not fit each other")
+        templates = Templates(
+            mine["directions"],
+            gate.frequencies_hz,
+            mine["level_db"],
+            mine["delay_seconds"],
+            mine["phase_radians"],
+        )
+        sound = DirectSound(
+            space=space,
+            templates=templates,
+            spacing_degrees=float(about["spacing_degrees"]),
+            whiten=whiten,
+            log_densities=mine["log_densities"].astype(np.float32),
+            gate=gate,
+        )
+        trust = Trust(**{field.name: mine[field.name] for field in fields(Trust)})
+        return cls(sound, trust)
+
+    def rounded(self) -> RoomHearing:
+        """The same in numbers that float32 holds: half the file, and saving loses nothing."""
+        arrays = {
+            name: array.astype(np.float32).astype(np.float64)
+            for name, array in self.to_arrays().items()
+        }
+        return RoomHearing.from_arrays(self.sound.space, arrays, self.to_dict())
+
+
+def _mixed(a: ChartMixture, b: ChartMixture, share: float) -> ChartMixture:
+    """share a + (1 - share) b."""
+
+    def both(x: Array, y: Array) -> Array:
+        return np.concatenate([x, y])
+
+    return ChartMixture(
+        a.space,
+        both(a.centres, b.centres),
+        both(share * a.weights, (1 - share) * b.weights),
+        both(a.means, b.means),
+        both(a.covariances, b.covariances),
+    )
