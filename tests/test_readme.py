@@ -78,9 +78,25 @@ def commands(page: Path) -> list[list[str]]:
     text = page.read_text()
     fenced = re.findall(r"^```(?:shell|)\n(.*?)^```$", text, re.S | re.M)
     lines = [line for block in fenced for line in block.replace("\\\n", " ").splitlines()]
-    spans = re.findall(r"(?<!`)`(earatlas [^`]+)`(?!`)", text)
-    spans = [f"{span} --help" if span.count(" ") == 1 else span for span in spans]  # a mere name
-    return [words for line in (*lines, *spans) if (words := arguments(line))]
+    return [words for line in lines if (words := arguments(line))] + [
+        words for words in spans(page) if not is_mere_name(words)
+    ]
+
+
+def spans(page: Path) -> list[list[str]]:
+    """Every call of earatlas in the code spans of a page, as arguments."""
+    found = re.findall(r"(?<!`)`(earatlas [^`]+)`(?!`)", page.read_text())
+    return [words for span in found if (words := arguments(span))]
+
+
+def names(page: Path) -> list[list[str]]:
+    """Commands that a page speaks of in a code span, alone or with an option and no argument."""
+    return [words for words in spans(page) if is_mere_name(words)]
+
+
+def is_mere_name(call: list[str]) -> bool:
+    """Whether a call has nothing but a command and options: who speaks so wants no answer."""
+    return call[0][0] != "-" and all(word.startswith("--") for word in call[1:])
 
 
 def arguments(line: str) -> list[str]:
@@ -111,6 +127,16 @@ def test_commands_are_accepted(accepted: Run, page: Path) -> None:
     for words in commands(page):
         result = accepted(*words)
         assert result.returncode == 0, f"earatlas {shlex.join(words)}: {result.stderr}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if names(page)], ids=name)
+def test_names_of_commands_exist(run: Run, page: Path) -> None:
+    """A command that is spoken of has a help, in which its options are."""
+    for command, *options in names(page):
+        shown = run(command, "--help", env={"COLUMNS": "200"})
+        assert shown.returncode == 0, command
+        for option in options:
+            assert re.search(rf"{option}\b", shown.stdout), f"{command} {option}"
 
 
 def test_a_wrong_command_is_not_accepted(accepted: Run) -> None:
