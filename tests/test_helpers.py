@@ -53,13 +53,16 @@ def test_nothing_is_left_of_a_command_in_process(run: Run, recording: Path) -> N
     assert surroundings() == before
 
 
-def test_a_command_in_process_has_its_own_width(run: Run, small_head: ea.Head) -> None:
-    """COLUMNS of its environment, not of the session's."""
-    widths = [
-        max(map(len, run("info", "--help", env={"COLUMNS": str(columns)}).stdout.splitlines()))
-        for columns in (60, 100, 60)
-    ]
-    assert widths == [60, 100, 60]
+@pytest.mark.parametrize("arguments", [["info", "--help"], ["info", "x.csv"]])
+def test_a_command_in_process_has_its_own_width(
+    run: Run, recording: Path, arguments: list[str]
+) -> None:
+    """COLUMNS of its environment, not of the session's or of the command before."""
+    widths = []
+    for columns in (40, 60, 40):
+        result = run(*arguments, cwd=recording.parent, env={"COLUMNS": str(columns)})
+        widths.append(max(map(len, result.stdout.splitlines())))
+    assert widths[0] == widths[2] <= 40 < widths[1] <= 60
 
 
 def test_how_a_program_may_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

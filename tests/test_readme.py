@@ -30,9 +30,10 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a page in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.S | re.M)
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks of a page in these languages."""
+    fences = re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text(), re.S | re.M)
+    return [text for language, text in fences if language in languages]
 
 
 # --- Python -----------------------------------------------------------------------------------
@@ -75,10 +76,8 @@ def test_readme_shows_what_comes_out(tmp_path: Path) -> None:
 
 def commands(page: Path) -> list[list[str]]:
     """Every call of earatlas in the fenced blocks and the code spans of a page, as arguments."""
-    text = page.read_text()
-    fenced = re.findall(r"^```(?:shell|)\n(.*?)^```$", text, re.S | re.M)
-    lines = [line for block in fenced for line in block.replace("\\\n", " ").splitlines()]
-    return [words for line in lines if (words := arguments(line))] + [
+    shell = "".join(blocks(page, "shell", "")).replace("\\\n", " ")
+    return [words for line in shell.splitlines() if (words := arguments(line))] + [
         words for words in spans(page) if not is_mere_name(words)
     ]
 
@@ -173,9 +172,7 @@ def test_make_targets_and_extras_exist() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
     for page in PAGES:
         text = page.read_text()
-        fenced = "".join(re.findall(r"^```(?:shell|)\n(.*?)^```$", text, re.S | re.M))
-        spans = "\n".join(re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text))
-        code = f"{fenced}\n{spans}"
+        code = "\n".join(blocks(page, "shell", "") + re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text))
         assert set(re.findall(r"^make (\w+)", code, re.M)) <= targets, page
         extras = re.findall(r"\.\[(\w+)\]", code)
         assert set(extras) <= project["optional-dependencies"].keys(), page
