@@ -16,6 +16,7 @@ from learned_heads import LearnedHeads
 
 import earatlas as ea
 import earatlas.cli
+from earatlas.cli import console
 from earatlas.learning.learn import MODEL_ARRAYS, learn_head
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -58,6 +59,7 @@ def test_a_command_in_process_has_its_own_width(
     run: Run, recording: Path, arguments: list[str]
 ) -> None:
     """COLUMNS of its environment, not of the session's or of the command before."""
+    console.out.width = 100  # as if the session had begun in a terminal
     widths = []
     for columns in (40, 60, 40):
         result = run(*arguments, cwd=recording.parent, env={"COLUMNS": str(columns)})
