@@ -34,6 +34,7 @@ from earatlas.learning.direct import (
     bin_class,
     stokes,
 )
+from earatlas.learning.folds import Folds
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.rooms import RoomHearing
 from earatlas.learning.trust import Trust, fit_open_share, fit_trust, place_scores
@@ -45,7 +46,6 @@ from earatlas.types import Array, Complex, Indices, Single
 
 __all__ = ["learn_rooms"]
 
-_FOLDS = 10  # as in `learn`
 _SCENES = 220
 _OPEN_SCENES = 70  # of them ask the open-air model too: four weights are to be found
 _KINDS = (0.15, 0.35, 0.5)  # in the open, in noise, in a room
@@ -81,7 +81,7 @@ def learn_rooms(
             f"head must be measured in the open to be used in any room, got '{head.name}', whose "
             "responses ring. Use a head without a room, or the atlas as it is, in its own room."
         )
-    refits, fold = _refits(model, head.directions, head.cues(layout), seed)
+    folds = Folds.of(model, head.directions, head.cues(layout), seed=seed)
     gate = Gate(rate=layout.rate)
     sound = _untold(head, space, gate)
     scenes = _scenes(head, sound, gate, seed)
@@ -95,7 +95,7 @@ def learn_rooms(
     def opened(n: int) -> tuple[float, float]:
         """Misfit of the open-air model, and log p of the truth."""
         statistics = _open_statistics(scenes[n].samples, layout)
-        belief, misfit = calibration.judged(refits[fold[scenes[n].row]], statistics)
+        belief, misfit = calibration.judged(folds.without(scenes[n].row), statistics)
         return misfit, float(belief.log_density(truths[n : n + 1])[0])
 
     with ThreadPoolExecutor(_threads()) as pool:
@@ -107,19 +107,6 @@ def learn_rooms(
     features = np.array([looks[n].features for n in few[odd]])
     weights = fit_open_share(features, misfits[odd], open_scores[odd], own_scores)
     return RoomHearing(told, replace(trust, weights=weights)).rounded()
-
-
-def _refits(model: PPAM, x: Array, y: Array, seed: int) -> tuple[list[PPAM], Indices]:
-    """Models without a part of the directions each, and the part (N,) that a direction is in."""
-    order = np.random.default_rng(seed).permutation(len(x))
-    folds = min(_FOLDS, len(x))
-    refits = []
-    for i in range(folds):
-        part = order[i::folds]
-        refits.append(model.refitted(np.delete(x, part, axis=0), np.delete(y, part, axis=0)))
-    fold = np.empty(len(x), dtype=np.intp)
-    fold[order] = np.arange(len(x)) % folds
-    return refits, fold
 
 
 def _log_score(space: Space, trust: Trust, look: Look, truth: Array) -> float:

@@ -15,17 +15,17 @@ from earatlas.errors import InputError
 from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
 from earatlas.learning.calibration import Calibration, fit_calibration, held_out_statistics
+from earatlas.learning.folds import Folds
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
 from earatlas.space.spaces import Space
-from earatlas.types import Array, Indices, Progress
+from earatlas.types import Progress
 
 __all__ = ["MODEL_ARRAYS", "learn_head"]
 
 # Of a component: ten on the sphere, which won on three measured heads (docs/figures.md).
 _SAMPLES_PER_COORDINATE = 5
 _FEWEST_DIRECTIONS = 6
-_FOLDS = 10  # what is left without one is almost as dense as the whole
 _FEWEST_TO_HOLD_OUT = 20  # with fewer directions every one is needed for learning
 _MOST_HELD_OUT = 240  # of 240 levels the share below one half is right within 3 %
 MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
@@ -57,7 +57,9 @@ def learn_head(
     advance()
     accuracy, calibration = None, _cautious(known.spacing_degrees)
     if holds_out:
-        asked, refits = _held_out(model, x, y, constrained=constrained, seed=seed)
+        folds = Folds.of(model, x, y, constrained=constrained, seed=seed)
+        asked = folds.order[:_MOST_HELD_OUT]
+        refits = [folds.without(n) for n in asked]
         found = [refit.inverse_map(y[n : n + 1])[0] for refit, n in zip(refits, asked, strict=True)]
         accuracy = Accuracy.of(x[asked], np.array(found))
         advance()
@@ -142,24 +144,3 @@ def _rounded(model: PPAM) -> PPAM:
         name: getattr(model, name).astype(np.float32).astype(np.float64) for name in MODEL_ARRAYS
     }
     return replace(model, **arrays, log_likelihoods=(), converged=False)
-
-
-def _held_out(
-    model: PPAM, x: Array, y: Array, *, constrained: bool, seed: int
-) -> tuple[Indices, list[PPAM]]:
-    """Directions (their rows), and for each a model refitted without the tenth it belongs to.
-
-    Before, one model was learned anew without a tenth. It errs more than the final model, by as
-    much as chance has it, so beliefs were too cautious: over six splits of ku100 the 50 % region
-    held 50 to 68 % of the truths. Errors measured on refits are those of new directions (medians
-    over the same splits: 0.73 and 0.74 degrees), so they do not remember what was left out.
-    """
-    order = np.random.default_rng(seed).permutation(len(x))
-    parts = [order[i::_FOLDS] for i in range(_FOLDS)]
-    refits = [
-        model.refitted(np.delete(x, part, axis=0), np.delete(y, part, axis=0),
-                       constrained=constrained)
-        for part in parts
-    ]  # fmt: skip
-    asked = order[:_MOST_HELD_OUT]
-    return asked, [refits[i % _FOLDS] for i in range(len(asked))]
