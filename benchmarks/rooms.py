@@ -94,13 +94,13 @@ def main() -> None:
     n = options.count
     if "hats" in options.only:
         known, asked = hats_split()
-        atlas = ea.learn(known).with_rooms(known)
+        atlas = ea.learn(known)
         for name in ("room_a", "room_d"):
             measured = in_measured_room(name, asked, n)
             print(f"| hats, {name.replace('_', ' ')} | {row(atlas, measured)} |", flush=True)
     if "ku100" in options.only:
         known, asked = ku100_split()
-        atlas = ea.learn(known).with_rooms(known)
+        atlas = ea.learn(known)
         print(f"| ku100, open | {row(atlas, single_talkers(asked, n, seed=9))} |", flush=True)
         for snr in (20.0, 10.0, 5.0, 0.0):
             noisy = single_talkers(asked, n, snr_db=snr, seed=9)

@@ -23,7 +23,7 @@ import scipy
 import earatlas
 from earatlas.atlas import Atlas, learn
 from earatlas.heads.head import Head, ImpulseResponses
-from earatlas.learning import calibration
+from earatlas.learning import calibration, direct_learning
 from earatlas.learning import learn as learning
 from earatlas.learning.learn import learn_head
 
@@ -76,7 +76,8 @@ def fingerprint(head: Head, settings: dict[str, Any]) -> str:
         for name, value in told.arguments.items()
         if name not in ("head", "progress")
     }
-    sounds = [learning._MOST_HELD_OUT, calibration._FEWEST_SOUNDS]  # tests may wish for fewer
+    # Tests may wish for fewer.
+    sounds = [learning._MOST_HELD_OUT, calibration._FEWEST_SOUNDS, direct_learning._SCENES]
     words: list[Any] = [head.name, head.licence, head.provenance, plain, sounds]
     if isinstance(head.ears, ImpulseResponses):
         words.append(head.ears.rate)

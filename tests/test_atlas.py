@@ -80,7 +80,8 @@ def test_container_that_is_no_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> 
 
 def test_a_file_of_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
     """It has coarser models beside the one that is used, which is its last."""
-    about, arrays = read_container(atlas.save(tmp_path / "x.atlas"), "atlas", 2)
+    open_only = replace(atlas, rooms=None)
+    about, arrays = read_container(open_only.save(tmp_path / "x.atlas"), "atlas", 2)
     old = {"frame_noise": arrays["frame_noise"]}
     for scale in (0, 1):
         old |= {f"scale{scale}.{name}": arrays[name] + (1 - scale) for name in MODEL_ARRAYS}

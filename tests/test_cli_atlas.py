@@ -219,7 +219,7 @@ def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str
 
 @pytest.mark.usefixtures("learned_quickly")
 def test_learn_for_rooms(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--rooms` makes the atlas ready for them; `info` tells, and without it neither has it."""
+    """An atlas is ready for rooms; `info` tells. With `--no-rooms` neither has it."""
     monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 40)
     ring = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 12)])
     lines = ["file,azimuth,elevation"]
@@ -227,7 +227,7 @@ def test_learn_for_rooms(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ea.Audio(ring.responses().samples[n], 48000).write(tmp_path / f"{n}.wav")
         lines.append(f"{n}.wav,{azimuth},{elevation}")
     (tmp_path / "ring.csv").write_text("\n".join(lines))
-    for options, ready in (((), False), (("--rooms",), True)):
+    for options, ready in ((("--no-rooms",), False), ((), True)):
         result = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--json", *options)
         assert result.returncode == 0, result.stderr
         assert json.loads(result.stdout)["rooms"] is ready

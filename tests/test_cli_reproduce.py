@@ -37,6 +37,7 @@ def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dic
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)  # nobody asks how sure it is
         patch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
+        patch.setattr("earatlas.learning.direct_learning._SCENES", 20)
         patch.setattr(table3, "talkers_at", brief)
         result = run("reproduce", "all", "--quick", "-o", folder, "--json")
     assert result.returncode == 0, result.stderr

@@ -123,15 +123,15 @@ def test_own_rooms_begin_with_the_direct_sound(small_head: ea.Head) -> None:
 
 
 @pytest.fixture(scope="module")
-def anywhere(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
-    """The shared atlas, made ready for rooms."""
-    return atlas.with_rooms(atlas_head)
+def in_the_open(atlas: ea.Atlas) -> ea.Atlas:
+    """The shared atlas without what it has for rooms."""
+    return replace(atlas, rooms=None)
 
 
-def test_look_is_the_sum_over_bins(anywhere: ea.Atlas) -> None:
+def test_look_is_the_sum_over_bins(atlas: ea.Atlas) -> None:
     """L from its formula, a bin at a time, at the points that were looked at."""
-    assert anywhere.rooms is not None
-    sound = anywhere.rooms.sound
+    assert atlas.rooms is not None
+    sound = atlas.rooms.sound
     stream = OnsetStream(Gate(most_bins=40))
     stream.push(np.stack([ea.murmur(0.8, seed=1), 0.5 * ea.murmur(0.8, seed=1)]))
     stream.finish()
@@ -152,7 +152,7 @@ def test_look_is_the_sum_over_bins(anywhere: ea.Atlas) -> None:
 
 
 def test_talkers_in_rooms_are_found(
-    anywhere: ea.Atlas, atlas: ea.Atlas, atlas_head: ea.Head
+    atlas: ea.Atlas, in_the_open: ea.Atlas, atlas_head: ea.Head
 ) -> None:
     """New directions, other rooms than the shoebox: far better than what the open model says."""
     rng = np.random.default_rng(4)
@@ -165,10 +165,10 @@ def test_talkers_in_rooms_are_found(
         direct = ea.simulated_head(place).responses().at_rate(RATE)
         wet = room.response(np.concatenate([h, direct]), len(h), RATE, np.append(even, 0.0), rng)
         heard = oaconvolve(ea.murmur(2.5, seed=n)[None], wet, axes=1)
-        where = anywhere.localize(ea.Audio(heard, RATE))
+        where = atlas.localize(ea.Audio(heard, RATE))
         errors.append(float(great_circle_error(place[0], where.direction)))
         levels.append(where.belief.level_of(place[0], 300))
-        open_only = atlas.localize(ea.Audio(heard, RATE))
+        open_only = in_the_open.localize(ea.Audio(heard, RATE))
         opened.append(float(great_circle_error(place[0], open_only.direction)))
     assert np.median(errors) < 8
     assert np.mean(np.array(errors) > 30) < 0.3
@@ -188,7 +188,7 @@ def test_trust_is_as_wide_as_the_errors() -> None:
         even = np.ones(len(grid))
         looks.append(Look(grid, log_likelihoods, even, np.array([1.0, 20.0, 8.0])))
     trust = fit_trust(space, looks, truths)
-    _, shares = trust.near(looks[0].features)
+    shares = trust.near(looks[0].features).sum(axis=0)
     assert np.sqrt(shares @ WIDTHS**2) == pytest.approx(4.0, rel=0.35)
     inside = [
         trust.belief(space, look).level_of(truth, 300) < 0.9
@@ -197,13 +197,13 @@ def test_trust_is_as_wide_as_the_errors() -> None:
     assert 0.75 < np.mean(inside) <= 1.0
 
 
-def test_in_the_open_nothing_changes(anywhere: ea.Atlas, atlas: ea.Atlas) -> None:
+def test_in_the_open_nothing_changes(atlas: ea.Atlas, in_the_open: ea.Atlas) -> None:
     """A sound as it was learned has the open-air answer, to the last bit; a stream has it too."""
     place = (63.0, 11.0)
     scene = ea.render_scene(ea.simulated_head([place]), [ea.murmur(2.0, seed=5)], [place])
-    open_air, ours = atlas.localize(scene.mixture), anywhere.localize(scene.mixture)
+    open_air, ours = in_the_open.localize(scene.mixture), atlas.localize(scene.mixture)
     np.testing.assert_array_equal(ours.belief.weights, open_air.belief.weights)
-    localizer = anywhere.localizer(rate=RATE)
+    localizer = atlas.localizer(rate=RATE)
     for start in range(0, scene.mixture.samples.shape[1], 3001):
         localizer.push(scene.mixture.samples[:, start : start + 3001])
     np.testing.assert_allclose(localizer.finish().direction, ours.direction, atol=1e-9)
@@ -217,16 +217,16 @@ def test_rooms_want_a_head_in_the_open(atlas: ea.Atlas, small_head: ea.Head) -> 
     long = np.pad(ears.samples, ((0, 0), (0, 0), (0, 4000)))
     ringing = replace(small_head, ears=replace(ears, samples=long))
     learned = replace(atlas, about={**atlas.about, "directions": len(small_head)})
-    with pytest.raises(ea.InputError, match="whose responses ring"):
+    with pytest.raises(ea.InputError, match="responses that ring"):
         learned.with_rooms(ringing)
 
 
-def test_a_saved_atlas_hears_rooms_too(tmp_path: Path, anywhere: ea.Atlas) -> None:
+def test_a_saved_atlas_hears_rooms_too(tmp_path: Path, atlas: ea.Atlas) -> None:
     """Every number comes back, and the answer is the same."""
-    assert anywhere.rooms is not None
-    back = ea.Atlas.load(anywhere.save(tmp_path / "x.atlas"))
+    assert atlas.rooms is not None
+    back = ea.Atlas.load(atlas.save(tmp_path / "x.atlas"))
     assert back.rooms is not None
-    for name, array in anywhere.rooms.to_arrays().items():
+    for name, array in atlas.rooms.to_arrays().items():
         np.testing.assert_array_equal(array, back.rooms.to_arrays()[name])
     assert isinstance(back.rooms.sound, DirectSound)
-    assert back.rooms.sound.gate == anywhere.rooms.sound.gate
+    assert back.rooms.sound.gate == atlas.rooms.sound.gate

@@ -23,7 +23,8 @@ from earatlas.hearing.cues import checked_audio
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import FileRecording, MemoryRecording
 from earatlas.learning.calibration import Calibration
-from earatlas.learning.direct_learning import learn_rooms
+from earatlas.learning.direct_learning import learn_rooms, rooms_refused
+from earatlas.learning.folds import Folds
 from earatlas.learning.learn import MODEL_ARRAYS, learn_head
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
@@ -60,7 +61,15 @@ class Atlas(LearnedHead):
                 f"directions than '{self.about.get('head')}'. Give the same head."
             )
         known = head.subset(self.space.within(head.directions))
-        rooms = learn_rooms(known, self.model, self.layout, self.calibration, seed=seed)
+        refused = rooms_refused(known, self.layout)
+        if refused is not None:
+            raise InputError(
+                f"head must be measured in the open to be used in any room, got '{head.name}', "
+                f"which {refused}. Use a head without a room, or the atlas as it is."
+            )
+        folds = Folds.of(self.model, known.directions, known.cues(self.layout), seed=seed)
+        doubted = 0.0 if self.accuracy is None else 1.0
+        rooms = learn_rooms(known, folds, self.layout, self.calibration, doubted=doubted, seed=seed)
         return replace(self, rooms=rooms)
 
     # --- one sound -----------------------------------------------------------------------------
@@ -265,17 +274,19 @@ def learn(
     latent: int | None = None,
     constrained: bool = True,
     layout: CueLayout | None = None,
+    rooms: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Atlas:
-    """Learn a head: its charts, held-out errors and calibration.
+    """Learn a head: its charts, held-out errors, calibration, and what it needs in rooms.
 
     `space` is the head's own (sphere, or circle for one elevation) unless given; directions that
     it does not have are left out. `components` is the number of charts K, one for ten directions
-    unless given. `progress(done, total)` is called as the work goes on.
+    unless given. Without `rooms`, or of a head whose responses have a room's echoes, the atlas is
+    for the open, or for that room. `progress(done, total)` is called as the work goes on.
     """
     learned = learn_head(
         head, space=space, components=components, latent=latent, constrained=constrained,
-        layout=layout, seed=seed, progress=progress,
+        layout=layout, rooms=rooms, seed=seed, progress=progress,
     )  # fmt: skip
     return Atlas(**field_values(learned))

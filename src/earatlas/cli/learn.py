@@ -57,7 +57,6 @@ _SPACES: dict[str, Space] = {
     cls=Command,
     epilog=examples(
         "earatlas learn ku100.sofa -o ku100.atlas",
-        "earatlas learn ku100.sofa -o ku100.atlas --rooms",
         "earatlas learn calibration.csv -o robot.atlas --space cylinder --components 64",
     ),
 )
@@ -82,8 +81,10 @@ def learn_command(
     ] = None,
     rooms: Annotated[
         bool,
-        typer.Option("--rooms", help="Make it ready for rooms that were never learned, too."),
-    ] = False,
+        typer.Option(
+            "--rooms/--no-rooms", help="Make it ready for rooms that were never learned, too."
+        ),
+    ] = True,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Of the start and the held-out part.")
     ] = 0,
@@ -108,12 +109,10 @@ def learn_command(
             opened,
             space=None if space is None else _SPACES[space.value],
             components=components,
+            rooms=rooms,
             seed=seed,
             progress=update,
         )
-    if rooms:
-        with progress(f"making {opened.name} ready for rooms"):
-            atlas = atlas.with_rooms(opened, seed=seed)
     atlas.save(output)
     seconds = time.perf_counter() - start
     outputs.tell()

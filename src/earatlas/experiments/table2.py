@@ -77,7 +77,7 @@ def models(bench: Bench) -> dict[str, PPAM]:
 def our_atlas(bench: Bench) -> Atlas:
     """What `earatlas learn` makes of T2, on the plane."""
     known, _ = bench.training_set("T2")
-    return learn(bench.plane.subset(known), space=Plane())
+    return learn(bench.plane.subset(known), space=Plane(), rooms=False)
 
 
 @lru_cache(maxsize=2)

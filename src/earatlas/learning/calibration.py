@@ -12,11 +12,8 @@ themselves are the sounds.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
@@ -26,6 +23,7 @@ from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
 from earatlas.learning.ppam import PPAM
+from earatlas.learning.threads import side_by_side
 from earatlas.scenes.murmur import murmur
 from earatlas.space.belief import ChartMixture, log_gaussians
 from earatlas.types import Array
@@ -33,8 +31,6 @@ from earatlas.types import Array
 __all__ = ["KERNEL_WIDTHS", "Calibration", "HeldOut", "fit_calibration", "held_out_statistics"]
 
 _FEWEST_SOUNDS = 60
-_MOST_THREADS = 4  # each works on some 30 MB at a time
-_SOUNDS_AT_ONCE = 24  # 10 MB of dry sound
 TYPICAL_FRAME_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², and of unit vectors
 # Neighbouring cues err together: so many count as one, which makes a temperature of 16 for 730.
 # Chosen after seeing the truths of six splits of ku100: the 50 % region held 47 to 56 % of them at
@@ -152,19 +148,18 @@ def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> Held
 
     A small head is heard several times over, with other sounds: `directions` then repeats.
     """
-    rng = np.random.default_rng(seed)
     chosen = np.tile(np.arange(len(head)), max(_FEWEST_SOUNDS // len(head), 1))
     head = head.subset(chosen)
     if isinstance(head.ears, MeasuredCues):
         rows = [CueStatistics.of_vector(y) for y in head.cues(layout)]
     else:
-        rows, pairs = [], head.responses().at_rate(layout.rate)
-        # Threads: nearly all of it is long array operations, which run side by side.
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as pool:
-            for start in range(0, len(pairs), _SOUNDS_AT_ONCE):
-                some = pairs[start : start + _SOUNDS_AT_ONCE]
-                dry = [murmur(rng.uniform(2.0, 5.0), layout.rate, rng) for _ in some]
-                rows.extend(pool.map(partial(_heard, layout=layout), dry, some))
+        pairs = head.responses().at_rate(layout.rate)
+
+        def heard(n: int) -> CueStatistics:
+            rng = np.random.default_rng((seed, n))  # its own: sounds are made side by side
+            return _heard(murmur(rng.uniform(2.0, 5.0), layout.rate, rng), pairs[n], layout)
+
+        rows = side_by_side(heard, range(len(pairs)))
     statistics = CueStatistics.stacked(rows)
     return HeldOut(head.directions, statistics, _frame_noise(statistics, layout))
 
@@ -204,13 +199,14 @@ def fit_calibration(models: Sequence[PPAM], held: HeldOut) -> Calibration:
         # In numbers that float32 holds, as all that an atlas keeps.
         frame_noise=held.frame_noise.astype(np.float32).astype(np.float64),
     )
-    believed = [start.believable(held.statistics[n], model.noise) for n, model in enumerate(models)]
-    beliefs = [model.posterior(s) for model, s in zip(models, believed, strict=True)]
+
+    def judged(n: int) -> tuple[ChartMixture, float]:
+        believed = start.believable(held.statistics[n], models[n].noise)
+        belief = models[n].posterior(believed)
+        return belief, models[n].misfit(believed, belief.best)
+
+    beliefs, misfits = zip(*side_by_side(judged, range(len(models))), strict=True)
     widths, shares, _ = Calibration.kernel(beliefs, held.directions)
-    misfits = [
-        model.misfit(s, belief.best)
-        for model, s, belief in zip(models, believed, beliefs, strict=True)
-    ]
     return replace(
         start,
         widths=tuple(map(float, widths)),

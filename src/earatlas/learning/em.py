@@ -329,9 +329,14 @@ class EM:
         errors beyond 30 degrees rose from 0.1 to 3.8 % (cipic_003, K=110).
         """
         local = replace(model, b=model.b - self.offset)
-        squares, moments = np.zeros_like(model.b), self.moments(local)
-        for y, _, r, _, _ in self.responsibilities(local):
-            squares += r.T @ y**2
+        squares = np.zeros_like(model.b)
+
+        def squared() -> Iterator[_Block]:
+            for y, u, r, Fy, gained in self.responsibilities(local):
+                np.add(squares, r.T @ y**2, out=squares)
+                yield y, u, r, Fy, gained
+
+        moments = self.summed(squared(), len(model.weights))
         W = np.concatenate([local.A.transpose(0, 2, 1), local.b[:, None]], axis=1)
         residual = squares + ((moments.grams @ W - 2 * moments.cross) * W).sum(axis=1)
         ratio = np.maximum(residual, 0.0) / (model.noise + (model.latent**2).sum(axis=1))

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.learning.ppam import PPAM
+from earatlas.learning.threads import side_by_side
 from earatlas.types import Array, Indices
 
 __all__ = ["Folds"]
@@ -34,12 +35,12 @@ class Folds:
         order = np.random.default_rng(seed).permutation(len(x))
         folds = min(_FOLDS, len(x))
         parts = [order[i::folds] for i in range(folds)]
-        refits = [
-            model.refitted(np.delete(x, part, axis=0), np.delete(y, part, axis=0),
-                           constrained=constrained)
-            for part in parts
-        ]  # fmt: skip
-        return cls(order, tuple(refits))
+
+        def refitted(part: Indices) -> PPAM:
+            known = np.delete(x, part, axis=0), np.delete(y, part, axis=0)
+            return model.refitted(*known, constrained=constrained)
+
+        return cls(order, tuple(side_by_side(refitted, parts)))
 
     @cached_property
     def _place(self) -> Indices:

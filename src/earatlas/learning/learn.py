@@ -15,11 +15,13 @@ from earatlas.errors import InputError
 from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
 from earatlas.learning.calibration import Calibration, fit_calibration, held_out_statistics
+from earatlas.learning.direct_learning import learn_rooms, rooms_refused
 from earatlas.learning.folds import Folds
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
+from earatlas.learning.threads import side_by_side
 from earatlas.space.spaces import Space
-from earatlas.types import Progress
+from earatlas.types import Array, Indices, Progress
 
 __all__ = ["MODEL_ARRAYS", "learn_head"]
 
@@ -29,7 +31,7 @@ _FEWEST_DIRECTIONS = 6
 _FEWEST_TO_HOLD_OUT = 20  # with fewer directions every one is needed for learning
 _MOST_HELD_OUT = 240  # of 240 levels the share below one half is right within 3 %
 MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
-_STEPS = (5, 3, 2)  # about what fitting, refitting and calibrating take of the time
+_STEPS = (4, 2, 2, 3)  # about what fitting, refitting, calibrating and rooms take of the time
 
 
 def learn_head(
@@ -40,37 +42,42 @@ def learn_head(
     latent: int | None = None,
     constrained: bool = True,
     layout: CueLayout | None = None,
+    rooms: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LearnedHead:
-    """Learn a head: charts, held-out errors and calibration; see `earatlas.learn`."""
+    """Learn a head: charts, held-out errors, calibration and rooms; see `earatlas.learn`."""
     layout, space = layout or CueLayout(), space or head.space
     known = _within(head, space)
     x, y = known.directions, known.cues(layout)
-    holds_out = len(known) >= _FEWEST_TO_HOLD_OUT
-    advance = _teller(progress, _STEPS if holds_out else _STEPS[:1])
+    advance = _teller(progress, _STEPS)
     fitted = PPAM.fit(
         space, x, y, components=_chart_count(len(known), space, components), latent=latent,
         constrained=constrained, seed=seed,
     )  # fmt: skip
     model = _rounded(fitted)
     advance()
+    folds = Folds.of(model, x, y, constrained=constrained, seed=seed)
+    advance()
     accuracy, calibration = None, _cautious(known.spacing_degrees)
-    if holds_out:
-        folds = Folds.of(model, x, y, constrained=constrained, seed=seed)
+    if len(known) >= _FEWEST_TO_HOLD_OUT:
         asked = folds.order[:_MOST_HELD_OUT]
-        refits = [folds.without(n) for n in asked]
-        found = [refit.inverse_map(y[n : n + 1])[0] for refit, n in zip(refits, asked, strict=True)]
-        accuracy = Accuracy.of(x[asked], np.array(found))
-        advance()
+        accuracy = _accuracy(folds, asked, x, y)
         held = held_out_statistics(known.subset(asked), layout, seed=seed)
+        refits = [folds.without(n) for n in asked]
         calibration = fit_calibration(refits * (len(held.directions) // len(asked)), held)
-        advance()
+    advance()
+    hearing = None
+    if rooms and rooms_refused(known, layout) is None:
+        doubted = 0.0 if accuracy is None else 1.0
+        hearing = learn_rooms(known, folds, layout, calibration, doubted=doubted, seed=seed)
+    advance()
     return LearnedHead(
         model=model,
         layout=layout,
         calibration=calibration,
         accuracy=accuracy,
+        rooms=hearing,
         about={
             "head": head.name,
             "licence": head.licence,
@@ -81,6 +88,13 @@ def learn_head(
             "seed": seed,
         },
     )
+
+
+def _accuracy(folds: Folds, asked: Indices, x: Array, y: Array) -> Accuracy:
+    """Errors of the full spectra of some directions, each under the refit without it."""
+    parts = [asked[i :: len(folds.refits)] for i in range(len(folds.refits))]
+    found = side_by_side(lambda i: folds.refits[i].inverse_map(y[parts[i]]), range(len(parts)))
+    return Accuracy.of(x[np.concatenate(parts)], np.concatenate(found))
 
 
 def _teller(progress: Progress | None, steps: tuple[int, ...]) -> Callable[[], None]:

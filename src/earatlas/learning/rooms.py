@@ -14,7 +14,7 @@ import numpy as np
 from earatlas.heads.templates import Templates
 from earatlas.hearing.onsets import Gate, OnsetBins
 from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
-from earatlas.learning.trust import Trust
+from earatlas.learning.trust import BETAS, WIDTHS, Trust
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
@@ -31,15 +31,17 @@ class RoomHearing:
 
     sound: DirectSound
     trust: Trust
+    doubted: float = 1.0  # misfit up to which the open-air answer is taken as it is
 
     def joined(self, opened: ChartMixture, misfit: float, onsets: OnsetBins) -> ChartMixture:
         """The open-air belief and that of the onsets in the proportion that was found to be best.
 
         `misfit` is that of the open-air model, in units of what is usual. Where that is no more
-        than 1 the sound is as it was learned, and nothing is mixed in: in the open the answers are
-        those of the model alone, which is the better one there.
+        than usual the sound is as it was learned, and nothing is mixed in: in the open the answers
+        are those of the model alone, which is the better one there. (Of a head with too few
+        directions to measure how sure it may be, nothing is usual: `doubted` is 0.)
         """
-        if misfit <= 1 or len(onsets) < _FEWEST_BINS:
+        if misfit <= self.doubted or len(onsets) < _FEWEST_BINS:
             return opened
         look = self.sound.look(onsets)
         share = self.trust.open_share(look.features, misfit)
@@ -64,7 +66,11 @@ class RoomHearing:
     def to_dict(self) -> dict[str, Any]:
         """What else there is, as JSON values."""
         sound = self.sound
-        return {"gate": asdict(sound.gate), "spacing_degrees": sound.spacing_degrees}
+        return {
+            "gate": asdict(sound.gate),
+            "spacing_degrees": sound.spacing_degrees,
+            "doubted": self.doubted,
+        }
 
     @classmethod
     def from_arrays(
@@ -80,6 +86,7 @@ class RoomHearing:
             "phase_radians": (N, F),
             "delay_seconds": (N,),
             "log_densities": (N_CLASSES, LEVELS),
+            "shares": (len(mine["features"]), len(BETAS), len(WIDTHS)),
         }
         if whiten.shape != (F, 2, 2) or any(mine[k].shape != s for k, s in shapes.items()):
             raise ValueError("its parts for rooms do not fit each other")
@@ -99,7 +106,7 @@ class RoomHearing:
             gate=gate,
         )
         trust = Trust(**{field.name: mine[field.name] for field in fields(Trust)})
-        return cls(sound, trust)
+        return cls(sound, trust, float(about["doubted"]))
 
     def rounded(self) -> RoomHearing:
         """The same in numbers that float32 holds: half the file, and saving loses nothing."""

@@ -4,12 +4,14 @@ In: looks (`earatlas.learning.direct.Look`) at scenes whose truth is known, in a
 Out: `Trust`, which turns a look at a recording into an honest belief, as sure as the scenes most
 like it allow, and says how much of the open-air answer to mix in.
 
-    p_g ∝ size_g exp(β L_g)                              which place
-    belief = Σ_g p_g Σ_j share_j N(width_j² + turn²)     how far beside it
+    p_ig ∝ size_g exp(β_i L_g)                           which place, by sharper and blunter judges
+    belief = Σ_ij share_ij Σ_g p_ig N(g, width_j²)       how far beside it
     π PPAM + (1 - π) belief                              joint answer
 
-β and the shares are those of the scenes nearest in their features φ (nats a bin, dB above the quiet
+The shares are those of the scenes nearest in their features φ (nats a bin, dB above the quiet
 level, number of bins); π is a logistic function of φ and of how badly the open-air model fits.
+With one β for all, the 50 % regions were too wide where the 90 % regions were right: an answer is
+mostly very good and now and then quite wrong, which no single temperature says.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from earatlas.learning.direct import Look
 from earatlas.space.belief import ChartMixture
@@ -28,13 +30,15 @@ from earatlas.types import Array
 __all__ = ["Trust", "fit_trust", "place_scores"]
 
 WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
-BETAS = 2.0 ** np.arange(2.0, -7.01, -0.5)
-_TURN_DEGREES = 1.5  # no two measurements of a head are turned alike
+BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)
+_POINT_DEGREES = 0.5  # of a belief's points: a quarter of the way between them
 _AROUND_DEGREES = 3.2  # of the best point: its neighbours on a grid of 2 degrees
-_LIKE = 25  # scenes, about, that an answer's sureness is taken from
+_LIKE = 15  # scenes, about, that an answer's sureness is taken from
+_PRIOR_SCENES = 3.0  # that a neighbourhood is drawn towards what all scenes have together
 _SHARP = 0.25  # of the squared distance in φ, among the scenes nearest to a recording
-_MOST_PLACES, _MASS = 300, 0.999  # of a belief
+_MOST_PARTS, _MASS = 400, 0.995  # of a belief
 _LEAST_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, where scenes are all alike
+_SCALES = np.array([1.0, 0.5, 1.0])  # of their distances: noise and echoes differ by the second
 _RIDGE = 0.02  # of the logistic weights: keeps them finite where one answer always wins
 
 
@@ -44,16 +48,15 @@ class Trust:
 
     features: Array  # (n, 3)
     scale: Array  # (3,) of their distances
-    beta: Array  # (n,) fitted around each scene
-    shares: Array  # (n, J) of the widths
+    shares: Array  # (n, I, J) of the temperatures and widths, fitted around each scene
     weights: Array  # (4,) of π's logistic function
 
-    def near(self, features: Array) -> tuple[float, Array]:
-        """β and shares (J,) of the scenes nearest in their features."""
+    def near(self, features: Array) -> Array:
+        """Shares (I, J) of the scenes nearest in their features."""
         far = (((self.features - features) / self.scale) ** 2).sum(axis=1)
         w = np.exp(-0.5 * (far - far.min()) / _SHARP)
-        w /= w.sum()
-        return float(np.exp(w @ np.log(self.beta))), w @ self.shares
+        near: Array = np.tensordot(w / w.sum(), self.shares, axes=1)
+        return near
 
     def open_share(self, features: Array, misfit: float) -> float:
         """π: how much of the open-air answer is believed; `misfit` in units of what is usual."""
@@ -61,22 +64,22 @@ class Trust:
 
     def belief(self, space: Space, look: Look) -> ChartMixture:
         """Where the sound is believed to be."""
-        beta, shares = self.near(look.features)
-        p = _probabilities(look, beta)
+        shares = self.near(look.features)
+        p = (_probabilities(look).T @ shares).ravel()  # of each place and width
         order = np.argsort(-p, kind="stable")
-        count = min(int(np.searchsorted(np.cumsum(p[order]), _MASS)) + 1, _MOST_PLACES)
-        kept = order[:count]
+        count = min(int(np.searchsorted(np.cumsum(p[order]), _MASS * p.sum())) + 1, _MOST_PARTS)
+        kept = np.sort(order[:count])
+        place, width = np.divmod(kept, len(WIDTHS))
         means = np.zeros((count, space.dims))
-        means[kept == np.argmax(look.log_likelihoods)] = _refined(space, look, beta)
-        points = ChartMixture(
+        means[place == np.argmax(look.log_likelihoods)] = _refined(space, look, shares.sum(axis=1))
+        squares = WIDTHS[width] ** 2 + _POINT_DEGREES**2
+        return ChartMixture(
             space,
-            look.places[kept],
+            look.places[place],
             p[kept] / p[kept].sum(),
             means,
-            np.tile(_TURN_DEGREES**2 * np.eye(space.dims), (count, 1, 1)),
+            squares[:, None, None] * np.eye(space.dims),
         )
-        some = shares > 1e-3
-        return points.blurred(WIDTHS[some], shares[some])
 
 
 def _inputs(features: Array, misfit: float) -> Array:
@@ -84,66 +87,67 @@ def _inputs(features: Array, misfit: float) -> Array:
     return np.array([1.0, features[0] - 1.5, (features[1] - 25) / 10, np.log(misfit)])
 
 
-def _probabilities(look: Look, beta: float) -> Array:
-    logs = beta * look.log_likelihoods + np.log(look.sizes)
-    p: Array = np.exp(logs - logsumexp(logs))
+def _probabilities(look: Look) -> Array:
+    """p (I, P)."""
+    logs = np.multiply.outer(BETAS, look.log_likelihoods) + np.log(look.sizes)
+    p: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
     return p
 
 
-def _refined(space: Space, look: Look, beta: float) -> Array:
+def _refined(space: Space, look: Look, shares: Array) -> Array:
     """Chart coordinates (L,) of the peak, between the best point and those around it."""
     best = int(np.argmax(look.log_likelihoods))
     u = space.log(look.places[best], look.places)
     near = (np.linalg.norm(u, axis=1) < _AROUND_DEGREES) & (look.sizes == 1)
     gain = look.log_likelihoods[near] - look.log_likelihoods[best]
+    beta = float(np.exp(shares @ np.log(BETAS) / shares.sum()))
     w = np.exp(min(2 * beta, 1.0) * gain)
     refined: Array = w @ u[near] / w.sum()
     return refined
 
 
-def place_scores(space: Space, look: Look, truth: Array, betas: Array) -> Array:
-    """log Σ_g p_g N(truth; g, width_j²) (betas, J)."""
+def place_scores(space: Space, look: Look, truth: Array) -> Array:
+    """log Σ_g p_ig N(truth; g, width_j²) (I, J)."""
     squared = space.distance(look.places, truth) ** 2
-    normal = np.exp(-0.5 * squared[:, None] / WIDTHS**2) / (2 * np.pi * WIDTHS**2) ** (
+    normal = np.exp(-0.5 * np.divide.outer(squared, WIDTHS**2)) / (2 * np.pi * WIDTHS**2) ** (
         space.dims / 2
     )
-    p = np.stack([_probabilities(look, beta) for beta in betas])
-    scores: Array = np.log(np.maximum(p @ normal, 1e-300))
+    scores: Array = np.log(np.maximum(_probabilities(look) @ normal, 1e-300))
     return scores
 
 
-def _shares(scores: Array, weight: Array, prior: Array, strength: float) -> tuple[Array, Array]:
-    """Shares (betas, J) that make weighted truths most probable, scores (n, betas, J); and how."""
-    s = np.tile(prior / prior.sum(), (scores.shape[1], 1))
+def _shares(scores: Array, weight: Array, prior: Array, strength: float) -> Array:
+    """Shares (IJ,) that make weighted truths most probable, scores (n, IJ): concave, by EM."""
     some = weight > 1e-3 * weight.max()
     scores, weight = scores[some], weight[some]
-    top = scores.max(axis=-1, keepdims=True)
-    e = np.exp(scores - top)
-    for _ in range(40):
-        scale = weight[:, None] / np.einsum("nbj,bj->nb", e, s)
-        s = s * np.einsum("nbj,nb->bj", e, scale) + strength * prior
-        s /= weight.sum() + strength
-    fit = np.log(np.einsum("nbj,bj->nb", e, s)) + top[..., 0]
-    return s, weight @ fit / weight.sum()
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    s: Array = prior / prior.sum()
+    for _ in range(60):
+        s = s * ((weight / (e @ s)) @ e) + strength * prior
+        s /= s.sum()
+    return s
 
 
 def fit_trust(space: Space, looks: Sequence[Look], truths: Array) -> Trust:
-    """β and shares around each scene; nothing of the open-air answer is believed yet."""
+    """The shares around each scene; nothing of the open-air answer is believed yet."""
     features = np.array([look.features for look in looks])
-    scale = np.maximum(features.std(axis=0), _LEAST_SPREAD)
+    scale = np.maximum(features.std(axis=0), _LEAST_SPREAD) * _SCALES
     scores = np.stack(
-        [place_scores(space, look, truth, BETAS) for look, truth in zip(looks, truths, strict=True)]
+        [
+            place_scores(space, look, truth).ravel()
+            for look, truth in zip(looks, truths, strict=True)
+        ]
     )
-    even = np.full(len(WIDTHS), 1 / len(WIDTHS))
-    every, fits = _shares(scores, np.ones(len(looks)), even, 0.5)
-    usual = every[np.argmax(fits)] + 1e-6
-    beta, shares = np.empty(len(looks)), np.empty((len(looks), len(WIDTHS)))
+    even = np.full(scores.shape[1], 1 / scores.shape[1])
+    usual = _shares(scores, np.ones(len(looks)), even, 0.5)
+    shares = np.empty_like(scores)
     for n, own in enumerate(features):
         far = (((features - own) / scale) ** 2).sum(axis=1)
         width = max(np.sort(far)[min(_LIKE, len(far) - 1)] / 2, 1e-6)
-        found, fits = _shares(scores, np.exp(-0.5 * far / width) + 1e-3, usual, 1.0)
-        beta[n], shares[n] = BETAS[np.argmax(fits)], found[np.argmax(fits)]
-    return Trust(features, scale, beta, shares, np.array([-30.0, 0.0, 0.0, 0.0]))
+        shares[n] = _shares(scores, np.exp(-0.5 * far / width) + 1e-3, usual, _PRIOR_SCENES)
+    pairs = shares.reshape(-1, len(BETAS), len(WIDTHS))
+    return Trust(features, scale, pairs, np.array([-30.0, 0.0, 0.0, 0.0]))
 
 
 def fit_open_share(features: Array, misfits: Array, open_scores: Array, own_scores: Array) -> Array:
