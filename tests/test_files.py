@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,11 +99,13 @@ def test_what_is_complete_is_on_the_disk_before_it_takes_its_place(
 ) -> None:
     """A power cut after the rename must not leave an empty file in the place of the old one."""
     done: list[str] = []
-    fsync, replace = os.fsync, Path.replace
-    monkeypatch.setattr(os, "fsync", lambda file: (done.append("fsync"), fsync(file))[1])
-    monkeypatch.setattr(
-        Path, "replace", lambda old, new: (done.append("replace"), replace(old, new))[1]
-    )
+    for owner, name in ((os, "fsync"), (Path, "replace")):
+
+        def told(*arguments: Any, name: str = name, real: Any = getattr(owner, name)) -> Any:
+            done.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(owner, name, told)
     with written_whole(tmp_path / "x") as scratch:
         scratch.write_text("new")
     assert done == ["fsync", "replace", "fsync"]
@@ -116,6 +119,7 @@ def test_what_is_complete_is_on_the_disk_before_it_takes_its_place(
 _WRITER = """
 import sys, time
 from pathlib import Path
+from typing import Any
 from earatlas.files import written_together, written_whole
 folder = Path(sys.argv[1])
 with written_whole(folder / "x") as alone, written_together(folder) as several:

@@ -289,10 +289,10 @@ def _is_possible(calibration: Calibration, cues: int) -> bool:
         and all(0 <= share < _LARGEST for share in shares)
         and sum(shares) > 0
         and 0 < calibration.temperature < _LARGEST
-        and 0 < calibration.misfit
+        and calibration.misfit > 0
         and 0 < calibration.frame_share < _LARGEST
         and 0 <= calibration.prior_frames < _LARGEST
-        and (noise is None or (noise.shape == (cues,) and bool((0 <= noise).all())))
+        and (noise is None or (noise.shape == (cues,) and bool((noise >= 0).all())))
         and (noise is None or bool((noise < _LARGEST).all()))
     )
 

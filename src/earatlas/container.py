@@ -1,10 +1,10 @@
 """One file of plain arrays and JSON: how an atlas is kept on disk.
 
 The format is safetensors (a JSON header, then raw little-endian numbers: nothing in it can run),
-with what the arrays mean as JSON under `__metadata__` and a checksum over all of it: the arrays with
-their names and shapes, and the JSON in its one canonical spelling. Reading checks size, header,
-bounds and checksum before a number is used: a broken or hostile file costs one sentence, never code
-or a large allocation.
+with what the arrays mean as JSON under `__metadata__` and a checksum over all of it: the arrays
+with their names and shapes, and the JSON in its one canonical spelling. Reading checks size,
+header, bounds and checksum before a number is used: a broken or hostile file costs one sentence,
+never code or a large allocation.
 """
 
 from __future__ import annotations

@@ -47,9 +47,7 @@ def check_writable(path: str | Path, what: str = "output") -> None:
             "Name a file, and make its folder first."
         )
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        raise InputError(
-            f"{what} must be a file, got the pipe or device '{path}'. Name a file."
-        )
+        raise InputError(f"{what} must be a file, got the pipe or device '{path}'. Name a file.")
     try:
         with _scratch(path.absolute().parent) as scratch, (scratch / "new" / path.name).open("wb"):
             pass

@@ -9,6 +9,7 @@ benchmarks/foundation.py` measures both).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.files import written_whole
+from earatlas.hearing.wav import blank_date
 from earatlas.types import Array
 
 __all__ = ["Audio", "resample"]
@@ -86,12 +88,14 @@ class Audio:
         kind, subtype = _FORMATS[path.suffix.lower()]
         with written_whole(path, "path") as scratch:
             try:
-                soundfile.write(scratch, self.samples.T, self.rate, subtype, format=kind)
+                name = os.fsencode(scratch)  # any bytes are a name, not only those of UTF-8
+                soundfile.write(name, self.samples.T, self.rate, subtype, format=kind)
             except soundfile.SoundFileError as error:
                 raise InputError(
                     f"path must be a file that can be written, got '{path}' ({error}). "
                     "Check that its folder has room, or choose another format."
                 ) from error
+            blank_date(scratch)
         return path
 
 

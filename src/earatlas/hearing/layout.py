@@ -212,7 +212,8 @@ class CueLayout:
             key: None if fields[key] is None else (float(fields[key][0]), float(fields[key][1]))
             for key in ("ild_band_hz", "ipd_band_hz")
         }
-        return cls(*counts, **bands)
+        rate, window, hop = counts
+        return cls(rate, window, hop, **bands)
 
     def _band_frequencies(self, band: tuple[float, float] | None) -> Indices:
         if band is None:
