@@ -99,13 +99,18 @@ def test_what_is_complete_is_on_the_disk_before_it_takes_its_place(
 ) -> None:
     """A power cut after the rename must not leave an empty file in the place of the old one."""
     done: list[str] = []
-    for owner, name in ((os, "fsync"), (Path, "replace")):
 
-        def told(*arguments: Any, name: str = name, real: Any = getattr(owner, name)) -> Any:
+    def tell(owner: object, name: str) -> None:
+        real = getattr(owner, name)
+
+        def told(*arguments: Any) -> Any:
             done.append(name)
             return real(*arguments)
 
         monkeypatch.setattr(owner, name, told)
+
+    tell(os, "fsync")
+    tell(Path, "replace")
     with written_whole(tmp_path / "x") as scratch:
         scratch.write_text("new")
     assert done == ["fsync", "replace", "fsync"]
