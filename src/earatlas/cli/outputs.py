@@ -89,6 +89,8 @@ def tell_replaced(files: list[str]) -> None:
 def atlas_header(path: Path) -> dict[str, Any] | None:
     """What an atlas says of itself (kind, version, …), or None for any other file."""
     try:
+        if not path.is_file():  # a pipe would never begin
+            return None
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= 1 << 20:
@@ -120,7 +122,7 @@ def is_scene(folder: Path) -> bool:
     try:
         about = json.loads((folder / "scene.json").read_text(encoding="utf-8"))
         return bool(about["mixture"] and about["sources"][0]["file"])
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
 
 

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,10 +101,8 @@ class _Reader:
         atexit.unregister(self._end)
         for stream in (process.stdin, process.stdout):
             assert stream is not None
-            try:
+            with suppress(BrokenPipeError):
                 stream.close()  # the reader ends when there is nothing more to read
-            except BrokenPipeError:
-                pass
         try:
             return process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -119,7 +118,7 @@ def _how_it_died(code: int) -> str:
 
 def _received(stream: IO[bytes], shape: list[int]) -> Array:
     array = np.empty(shape)
-    rest = memoryview(array).cast("B")
+    rest = array.data.cast("B")
     while rest:
         count = stream.readinto(rest)  # type: ignore[attr-defined]
         if not count:

@@ -49,7 +49,7 @@ _UNWRITTEN = 1e30  # netCDF fills what was never written with 1e37; no sample is
 _RATES = 1000.0, 1e6  # Hz: below there are no cues; nobody measures above
 _LONGEST_TEXT = 10_000  # letters of an attribute: some hold a whole licence
 # A number takes 8 bytes in memory. Compressed files of measured heads hold 1.6 (KU100), 2.2 (CIPIC)
-# and, of 16-bit samples, 5.4 (KEMAR) times their length; what is never written, any number of times.
+# and, of 16-bit samples, 5.4 (KEMAR) times their length; of what is never written, anything.
 _BYTES_A_BYTE, _SMALL_BYTES = 8, 32 << 20
 
 
@@ -85,7 +85,7 @@ def read_sofa_file(path: Path) -> SofaData:
 
 @contextmanager
 def _plain_name(path: Path) -> Iterator[str]:
-    """A name of the file that netCDF takes: of one that is no UTF-8, the number of the open file."""
+    """A name of the file that netCDF takes: where it is no UTF-8, the number of the open file."""
     name = os.path.abspath(path)
     if _is_utf8(name):
         yield name

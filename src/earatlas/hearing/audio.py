@@ -24,7 +24,9 @@ from earatlas.files import written_whole
 from earatlas.hearing.wav import blank_date
 from earatlas.types import Array
 
-__all__ = ["Audio", "resample"]
+__all__ = ["LARGEST_SAMPLE", "Audio", "resample"]
+
+LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
 
 _FORMATS = {
     ".wav": ("WAV", "FLOAT"),

@@ -17,13 +17,12 @@ import soundfile
 import soxr
 
 from earatlas.errors import EaratlasWarning, InputError, existing_file
-from earatlas.hearing.audio import Audio, checked_rate, resample
+from earatlas.hearing.audio import LARGEST_SAMPLE, Audio, checked_rate, resample
 from earatlas.types import Array
 
-__all__ = ["audio_seconds", "read_audio", "read_blocks", "read_mono"]
+__all__ = ["audio_seconds", "read_all_channels", "read_audio", "read_blocks", "read_mono"]
 
 MORE_CHANNELS = r".* channels: 0 and 1 are taken"  # how the warning of `_warn_of_more` begins
-_LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
 _UNKNOWN = 1 << 62  # frames; libsndfile says so of a FLAC file that was written to a pipe
 _FRAMES_A_BYTE = 5000  # at most: silence in FLAC takes 14 bytes for 65,535 frames
 _RATES = 1000, 10**6  # Hz: below there are no cues, and a second of 16 kHz is made of few samples
@@ -162,7 +161,7 @@ def _pick(data: Array, channels: tuple[int, ...], path: str | Path) -> Array:
 
 def _check_samples(samples: Array, path: str | Path, start: int, rate: int) -> None:
     """Refuse NaN, infinity and absurd values, saying where the first one is."""
-    good = np.abs(samples) < _LARGEST_SAMPLE  # false for NaN
+    good = np.abs(samples) < LARGEST_SAMPLE  # false for NaN
     if not good.all():
         channel, index = np.argwhere(~good)[0]
         raise InputError(
@@ -303,19 +302,24 @@ def read_blocks(
         health.finish(warn)
 
 
+def read_all_channels(path: str | Path) -> Audio:
+    """All channels as they stand in the file; silence is sound too."""
+    done = 0
+    with _open(path) as sound:
+        parts = [np.zeros((0, sound.channels))]
+        for data in sound.blocks_of(path, 60.0):
+            _check_samples(data.T, path, done, sound.samplerate)
+            parts.append(data)
+            done += len(data)
+        return Audio(np.ascontiguousarray(np.concatenate(parts).T), sound.samplerate)
+
+
 def read_mono(path: str | Path, *, rate: int) -> Array:
     """The mean of all channels (n,) at `rate`: a dry sound to be placed in a scene."""
-    parts, done = [np.zeros(0)], 0
-    with _open(path) as sound:
-        native = int(sound.samplerate)
-        for data in sound.blocks_of(path, 60.0):
-            _check_samples(data.T, path, done, native)
-            parts.append(data.mean(axis=1))
-            done += len(data)
-    mono = np.concatenate(parts)
-    if not mono.any():
+    audio = read_all_channels(path)
+    if not audio.samples.any():
         raise InputError(f"audio must hold sound, got silence in '{path}'. Choose another file.")
-    return resample(mono, native, rate)
+    return resample(audio.samples.mean(axis=0), audio.rate, rate)
 
 
 def audio_seconds(path: str | Path) -> float:

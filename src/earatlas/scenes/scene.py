@@ -143,7 +143,7 @@ def _images_of_scene(truth: Path) -> set[str]:
     """Names of the image files that a scene.json names; none if it is no such file."""
     try:
         files = [Path(source["file"]) for source in json.loads(truth.read_text())["sources"]]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return set()
     # A file from elsewhere may name anything: only plain image names are taken from it.
     return {f.name for f in files if f.parent == Path() and f.match("image*.wav")}
