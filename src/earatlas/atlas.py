@@ -44,6 +44,7 @@ __all__ = ["Atlas", "learn"]
 # 1 kept coarser models beside the one that is used; the checksum of 1 and 2 is of arrays alone.
 _VERSION = 3
 _LARGEST = 1e12  # of any number that is learned: products of four do not overflow
+_SHARPEST = 1e14  # of maps over noise: beyond, matrices of two charts that are alike are singular
 _MOST_DEGREES = 360.0  # of bounds and widths
 _MOST_FRAMES = 20_000  # a second; 125 are the default
 
@@ -257,7 +258,7 @@ def _check_parts(atlas: Atlas) -> None:
         and all((np.abs(getattr(model, name)) < _LARGEST).all() for name in MODEL_ARRAYS)
         and all((getattr(model, name) > 0).all() for name in ("weights", "noise", "spread"))
         and math.isclose(model.weights.sum(), 1.0, abs_tol=1e-6)
-        and (np.linalg.eigvalsh(model.gammas) > 0).all()
+        and _is_solvable(model)
         # Beyond, a grid of the space or the frames of a second fill the memory.
         and layout.hop * _MOST_FRAMES >= layout.rate
         and np.abs(getattr(model.space, "bounds", 0)).max() <= _MOST_DEGREES
@@ -267,6 +268,13 @@ def _check_parts(atlas: Atlas) -> None:
     )
     if not good:
         raise ValueError("its parts do not fit each other")
+
+
+def _is_solvable(model: PPAM) -> bool:
+    """Whether directions can be found from cues in 16 digits: 3e7 is what a learned head has."""
+    widths = np.linalg.eigvalsh(model.gammas)
+    sharpness = (model.A**2 / (model.noise * model.spread)[..., None]).sum(axis=1)
+    return bool(widths.min() > 0 and sharpness.max() * widths.max() < _SHARPEST)
 
 
 def _is_described(about: dict[str, Any]) -> bool:
