@@ -147,11 +147,10 @@ def mutated_value(value: Any, random: Random) -> Any:
     deep: Any = []
     for _ in range(50):
         deep = [deep]
-    replacements: tuple[Any, ...] = (*_WORDS, *_REAL, *_WHOLE, None, True, [], {}, [value], [value] * 40, deep,
-                    10**30, -1, 0.5)  # fmt: skip
+    other: tuple[Any, ...] = (None, True, [], {}, [value], [value] * 40, deep, 10**30, -1, 0.5)
     if isinstance(value, int | float) and not isinstance(value, bool) and random.integers(2):
         return value * _choice(random, (-1, 2, 0.5, 1000, 1e-9))
-    return _choice(random, replacements)
+    return _choice(random, (*_WORDS, *_REAL, *_WHOLE, *other))
 
 
 def mutated_json(blob: bytes, random: Random) -> bytes:
