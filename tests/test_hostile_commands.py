@@ -85,6 +85,8 @@ def test_pipes_and_devices_are_refused(run: Run, folder: Path, tmp_path: Path, p
         ["learn", "simulated", "-o", tmp_path / "x.csv"],
     ):
         refused(run(*call))
+    (tmp_path / "scene.json").symlink_to(file)
+    refused(run("simulate", "simulated", "-o", tmp_path, "--sound", f"{mixture}:0:0"), "scene.json")
 
 
 @pytest.mark.parametrize(

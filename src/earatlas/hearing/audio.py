@@ -9,7 +9,6 @@ benchmarks/foundation.py` measures both).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.files import written_whole
-from earatlas.hearing.wav import blank_date
+from earatlas.hearing.wav import blank_date, library_name
 from earatlas.types import Array
 
 __all__ = ["LARGEST_SAMPLE", "Audio", "resample"]
@@ -90,7 +89,7 @@ class Audio:
         kind, subtype = _FORMATS[path.suffix.lower()]
         with written_whole(path, "path") as scratch:
             try:
-                name = os.fsencode(scratch)  # any bytes are a name, not only those of UTF-8
+                name = library_name(scratch)
                 soundfile.write(name, self.samples.T, self.rate, subtype, format=kind)
             except soundfile.SoundFileError as error:
                 raise InputError(

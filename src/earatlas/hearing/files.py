@@ -6,7 +6,6 @@ piece by piece, in bounded memory.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from itertools import chain
@@ -18,6 +17,7 @@ import soxr
 
 from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.hearing.audio import LARGEST_SAMPLE, Audio, checked_rate, resample
+from earatlas.hearing.wav import library_name
 from earatlas.types import Array
 
 __all__ = ["audio_seconds", "read_all_channels", "read_audio", "read_blocks", "read_mono"]
@@ -80,7 +80,7 @@ def _open(path: str | Path) -> _Forward:
                 f"recording must be complete, got '{path}', whose end is missing. "
                 "Copy or record it again."
             )
-        sound = _Forward(os.fsencode(path))  # any bytes are a name, not only those of UTF-8
+        sound = _Forward(library_name(path))
     except (OSError, soundfile.SoundFileError) as error:
         raise InputError(
             f"recording must be a WAV, FLAC, OGG or AIFF file, got '{path}', which cannot be read "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import soundfile
 
 from earatlas.errors import InputError
 from earatlas.files import written_together
-from earatlas.hearing.wav import blank_date
+from earatlas.hearing.wav import blank_date, library_name
 from earatlas.types import Array
 
 __all__ = ["growing_sound_files"]
@@ -49,7 +48,7 @@ def growing_sound_files(
 
 def _begun(scratch: Path, path: Path, rate: int) -> soundfile.SoundFile:
     try:
-        return soundfile.SoundFile(os.fsencode(scratch), "w", rate, 2, "FLOAT", format="WAV")
+        return soundfile.SoundFile(library_name(scratch), "w", rate, 2, "FLOAT", format="WAV")
     except _PROBLEMS as error:
         raise InputError(
             f"output must be a file that can be made, got '{path}' ({error}). "

@@ -1,14 +1,22 @@
-"""WAV files without a date: the same sound is the same bytes, whenever it is written.
+"""What libsndfile does not do: any bytes as a name, and WAV files without a date.
 
-libsndfile puts the loudest sample of a float file into a chunk of its own, PEAK, and the time of
-writing beside it. Nobody reads that time; it is set to 0.
+The same sound is the same bytes, whenever it is written. libsndfile puts the loudest sample of a
+float file into a chunk of its own, PEAK, and the time of writing beside it. Nobody reads that time;
+it is set to 0.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
-__all__ = ["blank_date"]
+__all__ = ["blank_date", "library_name"]
+
+
+def library_name(path: Path) -> str | bytes:
+    """The name of a file as libsndfile takes it: any bytes, not only those of UTF-8."""
+    return str(path) if sys.platform == "win32" else os.fsencode(path)
 
 
 def blank_date(path: Path) -> None:
