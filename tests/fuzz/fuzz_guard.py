@@ -60,7 +60,12 @@ def fuzz(name: str, count: int, *, seed: int = 0, module: str = "fuzz_formats") 
 def _run(command: list[str], first: int, last: int, outcomes: Outcomes) -> int:
     """Mutants from `first` on, until the process ends; the number of the next one."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, env=environment
+        ) as process,
+    ):
         assert process.stdout is not None
         told = b""
         while True:
@@ -75,6 +80,9 @@ def _run(command: list[str], first: int, last: int, outcomes: Outcomes) -> int:
         if not ready:
             process.kill()
         code = process.wait()
+        if code == 1:  # of Python, not of a mutant: that process tells of all that it meets
+            errors.seek(0)
+            raise RuntimeError(errors.read().decode(errors="replace")[-2000:])
     if first < last:
         what = "hang" if not ready else "crash"
         outcomes.add(first, {"outcome": what, "told": code, "seconds": 0, "bytes": 0})
