@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DOCS   := .venv-docs
 
-.PHONY: demo check test slow style types docs format lock bench clean
+.PHONY: demo check test slow fuzz style types docs format lock bench clean
 
 demo: $(STAMP)  ## the main job, with no data of your own
 	$(BIN)/earatlas demo
@@ -26,6 +26,9 @@ all-tests: $(STAMP)
 
 slow: $(STAMP)  ## measure again which tests are slow: tests/slow.txt
 	EARATLAS_MEASURE_SLOW=1 $(PYTEST)
+
+fuzz: $(STAMP)  ## 20,000 broken and hostile files of every format; 300 of each are in `make test`
+	$(BIN)/python tests/fuzz --count 20000
 
 style: $(STAMP)  ## format, style, and imports that go one way
 	$(BIN)/ruff format --check .
@@ -61,7 +64,7 @@ $(STAMP): pyproject.toml requirements.lock
 lock:  ## choose the newest versions again; commit the result
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet uv
-	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url \
+	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --custom-compile-command "make lock" --extra all --group dev pyproject.toml -o requirements.lock
 	rm -rf .venv-lock
 

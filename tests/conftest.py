@@ -63,7 +63,7 @@ def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
 
 @pytest.fixture
 def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`earatlas.learn` with 20 sounds and 20 scenes in the place of 240 and 180: where nobody asks how sure it is."""
+    """`earatlas.learn` with 20 sounds and 20 scenes: where nobody asks how sure it is."""
     monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)
     monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
     monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 20)

@@ -1,7 +1,9 @@
 """Atlas: learning finds directions, says how far it was off, and survives the disk bit by bit."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from earatlas.learning.learned import Accuracy
 from earatlas.learning.ppam import PPAM
 from earatlas.scenes.murmur import murmur
 from earatlas.space.angles import great_circle_error
+
+Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
 
 
 def test_held_out_errors_are_measured(atlas: Atlas) -> None:
@@ -62,7 +66,7 @@ def test_save_and_load_are_exact(tmp_path: Path, atlas: Atlas) -> None:
 def test_container_that_is_no_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> None:
     """Right format, wrong contents: missing arrays, wrong shapes, wrong words."""
     path = atlas.save(tmp_path / "x.atlas")
-    about, arrays = read_container(path, "atlas", 2)
+    about, arrays = read_container(path, "atlas", 3)
     for change in (
         {"arrays": {k: v for k, v in arrays.items() if k != "A"}},
         {"arrays": {**arrays, "b": arrays["b"][:, :-1]}},
@@ -73,7 +77,7 @@ def test_container_that_is_no_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> 
         {"about": {k: v for k, v in about.items() if k != "calibration"}},
     ):
         parts = {"about": about, "arrays": arrays, **change}
-        write_container(path, "atlas", 2, parts["about"], parts["arrays"])
+        write_container(path, "atlas", 3, parts["about"], parts["arrays"])
         with pytest.raises(InputError, match="atlas must be a file that earatlas wrote"):
             Atlas.load(path)
 
@@ -81,7 +85,7 @@ def test_container_that_is_no_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> 
 def test_a_file_of_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
     """It has coarser models beside the one that is used, which is its last."""
     open_only = replace(atlas, rooms=None)
-    about, arrays = read_container(open_only.save(tmp_path / "x.atlas"), "atlas", 2)
+    about, arrays = read_container(open_only.save(tmp_path / "x.atlas"), "atlas", 3)
     old = {"frame_noise": arrays["frame_noise"]}
     for scale in (0, 1):
         old |= {f"scale{scale}.{name}": arrays[name] + (1 - scale) for name in MODEL_ARRAYS}
@@ -90,6 +94,59 @@ def test_a_file_of_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
     for name in MODEL_ARRAYS:
         np.testing.assert_array_equal(getattr(atlas.model, name), getattr(back.model, name))
     assert back.calibration == atlas.calibration
+
+
+def _calibrated(**fields: object) -> Change:
+    return lambda about, _: about["calibration"].update(fields)
+
+
+def _array(name: str, place: tuple[int, ...], value: float) -> Change:
+    def change(_: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        arrays[name] = arrays[name].copy()
+        arrays[name][place] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _, arrays: arrays.update({n: arrays[n][:0] for n in MODEL_ARRAYS if n != "noise"}),
+        _array("weights", (3,), 0.0),
+        _array("weights", (3,), 0.5),
+        _array("weights", (3,), np.nan),
+        _array("noise", (3,), 0.0),
+        _array("A", (1, 2, 0), np.inf),
+        _array("A", (1, 2, 0), 1e200),
+        _array("frame_noise", (5,), -1.0),
+        _array("frame_noise", (5,), np.inf),
+        _calibrated(shares=[float("nan")] * 7),
+        _calibrated(widths=[float("inf")] * 7),
+        _calibrated(widths=[1.0]),
+        _calibrated(temperature=float("nan")),
+        _calibrated(frame_share=0.0),
+        _calibrated(prior_frames=-1.0),
+        lambda about, _: about.update(space={"space": "cylinder", "elevations": [-1e9, 60]}),
+        lambda about, _: about.update(space={"space": "plane", "bounds": [[-160, 1e9], [-60, 60]]}),
+        lambda about, _: about["layout"].update(hop=1),
+        lambda about, _: about["layout"].update(hop=128.5),
+        lambda about, _: about["accuracy"].update(median_degrees="5"),
+        lambda about, _: about["about"].update(head=7),
+        lambda about, _: about["about"].update(licence=["CC0"]),
+        lambda about, _: about["about"].update(directions="many"),
+        lambda _, arrays: arrays.update(more=np.zeros(3)),
+        lambda _, arrays: arrays.update({"rooms.beta": np.ones(3)}),
+        lambda about, _: about.update(scales=10**9),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_refused(tmp_path: Path, atlas: Atlas, change: Change) -> None:
+    """A checksum that is right, and numbers that no learning gives, or that nothing reads."""
+    path = atlas.save(tmp_path / "x.atlas")
+    about, arrays = read_container(path, "atlas", 3)
+    change(about, arrays)
+    write_container(path, "atlas", 3, about, arrays)
+    with pytest.raises(InputError, match="atlas must be a file that earatlas wrote"):
+        Atlas.load(path)
 
 
 @pytest.mark.usefixtures("learned_quickly")

@@ -1,5 +1,6 @@
 """Sound in and out: exact transforms, any file, honest errors and warnings."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import soundfile
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.hearing.audio import Audio, resample
 from earatlas.hearing.files import audio_seconds, read_audio, read_blocks, read_mono
+from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.transform import FrameStream, istft, stft
 
 
@@ -239,3 +241,91 @@ def test_half_silent_recording_is_refused(tmp_path: Path, rng: np.random.Generat
     soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
     with pytest.raises(InputError, match="silent right channel"):
         read_audio(tmp_path / "x.wav")
+
+
+def _flac(path: Path, samples: np.ndarray, claimed: int) -> Path:
+    """A FLAC file whose header tells of so many samples; 0 is what encoders write to a pipe."""
+    soundfile.write(path, samples.T, 16000, "PCM_16", format="FLAC")
+    blob = bytearray(path.read_bytes())
+    told = int.from_bytes(blob[18:26], "big")  # rate, channels, width, and 36 bits of samples
+    blob[18:26] = (told >> 36 << 36 | claimed).to_bytes(8, "big")
+    path.write_bytes(blob)
+    return path
+
+
+def test_flac_of_unknown_length_is_read(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Encoders that write to a pipe do not know how long it will be; that is legal."""
+    samples = rng.uniform(-0.5, 0.5, size=(2, 20_000))
+    path = _flac(tmp_path / "x.flac", samples, 0)
+    np.testing.assert_allclose(read_audio(path).samples, samples, atol=1e-4)
+    assert audio_seconds(path) == 1.25
+    assert len(read_mono(path, rate=16000)) == 20_000
+    blocks = list(read_blocks(path, block_seconds=0.3))
+    np.testing.assert_allclose(
+        np.concatenate([b.samples for b in blocks], axis=1), samples, atol=1e-4
+    )
+
+
+def test_flac_that_claims_too_much_is_refused(tmp_path: Path, rng: np.random.Generator) -> None:
+    """More than any file of its size can hold: at once. Somewhat more: where it breaks off."""
+    samples = rng.uniform(-0.5, 0.5, size=(2, 20_000))
+    huge = _flac(tmp_path / "huge.flac", samples, (1 << 36) - 1)
+    for read in (read_audio, audio_seconds, lambda path: read_mono(path, rate=16000)):
+        with pytest.raises(InputError, match=r"got \d+ bytes for 68719476735 samples"):
+            read(huge)
+    more = _flac(tmp_path / "more.flac", samples, 30_000)
+    for read in (read_audio, lambda path: read_mono(path, rate=16000)):
+        with pytest.raises(InputError, match=r"breaks off at 1\.25 s \(of 30000 samples"):
+            read(more)
+
+
+@pytest.mark.parametrize("rate", [1, 7, 999, 2_000_000])
+def test_rates_that_no_recorder_has_are_refused(tmp_path: Path, rate: int) -> None:
+    """A header of 1 Hz makes an hour of 3,600 samples."""
+    soundfile.write(tmp_path / "x.wav", np.full((100, 2), 0.1), rate)
+    for read in (read_audio, audio_seconds, lambda path: read_mono(path, rate=16000)):
+        with pytest.raises(InputError, match=f"from 1000 Hz to 1 MHz, got {rate} Hz"):
+            read(tmp_path / "x.wav")
+
+
+def test_many_channels_cost_no_memory(tmp_path: Path) -> None:
+    """A block is as large as it is allowed to be in all channels together."""
+    samples = np.full((30_000, 512), 0.25, dtype=np.float32)
+    soundfile.write(tmp_path / "x.wav", samples, 48000)
+    blocks = list(
+        read_blocks(tmp_path / "x.wav", channels=(3, 400), block_seconds=60.0, warn=False)
+    )
+    assert [block.samples.shape[1] for block in blocks] == [8192, 8192, 8192, 5424]
+
+
+def test_the_same_sound_is_the_same_bytes(tmp_path: Path, rng: np.random.Generator) -> None:
+    """No time of writing in a WAV file, whether it is written at once or grows."""
+    samples = rng.uniform(-0.5, 0.5, size=(2, 1000))
+    Audio(samples, 16000).write(tmp_path / "x.wav")
+    with growing_sound_files(tmp_path, ["y.wav", "z.wav"], 16000) as append:
+        append(np.stack([samples[:, :300]] * 2))
+        append(np.stack([samples[:, 300:]] * 2))
+    blob = (tmp_path / "x.wav").read_bytes()
+    peak = blob.index(b"PEAK")
+    assert blob[peak + 12 : peak + 16] == bytes(4)
+    for name in "yz":
+        assert (tmp_path / f"{name}.wav").read_bytes() == blob
+    np.testing.assert_allclose(read_audio(tmp_path / "y.wav").samples, samples, atol=1e-7)
+
+
+def test_names_may_be_any_bytes(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A name that is no UTF-8 is a name all the same; in a message its bytes are spelt out."""
+    samples = rng.uniform(-0.5, 0.5, size=(2, 2000))
+    path = tmp_path / os.fsdecode(b"caf\xe9.wav")
+    Audio(samples, 16000).write(path)
+    np.testing.assert_allclose(read_audio(path).samples, samples, atol=1e-7)
+    with pytest.raises(InputError, match=r"caf\\xe9\.flac'\. Check the name"):
+        read_audio(path.with_suffix(".flac"))
+
+
+def test_pipes_and_devices_are_no_recordings(tmp_path: Path) -> None:
+    """One never begins, the other never ends."""
+    os.mkfifo(tmp_path / "pipe.wav")
+    for place in (tmp_path / "pipe.wav", Path("/dev/zero")):
+        with pytest.raises(InputError, match="Save it to a file first"):
+            read_audio(place)

@@ -125,12 +125,12 @@ def test_info_of_an_atlas(run: Run, folder: Path, atlas: ea.Atlas, tmp_path: Pat
     assert facts["held_out"] == vars(atlas.accuracy)
     assert facts["cues"]["n_cues"] == atlas.layout.n_cues
     assert facts["cues"]["rate"] == 16_000
-    assert facts["version"] == 2
+    assert facts["version"] == 3
     assert facts["bytes"] == (folder / "head.atlas").stat().st_size
     (tmp_path / "head").write_bytes((folder / "head.atlas").read_bytes())
     text = run("info", tmp_path / "head").stdout
     assert atlas.accuracy is not None
-    for words in ("simulated", "sphere", "48", "licence", "730", "8000 Hz", "format version 2",
+    for words in ("simulated", "sphere", "48", "licence", "730", "8000 Hz", "format version 3",
                   f"median error {atlas.accuracy.median_degrees:.2f}°"):  # fmt: skip
         assert words in text
     refused(run("info", folder / "head.atlas", "--plot", tmp_path / "x.png"), "--plot must go with")

@@ -1,6 +1,8 @@
 """Containers: exact round trips, and every way that a file can be broken or hostile."""
 
+import hashlib
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -67,9 +69,10 @@ def test_every_flipped_byte_is_refused_or_harmless(
     for place in range(len(blob)):
         path.write_bytes(blob[:place] + bytes([blob[place] ^ 0x15]) + blob[place + 1 :])
         try:
-            _, back = read_container(path, "atlas", 1)
+            about, back = read_container(path, "atlas", 1)
         except InputError:
             continue
+        assert about == {"name": "ü"}
         for name in back:
             np.testing.assert_array_equal(back[name], arrays[name])
 
@@ -129,3 +132,57 @@ def test_other_kinds_versions_and_places(path: Path, tmp_path: Path) -> None:
     path.write_bytes(save({"a": np.zeros(3)}))
     with pytest.raises(InputError, match="cannot be used"):
         read_container(path, "atlas", 1)
+
+
+def _resealed(path: Path, changes: dict[str, Any]) -> None:
+    """The file with other JSON and the checksum that it had: what a changed byte does."""
+    blob = path.read_bytes()
+    length = int.from_bytes(blob[:8], "little")
+    outer = json.loads(blob[8 : 8 + length])
+    inner = json.loads(outer["__metadata__"]["earatlas"])
+    outer["__metadata__"]["earatlas"] = json.dumps({**inner, **changes})
+    path.write_bytes(hostile(outer, blob[8 + length :]))
+
+
+def test_the_checksum_covers_all_that_is_said(path: Path) -> None:
+    """Arrays, JSON, kind and version; how the JSON is spelt does not matter."""
+    _resealed(path, {})
+    assert read_container(path, "atlas", 1)[0] == {"name": "ü"}
+    for changes in ({"about": {"name": "u"}}, {"about": {"name": "ü", "x": 1}}, {"version": 0}):
+        write_container(path, "atlas", 1, {"name": "ü"}, {"a": np.arange(3.0)})
+        _resealed(path, changes)
+        with pytest.raises(InputError, match="checksum does not match"):
+            read_container(path, "atlas", 1)
+
+
+def test_a_checksum_of_arrays_alone_is_that_of_earlier_files(path: Path) -> None:
+    """They are read as they are; a file of today is not taken for one of them."""
+    arrays = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3)}
+    digest = hashlib.sha256(b"a <f4 (2, 3) " + arrays["a"].tobytes()).hexdigest()
+    header = {"kind": "atlas", "version": 1, "sha256": digest, "about": {"x": 1}}
+    path.write_bytes(save(arrays, metadata={"earatlas": json.dumps(header)}))
+    about, back = read_container(path, "atlas", 1)
+    assert about == {"x": 1}
+    np.testing.assert_array_equal(back["a"], arrays["a"])
+    header["digest"] = header["sha256"]
+    path.write_bytes(save(arrays, metadata={"earatlas": json.dumps(header)}))
+    with pytest.raises(InputError, match="checksum does not match"):
+        read_container(path, "atlas", 1)
+
+
+def test_arrays_of_other_kinds_are_refused(path: Path) -> None:
+    """Whole numbers and truth values are never written."""
+    for array in (np.arange(3), np.array([True])):
+        digest = hashlib.sha256(f"a {array.dtype.str} {array.shape} ".encode() + array.tobytes())
+        header = {"kind": "atlas", "version": 1, "sha256": digest.hexdigest(), "about": {}}
+        path.write_bytes(save({"a": array}, metadata={"earatlas": json.dumps(header)}))
+        with pytest.raises(InputError, match="not of real numbers"):
+            read_container(path, "atlas", 1)
+
+
+def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
+    """They have no end, or never begin."""
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(InputError, match="got the pipe or device"):
+            read_container(place, "atlas", 1)

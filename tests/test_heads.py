@@ -173,6 +173,8 @@ def test_tables_as_spreadsheets_save_them(tmp_path: Path, small_head: ea.Head) -
         (b"file,azimuth,elevation\n" + b"a" * 5_000 + b",1,2\n", "recordings must exist, got 1"),
         (b"file,azimuth,elevation\n\n\na.wav,1,left\n", "line 4"),
         (b"\xff\xfef\x00i\x00", "must be .*text"),
+        (b"file,azimuth,elevation\na.wav,12,5,3,0\n", "got 2 more in line 2.*points, not commas"),
+        (b"file,azimuth,elevation\na.wav,1\n", "got '1' and None in line 2"),
     ],
 )
 def test_bad_tables(tmp_path: Path, content: bytes, words: str) -> None:

@@ -13,9 +13,16 @@ import earatlas as ea
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.heads.head import Head, ImpulseResponses
 from earatlas.heads.sofa import load_sofa
+from earatlas.heads.sofa_file import read_sofa_file
 from earatlas.space.angles import great_circle_error, to_directions, to_vectors
 
 Build = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a file says is read here; that it is read aside is tried in test_hostile_sofa.py."""
+    monkeypatch.setattr("earatlas.heads.sofa.read_aside", read_sofa_file)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from earatlas.container import read_container, write_container
-from earatlas.errors import InputError
+from earatlas.errors import InputError, brief
 from earatlas.heads.head import Head
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.cues import checked_audio
@@ -42,7 +42,12 @@ from earatlas.types import Array, Progress, field_values
 
 __all__ = ["Atlas", "learn"]
 
-_VERSION = 2  # 1 kept coarser models beside the one that is used
+# 1 kept coarser models beside the one that is used; the checksum of 1 and 2 is of arrays alone.
+_VERSION = 3
+_LARGEST = 1e12  # of any number that is learned: products of four do not overflow
+_SHARPEST = 1e14  # of maps over noise: beyond, matrices of two charts that are alike are singular
+_MOST_DEGREES = 360.0  # of bounds and widths
+_MOST_FRAMES = 20_000  # a second; 125 are the default
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,7 +213,7 @@ class Atlas(LearnedHead):
         about, arrays = read_container(path, "atlas", _VERSION)
         try:
             # Version 1 has coarser models too, scale0 … ; the last is the one that is used.
-            prefix = f"scale{int(about['scales']) - 1}." if "scales" in about else ""
+            prefix = f"scale{_scales(about['scales']) - 1}." if "scales" in about else ""
             model = _model(space_from_dict(about["space"]), arrays, prefix)
             calibration = _calibration(about["calibration"], arrays.get("frame_noise"))
             accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
@@ -218,12 +223,19 @@ class Atlas(LearnedHead):
                 rooms = RoomHearing.from_arrays(model.space, arrays, about["rooms"])
             atlas = cls(model, layout, calibration, accuracy, about["about"], rooms)
             _check_parts(atlas)
+            _check_use(atlas, arrays, about.get("scales", 0))
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"atlas must be a file that earatlas wrote, got '{path}', which cannot be used "
-                f"({error}). Learn the head again."
+                f"({brief(str(error))}). Learn the head again."
             ) from error
         return atlas
+
+
+def _scales(count: object) -> int:
+    if not isinstance(count, int) or not 1 <= count <= 64:
+        raise ValueError(f"it has {brief(str(count), 20)} scales")
+    return count
 
 
 def _model(space: Space, arrays: dict[str, Array], prefix: str) -> PPAM:
@@ -247,23 +259,76 @@ def _calibration(fields: dict[str, Any], frame_noise: Array | None) -> Calibrati
 
 def _check_parts(atlas: Atlas) -> None:
     """Raise ValueError for numbers that no learning gives: a file may be made by hand."""
-    model, calibration, cues = atlas.model, atlas.calibration, atlas.layout.n_cues
-    noise = calibration.frame_noise
+    model, layout = atlas.model, atlas.layout
     good = (
-        isinstance(atlas.about.get("head"), str)
-        and model.b.shape[1] == cues
-        and all(np.isfinite(getattr(model, name)).all() for name in MODEL_ARRAYS)
-        and (model.noise > 0).all()
-        and (model.spread > 0).all()
-        and (np.linalg.eigvalsh(model.gammas) > 0).all()
-        and len(calibration.widths) == len(calibration.shares) > 0
-        and min(calibration.shares) >= 0 < sum(calibration.shares)
-        and calibration.temperature > 0
-        and calibration.misfit > 0
-        and (noise is None or (noise.shape == (cues,) and (noise >= 0).all()))
+        _is_described(atlas.about)
+        and len(model.weights) > 0
+        and model.b.shape[1] == layout.n_cues
+        and all((np.abs(getattr(model, name)) < _LARGEST).all() for name in MODEL_ARRAYS)
+        and all((getattr(model, name) > 0).all() for name in ("weights", "noise", "spread"))
+        and math.isclose(model.weights.sum(), 1.0, abs_tol=1e-6)
+        and _is_solvable(model)
+        # Beyond, a grid of the space or the frames of a second fill the memory.
+        and layout.hop * _MOST_FRAMES >= layout.rate
+        and np.abs(getattr(model.space, "bounds", 0)).max() <= _MOST_DEGREES
+        and np.abs(getattr(model.space, "elevations", 0)).max() <= _MOST_DEGREES
+        and (atlas.accuracy is None or _are_numbers(*asdict(atlas.accuracy).values()))
+        and _is_possible(atlas.calibration, layout.n_cues)
     )
     if not good:
         raise ValueError("its parts do not fit each other")
+
+
+def _is_solvable(model: PPAM) -> bool:
+    """Whether directions can be found from cues in 16 digits: 3e7 is what a learned head has."""
+    widths = np.linalg.eigvalsh(model.gammas)
+    sharpness = (model.A**2 / (model.noise * model.spread)[..., None]).sum(axis=1)
+    return bool(widths.min() > 0 and sharpness.max() * widths.max() < _SHARPEST)
+
+
+def _is_described(about: dict[str, Any]) -> bool:
+    """Whether what is said of an atlas is what learning says: words are words, numbers numbers."""
+    words = (about.get(name, "") for name in ("licence", "provenance"))
+    counts = (about.get(name, 0) for name in ("directions", "left_out", "seed"))
+    return (
+        isinstance(about.get("head"), str)
+        and all(isinstance(word, str) for word in words)
+        and all(isinstance(count, int) for count in counts)
+        and isinstance(about.get("spacing_degrees", 0), int | float)
+    )
+
+
+def _is_possible(calibration: Calibration, cues: int) -> bool:
+    widths, shares, noise = calibration.widths, calibration.shares, calibration.frame_noise
+    return (
+        len(widths) == len(shares) > 0
+        and all(0 <= width <= _MOST_DEGREES for width in widths)
+        and all(0 <= share < _LARGEST for share in shares)
+        and sum(shares) > 0
+        and 0 < calibration.temperature < _LARGEST
+        and calibration.misfit > 0
+        and 0 < calibration.frame_share < _LARGEST
+        and 0 <= calibration.prior_frames < _LARGEST
+        and (noise is None or (noise.shape == (cues,) and bool((noise >= 0).all())))
+        and (noise is None or bool((noise < _LARGEST).all()))
+    )
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, int | float) and math.isfinite(value) for value in values)
+
+
+def _check_use(atlas: Atlas, arrays: dict[str, Array], scales: int) -> None:
+    """Raise ValueError for arrays that nothing reads: what they are for is not known.
+
+    Version 1 has those of the coarser models.
+    """
+    read = {*MODEL_ARRAYS, "frame_noise"}
+    read |= {f"scale{scale}.{name}" for scale in range(scales) for name in MODEL_ARRAYS}
+    if atlas.rooms is not None:
+        read |= atlas.rooms.to_arrays().keys()
+    if unused := arrays.keys() - read:
+        raise ValueError(f"it holds {len(unused)} arrays that are not used")
 
 
 def learn(

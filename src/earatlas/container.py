@@ -1,9 +1,10 @@
 """One file of plain arrays and JSON: how an atlas is kept on disk.
 
 The format is safetensors (a JSON header, then raw little-endian numbers: nothing in it can run),
-with what the arrays mean as JSON under `__metadata__` and a checksum over them. Reading checks
-size, header, bounds and checksum before a number is used: a broken or hostile file costs one
-sentence, never code or a large allocation.
+with what the arrays mean as JSON under `__metadata__` and a checksum over all of it: the arrays
+with their names and shapes, and the JSON in its one canonical spelling. Reading checks size,
+header, bounds and checksum before a number is used: a broken or hostile file costs one sentence,
+never code or a large allocation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, existing_file
 from earatlas.files import written_whole
 from earatlas.types import Array
 
@@ -35,7 +36,8 @@ def write_container(
 
     path = Path(path)
     small = {name: _narrowed(array) for name, array in arrays.items()}
-    header = {"kind": kind, "version": version, "sha256": _checksum(small), "about": about}
+    header = {"kind": kind, "version": version, "about": about}
+    header["digest"] = _checksum(small, json.loads(json.dumps(header)))
     blob = save(small, metadata={"earatlas": json.dumps(header)})
     with written_whole(path) as scratch:
         scratch.write_bytes(blob)
@@ -54,8 +56,9 @@ def read_container(
     try:
         header = _header(blob)
         arrays = load(blob)
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (SafetensorError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise _refused(path, kind, str(error) or type(error).__name__) from error
+    del blob
     if header.get("kind") != kind:
         raise _refused(path, kind, f"it holds a {header.get('kind')!r}")
     if not isinstance(header.get("version"), int) or header["version"] > version:
@@ -63,30 +66,46 @@ def read_container(
             f"{kind} must be of format version {version} or older, got {header.get('version')!r} "
             f"in '{path}'. Update earatlas, or make the file again."
         )
-    if header.get("sha256") != _checksum(arrays) or not isinstance(header.get("about"), dict):
+    if not _is_unchanged(header, arrays) or not isinstance(header.get("about"), dict):
         raise _refused(path, kind, "its checksum does not match its contents")
+    if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
+        raise _refused(path, kind, "its arrays are not of real numbers")
     return header["about"], {name: array.astype(np.float64) for name, array in arrays.items()}
 
 
 def _narrowed(array: Array) -> NDArray[Any]:
     """The array in half the space if every number survives it."""
-    narrow = np.ascontiguousarray(array, dtype=np.float32)
+    with np.errstate(over="ignore"):  # it is then not the same
+        narrow = np.ascontiguousarray(array, dtype=np.float32)
     same = np.array_equal(narrow.astype(np.float64), array)
     return narrow if same else np.ascontiguousarray(array, dtype=np.float64)
 
 
-def _checksum(arrays: dict[str, NDArray[Any]]) -> str:
+def _is_unchanged(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether the checksum is that of the contents.
+
+    Files of earlier versions have one of the arrays alone, under another name: no change of a byte
+    makes one of the other.
+    """
+    if "digest" in header:
+        told = {name: value for name, value in header.items() if name != "digest"}
+        return bool(header["digest"] == _checksum(arrays, told))
+    return bool(header.get("sha256") == _checksum(arrays))
+
+
+def _checksum(arrays: dict[str, NDArray[Any]], told: dict[str, Any] | None = None) -> str:
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        digest.update(array.tobytes())
+        digest.update(array.data if array.size else b"")
+    if told is not None:
+        digest.update(json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
     return digest.hexdigest()
 
 
 def _bytes(path: Path, kind: str) -> bytes:
-    if path.is_dir():
-        raise InputError(f"{kind} must be a file, got the folder '{path}'. Name a file in it.")
+    path = existing_file(path, kind)
     try:
         size = path.stat().st_size
         if size > _LARGEST_FILE:

@@ -20,12 +20,47 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 def main() -> None:
     """Run the command line; the entry point of the package."""
     try:
+        _fill_closed_streams()
         _run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except BrokenPipeError:  # the reader, such as head(1), has had enough
         sys.stderr.close()
         sys.exit(0)
+
+
+def _fill_closed_streams() -> None:
+    """Where a stream is closed (`>&-`), the next file would be given its number: fill the gap.
+
+    Standard output must be open: an answer that nobody gets is lost work.
+    """
+    import os
+
+    if sys.stdin is not None and sys.stdout is not None and sys.stderr is not None:
+        return
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        continue
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115, it is open as long as we are
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr.write(
+            "error: standard output must be open, got a closed one. Send it to a file or to "
+            "/dev/null.\n"
+        )
+        sys.exit(2)
+
+
+def _check_options() -> None:
+    """Refuse options that would steer the terminal when they are called unknown."""
+    from earatlas.errors import InputError, harmless
+
+    for option in sys.argv[1:]:
+        if option.startswith("-") and harmless(option) != option:
+            raise InputError(f"options must be plain text, got '{option}'. See earatlas --help.")
 
 
 def _run() -> None:
@@ -42,6 +77,7 @@ def _run() -> None:
     try:
         with warnings.catch_warnings():
             show_warnings_once()
+            _check_options()
             app()
     except InputError as error:
         note("[bold red]error:[/]", str(error))

@@ -2,6 +2,7 @@
 
 Answers go to standard output, everything else to standard error: progress, warnings (each once a
 command), errors, and what was replaced. Which files a command may replace is decided in `outputs`.
+Names come from anywhere: what in them would steer a terminal is spelt out, here, for all commands.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
 from rich.markup import escape
+from rich.segment import Segment
 
-from earatlas.errors import EaratlasWarning, InputError
+from earatlas.errors import EaratlasWarning, InputError, harmless
 
 __all__ = [
     "Tally",
@@ -31,9 +33,37 @@ __all__ = [
     "warn",
 ]
 
+_LINES = "\n\t"  # of what steers a terminal, what an answer may hold
+
+
+class _Harmless:
+    """A table, or whatever else is drawn, with its letters made harmless."""
+
+    def __init__(self, drawn: ConsoleRenderable) -> None:
+        self.drawn = drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for text, style, control in console.render(self.drawn, options):
+            yield Segment(text if control else harmless(text, keep=_LINES), style, control)
+
+
+class _HarmlessConsole(Console):
+    """A console that sends nothing to the terminal but text and its own colours."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich has it."""
+        super().print(*map(_made_harmless, objects), **options)
+
+
+def _made_harmless(thing: Any) -> Any:
+    if isinstance(thing, str):
+        return harmless(thing, keep=_LINES)
+    return _Harmless(thing) if isinstance(thing, ConsoleRenderable) else thing
+
+
 # No emoji: a path such as a:b:c would come out as pictures.
-out = Console(emoji=False)
-err = Console(stderr=True, emoji=False)
+out = _HarmlessConsole(emoji=False)
+err = _HarmlessConsole(stderr=True, emoji=False)
 
 _warned: set[str] = set()  # by this command
 
@@ -92,7 +122,7 @@ def progress(label: str) -> Iterator[Callable[[float, float], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     quiet = not err.is_terminal  # a log file needs no bars
     with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
-        task = bar.add_task(escape(label), total=None)
+        task = bar.add_task(escape(harmless(label)), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

@@ -14,6 +14,7 @@ from earatlas.cli.console import print_json, progress, say
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import ChannelsOption, ForceOption, JsonOption
 from earatlas.cli.outputs import Outputs
+from earatlas.errors import harmless
 from earatlas.hearing.cues import Cues, recording_cues
 from earatlas.hearing.files import audio_seconds
 from earatlas.hearing.layout import CueLayout, Threshold
@@ -130,4 +131,4 @@ def _draw(heard: _Heard, plot: Path, title: str) -> None:
     values = np.concatenate([part.values for part in heard.drawn], axis=1)[:, :most]
     observed = np.concatenate([part.observed for part in heard.drawn], axis=1)[:, :most]
     with progress("drawing"):
-        save(plot_cues(Cues(values, observed, layout), title=title), plot)
+        save(plot_cues(Cues(values, observed, layout), title=harmless(title)), plot)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +23,7 @@ from earatlas.cli.options import (
     RecordingsArgument,
 )
 from earatlas.cli.outputs import Outputs, is_track
-from earatlas.errors import InputError
+from earatlas.errors import InputError, harmless
 from earatlas.files import written_whole
 from earatlas.hearing.files import audio_seconds
 from earatlas.hearing.recording import FileRecording
@@ -145,29 +146,38 @@ def line(name: str, where: Localization) -> str:
 def _extras(
     atlas: Atlas, recording: Path, where: Localization, wish: _Wish
 ) -> list[tuple[str, Path]]:
-    """Write the track and the picture that are wished for: what each is, and its file."""
-    written = []
-    if wish.track is not None:
-        _write_track(atlas, FileRecording(recording, wish.channels), wish.windows, wish.track)
-        written.append(("track", wish.track))
-    if wish.plot is not None:
-        from earatlas.drawing.beliefs import plot_belief
-        from earatlas.drawing.style import save
+    """Write the track and the picture that are wished for: what each is, and its file.
 
-        with progress("drawing"):
-            save(plot_belief(where.belief, title=recording.name), wish.plot)
-        written.append(("picture", wish.plot))
+    Both appear when both are complete, or neither does.
+    """
+    written = []
+    with ExitStack() as together:
+        if wish.track is not None:
+            rows = _track_rows(atlas, FileRecording(recording, wish.channels), wish.windows)
+            _write_track(rows, together.enter_context(written_whole(wish.track, "track")))
+            written.append(("track", wish.track))
+        if wish.plot is not None:
+            from earatlas.drawing.beliefs import plot_belief
+            from earatlas.drawing.style import save
+
+            with progress("drawing"):
+                figure = plot_belief(where.belief, title=harmless(recording.name))
+                save(figure, together.enter_context(written_whole(wish.plot, "plot")))
+            written.append(("picture", wish.plot))
     return written
 
 
-def _write_track(atlas: Atlas, recording: FileRecording, windows: Windows, path: Path) -> None:
+def _track_rows(atlas: Atlas, recording: FileRecording, windows: Windows) -> list[dict[str, Any]]:
     with progress("tracking") as update:
         # Rows, not a Track: the beliefs of an hour's windows are gigabytes.
-        rows = [
+        return [
             window.to_row(time)
             for time, window in windows_of(atlas, recording, windows, progress=update)
         ]
-    with written_whole(path, "track") as scratch, scratch.open("w", newline="") as handle:
+
+
+def _write_track(rows: list[dict[str, Any]], path: Path) -> None:
+    with path.open("w", newline="") as handle:
         if path.suffix.lower() == ".json":
             json.dump(rows, handle)
             handle.write("\n")

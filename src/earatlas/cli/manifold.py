@@ -30,7 +30,7 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, is_picture
 from earatlas.errors import EaratlasWarning, InputError, missing_extra
-from earatlas.files import output_folder, written_whole
+from earatlas.files import output_folder, written_together
 from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
 from earatlas.types import Progress
@@ -126,7 +126,8 @@ def manifold(
         warnings.simplefilter("ignore", EaratlasWarning)  # the table says what is left out
         with progress(f"unrolling {opened.name}") as update:
             embeddings = _embeddings(opened, how, update)
-            _draw(opened, embeddings, picture, page)
+            with written_together(output) as new:
+                _draw(opened, embeddings, new / picture.name, new / page.name)
     seconds = time.perf_counter() - start
     outputs.tell()
     if as_json:
@@ -182,8 +183,7 @@ def _draw(head: Head, embeddings: list[Embedding], picture: Path, page: Path) ->
     drawn = embeddings, head.directions, head.spacing_degrees
     title = f"{head.name}: binaural manifolds of {len(head)} directions"
     save(plot_manifolds(*drawn, title=title), picture)
-    with written_whole(page, "page") as scratch:
-        scratch.write_text(manifold_page(*drawn, title=title), encoding="utf-8")
+    page.write_text(manifold_page(*drawn, title=title), encoding="utf-8")
 
 
 def _row(e: Embedding) -> dict[str, Any]:

@@ -51,7 +51,8 @@ class Outputs:
 
     def claim_in_folder(self, path: Path, ours: bool) -> None:
         """The same for a file of a folder that is made where it is missing."""
-        if not path.exists() or path.stat().st_size == 0:  # an empty file is nobody's loss
+        # An empty file is nobody's loss; a pipe or a device is not empty.
+        if not path.exists() or (path.is_file() and path.stat().st_size == 0):
             return
         if not (ours or self.force):
             raise InputError(
@@ -89,6 +90,8 @@ def tell_replaced(files: list[str]) -> None:
 def atlas_header(path: Path) -> dict[str, Any] | None:
     """What an atlas says of itself (kind, version, …), or None for any other file."""
     try:
+        if not path.is_file():  # a pipe would never begin
+            return None
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= 1 << 20:
@@ -117,8 +120,10 @@ def is_picture(path: Path) -> bool:
 
 def is_scene(folder: Path) -> bool:
     """Whether `simulate` or `demo` wrote the scene.json of a folder."""
+    from earatlas.scenes.scene import read_scene_file
+
     try:
-        about = json.loads((folder / "scene.json").read_text(encoding="utf-8"))
+        about = read_scene_file(folder / "scene.json")
         return bool(about["mixture"] and about["sources"][0]["file"])
     except (OSError, ValueError, LookupError, TypeError):
         return False

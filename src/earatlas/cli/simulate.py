@@ -27,7 +27,7 @@ from earatlas.cli.options import (
     opened_head,
 )
 from earatlas.cli.outputs import Outputs, claim_scene
-from earatlas.errors import InputError
+from earatlas.errors import InputError, harmless
 from earatlas.hearing.files import read_mono
 from earatlas.hearing.layout import CueLayout
 from earatlas.scenes.rooms import Room
@@ -199,7 +199,7 @@ def _sounds(wishes: list[str], rate: int) -> _Sources:
             raise InputError(
                 f"sound must be FILE:AZIMUTH:ELEVATION, got '{wish}'. Such as talker.wav:40:0."
             ) from None
-        names.append(Path(file).stem)
+        names.append(harmless(Path(file).stem))
         sounds.append(read_mono(file, rate=rate))
     return _Sources(tuple(names), tuple(sounds), tuple(directions))
 

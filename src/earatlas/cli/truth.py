@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 
 from earatlas.cli.console import degrees
 from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.hearing.audio import Audio
-from earatlas.hearing.files import audio_seconds, read_audio
+from earatlas.hearing.files import audio_seconds, read_all_channels, read_audio
 from earatlas.judging.truth import Truth
+from earatlas.scenes.scene import read_scene_file
 from earatlas.separation.scene import FoundScene
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array
@@ -28,6 +27,7 @@ _SECONDS = 0.1  # by which a recording and its truth may differ, for resampling 
 # demo and `simulate` say by default.
 _SAME_SCENE = 0.985
 _COMPARED_SECONDS = 60.0  # enough to tell two scenes apart
+_MOST_SOURCES = 100  # each names a file that is read; nobody tells ten apart
 _NAME = 11  # letters of a name: so a row has the 80 columns of a terminal
 
 
@@ -35,12 +35,14 @@ def read_truth(path: Path, seconds: float) -> Truth:
     """What `earatlas simulate` wrote of a mixture of that length."""
     file = _scene_file(path)
     try:
-        sources = json.loads(file.read_text(encoding="utf-8"))["sources"]
+        sources = read_scene_file(file)["sources"]
+        if len(sources) > _MOST_SOURCES:
+            raise ValueError
         names = tuple(str(source["name"]) for source in sources)
         places = np.array([source["direction"] for source in sources], dtype=np.float64)
         directions = Sphere().check(places, "directions")
         images = [file.parent / str(source["file"]) for source in sources]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (ArithmeticError, OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"truth must be a scene.json that `earatlas simulate` wrote, or its folder, got "
             f"'{path}', which cannot be used. Name another."
@@ -107,8 +109,7 @@ def written_sounds(
 
 def _written(file: Path) -> Audio:
     """A sound of ours: silence is an answer too."""
-    samples, rate = soundfile.read(file, always_2d=True)
-    return Audio(np.ascontiguousarray(samples.T), rate)
+    return read_all_channels(file)
 
 
 def comparison(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from earatlas.errors import EaratlasWarning, InputError
+from earatlas.errors import EaratlasWarning, InputError, harmless
 from earatlas.hearing.audio import resample
 from earatlas.hearing.cues import response_cues
 from earatlas.hearing.layout import CueLayout
@@ -115,6 +115,8 @@ class Head:
             )
         x[:, 0] = wrap_degrees(x[:, 0])
         object.__setattr__(self, "directions", x)
+        for words in ("name", "licence", "provenance"):  # they come from files, and are shown
+            object.__setattr__(self, words, harmless(getattr(self, words)))
 
     def __repr__(self) -> str:
         return f"Head({self.name!r}, {len(self)} directions)"

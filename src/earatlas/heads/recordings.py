@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -42,10 +42,11 @@ def _rows(path: Path) -> list[tuple[Path, float, float]]:
         with path.open(newline="", encoding="utf-8-sig") as handle:
             reader = csv.DictReader(handle)
             reader.fieldnames = _columns(reader.fieldnames or [], path)
-            rows = [
-                (path.parent / str(row["file"]).strip(), *_place(row, reader.line_num, path))
-                for row in reader
-            ]
+            rows = []
+            for row in reader:
+                _check_length(row, reader.line_num, path)
+                place = _place(row, reader.line_num, path)
+                rows.append((path.parent / str(row["file"]).strip(), *place))
     except (csv.Error, OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"table must be a readable text file, got '{path}' ({error}). Save it as CSV."
@@ -73,6 +74,16 @@ def _columns(header: Sequence[str], path: Path) -> list[str]:
             f"{', '.join(columns) or 'none'} in '{path}'. {remedy}."
         )
     return columns
+
+
+def _check_length(row: dict[Any, Any], line: int, path: Path) -> None:
+    """Refuse a row of more cells than the header has: which of them is which is not known."""
+    if more := row.get(None):
+        raise InputError(
+            f"table must have as many cells in a row as in its header, got {len(more)} more in "
+            f"line {line} of '{path}'. Write decimals with points, not commas, and put names that "
+            "hold commas into quotation marks."
+        )
 
 
 def _place(row: dict[str, str], line: int, path: Path) -> tuple[float, float]:

@@ -1,24 +1,18 @@
 """SOFA files (AES69): any free-field or room set of impulse responses of two ears.
 
-In: a file of a convention that holds impulse responses (HRIR, BRIR). Out: directions as the
-listener hears them, and responses with Data.Delay put in. Files in the wild break the standard in
-harmless ways (latin-1 text, old versions, missing attributes): what fails verification is read all
-the same, with a warning, as long as the numbers can be used. The numbers come from the netCDF file
-itself; sofar, which fills in defaults and drops axes of size 1, only verifies.
-
-    M, R, N, E    measurements, receivers (ears), samples, emitters, as in the standard
+In: a file. Out: a `Head`. What a file says is found out by `earatlas.heads.sofa_file`, in a process
+of its own: some files crash the library that reads them.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from earatlas.errors import EaratlasWarning, InputError, existing_file
+from earatlas.heads.aside import read_aside
 from earatlas.heads.head import (
     Duplicates,
     Head,
@@ -27,324 +21,22 @@ from earatlas.heads.head import (
     distinct,
     left_first,
 )
-from earatlas.space.angles import to_directions, to_vectors
-from earatlas.types import Array
+from earatlas.heads.sofa_file import SofaData
 
-if TYPE_CHECKING:
-    import netCDF4
-
-__all__ = ["SofaData", "load_sofa", "read_sofa"]
-
-_CONVENTIONS = (
-    "SimpleFreeFieldHRIR",
-    "FreeFieldHRIR",
-    "GeneralFIR",
-    "GeneralFIR-E",
-    "GeneralFIRE",
-    "SingleRoomDRIR",
-    "SingleRoomSRIR",
-    "SingleRoomMIMOSRIR",
-    "MultiSpeakerBRIR",
-)
-_UNWRITTEN = 1e30  # netCDF fills what was never written with 1e37; no sample is that large
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class SofaData:
-    """What a file says: each direction with its two responses, and words about itself."""
-
-    directions: Array  # (N, 2) degrees
-    responses: Array  # (N, 2, taps)
-    rate: float  # Hz
-    about: dict[str, str]  # global attributes
+__all__ = ["load_sofa", "read_sofa"]
 
 
 def load_sofa(path: str | Path) -> SofaData:
     """Read a SOFA file; warns where it breaks the standard, raises InputError where unusable."""
-    import netCDF4  # slow to import, and only SOFA files need it
-
-    path = existing_file(path, "head")
-    try:
-        with netCDF4.Dataset(path) as file:
-            data = _SofaFile(path, file).read()
-    except (OSError, RuntimeError) as error:  # how netCDF4 reports what it cannot read
-        raise InputError(
-            f"head must be a SOFA (netCDF-4) file, got '{path}', which cannot be read "
-            f"({_first_line(error)}). Check that it is complete."
-        ) from error
-    fault = _fault(path)
-    if fault:
+    data = read_aside(existing_file(path, "head"))
+    if data.fault:
         warnings.warn(
-            f"'{path}' does not pass SOFA verification ({fault}); its numbers can be used, and "
-            "are.",
+            f"'{path}' does not pass SOFA verification ({data.fault}); its numbers can be used, "
+            "and are.",
             EaratlasWarning,
             stacklevel=3,
         )
     return data
-
-
-class _SofaFile:
-    """An open file, and how to get from its variables to directions and responses."""
-
-    def __init__(self, path: Path, file: netCDF4.Dataset) -> None:
-        self.path, self.file = path, file
-
-    def read(self) -> SofaData:
-        self._check_contents()
-        rate = self._rate()
-        h = self._responses()  # (M, E, 2, taps)
-        vectors = self._source_vectors(h.shape[0], h.shape[1])  # (M, E, 3)
-        h = _delayed(h, self._delays(h.shape[:-1], rate))
-        data = SofaData(
-            directions=to_directions(vectors.reshape(-1, 3)),
-            responses=h.reshape(-1, 2, h.shape[-1]),
-            rate=rate,
-            about={name: self._text(self.file, name) for name in self.file.ncattrs()},
-        )
-        self._check_numbers(data)
-        return data
-
-    @staticmethod
-    def _text(owner: Any, name: str) -> str:
-        """An attribute of the file or of a variable, in readable letters; empty if missing."""
-        if name not in owner.ncattrs():
-            return ""
-        value = str(owner.getncattr(name))
-        if "\ufffd" in value:  # it is not UTF-8; nearly all such text is latin-1
-            value = str(owner.getncattr(name, encoding="latin-1"))
-        return value.strip(" \t\r\n\0")
-
-    def _numbers(self, name: str) -> Array:
-        """A variable as it stands in the file, NaN where nothing was written."""
-        values = self.file[name][:]
-        return np.where(np.ma.getmaskarray(values), np.nan, np.ma.getdata(values))
-
-    def _check_contents(self) -> None:
-        convention = self._text(self.file, "SOFAConventions")
-        if convention.lower() not in map(str.lower, _CONVENTIONS):
-            raise InputError(
-                f"head must be a SOFA file of impulse responses ({', '.join(_CONVENTIONS[:3])}, "
-                f"room sets, …), got convention '{convention or 'none'}' in '{self.path}'. "
-                "Convert it to SimpleFreeFieldHRIR."
-            )
-        for name in ("Data.IR", "Data.SamplingRate", "SourcePosition"):
-            if name not in self.file.variables:
-                raise InputError(
-                    f"head must hold Data.IR, Data.SamplingRate and SourcePosition, got no {name} "
-                    f"in '{self.path}'. The file is incomplete: fetch it again."
-                )
-            if 0 in self.file[name].shape:
-                raise InputError(
-                    f"head must have at least one direction, got an empty {name} in "
-                    f"'{self.path}'. Export the file again."
-                )
-
-    def _rate(self) -> float:
-        rates = np.unique(self._numbers("Data.SamplingRate"))
-        if len(rates) != 1 or not (np.isfinite(rates[0]) and rates[0] > 0):
-            raise InputError(
-                f"head must have one positive sampling rate, got {rates.tolist()} Hz in "
-                f"'{self.path}'. Repair Data.SamplingRate."
-            )
-        return float(rates[0])
-
-    def _responses(self) -> Array:
-        """Responses (M, E, 2, taps) as they stand in the file."""
-        h = self._numbers("Data.IR")
-        if h.ndim not in (3, 4) or h.shape[1] != 2:
-            receivers = h.shape[1] if h.ndim > 1 else 0
-            raise InputError(
-                f"head must have two receivers (ears), got {receivers} in '{self.path}'. "
-                "One ear carries no interaural cues: choose a binaural set."
-            )
-        h[np.abs(h) > _UNWRITTEN] = np.nan
-        if h.ndim == 3:
-            return h[:, None]
-        if self._text(self.file, "DataType").upper() == "FIRE":
-            return np.moveaxis(h, 2, 1)  # M R E N, the older order
-        return np.moveaxis(h, 3, 1)  # M R N E
-
-    def _delays(self, shape: tuple[int, ...], rate: float) -> Array:
-        """Data.Delay in samples, of the shape (M, E, 2)."""
-        if "Data.Delay" not in self.file.variables:
-            return np.zeros(shape)
-        delay = self._numbers("Data.Delay")
-        if not (np.abs(delay) <= rate).all():
-            worst = delay.flat[np.argmax(~(np.abs(delay) <= rate))]
-            raise InputError(
-                f"head must have every Data.Delay within 1 s, got {worst:g} samples at {rate:g} Hz "
-                f"in '{self.path}'. Repair Data.Delay."
-            )
-        # M R E or M R in the file.
-        aligned = np.moveaxis(delay, 2, 1) if delay.ndim == 3 else delay[..., None, :]
-        try:
-            return np.broadcast_to(aligned, shape)
-        except ValueError:
-            raise InputError(
-                f"head must have one Data.Delay a response or an ear, got the shape {delay.shape} "
-                f"in '{self.path}'. The file is inconsistent: export it again."
-            ) from None
-
-    def _source_vectors(self, measurements: int, emitters: int) -> Array:
-        """Vectors (M, E, 3) from the listener to each emitter: x ahead, y left, z up."""
-        with_emitters = self.file["Data.IR"].ndim == 4
-        at = {
-            "SourcePosition": self._positions("SourcePosition", far_away=not with_emitters),
-            "ListenerPosition": self._positions("ListenerPosition"),
-            "ListenerView": self._positions("ListenerView", default=(1.0, 0.0, 0.0)),
-            # The standard gives ListenerUp no Type of its own.
-            "ListenerUp": self._positions("ListenerUp", "ListenerView", default=(0.0, 0.0, 1.0)),
-        }
-        for name, rows in at.items():
-            if len(rows) not in (1, measurements):
-                raise InputError(
-                    f"head must have one {name} a response, got {len(rows)} for {measurements} "
-                    f"responses in '{self.path}'. The file is inconsistent: export it again."
-                )
-        source, listener, view, up = at.values()
-        offsets = np.broadcast_to(source - listener, (measurements, 3))[:, None]
-        if with_emitters:
-            places = self._positions("EmitterPosition")
-            if len(places) != emitters:
-                raise InputError(
-                    f"head must have one EmitterPosition an emitter, got {len(places)} for "
-                    f"{emitters} emitters in '{self.path}'. The file is inconsistent: export it "
-                    "again."
-                )
-            offsets = offsets + places
-        nowhere = np.flatnonzero(~offsets.any(axis=2))
-        if len(nowhere):
-            raise InputError(
-                f"head must have its sources away from the listener, got {len(nowhere)} at its "
-                f"very place (first: number {nowhere[0]}) in '{self.path}'. Repair SourcePosition."
-            )
-        frames = np.broadcast_to(self._frames(view, up), (measurements, 3, 3))
-        vectors: Array = np.einsum("mij,mej->mei", frames, offsets)
-        return vectors
-
-    def _frames(self, view: Array, up: Array) -> Array:
-        """The listener's axes (1 or M, 3, 3): rows ahead, left, up."""
-        left = np.cross(up, view)
-        # The sine of the angle between them, times both lengths; NaN is no better than 0.
-        lengths = np.linalg.norm(view, axis=1) * np.linalg.norm(up, axis=1)
-        if not (np.linalg.norm(left, axis=1) > 1e-6 * lengths).all():
-            raise InputError(
-                f"head must have a ListenerView that is not along ListenerUp, and neither zero, "
-                f"got {view[0].tolist()} and {up[0].tolist()} in '{self.path}'. Repair "
-                "ListenerView."
-            )
-        left = left / np.linalg.norm(left, axis=1, keepdims=True)
-        ahead = view / np.linalg.norm(view, axis=1, keepdims=True)
-        ahead = np.broadcast_to(ahead, left.shape)
-        return np.stack([ahead, left, np.cross(ahead, left)], axis=1)
-
-    def _positions(
-        self,
-        name: str,
-        described_by: str | None = None,
-        *,
-        default: tuple[float, float, float] = (0.0, 0.0, 0.0),
-        far_away: bool = False,
-    ) -> Array:
-        """Cartesian rows (·, 3) of a SOFA position; `described_by` has its Type and Units.
-
-        `far_away`: a distance of 0, or none, stands for any distance, as it does in some files.
-        """
-        if name not in self.file.variables:
-            return np.array([default])
-        rows = self._still(name)
-        kind, units = self._type_and_units(described_by or name)
-        if kind == "cartesian":
-            return rows
-        angles = np.degrees(rows[:, :2]) if units.startswith("rad") else rows[:, :2]
-        distance = rows[:, 2:]
-        if far_away:
-            distance = np.where(distance > 0, distance, 1.0)
-        return to_vectors(angles) * distance
-
-    def _still(self, name: str) -> Array:
-        """Rows (·, 3) of a position as they stand in the file: it may not move."""
-        rows = self._numbers(name)
-        if rows.ndim not in (2, 3) or rows.shape[1] != 3:
-            raise InputError(
-                f"head must have a {name} of three columns, got the shape {rows.shape} in "
-                f"'{self.path}'. Add the missing column (distance in metres)."
-            )
-        if rows.ndim == 2:
-            return rows
-        if np.ptp(rows, axis=2).any():
-            raise InputError(
-                f"head must have {name} that does not move, got {rows.shape[2]} positions each "
-                f"in '{self.path}'. Split the file by measurement."
-            )
-        return rows[:, :, 0]
-
-    def _type_and_units(self, name: str) -> tuple[str, str]:
-        """In lower case; where a listener or emitter says nothing, cartesian is meant."""
-        kind = units = ""
-        if name in self.file.variables:
-            kind = self._text(self.file[name], "Type").lower()
-            units = self._text(self.file[name], "Units").lower()
-        if not kind and name != "SourcePosition":  # conventions differ in the default of this one
-            kind = "cartesian"
-        if kind not in ("cartesian", "spherical"):
-            remedy = "Convert the set to directions" if "harmonics" in kind else "Repair its Type"
-            raise InputError(
-                f"head must have {name} of Type cartesian or spherical, got '{kind or 'none'}' in "
-                f"'{self.path}'. {remedy}."
-            )
-        return kind, units
-
-    def _check_numbers(self, data: SofaData) -> None:
-        for name, rows in (("directions", data.directions), ("responses", data.responses)):
-            bad = np.flatnonzero(~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1))
-            if len(bad):
-                raise InputError(
-                    f"head must have finite {name}, got NaN, infinity or nothing written in "
-                    f"{len(bad)} of {len(rows)} (first: number {bad[0]}) in '{self.path}'. "
-                    "Remove those measurements from the file."
-                )
-
-
-def _delayed(h: Array, delay_samples: Array) -> Array:
-    """Responses (..., taps') with each one's delay applied, less the smallest delay of all.
-
-    A delay common to all responses changes no cue. Fractions of a sample are exact up to the
-    response's own bandwidth: the shift is done on its spectrum.
-    """
-    import scipy.fft
-
-    shift = delay_samples - delay_samples.min()
-    longest = float(shift.max())
-    if longest == 0:
-        return h
-    margin = 0 if np.array_equal(shift, np.round(shift)) else 32  # room for the sinc's tails
-    taps = h.shape[-1] + int(np.ceil(longest)) + 2 * margin
-    size = scipy.fft.next_fast_len(taps, real=True)
-    turn = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size * (shift + margin)[..., None])
-    shifted: Array = scipy.fft.irfft(scipy.fft.rfft(h, size) * turn, size)[..., :taps]
-    return shifted
-
-
-def _fault(path: Path) -> str:
-    """What is wrong with the file by the standard, in a few words, or nothing."""
-    import sofar
-
-    if path.suffix != ".sofa":  # sofar looks for that ending alone, so HEAD.SOFA is not verified
-        return ""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sofar's own, about old versions
-        try:
-            sofa = sofar.read_sofa(str(path), verify=False, verbose=False)
-            sofa.verify(mode="read")
-        except Exception as error:  # of many kinds, as are the faults
-            listed = [line[2:] for line in str(error).splitlines() if line.startswith("- ")]
-            return listed[0][:160] if listed else _first_line(error)
-    return ""
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:160].rstrip(". ")
 
 
 def read_sofa(

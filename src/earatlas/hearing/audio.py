@@ -20,9 +20,12 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.files import written_whole
+from earatlas.hearing.wav import blank_date, library_name
 from earatlas.types import Array
 
-__all__ = ["Audio", "resample"]
+__all__ = ["LARGEST_SAMPLE", "Audio", "resample"]
+
+LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
 
 _FORMATS = {
     ".wav": ("WAV", "FLOAT"),
@@ -86,12 +89,14 @@ class Audio:
         kind, subtype = _FORMATS[path.suffix.lower()]
         with written_whole(path, "path") as scratch:
             try:
-                soundfile.write(scratch, self.samples.T, self.rate, subtype, format=kind)
+                name = library_name(scratch)
+                soundfile.write(name, self.samples.T, self.rate, subtype, format=kind)
             except soundfile.SoundFileError as error:
                 raise InputError(
                     f"path must be a file that can be written, got '{path}' ({error}). "
                     "Check that its folder has room, or choose another format."
                 ) from error
+            blank_date(scratch)
         return path
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.hearing.audio import Audio, resample
+from earatlas.hearing.audio import LARGEST_SAMPLE, Audio, resample
 from earatlas.hearing.files import audio_seconds, read_blocks
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.transform import FrameStream, squared_size, stft
@@ -123,6 +123,11 @@ def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
     if not np.isfinite(audio.samples).all():
         raise InputError(
             "audio must be finite, got NaN or infinity among its samples. Repair or cut it."
+        )
+    if np.abs(audio.samples).max(initial=0.0) >= LARGEST_SAMPLE:
+        raise InputError(
+            f"audio must not be beyond a million times full scale, got "
+            f"{np.abs(audio.samples).max():.3g}. Divide it by its full scale."
         )
     if not audio.samples.any():
         raise InputError("audio must not be silent, got only zeros. Check the recording.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,31 +16,96 @@ import soundfile
 import soxr
 
 from earatlas.errors import EaratlasWarning, InputError, existing_file
-from earatlas.hearing.audio import Audio, checked_rate, resample
+from earatlas.hearing.audio import LARGEST_SAMPLE, Audio, checked_rate, resample
+from earatlas.hearing.wav import library_name
 from earatlas.types import Array
 
-__all__ = ["audio_seconds", "read_audio", "read_blocks", "read_mono"]
+__all__ = ["audio_seconds", "read_all_channels", "read_audio", "read_blocks", "read_mono"]
 
 MORE_CHANNELS = r".* channels: 0 and 1 are taken"  # how the warning of `_warn_of_more` begins
-_LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
+_UNKNOWN = 1 << 62  # frames; libsndfile says so of a FLAC file that was written to a pipe
+_FRAMES_A_BYTE = 5000  # at most: silence in FLAC takes 14 bytes for 65,535 frames
+_RATES = 1000, 10**6  # Hz: below there are no cues, and a second of 16 kHz is made of few samples
+_MOST_CHUNKS = 1000  # before the sound: a hostile file may have millions
+_BLOCK_VALUES = 1 << 22  # of all channels together: 32 MB, whatever a header says of their number
 
 
-def _open(path: str | Path) -> soundfile.SoundFile:
+class _Forward(soundfile.SoundFile):  # type: ignore[misc]
+    """A sound file that is read from its beginning to its end.
+
+    To libsndfile the end of a file is where the header says; beyond what is there it cannot go.
+    Read forward, a file gives what it has, and its header can be compared with that.
+    """
+
+    def seekable(self) -> bool:
+        return False
+
+    @property
+    def is_of_known_length(self) -> bool:
+        return bool(self.frames < _UNKNOWN)
+
+    def blocks_of(self, path: str | Path, block_seconds: float) -> Iterator[Array]:
+        """All samples, (n, channels) at a time; an InputError if there are fewer than it says."""
+        size = min(int(block_seconds * self.samplerate), _BLOCK_VALUES // self.channels)
+        done = 0
+        while True:
+            left = self.frames - done if self.is_of_known_length else size
+            try:
+                data = self.read(max(min(size, left), 1), "float64", always_2d=True)
+            except soundfile.SoundFileError as error:
+                raise _broken_off(path, done / self.samplerate, _reason(error)) from error
+            if not len(data):
+                break
+            done += len(data)
+            yield data
+        if self.is_of_known_length and done < self.frames:
+            raise _broken_off(path, done / self.samplerate, f"of {self.frames} samples a channel")
+
+
+def _broken_off(path: str | Path, seconds: float, reason: str) -> InputError:
+    return InputError(
+        f"audio must be complete, got '{path}', which breaks off at {seconds:.2f} s ({reason}). "
+        "Copy or record it again."
+    )
+
+
+def _open(path: str | Path) -> _Forward:
     path = existing_file(path, "recording")
     try:
-        if path.stat().st_size == 0:
+        size = path.stat().st_size
+        if size == 0:
             raise InputError(f"recording must hold sound, got the empty file '{path}'. Record it.")
         if _is_cut_short(path):
             raise InputError(
                 f"recording must be complete, got '{path}', whose end is missing. "
                 "Copy or record it again."
             )
-        return soundfile.SoundFile(path)
+        sound = _Forward(library_name(path))
     except (OSError, soundfile.SoundFileError) as error:
         raise InputError(
             f"recording must be a WAV, FLAC, OGG or AIFF file, got '{path}', which cannot be read "
             f"as sound ({_reason(error)}). Check that it is complete and really is a sound file."
         ) from error
+    try:
+        _check_header(sound, path, size)
+    except InputError:
+        sound.close()
+        raise
+    return sound
+
+
+def _check_header(sound: _Forward, path: Path, size: int) -> None:
+    """Refuse what cannot be before anything is decoded."""
+    if not _RATES[0] <= sound.samplerate <= _RATES[1]:
+        raise InputError(
+            f"recording must have a sampling rate from {_RATES[0]} Hz to 1 MHz, got "
+            f"{sound.samplerate} Hz in '{path}'. Record it again, or repair its header."
+        )
+    if sound.is_of_known_length and sound.frames > _FRAMES_A_BYTE * size:
+        raise InputError(
+            f"recording must hold the sound that its header tells of, got {size} bytes for "
+            f"{sound.frames} samples a channel in '{path}'. Copy or record it again."
+        )
 
 
 def _is_cut_short(path: Path) -> bool:
@@ -57,7 +123,9 @@ def _is_cut_short(path: Path) -> bool:
             return last < 0 or not _is_last_page(tail[last:])
         if kind not in (b"RIFF", b"FORM"):
             return False
-        while len(head := file.read(8)) == 8:
+        for _ in range(_MOST_CHUNKS):
+            if len(head := file.read(8)) < 8:
+                break
             length = int.from_bytes(head[4:], "little" if kind == b"RIFF" else "big")
             if head[:4] in (b"data", b"SSND"):
                 streamed = length in (0, 0xFFFFFFFF)  # written to a pipe: the length is unknown
@@ -93,7 +161,7 @@ def _pick(data: Array, channels: tuple[int, ...], path: str | Path) -> Array:
 
 def _check_samples(samples: Array, path: str | Path, start: int, rate: int) -> None:
     """Refuse NaN, infinity and absurd values, saying where the first one is."""
-    good = np.abs(samples) < _LARGEST_SAMPLE  # false for NaN
+    good = np.abs(samples) < LARGEST_SAMPLE  # false for NaN
     if not good.all():
         channel, index = np.argwhere(~good)[0]
         raise InputError(
@@ -220,45 +288,43 @@ def read_blocks(
         rate = native if rate is None else checked_rate(rate)
         resampler = soxr.ResampleStream(native, rate, 2, dtype="float64", quality="VHQ")
         health, done = _Health(path, native), 0
-        while True:
-            try:
-                data = sound.read(max(int(block_seconds * native), 1), "float64", always_2d=True)
-            except soundfile.SoundFileError as error:
-                raise InputError(
-                    f"audio must be complete, got '{path}', which breaks off at "
-                    f"{done / native:.2f} s ({_reason(error)}). Copy or record it again."
-                ) from error
+        nothing = np.zeros((0, sound.channels))
+        for data in chain(sound.blocks_of(path, block_seconds), [nothing]):  # then the rest of it
             samples = _pick(data, channels, path)
-            last = samples.shape[1] == 0
             _check_samples(samples, path, done, native)
             health.add(samples)
             done += samples.shape[1]
             if rate != native:
-                samples = resampler.resample_chunk(np.ascontiguousarray(samples.T), last=last).T
+                part = np.ascontiguousarray(samples.T)
+                samples = resampler.resample_chunk(part, last=data is nothing).T
             if samples.shape[1]:
                 yield Audio(samples, rate)
-            if last:
-                break
         health.finish(warn)
+
+
+def read_all_channels(path: str | Path) -> Audio:
+    """All channels as they stand in the file; silence is sound too."""
+    done = 0
+    with _open(path) as sound:
+        parts = [np.zeros((0, sound.channels))]
+        for data in sound.blocks_of(path, 60.0):
+            _check_samples(data.T, path, done, sound.samplerate)
+            parts.append(data)
+            done += len(data)
+        return Audio(np.ascontiguousarray(np.concatenate(parts).T), sound.samplerate)
 
 
 def read_mono(path: str | Path, *, rate: int) -> Array:
     """The mean of all channels (n,) at `rate`: a dry sound to be placed in a scene."""
-    with _open(path) as sound:
-        try:
-            data = sound.read(dtype="float64", always_2d=True)
-        except soundfile.SoundFileError as error:
-            raise InputError(
-                f"audio must be complete, got '{path}' ({_reason(error)}). Copy it again."
-            ) from error
-        native = int(sound.samplerate)
-    _check_samples(data.T, path, 0, native)
-    if not data.any():
+    audio = read_all_channels(path)
+    if not audio.samples.any():
         raise InputError(f"audio must hold sound, got silence in '{path}'. Choose another file.")
-    return resample(data.mean(axis=1), native, rate)
+    return resample(audio.samples.mean(axis=0), audio.rate, rate)
 
 
 def audio_seconds(path: str | Path) -> float:
-    """Length of a sound file, from its header."""
+    """Length of a sound file, from its header; one that was written to a pipe is counted."""
     with _open(path) as sound:
-        return float(sound.frames) / float(sound.samplerate)
+        known = sound.is_of_known_length
+        frames = sound.frames if known else sum(map(len, sound.blocks_of(path, 60.0)))
+        return float(frames) / float(sound.samplerate)

@@ -79,9 +79,10 @@ class CueLayout:
                 f"window must be an even number of samples from 4 to 65536, rate up to 1 MHz, got "
                 f"{self.window} at {self.rate} Hz. 1024 at 16000 Hz is the default."
             )
-        if not 0 < self.hop <= self.window // 2:
+        # With less than a 256th, a second of sound takes minutes, and nothing more is heard.
+        if not self.window <= 256 * self.hop <= 128 * self.window:
             raise InputError(
-                f"hop must be between 1 and half the window, got {self.hop} for a window of "
+                f"hop must be between a 256th and half the window, got {self.hop} for a window of "
                 f"{self.window}. An eighth of the window is the default."
             )
         for band in (self.ild_band_hz, self.ipd_band_hz):
@@ -201,11 +202,18 @@ class CueLayout:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The layout that `to_dict` described."""
+        counts = [fields[key] for key in ("rate", "window", "hop")]
+        if not all(isinstance(count, int) for count in counts):
+            raise InputError(
+                f"rate, window and hop must be whole numbers, got {counts}. Check the file that "
+                "they were read from."
+            )
         bands = {
             key: None if fields[key] is None else (float(fields[key][0]), float(fields[key][1]))
             for key in ("ild_band_hz", "ipd_band_hz")
         }
-        return cls(int(fields["rate"]), int(fields["window"]), int(fields["hop"]), **bands)
+        rate, window, hop = counts
+        return cls(rate, window, hop, **bands)
 
     def _band_frequencies(self, band: tuple[float, float] | None) -> Indices:
         if band is None:

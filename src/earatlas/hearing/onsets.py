@@ -14,11 +14,13 @@ Windows are short: one of 64 ms holds the first reflections too, which come afte
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from earatlas.errors import InputError
 from earatlas.hearing.transform import FrameStream, squared_size
 from earatlas.types import Array, Complex, Indices
 
@@ -45,6 +47,21 @@ class Gate:
     snr_db: float = 6.0  # least above the quiet level
     rise_db: float = 3.0  # least above the envelope
     most_bins: int = 500
+
+    def __post_init__(self) -> None:
+        counts = self.rate, self.window, self.hop, self.most_bins
+        ranges = (
+            4 <= self.window <= 2**16,
+            self.window <= 64 * self.hop <= 64 * self.window,
+            0 < self.rate <= 10**6,
+            0 < self.decay_seconds < math.inf,
+            0 <= self.quiet_share <= 1,
+            0 < self.most_bins <= 10**6,
+            0 <= self.low_hz < self.high_hz,
+            all(abs(level) < 1000 for level in (self.below_peak_db, self.snr_db, self.rise_db)),
+        )
+        if not all(isinstance(count, int) for count in counts) or not all(ranges):
+            raise InputError(f"gate must have possible settings, got {self}. Use the defaults.")
 
     @cached_property
     def rows(self) -> Indices:

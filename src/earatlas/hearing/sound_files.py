@@ -10,6 +10,7 @@ import soundfile
 
 from earatlas.errors import InputError
 from earatlas.files import written_together
+from earatlas.hearing.wav import blank_date, library_name
 from earatlas.types import Array
 
 __all__ = ["growing_sound_files"]
@@ -31,19 +32,23 @@ def growing_sound_files(
                 f"output must be a file, got the folder '{folder / name}'. "
                 "Move it, or choose another folder."
             )
-    with _room_in(folder), written_together(folder) as new, ExitStack() as opened:
-        files = [opened.enter_context(_begun(new / name, folder / name, rate)) for name in names]
+    with _room_in(folder), written_together(folder) as new:
+        with ExitStack() as opened:
+            begun = (_begun(new / name, folder / name, rate) for name in names)
+            files = [opened.enter_context(file) for file in begun]
 
-        def append(sounds: Array) -> None:
-            for file, sound in zip(files, sounds, strict=True):
-                file.write(sound.T)
+            def append(sounds: Array) -> None:
+                for file, sound in zip(files, sounds, strict=True):
+                    file.write(sound.T)
 
-        yield append
+            yield append
+        for name in names:
+            blank_date(new / name)
 
 
 def _begun(scratch: Path, path: Path, rate: int) -> soundfile.SoundFile:
     try:
-        return soundfile.SoundFile(scratch, "w", rate, 2, "FLOAT", format="WAV")
+        return soundfile.SoundFile(library_name(scratch), "w", rate, 2, "FLOAT", format="WAV")
     except _PROBLEMS as error:
         raise InputError(
             f"output must be a file that can be made, got '{path}' ({error}). "

@@ -16,7 +16,7 @@ from earatlas.hearing.onsets import Gate, OnsetBins
 from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
 from earatlas.learning.trust import BETAS, WIDTHS, Trust
 from earatlas.space.belief import ChartMixture
-from earatlas.space.spaces import Space
+from earatlas.space.spaces import Space, Sphere
 from earatlas.types import Array
 
 __all__ = ["RoomHearing"]
@@ -86,10 +86,21 @@ class RoomHearing:
             "phase_radians": (N, F),
             "delay_seconds": (N,),
             "log_densities": (N_CLASSES, LEVELS),
-            "shares": (len(mine["features"]), len(BETAS), len(WIDTHS)),
+            "features": (len(mine["shares"]), 3),
+            "scale": (3,),
+            "shares": (len(mine["shares"]), len(BETAS), len(WIDTHS)),
+            "weights": (4,),
         }
-        if whiten.shape != (F, 2, 2) or any(mine[k].shape != s for k, s in shapes.items()):
+        if not (
+            whiten.shape == (F, 2, 2)
+            and all(mine[k].shape == s for k, s in shapes.items())
+            and all(np.isfinite(array).all() for array in mine.values())
+            and 0 < float(about["spacing_degrees"]) <= 180
+            and min(mine["scale"].min(), mine["shares"].sum(axis=(1, 2)).min()) > 0
+            and mine["shares"].min() >= 0
+        ):
             raise ValueError("its parts for rooms do not fit each other")
+        Sphere().check(mine["directions"])
         templates = Templates(
             mine["directions"],
             gate.frequencies_hz,

@@ -49,12 +49,12 @@ class Localization:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        area = self.belief.credible_area(0.9)
+        radius, area = self.belief.credible_digits(0.9)
         return {
             "direction": [round(float(v), 2) for v in self.direction],
             "mean": [round(float(v), 2) for v in self.mean],
-            "radius_90": round(self.belief.space.radius(area), 2),
-            "credible_90_area": round(area, 1),
+            "radius_90": radius,
+            "credible_90_area": area,
             "observed_share": round(self.observed_share, 4),
         }
 

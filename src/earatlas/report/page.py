@@ -60,7 +60,8 @@ def write_report(
         folder=path.parent,
     )
     with written_whole(path, "report") as scratch:
-        scratch.write_text(page, encoding="utf-8")
+        # A name may be no UTF-8, which a page is.
+        scratch.write_text(page, encoding="utf-8", errors="backslashreplace")
     return path
 
 

@@ -31,8 +31,16 @@ from earatlas.scenes.rooms import Room, room_responses
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array, Indices
 
-__all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts_for_overlap"]
+__all__ = [
+    "SimulatedScene",
+    "Staging",
+    "overlap_share",
+    "read_scene_file",
+    "render_scene",
+    "starts_for_overlap",
+]
 
+_LARGEST_FILE = 1 << 20  # bytes of a scene.json; `write` needs some 200 a source
 _PEAK = 0.5  # of full scale: the loudest sample of a mixture
 _LOWEST_HERTZ = 20.0
 _LEAST_AUDIBLE = 1e-6  # of a sound's energy, above that: else it is rounding
@@ -139,10 +147,21 @@ class SimulatedScene:
             ) from error
 
 
+def read_scene_file(path: Path) -> Any:
+    """What a scene.json holds; a ValueError for what is none, however deep or large it is."""
+    # A pipe would never begin, a device never end.
+    if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
+        raise ValueError
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError from error
+
+
 def _images_of_scene(truth: Path) -> set[str]:
     """Names of the image files that a scene.json names; none if it is no such file."""
     try:
-        files = [Path(source["file"]) for source in json.loads(truth.read_text())["sources"]]
+        files = [Path(source["file"]) for source in read_scene_file(truth)["sources"]]
     except (OSError, ValueError, LookupError, TypeError):
         return set()
     # A file from elsewhere may name anything: only plain image names are taken from it.

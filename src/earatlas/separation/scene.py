@@ -50,12 +50,13 @@ class FoundSource:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
+        radius, area = self.belief.credible_digits(0.9)
         return {
             "name": self.name,
             "direction": [round(float(v), 2) for v in self.direction],
             "share": round(self.share, 4),
-            "radius_90": round(self.radius_90, 2),
-            "credible_90_area": round(self.credible_90_area, 1),
+            "radius_90": radius,
+            "credible_90_area": area,
         }
 
 

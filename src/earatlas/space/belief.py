@@ -11,6 +11,7 @@ says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -156,8 +157,14 @@ class ChartMixture:
         density = np.exp(p.log_density(p.sample(draws)))
         inside = density >= np.quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
-        # A plane's bounds limit only grids; the others end, and a broad belief is all over them.
-        return area if isinstance(self.space, Plane) else min(area, self.space.area)
+        return min(area, self.space.largest_region)  # a broad belief is all over the space
+
+    def credible_digits(self, level: float = 0.9) -> tuple[float, float]:
+        """Radius and area as they are told: two digits and one, never more than all there is."""
+        area = self.credible_area(level)
+        most = self.space.largest_region
+        told = math.floor(10 * area) / 10 if area > most - 0.1 else round(area, 1)
+        return round(self.space.radius(area), 2), told
 
     def credible_radius(self, level: float = 0.9) -> float:
         """Half the width, in degrees, of an arc or a round patch as large as the region."""

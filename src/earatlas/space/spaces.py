@@ -17,6 +17,7 @@ give (K, N, L). C is the number of columns of a point, L the number of chart coo
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -93,6 +94,14 @@ class Space(ABC):
     def holds_directions(self) -> bool:
         """Whether points are (azimuth, elevation) or an azimuth, not such as pixels of an image."""
         return True
+
+    @property
+    def largest_region(self) -> float:
+        """What no region of directions exceeds: the space, or the whole sphere around a head.
+
+        An unrolled cylinder has more square degrees than the sphere that it stands for.
+        """
+        return min(self.area, 360.0 if self.dims == 1 else SPHERE_SQUARE_DEGREES)
 
     def within(self, directions: Array) -> Mask:
         """(N,) which of a head's directions (N, 2) the space has."""
@@ -228,6 +237,13 @@ class Plane(Space):
         return self.dims <= 2 and all(
             max(-low, high) <= limit for (low, high), limit in zip(self.bounds, limits, strict=True)
         )
+
+    @property
+    def largest_region(self) -> float:
+        """Bounds limit only grids: all directions there are, or no limit where it holds others."""
+        if not self.holds_directions:
+            return math.inf
+        return 360.0 if self.dims == 1 else SPHERE_SQUARE_DEGREES
 
     def within(self, directions: Array) -> Mask:
         """Those between the bounds, if these are two: of azimuth and of elevation."""

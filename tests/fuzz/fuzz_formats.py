@@ -1,0 +1,233 @@
+"""The formats that are fuzzed: good files, how they are spoilt, and what is done with them.
+
+To add one: a function that makes good files in a folder, a mutator, a function that uses a file as
+a command would, and a line in `FORMATS`.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import soundfile
+from fuzz_mutators import (
+    Format,
+    mixed,
+    mutated_bytes,
+    mutated_json,
+    mutated_text,
+    mutated_value,
+)
+
+import earatlas as ea
+from earatlas.atlas import Atlas
+from earatlas.cli.outputs import is_scene
+from earatlas.cli.truth import read_truth
+from earatlas.container import read_container, write_container
+from earatlas.heads.templates import Templates
+from earatlas.hearing.files import audio_seconds, read_all_channels, read_audio, read_mono
+from earatlas.hearing.onsets import Gate
+from earatlas.learning.calibration import Calibration
+from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
+from earatlas.learning.learned import Accuracy
+from earatlas.learning.ppam import PPAM
+from earatlas.learning.rooms import RoomHearing
+from earatlas.learning.trust import WIDTHS, Trust
+from earatlas.space.angles import SPHERE_SQUARE_DEGREES
+
+__all__ = ["FORMATS"]
+
+
+# --- sounds ------------------------------------------------------------------------------------
+
+
+def _sounds(kind: str, *subtypes: str) -> Callable[[Path], list[bytes]]:
+    def make(folder: Path) -> list[bytes]:
+        samples = np.random.default_rng(1).uniform(-0.5, 0.5, size=(900, 2))
+        blobs = []
+        for subtype in subtypes:
+            soundfile.write(folder / "x", samples, 16000, subtype, format=kind)
+            blobs.append((folder / "x").read_bytes())
+        return blobs
+
+    return make
+
+
+def _use_sound(path: Path) -> None:
+    told: ea.InputError | None = None
+    uses = (audio_seconds, lambda file: read_audio(file, rate=16000), read_all_channels,
+            lambda file: read_mono(file, rate=16000))  # fmt: skip
+    for use in uses:
+        try:
+            use(path)
+        except ea.InputError as error:
+            told = error  # and the others are tried, too
+    if told is not None:
+        raise told
+
+
+# --- atlases -----------------------------------------------------------------------------------
+
+_LAYOUT = ea.CueLayout(window=64, hop=32)
+_RECORDING = ea.Audio(np.random.default_rng(2).uniform(-0.3, 0.3, size=(2, 4000)), 16000)
+
+
+def _atlas(space: ea.Space, directions: np.ndarray) -> Atlas:
+    head = ea.simulated_head(directions)
+    model = PPAM.fit(space, head.directions, head.cues(_LAYOUT), components=3, latent=2)
+    noise = np.full(_LAYOUT.n_cues, 4.0)
+    calibration = Calibration(4.0, (1.0, 8.0), (0.7, 0.3), 0.25, 4.0, 1e-6, noise)
+    about = {"head": "small", "licence": "CC0", "provenance": "", "directions": len(head),
+             "left_out": 0, "spacing_degrees": 30.0, "seed": 0}  # fmt: skip
+    return Atlas(model, _LAYOUT, calibration, Accuracy(9, 5.0, 6.0, 0.1, 4.0, 3.0), about)
+
+
+def _rooms(atlas: Atlas, directions: np.ndarray) -> Atlas:
+    """The atlas with parts for rooms that were not learned: they have the right shapes."""
+    gate = Gate(window=64, hop=32)
+    random, F, n = np.random.default_rng(3), len(gate.rows), 5
+    sound = DirectSound(
+        space=atlas.space,
+        templates=Templates.of(ea.simulated_head(directions), gate.frequencies_hz),
+        spacing_degrees=30.0,
+        whiten=np.tile(np.eye(2) + 0j, (F, 1, 1)),
+        log_densities=random.normal(size=(N_CLASSES, LEVELS)).astype(np.float32),
+        gate=gate,
+    )
+    trust = Trust(
+        features=random.normal(size=(n, 3)),
+        scale=np.ones(3),
+        beta=np.full(n, 0.1),
+        shares=np.full((n, len(WIDTHS)), 1 / len(WIDTHS)),
+        weights=np.array([0.1, 0.2, 0.1, -0.3]),
+    )
+    return replace(atlas, rooms=RoomHearing(sound, trust).rounded())
+
+
+def _atlases(folder: Path) -> list[bytes]:
+    ring = np.array([[float(a), 0.0] for a in range(-180, 180, 30)])
+    ball = ea.Sphere().grid(40.0)
+    plain, ready = _atlas(ea.Sphere(), ball), _rooms(_atlas(ea.Circle(), ring), ring)
+    answers = {}
+    blobs = []
+    for atlas in (plain, ready):
+        blobs.append(atlas.save(folder / "x").read_bytes())
+        answers[atlas.space.name] = atlas.localize(_RECORDING).to_dict()
+    (folder / "answers.json").write_text(json.dumps(answers))
+    return blobs
+
+
+def _resealed(blob: bytes, random: np.random.Generator) -> bytes:
+    """Other values under a checksum that is right: what a person makes who means harm."""
+    scratch = Path(f"resealed-{random.integers(1 << 60)}.atlas").absolute()
+    scratch.write_bytes(blob)
+    try:
+        about, arrays = read_container(scratch, "atlas", 3)
+        if random.integers(2):
+            about = mutated_value({**about, "made": "by hand"}, random)
+        else:
+            name = sorted(arrays)[int(random.integers(len(arrays)))]
+            arrays[name] = _spoilt(arrays[name], random)
+            about["made"] = "by hand"
+        write_container(scratch, "atlas", 3, about, arrays)
+        return scratch.read_bytes()
+    finally:
+        scratch.unlink()
+
+
+def _spoilt(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    new = array.copy()
+    value = (np.nan, np.inf, 0.0, -1.0, 1e-300, 1e30, 1e11, 1e3)[int(random.integers(8))]
+    match int(random.integers(5)):
+        case 0:
+            return new[:-1]
+        case 1:
+            return new[..., None]
+        case 2:
+            new[:] = value
+        case 3:
+            new.flat[int(random.integers(new.size))] = value
+        case 4:
+            return new * value
+    return new
+
+
+def _use_atlas(path: Path) -> None:
+    atlas = Atlas.load(path)
+    answer = atlas.localize(_RECORDING).to_dict()
+    assert all(np.isfinite(answer["direction"])), answer
+    assert answer["credible_90_area"] <= SPHERE_SQUARE_DEGREES, answer
+    if "made" not in read_container(path, "atlas", 3)[0]:
+        # No change of bytes may change an answer.
+        assert answer == json.loads((path.parent / "answers.json").read_text())[atlas.space.name]
+
+
+# --- heads -------------------------------------------------------------------------------------
+
+
+def _sofas(folder: Path) -> list[bytes]:
+    path = folder / "x"
+    head = ea.simulated_head(ea.Sphere().grid(50.0))
+    with netCDF4.Dataset(path, "w") as file:
+        file.SOFAConventions, file.Conventions, file.DataType = "SimpleFreeFieldHRIR", "SOFA", "FIR"
+        file.License, file.Title = "CC0", "a small head"
+        ears = head.responses().samples[:, :, :16]
+        for name, size in (("M", len(head)), ("R", 2), ("N", 16), ("C", 3), ("I", 1)):
+            file.createDimension(name, size)
+        for name, dimensions, values in (
+            ("Data.IR", "MRN", ears),
+            ("Data.SamplingRate", "I", [48000.0]),
+            ("Data.Delay", "IR", [[0.0, 0.0]]),
+            ("SourcePosition", "MC", np.column_stack([head.directions, np.ones(len(head))])),
+            ("ListenerPosition", "IC", [[0.0, 0.0, 0.0]]),
+        ):
+            file.createVariable(name, "f8", tuple(dimensions))[:] = values
+        file["SourcePosition"].Type = "spherical"
+        file["SourcePosition"].Units = "degree, degree, metre"
+        file["Data.SamplingRate"].Units = "hertz"
+    return [path.read_bytes()]
+
+
+def _tables(folder: Path) -> list[bytes]:
+    head = ea.simulated_head([[a, 0.0] for a in (-90.0, -30.0, 30.0, 90.0)])
+    lines = ["file,azimuth,elevation"]
+    for n, (azimuth, elevation) in enumerate(head.directions):
+        ea.Audio(head.responses().samples[n], 48000).write(folder / f"{n}.wav")
+        lines.append(f"{n}.wav,{azimuth},{elevation}")
+    return ["\n".join(lines).encode()]
+
+
+# --- scenes ------------------------------------------------------------------------------------
+
+
+def _scenes(folder: Path) -> list[bytes]:
+    head = ea.simulated_head([[40.0, 0.0], [-30.0, 10.0]])
+    sounds = [ea.murmur(0.2, seed=seed) for seed in (1, 2)]
+    scene = ea.render_scene(head, sounds, head.directions, names=["a", "b"])
+    scene.write(folder)
+    (folder / "seconds").write_text(str(scene.mixture.seconds))
+    return [(folder / "scene.json").read_bytes()]
+
+
+def _use_scene(path: Path) -> None:
+    is_scene(path.parent)
+    read_truth(path, float((path.parent / "seconds").read_text()))
+
+
+def _all() -> Iterator[Format]:
+    yield Format("atlas", "x.atlas", _atlases, mixed(mutated_bytes, _resealed), _use_atlas)
+    yield Format("sofa", "x.sofa", _sofas, mutated_bytes, ea.read_sofa)
+    for name, kind, *subtypes in (
+        ("wav", "WAV", "PCM_16", "FLOAT", "DOUBLE", "IMA_ADPCM"),
+        ("flac", "FLAC", "PCM_16"),
+        ("ogg", "OGG", "VORBIS"),
+        ("aiff", "AIFF", "PCM_16", "PCM_24"),
+    ):
+        yield Format(name, f"x.{name}", _sounds(kind, *subtypes), mutated_bytes, _use_sound)
+    yield Format("csv", "x.csv", _tables, mixed(mutated_bytes, mutated_text), ea.read_recordings)
+    yield Format("scene", "scene.json", _scenes, mixed(mutated_bytes, mutated_json), _use_scene)
+
+
+FORMATS = {format.name: format for format in _all()}
