@@ -34,7 +34,7 @@ from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
 from earatlas.learning.learned import Accuracy
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.rooms import RoomHearing
-from earatlas.learning.trust import WIDTHS, Trust
+from earatlas.learning.trust import BETAS, WIDTHS, Trust
 from earatlas.space.angles import SPHERE_SQUARE_DEGREES
 
 __all__ = ["FORMATS"]
@@ -99,8 +99,7 @@ def _rooms(atlas: Atlas, directions: np.ndarray) -> Atlas:
     trust = Trust(
         features=random.normal(size=(n, 3)),
         scale=np.ones(3),
-        beta=np.full(n, 0.1),
-        shares=np.full((n, len(WIDTHS)), 1 / len(WIDTHS)),
+        shares=np.full((n, len(BETAS), len(WIDTHS)), 1 / len(WIDTHS)),
         weights=np.array([0.1, 0.2, 0.1, -0.3]),
     )
     return replace(atlas, rooms=RoomHearing(sound, trust).rounded())
