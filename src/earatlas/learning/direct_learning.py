@@ -79,7 +79,8 @@ def learn_rooms(
     if rings(ears.samples, ears.rate, layout):
         raise InputError(
             f"head must be measured in the open to be used in any room, got '{head.name}', whose "
-            "responses ring. Use a head without a room, or the atlas as it is, in its own room."
+            "responses ring. Learn its direct sound (head.direct(), on the command line --direct), "
+            "or use the atlas as it is, in its own room."
         )
     folds = Folds.of(model, head.directions, head.cues(layout), seed=seed)
     gate = Gate(rate=layout.rate)
