@@ -25,7 +25,7 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Trust", "fit_trust", "place_scores"]
+__all__ = ["Trust", "believed_places", "fit_trust", "place_scores"]
 
 WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
 BETAS = 2.0 ** np.arange(2.0, -7.01, -0.5)
@@ -62,21 +62,26 @@ class Trust:
     def belief(self, space: Space, look: Look) -> ChartMixture:
         """Where the sound is believed to be."""
         beta, shares = self.near(look.features)
-        p = _probabilities(look, beta)
-        order = np.argsort(-p, kind="stable")
-        count = min(int(np.searchsorted(np.cumsum(p[order]), _MASS)) + 1, _MOST_PLACES)
-        kept = order[:count]
-        means = np.zeros((count, space.dims))
-        means[kept == np.argmax(look.log_likelihoods)] = _refined(space, look, beta)
-        points = ChartMixture(
-            space,
-            look.places[kept],
-            p[kept] / p[kept].sum(),
-            means,
-            np.tile(_TURN_DEGREES**2 * np.eye(space.dims), (count, 1, 1)),
-        )
+        points = believed_places(space, look, beta, _TURN_DEGREES)
         some = shares > 1e-3
         return points.blurred(WIDTHS[some], shares[some])
+
+
+def believed_places(space: Space, look: Look, beta: float, width_degrees: float) -> ChartMixture:
+    """p_g ∝ size_g exp(β L_g) as a belief: a Gaussian of that width at each place that counts."""
+    p = _probabilities(look, beta)
+    order = np.argsort(-p, kind="stable")
+    count = min(int(np.searchsorted(np.cumsum(p[order]), _MASS)) + 1, _MOST_PLACES)
+    kept = order[:count]
+    means = np.zeros((count, space.dims))
+    means[kept == np.argmax(look.log_likelihoods)] = _refined(space, look, beta)
+    return ChartMixture(
+        space,
+        look.places[kept],
+        p[kept] / p[kept].sum(),
+        means,
+        np.tile(width_degrees**2 * np.eye(space.dims), (count, 1, 1)),
+    )
 
 
 def _inputs(features: Array, misfit: float) -> Array:

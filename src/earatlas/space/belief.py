@@ -12,7 +12,7 @@ says.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,6 +97,15 @@ class ChartMixture:
         return ChartMixture(
             self.space, self.centres[keep], weights, self.means[keep], self.covariances[keep]
         )
+
+    def turned(self, degrees: float) -> ChartMixture:
+        """The same belief of a head that is turned to its left by so much: p'(x) = p(x - yaw).
+
+        Charts turn with their centres, so means and covariances stay.
+        """
+        if degrees == 0:
+            return self
+        return replace(self, centres=self.space.turned(self.centres, degrees))
 
     @property
     def best(self) -> Array:
