@@ -54,7 +54,7 @@ BANDS_HZ = (150.0, 1500.0, 4000.0)
 N_CLASSES = len(RISES_DB) * len(BANDS_HZ)
 _COARSE_DEGREES, _FINE_DEGREES = 5.0, 2.0  # of the points that are looked at: all, and the best
 _CLOSELY = 130  # coarse cells whose fine points are looked at
-_TURN_DEGREES = 2.0  # of a turning head: bins that are closer go together
+_TURN_DEGREES = 3.0  # of a turning head: bins that are closer go together
 _AROUND = 4  # points of the grid that L is read from where a turned one falls between them
 _READY = ("grid", "interpolation", "cells", "_points")  # what is made once
 _NEIGHBOURS = 6  # directions that a point is interpolated from
@@ -232,11 +232,11 @@ class DirectSound:
         v, number = bin_weights(bins.f), np.floor(turns / _TURN_DEGREES + 0.5)
         poses = [np.flatnonzero(number == n) for n in np.unique(number)]
 
-        def likelihoods(rows: Indices, neighbours: int) -> Array:
+        def likelihoods(rows: Indices, closely: bool) -> Array:
             total = np.zeros(len(rows))
             for own in poses:
                 places = self.space.turned(self.grid[rows], -float(np.mean(turns[own])))
-                known, at = self._near_grid(places, neighbours)
+                known, at = self._near_grid(places, closely)
                 used, back = np.unique(at.rows, return_inverse=True)
                 L = self.log_likelihoods(bins[own], self.points(used), v[own])
                 between = np.einsum("gk,gk->g", at.weights, L[back.reshape(at.rows.shape)])
@@ -245,22 +245,33 @@ class DirectSound:
 
         return self._look(bins, likelihoods)
 
-    def _near_grid(self, places: Array, neighbours: int) -> tuple[Mask, Interpolation]:
-        """Which places (G, C) are within the grid, and how to read values between its points."""
-        spacing = 1.0 if isinstance(self.space, Circle) else _FINE_DEGREES
-        at = Interpolation.of(self.space, self.grid, places, neighbours=neighbours, spacing=spacing)
+    def _near_grid(self, places: Array, closely: bool) -> tuple[Mask, Interpolation]:
+        """Which places (G, C) are within the grid, and how to read values between its points.
+
+        Closely from the fine points around each, else from the nearest middle of a cell.
+        """
+        every = np.arange(len(self.grid))
+        among, neighbours, spacing = every, _AROUND, _FINE_DEGREES
+        if not closely:
+            among, neighbours, spacing = self.cells[0], 1, _COARSE_DEGREES
+        if isinstance(self.space, Circle):
+            spacing = 1.0
+        at = Interpolation.of(
+            self.space, self.grid[among], places, neighbours=neighbours, spacing=spacing
+        )
+        at = replace(at, rows=among[at.rows])
         gap = self.space.distance(places, self.grid[at.rows[:, 0]])
         return gap < 1.5 * spacing, at
 
-    def _look(self, bins: OnsetBins, likelihoods: Callable[[Indices, int], Array]) -> Look:
-        """By L of rows of the grid, as good as so many neighbours allow where it is in between."""
+    def _look(self, bins: OnsetBins, likelihoods: Callable[[Indices, bool], Array]) -> Look:
+        """By L of rows of the grid, roughly or closely."""
         coarse, cell = self.cells
-        L = likelihoods(coarse, 1)
+        L = likelihoods(coarse, False)
         count = min(_CLOSELY, len(L))
         close = np.zeros(len(L), dtype=bool)
         close[np.argpartition(-L, count - 1)[:count]] = True
         fine = np.flatnonzero(close[cell])
-        near = likelihoods(fine, _AROUND) if len(fine) != len(L) else L
+        near = likelihoods(fine, True) if len(fine) != len(L) else L
         far = np.flatnonzero(~close)
         sizes = np.bincount(cell, minlength=len(L))[far]
         weight = float(bin_weights(bins.f).sum())

@@ -9,10 +9,10 @@ therefore not added, but shared. What may be believed of a cue (Q'_d, `Calibrati
 that of all frames together, and each pose has its share of it:
 
     Q'_pd = Q'_d Q_pd / Q_d
-    log p(x) = Σ_p log p_p(x - ψ_p) - (1 - 1/P) Σ_p log p_0(x - ψ_p)      p_0: before any sound
+    log p(x) = Σ_p log p_p(x - ψ_p) - (P - 1) log p_0(x)      p_0: before any sound
 
-With equal turns this is the belief of a still head. The blur of the calibration comes once, after
-it. Onsets do the same bin by bin (`DirectSound.turned_look`), and are trusted once.
+With equal turns this is the belief of a still head, but that each pose may take another chart. The
+blur of the calibration comes once, after it. Onsets do the same bin by bin (`DirectSound.turned_look`), and are trusted once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from earatlas.types import Array
 __all__ = ["turning_belief"]
 
 _LOST = 1e-3  # how probable it is that a pose says nothing: no pose alone rules out a place
-_SPACINGS = (4.0, 2.0, 1.0, 0.5)  # degrees between the places that are looked at
+_NEGLIGIBLE = 1e-5  # weight of a pose's component: far below what a lost pose leaves
+_SPACINGS = (6.0, 3.0, 1.5, 0.75)  # degrees between the places that are looked at
 _KEPT, _MASS = 100, 0.9999  # of them, and of the belief, that are looked at more closely
 _SEEDS = 1e-3  # weight of a pose's component from which on its place is looked at
 
@@ -104,28 +105,21 @@ def _shared(
 def _multiplied(model: PPAM, poses: Sequence[CueStatistics], turns: Array) -> ChartMixture:
     """The product of the poses' posteriors, each turned: places that are found step by step."""
     space, P = model.space, len(poses)
-    nothing = np.zeros_like(poses[0].counts)
-    before = model.posterior(CueStatistics(nothing, nothing, nothing))
     beliefs = [model.posterior(s).turned(float(turn)) for s, turn in zip(poses, turns, strict=True)]
-    priors = [before.turned(float(turn)) for turn in turns]
+    beliefs = [belief.pruned(_NEGLIGIBLE) for belief in beliefs]
+    anywhere = np.log(_LOST / space.area)
 
     def log_product(places: Array) -> Array:
-        heard = np.sum([_floored(belief, places) for belief in beliefs], axis=0)
-        known = np.sum([_floored(prior, places) for prior in priors], axis=0)
-        total: Array = heard - (1 - 1 / P) * known
+        before = logsumexp(model.gates(places)[0], axis=1)
+        total: Array = -(P - 1) * np.logaddexp(before, anywhere)
+        for belief in beliefs:
+            total += np.logaddexp(belief.log_density(places), anywhere)
         return total
 
     likely = [belief.pruned(_SEEDS) for belief in beliefs]
     seeds = np.concatenate([space.exp(b.centres, b.means) for b in likely])
     look, spacing = _found(space, log_product, seeds)
     return believed_places(space, look, 1.0, 0.3 * spacing)
-
-
-def _floored(belief: ChartMixture, places: Array) -> Array:
-    """log of the density, mixed with a little of "anywhere"."""
-    anywhere = np.log(_LOST / belief.space.area)
-    floored: Array = np.logaddexp(belief.pruned(1e-6).log_density(places), anywhere)
-    return floored
 
 
 def _found(space: Space, log_density: Callable[[Array], Array], seeds: Array) -> tuple[Look, float]:
