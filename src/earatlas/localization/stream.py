@@ -28,8 +28,9 @@ __all__ = ["Localizer"]
 class Localizer:
     """Localizes a stream: feed it blocks of samples, ask it where the sound is.
 
-    Constant memory. Without `memory_seconds` it remembers everything, and after `finish` has the
-    answer of `localize` on all that it was fed; with it, older sound fades by 1/e in that time.
+    Constant memory, but for two numbers a block that brings a yaw. Without `memory_seconds` it
+    remembers everything, and after `finish` has the answer of `localize` on all that it was fed;
+    with it, older sound fades by 1/e in that time.
     Where the head turns, its `yaw` is given here if it is known, or with every block; directions
     are then the room's.
     """

@@ -12,7 +12,8 @@ that of all frames together, and each pose has its share of it:
     log p(x) = Σ_p log p_p(x - ψ_p) - (P - 1) log p_0(x)      p_0: before any sound
 
 With equal turns this is the belief of a still head, but that each pose may take another chart. The
-blur of the calibration comes once, after it. Onsets do the same bin by bin (`DirectSound.turned_look`), and are trusted once.
+blur of the calibration comes once, after it. Onsets do the same bin by bin
+(`DirectSound.turned_look`), and are trusted once.
 """
 
 from __future__ import annotations
