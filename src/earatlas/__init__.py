@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
     from earatlas.space.belief import ChartMixture, CredibleRegion
     from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
+    from earatlas.space.yaw import Yaw
 
 __version__ = "0.1.0"
 
@@ -72,6 +73,7 @@ _NAMES = {
     "space.angles": "azimuth_error elevation_error great_circle_error",
     "space.belief": "ChartMixture CredibleRegion",
     "space.spaces": "Circle Cylinder Plane Space Sphere",
+    "space.yaw": "Yaw",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -105,6 +107,7 @@ __all__ = [
     "Staging",
     "Threshold",
     "Track",
+    "Yaw",
     "audio_cues",
     "azimuth_error",
     "diagnose",

@@ -30,6 +30,7 @@ from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.rooms import RoomHearing
 from earatlas.localization.answer import Localization
+from earatlas.localization.motion import YawLike
 from earatlas.localization.recording import localize
 from earatlas.localization.stream import Localizer
 from earatlas.localization.track import Track, Windows, track
@@ -70,7 +71,8 @@ class Atlas(LearnedHead):
         if refused is not None:
             raise InputError(
                 f"head must be measured in the open to be used in any room, got '{head.name}', "
-                f"which {refused}. Use a head without a room, or the atlas as it is."
+                f"which {refused}. Learn the direct sound of responses that ring "
+                "(head.direct(), --direct on the command line), or use the atlas as it is."
             )
         folds = Folds.of(self.model, known.directions, known.cues(self.layout), seed=seed)
         doubted = 0.0 if self.accuracy is None else 1.0
@@ -79,9 +81,16 @@ class Atlas(LearnedHead):
 
     # --- one sound -----------------------------------------------------------------------------
 
-    def localize(self, audio: Audio, *, threshold: Threshold | None = None) -> Localization:
-        """Where the one sound of a recording comes from."""
-        return localize(self, MemoryRecording(audio), threshold=threshold)
+    def localize(
+        self, audio: Audio, *, threshold: Threshold | None = None, yaw: YawLike = 0.0
+    ) -> Localization:
+        """Where the one sound of a recording comes from.
+
+        `yaw` is how far the head was turned to its left (counter-clockwise), in degrees: a number,
+        or a `Yaw` over time. Directions are then the room's, whose 0° is where the head looks at
+        yaw 0; what a turning head hears in its poses is put together.
+        """
+        return localize(self, MemoryRecording(audio), threshold=threshold, yaw=yaw)
 
     def localize_file(
         self,
@@ -89,9 +98,10 @@ class Atlas(LearnedHead):
         *,
         channels: tuple[int, int] = (0, 1),
         threshold: Threshold | None = None,
+        yaw: YawLike = 0.0,
     ) -> Localization:
         """The answer of `localize` for a file of any length, in one pass and constant memory."""
-        return localize(self, FileRecording(path, channels), threshold=threshold)
+        return localize(self, FileRecording(path, channels), threshold=threshold, yaw=yaw)
 
     def localize_frames(
         self,
@@ -100,13 +110,14 @@ class Atlas(LearnedHead):
         window_seconds: float = Windows.window_seconds,
         hop_seconds: float = Windows.hop_seconds,
         threshold: Threshold | None = None,
+        yaw: YawLike = 0.0,
     ) -> Track:
         """Where the sound is over time: one answer each hop, from a window of sound.
 
         Both are rounded to whole frames, and the window to whole hops. What counts as heard is
-        relative to the peak and the noise of the whole recording.
+        relative to the peak and the noise of the whole recording. `yaw` as for `localize`.
         """
-        windows = Windows(window_seconds, hop_seconds, threshold)
+        windows = Windows(window_seconds, hop_seconds, threshold, yaw)
         windows.frames(self.layout)
         return track(self, MemoryRecording(checked_audio(audio, self.layout)), windows)
 
@@ -118,9 +129,10 @@ class Atlas(LearnedHead):
         window_seconds: float = Windows.window_seconds,
         hop_seconds: float = Windows.hop_seconds,
         threshold: Threshold | None = None,
+        yaw: YawLike = 0.0,
     ) -> Track:
         """The track of `localize_frames` for a file, of which only blocks are held in memory."""
-        windows = Windows(window_seconds, hop_seconds, threshold)
+        windows = Windows(window_seconds, hop_seconds, threshold, yaw)
         return track(self, FileRecording(path, channels), windows)
 
     def localizer(
@@ -129,9 +141,15 @@ class Atlas(LearnedHead):
         rate: int | None = None,
         memory_seconds: float | None = None,
         threshold: Threshold | None = None,
+        yaw: YawLike | None = None,
     ) -> Localizer:
-        """A `Localizer` of a live stream at `rate`; with a memory, it follows a moving sound."""
-        return Localizer(self, rate=rate, memory_seconds=memory_seconds, threshold=threshold)
+        """A `Localizer` of a live stream at `rate`; with a memory, it follows a moving sound.
+
+        `yaw` as for `localize`, where it is known beforehand; else it may come with each block.
+        """
+        return Localizer(
+            self, rate=rate, memory_seconds=memory_seconds, threshold=threshold, yaw=yaw
+        )
 
     # --- several sounds ------------------------------------------------------------------------
 

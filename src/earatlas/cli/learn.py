@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
-from earatlas.cli.console import out, print_json, progress, say, warn
+from earatlas.cli.console import note, out, print_json, progress, say, warn
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     ChannelsOption,
@@ -27,7 +28,10 @@ from earatlas.cli.options import (
     opened_head,
 )
 from earatlas.cli.outputs import Outputs, is_atlas
+from earatlas.errors import InputError
 from earatlas.heads.diagnosis import diagnose
+from earatlas.heads.direct_sound import DIRECT_SECONDS
+from earatlas.heads.head import Head
 from earatlas.learning.learned import Accuracy
 from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
 
@@ -57,6 +61,7 @@ _SPACES: dict[str, Space] = {
     cls=Command,
     epilog=examples(
         "earatlas learn ku100.sofa -o ku100.atlas",
+        "earatlas learn lab/positions.csv -o lab.atlas --direct",
         "earatlas learn calibration.csv -o robot.atlas --space cylinder --components 64",
     ),
 )
@@ -79,6 +84,23 @@ def learn_command(
             help="Number of charts. Default: one for ten directions, on the circle for five.",
         ),
     ] = None,
+    direct: Annotated[
+        bool,
+        typer.Option(
+            "--direct", help="Keep the direct sound of responses; so is done where they ring."
+        ),
+    ] = False,
+    direct_ms: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MS",
+            help=f"Of the direct sound, from its onset. Default: {1000 * DIRECT_SECONDS:g}.",
+        ),
+    ] = None,
+    in_room: Annotated[
+        bool,
+        typer.Option("--in-room", help="Learn a room's responses with the room, for that room."),
+    ] = False,
     rooms: Annotated[
         bool,
         typer.Option(
@@ -99,7 +121,11 @@ def learn_command(
     outputs = Outputs(force=force)
     outputs.claim(output, is_atlas)
     how = HeadOptions(kind, channels, duplicates, wrong_way)
-    opened = opened_head(head, how, diagnosed=True)
+    direct_sound = _DirectSound(wished=direct, window_ms=direct_ms, in_room=in_room)
+    direct_sound.check()
+    whole = opened_head(head, how, diagnosed=True)
+    window_ms = direct_sound.window_of(whole)
+    opened = direct_sound.of(whole, window_ms)
     warnings = diagnose(opened).warnings
     for text in warnings:
         warn(text)
@@ -117,9 +143,50 @@ def learn_command(
     seconds = time.perf_counter() - start
     outputs.tell()
     if as_json:
-        print_json({**_answer(atlas, output, seconds), "warnings": warnings})
+        print_json(
+            {**_answer(atlas, output, seconds), "direct_ms": window_ms, "warnings": warnings}
+        )
     else:
         _print(atlas, output, seconds)
+
+
+@dataclass(frozen=True)
+class _DirectSound:
+    """Whether the direct sound of responses alone is learned."""
+
+    wished: bool
+    window_ms: float | None
+    in_room: bool
+
+    def check(self) -> None:
+        """Refuse wishes that contradict each other."""
+        if self.in_room and (self.wished or self.window_ms is not None):
+            got = "--direct" if self.wished else "--direct-ms"
+            raise InputError(
+                f"--in-room must go without --direct and --direct-ms, got {got} too. Choose one: "
+                "the head alone, for any room, or the head with its room."
+            )
+
+    def window_of(self, head: Head) -> float | None:
+        """Milliseconds to keep of the head's responses, or None: all of them."""
+        wished = self.wished or self.window_ms is not None
+        if self.in_room or not (wished or head.rings()):
+            return None
+        return 1000 * DIRECT_SECONDS if self.window_ms is None else self.window_ms
+
+    def of(self, head: Head, window_ms: float | None) -> Head:
+        """What is learned of a head; a line says what nobody wished."""
+        if window_ms is None:
+            return head
+        direct = head.direct(window_ms / 1000)
+        if not (self.wished or self.window_ms is not None):
+            note(
+                "[cyan]note:[/]",
+                f"'{head.name}' holds a room's responses: the first {window_ms:g} ms of each are "
+                "kept, the head without the room. Pass --in-room to learn it with the room, or "
+                "--direct-ms to keep more or less.",
+            )
+        return direct
 
 
 def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from earatlas.atlas import Atlas
 from earatlas.cli.console import print_json, say
 from earatlas.cli.localize import line
 from earatlas.cli.menu import Command, examples, one_command
-from earatlas.cli.options import AtlasArgument, JsonOption
+from earatlas.cli.options import AtlasArgument, JsonOption, YawOption, opened_yaw
 from earatlas.errors import InputError, missing_extra
 from earatlas.localization.answer import Localization
 from earatlas.localization.stream import Localizer
@@ -44,6 +44,7 @@ def listen_command(
         float, typer.Option(metavar="SECONDS", help="After which sound fades by 1/e.")
     ] = 1.0,
     every: Annotated[float, typer.Option(metavar="SECONDS", help="Between answers.")] = 0.5,
+    yaw: YawOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say where a live sound comes from, again and again, until interrupted."""
@@ -53,7 +54,7 @@ def listen_command(
             f"every must be between 0.02 and 60 seconds and rate at least 1000, got {every} and "
             f"{rate}. 0.5 and 48000 are the defaults."
         )
-    localizer = learned.localizer(rate=rate, memory_seconds=memory)
+    localizer = learned.localizer(rate=rate, memory_seconds=memory, yaw=opened_yaw(yaw))
     size = max(int(every * rate), 1)
     blocks = _stdin_blocks(size) if from_stdin else _device_blocks(device, rate, size)
     for seconds, where in _answers(localizer, blocks, rate):

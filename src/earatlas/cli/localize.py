@@ -21,6 +21,8 @@ from earatlas.cli.options import (
     ForceOption,
     JsonOption,
     RecordingsArgument,
+    YawOption,
+    opened_yaw,
 )
 from earatlas.cli.outputs import Outputs, is_track
 from earatlas.errors import InputError, harmless
@@ -29,6 +31,7 @@ from earatlas.hearing.files import audio_seconds
 from earatlas.hearing.recording import FileRecording
 from earatlas.localization.answer import Localization
 from earatlas.localization.track import Windows, windows_of
+from earatlas.space.yaw import Yaw
 from earatlas.words import direction_words, radius_words
 
 __all__ = ["app", "line", "localize_command"]
@@ -54,6 +57,7 @@ class _Wish:
         "earatlas localize ku100.atlas talker.wav",
         "earatlas localize ku100.atlas *.wav --json",
         "earatlas localize ku100.atlas walk.wav --track walk.csv",
+        "earatlas localize ku100.atlas room.wav --yaw turning.csv",
     ),
 )
 def localize_command(
@@ -74,18 +78,20 @@ def localize_command(
     hop: Annotated[
         float, typer.Option(metavar="SECONDS", help="Between answers of the track.")
     ] = Windows.hop_seconds,
+    yaw: YawOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say where the one sound of each recording comes from, and how sure that is."""
     learned = Atlas.load(atlas)
-    wish = _Wish(channels, plot, track, Windows(window, hop))
+    turned = opened_yaw(yaw) or Yaw.still(0.0)
+    wish = _Wish(channels, plot, track, Windows(window, hop, yaw=turned))
     outputs = Outputs(force=force)
     _check(wish, learned, recordings, outputs)
     tally = Tally(len(recordings), as_json=as_json)
     for recording in recordings:
         try:
-            where = _localized(learned, recording, channels, as_json=as_json)
+            where = _localized(learned, recording, wish, as_json=as_json)
         except InputError as error:
             tally.fail(recording, str(error))
             continue
@@ -114,12 +120,10 @@ def _check(wish: _Wish, atlas: Atlas, recordings: list[Path], outputs: Outputs) 
         outputs.claim_picture(wish.plot)
 
 
-def _localized(
-    atlas: Atlas, recording: Path, channels: tuple[int, int], *, as_json: bool
-) -> Localization:
+def _localized(atlas: Atlas, recording: Path, wish: _Wish, *, as_json: bool) -> Localization:
     """Where the sound of a recording is, and say it."""
     start = time.perf_counter()
-    where = atlas.localize_file(recording, channels=channels)
+    where = atlas.localize_file(recording, channels=wish.channels, yaw=wish.windows.yaw)
     if as_json:
         answer = {"file": str(recording), **where.to_dict()}
         answer["seconds"] = round(time.perf_counter() - start, 4)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earatlas.cli.console import progress
-from earatlas.errors import EaratlasWarning
+from earatlas.errors import EaratlasWarning, InputError
 
 if TYPE_CHECKING:
     from earatlas.heads.head import Head
+    from earatlas.space.yaw import Yaw
 
 __all__ = [
     "AtlasArgument",
@@ -31,7 +32,9 @@ __all__ = [
     "RecordingsArgument",
     "WrongWay",
     "WrongWayOption",
+    "YawOption",
     "opened_head",
+    "opened_yaw",
 ]
 
 
@@ -80,6 +83,14 @@ ChannelsOption = Annotated[
     tuple[int, int],
     typer.Option(metavar="LEFT RIGHT", help="Which channels of recordings are the ears."),
 ]
+YawOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DEGREES|FILE",
+        help="Of the head, to its left: a number, or a .csv of time and yaw. "
+        "Directions are then the room's.",
+    ),
+]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")
 ]
@@ -97,6 +108,25 @@ class HeadOptions:
     channels: tuple[int, int] = (0, 1)
     duplicates: Duplicates = Duplicates.error
     wrong_way: WrongWay | None = None
+
+
+def opened_yaw(wish: str | None) -> Yaw | None:
+    """The yaw of a number or a file; None: none was given."""
+    from earatlas.space.yaw import Yaw
+
+    if wish is None:
+        return None
+    try:
+        return Yaw.still(float(wish))
+    except InputError:
+        raise
+    except ValueError:
+        if not wish.lower().endswith(".csv"):
+            raise InputError(
+                f"yaw must be degrees or a .csv file with the columns time and yaw, got '{wish}'. "
+                "Such as --yaw 20 or --yaw yaw.csv."
+            ) from None
+        return Yaw.read(wish)
 
 
 def opened_head(head: str, how: HeadOptions, *, diagnosed: bool = False) -> Head:

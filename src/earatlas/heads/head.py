@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
 from earatlas.errors import EaratlasWarning, InputError, harmless
+from earatlas.heads.direct_sound import DIRECT_SECONDS, direct_responses
 from earatlas.hearing.audio import resample
-from earatlas.hearing.cues import response_cues
+from earatlas.hearing.cues import response_cues, rings
 from earatlas.hearing.layout import CueLayout
 from earatlas.space.angles import to_vectors, wrap_degrees
 from earatlas.space.spaces import Circle, Space, Sphere
@@ -141,6 +142,32 @@ class Head:
                 "measured with noise. Use a SOFA file, or recordings of impulse responses."
             )
         return self.ears
+
+    def rings(self, layout: CueLayout | None = None) -> bool:
+        """Whether it has the responses of a room: long ones, or much a good while later."""
+        if isinstance(self.ears, MeasuredCues):
+            return False
+        return rings(self.ears.samples, self.ears.rate, layout or CueLayout())
+
+    def direct(self, window_seconds: float = DIRECT_SECONDS) -> Head:
+        """The head without the room that it was measured in: the direct sound of its responses.
+
+        Of each response `window_seconds` are kept from its onset on, faded out; delay and level
+        between the ears stay. A head that was measured in one room then serves in another.
+        """
+        if isinstance(self.ears, MeasuredCues):
+            raise InputError(
+                f"head must have impulse responses to keep their direct sound, got '{self.name}', "
+                "which was measured with noise. Measure responses, or learn it as it is."
+            )
+        ears = self.ears
+        kept = direct_responses(ears.samples, ears.rate, window_seconds)
+        told = f"{self.provenance}; " if self.provenance else ""
+        return replace(
+            self,
+            ears=ImpulseResponses(kept, ears.rate),
+            provenance=f"{told}direct sound: {1000 * window_seconds:g} ms of each response",
+        )
 
     @property
     def space(self) -> Space:

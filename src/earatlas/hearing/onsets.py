@@ -22,7 +22,7 @@ import numpy as np
 
 from earatlas.errors import InputError
 from earatlas.hearing.transform import FrameStream, squared_size
-from earatlas.types import Array, Complex, Indices
+from earatlas.types import Array, Complex, Indices, Mask
 
 __all__ = ["Gate", "OnsetBins", "OnsetStream"]
 
@@ -85,6 +85,7 @@ class OnsetBins:
     """B bins that rise, in order of frequency."""
 
     f: Indices  # (B,) of the gate's frequencies
+    t: Indices  # (B,) frames since the start
     z: Complex  # (B, 2) spectra of the left and the right ear
     rise_db: Array  # (B,)
     snr_db: Array  # (B,) above the quiet level
@@ -92,6 +93,13 @@ class OnsetBins:
 
     def __len__(self) -> int:
         return len(self.f)
+
+    def __getitem__(self, rows: Indices | Mask) -> OnsetBins:
+        """Some of the bins, in order of frequency still."""
+        return OnsetBins(
+            self.f[rows], self.t[rows], self.z[rows], self.rise_db[rows], self.snr_db[rows],
+            self.frames,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"OnsetBins({len(self)} bins of {self.frames:g} frames)"
@@ -190,7 +198,8 @@ class OnsetStream:
         order = np.argsort(-np.where(good, rise + age, -np.inf), kind="stable")
         chosen = order[: min(gate.most_bins, int(good.sum()))]
         chosen = chosen[np.lexsort((kept.t[chosen], kept.f[chosen]))]
-        return OnsetBins(kept.f[chosen], kept.z[chosen], rise[chosen], snr[chosen], self._heard)
+        f, t, z = kept.f[chosen], kept.t[chosen], kept.z[chosen]
+        return OnsetBins(f, t, z, rise[chosen], snr[chosen], self._heard)
 
 
 @dataclass(frozen=True, eq=False)

@@ -178,9 +178,35 @@ class LevelStatistics:
         self._scale = float(worth[-1, 0])
         self._frames = self._frames * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((power.max(axis=(0, 1)) * age).max()))
+        self._renew()
+
+    def age(self, frames: int) -> None:
+        """So many frames have passed that were counted elsewhere: what is here fades by them."""
+        fade = self._forgetting**frames
+        self._scale /= fade
+        self._frames *= fade
+        self._peak *= fade
+        self._renew()
+
+    def _renew(self) -> None:
         if self._scale > 1e100:
             self._table /= self._scale
             self._scale = 1.0
+
+    @classmethod
+    def joined(cls, parts: Sequence[LevelStatistics]) -> LevelStatistics:
+        """All that several ones counted, of one layout and forgetting."""
+        whole = cls(parts[0]._layout, forgetting=parts[0]._forgetting)
+        for part in parts:
+            whole._table += part._table / part._scale
+        whole._frames = sum(part._frames for part in parts)
+        whole._peak = max(part._peak for part in parts)
+        return whole
+
+    @property
+    def frames(self) -> float:
+        """What is counted, in frames."""
+        return self._frames
 
     def floors_db(self, threshold: Threshold | None = None) -> Indices:
         """The level (D,) that each cue's bin must pass, in whole dB."""
@@ -217,5 +243,9 @@ class LevelStatistics:
 
     def statistics(self, threshold: Threshold | None = None) -> CueStatistics:
         """Q, R and E of the bins that pass their floors, given all that was pushed."""
-        counts, sums, squares = self._kept(self.floors_db(threshold))
+        return self.above(self.floors_db(threshold))
+
+    def above(self, floors: Indices) -> CueStatistics:
+        """Q, R and E of the bins that pass these floors (D,), in whole dB."""
+        counts, sums, squares = self._kept(floors)
         return CueStatistics(counts, sums, squares, self._frames)

@@ -33,21 +33,29 @@ class RoomHearing:
     trust: Trust
     doubted: float = 1.0  # misfit up to which the open-air answer is taken as it is
 
-    def joined(self, opened: ChartMixture, misfit: float, onsets: OnsetBins) -> ChartMixture:
+    def joined(
+        self,
+        opened: ChartMixture,
+        misfit: float,
+        onsets: OnsetBins,
+        turns: Array | None = None,
+    ) -> ChartMixture:
         """The open-air belief and that of the onsets in the proportion that was found to be best.
 
         `misfit` is that of the open-air model, in units of what is usual. Where that is no more
         than usual the sound is as it was learned, and nothing is mixed in: in the open the answers
         are those of the model alone, which is the better one there. (Of a head with too few
         directions to measure how sure it may be, nothing is usual: `doubted` is 0.)
+        `turns` (B,): how far the head is turned in each bin, in degrees.
         """
         if misfit <= self.doubted or len(onsets) < _FEWEST_BINS:
             return opened
-        look = self.sound.look(onsets)
+        sound = self.sound
+        look = sound.look(onsets) if turns is None else sound.turned_look(onsets, turns)
         share = self.trust.open_share(look.features, misfit)
         if share > _ALL:
             return opened
-        own = self.trust.belief(self.sound.space, look)
+        own = self.trust.belief(sound.space, look)
         return own if share < _NONE else _mixed(opened.pruned(1e-9), own, share)
 
     def to_arrays(self) -> dict[str, Array]:

@@ -27,7 +27,7 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Trust", "fit_trust", "place_scores"]
+__all__ = ["Trust", "believed_places", "fit_trust", "place_scores"]
 
 WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
 BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)
@@ -65,21 +65,40 @@ class Trust:
     def belief(self, space: Space, look: Look) -> ChartMixture:
         """Where the sound is believed to be."""
         shares = self.near(look.features)
-        p = (_probabilities(look).T @ shares).ravel()  # of each place and width
-        order = np.argsort(-p, kind="stable")
-        count = min(int(np.searchsorted(np.cumsum(p[order]), _MASS * p.sum())) + 1, _MOST_PARTS)
-        kept = np.sort(order[:count])
-        place, width = np.divmod(kept, len(WIDTHS))
-        means = np.zeros((count, space.dims))
-        means[place == np.argmax(look.log_likelihoods)] = _refined(space, look, shares.sum(axis=1))
-        squares = WIDTHS[width] ** 2 + _POINT_DEGREES**2
-        return ChartMixture(
+        return _gaussians(
             space,
-            look.places[place],
-            p[kept] / p[kept].sum(),
-            means,
-            squares[:, None, None] * np.eye(space.dims),
+            look,
+            _probabilities(look, BETAS).T @ shares,
+            np.hypot(WIDTHS, _POINT_DEGREES),
+            float(np.exp(shares.sum(axis=1) @ np.log(BETAS) / shares.sum())),
         )
+
+
+def believed_places(space: Space, look: Look, beta: float, width_degrees: float) -> ChartMixture:
+    """p_g ∝ size_g exp(β L_g) as a belief: a Gaussian of that width at each place that counts."""
+    p = _probabilities(look, np.array([beta]))
+    return _gaussians(space, look, p.T, np.array([width_degrees]), beta)
+
+
+def _gaussians(space: Space, look: Look, p: Array, widths: Array, beta: float) -> ChartMixture:
+    """Gaussians of widths (J,) at the places of a look, in proportion p (P, J): those that count.
+
+    The likeliest place stands between the points of the grid, where `beta` says.
+    """
+    flat = p.ravel()
+    order = np.argsort(-flat, kind="stable")
+    count = min(int(np.searchsorted(np.cumsum(flat[order]), _MASS * flat.sum())) + 1, _MOST_PARTS)
+    kept = np.sort(order[:count])
+    place, width = np.divmod(kept, len(widths))
+    means = np.zeros((len(kept), space.dims))
+    means[place == np.argmax(look.log_likelihoods)] = _refined(space, look, beta)
+    return ChartMixture(
+        space,
+        look.places[place],
+        flat[kept] / flat[kept].sum(),
+        means,
+        (widths[width] ** 2)[:, None, None] * np.eye(space.dims),
+    )
 
 
 def _inputs(features: Array, misfit: float) -> Array:
@@ -87,21 +106,20 @@ def _inputs(features: Array, misfit: float) -> Array:
     return np.array([1.0, features[0] - 1.5, (features[1] - 25) / 10, np.log(misfit)])
 
 
-def _probabilities(look: Look) -> Array:
+def _probabilities(look: Look, betas: Array) -> Array:
     """p (I, P)."""
-    logs = np.multiply.outer(BETAS, look.log_likelihoods) + np.log(look.sizes)
+    logs = np.multiply.outer(betas, look.log_likelihoods) + np.log(look.sizes)
     p: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return p
 
 
-def _refined(space: Space, look: Look, shares: Array) -> Array:
+def _refined(space: Space, look: Look, beta: float) -> Array:
     """Chart coordinates (L,) of the peak, between the best point and those around it."""
     best = int(np.argmax(look.log_likelihoods))
     u = space.log(look.places[best], look.places)
     near = (np.linalg.norm(u, axis=1) < _AROUND_DEGREES) & (look.sizes == 1)
     gain = look.log_likelihoods[near] - look.log_likelihoods[best]
-    beta = float(np.exp(shares @ np.log(BETAS) / shares.sum()))
     w = np.exp(min(2 * beta, 1.0) * gain)
     refined: Array = w @ u[near] / w.sum()
     return refined
@@ -113,7 +131,7 @@ def place_scores(space: Space, look: Look, truth: Array) -> Array:
     normal = np.exp(-0.5 * np.divide.outer(squared, WIDTHS**2)) / (2 * np.pi * WIDTHS**2) ** (
         space.dims / 2
     )
-    scores: Array = np.log(np.maximum(_probabilities(look) @ normal, 1e-300))
+    scores: Array = np.log(np.maximum(_probabilities(look, BETAS) @ normal, 1e-300))
     return scores
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import LearnedHead
+from earatlas.localization.poses import Pose, total_statistics
+from earatlas.localization.turning import turning_belief
 from earatlas.space.belief import ChartMixture, CredibleRegion
 from earatlas.types import Array
 
-__all__ = ["Localization", "answer"]
+__all__ = ["Localization", "answer", "turning_answer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +80,22 @@ def answer(
     head: LearnedHead, statistics: CueStatistics, onsets: OnsetBins | None = None
 ) -> Localization:
     """The belief, with the share of bins and the seconds that it rests on."""
+    return _rested(head, head.belief(statistics, onsets), statistics)
+
+
+def turning_answer(
+    head: LearnedHead, poses: Sequence[Pose], onsets: OnsetBins | None, yaw_of_bins: Array
+) -> Localization:
+    """The same of a turning head, in the room's frame: see `earatlas.localization.turning`."""
+    belief = turning_belief(head, poses, onsets, yaw_of_bins)
+    return _rested(head, belief, total_statistics(poses))
+
+
+def _rested(head: LearnedHead, belief: ChartMixture, statistics: CueStatistics) -> Localization:
     layout = head.layout
     per_frequency = np.zeros(layout.n_frequencies)
     per_frequency[layout.cue_frequencies] = statistics.counts
     used = np.unique(layout.cue_frequencies)
     share = float(per_frequency[used].mean() / max(statistics.frames, 1e-300))
     seconds = statistics.frames * layout.hop / layout.rate
-    return Localization(head.belief(statistics, onsets), share, seconds)
+    return Localization(belief, share, seconds)

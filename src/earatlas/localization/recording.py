@@ -6,6 +6,7 @@ from earatlas.hearing.layout import Threshold
 from earatlas.hearing.recording import Recording
 from earatlas.learning.learned import LearnedHead
 from earatlas.localization.answer import Localization
+from earatlas.localization.motion import YawLike, checked_yaw
 from earatlas.localization.stream import Localizer
 
 __all__ = ["localize"]
@@ -16,10 +17,13 @@ def localize(
     recording: Recording,
     *,
     threshold: Threshold | None = None,
+    yaw: YawLike = 0.0,
     again: bool = False,
 ) -> Localization:
     """What is believed after all of the recording; `again`: it has been read and warned of."""
-    localizer = Localizer(head, threshold=threshold)
+    turned = checked_yaw(yaw, head.space)
+    turned.check_end(recording.seconds)
+    localizer = Localizer(head, threshold=threshold, yaw=turned)
     for block in recording.blocks(head.layout, again=again):
         localizer.push(block.samples)
     return localizer.finish()

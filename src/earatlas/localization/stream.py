@@ -15,11 +15,12 @@ from earatlas.hearing.audio import checked_rate
 from earatlas.hearing.cues import check_length, nothing_heard
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.onsets import OnsetStream
-from earatlas.hearing.statistics import LevelStatistics
 from earatlas.hearing.transform import FrameStream
 from earatlas.learning.learned import LearnedHead
-from earatlas.localization.answer import Localization, answer
-from earatlas.types import Array
+from earatlas.localization.answer import Localization, turning_answer
+from earatlas.localization.motion import Motion, YawLike, checked_yaw
+from earatlas.localization.poses import PoseStatistics
+from earatlas.types import Array, Spectra
 
 __all__ = ["Localizer"]
 
@@ -27,8 +28,11 @@ __all__ = ["Localizer"]
 class Localizer:
     """Localizes a stream: feed it blocks of samples, ask it where the sound is.
 
-    Constant memory. Without `memory_seconds` it remembers everything, and after `finish` has the
-    answer of `localize` on all that it was fed; with it, older sound fades by 1/e in that time.
+    Constant memory, but for two numbers a block that brings a yaw. Without `memory_seconds` it
+    remembers everything, and after `finish` has the answer of `localize` on all that it was fed;
+    with it, older sound fades by 1/e in that time.
+    Where the head turns, its `yaw` is given here if it is known, or with every block; directions
+    are then the room's.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Localizer:
         rate: int | None = None,
         memory_seconds: float | None = None,
         threshold: Threshold | None = None,
+        yaw: YawLike | None = None,
     ) -> None:
         layout = head.layout
         shortest = layout.window / layout.rate
@@ -51,7 +56,9 @@ class Localizer:
             fade = float(np.exp(-layout.hop / layout.rate / memory_seconds))
         self._head, self._threshold = head, threshold
         self._frames = FrameStream(layout.window, layout.hop)
-        self._levels = LevelStatistics(layout, forgetting=fade)
+        self._levels = PoseStatistics(layout, forgetting=fade)
+        known = None if yaw is None else checked_yaw(yaw, head.space)
+        self._motion = Motion(known, memory_seconds)
         self._onsets = None
         if head.rooms is not None:
             self._onsets = OnsetStream(head.rooms.sound.gate, forgetting=fade)
@@ -60,11 +67,17 @@ class Localizer:
             self._resampler = soxr.ResampleStream(
                 rate, layout.rate, 2, dtype="float64", quality="VHQ"
             )
-        self._samples = 0
+        self._rate = layout.rate if rate is None else rate
+        self._pushed = 0  # samples at the stream's rate
+        self._samples = self._counted = 0  # and at the layout's, and frames
         self._open = True
 
-    def push(self, samples: ArrayLike) -> None:
-        """Take in a block (2, n) of samples at the stream's rate."""
+    def push(self, samples: ArrayLike, *, yaw: float | None = None) -> None:
+        """Take in a block (2, n) of samples at the stream's rate.
+
+        `yaw`: how far the head is turned to its left at the end of the block, in degrees, where it
+        was not given to the localizer; either with every block, or with none.
+        """
         if not self._open:
             raise InputError("samples must come before finish(), got more after. Start a new one.")
         x = np.asarray(samples, dtype=np.float64)
@@ -75,20 +88,34 @@ class Localizer:
             )
         if not np.isfinite(x).all():
             raise InputError("samples must be finite, got NaN or infinity. Check the input device.")
+        if yaw is not None:
+            checked_yaw(yaw, self._head.space)
+        self._pushed += x.shape[1]
+        self._motion.tell(self._pushed / self._rate, yaw)
         self._take(x, last=False)
 
     def _take(self, x: Array, *, last: bool) -> None:
         if self._resampler is not None:
             x = self._resampler.resample_chunk(np.ascontiguousarray(x.T), last=last).T
         self._samples += x.shape[1]
-        self._levels.push(self._frames.push(x))
+        self._count(self._frames.push(x))
         if self._onsets is not None:
             self._onsets.push(x)
 
+    def _count(self, spectra: Spectra) -> None:
+        layout, frames = self._head.layout, spectra.shape[-1]
+        numbers = np.arange(self._counted, self._counted + frames)
+        self._levels.push(spectra, self._motion.at(numbers * (layout.hop / layout.rate)))
+        self._counted += frames
+
     def where(self) -> Localization:
         """What is believed now, from the frames that are complete."""
-        onsets = None if self._onsets is None else self._onsets.bins()
-        return answer(self._head, self._levels.statistics(self._threshold), onsets)
+        poses = self._levels.poses(self._threshold)
+        if self._onsets is None or self._head.rooms is None:
+            return turning_answer(self._head, poses, None, np.zeros(0))
+        bins, gate = self._onsets.bins(), self._head.rooms.sound.gate
+        yaw = self._motion.at(bins.t * (gate.hop / gate.rate))
+        return turning_answer(self._head, poses, bins, yaw)
 
     def finish(self) -> Localization:
         """End the stream, count its last frames, and answer."""
@@ -96,7 +123,7 @@ class Localizer:
             if self._resampler is not None:
                 self._take(np.zeros((2, 0)), last=True)
             check_length(self._samples, self._head.layout)
-            self._levels.push(self._frames.finish())
+            self._count(self._frames.finish())
             if self._onsets is not None:
                 self._onsets.finish()
             self._open = False

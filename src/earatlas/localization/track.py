@@ -6,6 +6,7 @@ depend on the whole, and one for the sums of every window. Memory holds a window
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,10 @@ from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import Recording
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.learning.learned import LearnedHead
-from earatlas.localization.answer import Localization, answer
+from earatlas.localization.answer import Localization, answer, turning_answer
+from earatlas.localization.motion import YawLike, checked_yaw
+from earatlas.localization.poses import Pose, joined_poses, total_statistics
+from earatlas.space.yaw import Yaw
 from earatlas.types import Array, Indices, Progress, Spectra
 
 __all__ = ["Track", "Windows", "track", "windows_of"]
@@ -61,12 +65,15 @@ class Track:
 class Windows:
     """Which windows a track has: whole frames, and a window of whole hops.
 
-    What counts as heard is relative to the peak and the noise of the whole recording.
+    What counts as heard is relative to the peak and the noise of the whole recording. Where the
+    head turns within a window, its hops are those of several poses; within a hop it is as in the
+    middle of it.
     """
 
     window_seconds: float = 0.5
     hop_seconds: float = 0.1
     threshold: Threshold | None = None
+    yaw: YawLike = 0.0  # of the head: directions are then the room's
 
     def frames(self, layout: CueLayout) -> tuple[int, int]:
         """Frames a hop, and hops a window; an InputError for those that no track can have."""
@@ -102,13 +109,14 @@ def windows_of(
     `progress(done, total)` is called with seconds of sound.
     """
     windows.frames(head.layout)  # an InputError here, not when the first one is asked for
+    checked_yaw(windows.yaw, head.space).check_end(recording.seconds)
     return _windows(head, recording, windows, progress)
 
 
 def _windows(
     head: LearnedHead, recording: Recording, windows: Windows, progress: Progress | None
 ) -> Iterator[tuple[float, Localization]]:
-    layout = head.layout
+    layout, yaw = head.layout, checked_yaw(windows.yaw, head.space)
     step, length = windows.frames(layout)
     levels = LevelStatistics(layout)
     for spectra in spectra_blocks(recording.blocks(layout), layout):
@@ -117,18 +125,40 @@ def _windows(
     hops = _hop_sums(
         spectra_blocks(recording.blocks(layout, again=True), layout), layout, floors, step
     )
+    seconds = layout.hop / layout.rate
     begin, silence = 0, None
-    for sums in _sliding(hops, length):
+    for sums, poses in _posed(hops, length, yaw, seconds):
         if sums.counts.any():
-            window = answer(head, sums)
+            window = turning_answer(head, poses, None, np.zeros(0))
         else:  # nothing heard is the same belief every time
             silence = silence or answer(head, sums)
-            window = replace(silence, seconds=sums.frames * layout.hop / layout.rate)
+            window = replace(silence, seconds=sums.frames * seconds)
         # Frame t is centred on t hops of the layout.
-        yield (begin + 0.5 * (sums.frames - 1)) * layout.hop / layout.rate, window
+        yield (begin + 0.5 * (sums.frames - 1)) * seconds, window
         begin += step
         if progress is not None:
-            progress(min((begin + sums.frames) * layout.hop / layout.rate, total), total)
+            progress(min((begin + sums.frames) * seconds, total), total)
+
+
+def _posed(
+    hops: Iterable[CueStatistics], length: int, yaw: Yaw, frame_seconds: float
+) -> Iterator[tuple[CueStatistics, list[Pose]]]:
+    """Sums of each window, and of the poses in it: hops with turns that are alike go together."""
+    if not np.ptp(yaw.degrees):  # a head that stays: one addition a window
+        for sums in _sliding(hops, length):
+            yield sums, [Pose(float(yaw.degrees[0]), sums)]
+        return
+    recent: deque[Pose] = deque(maxlen=length)
+    first, whole = 0.0, False
+    for hop in hops:
+        middle = (first + 0.5 * (hop.frames - 1)) * frame_seconds
+        recent.append(Pose(float(yaw.at([middle])[0]), hop))
+        first += hop.frames
+        if len(recent) == length:
+            whole = True
+            yield total_statistics(recent), joined_poses(recent)
+    if recent and not whole:
+        yield total_statistics(recent), joined_poses(recent)
 
 
 def _hop_sums(

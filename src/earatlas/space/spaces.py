@@ -107,6 +107,12 @@ class Space(ABC):
         """(N,) which of a head's directions (N, 2) the space has."""
         return np.ones(len(directions), dtype=bool)
 
+    def turned(self, points: ArrayLike, degrees: float) -> Array:
+        """Points (..., C) turned to the left about the vertical axis: azimuths alone change."""
+        x = np.array(points, dtype=np.float64)
+        x[..., 0] = wrap_degrees(x[..., 0] + degrees)
+        return x
+
     def charts(self, centres: ArrayLike, points: ArrayLike) -> Array:
         """All pairs: coordinates (N, K, L) of points (N, C) around centres (K, C), as `log`.
 
@@ -229,6 +235,12 @@ class Plane(Space):
         _check_spacing(spacing)
         axes = [_grid_axis(low, high, spacing, closed=False) for low, high in self.bounds]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dims)
+
+    def turned(self, points: ArrayLike, degrees: float) -> Array:
+        """Azimuths and degrees added: a plane has no way round behind, they may pass 180."""
+        x = np.array(points, dtype=np.float64)
+        x[..., 0] += degrees
+        return x
 
     @property
     def holds_directions(self) -> bool:
