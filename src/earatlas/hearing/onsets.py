@@ -15,12 +15,13 @@ Windows are short: one of 64 ms holds the first reflections too, which come afte
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from earatlas.errors import InputError
+from earatlas.hearing.decay import DecayStream
 from earatlas.hearing.transform import FrameStream, squared_size
 from earatlas.types import Array, Complex, Indices, Mask
 
@@ -90,15 +91,17 @@ class OnsetBins:
     rise_db: Array  # (B,)
     snr_db: Array  # (B,) above the quiet level
     frames: float  # heard in all
+    decay_seconds: float = math.nan  # of 60 dB, by the fastest decays (`earatlas.hearing.decay`)
+    difference: float = math.nan  # |L - R|² over |L|² + |R|²: 0 if both ears have the same sound
 
     def __len__(self) -> int:
         return len(self.f)
 
     def __getitem__(self, rows: Indices | Mask) -> OnsetBins:
         """Some of the bins, in order of frequency still."""
-        return OnsetBins(
-            self.f[rows], self.t[rows], self.z[rows], self.rise_db[rows], self.snr_db[rows],
-            self.frames,
+        return replace(
+            self, f=self.f[rows], t=self.t[rows], z=self.z[rows], rise_db=self.rise_db[rows],
+            snr_db=self.snr_db[rows],
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -125,6 +128,8 @@ class OnsetStream:
         self._heard = 0.0
         self._count = 0  # frames so far
         self._kept = _Candidates.none()
+        self._decay = DecayStream(gate.frequencies_hz, gate.hop / gate.rate, forgetting=forgetting)
+        self._apart = self._energy = 0.0  # of L - R, and of both
 
     def push(self, samples: Array) -> None:
         """Take in samples (2, n)."""
@@ -142,10 +147,13 @@ class OnsetStream:
         if not t:
             return
         before = self._decayed(P)
+        self._decay.push(P)
         worth = self._scale * g ** -np.arange(1.0, t + 1)
         self._count_levels(P, worth)
         self._scale = float(worth[-1])
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
+        self._apart = self._apart * g**t + float(squared_size(X[0] - X[1]).sum(axis=0) @ age)
+        self._energy = self._energy * g**t + float(P.sum(axis=0) @ age)
         self._heard = self._heard * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((P.max(axis=0) * age).max()))
         rise = 10 * np.log10((P + _TINY) / np.maximum(before, self._silence))
@@ -199,7 +207,11 @@ class OnsetStream:
         chosen = order[: min(gate.most_bins, int(good.sum()))]
         chosen = chosen[np.lexsort((kept.t[chosen], kept.f[chosen]))]
         f, t, z = kept.f[chosen], kept.t[chosen], kept.z[chosen]
-        return OnsetBins(f, t, z, rise[chosen], snr[chosen], self._heard)
+        return OnsetBins(
+            f, t, z, rise[chosen], snr[chosen], self._heard,
+            decay_seconds=self._decay.seconds(),
+            difference=self._apart / max(self._energy, 1e-300),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
