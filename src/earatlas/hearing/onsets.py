@@ -68,6 +68,7 @@ class OnsetBins:
     """B bins that rise, in order of frequency."""
 
     f: Indices  # (B,) of the gate's frequencies
+    t: Indices  # (B,) frames since the start
     z: Complex  # (B, 2) spectra of the left and the right ear
     rise_db: Array  # (B,)
     snr_db: Array  # (B,) above the quiet level
@@ -173,7 +174,8 @@ class OnsetStream:
         order = np.argsort(-np.where(good, rise + age, -np.inf), kind="stable")
         chosen = order[: min(gate.most_bins, int(good.sum()))]
         chosen = chosen[np.lexsort((kept.t[chosen], kept.f[chosen]))]
-        return OnsetBins(kept.f[chosen], kept.z[chosen], rise[chosen], snr[chosen], self._heard)
+        f, t, z = kept.f[chosen], kept.t[chosen], kept.z[chosen]
+        return OnsetBins(f, t, z, rise[chosen], snr[chosen], self._heard)
 
 
 @dataclass(frozen=True, eq=False)
