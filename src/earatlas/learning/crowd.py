@@ -23,33 +23,43 @@ import numpy as np
 from scipy.special import logsumexp
 
 from earatlas.learning.direct import Look
+from earatlas.learning.several import Heard
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["EXPERTS", "SHARES", "crowded_belief"]
+__all__ = ["DOUBTFUL_GAIN", "crowded_belief", "unsure"]
 
-EXPERTS = ((1.0, 1.0), (0.25, 2.0), (0.06, 3.0))  # β, width in degrees
-SHARES = np.array([0.77, 0.19, 0.04])
+EXPERTS = ((0.75, 1.0), (0.25, 2.0), (0.06, 3.0))  # β, width in degrees
+SHARES = np.array([0.72, 0.24, 0.04])
 BROAD = (0.06, 30.0)  # β, width: about where
-BROAD_LEAST, BROAD_MOST = 0.0, 0.3  # its share with many bins, and with hardly any
+BROAD_MOST = 0.3  # its share with hardly any bins; none with many
+DOUBTFUL_GAIN = 0.03  # nats an onset; true sources gained 0.1 and more, copies of others 0.015
 FEW_BINS, MANY_BINS = 16.0, 256.0
-TURN_SPACING = 0.2  # of the gap between measured directions: what interpolation may be off
+NOISY_DB, CLEAR_DB = 12.0, 16.0  # median of onsets above the quiet: in noise, and elsewhere
+SHARPER = 4.0  # times β in noise, whose bins err each by itself: a frequency has more than a vote
+TURN_SPACING = 0.15  # of the gap between measured directions: what interpolation may be off
 _AROUND_DEGREES = 3.2  # of the best point: its neighbours on a grid of 2 degrees
 _MOST_PLACES, _MASS = 200, 0.999  # an expert
+_UNSURE = 0.7  # of a belief that no onset confirms and that does not fit
 _GATHERED_DEGREES = 15.0  # between the middles of broad Gaussians
 
 
-def broad_share(bins: float) -> float:
-    """How much of the belief knows only about where the source is, with so many onsets."""
+def broad_share(bins: float, gain: float) -> float:
+    """How much of the belief knows only about where the source is, with so many onsets.
+
+    A source that gains nothing need not exist: nothing is known of where it is.
+    """
     few = np.log(MANY_BINS / max(bins, 1.0)) / np.log(MANY_BINS / FEW_BINS)
-    return float(BROAD_LEAST + (BROAD_MOST - BROAD_LEAST) * np.clip(few, 0.0, 1.0))
+    known = np.clip(gain / DOUBTFUL_GAIN, 0.0, 1.0)
+    return float(1 - known * (1 - BROAD_MOST * np.clip(few, 0.0, 1.0)))
 
 
-def crowded_belief(space: Space, look: Look, bins: float, spacing_degrees: float) -> ChartMixture:
-    """Where a source is believed to be, of whose arriving `bins` were heard."""
-    turn, broad = TURN_SPACING * spacing_degrees, broad_share(bins)
-    parts = [_expert(space, look, beta, np.hypot(width, turn)) for beta, width in EXPERTS]
+def crowded_belief(space: Space, heard: Heard, spacing_degrees: float) -> ChartMixture:
+    """Where one of several sources is believed to be."""
+    look, broad = heard.look, broad_share(heard.bins, heard.evidence)
+    turn, sharper = TURN_SPACING * spacing_degrees, _sharper(look)
+    parts = [_expert(space, look, sharper * beta, np.hypot(width, turn)) for beta, width in EXPERTS]
     parts.append(_gathered(space, look, *BROAD))
     shares = np.append((1 - broad) * SHARES / SHARES.sum(), broad)
     return ChartMixture(
@@ -59,6 +69,17 @@ def crowded_belief(space: Space, look: Look, bins: float, spacing_degrees: float
         np.concatenate([part.means for part in parts]),
         np.concatenate([part.covariances for part in parts]),
     )
+
+
+def unsure(belief: ChartMixture) -> ChartMixture:
+    """A belief that nothing but itself speaks for: as broad as one that gains nothing."""
+    return belief.blurred([0.0, BROAD[1]], [1 - _UNSURE, _UNSURE])
+
+
+def _sharper(look: Look) -> float:
+    """By what L counts more, since noise and not a room blurs it."""
+    noisy = np.clip((CLEAR_DB - look.features[1]) / (CLEAR_DB - NOISY_DB), 0.0, 1.0)
+    return float(SHARPER**noisy)
 
 
 def _probabilities(look: Look, beta: float) -> Array:

@@ -21,14 +21,13 @@ open. Its evidence is what L gains over the others alone, who then have its shar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.learning.direct import LEVELS, DirectSound, Look, Patch, bin_class, bin_weights
 from earatlas.space.angles import to_vectors
-from earatlas.types import Array, Indices, Single
+from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = ["Heard", "Several"]
 
@@ -66,13 +65,6 @@ class Several:
         self._table = np.exp(sound.log_densities).ravel()
         self._coarse, self._cell = sound.cells
         self._densities = self._at(self._coarse)
-
-    @cached_property
-    def _near(self) -> Array:
-        """(cells, cells) whether two are too near for two sources."""
-        v = to_vectors(self.sound.grid[self._coarse])
-        near: Array = v @ v.T > np.cos(np.radians(_APART_DEGREES))
-        return near
 
     def _at(self, rows: Indices) -> Single:
         """g (B, rows) of every bin around points of the grid."""
@@ -120,8 +112,8 @@ class Several:
         """The cell of one more source beside others."""
         share = (1 - NOWHERE) / M
         L = self._likelihoods(self._densities, self._explained(others, share), share)
-        if others:
-            L[self._near[others].any(axis=0)] = -np.inf
+        grid, coarse = self.sound.grid, self._coarse
+        L[_too_near(grid[coarse], grid[coarse[others]])] = -np.inf
         return int(L.argmax())
 
     def _explained(self, cells: list[int], share: float) -> Single:
@@ -151,6 +143,7 @@ class Several:
         M = len(cells)
         share = (1 - NOWHERE) / M
         own = [np.take(self._densities, cell, axis=1) for cell in cells]
+        places = [self.sound.grid[self._coarse[cell]] for cell in cells]
         rows: list[Indices] = []
         fine: list[Single] = []
         for turn in range(_FINE_ROUNDS):
@@ -159,9 +152,13 @@ class Several:
                 if turn == 0:
                     rows.append(self._close(self._likelihoods(self._densities, others, share)))
                     fine.append(self._at(rows[m]))
-                best = int(self._likelihoods(fine[m], others, share).argmax())
+                L = self._likelihoods(fine[m], others, share)
+                beside = np.array(places[:m] + places[m + 1 :])
+                L[_too_near(self.sound.grid[rows[m]], beside)] = -np.inf
+                best = int(L.argmax())
                 own[m] = np.take(fine[m], best, axis=1)
-        return [self._one(own, m, rows[m], fine[m]) for m in range(M)]
+                places[m] = self.sound.grid[rows[m][best]]
+        return [self._one(own, m, rows[m], fine[m], places[m]) for m in range(M)]
 
     def _close(self, L: Single) -> Indices:
         """Rows of the grid in the likeliest cells."""
@@ -170,7 +167,7 @@ class Several:
         close[np.argpartition(-L, count - 1)[:count]] = True
         return np.flatnonzero(close[self._cell])
 
-    def _one(self, every: list[Single], m: int, rows: Indices, fine: Single) -> Heard:
+    def _one(self, every: list[Single], m: int, rows: Indices, fine: Single, place: Array) -> Heard:
         """What is known of one source; L is counted from where its share came from nowhere."""
         v, grid, coarse, M = self._weights, self.sound.grid, self._coarse, len(every)
         share = (1 - NOWHERE) / M
@@ -184,15 +181,23 @@ class Several:
         sizes = np.bincount(self._cell, minlength=len(coarse))[far]
         claims = (share * own / (share * own + others)).astype(np.float64)
         count, weight = float(claims.sum()), float(v @ claims)
-        best = int(near.argmax())
-        nats = float(near[best]) / max(weight, 1e-9)
+        nats = float(near.max()) / max(weight, 1e-9)
         look = Look(
             np.concatenate([grid[rows], grid[coarse[far]]]),
             np.concatenate([near, L]),
             np.concatenate([np.ones(len(rows)), sizes]),
             np.array([nats, _median(self.bins.snr_db, claims), np.log2(max(count, 1.0))]),
         )
-        return Heard(look, grid[rows[best]], count, nats, evidence, claims)
+        return Heard(look, place, count, nats, evidence, claims)
+
+
+def _too_near(places: Array, others: Array) -> Mask:
+    """(G,) whether another source stands where one would."""
+    if not len(others):
+        return np.zeros(len(places), dtype=bool)
+    cosines = to_vectors(places) @ to_vectors(others).T
+    near: Mask = (cosines > np.cos(np.radians(_APART_DEGREES))).any(axis=1)
+    return near
 
 
 def _beside(own: list[Single], m: int, share: float) -> Single:

@@ -17,12 +17,13 @@ import numpy as np
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.onsets import Gate, OnsetBins
-from earatlas.learning.crowd import crowded_belief
+from earatlas.learning.crowd import DOUBTFUL_GAIN, crowded_belief, unsure
 from earatlas.learning.direct import bin_weights
 from earatlas.learning.learned import LearnedHead
 from earatlas.learning.several import Heard
 from earatlas.separation.assembly import TakenApart
 from earatlas.separation.scene import Evidence
+from earatlas.separation.separator import Separator
 from earatlas.separation.vessl import State
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array
@@ -31,18 +32,28 @@ _CLEAR_DB = 15.0  # onsets above the quiet: 18 to 20 in the open and in rooms, 1
 
 __all__ = ["CROWD", "MasksAtOnsets", "misfits", "placed_sources"]
 
+_NO_SHARE = 1e-6  # of a bin: counts for nothing
+# Median variance of cues over that of one sound in the open: 4 to 9 for two in the open, 40 to 100
+# in noise at 20 dB, 150 to 500 in rooms, 700 in noise at -5 dB.
+_SCATTER = 100.0
 CROWD = 3.0  # among M sources, cues fit (M - 1) times so badly in the open
 
 
-def misfits(head: LearnedHead, state: State, bins: HeardBins) -> Array:
-    """(M,) how badly each source fits the open-air model, in units of what is usual in a crowd."""
-    M, calibration = len(state.sources), head.calibration
-    statistics = bins.narrowed(head.layout).statistics(state.assignments[:M])
-    usual = calibration.misfit * CROWD * max(M - 1, 1)
+def misfits(separator: Separator, state: State, bins: HeardBins) -> Array:
+    """(M,) how badly each source fits the open-air model; 1 is the most that it does in the open.
+
+    The mean cues of a source may fit where no bin does: independent noise at the ears has level
+    and phase differences of 0 in the mean. So bins must not scatter too much, either.
+    """
+    head, M = separator.head, len(state.sources)
+    shares = state.assignments[:M]
+    statistics = bins.narrowed(head.layout).statistics(np.where(shares > _NO_SHARE, shares, 0.0))
+    usual = head.calibration.misfit * CROWD * max(M - 1, 1)
+    scatter = float(np.median(state.noise / separator.source_model.noise)) / _SCATTER
     worst = []
     for m, source in enumerate(state.sources):
-        believed = calibration.believable(statistics[m], head.model.noise)
-        worst.append(head.model.misfit(believed, source.belief.best) / usual)
+        believed = head.calibration.believable(statistics[m], head.model.noise)
+        worst.append(max(head.model.misfit(believed, source.belief.best) / usual, scatter))
     return np.array(worst)
 
 
@@ -76,17 +87,19 @@ def placed_sources(
     M, rooms = len(state.sources), head.rooms
     crowded = head.calibration.relaxed(CROWD * max(M - 1, 1))
     opened = [crowded.blur(source.belief) for source in state.sources]
+    fits = bool((misfit <= 1).all())
     if rooms is None or whose is None or onsets is None or len(heard) != M:
+        if rooms is not None and not fits:
+            opened = [unsure(belief) for belief in opened]
         return [(belief, Evidence(float(f))) for belief, f in zip(opened, misfit, strict=True)]
-    fits = bool((misfit <= 1).all()) and float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    fits = fits and float(np.median(onsets.snr_db)) >= _CLEAR_DB
     answers = []
     for m, other in enumerate(_paired(whose.masks, heard, onsets)):
         own = heard[other]
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, not fits)
-        belief = opened[m]
+        belief = opened[m] if own.evidence >= DOUBTFUL_GAIN else unsure(opened[m])
         if not fits:
-            spacing = rooms.sound.spacing_degrees
-            belief = crowded_belief(head.space, own.look, own.bins, spacing)
+            belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
         answers.append((belief, evidence))
     return answers
 

@@ -31,6 +31,7 @@ from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
 from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
+from earatlas.learning.crowd import DOUBTFUL_GAIN
 from earatlas.learning.several import Heard
 from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, TakenApart
@@ -241,6 +242,8 @@ def _started(
     separator: Separator, bins: HeardBins, heard: tuple[Heard, ...], onsets: OnsetBins | None
 ) -> _Sources:
     """Sources followed from where they were heard to arrive."""
+    if min(own.evidence for own in heard) < DOUBTFUL_GAIN:  # one arrives louder than all others
+        return _followed(separator, bins, heard, onsets, *separator.find(bins, len(heard)))
     places = np.stack([own.place for own in heard])
     return _followed(separator, bins, heard, onsets, *separator.find_at(bins, places))
 
@@ -253,7 +256,7 @@ def _followed(
     vessl: VESSL,
     state: State,
 ) -> _Sources:
-    return _Sources(vessl, state, misfits(separator.head, state, bins), heard, onsets)
+    return _Sources(vessl, state, misfits(separator, state, bins), heard, onsets)
 
 
 def _whose(separator: Separator, sources: _Sources) -> MasksAtOnsets | None:
