@@ -16,7 +16,16 @@ from earatlas.types import Array, Indices
 
 __all__ = ["DecayStream"]
 
-_EDGES_HZ = (150.0, 400.0, 700.0, 1100.0, 1700.0, 2500.0, 3600.0, 5200.0)  # of the bands, from below
+_EDGES_HZ = (
+    150.0,
+    400.0,
+    700.0,
+    1100.0,
+    1700.0,
+    2500.0,
+    3600.0,
+    5200.0,
+)  # of the bands, from below
 _STRETCH_SECONDS = 0.064
 _LOWEST_DB, _STEP_DB, _LEVELS = -160.0, 2.0, 120
 _DEEPEST_DB = 80  # falls are counted by whole dB

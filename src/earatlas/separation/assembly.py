@@ -16,7 +16,7 @@ from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.separation.picture import PictureBuilder
-from earatlas.separation.scene import FoundScene, FoundSource
+from earatlas.separation.scene import Evidence, FoundScene, FoundSource
 from earatlas.separation.sound.rendering import Rendering, sounds_of
 from earatlas.separation.vessl import State
 from earatlas.space.belief import ChartMixture
@@ -78,12 +78,12 @@ class Assembly:
             self._mask_fade.push(apart.masks, last=block.last).astype(np.float32),
         )
 
-    def scene(self, beliefs: Sequence[ChartMixture]) -> FoundScene:
-        """What was found, without the sound; `beliefs` are those of the sources in order."""
+    def scene(self, placed: Sequence[tuple[ChartMixture, Evidence]]) -> FoundScene:
+        """What was found, without the sound; `placed` are where the sources are, in order."""
         energies = self._energies / max(float(self._energies.sum()), 1e-300)
         sources = tuple(
-            FoundSource(f"source{m + 1}", belief, float(share))
-            for m, (belief, share) in enumerate(zip(beliefs, energies, strict=True))
+            FoundSource(f"source{m + 1}", belief, float(energies[m]), evidence=evidence)
+            for m, (belief, evidence) in enumerate(placed)
         )
         times, places = zip(*self._track, strict=True)
         return FoundScene(

@@ -26,23 +26,26 @@ from earatlas.hearing.blocks import Block, overlapping
 from earatlas.hearing.cues import bin_power, check_length, checked_audio, nothing_heard
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
 from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
+from earatlas.learning.crowd import DOUBTFUL_GAIN
+from earatlas.learning.several import Heard
 from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, TakenApart
-from earatlas.separation.scene import FoundScene, Scene, Source
+from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources
+from earatlas.separation.scene import Evidence, FoundScene, Scene, Source
 from earatlas.separation.scout import loudest
 from earatlas.separation.separator import MOST_SOURCES, Separator
 from earatlas.separation.sound.rendering import Rendering, check_rendering
 from earatlas.separation.vessl import VESSL, State
 from earatlas.space.belief import ChartMixture
-from earatlas.types import Progress, field_values
+from earatlas.types import Array, Progress, field_values
 
 __all__ = ["Separating", "separate", "separate_file", "sound_file"]
 
-_CROWD = 3.0  # beliefs among M sources are as wide as if they fitted (M - 1) times so badly
 _BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
 _DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
 _BINS_A_CELL = 20.0  # as a few seconds of two talkers have
@@ -78,8 +81,11 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
     recording = MemoryRecording(audio)
     found = take_apart(separator, recording, how)
     assembly = _assembly(separator, found, how)
-    stretches = [assembly.add(block) for block in found.blocks]
-    scene = assembly.scene(_beliefs(separator, recording, found.state, how))
+    stretches = []
+    for block in found.blocks:
+        stretches.append(assembly.add(block))
+        found.note(block)
+    scene = assembly.scene(_placed(separator, recording, found, how))
     sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
     masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
     sources = tuple(
@@ -110,8 +116,9 @@ def separate_file(
         with growing_sound_files(folder, names, separator.layout.rate) as append:
             for block in found.blocks:
                 append(assembly.add(block).sounds)
+                found.note(block)
                 tell(0.5 + 0.5 * block.end / found.samples, 1.0)
-            scene = assembly.scene(_beliefs(separator, recording, found.state, how))
+            scene = assembly.scene(_placed(separator, recording, found, how))
     return scene, [folder / name for name in names]
 
 
@@ -137,27 +144,52 @@ def _whole_hops(seconds: float, layout: CueLayout) -> int:
     return round(seconds * layout.rate / layout.hop) * layout.hop
 
 
-def _beliefs(
-    separator: Separator, recording: Recording, state: State, how: Separating
-) -> list[ChartMixture]:
-    """Where each source is: alone, as `localize` says; among others, less surely."""
-    head, M = separator.head, len(state.sources)
-    if M == 1:
-        return [localize(head, recording, threshold=how.threshold, again=True).belief]
-    crowded = head.calibration.relaxed(_CROWD * (M - 1))
-    return [crowded.blur(source.belief) for source in state.sources]
+def _placed(
+    separator: Separator, recording: Recording, found: _Found, how: Separating
+) -> list[tuple[ChartMixture, Evidence]]:
+    """Where each source is: alone, as `localize` says; among others, as onsets and masks do."""
+    sources, head = found.sources, separator.head
+    placed = placed_sources(
+        head, sources.state, sources.misfits, sources.heard, found.whose, sources.onsets
+    )
+    if len(sources.state.sources) > 1:
+        return placed
+    alone = localize(head, recording, threshold=how.threshold, again=True)
+    return [(alone.belief, placed[0][1])]
 
 
 # --- taking apart ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
+class _Sources:
+    """The sources of a recording: followed by VESSL, and as their onsets tell them."""
+
+    vessl: VESSL
+    state: State
+    misfits: Array  # (M,)
+    heard: tuple[Heard, ...]  # in an order of their own; none where too little arrives
+    onsets: OnsetBins | None
+
+
+@dataclass(frozen=True, eq=False)
 class _Found:
     """The sources of a recording, and its blocks as they are taken apart."""
 
-    state: State
+    sources: _Sources
     samples: int  # of the whole recording
     blocks: Iterator[TakenApart]
+    whose: MasksAtOnsets | None
+
+    @property
+    def state(self) -> State:
+        """The one of all of the recording."""
+        return self.sources.state
+
+    def note(self, block: TakenApart) -> None:
+        """Which onsets of a block belong to whom."""
+        if self.whose is not None:
+            self.whose.add(block)
 
 
 def take_apart(
@@ -182,24 +214,86 @@ def _blocks(separator: Separator, recording: Recording, *, again: bool = False) 
     return overlapping(chunks, length, overlap)
 
 
+def _sources(
+    separator: Separator, bins: HeardBins, onsets: OnsetBins | None, n_sources: int | None
+) -> _Sources:
+    """Who is there: onsets say where to start; in the open the free energy says how many.
+
+    In a room or in noise VESSL takes reflections for sources, and their onsets count them.
+    """
+    heard = separator.heard(onsets, n_sources)
+    if not heard:
+        return _followed(separator, bins, (), onsets, *separator.find(bins, n_sources))
+    sources = _started(separator, bins, heard, onsets)
+    if n_sources is not None:
+        return sources
+    if (sources.misfits > 1).any() and len(heard) < MOST_SOURCES:
+        more = _started(separator, bins, separator.heard(onsets, len(heard) + 1), onsets)
+        if (more.misfits > 1).any():
+            return sources
+    vessl, state = separator.find(bins)
+    if len(state.sources) == len(heard):
+        return sources
+    heard = separator.heard(onsets, len(state.sources))
+    return _followed(separator, bins, heard, onsets, vessl, state)
+
+
+def _started(
+    separator: Separator, bins: HeardBins, heard: tuple[Heard, ...], onsets: OnsetBins | None
+) -> _Sources:
+    """Sources followed from where they were heard to arrive."""
+    if min(own.evidence for own in heard) < DOUBTFUL_GAIN:  # one arrives louder than all others
+        return _followed(separator, bins, heard, onsets, *separator.find(bins, len(heard)))
+    places = np.stack([own.place for own in heard])
+    return _followed(separator, bins, heard, onsets, *separator.find_at(bins, places))
+
+
+def _followed(
+    separator: Separator,
+    bins: HeardBins,
+    heard: tuple[Heard, ...],
+    onsets: OnsetBins | None,
+    vessl: VESSL,
+    state: State,
+) -> _Sources:
+    return _Sources(vessl, state, misfits(separator, state, bins), heard, onsets)
+
+
+def _whose(separator: Separator, sources: _Sources) -> MasksAtOnsets | None:
+    """Ready to take note of the masks, where there are onsets to be told whose they are."""
+    rooms, M = separator.head.rooms, len(sources.state.sources)
+    if rooms is None or sources.onsets is None or not sources.heard:
+        return None
+    return MasksAtOnsets(separator.layout, rooms.sound.gate, sources.onsets, M)
+
+
 def _short(separator: Separator, block: Block, how: Separating) -> _Found:
     """A recording that is one block."""
     layout = separator.layout
     spectra = stft(block.samples, layout.window, layout.hop)
     floor_db = how.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
     bins = _heard(separator.sure_bins(spectra, floor_db))
-    levels = LevelStatistics(layout)
+    levels, arriving = LevelStatistics(layout), separator.onset_stream()
     levels.push(spectra)
+    if arriving is not None:
+        arriving.push(block.samples)
     clear = separator.above_noise(bins, levels, how.threshold)
-    vessl, state = separator.find(clear, how.n_sources)
+    sources = _sources(separator, clear, _ended(arriving), how.n_sources)
+    vessl, now = sources.vessl, sources.state
     if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
         vessl = VESSL(separator.source_model, bins)
-        now = vessl.run(vessl.start_from(state.sources, state.noise))
-    else:
-        now = state
+        now = vessl.run(vessl.start_from(now.sources, now.noise))
     masks = separator.masks(vessl, now, spectra)
     apart = TakenApart(block, spectra, masks, bins, now.directions)
-    return _Found(state, block.samples.shape[1], iter([apart]))
+    samples = block.samples.shape[1]
+    return _Found(sources, samples, iter([apart]), _whose(separator, sources))
+
+
+def _ended(arriving: OnsetStream | None) -> OnsetBins | None:
+    if arriving is None:
+        return None
+    arriving.finish()
+    return arriving.bins()
 
 
 def _long(
@@ -210,12 +304,23 @@ def _long(
     tell: Progress,
 ) -> _Found:
     """A recording of many blocks: a survey of all of them, then each by itself."""
-    digest, floor_db, samples = _survey(separator, blocks, recording.seconds, how.threshold, tell)
-    _, state = separator.find(_heard(digest), how.n_sources)
-    anchor = _anchor(digest, state)
+    arriving = separator.onset_stream()
+    surveyed = blocks if arriving is None else _listened(blocks, arriving)
+    digest, floor_db, samples = _survey(separator, surveyed, recording.seconds, how.threshold, tell)
+    sources = _sources(separator, _heard(digest), _ended(arriving), how.n_sources)
+    state, anchor = sources.state, _anchor(digest, sources.state)
     again = _blocks(separator, recording, again=True)
     apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
-    return _Found(state, samples, apart)
+    return _Found(sources, samples, apart, _whose(separator, sources))
+
+
+def _listened(blocks: Iterator[Block], arriving: OnsetStream) -> Iterator[Block]:
+    """The blocks; their onsets are listened for, each sample once."""
+    end = 0
+    for block in blocks:
+        arriving.push(block.samples[:, end - block.start :])
+        end = block.start + block.samples.shape[1]
+        yield block
 
 
 def _survey(

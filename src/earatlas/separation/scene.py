@@ -6,6 +6,7 @@ files, `FoundScene`, has the same but for these.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,29 @@ from earatlas.separation.picture import Picture
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Single
 
-__all__ = ["FoundScene", "FoundSource", "Scene", "Source"]
+__all__ = ["Evidence", "FoundScene", "FoundSource", "Scene", "Source"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for a source; NaN: its onsets were not looked at."""
+
+    misfit: float  # of the open-air model; above 1 it does not fit as sources in the open do
+    onset_bins: float = math.nan  # bins in which it is heard to arrive
+    nats_a_bin: float = math.nan  # that these tell of a direction, over diffuse sound
+    gain: float = math.nan  # nats that every onset of the recording gains by its being there
+    direct: bool = False  # whether the belief is that of the onsets
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; None where the onsets were not looked at."""
+        numbers = {
+            "misfit": self.misfit,
+            "onset_bins": self.onset_bins,
+            "nats_a_bin": self.nats_a_bin,
+            "gain": self.gain,
+        }
+        shown = {k: round(v, 3) if math.isfinite(v) else None for k, v in numbers.items()}
+        return {**shown, "direct": self.direct}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +50,7 @@ class FoundSource:
     name: str
     belief: ChartMixture  # where it is
     share: float  # of the mixture's energy that its mask has; all sources' sum to 1
+    evidence: Evidence = field(kw_only=True, default=Evidence(math.nan))
 
     def __repr__(self) -> str:
         place = ", ".join(f"{v:.1f}" for v in self.direction)
@@ -57,6 +81,7 @@ class FoundSource:
             "share": round(self.share, 4),
             "radius_90": radius,
             "credible_90_area": area,
+            "evidence": self.evidence.to_dict(),
         }
 
 

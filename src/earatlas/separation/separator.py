@@ -6,13 +6,17 @@ The way: the surest bins (`earatlas.hearing.heard_bins`), a scout that proposes 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from earatlas.hearing.heard_bins import HeardBins, coherence
 from earatlas.hearing.layout import Threshold
+from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.statistics import LevelStatistics
 from earatlas.learning.calibration import TYPICAL_FRAME_NOISE
 from earatlas.learning.learned import LearnedHead
+from earatlas.learning.several import Heard, Several
 from earatlas.separation.scout import Scout, Scouting
 from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
 from earatlas.types import Array, Spectra
@@ -23,6 +27,8 @@ _SURE = 0.99  # coherence that one source alone easily reaches
 _SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
 _PAUSE_DB, _CLEAN = 12.0, 0.75  # without noise, so many bins pass the noise floor less so much
 MOST_SOURCES = 6
+_ONSETS = 1500  # bins: with 800, now and then all are those of the talker who rises most
+_FEWEST_ONSETS = 20
 _STARTS = 2  # sets of directions that VESSL tries
 _TRIAL_STEPS = 4
 _WORTH = 0.1  # nats a bin that one more source must gain; true ones gained 0.2 to 5, false ones 0
@@ -66,6 +72,26 @@ class Separator:
         quiet = np.mean(above >= -_PAUSE_DB) > _CLEAN or not (above >= 0).any()
         return bins if quiet else bins.subset(np.flatnonzero(above >= 0))
 
+    def onset_stream(self) -> OnsetStream | None:
+        """For the onsets of a mixture; None where the head was not made ready for rooms."""
+        if self.head.rooms is None:
+            return None
+        return OnsetStream(replace(self.head.rooms.sound.gate, most_bins=_ONSETS))
+
+    def heard(self, onsets: OnsetBins | None, n_sources: int | None) -> tuple[Heard, ...]:
+        """The sources that the onsets tell of; none where too few arrive to tell."""
+        if self.head.rooms is None or onsets is None or len(onsets) < _FEWEST_ONSETS:
+            return ()
+        several = Several(self.head.rooms.sound, onsets)
+        if n_sources is not None:
+            return tuple(several.heard(several.placed(n_sources)[-1]))
+        return tuple(several.heard(several.counted(MOST_SOURCES)))
+
+    def find_at(self, bins: HeardBins, places: Array) -> tuple[VESSL, State]:
+        """Sources followed from known places (M, C)."""
+        vessl = VESSL(self.source_model, bins)
+        return vessl, _ordered(vessl.run(vessl.start_at(places)))
+
     def find(self, bins: HeardBins, n_sources: int | None = None) -> tuple[VESSL, State]:
         """Where the sources are; without a number, one more while the free energy says so."""
         vessl = VESSL(self.source_model, bins)
@@ -81,8 +107,7 @@ class Separator:
                 break
             best = state
         assert best is not None
-        heard = best.assignments[: len(best.sources)].sum(axis=1)
-        return vessl, best.reordered(np.argsort(-heard, kind="stable"))
+        return vessl, _ordered(best)
 
     def masks(self, vessl: VESSL, state: State, spectra: Spectra) -> Array:
         """Soft masks (M, F, T) of all bins, heard or not."""
@@ -92,3 +117,9 @@ class Separator:
         f, t = (index.ravel() for index in np.indices((F, T)))
         everything = HeardBins.at(spectra, self.source_model.layout, f, t)
         return vessl.posterior_masks(state, everything).reshape(-1, F, T)
+
+
+def _ordered(state: State) -> State:
+    """The source with most of the sure bins first."""
+    heard = state.assignments[: len(state.sources)].sum(axis=1)
+    return state.reordered(np.argsort(-heard, kind="stable"))

@@ -1,0 +1,113 @@
+"""Where sources of a mixture are: by the open-air model where it fits, by their onsets elsewhere.
+
+In: what VESSL found, the onsets of the same recording, and the masks. Out: a belief a source, and
+what speaks for it.
+
+Masks and filters need all bins and consistent directions; directions need the bins in which sound
+arrives. Both name the sources in their own order: an onset's bin is in a mask too, so the pairs are
+those that share most of their bins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.onsets import Gate, OnsetBins
+from earatlas.learning.crowd import DOUBTFUL_GAIN, crowded_belief, unsure
+from earatlas.learning.direct import bin_weights
+from earatlas.learning.learned import LearnedHead
+from earatlas.learning.several import Heard
+from earatlas.separation.assembly import TakenApart
+from earatlas.separation.scene import Evidence
+from earatlas.separation.separator import Separator
+from earatlas.separation.vessl import State
+from earatlas.space.belief import ChartMixture
+from earatlas.types import Array
+
+_CLEAR_DB = 15.0  # onsets above the quiet: 18 to 20 in the open and in rooms, 14 in noise at 20 dB
+
+__all__ = ["CROWD", "MasksAtOnsets", "misfits", "placed_sources"]
+
+_NO_SHARE = 1e-6  # of a bin: counts for nothing
+# Median variance of cues over that of one sound in the open: 4 to 9 for two in the open, 40 to 100
+# in noise at 20 dB, 150 to 500 in rooms, 700 in noise at -5 dB.
+_SCATTER = 100.0
+CROWD = 3.0  # among M sources, cues fit (M - 1) times so badly in the open
+
+
+def misfits(separator: Separator, state: State, bins: HeardBins) -> Array:
+    """(M,) how badly each source fits the open-air model; 1 is the most that it does in the open.
+
+    The mean cues of a source may fit where no bin does: independent noise at the ears has level
+    and phase differences of 0 in the mean. So bins must not scatter too much, either.
+    """
+    head, M = separator.head, len(state.sources)
+    shares = state.assignments[:M]
+    statistics = bins.narrowed(head.layout).statistics(np.where(shares > _NO_SHARE, shares, 0.0))
+    usual = head.calibration.misfit * CROWD * max(M - 1, 1)
+    scatter = float(np.median(state.noise / separator.source_model.noise)) / _SCATTER
+    worst = []
+    for m, source in enumerate(state.sources):
+        believed = head.calibration.believable(statistics[m], head.model.noise)
+        worst.append(max(head.model.misfit(believed, source.belief.best) / usual, scatter))
+    return np.array(worst)
+
+
+class MasksAtOnsets:
+    """The masks of all blocks in the bins of onsets."""
+
+    def __init__(self, layout: CueLayout, gate: Gate, onsets: OnsetBins, n_sources: int) -> None:
+        hz = gate.frequencies_hz[onsets.f]
+        rows = np.round(hz * layout.window / layout.rate).astype(np.intp) - 1
+        self._f = np.clip(rows, 0, layout.n_frequencies - 1)
+        self._t = np.round(onsets.t * (gate.hop / layout.hop)).astype(np.intp)
+        self._hop = layout.hop
+        self.masks = np.full((n_sources, len(onsets)), 1 / n_sources)  # (M, B)
+
+    def add(self, apart: TakenApart) -> None:
+        """Take note of a block."""
+        t = self._t - apart.block.start // self._hop
+        inside = (t >= 0) & (t < apart.masks.shape[-1])
+        self.masks[:, inside] = apart.masks[:, self._f[inside], t[inside]]
+
+
+def placed_sources(
+    head: LearnedHead,
+    state: State,
+    misfit: Array,
+    heard: Sequence[Heard],
+    whose: MasksAtOnsets | None,
+    onsets: OnsetBins | None,
+) -> list[tuple[ChartMixture, Evidence]]:
+    """A belief a source of VESSL, and what speaks for it."""
+    M, rooms = len(state.sources), head.rooms
+    crowded = head.calibration.relaxed(CROWD * max(M - 1, 1))
+    opened = [crowded.blur(source.belief) for source in state.sources]
+    fits = bool((misfit <= 1).all())
+    if rooms is None or whose is None or onsets is None or len(heard) != M:
+        if rooms is not None and not fits:
+            opened = [unsure(belief) for belief in opened]
+        return [(belief, Evidence(float(f))) for belief, f in zip(opened, misfit, strict=True)]
+    fits = fits and float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    answers = []
+    for m, other in enumerate(_paired(whose.masks, heard, onsets)):
+        own = heard[other]
+        evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, not fits)
+        belief = opened[m] if own.evidence >= DOUBTFUL_GAIN else unsure(opened[m])
+        if not fits:
+            belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
+        answers.append((belief, evidence))
+    return answers
+
+
+def _paired(masks: Array, heard: Sequence[Heard], onsets: OnsetBins) -> list[int]:
+    """For each source of the masks (M, B), which of the heard ones has most of its bins."""
+    from scipy.optimize import linear_sum_assignment
+
+    claims = np.stack([own.claims for own in heard]) * bin_weights(onsets.f)
+    _, pairs = linear_sum_assignment(-(masks @ claims.T))
+    return [int(i) for i in pairs]
