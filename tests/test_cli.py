@@ -143,6 +143,21 @@ def test_simulate_stages_as_asked(run: Run, good_sofa: Path, good_wav: Path) -> 
     assert not np.allclose(ea.read_audio(folder / "b" / "noise.wav").samples, noise)
 
 
+def test_simulate_keeps_the_rate_of_the_sounds(
+    run: Run, good_sofa: Path, good_wav: Path, tmp_path: Path
+) -> None:
+    """The highest of them, or the one that is asked for."""
+    ea.Audio(0.1 * np.random.default_rng(0).normal(size=(1, 9000)), 48_000).write(
+        tmp_path / "fast.wav"
+    )
+    call = ["simulate", good_sofa, "-o", tmp_path / "s", "--json", "--sound", f"{good_wav}:40:0",
+            "--sound", f"{tmp_path / 'fast.wav'}:-40:0"]  # fmt: skip
+    assert json.loads(run(*call).stdout)["rate"] == 48_000
+    assert ea.read_audio(tmp_path / "s" / "mixture.wav").rate == 48_000
+    assert json.loads(run(*call, "--rate", 22_050).stdout)["rate"] == 22_050
+    refused(run(*call, "--rate", 0), "rate must be a positive whole number of Hz, got 0")
+
+
 def test_simulate_in_a_room(run: Run, good_sofa: Path, good_wav: Path, tmp_path: Path) -> None:
     """--t60 alone has the default room; the others say which."""
     pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")

@@ -78,7 +78,7 @@ def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
     """A block a file: how many, a line a source with its file, and the time it took."""
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
     first, head, *sources, last = result.stdout.splitlines()
-    assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound"
+    assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound at 16 kHz"
     assert head.split() == ["azimuth", "elevation", "90", "%", "within", "share", "file"]
     assert [line.split()[-1] for line in sources] == [
         str(tmp_path / f"party_source{m}.wav") for m in (1, 2)
@@ -87,6 +87,22 @@ def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
     assert sum(bool(re.search(r" \d+° right, .*front ", line)) for line in sources) == 1
     assert re.search(r"separated in .* s, .*(as the recording|than real time)$", last)
     assert result.stderr == ""
+
+
+def test_separate_keeps_the_rate_or_takes_another(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The recording's own, as many samples as it has; another one where it is asked for."""
+    party = ea.read_audio(folder / "party.wav").at_rate(22_050)
+    party.write(tmp_path / "fast.wav")
+    call = ["separate", folder / "head.atlas", tmp_path / "fast.wav", "-n", 2, "-o", tmp_path]
+    answer = json.loads(run(*call, "--json").stdout)
+    assert answer["rate"] == 22_050
+    sounds = [ea.read_audio(source["file"]) for source in answer["sources"]]
+    assert {sound.rate for sound in sounds} == {22_050}
+    np.testing.assert_allclose(sum(s.samples for s in sounds), party.samples, atol=1e-6)
+    result = run(*call, "--rate", 8000)
+    assert "2 sources in 2.0 s of sound at 8 kHz" in result.stdout
+    assert ea.read_audio(answer["sources"][0]["file"]).rate == 8000
+    refused(run(*call, "--rate", 500), "rate must be from 2000 to 384000 Hz", "got 500")
 
 
 def test_the_command_knows_every_rendering() -> None:

@@ -28,7 +28,8 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, claim_scene
 from earatlas.errors import InputError
-from earatlas.hearing.files import read_mono
+from earatlas.hearing.audio import checked_rate
+from earatlas.hearing.files import audio_rate, read_mono
 from earatlas.hearing.layout import CueLayout
 from earatlas.scenes.rooms import Room
 from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
@@ -49,6 +50,7 @@ class _Sources:
     names: tuple[str, ...]
     sounds: tuple[Array, ...]  # (n_m,) each
     directions: tuple[tuple[float, float], ...]
+    rate: int  # Hz
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class _RoomWish:
     epilog=examples(
         "earatlas simulate simulated -o scene",
         "earatlas simulate ku100.sofa -o scene --sound a.wav:40:0 --sound b.wav:-30:20",
-        "earatlas simulate ku100.sofa -o room --sound a.wav:40:0 --t60 0.3",
+        "earatlas simulate ku100.sofa -o room --sound a.wav:40:0 --t60 0.3 --rate 48000",
     ),
 )
 def simulate(
@@ -99,6 +101,12 @@ def simulate(
     talkers: Annotated[
         int, typer.Option(metavar="N", help="How many spoken talkers, without --sound.")
     ] = 2,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="HZ", help="Of the scene. Default: the highest of the sounds; talkers, 16000."
+        ),
+    ] = None,
     level: Annotated[
         list[float] | None,
         typer.Option(metavar="DB", help="While it sounds, once a source. Without: all equal."),
@@ -142,12 +150,11 @@ def simulate(
     outputs = Outputs(force=force)
     claim_scene(outputs, output)
     opened = opened_head(head, HeadOptions(kind, channels, duplicates, wrong_way))
-    rate = CueLayout().rate
-    sources = _sounds(sound, rate) if sound else _talkers(talkers, rate)
+    sources = _sounds(sound, rate) if sound else _talkers(talkers, rate or CueLayout().rate)
     with progress("rendering"):
         scene = render_scene(
-            opened, sources.sounds, sources.directions, rate=rate, staging=staging, room=place,
-            names=sources.names,
+            opened, sources.sounds, sources.directions, rate=sources.rate, staging=staging,
+            room=place, names=sources.names,
         )  # fmt: skip
         files = scene.write(output)
     outputs.tell()
@@ -185,11 +192,11 @@ def _talkers(count: int, rate: int) -> _Sources:
         raise InputError(
             f"talkers must be between 1 and {len(DEMO_TALKERS)}, got {count}. Use --sound for more."
         )
-    return _Sources(*voices(count, rate), _PLACES[:count])
+    return _Sources(*voices(count, checked_rate(rate)), _PLACES[:count], rate)
 
 
-def _sounds(wishes: list[str], rate: int) -> _Sources:
-    names, sounds, directions = [], [], []
+def _sounds(wishes: list[str], rate: int | None) -> _Sources:
+    files, directions = [], []
     for wish in wishes:
         try:
             # From the right: a path may hold colons of its own.
@@ -199,9 +206,11 @@ def _sounds(wishes: list[str], rate: int) -> _Sources:
             raise InputError(
                 f"sound must be FILE:AZIMUTH:ELEVATION, got '{wish}'. Such as talker.wav:40:0."
             ) from None
-        names.append(Path(file).stem)
-        sounds.append(read_mono(file, rate=rate))
-    return _Sources(tuple(names), tuple(sounds), tuple(directions))
+        files.append(Path(file))
+    common = max(map(audio_rate, files)) if rate is None else checked_rate(rate)
+    names = tuple(file.stem for file in files)
+    sounds = tuple(read_mono(file, rate=common) for file in files)
+    return _Sources(names, sounds, tuple(directions), common)
 
 
 def _print(scene: SimulatedScene) -> None:

@@ -18,7 +18,7 @@ from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.hearing.audio import Audio, checked_rate, resample
 from earatlas.types import Array
 
-__all__ = ["audio_seconds", "read_audio", "read_blocks", "read_mono"]
+__all__ = ["audio_rate", "audio_seconds", "read_audio", "read_blocks", "read_mono"]
 
 MORE_CHANNELS = r".* channels: 0 and 1 are taken"  # how the warning of `_warn_of_more` begins
 _LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
@@ -262,3 +262,9 @@ def audio_seconds(path: str | Path) -> float:
     """Length of a sound file, from its header."""
     with _open(path) as sound:
         return float(sound.frames) / float(sound.samplerate)
+
+
+def audio_rate(path: str | Path) -> int:
+    """Sampling rate of a sound file in Hz, from its header."""
+    with _open(path) as sound:
+        return int(sound.samplerate)
