@@ -30,6 +30,7 @@ from earatlas.cli.truth import (
     check_truth,
     comparison,
     comparison_lines,
+    hearing_lines,
     read_truth,
     written_sounds,
 )
@@ -329,7 +330,7 @@ def _print(answer: dict[str, Any], *, flat: bool) -> None:
     for line in _source_lines(answer["sources"], flat=flat):
         say(line)
     if "truth" in answer:
-        for line in comparison_lines(answer["truth"]):
+        for line in (*comparison_lines(answer["truth"]), *hearing_lines(answer["truth"])):
             say(line)
     say(f"  separated in {speed_words(answer['seconds'], answer['recording_seconds'])}")
     if answer["report"] is not None:

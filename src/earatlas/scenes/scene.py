@@ -8,6 +8,8 @@ mixture with each source's own image and the noise beside it:
     s_m    (n_m,)      dry sounds
     x_m    (2,)        direction of source m, one of the head's measured directions
     images (M, 2, n)   what each source alone puts into both ears
+    early  (M, 2, n)   of these, direct sound and the reflections of the first 50 ms: what helps to
+                       understand a voice in a room, while the rest blurs it
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ __all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts
 
 _PEAK = 0.5  # of full scale: the loudest sample of a mixture
 _LOWEST_HERTZ = 20.0
+_EARLY_SECONDS = 0.05  # after the direct sound: the usual border for speech (C50)
+_ONSET = 0.5  # of a response's peak: where the direct sound begins
 _LEAST_AUDIBLE = 1e-6  # of a sound's energy, above that: else it is rounding
+_FILES = ("file", "early_file")  # of a source in scene.json
 _MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the stronger one
 
 
@@ -78,6 +83,7 @@ class SimulatedScene:
 
     mixture: Audio
     images: Array  # (M, 2, n)
+    early: Array  # (M, 2, n) the first 50 ms of each response; in the open, the images themselves
     noise: Array  # (2, n)
     directions: Array  # (M, 2) degrees, the measured directions that were used
     starts_seconds: Array  # (M,)
@@ -95,12 +101,18 @@ class SimulatedScene:
         """What source m alone puts into both ears."""
         return Audio(self.images[m], self.mixture.rate)
 
+    @property
+    def is_reverberant(self) -> bool:
+        """Whether there is any sound later than the early images."""
+        return self.early is not self.images
+
     def to_dict(self) -> dict[str, Any]:
         """The truth as JSON values: what `write` puts into scene.json."""
         sources = [
             {
                 "name": name,
                 "file": _image_file(m, name),
+                **({"early_file": _early_file(m, name)} if self.is_reverberant else {}),
                 "direction": [round(float(v), 4) for v in direction],
                 "start_seconds": round(float(start), 4),
             }
@@ -119,12 +131,15 @@ class SimulatedScene:
     def write(self, folder: str | Path) -> list[Path]:
         """Write mixture.wav, an image a source, noise.wav and scene.json: all of them or none.
 
+        Where there is reverberation, an early image a source, too.
         A scene that was in the folder before is replaced, its images with it; other files stay.
         """
         folder = Path(folder)
         sounds = {"mixture.wav": self.mixture, "noise.wav": Audio(self.noise, self.mixture.rate)}
         for m, name in enumerate(self.names):
             sounds[_image_file(m, name)] = self.image(m)
+            if self.is_reverberant:
+                sounds[_early_file(m, name)] = Audio(self.early[m], self.mixture.rate)
         before = _images_of_scene(folder / "scene.json")
         try:
             with written_together(folder, instead_of=before) as new:
@@ -142,16 +157,22 @@ class SimulatedScene:
 def _images_of_scene(truth: Path) -> set[str]:
     """Names of the image files that a scene.json names; none if it is no such file."""
     try:
-        files = [Path(source["file"]) for source in json.loads(truth.read_text())["sources"]]
+        sources = json.loads(truth.read_text())["sources"]
+        files = [Path(source[key]) for source in sources for key in _FILES if key in source]
     except (OSError, ValueError, LookupError, TypeError):
         return set()
     # A file from elsewhere may name anything: only plain image names are taken from it.
-    return {f.name for f in files if f.parent == Path() and f.match("image*.wav")}
+    names = {f.name for f in files if f.parent == Path() and f.suffix == ".wav"}
+    return {name for name in names if name.startswith(("image", "early"))}
 
 
 def _image_file(m: int, name: str) -> str:
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     return f"image{m + 1}_{safe}.wav"
+
+
+def _early_file(m: int, name: str) -> str:
+    return _image_file(m, name).replace("image", "early", 1)
 
 
 def overlap_share(starts: ArrayLike, lengths: ArrayLike) -> float:
@@ -269,13 +290,17 @@ def render_scene(
                 f"sounds must hold something above {_LOWEST_HERTZ:g} Hz, got hardly anything in "
                 f"sound {m}. Choose one that can be heard."
             )
-    images = _images(audible, responses, starts, levels)
+    images, gains = _images(audible, responses, starts, levels)
     noise = _noise(images, staging)
     scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale
+    early = images
+    if (first := _early(responses, rate)) is not responses:
+        early = scale * _placed(audible, first, starts, gains)
     return SimulatedScene(
         mixture=Audio(images.sum(axis=0) + noise, rate),
         images=images,
+        early=early,
         noise=noise,
         directions=head.directions[chosen],
         starts_seconds=starts / rate,
@@ -291,18 +316,41 @@ def render_scene(
     )
 
 
-def _images(dry: Sequence[Array], responses: Array, starts: Array, levels_db: Array) -> Array:
-    """What each dry sound puts into both ears (M, 2, n), at its level and from its start on."""
+def _images(
+    dry: Sequence[Array], responses: Array, starts: Array, levels_db: Array
+) -> tuple[Array, Array]:
+    """What each dry sound puts into both ears (M, 2, n), from its start on, and the gain (M,).
+
+    The gain makes the image as loud as its level says.
+    """
+    images = _placed(dry, responses, starts, np.ones(len(dry)))
+    lengths = np.array([len(sound) for sound in dry])
+    gains = 10 ** (levels_db / 20) / np.sqrt((images**2).sum(axis=(1, 2)) / lengths)
+    return images * gains[:, None, None], gains
+
+
+def _placed(dry: Sequence[Array], responses: Array, starts: Array, gains: Array) -> Array:
+    """Dry sounds through responses (M, 2, taps), from their starts on: (M, 2, n)."""
     from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
 
     ends = [int(start) + len(sound) for start, sound in zip(starts, dry, strict=True)]
     images = np.zeros((len(dry), 2, max(ends) + responses.shape[-1] - 1))
     for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
-        image = oaconvolve(sound[None], pair, axes=1)
-        image *= 10 ** (levels_db[m] / 20) / np.sqrt((image**2).sum() / len(sound))
         begin = int(starts[m])
-        images[m, :, begin : begin + image.shape[1]] = image
+        length = len(sound) + responses.shape[-1] - 1
+        images[m, :, begin : begin + length] = gains[m] * oaconvolve(sound[None], pair, axes=1)
     return images
+
+
+def _early(responses: Array, rate: float) -> Array:
+    """Responses (M, 2, taps) without what comes later than 50 ms; the same if nothing does."""
+    sizes = np.abs(responses).max(axis=1)
+    onsets = (sizes >= _ONSET * sizes.max(axis=1, keepdims=True)).argmax(axis=1)
+    last = onsets + round(_EARLY_SECONDS * rate)
+    late = np.arange(responses.shape[-1]) > last[:, None]
+    if not (sizes * late).any():
+        return responses
+    return np.where(late[:, None], 0.0, responses)
 
 
 def _noise(images: Array, staging: Staging) -> Array:
