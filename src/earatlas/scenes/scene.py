@@ -6,7 +6,8 @@ mixture with each source's own image and the noise beside it:
     mixture = sum_m images[m] + noise
 
     s_m    (n_m,)      dry sounds
-    x_m    (2,)        direction of source m, one of the head's measured directions
+    x_m    (2,)        direction of source m, one of the head's measured directions; or between
+                       them, or a way (`routes`)
     images (M, 2, n)   what each source alone puts into both ears
     early  (M, 2, n)   of these, direct sound and the reflections of the first 50 ms: what helps to
                        understand a voice in a room, while the rest blurs it
@@ -19,6 +20,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +29,17 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.files import written_together
-from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.heads.head import Head
 from earatlas.hearing.audio import Audio
-from earatlas.scenes.rooms import Room, room_responses
-from earatlas.space.spaces import Sphere
-from earatlas.types import Array, Indices
+from earatlas.scenes.placing import Placed, placed, wishes
+from earatlas.scenes.rooms import Room
+from earatlas.scenes.routes import Route
+from earatlas.types import Array
 
 __all__ = ["SimulatedScene", "Staging", "overlap_share", "render_scene", "starts_for_overlap"]
 
 _PEAK = 0.5  # of full scale: the loudest sample of a mixture
 _LOWEST_HERTZ = 20.0
-_EARLY_SECONDS = 0.05  # after the direct sound: the usual border for speech (C50)
-_ONSET = 0.5  # of a response's peak: where the direct sound begins
 _LEAST_AUDIBLE = 1e-6  # of a sound's energy, above that: else it is rounding
 _FILES = ("file", "early_file")  # of a source in scene.json
 _MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the stronger one
@@ -53,6 +54,7 @@ class Staging:
     overlap: float | None = None  # share of the time with two or more sources; None: all start at 0
     distance_metres: float = 1.5  # from the head, in a room
     seed: int = 0  # of the noise
+    between: bool = False  # exactly where sources are wished, not at the nearest measured direction
 
     def __post_init__(self) -> None:
         if self.overlap is not None and not 0 <= self.overlap <= 1:
@@ -85,9 +87,10 @@ class SimulatedScene:
     images: Array  # (M, 2, n)
     early: Array  # (M, 2, n) the first 50 ms of each response; in the open, the images themselves
     noise: Array  # (2, n)
-    directions: Array  # (M, 2) degrees, the measured directions that were used
+    directions: Array  # (M, 2) degrees, those that were used; of a way, half-way through its sound
     starts_seconds: Array  # (M,)
     names: tuple[str, ...]  # (M,)
+    routes: tuple[Route | None, ...]  # (M,) of the sources that move
     settings: dict[str, Any] = field(default_factory=dict)  # JSON values
 
     def __repr__(self) -> str:
@@ -100,6 +103,16 @@ class SimulatedScene:
     def image(self, m: int) -> Audio:
         """What source m alone puts into both ears."""
         return Audio(self.images[m], self.mixture.rate)
+
+    def directions_at(self, seconds: ArrayLike) -> Array:
+        """Where each source is at times (T,): (M, T, 2) degrees."""
+        times = np.atleast_1d(np.asarray(seconds, dtype=np.float64))
+        return np.stack(
+            [
+                np.repeat(direction[None], len(times), axis=0) if route is None else route.at(times)
+                for direction, route in zip(self.directions, self.routes, strict=True)
+            ]
+        )
 
     @property
     def is_reverberant(self) -> bool:
@@ -115,9 +128,10 @@ class SimulatedScene:
                 **({"early_file": _early_file(m, name)} if self.is_reverberant else {}),
                 "direction": [round(float(v), 4) for v in direction],
                 "start_seconds": round(float(start), 4),
+                **({} if route is None else {"path": route.to_list()}),
             }
-            for m, (name, direction, start) in enumerate(
-                zip(self.names, self.directions, self.starts_seconds, strict=True)
+            for m, (name, direction, start, route) in enumerate(
+                zip(self.names, self.directions, self.starts_seconds, self.routes, strict=True)
             )
         ]
         return {
@@ -241,23 +255,10 @@ def _check_sounds(sounds: Sequence[ArrayLike], **lists: Sequence[object] | Array
     return arrays
 
 
-def _nearest(head: Head, directions: Array) -> Indices:
-    found = Sphere().nearest(head.directions, directions)
-    gap = Sphere().distance(head.directions[found], directions)
-    if (gap > 10).any():
-        m = int(np.argmax(gap))
-        raise InputError(
-            f"directions must be near measured ones, got {directions[m].tolist()}, which is "
-            f"{gap[m]:.0f} degrees from the nearest of '{head.name}'. Choose a direction that "
-            "the head covers (earatlas info shows which)."
-        )
-    return found
-
-
 def render_scene(
     head: Head,
     sounds: Sequence[ArrayLike],
-    directions: ArrayLike,
+    directions: ArrayLike | Sequence[Any],
     *,
     rate: int = 16_000,
     staging: Staging | None = None,
@@ -265,6 +266,9 @@ def render_scene(
     names: Sequence[str] | None = None,
 ) -> SimulatedScene:
     """Place mono sounds (at `rate`) at the head's directions nearest to the wished ones.
+
+    With `staging.between` they are placed at the wished directions themselves. A `Route` in the
+    place of a direction moves a source: responses between the measured ones are interpolated.
 
     Sounds are high-passed at 20 Hz first: an offset that nobody hears would set levels, and in a
     room all of its reflections add up. Levels are those of the images, both ears together, while
@@ -274,37 +278,41 @@ def render_scene(
     if not (rate > 0 and float(rate).is_integer()):
         raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
     staging = staging or Staging()
-    wished = Sphere().check(directions)
+    wished = wishes(directions)
     dry = _check_sounds(sounds, directions=wished, levels_db=staging.levels_db, names=names or ())
-    chosen = _nearest(head, wished)
-    responses = _responses(head, chosen, room, staging.distance_metres).at_rate(int(rate))
+    sources = placed(
+        head, wished, rate=int(rate), room=room, distance_metres=staging.distance_metres,
+        between=staging.between,
+    )  # fmt: skip
     lengths = np.array([len(s) for s in dry])
     starts = np.zeros(len(dry))
     if staging.overlap is not None:
         starts = np.round(starts_for_overlap(lengths, staging.overlap))
     levels = np.array(staging.levels_db or [0.0] * len(dry))
-    audible = [_audible(s, rate) for s in dry]
-    for m, (sound, heard) in enumerate(zip(dry, audible, strict=True)):
-        if (heard**2).sum() < _LEAST_AUDIBLE * (sound**2).sum():
-            raise InputError(
-                f"sounds must hold something above {_LOWEST_HERTZ:g} Hz, got hardly anything in "
-                f"sound {m}. Choose one that can be heard."
-            )
-    images, gains = _images(audible, responses, starts, levels)
+    audible = _heard(dry, rate)
+    images = _images(sources, audible, starts)
+    gains = 10 ** (levels / 20) / np.sqrt((images**2).sum(axis=(1, 2)) / lengths)
+    images *= gains[:, None, None]
     noise = _noise(images, staging)
     scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale
-    early = images
-    if (first := _early(responses, rate)) is not responses:
-        early = scale * _placed(audible, first, starts, gains)
+    early, first = images, [source.early(int(rate)) for source in sources]
+    if any(one is not all_of_it for one, all_of_it in zip(first, sources, strict=True)):
+        early = (scale * gains)[:, None, None] * _images(first, audible, starts)
     return SimulatedScene(
         mixture=Audio(images.sum(axis=0) + noise, rate),
         images=images,
         early=early,
         noise=noise,
-        directions=head.directions[chosen],
+        directions=np.stack(
+            [
+                source.middle(begin / rate, (begin + length) / rate)
+                for source, begin, length in zip(sources, starts, lengths, strict=True)
+            ]
+        ),
         starts_seconds=starts / rate,
         names=tuple(names or (f"source{m + 1}" for m in range(len(dry)))),
+        routes=tuple(wish if isinstance(wish, Route) else None for wish in wished),
         settings={
             "head": head.name,
             "snr_db": staging.snr_db if np.isfinite(staging.snr_db) else None,
@@ -316,41 +324,26 @@ def render_scene(
     )
 
 
-def _images(
-    dry: Sequence[Array], responses: Array, starts: Array, levels_db: Array
-) -> tuple[Array, Array]:
-    """What each dry sound puts into both ears (M, 2, n), from its start on, and the gain (M,).
-
-    The gain makes the image as loud as its level says.
-    """
-    images = _placed(dry, responses, starts, np.ones(len(dry)))
-    lengths = np.array([len(sound) for sound in dry])
-    gains = 10 ** (levels_db / 20) / np.sqrt((images**2).sum(axis=(1, 2)) / lengths)
-    return images * gains[:, None, None], gains
-
-
-def _placed(dry: Sequence[Array], responses: Array, starts: Array, gains: Array) -> Array:
-    """Dry sounds through responses (M, 2, taps), from their starts on: (M, 2, n)."""
-    from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
-
-    ends = [int(start) + len(sound) for start, sound in zip(starts, dry, strict=True)]
-    images = np.zeros((len(dry), 2, max(ends) + responses.shape[-1] - 1))
-    for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
-        begin = int(starts[m])
-        length = len(sound) + responses.shape[-1] - 1
-        images[m, :, begin : begin + length] = gains[m] * oaconvolve(sound[None], pair, axes=1)
+def _images(sources: Sequence[Placed], dry: Sequence[Array], starts: Array) -> Array:
+    """What each dry sound puts into both ears, from its start on: (M, 2, n)."""
+    begins = [int(start) for start in starts]
+    parts = [s.image(x, begin) for s, x, begin in zip(sources, dry, begins, strict=True)]
+    images = np.zeros((len(parts), 2, max(map(add, begins, (p.shape[1] for p in parts)))))
+    for image, part, begin in zip(images, parts, begins, strict=True):
+        image[:, begin : begin + part.shape[1]] = part
     return images
 
 
-def _early(responses: Array, rate: float) -> Array:
-    """Responses (M, 2, taps) without what comes later than 50 ms; the same if nothing does."""
-    sizes = np.abs(responses).max(axis=1)
-    onsets = (sizes >= _ONSET * sizes.max(axis=1, keepdims=True)).argmax(axis=1)
-    last = onsets + round(_EARLY_SECONDS * rate)
-    late = np.arange(responses.shape[-1]) > last[:, None]
-    if not (sizes * late).any():
-        return responses
-    return np.where(late[:, None], 0.0, responses)
+def _heard(dry: Sequence[Array], rate: float) -> list[Array]:
+    """The sounds without what is below 20 Hz, or an InputError for one that is nothing else."""
+    audible = [_audible(sound, rate) for sound in dry]
+    for m, (sound, heard) in enumerate(zip(dry, audible, strict=True)):
+        if (heard**2).sum() < _LEAST_AUDIBLE * (sound**2).sum():
+            raise InputError(
+                f"sounds must hold something above {_LOWEST_HERTZ:g} Hz, got hardly anything in "
+                f"sound {m}. Choose one that can be heard."
+            )
+    return audible
 
 
 def _noise(images: Array, staging: Staging) -> Array:
@@ -381,21 +374,3 @@ def _audible(sound: Array, rate: float) -> Array:
     sections = butter(2, _LOWEST_HERTZ, "high", fs=rate, output="sos")
     audible: Array = sosfilt(sections, sound, zi=sosfilt_zi(sections) * sound[0])[0]
     return audible
-
-
-def _responses(
-    head: Head, chosen: Indices, room: Room | None, distance_metres: float
-) -> ImpulseResponses:
-    """What the ears get from the chosen directions, in the open or in a room."""
-    ears = head.responses()
-    if room is None:
-        return ears.subset(chosen)
-    heard = room_responses(
-        room,
-        head.directions[chosen],
-        head.directions,
-        ears.samples,
-        ears.rate,
-        distance_metres=distance_metres,
-    )
-    return ImpulseResponses(heard, ears.rate)
