@@ -11,6 +11,7 @@ from scipy.signal import firwin, oaconvolve
 import earatlas as ea
 from earatlas.hearing.audio import resample
 from earatlas.hearing.files import read_mono
+from earatlas.separation.sound import upper
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.separation.sound.spatial import separate_band, shares_of
 from earatlas.separation.sound.upper import at_full_rate
@@ -94,6 +95,24 @@ def test_real_talkers_come_apart_above_8_khz(data: Path) -> None:
     assert 15 < sdr(high(scene.images), high(found)) < 45
 
 
+def test_rooms_have_longer_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reverberation that no short window holds: ε tells, and the sources are better for it."""
+    rng = np.random.default_rng(4)
+    tail = rng.normal(size=(2, 2, RATE // 4)) * 10 ** (-3 * np.arange(RATE // 4) / (0.3 * RATE))
+    tail[:, :, 0] *= 12
+    dry = images_of(2, seconds=3.0)[:, 0]
+    images = np.array([[oaconvolve(d, ear)[: len(d)] for ear in pair]
+                       for d, pair in zip(dry, tail, strict=True)])  # fmt: skip
+    low = resample(images, RATE, LAYOUT.rate)
+    ratios = []
+    for most in (upper._MOST_SPREAD, 1.0):
+        monkeypatch.setattr(upper, "_MOST_SPREAD", most)
+        found = at_full_rate(images.sum(axis=0), low, LAYOUT, RATE, "spatial")
+        ratios.append(sdr(high(images), high(found)))
+        np.testing.assert_allclose(found.sum(axis=0), images.sum(axis=0), atol=1e-9)
+    assert ratios[0] > ratios[1] + 2
+
+
 def test_what_is_below_stays_as_it_was() -> None:
     """The sources of the lower band are handed on, whatever they are."""
     images = images_of(2)
@@ -113,8 +132,9 @@ def test_envelopes_tell_who_is_who() -> None:
     y = rng.normal(size=(2, 60, 80)) + 1j * rng.normal(size=(2, 60, 80))
     true = np.einsum("mfa,mft,mt->maft", A, y, np.sqrt(envelopes))
     X, hertz = true.sum(axis=0), np.linspace(9000.0, 10_000.0, 60)
-    found = separate_band(X, envelopes, hertz, frames_a_second=60.0)
-    other = separate_band(X, envelopes[::-1], hertz, frames_a_second=60.0)
+    found, spread = separate_band(X, envelopes, hertz, frames_a_second=60.0)
+    other, same = separate_band(X, envelopes[::-1], hertz, frames_a_second=60.0)
+    assert spread == pytest.approx(same, rel=1e-3)
     np.testing.assert_allclose(found.sum(axis=0), X, atol=1e-9)
     np.testing.assert_allclose(other[::-1], found, atol=1e-6)
     error = (np.abs(found - true) ** 2).sum() / (np.abs(true) ** 2).sum()
@@ -123,9 +143,8 @@ def test_envelopes_tell_who_is_who() -> None:
 
 def test_a_silent_band_stays_silent() -> None:
     """A recording that was made at 16 kHz has nothing to share out above 8."""
-    band = separate_band(
-        np.zeros((2, 5, 9), complex), np.ones((3, 9)), np.arange(5.0), frames_a_second=9
-    )
+    X, envelopes = np.zeros((2, 5, 9), complex), np.ones((3, 9))
+    band, _ = separate_band(X, envelopes, np.arange(5.0), frames_a_second=9)
     assert band.shape == (3, 2, 5, 9)
     assert not band.any()
 

@@ -57,8 +57,9 @@ _LEAK = 0.02  # of a bin's power that the filters may have given to the wrong so
 _ACTIVITY_SECONDS = 0.25
 _FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
 # Of the frequencies of a band without masks, those that tell ε: above 8 kHz most are near the
-# recording's noise, which is no spread. With half of them (as below 1 kHz) it is 2.4 dB worse.
-_CLEAREST = 0.1
+# recording's noise, which is no spread. With half of them it is up to 2.4 dB worse in the open. In
+# a room, where all have spread, half of them (as below 1 kHz) is 1 dB better.
+_CLEAREST, _TYPICAL = 0.1, 0.5
 _PAUSE = 1e-3  # of its mean envelope that a silent source still has
 
 
@@ -93,11 +94,13 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
 
 
-def separate_band(X: Spectra, envelopes: Array, hertz: Array, *, frames_a_second: float) -> Complex:
-    """Images (M, 2, F, T) that add up to spectra X (2, F, T), told by envelopes (M, T) alone."""
+def separate_band(
+    X: Spectra, envelopes: Array, hertz: Array, *, frames_a_second: float, in_room: bool = False
+) -> tuple[Complex, float]:
+    """Images (M, 2, F, T) that add up to spectra X (2, F, T), told by envelopes (M, T), and ε."""
     M = len(envelopes)
     if not X.any():
-        return np.zeros((M, *X.shape), dtype=np.complex128)
+        return np.zeros((M, *X.shape), dtype=np.complex128), 0.0
     ears = np.sqrt(squared_size(X).mean(axis=2, keepdims=True))
     ears = np.maximum(ears, 1e-6 * float(ears.max()))
     X = X / ears
@@ -111,12 +114,12 @@ def separate_band(X: Spectra, envelopes: Array, hertz: Array, *, frames_a_second
         A, q = _in_order(X, start, q, hertz, floor)
         v = _powers(X, A)
         shares = v / (v.sum(axis=0) + floor)
-        spread = _spread_of(float(np.quantile(_beside(X, A, shares), _CLEAREST)))
+        clearest = _TYPICAL if in_room else _CLEAREST
+        spread = _spread_of(float(np.quantile(_beside(X, A, shares), clearest)))
     likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * frames_a_second)
     if shares is not None:
         likely = np.sqrt(likely * (shares + _LEAK))
-    images: Complex = _wiener(X, A, likely * power + floor, spread) * ears
-    return images
+    return _wiener(X, A, likely * power + floor, spread) * ears, spread
 
 
 def shares_of(envelopes: Array) -> Array:
