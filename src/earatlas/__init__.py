@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from earatlas.manifold.unlabelled import IntrinsicMap, learn_unlabelled
     from earatlas.scenes.murmur import murmur
     from earatlas.scenes.rooms import Room
+    from earatlas.scenes.routes import Route
     from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
     from earatlas.separation.scene import Scene, Source
     from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
@@ -68,6 +69,7 @@ _NAMES = {
     "manifold.unlabelled": "IntrinsicMap learn_unlabelled",
     "scenes.murmur": "murmur",
     "scenes.rooms": "Room",
+    "scenes.routes": "Route",
     "scenes.scene": "SimulatedScene Staging render_scene",
     "separation.scene": "Scene Source",
     "space.angles": "azimuth_error elevation_error great_circle_error",
@@ -99,6 +101,7 @@ __all__ = [
     "Manifold",
     "Plane",
     "Room",
+    "Route",
     "Scene",
     "SimulatedScene",
     "Source",

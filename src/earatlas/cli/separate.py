@@ -30,6 +30,7 @@ from earatlas.cli.truth import (
     check_truth,
     comparison,
     comparison_lines,
+    hearing_lines,
     read_truth,
     written_sounds,
 )
@@ -40,7 +41,7 @@ from earatlas.separation.recording import Separating, sound_file
 from earatlas.separation.scene import FoundScene
 from earatlas.separation.separator import MOST_SOURCES
 from earatlas.types import Progress
-from earatlas.words import direction_words, speed_words
+from earatlas.words import direction_words, rate_words, speed_words
 
 __all__ = ["Render", "app", "separate_command"]
 
@@ -104,6 +105,10 @@ def separate_command(
     report: Annotated[
         bool, typer.Option("--report", help="Write a page to look at and listen to, too.")
     ] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(metavar="HZ", help="Of the sounds. Default: the recording's own."),
+    ] = None,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -116,7 +121,8 @@ def separate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Write each sound of each recording to a file of its own, and say where it is."""
-    order = _Order(atlas, output, Separating(n_sources, render.value), channels, report, truth)
+    how = Separating(n_sources, render.value, rate=rate)
+    order = _Order(atlas, output, how, channels, report, truth)
     _check(order, recordings, jobs, force=force)
     flat = _loaded(atlas).space.dims == 1
     tally = Tally(len(recordings), as_json=as_json)
@@ -255,6 +261,7 @@ def _answer(order: _Order, recording: Path, tell: Progress | None) -> dict[str, 
         order.folder,
         n_sources=order.how.n_sources,
         rendering=order.how.rendering,
+        rate=order.how.rate,
         channels=order.channels,
         progress=tell,
     )
@@ -267,6 +274,7 @@ def _answer(order: _Order, recording: Path, tell: Progress | None) -> dict[str, 
             for source, file in zip(scene.sources, files, strict=True)
         ],
         "free_energy": round(scene.free_energies[-1], 3),
+        "rate": scene.rate,
         "recording_seconds": round(scene.seconds, 3),
         "seconds": round(seconds, 3),
         "real_time_factor": round(seconds / scene.seconds, 4),
@@ -317,12 +325,12 @@ def _print(answer: dict[str, Any], *, flat: bool) -> None:
     count = answer["n_sources"]
     say(
         f"{answer['file']}: {count} source{'' if count == 1 else 's'} in "
-        f"{answer['recording_seconds']:.1f} s of sound"
+        f"{answer['recording_seconds']:.1f} s of sound at {rate_words(answer['rate'])}"
     )
     for line in _source_lines(answer["sources"], flat=flat):
         say(line)
     if "truth" in answer:
-        for line in comparison_lines(answer["truth"]):
+        for line in (*comparison_lines(answer["truth"]), *hearing_lines(answer["truth"])):
             say(line)
     say(f"  separated in {speed_words(answer['seconds'], answer['recording_seconds'])}")
     if answer["report"] is not None:

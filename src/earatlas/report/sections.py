@@ -26,6 +26,7 @@ from earatlas.words import (
     number_words,
     percent_words,
     place_words,
+    rate_words,
     speed_words,
     sure_words,
 )
@@ -95,6 +96,7 @@ class Sections:
         facts = [
             f"<b>{length_words(scene.seconds)}</b> long",
             f"<b>{count}</b> source{'s' if count != 1 else ''} found",
+            f"sounds at <b>{rate_words(scene.rate)}</b>",
         ]
         if elapsed_seconds is not None:
             facts.append(f"separated in <b>{speed_words(elapsed_seconds, scene.seconds)}</b>")

@@ -8,6 +8,9 @@ size, the loudest sure bins of every block, and finds the sources in it as in a 
 second pass separates block by block; what each source sounded like in the digest counts there like
 bins that were heard (an anchor). So source 2 is the same talker in every block, and one that is
 silent for a while does not take over somebody else. Neighbouring blocks are cross-faded.
+
+Sources are found at the rate of the head's cues; their sounds have the recording's own rate, or the
+one that is asked for (`earatlas.separation.sound.upper`).
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import gcd
 from pathlib import Path
 
 import numpy as np
 
 from earatlas.errors import InputError
 from earatlas.files import output_folder
-from earatlas.hearing.audio import Audio
+from earatlas.hearing.audio import Audio, checked_rate
 from earatlas.hearing.blocks import Block, overlapping
 from earatlas.hearing.cues import bin_power, check_length, checked_audio, nothing_heard
 from earatlas.hearing.heard_bins import HeardBins
@@ -34,7 +38,7 @@ from earatlas.hearing.transform import stft
 from earatlas.learning.crowd import DOUBTFUL_GAIN
 from earatlas.learning.several import Heard
 from earatlas.localization.recording import localize
-from earatlas.separation.assembly import Assembly, TakenApart
+from earatlas.separation.assembly import Assembly, Output, TakenApart
 from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources
 from earatlas.separation.scene import Evidence, FoundScene, Scene, Source
 from earatlas.separation.scout import loudest
@@ -47,6 +51,7 @@ from earatlas.types import Array, Progress, field_values
 __all__ = ["Separating", "separate", "separate_file", "sound_file"]
 
 _BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
+_RATES = (2_000, 384_000)  # Hz: below, no voice is left; above, no converter goes
 _DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
 _BINS_A_CELL = 20.0  # as a few seconds of two talkers have
 _ANCHOR_FRAMES = 20.0  # what the digest is worth in a block, a cue and source
@@ -59,6 +64,7 @@ class Separating:
     n_sources: int | None = None  # None: find out
     rendering: Rendering = "spatial"  # how sound is made from masks
     threshold: Threshold = field(default_factory=Threshold)
+    rate: int | None = None  # Hz, of the sounds; None: that of the recording
 
     def __post_init__(self) -> None:
         allowed = range(1, MOST_SOURCES + 1)
@@ -70,6 +76,17 @@ class Separating:
         if self.n_sources is not None:
             object.__setattr__(self, "n_sources", int(self.n_sources))
         check_rendering(self.rendering)
+        if self.rate is not None:
+            object.__setattr__(self, "rate", checked_rate(self.rate))
+            if not _RATES[0] <= self.rate <= _RATES[1]:
+                raise InputError(
+                    f"rate must be from {_RATES[0]} to {_RATES[1]} Hz for sounds to be separated, "
+                    f"got {self.rate}. Ask for another with rate= (command line: --rate)."
+                )
+
+    def of(self, recording: Recording) -> Separating:
+        """The same with a rate: the recording's own, unless another is wished."""
+        return self if self.rate is not None else replace(self, rate=recording.rate)
 
 
 def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
@@ -77,10 +94,11 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
 
     The sounds add up to the mixture. With one source, its belief is that of `localize`.
     """
-    audio = checked_audio(audio, separator.layout)
-    recording = MemoryRecording(audio)
+    recording = MemoryRecording(checked_audio(audio, separator.layout))
+    wide = MemoryRecording(audio)
+    how = how.of(wide)
     found = take_apart(separator, recording, how)
-    assembly = _assembly(separator, found, how)
+    assembly = _assembly(separator, wide, found, how)
     stretches = []
     for block in found.blocks:
         stretches.append(assembly.add(block))
@@ -89,10 +107,11 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
     sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
     masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
     sources = tuple(
-        Source(**field_values(source), audio=Audio(sounds[m], audio.rate), mask=masks[m])
+        Source(**field_values(source), audio=Audio(sounds[m], scene.rate), mask=masks[m])
         for m, source in enumerate(scene.sources)
     )
-    return Scene(**{**field_values(scene), "sources": sources}, mixture=audio)
+    mixture = audio.at_rate(scene.rate)
+    return Scene(**{**field_values(scene), "sources": sources}, mixture=mixture)
 
 
 def separate_file(
@@ -105,15 +124,18 @@ def separate_file(
 ) -> tuple[FoundScene, list[Path]]:
     """The sources of a file of any length, written to `folder` as they come: bounded memory.
 
-    The files are named after the recording (party_source1.wav, …), at the rate of the head's cues.
+    The files are named after the recording (party_source1.wav, …), at its rate or the wished one.
     They appear when all are complete, or not at all. `progress` is told the share that is done.
     """
     folder, tell = Path(folder), progress or _nobody
     with output_folder(folder):
+        how = how.of(recording)
         found = take_apart(separator, recording, how, tell)
-        assembly = _assembly(separator, found, how)
+        assembly = _assembly(separator, recording, found, how)
         names = [sound_file(recording.path, m) for m in range(len(found.state.sources))]
-        with growing_sound_files(folder, names, separator.layout.rate) as append:
+        rate = assembly.rate
+        samples = round(found.samples * rate / separator.layout.rate)
+        with growing_sound_files(folder, names, rate, samples=samples) as append:
             for block in found.blocks:
                 append(assembly.add(block).sounds)
                 found.note(block)
@@ -131,17 +153,20 @@ def _nobody(done: float, total: float) -> None:
     """Told of progress when nobody else is."""
 
 
-def _assembly(separator: Separator, found: _Found, how: Separating) -> Assembly:
+def _assembly(
+    separator: Separator, recording: Recording, found: _Found, how: Separating
+) -> Assembly:
     layout = separator.layout
-    overlap = _whole_hops(_OVERLAP_SECONDS, layout)
-    return Assembly(
-        layout, found.state, samples=found.samples, overlap=overlap, rendering=how.rendering
-    )
+    rate = how.rate or layout.rate
+    overlap = _whole_hops(_OVERLAP_SECONDS, layout, rate)
+    output = Output(how.rendering, rate, recording.chunks(rate))
+    return Assembly(layout, found.state, samples=found.samples, overlap=overlap, output=output)
 
 
-def _whole_hops(seconds: float, layout: CueLayout) -> int:
-    """A length in samples, rounded to hops."""
-    return round(seconds * layout.rate / layout.hop) * layout.hop
+def _whole_hops(seconds: float, layout: CueLayout, rate: int) -> int:
+    """A length in samples, rounded to so many hops that it is whole samples at `rate`, too."""
+    step = layout.hop * (layout.rate // gcd(layout.rate, layout.hop * rate))
+    return max(round(seconds * layout.rate / step), 1) * step
 
 
 def _placed(
@@ -196,7 +221,7 @@ def take_apart(
     separator: Separator, recording: Recording, how: Separating, tell: Progress = _nobody
 ) -> _Found:
     """Find the sources; the blocks are worked on as they are asked for."""
-    blocks = _blocks(separator, recording)
+    blocks = _blocks(separator, recording, how)
     first = next(blocks)
     check_length(first.samples.shape[1], separator.layout)
     if first.last:
@@ -206,10 +231,15 @@ def take_apart(
     return _long(separator, recording, chain([first], blocks), how, tell)
 
 
-def _blocks(separator: Separator, recording: Recording, *, again: bool = False) -> Iterator[Block]:
+def _blocks(
+    separator: Separator, recording: Recording, how: Separating, *, again: bool = False
+) -> Iterator[Block]:
     """The recording in overlapping blocks of whole hops."""
     layout = separator.layout
-    length, overlap = (_whole_hops(s, layout) for s in (_BLOCK_SECONDS, _OVERLAP_SECONDS))
+    length, overlap = (
+        _whole_hops(seconds, layout, how.rate or layout.rate)
+        for seconds in (_BLOCK_SECONDS, _OVERLAP_SECONDS)
+    )
     chunks = (block.samples for block in recording.blocks(layout, again=again))
     return overlapping(chunks, length, overlap)
 
@@ -309,7 +339,7 @@ def _long(
     digest, floor_db, samples = _survey(separator, surveyed, recording.seconds, how.threshold, tell)
     sources = _sources(separator, _heard(digest), _ended(arriving), how.n_sources)
     state, anchor = sources.state, _anchor(digest, sources.state)
-    again = _blocks(separator, recording, again=True)
+    again = _blocks(separator, recording, how, again=True)
     apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
     return _Found(sources, samples, apart, _whose(separator, sources))
 

@@ -101,6 +101,7 @@ class FoundScene:
     picture: Picture
     free_energies: tuple[float, ...]  # one a step of VESSL: never falls
     seconds: float
+    rate: int  # Hz, of the sources' sounds
     track_seconds: Array  # (W,) middle of each block of a long recording; a short one has one
     track: Array  # (W, M, C) directions in each of them
 
@@ -120,7 +121,7 @@ class Scene(FoundScene):
     """The sources of a recording in memory; their sounds add up to the mixture."""
 
     sources: tuple[Source, ...]
-    mixture: Audio  # what was recorded, at the rate of the head's cues
+    mixture: Audio  # what was recorded, at the rate of the sounds
 
     @property
     def masks(self) -> Single:
