@@ -132,6 +132,11 @@ class Several:
             cells = more
         return cells
 
+    def second_gain(self) -> float:
+        """Nats an onset that a second source explains beside the first."""
+        one, two = self.placed(2)
+        return self.score(two) - self.score(one)
+
     def score(self, cells: list[int]) -> float:
         """L of sources in these cells, a (weighted) bin."""
         share = (1 - NOWHERE) / len(cells)

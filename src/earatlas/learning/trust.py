@@ -39,6 +39,7 @@ _SHARP = 0.25  # of the squared distance in φ, among the scenes nearest to a re
 _MOST_PARTS, _MASS = 400, 0.995  # of a belief
 _LEAST_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, where scenes are all alike
 _SCALES = np.array([1.0, 0.5, 1.0])  # of their distances: noise and echoes differ by the second
+_OPEN_PERCENTILE = 85  # of the scenes, 15 in 100 are in the open
 _RIDGE = 0.02  # of the logistic weights: keeps them finite where one answer always wins
 
 
@@ -50,6 +51,11 @@ class Trust:
     scale: Array  # (3,) of their distances
     shares: Array  # (n, I, J) of the temperatures and widths, fitted around each scene
     weights: Array  # (4,) of π's logistic function
+
+    @property
+    def usual_nats(self) -> float:
+        """What an onset tells in the open, about: few of the scenes are better."""
+        return float(np.percentile(self.features[:, 0], _OPEN_PERCENTILE))
 
     def near(self, features: Array) -> Array:
         """Shares (I, J) of the scenes nearest in their features."""

@@ -16,12 +16,12 @@ from earatlas.hearing.blocks import Block, CrossFade, Spans
 from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
+from earatlas.localization.doubts import Doubt
 from earatlas.separation.picture import PictureBuilder
-from earatlas.separation.scene import Evidence, FoundScene, FoundSource
+from earatlas.separation.scene import FoundScene, FoundSource, Placed
 from earatlas.separation.sound.rendering import Rendering, sounds_of
 from earatlas.separation.sound.upper import at_full_rate
 from earatlas.separation.vessl import State
-from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Single, Spectra
 
 __all__ = ["Assembly", "Output", "Stretch", "TakenApart"]
@@ -109,12 +109,15 @@ class Assembly:
         """A number of samples of the layout in those of the output."""
         return round(samples * self._output.rate / self._layout.rate)
 
-    def scene(self, placed: Sequence[tuple[ChartMixture, Evidence]]) -> FoundScene:
+    def scene(self, placed: Sequence[Placed], doubts: tuple[Doubt, ...]) -> FoundScene:
         """What was found, without the sound; `placed` are where the sources are, in order."""
         energies = self._energies / max(float(self._energies.sum()), 1e-300)
         sources = tuple(
-            FoundSource(f"source{m + 1}", belief, float(energies[m]), evidence=evidence)
-            for m, (belief, evidence) in enumerate(placed)
+            FoundSource(
+                f"source{m + 1}", own.belief, float(energies[m]), evidence=own.evidence,
+                doubts=own.doubts,
+            )
+            for m, own in enumerate(placed)
         )
         times, places = zip(*self._track, strict=True)
         return FoundScene(
@@ -125,4 +128,5 @@ class Assembly:
             rate=self._output.rate,
             track_seconds=np.array(times),
             track=np.stack(places),
+            doubts=doubts,
         )

@@ -1,0 +1,112 @@
+"""What speaks against an answer, in plain words with the numbers behind them.
+
+In: how a recording sounded (its onsets) and how well it fitted (a `Judgement`). Out: `Doubt`s, each
+a text that begins with one of the words below. An answer without doubts is no proof; one with
+doubts may be right, and its belief is as wide as such answers need.
+
+The limits lie between what was measured on one talker of 3 s, ku100 (10th and 90th percentile):
+
+                        in the open   noise 20 dB  noise 0 dB  T60 0.3 s    two talkers  other head
+    dB above the quiet  23 … 37       13 … 18      8 … 10      19 … 31      19 … 25      20 … 37
+    decay of 60 dB, s   0.13 … 0.19   0.14 … 0.20  –           0.27 … 0.31  0.16 … 0.18  0.13 … 0.19
+    nats an onset       3.7 … 4.4     2.8 … 3.7    2.0 … 2.3   1.9 … 3.5    0.8 … 3.5    2.3 … 3.7
+    a second sound      up to 0.17    up to 0.10   up to 0.07  up to 0.08   0.6 (median) up to 0.28
+    misfit              0.2 … 2.4     0.4 … 4.6    4 … 20      7 … 76       1.3 … 38     2.7 … 230
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from earatlas.hearing.onsets import OnsetBins
+from earatlas.learning.learned import Judgement, LearnedHead
+from earatlas.learning.several import Several
+
+__all__ = ["Doubt", "conditions", "doubts_of"]
+
+_SHORT_SECONDS = 0.5
+_NOISY_DB, _CLEAR_DB = 13.0, 18.0  # onsets above the quiet: below, and well above what noise leaves
+_REVERBERANT_SECONDS = 0.22
+_SAME = 1e-4  # of the energy in which the ears differ
+_FEW_ONSETS = 20
+_UNDIRECTED_NATS = 0.5  # an onset: 0.2 and less for a panned sound
+_SECOND_GAIN = 0.22  # nats an onset that a second sound explains
+_MISFIT, _USUAL_SHARE = 2.0, 0.97  # of the nats that onsets tell in the open
+
+
+class Doubt(str):
+    """A doubt in plain words; `word` is what it begins with, `value` the number behind it."""
+
+    __slots__ = ("value", "word")
+    word: str
+    value: float
+
+    def __new__(cls, word: str, reason: str, value: float) -> Doubt:
+        """`word: reason`."""
+        doubt = super().__new__(cls, f"{word}: {reason}")
+        doubt.word, doubt.value = word, float(value)
+        return doubt
+
+    def __getnewargs__(self) -> tuple[str, str, float]:  # type: ignore[override]
+        """For copies and pickles."""
+        return self.word, self.removeprefix(f"{self.word}: "), self.value
+
+
+def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
+    """What makes any answer of a recording doubtful; `fits`: it sounds as it was learned."""
+    if seconds < _SHORT_SECONDS:
+        yield Doubt("too short", f"{seconds:.1f} s of sound; a second or more is surer", seconds)
+    if onsets is None:
+        return
+    if onsets.difference < _SAME:
+        yield Doubt("nothing directional", "both channels have the same sound", onsets.difference)
+    elif len(onsets) < _FEW_ONSETS and not fits:
+        yield Doubt(
+            "nothing directional", f"{len(onsets)} onsets that stand out; hundreds are usual",
+            len(onsets),
+        )  # fmt: skip
+    if len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
+        return
+    above = float(np.median(onsets.snr_db))
+    if above < _NOISY_DB:
+        yield Doubt(
+            "noisy", f"onsets are {above:.0f} dB above the quiet; 20 and more are usual", above
+        )
+    elif onsets.decay_seconds > _REVERBERANT_SECONDS and not fits:
+        decay = onsets.decay_seconds
+        yield Doubt("reverberant", f"sound takes {decay:.2f} s to fall by 60 dB", decay)
+
+
+def doubts_of(
+    head: LearnedHead, judged: Judgement, onsets: OnsetBins | None, seconds: float
+) -> tuple[Doubt, ...]:
+    """What speaks against the answer to where one sound is."""
+    fits = judged.misfit <= 1
+    doubts = list(conditions(onsets, seconds, fits=fits))
+    if fits or head.rooms is None or onsets is None:
+        if not fits and not doubts and judged.misfit > _MISFIT:
+            doubts.append(_unlike(judged.misfit))
+        return tuple(doubts)
+    nats = judged.nats_an_onset
+    words = {doubt.word for doubt in doubts}
+    if "nothing directional" not in words and nats < _UNDIRECTED_NATS:
+        reason = f"onsets tell {nats:.1f} nats of a direction; 4 in the open"
+        doubts.append(Doubt("nothing directional", reason, nats))
+    clear = len(onsets) >= _FEW_ONSETS and float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    if doubts or not clear:
+        return tuple(doubts)
+    gain = Several(head.rooms.sound, onsets).second_gain()
+    if gain > _SECOND_GAIN:
+        reason = f"a second one explains {gain:.1f} nats an onset more"
+        doubts.append(Doubt("several sounds at once", reason, gain))
+    elif judged.misfit > _MISFIT and nats < _USUAL_SHARE * head.rooms.trust.usual_nats:
+        doubts.append(_unlike(judged.misfit))
+    return tuple(doubts)
+
+
+def _unlike(misfit: float) -> Doubt:
+    many = f"{misfit:.0f}" if math.isfinite(misfit) else "many"
+    return Doubt("does not fit this head", f"it fits {many} times as badly as usual", misfit)
