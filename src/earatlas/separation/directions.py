@@ -11,6 +11,7 @@ those that share most of their bins.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -97,8 +98,10 @@ def placed_sources(
     for m, other in enumerate(_paired(whose.masks, heard, onsets)):
         own = heard[other]
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, not fits)
-        belief = opened[m] if own.evidence >= DOUBTFUL_GAIN else unsure(opened[m])
-        if not fits:
+        belief = opened[m]
+        if own.evidence < DOUBTFUL_GAIN:  # it arrives as a copy of another: masks know better
+            belief, evidence = unsure(belief), replace(evidence, direct=False)
+        elif not fits:
             belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
         answers.append((belief, evidence))
     return answers
