@@ -24,7 +24,7 @@ from earatlas.learning.learned import LearnedHead
 from earatlas.learning.several import Heard
 from earatlas.separation.assembly import TakenApart
 from earatlas.separation.scene import Evidence
-from earatlas.separation.separator import Separator
+from earatlas.separation.separator import Arrivals, Separator
 from earatlas.separation.vessl import State
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array
@@ -80,12 +80,11 @@ def placed_sources(
     head: LearnedHead,
     state: State,
     misfit: Array,
-    heard: Sequence[Heard],
+    arrivals: Arrivals,
     whose: MasksAtOnsets | None,
-    onsets: OnsetBins | None,
 ) -> list[tuple[ChartMixture, Evidence]]:
     """A belief a source of VESSL, and what speaks for it."""
-    M, rooms = len(state.sources), head.rooms
+    M, rooms, onsets, heard = len(state.sources), head.rooms, arrivals.onsets, arrivals.sources
     crowded = head.calibration.relaxed(CROWD * max(M - 1, 1))
     opened = [crowded.blur(source.belief) for source in state.sources]
     fits = bool((misfit <= 1).all())
