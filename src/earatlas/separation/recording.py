@@ -222,12 +222,9 @@ def _sources(
     sources = _started(separator, bins, heard)
     if n_sources is not None:
         return sources
-    if (sources.misfits > 1).any() and len(heard) < MOST_SOURCES:
-        more = _started(separator, bins, separator.heard(onsets, len(heard) + 1))
-        if (more.misfits > 1).any():
-            return sources
     vessl, state = separator.find(bins)
-    if len(state.sources) == len(heard):
+    opened = (misfits(separator, state, bins) <= 1).all()
+    if len(state.sources) == len(heard) or not opened:
         return sources
     heard = separator.heard(onsets, len(state.sources))
     return _followed(separator, bins, heard, vessl, state)
