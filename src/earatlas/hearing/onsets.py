@@ -107,6 +107,14 @@ class OnsetBins:
     def __repr__(self) -> str:
         return f"OnsetBins({len(self)} bins of {self.frames:g} frames)"
 
+    def strongest(self, count: int) -> OnsetBins:
+        """The `count` that rise most."""
+        keep = np.sort(np.argsort(-self.rise_db, kind="stable")[:count])
+        return OnsetBins(
+            self.f[keep], self.t[keep], self.z[keep], self.rise_db[keep], self.snr_db[keep],
+            self.frames,
+        )  # fmt: skip
+
 
 class OnsetStream:
     """Onsets of a sound that comes in pieces, with or without forgetting.

@@ -11,6 +11,7 @@ those that share most of their bins.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from earatlas.learning.learned import LearnedHead
 from earatlas.learning.several import Heard
 from earatlas.separation.assembly import TakenApart
 from earatlas.separation.scene import Evidence
-from earatlas.separation.separator import Separator
+from earatlas.separation.separator import Arrivals, Separator
 from earatlas.separation.vessl import State
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array
@@ -79,12 +80,11 @@ def placed_sources(
     head: LearnedHead,
     state: State,
     misfit: Array,
-    heard: Sequence[Heard],
+    arrivals: Arrivals,
     whose: MasksAtOnsets | None,
-    onsets: OnsetBins | None,
 ) -> list[tuple[ChartMixture, Evidence]]:
     """A belief a source of VESSL, and what speaks for it."""
-    M, rooms = len(state.sources), head.rooms
+    M, rooms, onsets, heard = len(state.sources), head.rooms, arrivals.onsets, arrivals.sources
     crowded = head.calibration.relaxed(CROWD * max(M - 1, 1))
     opened = [crowded.blur(source.belief) for source in state.sources]
     fits = bool((misfit <= 1).all())
@@ -97,8 +97,10 @@ def placed_sources(
     for m, other in enumerate(_paired(whose.masks, heard, onsets)):
         own = heard[other]
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, not fits)
-        belief = opened[m] if own.evidence >= DOUBTFUL_GAIN else unsure(opened[m])
-        if not fits:
+        belief = opened[m]
+        if own.evidence < DOUBTFUL_GAIN:  # it arrives as a copy of another: masks know better
+            belief, evidence = unsure(belief), replace(evidence, direct=False)
+        elif not fits:
             belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
         answers.append((belief, evidence))
     return answers

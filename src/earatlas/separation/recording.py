@@ -35,14 +35,12 @@ from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
 from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
-from earatlas.learning.crowd import DOUBTFUL_GAIN
-from earatlas.learning.several import Heard
 from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, Output, TakenApart
 from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources
 from earatlas.separation.scene import Evidence, FoundScene, Scene, Source
 from earatlas.separation.scout import loudest
-from earatlas.separation.separator import MOST_SOURCES, Separator
+from earatlas.separation.separator import MOST_SOURCES, Arrivals, Separator
 from earatlas.separation.sound.rendering import Rendering, check_rendering
 from earatlas.separation.vessl import VESSL, State
 from earatlas.space.belief import ChartMixture
@@ -174,9 +172,7 @@ def _placed(
 ) -> list[tuple[ChartMixture, Evidence]]:
     """Where each source is: alone, as `localize` says; among others, as onsets and masks do."""
     sources, head = found.sources, separator.head
-    placed = placed_sources(
-        head, sources.state, sources.misfits, sources.heard, found.whose, sources.onsets
-    )
+    placed = placed_sources(head, sources.state, sources.misfits, sources.heard, found.whose)
     if len(sources.state.sources) > 1:
         return placed
     alone = localize(head, recording, threshold=how.threshold, again=True)
@@ -193,8 +189,7 @@ class _Sources:
     vessl: VESSL
     state: State
     misfits: Array  # (M,)
-    heard: tuple[Heard, ...]  # in an order of their own; none where too little arrives
-    onsets: OnsetBins | None
+    heard: Arrivals
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,49 +247,39 @@ def _sources(
     In a room or in noise VESSL takes reflections for sources, and their onsets count them.
     """
     heard = separator.heard(onsets, n_sources)
-    if not heard:
-        return _followed(separator, bins, (), onsets, *separator.find(bins, n_sources))
-    sources = _started(separator, bins, heard, onsets)
+    if not len(heard):
+        return _followed(separator, bins, heard, *separator.find(bins, n_sources))
+    sources = _started(separator, bins, heard)
     if n_sources is not None:
         return sources
-    if (sources.misfits > 1).any() and len(heard) < MOST_SOURCES:
-        more = _started(separator, bins, separator.heard(onsets, len(heard) + 1), onsets)
-        if (more.misfits > 1).any():
-            return sources
     vessl, state = separator.find(bins)
-    if len(state.sources) == len(heard):
+    opened = (misfits(separator, state, bins) <= 1).all()
+    if len(state.sources) == len(heard) or not opened:
         return sources
     heard = separator.heard(onsets, len(state.sources))
-    return _followed(separator, bins, heard, onsets, vessl, state)
+    return _followed(separator, bins, heard, vessl, state)
 
 
-def _started(
-    separator: Separator, bins: HeardBins, heard: tuple[Heard, ...], onsets: OnsetBins | None
-) -> _Sources:
+def _started(separator: Separator, bins: HeardBins, heard: Arrivals) -> _Sources:
     """Sources followed from where they were heard to arrive."""
-    if min(own.evidence for own in heard) < DOUBTFUL_GAIN:  # one arrives louder than all others
-        return _followed(separator, bins, heard, onsets, *separator.find(bins, len(heard)))
-    places = np.stack([own.place for own in heard])
-    return _followed(separator, bins, heard, onsets, *separator.find_at(bins, places))
+    if not heard.sure:  # one arrives louder than all others
+        return _followed(separator, bins, heard, *separator.find(bins, len(heard)))
+    return _followed(separator, bins, heard, *separator.find_at(bins, heard.places))
 
 
 def _followed(
-    separator: Separator,
-    bins: HeardBins,
-    heard: tuple[Heard, ...],
-    onsets: OnsetBins | None,
-    vessl: VESSL,
-    state: State,
+    separator: Separator, bins: HeardBins, heard: Arrivals, vessl: VESSL, state: State
 ) -> _Sources:
-    return _Sources(vessl, state, misfits(separator, state, bins), heard, onsets)
+    return _Sources(vessl, state, misfits(separator, state, bins), heard)
 
 
 def _whose(separator: Separator, sources: _Sources) -> MasksAtOnsets | None:
     """Ready to take note of the masks, where there are onsets to be told whose they are."""
-    rooms, M = separator.head.rooms, len(sources.state.sources)
-    if rooms is None or sources.onsets is None or not sources.heard:
+    rooms, onsets = separator.head.rooms, sources.heard.onsets
+    if rooms is None or onsets is None or not len(sources.heard):
         return None
-    return MasksAtOnsets(separator.layout, rooms.sound.gate, sources.onsets, M)
+    M = len(sources.state.sources)
+    return MasksAtOnsets(separator.layout, rooms.sound.gate, onsets, M)
 
 
 def _short(separator: Separator, block: Block, how: Separating) -> _Found:
