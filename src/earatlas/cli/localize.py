@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.cli.console import Tally, degrees, print_json, progress, say
+from earatlas.cli.console import Tally, degrees, print_json, progress, say, say_doubts
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -131,6 +131,7 @@ def _localized(atlas: Atlas, recording: Path, wish: _Wish, *, as_json: bool) -> 
         print_json(answer)
     else:
         say(line(str(recording), where))
+        say_doubts(where.doubts)
     return where
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.cli.console import Tally, degrees, print_json, progress, say, warn
+from earatlas.cli.console import Tally, degrees, print_json, progress, say, say_doubts, warn
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -273,6 +273,7 @@ def _answer(order: _Order, recording: Path, tell: Progress | None) -> dict[str, 
             {**source.to_dict(), "file": str(file)}
             for source, file in zip(scene.sources, files, strict=True)
         ],
+        "doubts": [str(doubt) for doubt in scene.doubts],
         "free_energy": round(scene.free_energies[-1], 3),
         "rate": scene.rate,
         "recording_seconds": round(scene.seconds, 3),
@@ -329,6 +330,9 @@ def _print(answer: dict[str, Any], *, flat: bool) -> None:
     )
     for line in _source_lines(answer["sources"], flat=flat):
         say(line)
+    say_doubts(answer["doubts"])
+    for number, source in enumerate(answer["sources"], 1):
+        say_doubts(source["doubts"], f"doubtful, source {number}")
     if "truth" in answer:
         for line in (*comparison_lines(answer["truth"]), *hearing_lines(answer["truth"])):
             say(line)

@@ -109,11 +109,7 @@ class OnsetBins:
 
     def strongest(self, count: int) -> OnsetBins:
         """The `count` that rise most."""
-        keep = np.sort(np.argsort(-self.rise_db, kind="stable")[:count])
-        return OnsetBins(
-            self.f[keep], self.t[keep], self.z[keep], self.rise_db[keep], self.snr_db[keep],
-            self.frames,
-        )  # fmt: skip
+        return self[np.sort(np.argsort(-self.rise_db, kind="stable")[:count])]
 
 
 class OnsetStream:

@@ -25,7 +25,7 @@ from earatlas.hearing.onsets import OnsetBins
 from earatlas.learning.learned import Judgement, LearnedHead
 from earatlas.learning.several import Several
 
-__all__ = ["Doubt", "conditions", "doubts_of"]
+__all__ = ["Doubt", "conditions", "doubts_of", "unlike"]
 
 _SHORT_SECONDS = 0.5
 _NOISY_DB, _CLEAR_DB = 13.0, 18.0  # onsets above the quiet: below, and well above what noise leaves
@@ -87,8 +87,8 @@ def doubts_of(
     fits = judged.misfit <= 1
     doubts = list(conditions(onsets, seconds, fits=fits))
     if fits or head.rooms is None or onsets is None:
-        if not fits and not doubts and judged.misfit > _MISFIT:
-            doubts.append(_unlike(judged.misfit))
+        if not doubts:
+            doubts.extend(unlike(judged.misfit))
         return tuple(doubts)
     nats = judged.nats_an_onset
     words = {doubt.word for doubt in doubts}
@@ -102,11 +102,13 @@ def doubts_of(
     if gain > _SECOND_GAIN:
         reason = f"a second one explains {gain:.1f} nats an onset more"
         doubts.append(Doubt("several sounds at once", reason, gain))
-    elif judged.misfit > _MISFIT and nats < _USUAL_SHARE * head.rooms.trust.usual_nats:
-        doubts.append(_unlike(judged.misfit))
+    else:
+        doubts.extend(unlike(judged.misfit, nats, head.rooms.trust.usual_nats))
     return tuple(doubts)
 
 
-def _unlike(misfit: float) -> Doubt:
-    many = f"{misfit:.0f}" if math.isfinite(misfit) else "many"
-    return Doubt("does not fit this head", f"it fits {many} times as badly as usual", misfit)
+def unlike(misfit: float, nats: float = 0.0, usual_nats: float = math.inf) -> Iterator[Doubt]:
+    """Whether sound that is neither noisy nor reverberant comes by way of another head."""
+    if misfit > _MISFIT and nats < _USUAL_SHARE * usual_nats:
+        many = f"{misfit:.0f}" if math.isfinite(misfit) else "many"
+        yield Doubt("does not fit this head", f"it fits {many} times as badly as usual", misfit)

@@ -54,6 +54,14 @@ _TRUE_KEY = (
 )
 
 
+def _doubts(doubts: Sequence[str]) -> str:
+    """What speaks against an answer; nothing where nothing does."""
+    if not doubts:
+        return ""
+    items = "".join(f"<li>{escape(doubt)}</li>" for doubt in doubts)
+    return f'<ul class="doubts" aria-label="Doubts">{items}</ul>'
+
+
 def _facts(source: FoundSource, true: Array | None) -> str:
     """A source in words."""
     space = source.belief.space
@@ -101,7 +109,10 @@ class Sections:
         if elapsed_seconds is not None:
             facts.append(f"separated in <b>{speed_words(elapsed_seconds, scene.seconds)}</b>")
         items = "".join(f"<li>{fact}</li>" for fact in facts)
-        return f'<header><h1>{escape(title)}</h1><ul class="facts">{items}</ul></header>'
+        return (
+            f'<header><h1>{escape(title)}</h1><ul class="facts">{items}</ul>'
+            f"{_doubts(scene.doubts)}</header>"
+        )
 
     def overview(self) -> str:
         """All sources, from above and on a map."""
@@ -187,7 +198,7 @@ class Sections:
         heading = f'<h2><span class="badge">{m + 1}</span>{escape(source.name)}</h2>'
         return _card(
             "",
-            f'<div class="columns"><div>{heading}{_facts(source, true)}'
+            f'<div class="columns"><div>{heading}{_facts(source, true)}{_doubts(source.doubts)}'
             f"{self.players.get(source.name, '')}</div>{_near(m, source, true)}</div>",
             f'<div class="pictures">{self._spectrograms(m, source)}</div>',
             kind="card source",

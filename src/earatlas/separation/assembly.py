@@ -114,7 +114,10 @@ class Assembly:
         energies = self._energies / max(float(self._energies.sum()), 1e-300)
         sources = tuple(
             FoundSource(
-                f"source{m + 1}", own.belief, float(energies[m]), evidence=own.evidence,
+                f"source{m + 1}",
+                own.belief,
+                float(energies[m]),
+                evidence=own.evidence,
                 doubts=own.doubts,
             )
             for m, own in enumerate(placed)

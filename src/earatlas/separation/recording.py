@@ -35,15 +35,15 @@ from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
 from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
+from earatlas.localization.doubts import Doubt
 from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, Output, TakenApart
-from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources
-from earatlas.separation.scene import Evidence, FoundScene, Scene, Source
+from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources, scene_doubts
+from earatlas.separation.scene import FoundScene, Placed, Scene, Source
 from earatlas.separation.scout import loudest
 from earatlas.separation.separator import MOST_SOURCES, Arrivals, Separator
 from earatlas.separation.sound.rendering import Rendering, check_rendering
 from earatlas.separation.vessl import VESSL, State
-from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Progress, field_values
 
 __all__ = ["Separating", "separate", "separate_file", "sound_file"]
@@ -101,7 +101,7 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
     for block in found.blocks:
         stretches.append(assembly.add(block))
         found.note(block)
-    scene = assembly.scene(_placed(separator, recording, found, how))
+    scene = assembly.scene(*_placed(separator, recording, found, how))
     sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
     masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
     sources = tuple(
@@ -138,7 +138,7 @@ def separate_file(
                 append(assembly.add(block).sounds)
                 found.note(block)
                 tell(0.5 + 0.5 * block.end / found.samples, 1.0)
-            scene = assembly.scene(_placed(separator, recording, found, how))
+            scene = assembly.scene(*_placed(separator, recording, found, how))
     return scene, [folder / name for name in names]
 
 
@@ -169,14 +169,18 @@ def _whole_hops(seconds: float, layout: CueLayout, rate: int) -> int:
 
 def _placed(
     separator: Separator, recording: Recording, found: _Found, how: Separating
-) -> list[tuple[ChartMixture, Evidence]]:
-    """Where each source is: alone, as `localize` says; among others, as onsets and masks do."""
+) -> tuple[list[Placed], tuple[Doubt, ...]]:
+    """Where each source is: alone, as `localize` says; among others, as onsets and masks do.
+
+    And what makes all of that doubtful.
+    """
     sources, head = found.sources, separator.head
     placed = placed_sources(head, sources.state, sources.misfits, sources.heard, found.whose)
-    if len(sources.state.sources) > 1:
-        return placed
+    if len(placed) > 1:
+        seconds = found.samples / separator.layout.rate
+        return placed, scene_doubts(head, placed, sources.heard.onsets, seconds)
     alone = localize(head, recording, threshold=how.threshold, again=True)
-    return [(alone.belief, placed[0][1])]
+    return [replace(placed[0], belief=alone.belief, doubts=())], alone.doubts
 
 
 # --- taking apart ---------------------------------------------------------------------------
