@@ -168,9 +168,9 @@ class OnsetStream:
         self._energy = self._energy * g**t + float(P.sum(axis=0) @ age)
         self._heard = self._heard * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((P.max(axis=0) * age).max()))
-        self._kept = _Candidates.joined(self._kept, new).best(
-            _CANDIDATES * gate.most_bins, self._rising.count, g
-        )
+        self._kept = _Candidates.joined(self._kept, new)
+        if len(self._kept.f) > 2 * self._most:  # sorting is what a hop takes longest for
+            self._kept = self._best()
         if self._scale > 1e100:
             self._levels /= self._scale
             self._scale = 1.0
@@ -196,10 +196,17 @@ class OnsetStream:
 
     def bins(self) -> OnsetBins:
         """The bins that rise most, of all that was pushed."""
-        good = self._good(self._kept)
+        good = self._good(self._best())
         age = (self._rising.count - good.t) * np.log(self._forgetting)
         order = np.argsort(-(good.rise_db + age), kind="stable")[: self._gate.most_bins]
         return good[order[np.lexsort((good.t[order], good.f[order]))]]
+
+    @property
+    def _most(self) -> int:
+        return _CANDIDATES * self._gate.most_bins
+
+    def _best(self) -> _Candidates:
+        return self._kept.best(self._most, self._rising.count, self._forgetting)
 
     def _good(self, kept: _Candidates) -> OnsetBins:
         """Those that rise above the quiet, too."""

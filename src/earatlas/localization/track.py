@@ -182,7 +182,8 @@ class _Arriving:
         parts = [part[(part.t >= first) & (part.t < last)] for part in self._recent]
         found = OnsetBins.joined(parts).strongest(self._gate.most_bins)
         found = replace(found, frames=seconds / frame)
-        return found, found.t * frame
+        times: Array = np.asarray(found.t * frame, dtype=np.float64)
+        return found, times
 
 
 def _posed(
