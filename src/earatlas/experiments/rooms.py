@@ -252,7 +252,8 @@ def _drawn(head: str, rows: Sequence[Row], cases: Sequence[Case], folder: Path) 
     at = np.arange(len(cases))
     for n, atlas in enumerate(ATLASES):
         some = [_Figures.of(where(rows, **case.settings), atlas) for case in cases]
-        how = {"ms": 5, "color": COLOURS[n], "label": atlas}
+        inside = {READY: COLOURS[n], OPEN_AIR: "none"}[atlas]  # rings: both are seen where alike
+        how: dict[str, Any] = {"ms": 4 + 4 * n, "color": COLOURS[n], "mfc": inside, "label": atlas}
         medians.semilogy(at, [np.median(own.errors) for own in some], "o", **how)
         held.plot(at, [own.within(0.9) for own in some], "o", **how)
     held.axhline(90, color=GREY, linestyle="--", linewidth=1)
