@@ -348,17 +348,10 @@ def test_what_the_findings_of_the_tables_claim() -> None:
                 assert M == 3 or found["ours(T2)"] > found["oracle"]
     for own in by_head(rows_in_docs("rooms")).values():
         for case in (*rooms.ROOMS, rooms.TWO):
-            results = [row["result"] for row in where(own, **case.settings)]
-            ready, opened = (
-                {
-                    what: [v for r in results for v in r[atlas][what]]
-                    for what in ("errors", "levels")
-                }
-                for atlas in rooms.ATLASES
-            )
-            assert 2 * np.mean(ready["errors"]) < np.mean(opened["errors"])
-            assert np.mean(np.array(opened["levels"]) <= 0.9) < 0.7, "false and sure"
-            assert np.mean(np.array(ready["levels"]) <= 0.9) > 0.7
+            some = where(own, **case.settings)
+            ready, opened = (rooms._Figures.of(some, atlas) for atlas in rooms.ATLASES)
+            assert 2 * ready.errors.mean() < opened.errors.mean()
+            assert opened.within(0.9) < 70 < ready.within(0.9), "false and sure; neither"
 
 
 def test_the_page_in_the_repository_is_that_of_its_rows(
@@ -507,9 +500,11 @@ def test_rooms_without_pyroomacoustics(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row for row in plan if not row["walls"]] == [
         row for row in with_extra if not row["walls"]
     ]
-    (alone,) = where(plan, talkers=1, t60_seconds=0.3, seed=1)
-    (dry,) = where(plan, talkers=1, t60_seconds=0.0, seed=1)
-    (two,) = where(plan, talkers=2, seed=1)
+    alone, dry, two = (
+        {**case.settings, "seed": 1, "walls": walls}
+        for case, walls in ((rooms.ROOMS[1], rooms.OWN), (rooms.Case(), ""), (rooms.TWO, rooms.OWN))
+    )
+    assert all(settings in plan for settings in (alone, dry, two))
     room, again, opened = (rooms._scene(QUICK, row) for row in (alone, alone, dry))
     np.testing.assert_array_equal(room.mixture.samples, again.mixture.samples)
     np.testing.assert_array_equal(room.directions, opened.directions)
@@ -523,11 +518,11 @@ def test_rooms_without_pyroomacoustics(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ea.great_circle_error(*both) >= 15
 
 
-def test_rooms_with_pyroomacoustics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rooms_with_pyroomacoustics() -> None:
     """The same talker at the same place, among walls: another row, and another sound."""
     pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
-    (alone,) = where(rooms.plan(QUICK), talkers=1, t60_seconds=0.3, seed=1)
-    assert alone["walls"] == rooms.SHOEBOX
+    alone = {**rooms.ROOMS[1].settings, "seed": 1, "walls": rooms.SHOEBOX}
+    assert alone in rooms.plan(QUICK)
     shoebox, own = (rooms._scene(QUICK, {**alone, "walls": w}) for w in (rooms.SHOEBOX, rooms.OWN))
     np.testing.assert_array_equal(shoebox.directions, own.directions)
     early = [(s.early**2).sum() / (s.images**2).sum() for s in (shoebox, own)]
@@ -681,4 +676,5 @@ def test_a_template_is_filled_and_wrapped() -> None:
     assert max(map(len, lines)) <= 100
     assert told("A\nparagraph.") == "A paragraph."
     assert span([3.4, 1.2, 2.0], "{:.0f}°") == "1° to 3°"
+    assert span([2.9, 3.1], "{:.0f}°") == "3°"
     assert printed("4.7±11") == 4.7

@@ -51,14 +51,14 @@ ABOUT = """\
 Not in the paper, whose recordings were made in the room that was learned. Here the head is learned
 in the open, and nothing of the rooms is known. "Ready for rooms" is what `earatlas learn` makes of
 T2 on the plane; "open air only" is the same without what it needs in rooms (`--no-rooms`).
-Talkers of 3 s stand outside T2, in rooms at 1.5 m; several talk together in 60 % of the time, and
-their number is told. Noise is white and independent in the two ears. Errors are great-circle
-degrees; beside them the share of the truths that lie in the answer's 50 and 90 % regions, and the
-radius of the latter (medians)."""
+Talkers of 3 s stand outside T2, in rooms at 1.5 m; a single one is the same, at the same place, in
+all conditions; two talk together in 60 % of the time, and their number is told. Noise is white and
+independent in the two ears. Errors are great-circle degrees; beside them the share of the truths that lie in the
+answer's 50 and 90 % regions, and the radius of the latter (medians)."""
 FINDINGS = """\
 - In rooms the open-air model alone is lost and does not know it: {lost} of the single talkers are
   more than {far}° off, and its {region} regions hold {false} of the truths.
-- Ready for rooms, {found} are, and the regions hold {held}. Medians are {medians}.
+- Ready for rooms {found} are, and the regions hold {held}. Median errors are {medians}.
 - In the open both have the same answers in {same} of the recordings: the model that was learned
   there is taken as it is where the sound fits it.
 - Of two talkers in a room {two} of the sources are more than {aside}° off ({two_open} without).
