@@ -53,8 +53,8 @@ in the open, and nothing of the rooms is known. "Ready for rooms" is what `earat
 T2 on the plane; "open air only" is the same without what it needs in rooms (`--no-rooms`).
 Talkers of 3 s stand outside T2, in rooms at 1.5 m; a single one is the same, at the same place, in
 all conditions; two talk together in 60 % of the time, and their number is told. Noise is white and
-independent in the two ears. Errors are great-circle degrees; beside them the share of the truths that lie in the
-answer's 50 and 90 % regions, and the radius of the latter (medians)."""
+independent in the two ears. Errors are great-circle degrees; beside them the share of the truths
+that lie in the answer's 50 and 90 % regions, and the radius of the latter (medians)."""
 FINDINGS = """\
 - In rooms the open-air model alone is lost and does not know it: {lost} of the single talkers are
   more than {far}° off, and its {region} regions hold {false} of the truths.
