@@ -25,20 +25,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.hearing.onsets import OnsetBins
+from earatlas.learning.counting import APART_DEGREES, NOWHERE, Counting
 from earatlas.learning.direct import LEVELS, DirectSound, Look, Patch, bin_class, bin_weights
 from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = ["Heard", "Several"]
 
-NOWHERE = 0.1  # w_0
-# Nats a (weighted) bin that a second, a third and each further source must gain. On 12 scenes each
-# of cipic_021 and kemar_full in T60 0.3 s a false second one gained 0.10 at the upper tenth and a
-# true one 0.13 to 0.20 at the lower; right in 96, 90 and 50 % of the scenes of 1, 2 and 3 talkers.
-WORTH = (0.12, 0.07, 0.10)
 _SHARE_STEPS = 15
 _SELDOM, _LEAST_SHARE = 0.1, 0.03  # of the onsets: a talker who is drowned by another has 5 %
-_APART_DEGREES = 10.0  # two sources, at least
 _ROUNDS = 3  # in which each source is placed again beside the others
 _CLOSELY = 60  # cells whose fine points are looked at, a source
 _FINE_ROUNDS = 2
@@ -143,15 +138,9 @@ class Several:
         return explained
 
     def counted(self, most: int) -> list[int]:
-        """Cells of as many sources as the onsets tell of: one more while it gains enough."""
-        cells = self.placed(1)[-1]
-        while len(cells) < most:
-            more = self._with_one_more(cells)
-            worth = WORTH[min(len(cells), len(WORTH)) - 1]
-            if self.score(more) - self.score(cells) < worth:
-                break
-            cells = more
-        return cells
+        """Cells of as many sources as the onsets tell of."""
+        places = self.sound.grid[self._coarse]
+        return Counting(self._densities, self._weights, places).cells(most)
 
     def second_gain(self) -> float:
         """Nats an onset that a second source explains beside the first."""
@@ -233,7 +222,7 @@ def _too_near(places: Array, others: Array) -> Mask:
     if not len(others):
         return np.zeros(len(places), dtype=bool)
     cosines = to_vectors(places) @ to_vectors(others).T
-    near: Mask = (cosines > np.cos(np.radians(_APART_DEGREES))).any(axis=1)
+    near: Mask = (cosines > np.cos(np.radians(APART_DEGREES))).any(axis=1)
     return near
 
 

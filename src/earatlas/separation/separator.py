@@ -18,7 +18,7 @@ from earatlas.learning.calibration import TYPICAL_FRAME_NOISE
 from earatlas.learning.crowd import DOUBTFUL_GAIN
 from earatlas.learning.learned import LearnedHead
 from earatlas.learning.several import Heard, Several
-from earatlas.separation.scout import Scout, Scouting
+from earatlas.separation.scout import Scout, Scouting, Sighting
 from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
 from earatlas.types import Array, Spectra
 
@@ -130,18 +130,14 @@ class Separator:
         """Where the sources are; without a number, one more while the free energy says so."""
         vessl = VESSL(self.source_model, bins)
         sighting = self.scout.look(bins)
-        best: State | None = None
-        counts = range(1, MOST_SOURCES + 1) if n_sources is None else (n_sources,)
-        for count in counts:
-            starts = sighting.best_sets(count, _STARTS if count > 1 else 1)
-            trials = [vessl.run(vessl.start_at(x), _TRIAL_STEPS) for x in starts]
-            trial = max(trials, key=lambda state: state.free_energy)
-            state = vessl.run(trial)
-            if best is not None and state.free_energy <= best.free_energy + _WORTH * len(bins):
-                break
-            best = state
-        assert best is not None
-        return vessl, _ordered(best)
+        state = _tried(vessl, sighting, n_sources or 1)
+        if n_sources is None:
+            state = _grown(vessl, sighting, state, len(bins))
+        return vessl, _ordered(state)
+
+    def find_more(self, bins: HeardBins, vessl: VESSL, state: State) -> State:
+        """These sources, or more of them while the free energy says so."""
+        return _ordered(_grown(vessl, self.scout.look(bins), state, len(bins)))
 
     def masks(self, vessl: VESSL, state: State, spectra: Spectra) -> Array:
         """Soft masks (M, F, T) of all bins, heard or not."""
@@ -151,6 +147,23 @@ class Separator:
         f, t = (index.ravel() for index in np.indices((F, T)))
         everything = HeardBins.at(spectra, self.source_model.layout, f, t)
         return vessl.posterior_masks(state, everything).reshape(-1, F, T)
+
+
+def _tried(vessl: VESSL, sighting: Sighting, count: int) -> State:
+    """So many sources, from the best of a few starts."""
+    starts = sighting.best_sets(count, _STARTS if count > 1 else 1)
+    trials = [vessl.run(vessl.start_at(x), _TRIAL_STEPS) for x in starts]
+    return vessl.run(max(trials, key=lambda state: state.free_energy))
+
+
+def _grown(vessl: VESSL, sighting: Sighting, state: State, bins: int) -> State:
+    """One more source while the free energy says so."""
+    for count in range(len(state.sources) + 1, MOST_SOURCES + 1):
+        more = _tried(vessl, sighting, count)
+        if more.free_energy <= state.free_energy + _WORTH * bins:
+            break
+        state = more
+    return state
 
 
 def _ordered(state: State) -> State:
