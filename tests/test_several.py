@@ -12,9 +12,10 @@ import earatlas as ea
 from earatlas.hearing.blocks import Block
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.onsets import Gate, OnsetBins, OnsetStream
+from earatlas.learning.counting import NOWHERE
 from earatlas.learning.crowd import broad_share, crowded_belief, unsure
 from earatlas.learning.direct import LEVELS, Look, bin_class
-from earatlas.learning.several import NOWHERE, Heard, Several
+from earatlas.learning.several import Heard, Several
 from earatlas.scenes.own_rooms import OwnRoom
 from earatlas.separation.assembly import TakenApart
 from earatlas.separation.directions import MasksAtOnsets, _paired
