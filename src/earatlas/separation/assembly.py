@@ -16,6 +16,7 @@ from earatlas.hearing.blocks import Block, CrossFade, Spans
 from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.onsets import Gate, OnsetBins, OnsetStream
 from earatlas.localization.doubts import Doubt
 from earatlas.separation.picture import PictureBuilder
 from earatlas.separation.scene import FoundScene, FoundSource, Placed
@@ -34,6 +35,7 @@ class Output:
     rendering: Rendering
     rate: int  # Hz; blocks begin and end with a sample at this rate, too
     recording: Iterable[Array]  # (2, n) at that rate, in chunks
+    gate: Gate | None = None  # for the onsets of each source by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,8 @@ class Assembly:
         M = len(state.sources)
         self._layout, self._state = layout, state
         self._samples, self._output = samples, output
-        self._recording = Spans(output.recording)
+        self._recording, self._overlap = Spans(output.recording), overlap
+        self._arriving = [OnsetStream(output.gate) for _ in range(M)] if output.gate else []
         self._picture = PictureBuilder(layout, samples // layout.hop + 1, M)
         self._energies = np.zeros(M)
         self._track: list[tuple[float, Array]] = []
@@ -99,6 +102,8 @@ class Assembly:
         """Sounds (M, 2, n) of a block at the rate of the output."""
         layout, output, block = self._layout, self._output, apart.block
         sounds = sounds_of(block.samples, apart.spectra, apart.masks, layout, output.rendering)
+        for stream, sound in zip(self._arriving, sounds, strict=False):
+            stream.push(sound[:, self._overlap if block.start else 0 :])
         if output.rate == layout.rate:
             return sounds
         begin, end = self._at_output(block.start), self._at_output(apart.end)
@@ -108,6 +113,12 @@ class Assembly:
     def _at_output(self, samples: int) -> int:
         """A number of samples of the layout in those of the output."""
         return round(samples * self._output.rate / self._layout.rate)
+
+    def onsets(self) -> list[OnsetBins]:
+        """Of each source by itself, once all blocks are there; none without a gate for them."""
+        for stream in self._arriving:
+            stream.finish()
+        return [stream.bins() for stream in self._arriving]
 
     def scene(self, placed: Sequence[Placed], doubts: tuple[Doubt, ...]) -> FoundScene:
         """What was found, without the sound; `placed` are where the sources are, in order."""

@@ -6,6 +6,12 @@ what speaks for it.
 Masks and filters need all bins and consistent directions; directions need the bins in which sound
 arrives. Both name the sources in their own order: an onset's bin is in a mask too, so the pairs are
 those that share most of their bins.
+
+In a room the onsets of a mixture may nearly all be those of the louder talker. Once the sounds are
+taken apart, each has onsets of its own. A source that gains little among the others is therefore
+looked at by itself, as one sound: of 10 such sources of ku100 at T60 0.3 and 0.5 s, five were
+beyond 15 degrees by the mixture and two by themselves. The others are better placed among all
+(medians of 2.6 and 4.4 degrees, kemar_full, 0.3 s), and so are all in noise, which filters colour.
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ _CLEAR_DB = 15.0  # onsets above the quiet: 18 to 20 in the open and in rooms, 1
 
 __all__ = ["CROWD", "MasksAtOnsets", "misfits", "placed_sources", "scene_doubts"]
 
+_DROWNED_GAIN = 0.2  # nats an onset, in a room
+_FEWEST_ONSETS = 20  # of a separated sound that tell anything
+_TELLING_NATS = 0.3
 _NO_SHARE = 1e-6  # of a bin: counts for nothing
 # Median variance of cues over that of one sound in the open: 4 to 9 for two in the open, 40 to 100
 # in noise at 20 dB, 150 to 500 in rooms, 700 in noise at -5 dB.
@@ -94,15 +103,20 @@ def placed_sources(
         return [
             Placed(belief, Evidence(float(f))) for belief, f in zip(opened, misfit, strict=True)
         ]
-    fits = fits and float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    clear = float(np.median(onsets.snr_db)) >= _CLEAR_DB
     answers = []
     for m, other in enumerate(_paired(whose.masks, heard, onsets)):
-        own = heard[other]
-        evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, not fits)
-        belief = opened[m]
-        if own.evidence < DOUBTFUL_GAIN:  # it arrives as a copy of another: masks know better
+        own, alone = heard[other], arrivals.separated[m] if arrivals.separated else None
+        direct = not (fits and clear)
+        evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, direct)
+        belief, drowned = opened[m], own.evidence < _DROWNED_GAIN
+        if not fits and clear and drowned and alone is not None and len(alone) >= _FEWEST_ONSETS:
+            look = rooms.sound.look(alone)
+            belief = rooms.trust.belief(head.space, look)
+            evidence = replace(evidence, nats_a_bin=float(look.features[0]))
+        elif own.evidence < DOUBTFUL_GAIN:  # it arrives as a copy of another: masks know better
             belief, evidence = unsure(belief), replace(evidence, direct=False)
-        elif not fits:
+        elif evidence.direct:
             belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
         answers.append(Placed(belief, evidence, tuple(_against(evidence))))
     return answers
@@ -110,7 +124,7 @@ def placed_sources(
 
 def _against(evidence: Evidence) -> Iterator[Doubt]:
     """What speaks against a source of several."""
-    if evidence.gain < DOUBTFUL_GAIN:
+    if evidence.gain < DOUBTFUL_GAIN and not evidence.nats_a_bin > _TELLING_NATS:
         reason = f"it explains {evidence.gain:.2f} nats an onset that the others do not"
         yield Doubt("may not exist", reason, evidence.gain)
 

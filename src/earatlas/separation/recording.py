@@ -104,7 +104,7 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
     for block in found.blocks:
         stretches.append(assembly.add(block))
         found.note(block)
-    scene = assembly.scene(*_placed(separator, recording, found, how))
+    scene = assembly.scene(*_placed(separator, recording, found, how, assembly.onsets()))
     sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
     masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
     sources = tuple(
@@ -141,7 +141,7 @@ def separate_file(
                 append(assembly.add(block).sounds)
                 found.note(block)
                 tell(0.5 + 0.5 * block.end / found.samples, 1.0)
-            scene = assembly.scene(*_placed(separator, recording, found, how))
+            scene = assembly.scene(*_placed(separator, recording, found, how, assembly.onsets()))
     return scene, [folder / name for name in names]
 
 
@@ -160,7 +160,9 @@ def _assembly(
     layout = separator.layout
     rate = how.rate or layout.rate
     overlap = _whole_hops(_OVERLAP_SECONDS, layout, rate)
-    output = Output(how.rendering, rate, recording.chunks(rate))
+    rooms = separator.head.rooms
+    gate = None if rooms is None else rooms.sound.gate
+    output = Output(how.rendering, rate, recording.chunks(rate), gate)
     return Assembly(layout, found.state, samples=found.samples, overlap=overlap, output=output)
 
 
@@ -171,19 +173,24 @@ def _whole_hops(seconds: float, layout: CueLayout, rate: int) -> int:
 
 
 def _placed(
-    separator: Separator, recording: Recording, found: _Found, how: Separating
+    separator: Separator,
+    recording: Recording,
+    found: _Found,
+    how: Separating,
+    alone: list[OnsetBins],
 ) -> tuple[list[Placed], tuple[Doubt, ...]]:
     """Where each source is: alone, as `localize` says; among others, as onsets and masks do.
 
-    And what makes all of that doubtful.
+    And what makes all of that doubtful. `alone` are the onsets of each source by itself.
     """
     sources, head = found.sources, separator.head
-    placed = placed_sources(head, sources.state, sources.misfits, sources.heard, found.whose)
+    arrivals = replace(sources.heard, separated=tuple(alone))
+    placed = placed_sources(head, sources.state, sources.misfits, arrivals, found.whose)
     if len(placed) > 1:
         seconds = found.samples / separator.layout.rate
         return placed, scene_doubts(head, placed, sources.heard.onsets, seconds)
-    alone = localize(head, recording, threshold=how.threshold, again=True)
-    return [replace(placed[0], belief=alone.belief, doubts=())], alone.doubts
+    only = localize(head, recording, threshold=how.threshold, again=True)
+    return [replace(placed[0], belief=only.belief, doubts=())], only.doubts
 
 
 # --- taking apart ---------------------------------------------------------------------------

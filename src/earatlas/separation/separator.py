@@ -41,6 +41,7 @@ class Arrivals:
 
     sources: tuple[Heard, ...]
     onsets: OnsetBins | None
+    separated: tuple[OnsetBins, ...] = ()  # of each source of VESSL, by itself
 
     def __len__(self) -> int:
         return len(self.sources)
