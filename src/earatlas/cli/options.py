@@ -25,11 +25,15 @@ __all__ = [
     "ForceOption",
     "HeadArgument",
     "HeadOptions",
+    "HeadsArgument",
+    "JobsOption",
     "JsonOption",
     "Kind",
     "KindOption",
     "OutputOption",
     "RecordingsArgument",
+    "ResumeOption",
+    "SchedulerOption",
     "WrongWay",
     "WrongWayOption",
     "YawOption",
@@ -63,11 +67,23 @@ class WrongWay(StrEnum):
 HeadArgument = Annotated[
     str, typer.Argument(metavar="HEAD", help="A .sofa file, a .csv table, 'simulated' or 'kemar'.")
 ]
+HeadsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="HEAD",
+        help="A .sofa file, a .csv table, 'simulated' or 'kemar'; or several, as files, folders, "
+        "patterns, or @LIST with a name a line.",
+    ),
+]
 AtlasArgument = Annotated[
     Path, typer.Argument(metavar="ATLAS", help="What `earatlas learn` wrote, such as ku100.atlas.")
 ]
 RecordingsArgument = Annotated[
-    list[Path], typer.Argument(metavar="RECORDING", help="Two-channel recordings.")
+    list[Path],
+    typer.Argument(
+        metavar="RECORDING",
+        help="Two-channel recordings: files, folders, patterns, or @LIST with a name a line.",
+    ),
 ]
 DuplicatesOption = Annotated[
     Duplicates, typer.Option(help="Directions given twice: refuse, or keep the first.")
@@ -93,6 +109,17 @@ YawOption = Annotated[
 ]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")
+]
+JobsOption = Annotated[int, typer.Option(metavar="N", help="How many at the same time.")]
+ResumeOption = Annotated[
+    bool,
+    typer.Option("--resume", help="Skip what is done with the same settings, and do the rest."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Of a Dask scheduler, whose workers do it: tcp://HOST:8786."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 ForceOption = Annotated[
