@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from earatlas.batches.crew import Tell, alone, together
-from earatlas.batches.sidecar import Sidecar, read_sidecar, sidecar_path, why_again
+from earatlas.batches.sidecar import Recipe, Sidecar, read_sidecar, sidecar_path, why_again
 from earatlas.batches.work import Outcome, Work
 from earatlas.errors import InputError
 from earatlas.files import clear_scratch, written_whole
@@ -67,12 +67,19 @@ def planned(work: Work, files: Sequence[Path], *, resume: bool) -> Batch:
         sidecar = read_sidecar(sidecar_path(work.folder, file))
         if sidecar is None:
             continue
-        why = why_again(sidecar, recipe, work.inputs(file), work.folder)
+        why = _why_again(work, recipe, file, sidecar)
         if why is None:
             kept[file] = sidecar
         else:
             again[file] = why
     return Batch(work, tuple(files), kept, again)
+
+
+def _why_again(work: Work, recipe: Recipe, file: Path, sidecar: Sidecar) -> str | None:
+    try:
+        return why_again(sidecar, recipe, work.inputs(file), work.folder)
+    except InputError:  # a table that cannot be read: that is told when it is done
+        return "other contents of the file"
 
 
 def run(batch: Batch, hands: Hands, tell: Tell) -> Generator[Outcome, None, None]:

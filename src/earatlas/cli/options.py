@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -156,12 +157,18 @@ def opened_yaw(wish: str | None) -> Yaw | None:
         return Yaw.read(wish)
 
 
-def opened_head(head: str, how: HeadOptions, *, diagnosed: bool = False) -> Head:
-    """`open_head` with a progress bar; `diagnosed`: whether ears are mirrored is told anyway."""
+def opened_head(
+    head: str, how: HeadOptions, *, diagnosed: bool = False, shown: bool = True
+) -> Head:
+    """`open_head` with a progress bar; `diagnosed`: whether ears are mirrored is told anyway.
+
+    Not `shown`: a batch has a bar of its own.
+    """
     from earatlas.heads.by_name import open_head
     from earatlas.heads.kemar import MIRRORED
 
-    with progress(f"reading {head}") as update, warnings.catch_warnings():
+    bar = progress(f"reading {head}") if shown else nullcontext(None)
+    with bar as update, warnings.catch_warnings():
         if diagnosed:
             warnings.filterwarnings("ignore", MIRRORED, EaratlasWarning)
         return open_head(
