@@ -4,8 +4,8 @@ In: a `Work` and files. Out: (number, `Outcome`) of each, as soon as it is known
 beside its name, such as the atlas, is sent once: processes read it from a scratch file.
 
 A process that is ended by the system (memory, a crash in a library) takes what its pool had begun
-with it. Those few files are done once more, each in a process of its own: so the one that did it is
-known, and fails alone. However a batch ends, no process of it stays: they are killed when it is
+with it. Those few files are done once more, one at a time: so the one that did it is known, and
+fails alone. However a batch ends, no process of it stays: they are killed when it is
 interrupted, and end themselves when there is no one left to work for.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,10 @@ Tell = Callable[[int, float], None]  # told the share of a file's work that is d
 
 _LOOK_SECONDS = 0.2  # between looks at how far the processes are
 _WAITING = 2  # files given out a process: the next one is there when one is done
+_ENDED = (
+    "its process was ended by the system. It may need more memory than there is, or crash a "
+    "library that reads it."
+)
 # One thread each: products of small matrices by several threads fight for the cores.
 _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -61,15 +67,20 @@ def together(
         order = Path(scratch) / "order"
         order.write_bytes(pickle.dumps((work, recipe)))
         left = dict(enumerate(files))
+        suspects: list[int] = []  # begun when a process was ended: one of them did it
         while left:
+            chosen = {number: left[number] for number in suspects} or left
+            ahead = 1 if suspects else _WAITING * jobs
             try:
-                for number, outcome in _pooled(order, left, jobs, tell):
+                for number, outcome in _pooled(order, chosen, min(jobs, ahead), ahead, tell):
                     del left[number]
                     yield number, outcome
+                suspects = []
             except _BrokenPoolError as error:
                 time.sleep(_LOOK_SECONDS)  # a signal to all of us is on its way to this one, too
-                for number in error.begun:
-                    yield number, _isolated(order, left.pop(number), number, tell)
+                for number in error.begun if suspects else ():
+                    yield number, Outcome(left.pop(number), "failed", error=_ENDED)
+                suspects = [number for number in suspects or error.begun if number in left]
             finally:
                 clear_scratch(work.folder)
 
@@ -83,18 +94,16 @@ class _BrokenPoolError(Exception):
 
 
 def _pooled(
-    order: Path, files: dict[int, Path], jobs: int, tell: Tell
+    order: Path, files: dict[int, Path], jobs: int, ahead: int, tell: Tell
 ) -> Iterator[tuple[int, Outcome]]:
-    """The outcomes of a pool; a few files are given out at a time."""
+    """The outcomes of a pool of processes; so many files are given out at a time."""
     waiting = iter(list(files.items()))
     given: dict[Future[Outcome], int] = {}
-    pool = _pool(jobs)
+    pool = _pool(order.parent, jobs)
     try:
         while True:
-            for number, file in waiting:
+            for number, file in islice(waiting, ahead - len(given)):
                 given[pool.submit(_ordered, str(order), number, file)] = number
-                if len(given) >= _WAITING * jobs:
-                    break
             if not given:
                 return
             for future in wait(given, _LOOK_SECONDS, FIRST_COMPLETED).done:
@@ -109,42 +118,30 @@ def _pooled(
         pool.shutdown(wait=True, kill_workers=True)
 
 
-def _isolated(order: Path, file: Path, number: int, tell: Tell) -> Outcome:
-    """The outcome of one file in a process of its own."""
-    try:
-        ((_, outcome),) = _pooled(order, {number: file}, 1, tell)
-    except _BrokenPoolError:
-        reason = (
-            "its process was ended by the system. It may need more memory than there is, or crash "
-            "a library that reads it"
-        )
-        return Outcome(file, "failed", error=f"{reason}.")
-    return outcome
-
-
-def _pool(jobs: int) -> Any:
+def _pool(scratch: Path, jobs: int) -> Any:
     from joblib.externals.loky import ProcessPoolExecutor
 
     return ProcessPoolExecutor(
-        jobs, initializer=_begin, initargs=(os.getpid(),), env=_ONE_THREAD, timeout=None
+        jobs, initializer=_begin, initargs=(os.getpid(), scratch), env=_ONE_THREAD, timeout=None
     )
 
 
 # --- in the other processes -----------------------------------------------------------------
 
 
-def _begin(parent: int) -> None:
+def _begin(parent: int, scratch: Path) -> None:
     """Signals of the terminal are for the one who gives out the work; it ends this process."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent, scratch), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    """End this process when there is nobody left to work for."""
+def _end_with(parent: int, scratch: Path) -> None:
+    """End this process when there is nobody left to work for, nor to tidy up."""
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
 
 
