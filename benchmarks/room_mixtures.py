@@ -12,12 +12,13 @@ matched directions, and how many truths lie in the sources' regions and within t
 
 import argparse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from protocol import mixtures
-from rooms import head_of, ku100_split
+from protocol import head_of, mixtures
+from rooms import ku100_split
 
 import earatlas as ea
 from earatlas.heads.head import ImpulseResponses
@@ -28,6 +29,7 @@ from earatlas.types import Array
 PARTS = ("beliefs", "count", "noises")
 NOISES_DB = (20.0, 10.0, 0.0, -5.0)
 T60_SECONDS = (0.2, 0.3, 0.4, 0.5, 0.6)
+Scenes = Callable[[int, int], Iterator[ea.SimulatedScene]]
 _KNOTS = 16  # of smooth errors over the logarithm of frequency
 _SEED = 7  # of the mixtures; settings were chosen with others, on other heads
 
@@ -92,6 +94,13 @@ def beliefs_row(atlas: ea.Atlas, made: Iterator[ea.SimulatedScene]) -> str:
     )
 
 
+CONDITIONS: tuple[tuple[str, Scenes], ...] = (
+    ("open", scenes),
+    ("noise at 10 dB", partial(scenes, snr_db=10.0)),
+    ("T60 0.3 s", partial(scenes, t60=0.3)),
+)
+
+
 def beliefs(atlas: ea.Atlas, count: int) -> None:
     """Two talkers in every condition, and three in some."""
     print("| | sources | median ° | beyond 20° % | in 50 % region | in 90 % region | within the "
@@ -105,24 +114,16 @@ def beliefs(atlas: ea.Atlas, count: int) -> None:
         for t60 in (0.3,) if other else T60_SECONDS:
             row = beliefs_row(atlas, scenes(count, 2, t60=t60, other=other))
             print(f"| {name}, T60 {t60:g} s | {row} |", flush=True)
-    for name, how in (
-        ("open", {}),
-        ("noise at 10 dB", {"snr_db": 10.0}),
-        ("T60 0.3 s", {"t60": 0.3}),
-    ):
-        print(f"| 3 talkers, {name} | {beliefs_row(atlas, scenes(count, 3, **how))} |", flush=True)
+    for name, how in CONDITIONS:
+        print(f"| 3 talkers, {name} | {beliefs_row(atlas, how(count, 3))} |", flush=True)
 
 
 def counts(atlas: ea.Atlas, count: int) -> None:
     """How many sources are found where 1, 2 and 3 talk."""
     print("\n| talkers | found 1 | 2 | 3 | 4 or more | right % |\n|" + "---|" * 6)
-    for name, how in (
-        ("open", {}),
-        ("noise at 10 dB", {"snr_db": 10.0}),
-        ("T60 0.3 s", {"t60": 0.3}),
-    ):
+    for name, how in CONDITIONS:
         for M in (1, 2, 3):
-            made = scenes(count, M, **how)
+            made = how(count, M)
             numbers = np.array(
                 [len(atlas.separate(scene.mixture, rendering="soft").sources) for scene in made]
             )

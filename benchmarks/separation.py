@@ -1,9 +1,9 @@
 """Separation figures on the measured heads; run as `python benchmarks/separation.py PART …`.
 
 Parts: mixtures (two and three talkers, every method in one table), starts (which start VESSL
-should have), count (how many sources), rooms (simulated and measured), speed, memory. Without a
-part: all of them. The heads, rooms and speech come from EARATLAS_DATA. Seeds are fixed. `--jobs`
-mixtures are worked on at once; speed and memory always run alone.
+should have), count (how many sources), rooms (simulated and measured), fullband (48 kHz), speed,
+memory. Without a part: all of them. The heads, rooms and speech come from EARATLAS_DATA.
+Seeds are fixed. `--jobs` mixtures are worked on at once; fullband, speed and memory run alone.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import argparse
 import joblib
 import numpy as np
 from protocol import DATA, head_of, in_room, mixtures, split, within_plane
-from separating import cost
+from separating import cost, fullband
 from separating.figures import on_mixtures, table
 from separating.methods import every_method, ours, room_method
 from separating.starts import every_start, our_scales
@@ -21,7 +21,7 @@ from earatlas.experiments.vessl_printed import paper_scales
 from earatlas.judging.directions import assign_directions
 
 LEVELS = (0.5, 0.9)
-PARTS = ("mixtures", "starts", "count", "rooms", "speed", "memory")
+PARTS = ("mixtures", "starts", "count", "rooms", "fullband", "speed", "memory")
 
 
 def plane_atlas() -> tuple[ea.Atlas, ea.Head, ea.Head]:
@@ -127,6 +127,9 @@ def main() -> None:
             case "rooms":
                 simulated_rooms(max(asked.count // 2, 1), asked.jobs)
                 measured_rooms(max(asked.count // 2, 1), asked.jobs)
+            case "fullband":
+                known, head = split(head_of("ku100"), 0)
+                fullband.table(ea.learn(known), head, asked.count)
             case "speed":
                 cost.speed(*plane_atlas())
             case "memory":

@@ -75,6 +75,7 @@ def made_scene(
         picture=picture,
         free_energies=(-90.0, -50.0, -49.5),
         seconds=n / rate,
+        rate=rate,
         track_seconds=np.array([n / rate / 2]),
         track=np.array(places, dtype=float)[None],
         mixture=ea.Audio(mixture, rate),

@@ -10,8 +10,9 @@ import pytest
 import soundfile
 
 from earatlas.errors import InputError
-from earatlas.hearing.blocks import Block, CrossFade, overlapping
+from earatlas.hearing.blocks import Block, CrossFade, Spans, overlapping
 from earatlas.hearing.cues import bin_power
+from earatlas.hearing.files import read_audio
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.sound_files import growing_sound_files
@@ -82,6 +83,15 @@ def test_blocks_that_disagree_fade_without_a_step() -> None:
     np.testing.assert_allclose(whole[0], expected, atol=1e-14)
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_spans_of_a_recording(chunk: int) -> None:
+    """Overlapping, apart, empty, beyond the end and to the end, whatever the chunks."""
+    x = np.random.default_rng(2).normal(size=(2, 50))
+    spans = Spans(x[:, i : i + chunk] for i in range(0, 50, chunk))
+    for begin, end in ((0, 12), (7, 20), (25, 31), (31, 31), (40, 70), (44, None)):
+        np.testing.assert_array_equal(spans.take(begin, end), x[:, begin:end])
+
+
 # --- files that grow ---------------------------------------------------------------------------
 
 
@@ -100,6 +110,19 @@ def test_sound_files_appear_together(tmp_path: Path) -> None:
         written, rate = soundfile.read(folder / name)
         assert rate == 8000
         np.testing.assert_allclose(written.T, sound, rtol=1e-6)
+
+
+def test_sound_that_no_wav_file_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 GB: beyond them, the header has wider lengths."""
+    monkeypatch.setattr("earatlas.hearing.sound_files._LARGEST_WAV", 8 * 100)
+    sound = np.random.default_rng(3).normal(size=(1, 2, 100))
+    for samples, kind in ((99, "WAV"), (100, "RF64")):
+        with growing_sound_files(tmp_path, ["a.wav"], 8000, samples=samples) as append:
+            append(sound[..., :samples])
+        assert soundfile.info(tmp_path / "a.wav").format == kind
+        np.testing.assert_allclose(
+            read_audio(tmp_path / "a.wav").samples, sound[0, :, :samples], rtol=1e-6
+        )
 
 
 def test_sound_files_appear_all_or_none(tmp_path: Path) -> None:

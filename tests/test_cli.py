@@ -143,6 +143,39 @@ def test_simulate_stages_as_asked(run: Run, good_sofa: Path, good_wav: Path) -> 
     assert not np.allclose(ea.read_audio(folder / "b" / "noise.wav").samples, noise)
 
 
+def test_simulate_keeps_the_rate_of_the_sounds(
+    run: Run, good_sofa: Path, good_wav: Path, tmp_path: Path
+) -> None:
+    """The highest of them, or the one that is asked for."""
+    ea.Audio(0.1 * np.random.default_rng(0).normal(size=(1, 9000)), 48_000).write(
+        tmp_path / "fast.wav"
+    )
+    call = ["simulate", good_sofa, "-o", tmp_path / "s", "--json", "--sound", f"{good_wav}:40:0",
+            "--sound", f"{tmp_path / 'fast.wav'}:-40:0"]  # fmt: skip
+    assert json.loads(run(*call).stdout)["rate"] == 48_000
+    assert ea.read_audio(tmp_path / "s" / "mixture.wav").rate == 48_000
+    assert json.loads(run(*call, "--rate", 22_050).stdout)["rate"] == 22_050
+    refused(run(*call, "--rate", 0), "rate must be a positive whole number of Hz, got 0")
+
+
+def test_simulate_moves_sounds(run: Run, good_wav: Path, tmp_path: Path) -> None:
+    """Along waypoints; between measured directions where that is asked for; else a sentence."""
+    call = ["simulate", "simulated", "-o", tmp_path / "s"]
+    both = ["--sound", f"{good_wav}:0,40,0/2,-31,10.5", "--sound", f"{good_wav}:33.3:14.4"]
+    first, second = json.loads(run(*call, *both, "--between", "--json").stdout)["sources"]
+    assert first["path"] == [[0.0, 40.0, 0.0], [2.0, -31.0, 10.5]]
+    assert second["direction"] == [33.3, 14.4]
+    spoken = run(*call, *both).stdout
+    assert "moves" in spoken
+    for path, words in (
+        ("0,40,0/0.1,-40,0", "path must not jump"),
+        ("0,40,0/2,nowhere,0", "path must be SECONDS,AZIMUTH,ELEVATION"),
+        ("0,40,0", "path must have two waypoints"),
+    ):
+        refused(run(*call, "--sound", f"{good_wav}:{path}"), words)
+    refused(run(*call, *both[:2], "--t60", 0.3), "room must be None")
+
+
 def test_simulate_in_a_room(run: Run, good_sofa: Path, good_wav: Path, tmp_path: Path) -> None:
     """--t60 alone has the default room; the others say which."""
     pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -79,7 +80,7 @@ def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
     """A block a file: how many, a line a source with its file, and the time it took."""
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
     first, head, *sources, last = result.stdout.splitlines()
-    assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound"
+    assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound at 16 kHz"
     assert head.split() == ["azimuth", "elevation", "90", "%", "within", "share", "file"]
     assert [line.split()[-1] for line in sources] == [
         str(tmp_path / f"party_source{m}.wav") for m in (1, 2)
@@ -88,6 +89,22 @@ def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
     assert sum(bool(re.search(r" \d+° right, .*front ", line)) for line in sources) == 1
     assert re.search(r"separated in .* s, .*(as the recording|than real time)$", last)
     assert result.stderr == ""
+
+
+def test_separate_keeps_the_rate_or_takes_another(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The recording's own, as many samples as it has; another one where it is asked for."""
+    party = ea.read_audio(folder / "party.wav").at_rate(22_050)
+    party.write(tmp_path / "fast.wav")
+    call = ["separate", folder / "head.atlas", tmp_path / "fast.wav", "-n", 2, "-o", tmp_path]
+    answer = json.loads(run(*call, "--json").stdout)
+    assert answer["rate"] == 22_050
+    sounds = [ea.read_audio(source["file"]) for source in answer["sources"]]
+    assert {sound.rate for sound in sounds} == {22_050}
+    np.testing.assert_allclose(sum(s.samples for s in sounds), party.samples, atol=1e-6)
+    result = run(*call, "--rate", 8000)
+    assert "2 sources in 2.0 s of sound at 8 kHz" in result.stdout
+    assert ea.read_audio(answer["sources"][0]["file"]).rate == 8000
+    refused(run(*call, "--rate", 500), "rate must be from 2000 to 384000 Hz", "got 500")
 
 
 def test_the_command_knows_every_rendering() -> None:
@@ -141,6 +158,10 @@ def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path
         assert -3 < row["mixture_sdr_db"] < 3
         assert 4 < row["sdr_db"] < 40
         assert row["sir_db"] > row["mixture_sir_db"] + 5
+        assert 0 < row["ild_error_db"] < 3
+        assert 0 < row["itd_error_microseconds"] < 200
+        assert 0.7 < row["stoi"] < 1
+        assert "early_sdr_db" not in row, "nothing is late in the open"
     assert {row["source"] for row in names.values()} == {"source1", "source2"}
     page = Path(answer["report"])
     assert page == tmp_path / "mixture.html"
@@ -151,6 +172,31 @@ def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path
     spoken = run(*call, folder / "scene" / "scene.json").stdout
     assert f"{names['Ada']['sdr_db']:.1f}" in spoken
     assert "SIR, dB" in spoken
+    assert f"{names['Ada']['itd_error_microseconds']:.0f} µs" in spoken
+    assert "early SDR" not in spoken
+
+
+def test_early_images_are_compared_with(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Of a scene in a room: the sound is nearer to what comes within 50 ms than late sound is."""
+    head = ea.simulated_head(PLACES)
+    ears = head.responses()
+    late = (
+        0.02 * np.random.default_rng(0).normal(size=(2, 2, 6000)) * np.exp(-np.arange(6000) / 2e3)
+    )
+    wet = np.concatenate([ears.samples, late], axis=2)
+    room = replace(head, ears=replace(ears, samples=wet))
+    voices = [ea.murmur(2.0, seed=seed) for seed in (5, 8)]
+    scene = ea.render_scene(room, voices, PLACES, names=("Ada", "Hugh"))
+    assert scene.is_reverberant
+    scene.write(tmp_path / "scene")
+    call = ["separate", folder / "head.atlas", tmp_path / "scene" / "mixture.wav", "-n", 2,
+            "-o", tmp_path / "out", "--truth", tmp_path / "scene"]  # fmt: skip
+    answer = json.loads(run(*call, "--json").stdout)
+    for row in answer["truth"]:
+        assert 0 < row["early_sdr_db"] < row["sdr_db"]
+    spoken = run(*call).stdout
+    assert "early SDR, dB" in spoken
+    assert f"{answer['truth'][0]['early_sdr_db']:.1f}" in spoken
 
 
 def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> None:

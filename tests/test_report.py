@@ -236,7 +236,7 @@ def test_sources_are_described() -> None:
     flat = " ".join(text.split())
     first = scene.sources[0]
     sure = f"within {first.radius_90:.1f}° ({first.credible_90_area:.0f} square degrees)"
-    for words in ("party.wav", "0.2 s long", "2 sources found",
+    for words in ("party.wav", "0.2 s long", "2 sources found", "sounds at 16 kHz",
                   "separated in 0.1 s, 2.5 times faster than real time",
                   "30° left, 10° up, front", "50° right, 20° down, front",
                   "azimuth 30.0°, elevation 10.0°", "100 % of the recording",

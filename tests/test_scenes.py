@@ -9,7 +9,8 @@ import pytest
 
 import earatlas as ea
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.scenes.scene import overlap_share, starts_for_overlap
+from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.scenes.scene import _audible, overlap_share, starts_for_overlap
 from earatlas.space.angles import great_circle_error
 
 
@@ -50,6 +51,39 @@ def test_image_has_the_cues_of_its_direction(small_head: ea.Head, rng: np.random
     difference = ea.mean_cues(scene.image(0)) - small_head.cues()[n]
     assert np.median(np.abs(difference[:400])) < 0.3
     assert not scene.noise.any()
+
+
+def test_early_images_are_those_of_the_first_50_ms(rng: np.random.Generator) -> None:
+    """From where the response of either ear has risen to half its peak, on both ears alike."""
+    taps = rng.normal(size=(2, 2, 1500)) * np.exp(-np.arange(1500) / 800)
+    taps[:, :, :40] = 0.0
+    taps[0, 1, 40], taps[1, 0, 60] = 20.0, -20.0  # direct sound: at sample 40, and at 60
+    head = Head("echoes", np.array([[30.0, 0.0], [-30.0, 0.0]]), ImpulseResponses(taps, 16_000))
+    sounds = [rng.normal(size=900), rng.normal(size=700)]
+    staging = ea.Staging(levels_db=(0.0, -4.0), snr_db=np.inf)
+    scene = ea.render_scene(head, sounds, head.directions, staging=staging)
+    assert scene.is_reverberant
+    for m, onset in enumerate((40, 60)):
+        cut = taps[m].copy()
+        cut[:, onset + 801 :] = 0.0
+        late = taps[m] - cut
+        whole, early, rest = (
+            np.stack([np.convolve(_audible(sounds[m], 16_000), ear) for ear in pair])
+            for pair in (taps[m], cut, late)
+        )
+        n = whole.shape[1]
+        gain = scene.images[m, 0, 500] / whole[0, 500]
+        np.testing.assert_allclose(scene.images[m, :, :n], gain * whole, atol=1e-12)
+        np.testing.assert_allclose(scene.early[m, :, :n], gain * early, atol=1e-12)
+        assert np.abs(rest).max() > 0.01 * np.abs(whole).max()
+
+
+def test_nothing_is_late_in_the_open(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
+    """The early images are the images, and are not written twice."""
+    scene = ea.render_scene(small_head, sounds, PLACES)
+    assert scene.early is scene.images
+    assert not scene.is_reverberant
+    assert "early_file" not in scene.to_dict()["sources"][0]
 
 
 def test_overlap_is_as_asked(small_head: ea.Head, sounds: list[np.ndarray]) -> None:

@@ -224,14 +224,100 @@ def mirrored(atlas: Atlas) -> Atlas:
     )
 
 
-def test_another_rate_is_resampled(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
-    """48 kHz: the sounds come at the rate of the head's cues and add up to what was resampled."""
-    fast = ea.Audio(resample(two.mixture.samples, RATE, 48_000), 48_000)
-    scene = atlas.separate(fast, n_sources=2)
-    assert scene.mixture.rate == RATE
-    sounds = [s.audio.samples for s in scene.sources]
-    np.testing.assert_allclose(sum(sounds), scene.mixture.samples, **EXACT)
-    assert great_circle_error(scene.directions, found.directions).max() < 1.0
+@pytest.mark.parametrize("rate", [8_000, 11_025, 44_100, 96_000])
+def test_sounds_have_the_rate_of_the_recording(
+    atlas: Atlas, two: ea.SimulatedScene, found: Scene, rate: int
+) -> None:
+    """As many samples as came in, which add up to it; below 8 kHz they are what they were."""
+    audio = ea.Audio(resample(two.mixture.samples, RATE, rate)[:, :-3], rate)
+    scene = atlas.separate(audio, n_sources=2)
+    assert scene.rate == rate
+    assert scene.mixture is audio
+    sounds = np.stack([s.audio.samples for s in scene.sources])
+    assert {s.audio.rate for s in scene.sources} == {rate}
+    np.testing.assert_allclose(sounds.sum(axis=0), audio.samples, **EXACT)
+    if rate > RATE:
+        assert great_circle_error(scene.directions, found.directions).max() < 1.0
+        for ours, theirs in zip(resample(sounds, rate, RATE), found.sources, strict=True):
+            n = ours.shape[1]
+            assert sdr(theirs.audio.samples[:, :n], ours) > 40
+
+
+def test_another_rate_can_be_asked_for(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
+    """The sounds add up to the recording at that rate; at the layout's, they are what they were."""
+    audio = ea.Audio(resample(two.mixture.samples, RATE, 48_000), 48_000)
+    scene = atlas.separate(audio, n_sources=2, rate=22_050)
+    assert scene.rate == scene.mixture.rate == 22_050
+    total = sum(s.audio.samples for s in scene.sources)
+    np.testing.assert_allclose(total, audio.at_rate(22_050).samples, **EXACT)
+    same = atlas.separate(two.mixture, n_sources=2, rate=RATE)
+    for ours, theirs in zip(same.sources, found.sources, strict=True):
+        np.testing.assert_array_equal(ours.audio.samples, theirs.audio.samples)
+
+
+@pytest.mark.parametrize("rate", [1_999, 384_001, 44_100.5, 0])
+def test_rates_that_no_filter_serves_are_refused(
+    atlas: Atlas, two: ea.SimulatedScene, rate: float
+) -> None:
+    """Too low, too high, and no whole number."""
+    with pytest.raises(InputError) as error:
+        atlas.separate(two.mixture, n_sources=2, rate=rate)  # type: ignore[arg-type]
+    refused(error, "rate must be")
+
+
+def test_a_recording_at_such_a_rate_is_refused(atlas: Atlas, two: ea.SimulatedScene) -> None:
+    """Unless another rate is asked for."""
+    slow = ea.Audio(two.mixture.samples, 1_999)
+    with pytest.raises(InputError) as error:
+        atlas.separate(slow, n_sources=2)
+    refused(error, "rate must be from 2000 to 384000 Hz for sounds to be separated, got 1999.")
+
+
+@pytest.mark.usefixtures("short_blocks")
+def test_long_recordings_keep_their_rate(
+    tmp_path: Path,
+    atlas: Atlas,
+    conversation: ea.SimulatedScene,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In blocks at 44.1 kHz: no seam, no sample too many, in memory and from a file."""
+    # 0.3 s would be rounded to 0.304 s at 16 kHz, and to 0.32 s where it is whole samples of both.
+    monkeypatch.setattr("earatlas.separation.recording._OVERLAP_SECONDS", 0.32)
+    audio = conversation.mixture.at_rate(44_100)
+    path = audio.write(tmp_path / "party.wav")
+    _, files = atlas.separate_file(path, tmp_path / "out", n_sources=2)
+    audio = ea.read_audio(path)  # as it was rounded for the file
+    scene = atlas.separate(audio, n_sources=2)
+    sounds = np.stack([s.audio.samples for s in scene.sources])
+    np.testing.assert_allclose(sounds.sum(axis=0), audio.samples, **EXACT)
+    for file, sound in zip(files, sounds, strict=True):
+        written, rate = soundfile.read(file)
+        assert rate == 44_100
+        np.testing.assert_allclose(written.T, sound, rtol=0, atol=1e-7)
+    narrow = atlas.separate(audio, n_sources=2, rate=RATE)
+    for sound, source in zip(sounds, narrow.sources, strict=True):
+        low = resample(sound, 44_100, RATE)[:, : source.audio.samples.shape[1]]
+        assert sdr(source.audio.samples[:, : low.shape[1]], low) > 40
+
+
+@pytest.mark.usefixtures("short_blocks")
+def test_clipped_sound_with_an_offset_keeps_adding_up(
+    atlas: Atlas, conversation: ea.SimulatedScene
+) -> None:
+    """At 48 kHz, clipped at half of its peak, upon an offset of a fifth of full scale."""
+    samples = conversation.mixture.at_rate(48_000).samples
+    peak = np.abs(samples).max()
+    audio = ea.Audio(np.clip(samples, -peak / 2, peak / 2) + 0.2, 48_000)
+    scene = atlas.separate(audio, n_sources=2)
+    sounds = np.stack([s.audio.samples for s in scene.sources])
+    np.testing.assert_allclose(sounds.sum(axis=0), audio.samples, **EXACT)
+    assert np.isfinite(sounds).all()
+    _, off = matched(scene, conversation)
+    assert off.max() < 8.0
+    narrow = atlas.separate(audio, n_sources=2, rate=RATE)
+    for sound, source in zip(sounds, narrow.sources, strict=True):
+        low = resample(sound, 48_000, RATE)
+        assert sdr(source.audio.samples, low) > 40
 
 
 @pytest.mark.parametrize(
@@ -419,8 +505,11 @@ def test_file_at_another_rate_with_other_channels(
     scene, files = atlas.separate_file(path, tmp_path, n_sources=2, channels=(2, 0))
     assert great_circle_error(scene.directions, found.directions).max() < 1.0
     total = sum(soundfile.read(file)[0].T for file in files)
-    heard = ea.read_audio(path, channels=(2, 0), rate=RATE).samples
-    np.testing.assert_allclose(total, heard, rtol=0, atol=1e-6)
+    heard = ea.read_audio(path, channels=(2, 0))
+    np.testing.assert_allclose(total, heard.samples, rtol=0, atol=1e-6)
+    assert {soundfile.info(file).samplerate for file in files} == {44_100}
+    _, files = atlas.separate_file(path, tmp_path, n_sources=2, channels=(2, 0), rate=RATE)
+    assert {soundfile.info(file).samplerate for file in files} == {RATE}
 
 
 def test_binary_file(tmp_path: Path, atlas: Atlas, two: ea.SimulatedScene) -> None:

@@ -102,7 +102,10 @@ def test_talkers_in_rooms_are_placed_and_counted(
 ) -> None:
     """Two at new places: found by onsets where the open-air model is lost; and one is one."""
     open_air = replace(atlas, rooms=None)
-    errors, before, inside, numbers = [], [], [], []
+    errors: list[float] = []
+    before: list[float] = []
+    inside: list[bool] = []
+    numbers: list[int] = []
     rng = np.random.default_rng(1)
     for n in range(6):
         places = np.array([[a, rng.uniform(-20, 40)] for a in rng.choice([20, 75, 130, -40, -100], 2, replace=False)])  # fmt: skip  # noqa: E501
@@ -111,7 +114,7 @@ def test_talkers_in_rooms_are_placed_and_counted(
             found = model.separate(audio, n_sources=2, rendering="soft")
             off = great_circle_error(places[:, None], found.directions[None])
             straight, crossed = off[[0, 1], [0, 1]], off[[0, 1], [1, 0]]
-            answers.extend(min(straight, crossed, key=np.sum))
+            answers.extend(straight if straight.sum() <= crossed.sum() else crossed)
             if model is anywhere:
                 order = (0, 1) if straight.sum() <= crossed.sum() else (1, 0)
                 inside += [

@@ -17,7 +17,7 @@ from earatlas.hearing.transform import stft
 from earatlas.learning.direct import LEVELS, N_CLASSES, SHARPNESS, DirectSound
 from earatlas.learning.direct_learning import _parts, _untold
 from earatlas.localization.poses import Pose, PoseStatistics, joined_poses
-from earatlas.localization.turning import _shared, turning_belief
+from earatlas.localization.turning import _shared, turning_judgement
 from earatlas.space.angles import great_circle_error, wrap_degrees
 from earatlas.types import Array
 
@@ -236,8 +236,8 @@ def test_evidence_is_shared_not_added(atlas: Atlas, turning: tuple[ea.Audio, ea.
     whole.push(spectra, np.zeros(spectra.shape[-1]))
     pose = whole.poses()[0]
     thirds = [Pose(0.01 * n, pose.statistics.scaled(1 / 3)) for n in range(3)]
-    one = turning_belief(atlas, [pose], None, np.zeros(0))
-    three = turning_belief(atlas, thirds, None, np.zeros(0))
+    one = turning_judgement(atlas, [pose], None, np.zeros(0)).belief
+    three = turning_judgement(atlas, thirds, None, np.zeros(0)).belief
     assert great_circle_error(one.best, three.best) < 1.5
     assert three.credible_radius() == pytest.approx(one.credible_radius(), rel=0.25)
     assert [p.yaw_degrees for p in joined_poses(thirds)] == pytest.approx([0.01])

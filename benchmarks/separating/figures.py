@@ -1,42 +1,47 @@
 """Figures of separated sounds: a row of them a method and mixture, and the table of their means.
 
-Row   SDR, SIR, SAR, SI-SDR in dB, STOI, azimuth and elevation error in degrees, sources beyond
-20 degrees in %, seconds of work a second of sound; NaN where a method does not tell
+Row   SDR, SIR, SAR, SI-SDR in dB, STOI, SDR to the early images (first 50 ms) in dB, errors of the
+level and time differences between the ears in dB and µs, azimuth and elevation error in degrees,
+sources beyond 20 degrees in %, seconds of work a second of sound; NaN where a method does not tell
 """
 
 from collections.abc import Callable, Iterable
 
 import joblib
 import numpy as np
-from pystoi import stoi
 
 import earatlas as ea
 from earatlas.judging.directions import direction_errors
+from earatlas.judging.intelligibility import intelligibility
+from earatlas.judging.interaural import interaural_errors
 from earatlas.judging.quality import assign_sounds, separation_quality
 from earatlas.separation.sound.masks import render
 from earatlas.types import Array, Spectra
 
 HEADER = (
-    "| {} | SDR dB | SIR dB | SAR dB | SI-SDR dB | STOI | worst tenth SDR dB | azimuth ° | "
-    "elevation ° | beyond 20° % | s per s |\n|---|---|---|---|---|---|---|---|---|---|---|"
+    "| {} | SDR dB | SIR dB | SAR dB | SI-SDR dB | STOI | early SDR dB | ΔILD dB | "
+    "ΔITD µs | worst tenth SDR dB | azimuth ° | elevation ° | beyond 20° % | s per s |\n|"
+    + "---|"
+    * 14
 )
 NOWHERE = [np.nan] * 3
 Row = list[float]
 
 
-def intelligibility(images: Array, sounds: Array, rate: float) -> float:
-    """STOI of sounds (M, 2, n), mean over sources and ears."""
-    pairs = zip(images.reshape(-1, images.shape[-1]), sounds.reshape(-1, sounds.shape[-1]),
-                strict=True)  # fmt: skip
-    return float(np.mean([stoi(image, sound, rate) for image, sound in pairs]))
+def hearing_figures(scene: ea.SimulatedScene, sounds: Array) -> Row:
+    """STOI, SDR to early images, and interaural errors of sounds (M, 2, n), means."""
+    images, rate = scene.images, scene.mixture.rate
+    clear = float(np.mean(intelligibility(images, sounds, rate=rate)))
+    early = separation_quality(scene.early, sounds).mean().sdr_db
+    return [clear, early, *interaural_errors(images, sounds, rate=rate).mean()]
 
 
 def sound_figures(scene: ea.SimulatedScene, estimates: Array) -> Row:
-    """SDR, SIR, SAR, SI-SDR and STOI of the best assignment, mean over sources and ears."""
+    """SDR, SIR, SAR, SI-SDR and what is heard of the best assignment, means."""
     best = assign_sounds(scene.images, estimates).take(estimates)
     quality = separation_quality(scene.images, best).mean()
     figures = [quality.sdr_db, quality.sir_db, quality.sar_db, quality.si_sdr_db]
-    return [*figures, intelligibility(scene.images, best, scene.mixture.rate)]
+    return [*figures, *hearing_figures(scene, best)]
 
 
 def place_figures(scene: ea.SimulatedScene, found: Array | None) -> Row:
@@ -72,8 +77,9 @@ def table(title: str, rows: list[dict[str, Row]]) -> None:
         figures = np.array([row[name] for row in rows])
         sdr = np.sort(figures[:, 0])
         worst = float(sdr[: max(len(sdr) // 10, 1)].mean())
-        *sound, clear, azimuth, elevation, beyond, seconds = figures.mean(axis=0)
-        cells = [f"{v:.1f}" for v in sound] + [f"{clear:.2f}", f"{worst:.1f}"]
+        *sound, clear, early, ild, itd, azimuth, elevation, beyond, seconds = figures.mean(axis=0)
+        cells = [f"{v:.1f}" for v in sound] + [f"{clear:.2f}", f"{early:.1f}", f"{ild:.2f}"]
+        cells += [f"{itd:.0f}", f"{worst:.1f}"]
         cells += [f"{v:.1f}" for v in (azimuth, elevation, beyond)] + [f"{seconds:.2f}"]
         shown = ["–" if cell == "nan" else cell for cell in cells]
         print(f"| {name} | " + " | ".join(shown) + " |", flush=True)

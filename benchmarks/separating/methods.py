@@ -19,7 +19,7 @@ from earatlas.separation.sound.masks import binary_masks
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
 from earatlas.types import Array, Spectra
-from separating.figures import NOWHERE, Row, intelligibility, masked, row
+from separating.figures import NOWHERE, Row, hearing_figures, masked, row
 
 RENDERINGS: tuple[Rendering, ...] = ("spatial", "soft", "binary")
 
@@ -45,8 +45,8 @@ def ends(scene: ea.SimulatedScene) -> dict[str, Row]:
     samples = scene.mixture.samples
     mixed = mixture_quality(scene.images, samples).mean()
     as_is = np.repeat(samples[None], len(scene.images), axis=0)
-    clear = intelligibility(scene.images, as_is, scene.mixture.rate)
-    figures = [mixed.sdr_db, mixed.sir_db, mixed.sar_db, mixed.si_sdr_db, clear]
+    heard = hearing_figures(scene, as_is)
+    figures = [mixed.sdr_db, mixed.sir_db, mixed.sar_db, mixed.si_sdr_db, *heard]
     best = oracle.separate(scene.mixture, scene.images).render()
     return {
         "mixture": [*figures, *NOWHERE, np.nan],

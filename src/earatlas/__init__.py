@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from earatlas.manifold.unlabelled import IntrinsicMap, learn_unlabelled
     from earatlas.scenes.murmur import murmur
     from earatlas.scenes.rooms import Room
+    from earatlas.scenes.routes import Route
     from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
     from earatlas.separation.scene import Scene, Source
     from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
@@ -72,6 +73,7 @@ _NAMES = {
     "manifold.unlabelled": "IntrinsicMap learn_unlabelled",
     "scenes.murmur": "murmur",
     "scenes.rooms": "Room",
+    "scenes.routes": "Route",
     "scenes.scene": "SimulatedScene Staging render_scene",
     "separation.scene": "Scene Source",
     "space.angles": "azimuth_error elevation_error great_circle_error",
@@ -104,6 +106,7 @@ __all__ = [
     "Outcome",
     "Plane",
     "Room",
+    "Route",
     "Scene",
     "SimulatedScene",
     "Source",

@@ -165,12 +165,14 @@ class Atlas(LearnedHead):
         n_sources: int | None = None,
         rendering: Rendering = Separating.rendering,
         threshold: Threshold | None = None,
+        rate: int | None = None,
     ) -> Scene:
         """The sources of a recording: where each is, and each by itself.
 
-        With `n_sources` None their number is found out. The sounds add up to the mixture.
+        With `n_sources` None their number is found out. The sounds add up to the mixture, at its
+        own rate unless another `rate` (Hz) is asked for.
         """
-        how = Separating(n_sources, rendering, threshold or Threshold())
+        how = Separating(n_sources, rendering, threshold or Threshold(), rate)
         return separate(self.separator, audio, how)
 
     def separate_file(
@@ -182,14 +184,16 @@ class Atlas(LearnedHead):
         n_sources: int | None = None,
         rendering: Rendering = Separating.rendering,
         threshold: Threshold | None = None,
+        rate: int | None = None,
         progress: Progress | None = None,
     ) -> tuple[FoundScene, list[Path]]:
         """The sources of a file of any length, written to a folder, in bounded memory.
 
-        The files (party_source1.wav, …) appear when all are complete, or not at all.
-        `progress(done, total)` is called as the work goes on.
+        The files (party_source1.wav, …) have the recording's rate, or the `rate` (Hz) that is asked
+        for. They appear when all are complete, or not at all. `progress(done, total)` is called as
+        the work goes on.
         """
-        how = Separating(n_sources, rendering, threshold or Threshold())
+        how = Separating(n_sources, rendering, threshold or Threshold(), rate)
         recording = FileRecording(path, channels)
         return separate_file(self.separator, recording, folder, how, progress=progress)
 

@@ -18,6 +18,7 @@ __all__ = [
     "percent_words",
     "place_words",
     "radius_words",
+    "rate_words",
     "speed_words",
     "sure_words",
 ]
@@ -133,6 +134,15 @@ def length_words(seconds: float) -> str:
     whole = round(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s"
+
+
+def rate_words(rate: int) -> str:
+    """A sampling rate.
+
+    >>> rate_words(16_000), rate_words(44_100), rate_words(22_050)
+    ('16 kHz', '44.1 kHz', '22.05 kHz')
+    """
+    return f"{rate / 1000:.9g} kHz"
 
 
 def speed_words(seconds: float, recording_seconds: float) -> str:

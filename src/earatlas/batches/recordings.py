@@ -101,7 +101,9 @@ class SeparatingFiles(_OfRecordings):
                 {**source.to_dict(), "file": str(path)}
                 for source, path in zip(scene.sources, files, strict=True)
             ],
+            "doubts": [str(doubt) for doubt in scene.doubts],
             "free_energy": round(scene.free_energies[-1], 3),
+            "rate": scene.rate,
             "recording_seconds": round(scene.seconds, 3),
             "seconds": round(seconds, 3),
             "real_time_factor": round(seconds / scene.seconds, 4),

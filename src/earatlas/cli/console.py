@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "print_json",
     "progress",
     "say",
+    "say_doubts",
     "show_warnings_once",
     "warn",
 ]
@@ -71,6 +72,12 @@ _warned: set[str] = set()  # by this command
 def say(text: str) -> None:
     """A line of the answer, as it is: neither wrapped nor coloured."""
     out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
+    """What speaks against an answer, a line each."""
+    for doubt in doubts:
+        say(f"  {label}: {doubt}")
 
 
 def degrees(angle: float) -> str:

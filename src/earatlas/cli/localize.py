@@ -19,7 +19,7 @@ from earatlas.atlas import Atlas
 from earatlas.batches.inputs import RECORDINGS, check_stems, listed
 from earatlas.batches.recordings import Localizing
 from earatlas.cli.batch import BatchOptions, run_batch
-from earatlas.cli.console import Tally, degrees, print_json, progress, say
+from earatlas.cli.console import Tally, degrees, print_json, progress, say, say_doubts
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -173,6 +173,7 @@ def _localized(atlas: Atlas, recording: Path, wish: _Wish, *, as_json: bool) -> 
         print_json(answer)
     else:
         say(line(str(recording), where))
+        say_doubts(where.doubts)
     return where
 
 
@@ -186,6 +187,7 @@ def _show(space: Space, answer: dict[str, Any]) -> None:
     """The same of an answer in JSON."""
     direction, radius, share = (answer[n] for n in ("direction", "radius_90", "observed_share"))
     say(_words(answer["file"], direction, radius, share, space))
+    say_doubts(answer["doubts"])
 
 
 def _words(name: str, direction: ArrayLike, radius: float, share: float, space: Space) -> str:

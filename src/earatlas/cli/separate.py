@@ -16,7 +16,7 @@ from earatlas.atlas import Atlas
 from earatlas.batches.inputs import RECORDINGS, check_stems, listed
 from earatlas.batches.recordings import SeparatingFiles, check_overwritten
 from earatlas.cli.batch import BatchOptions, run_batch
-from earatlas.cli.console import degrees, say
+from earatlas.cli.console import degrees, say, say_doubts
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -34,6 +34,7 @@ from earatlas.cli.truth import (
     check_truth,
     comparison,
     comparison_lines,
+    hearing_lines,
     read_truth,
     written_sounds,
 )
@@ -42,7 +43,7 @@ from earatlas.judging.truth import Truth
 from earatlas.separation.recording import Separating, sound_file
 from earatlas.separation.scene import FoundScene
 from earatlas.types import Progress
-from earatlas.words import direction_words, speed_words
+from earatlas.words import direction_words, rate_words, speed_words
 
 __all__ = ["Render", "app", "separate_command"]
 
@@ -111,6 +112,10 @@ def separate_command(
     report: Annotated[
         bool, typer.Option("--report", help="Write a page to look at and listen to, too.")
     ] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(metavar="HZ", help="Of the sounds. Default: the recording's own."),
+    ] = None,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -125,7 +130,7 @@ def separate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Write each sound of each recording to a file of its own, and say where it is."""
-    how = Separating(n_sources, render.value)
+    how = Separating(n_sources, render.value, rate=rate)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     files = batch.files(listed(recordings, RECORDINGS, "recordings").files)
     learned = Atlas.load(atlas)
@@ -188,12 +193,15 @@ def _print(answer: dict[str, Any], *, flat: bool) -> None:
     count = answer["n_sources"]
     say(
         f"{answer['file']}: {count} source{'' if count == 1 else 's'} in "
-        f"{answer['recording_seconds']:.1f} s of sound"
+        f"{answer['recording_seconds']:.1f} s of sound at {rate_words(answer['rate'])}"
     )
     for line in _source_lines(answer["sources"], flat=flat):
         say(line)
+    say_doubts(answer["doubts"])
+    for number, source in enumerate(answer["sources"], 1):
+        say_doubts(source["doubts"], f"doubtful, source {number}")
     if "truth" in answer:
-        for line in comparison_lines(answer["truth"]):
+        for line in (*comparison_lines(answer["truth"]), *hearing_lines(answer["truth"])):
             say(line)
     say(f"  separated in {speed_words(answer['seconds'], answer['recording_seconds'])}")
     if answer["report"] is not None:

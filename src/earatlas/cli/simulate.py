@@ -36,9 +36,11 @@ from earatlas.cli.outputs import Outputs, claim_scene
 from earatlas.errors import InputError, harmless
 from earatlas.heads.by_name import files_of_head
 from earatlas.heads.head import Head
-from earatlas.hearing.files import read_mono
+from earatlas.hearing.audio import checked_rate
+from earatlas.hearing.files import audio_rate, read_mono
 from earatlas.hearing.layout import CueLayout
 from earatlas.scenes.rooms import Room
+from earatlas.scenes.routes import Route, path_of
 from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
 from earatlas.scenes.speech import DEMO_TALKERS, can_speak, demo_talkers, murmured_talkers
 from earatlas.types import Array, Progress
@@ -56,7 +58,8 @@ class _Sources:
 
     names: tuple[str, ...]
     sounds: tuple[Array, ...]  # (n_m,) each
-    directions: tuple[tuple[float, float], ...]
+    directions: tuple[tuple[float, float] | Route, ...]
+    rate: int  # Hz
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ class _RoomWish:
     epilog=examples(
         "earatlas simulate simulated -o scene",
         "earatlas simulate ku100.sofa -o scene --sound a.wav:40:0 --sound b.wav:-30:20",
-        "earatlas simulate ku100.sofa -o room --sound a.wav:40:0 --t60 0.3",
+        "earatlas simulate ku100.sofa -o walk --sound a.wav:0,60,0/6,-60,0 --sound b.wav:-30:20",
+        "earatlas simulate ku100.sofa -o room --sound a.wav:40:0 --t60 0.3 --rate 48000",
         "earatlas simulate heads/*.sofa -o scenes --sound a.wav:40:0 --jobs 4 --resume",
     ),
 )
@@ -102,12 +106,25 @@ def simulate(
         typer.Option(
             metavar="FILE:AZ:EL",
             help="A sound and its azimuth and elevation, once a source; it is placed at the "
-            "nearest measured direction. Without: spoken talkers.",
+            "nearest measured direction. One that moves: FILE:SECONDS,AZ,EL/SECONDS,AZ,EL/… "
+            "Without: spoken talkers.",
         ),
     ] = None,
     talkers: Annotated[
         int, typer.Option(metavar="N", help="How many spoken talkers, without --sound.")
     ] = 2,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="HZ", help="Of the scene. Default: the highest of the sounds; talkers, 16000."
+        ),
+    ] = None,
+    between: Annotated[
+        bool,
+        typer.Option(
+            "--between", help="Place sounds exactly there, between the measured directions."
+        ),
+    ] = False,
     level: Annotated[
         list[float] | None,
         typer.Option(metavar="DB", help="While it sounds, once a source. Without: all equal."),
@@ -150,6 +167,7 @@ def simulate(
         overlap=overlap,
         distance_metres=Staging.distance_metres if distance is None else distance,
         seed=seed,
+        between=between,
     )
     how = HeadOptions(kind, channels, duplicates, wrong_way)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
@@ -157,7 +175,11 @@ def simulate(
     if heads.several or resume:
         _simulate_many(
             _Simulating(
-                batch.folder(output), how, _sources(sound, talkers), staging=staging, room=place
+                batch.folder(output),
+                how,
+                _sources(sound, talkers, rate),
+                staging=staging,
+                room=place,
             ),
             heads.files,
             batch,
@@ -166,7 +188,9 @@ def simulate(
     outputs = Outputs(force=force)
     claim_scene(outputs, output)
     opened = opened_head(head[0], how)
-    simulating = _Simulating(output, how, _sources(sound, talkers), staging=staging, room=place)
+    simulating = _Simulating(
+        output, how, _sources(sound, talkers, rate), staging=staging, room=place
+    )
     with progress("rendering"):
         scene = simulating.scene(opened)
         files = scene.write(output)
@@ -196,7 +220,7 @@ class _Simulating(Work):
             head,
             self.sources.sounds,
             self.sources.directions,
-            rate=CueLayout().rate,
+            rate=self.sources.rate,
             staging=self.staging,
             room=self.room,
             names=self.sources.names,
@@ -234,9 +258,8 @@ def _show(answer: dict[str, Any]) -> None:
     say(f"{answer['folder']}: {count} source{'' if count == 1 else 's'}")
 
 
-def _sources(sound: list[str] | None, talkers: int) -> _Sources:
-    rate = CueLayout().rate
-    return _sounds(sound, rate) if sound else _talkers(talkers, rate)
+def _sources(sound: list[str] | None, talkers: int, rate: int | None) -> _Sources:
+    return _sounds(sound, rate) if sound else _talkers(talkers, rate or CueLayout().rate)
 
 
 def _metres(name: str, text: str) -> tuple[float, float, float]:
@@ -266,30 +289,45 @@ def _talkers(count: int, rate: int) -> _Sources:
         raise InputError(
             f"talkers must be between 1 and {len(DEMO_TALKERS)}, got {count}. Use --sound for more."
         )
-    return _Sources(*voices(count, rate), _PLACES[:count])
+    return _Sources(*voices(count, checked_rate(rate)), _PLACES[:count], rate)
 
 
-def _sounds(wishes: list[str], rate: int) -> _Sources:
-    names, sounds, directions = [], [], []
-    for wish in wishes:
-        try:
-            # From the right: a path may hold colons of its own.
-            file, azimuth, elevation = wish.rsplit(":", 2)
-            directions.append((float(azimuth), float(elevation)))
-        except ValueError:
-            raise InputError(
-                f"sound must be FILE:AZIMUTH:ELEVATION, got '{wish}'. Such as talker.wav:40:0."
-            ) from None
-        names.append(harmless(Path(file).stem))
-        sounds.append(read_mono(file, rate=rate))
-    return _Sources(tuple(names), tuple(sounds), tuple(directions))
+def _sounds(wishes: list[str], rate: int | None) -> _Sources:
+    files, directions = zip(*map(_sound, wishes), strict=True)
+    common = max(map(audio_rate, files)) if rate is None else checked_rate(rate)
+    names = tuple(harmless(file.stem) for file in files)
+    sounds = tuple(read_mono(file, rate=common) for file in files)
+    return _Sources(names, sounds, directions, common)
+
+
+def _sound(wish: str) -> tuple[Path, tuple[float, float] | Route]:
+    """A file, and where its sound is. From the right: the name may hold colons of its own."""
+    file, _, place = wish.rpartition(":")
+    if file and "," in place:
+        return Path(file), path_of(place)
+    try:
+        file, azimuth, elevation = wish.rsplit(":", 2)
+        return Path(file), (float(azimuth), float(elevation))
+    except ValueError:
+        raise InputError(
+            f"sound must be FILE:AZIMUTH:ELEVATION, got '{wish}'. Such as talker.wav:40:0."
+        ) from None
 
 
 def _print(scene: SimulatedScene) -> None:
     """Who is where, and when each one starts."""
     table = Table("source", "azimuth", "elevation", "starts", box=None, padding=(0, 2))
-    for name, (azimuth, elevation), start in zip(
-        scene.names, scene.directions, scene.starts_seconds, strict=True
+    for name, (azimuth, elevation), start, route in zip(
+        scene.names, scene.directions, scene.starts_seconds, scene.routes, strict=True
     ):
-        table.add_row(escape(name), degrees(azimuth), degrees(elevation), f"{start:.2f} s")
+        place = [degrees(azimuth), degrees(elevation)]
+        if route is not None:
+            place = ["moves", _way(route)]
+        table.add_row(escape(name), *place, f"{start:.2f} s")
     out.print(table, highlight=False)
+
+
+def _way(route: Route) -> str:
+    """The two ends of a route."""
+    first, last = (", ".join(map(degrees, route.directions[i])) for i in (0, -1))
+    return f"{first} to {last}"

@@ -13,13 +13,21 @@ from earatlas.cli.console import degrees
 from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import audio_seconds, read_all_channels, read_audio
+from earatlas.judging.assignment import Assignment
 from earatlas.judging.truth import Truth
 from earatlas.scenes.scene import read_scene_file
 from earatlas.separation.scene import FoundScene
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array
 
-__all__ = ["check_truth", "comparison", "comparison_lines", "read_truth", "written_sounds"]
+__all__ = [
+    "check_truth",
+    "comparison",
+    "comparison_lines",
+    "hearing_lines",
+    "read_truth",
+    "written_sounds",
+]
 
 _SECONDS = 0.1  # by which a recording and its truth may differ, for resampling and padding
 # Two talkers of LibriSpeech at the same places: at most 0.07 with others (190 pairs of scenes), at
@@ -42,12 +50,14 @@ def read_truth(path: Path, seconds: float) -> Truth:
         places = np.array([source["direction"] for source in sources], dtype=np.float64)
         directions = Sphere().check(places, "directions")
         images = [file.parent / str(source["file"]) for source in sources]
+        early = [file.parent / str(s["early_file"]) for s in sources if "early_file" in s]
     except (ArithmeticError, OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"truth must be a scene.json that `earatlas simulate` wrote, or its folder, got "
             f"'{path}', which cannot be used. Name another."
         ) from error
-    known = Truth(directions, tuple(map(read_audio, images)), names)
+    sounds, first = (tuple(map(read_audio, files)) for files in (images, early))
+    known = Truth(directions, sounds, names, first)
     for image in known.images:
         if abs(image.seconds - seconds) > _SECONDS:
             raise InputError(
@@ -118,13 +128,11 @@ def comparison(
     """What became of each true source: its error, and decibels before and after."""
     from earatlas.judging.score import score
 
-    found = [sound.samples for sound in sounds]
-    true = [image.at_rate(mixture.rate).samples for image in truth.images]
-    n = min(x.shape[1] for x in (*found, *true, mixture.samples))
+    true, early, found, mixed = _as_long(truth, mixture, sounds)
     judged = score(
-        np.stack([x[:, :n] for x in true]),
-        np.stack([x[:, :n] for x in found]),
-        mixture.samples[:, :n],
+        true,
+        found,
+        mixed,
         directions=truth.directions,
         # On the plane a source may be placed beyond the poles.
         found_directions=np.clip(scene.directions, (-np.inf, -90), (np.inf, 90)),
@@ -138,6 +146,7 @@ def comparison(
             EaratlasWarning,
             stacklevel=2,
         )
+    heard = _hearing(true, early, found, judged.by_sound, mixture.rate)
     rows = []
     for m, name in enumerate(truth.names):
         place, sound = (int(a.found[m]) for a in (judged.by_direction, judged.by_sound))
@@ -151,8 +160,51 @@ def comparison(
         for key in ("sdr_db", "sir_db"):
             row[key] = _rounded(getattr(judged.quality, key)[m].mean(), 2)
             row[f"mixture_{key}"] = _rounded(getattr(judged.mixture, key)[m].mean(), 2)
-        rows.append(row)
+        rows.append(row | {key: _rounded(values[m], 3) for key, values in heard.items()})
     return rows
+
+
+def _as_long(
+    truth: Truth, mixture: Audio, sounds: Sequence[Audio]
+) -> tuple[Array, Array | None, Array, Array]:
+    """Images, early images where there are any, sounds (M, 2, n) and mixture (2, n), all as long.
+
+    At the rate of the mixture; resampling and padding may differ by a few samples at the end.
+    """
+    true, early = (
+        [image.at_rate(mixture.rate).samples for image in images]
+        for images in (truth.images, truth.early)
+    )
+    found = [sound.samples for sound in sounds]
+    n = min(x.shape[1] for x in (*found, *true, *early, mixture.samples))
+    whole, first, heard = (
+        np.stack([x[:, :n] for x in parts]) if parts else None for parts in (true, early, found)
+    )
+    assert whole is not None
+    assert heard is not None
+    return whole, first, heard, mixture.samples[:, :n]
+
+
+def _hearing(
+    true: Array, early: Array | None, found: Array, order: Assignment, rate: int
+) -> dict[str, Array]:
+    """Cues that are kept and words that are understood, a value a true source (M,)."""
+    from earatlas.judging.intelligibility import intelligibility
+    from earatlas.judging.interaural import interaural_errors
+    from earatlas.judging.quality import TAPS, all_pairs, quality_of
+
+    errors = interaural_errors(true, found, rate=rate, assignment=order)
+    clear = intelligibility(true, found, rate=rate, assignment=order)
+    values = {
+        "ild_error_db": errors.ild_db,
+        "itd_error_microseconds": errors.itd_microseconds,
+        "stoi": clear.mean(axis=1),
+    }
+    if early is not None:
+        values["early_sdr_db"] = quality_of(all_pairs(early, found, TAPS), order).sdr_db.mean(
+            axis=1
+        )
+    return values
 
 
 def _place(direction: Array) -> list[float]:
@@ -184,6 +236,27 @@ def comparison_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
             for key in ("sdr_db", "sir_db")
         )
         lines.append(f"  {name:{wide}}{true:>16}{found:>17}{error:>8}{decibels}")
+    return lines
+
+
+def hearing_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A table of how each separated source is heard."""
+    names = [_shortened(row["name"]) for row in rows]
+    wide = max(8, *map(len, names))
+    lines = [f"  {'name':{wide}}{'ILD off by':>16}{'ITD off by':>17}{'STOI':>8}"]
+    early = "early_sdr_db" in rows[0]
+    lines[0] += f"{'early SDR, dB':>17}" if early else ""
+    for name, row in zip(names, rows, strict=True):
+        ild, itd, clear = (
+            "-" if row[key] is None else f"{row[key]:{form}}"
+            for key, form in (
+                ("ild_error_db", ".1f"),
+                ("itd_error_microseconds", ".0f"),
+                ("stoi", ".2f"),
+            )
+        )
+        last = f"{_figure(row['early_sdr_db']):>17}" if early else ""
+        lines.append(f"  {name:{wide}}{ild + ' dB':>16}{itd + ' µs':>17}{clear:>8}{last}")
     return lines
 
 

@@ -1,7 +1,7 @@
 """Long recordings in bounded memory: overlapping blocks, and their results without a seam.
 
 In: a recording that comes in chunks. Out: blocks that overlap (`overlapping`); results of the
-blocks put together again (`CrossFade`).
+blocks put together again (`CrossFade`); and any stretch of it, one after the other (`Spans`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from earatlas.types import Array
 
-__all__ = ["Block", "CrossFade", "overlapping"]
+__all__ = ["Block", "CrossFade", "Spans", "overlapping"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,27 @@ def overlapping(chunks: Iterable[Array], length: int, overlap: int) -> Iterator[
             yield Block(held[:, :length], start, last=False)
             held, start = held[:, hop:], start + hop
     yield Block(held, start, last=True)
+
+
+class Spans:
+    """Samples (2, n) of a recording that comes in chunks; of its past, what may still be wanted."""
+
+    def __init__(self, chunks: Iterable[Array]) -> None:
+        self._chunks = iter(chunks)
+        self._held, self._start = np.zeros((2, 0)), 0
+
+    def take(self, begin: int, end: int | None) -> Array:
+        """From `begin`, never before that of the last time, to `end`, or all that is left."""
+        parts, known = [self._held], self._start + self._held.shape[1]
+        while end is None or known < end:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            parts.append(chunk)
+            known += chunk.shape[1]
+        self._held = np.concatenate(parts, axis=1)[:, begin - self._start :]
+        self._start = begin
+        return self._held if end is None else self._held[:, : end - begin]
 
 
 class CrossFade:

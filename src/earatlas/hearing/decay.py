@@ -3,9 +3,9 @@
 In: powers of both ears, as they come. Out: the time in which the fastest decays fall by 60 dB.
 Speech stops abruptly, many times a second; in a room it cannot fall faster than the room lets it.
 Of all stretches of 64 ms that begin well above the quiet of their band, the tenth that falls most
-is the measure. One talker of 3 s (40 each): 0.12 to 0.19 s in the open, 0.14 to 0.21 s in noise at 20
-to 10 dB, 0.17 to 0.22 s at T60 0.2 s, 0.26 to 0.32 at 0.3 s, 0.38 to 0.46 at 0.5 s; the logarithm
-goes with that of T60 by 0.95 in random rooms.
+is the measure. One talker of 3 s (40 each): 0.12 to 0.19 s in the open, 0.14 to 0.21 in noise at
+20 to 10 dB, 0.17 to 0.22 at T60 0.2 s, 0.26 to 0.32 at 0.3 s, 0.38 to 0.46 at 0.5 s; in random
+rooms its logarithm correlates with that of T60 by 0.95.
 """
 
 from __future__ import annotations

@@ -20,7 +20,14 @@ from earatlas.hearing.audio import LARGEST_SAMPLE, Audio, checked_rate, resample
 from earatlas.hearing.wav import library_name
 from earatlas.types import Array
 
-__all__ = ["audio_seconds", "read_all_channels", "read_audio", "read_blocks", "read_mono"]
+__all__ = [
+    "audio_rate",
+    "audio_seconds",
+    "read_all_channels",
+    "read_audio",
+    "read_blocks",
+    "read_mono",
+]
 
 MORE_CHANNELS = r".* channels: 0 and 1 are taken"  # how the warning of `_warn_of_more` begins
 _UNKNOWN = 1 << 62  # frames; libsndfile says so of a FLAC file that was written to a pipe
@@ -328,3 +335,9 @@ def audio_seconds(path: str | Path) -> float:
         known = sound.is_of_known_length
         frames = sound.frames if known else sum(map(len, sound.blocks_of(path, 60.0)))
         return float(frames) / float(sound.samplerate)
+
+
+def audio_rate(path: str | Path) -> int:
+    """Sampling rate of a sound file in Hz, from its header."""
+    with _open(path) as sound:
+        return int(sound.samplerate)

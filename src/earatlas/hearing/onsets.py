@@ -15,6 +15,7 @@ Windows are short: one of 64 ms holds the first reflections too, which come afte
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -92,7 +93,7 @@ class OnsetBins:
     snr_db: Array  # (B,) above the quiet level
     frames: float  # heard in all
     decay_seconds: float = math.nan  # of 60 dB, by the fastest decays (`earatlas.hearing.decay`)
-    difference: float = math.nan  # |L - R|² over |L|² + |R|²: 0 if both ears have the same sound
+    difference: float = math.nan  # of the ears: 0 if one has the other's sound, louder or softer
 
     def __len__(self) -> int:
         return len(self.f)
@@ -107,6 +108,20 @@ class OnsetBins:
     def __repr__(self) -> str:
         return f"OnsetBins({len(self)} bins of {self.frames:g} frames)"
 
+    @classmethod
+    def joined(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
+        """The bins of all parts of one sound."""
+        f, t, z, rise, snr = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("f", "t", "z", "rise_db", "snr_db")
+        )
+        order = np.lexsort((t, f))
+        return replace(parts[-1], f=f, t=t, z=z, rise_db=rise, snr_db=snr)[order]
+
+    def strongest(self, count: int) -> OnsetBins:
+        """The `count` that rise most."""
+        return self[np.sort(np.argsort(-self.rise_db, kind="stable")[:count])]
+
 
 class OnsetStream:
     """Onsets of a sound that comes in pieces, with or without forgetting.
@@ -119,17 +134,14 @@ class OnsetStream:
         self._gate, self._forgetting = gate, forgetting
         self._frames = FrameStream(gate.window, gate.hop)
         F = len(gate.rows)
-        self._envelope = np.zeros(F)
-        # Digital silence is no room: whatever follows it would rise without end.
-        self._silence = 10 ** (_SILENCE_DB / 10) * (gate.window / 4) ** 2
+        self._rising = _Rising(gate)
         self._levels = np.zeros((_HIGHEST_DB - _LOWEST_DB + 1, F))
         self._scale = 1.0  # what a frame of now is worth in the table of levels
         self._peak = 0.0
         self._heard = 0.0
-        self._count = 0  # frames so far
         self._kept = _Candidates.none()
         self._decay = DecayStream(gate.frequencies_hz, gate.hop / gate.rate, forgetting=forgetting)
-        self._apart = self._energy = 0.0  # of L - R, and of both
+        self._products = np.zeros(3)  # |L|², |R|² and Re L R̄, summed up
 
     def push(self, samples: Array) -> None:
         """Take in samples (2, n)."""
@@ -146,36 +158,24 @@ class OnsetStream:
         t = P.shape[1]
         if not t:
             return
-        before = self._decayed(P)
+        new = self._rising.candidates(X, P)
         self._decay.push(P)
         worth = self._scale * g ** -np.arange(1.0, t + 1)
         self._count_levels(P, worth)
         self._scale = float(worth[-1])
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
-        self._apart = self._apart * g**t + float(squared_size(X[0] - X[1]).sum(axis=0) @ age)
-        self._energy = self._energy * g**t + float(P.sum(axis=0) @ age)
+        self._products *= g**t
+        left, right = squared_size(X)
+        together = X[0].real * X[1].real + X[0].imag * X[1].imag
+        self._products += np.stack([left, right, together]).sum(axis=1) @ age
         self._heard = self._heard * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((P.max(axis=0) * age).max()))
-        rise = 10 * np.log10((P + _TINY) / np.maximum(before, self._silence))
-        f, n = np.nonzero(rise > gate.rise_db)
-        new = _Candidates(f, self._count + n, X[:, f, n].T, P[f, n], rise[f, n])
-        self._count += t
-        self._kept = _Candidates.joined(self._kept, new).best(
-            _CANDIDATES * gate.most_bins, self._count, g
-        )
+        self._kept = _Candidates.joined(self._kept, new)
+        if len(self._kept.f) > 2 * self._most:  # sorting is what a hop takes longest for
+            self._kept = self._best()
         if self._scale > 1e100:
             self._levels /= self._scale
             self._scale = 1.0
-
-    def _decayed(self, P: Array) -> Array:
-        """δ e of the frame before, (F, t), and the envelope moved on."""
-        delta, e = self._gate.decay, self._envelope
-        out = np.empty_like(P)
-        for n in range(P.shape[1]):
-            out[:, n] = e = e * delta
-            e = np.maximum(P[:, n], e)
-        self._envelope = e
-        return out
 
     def _count_levels(self, P: Array, worth: Array) -> None:
         level = np.floor(10 * np.log10(P + _TINY))
@@ -198,20 +198,81 @@ class OnsetStream:
 
     def bins(self) -> OnsetBins:
         """The bins that rise most, of all that was pushed."""
-        gate, kept = self._gate, self._kept
+        good = self._good(self._best())
+        age = (self._rising.count - good.t) * np.log(self._forgetting)
+        order = np.argsort(-(good.rise_db + age), kind="stable")[: self._gate.most_bins]
+        return good[order[np.lexsort((good.t[order], good.f[order]))]]
+
+    @property
+    def _most(self) -> int:
+        return _CANDIDATES * self._gate.most_bins
+
+    def _best(self) -> _Candidates:
+        return self._kept.best(self._most, self._rising.count, self._forgetting)
+
+    def _good(self, kept: _Candidates) -> OnsetBins:
+        """Those that rise above the quiet, too."""
+        gate = self._gate
         snr = 10 * np.log10((kept.power + _TINY) / (self._quiet()[kept.f] + _TINY))
         rise = np.minimum(kept.rise_db, snr)
         good = (rise > gate.rise_db) & (snr > gate.snr_db) & (kept.power > self._floor())
-        age = (self._count - kept.t) * np.log(self._forgetting)
-        order = np.argsort(-np.where(good, rise + age, -np.inf), kind="stable")
-        chosen = order[: min(gate.most_bins, int(good.sum()))]
-        chosen = chosen[np.lexsort((kept.t[chosen], kept.f[chosen]))]
-        f, t, z = kept.f[chosen], kept.t[chosen], kept.z[chosen]
-        return OnsetBins(
-            f, t, z, rise[chosen], snr[chosen], self._heard,
+        every = OnsetBins(
+            kept.f, kept.t, kept.z, rise, snr, self._heard,
             decay_seconds=self._decay.seconds(),
-            difference=self._apart / max(self._energy, 1e-300),
+            difference=self._difference(),
         )  # fmt: skip
+        return every[good]
+
+    def _difference(self) -> float:
+        """1 - (Re LR̄)² / |L|²|R|²: what of one ear's sound is not in the other's."""
+        left, right, together = self._products
+        return float(1 - together**2 / max(left * right, 1e-300))
+
+    def again(self, blocks: Iterable[Array]) -> Iterator[OnsetBins]:
+        """All bins that rise, in order of time, of the same sound heard a second time.
+
+        What is quiet is known by then; for each block (2, n), the bins of the frames that it ends.
+        """
+        gate = self._gate
+        frames, rising = FrameStream(gate.window, gate.hop), _Rising(gate)
+
+        def arrived(spectra: Complex) -> OnsetBins:
+            X = spectra[:, gate.rows]
+            return self._good(rising.candidates(X, squared_size(X).sum(axis=0)))
+
+        for block in blocks:
+            yield arrived(frames.push(block))
+        yield arrived(frames.finish())
+
+
+class _Rising:
+    """The envelope that a bin must rise above, and the bins that do."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._envelope = np.zeros(len(gate.rows))
+        # Digital silence is no room: whatever follows it would rise without end.
+        self._silence = 10 ** (_SILENCE_DB / 10) * (gate.window / 4) ** 2
+        self.count = 0  # frames so far
+
+    def candidates(self, X: Complex, P: Array) -> _Candidates:
+        """Those of the next frames, with spectra (2, F, t) and powers (F, t)."""
+        before = np.maximum(self._decayed(P), self._silence)
+        rise = 10 * np.log10((P + _TINY) / before)
+        f, n = np.nonzero(rise > self._gate.rise_db)
+        found = _Candidates(f, self.count + n, X[:, f, n].T, P[f, n], rise[f, n])
+        self.count += P.shape[1]
+        return found
+
+    def _decayed(self, P: Array) -> Array:
+        """δ e of the frame before, (F, t), and the envelope moved on."""
+        delta, e = self._gate.decay, self._envelope
+        out = np.empty_like(P)
+        for n in range(P.shape[1]):
+            out[:, n] = e = e * delta
+            e = np.maximum(P[:, n], e)
+        self._envelope = e
+        return out
 
 
 @dataclass(frozen=True, eq=False)

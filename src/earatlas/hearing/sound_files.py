@@ -15,17 +15,21 @@ from earatlas.types import Array
 
 __all__ = ["growing_sound_files"]
 
+_LARGEST_WAV = 4e9  # bytes: the lengths in its header have 32 bits; RF64 is WAV with 64
+_BYTES = 8  # of a sample: two channels of 32-bit float
 _PROBLEMS = (OSError, soundfile.SoundFileError)
 
 
 @contextmanager
 def growing_sound_files(
-    folder: Path, names: Sequence[str], rate: int
+    folder: Path, names: Sequence[str], rate: int, *, samples: int = 0
 ) -> Iterator[Callable[[Array], None]]:
     """WAV files of these names in a folder; what it gives appends sounds (M, 2, n), a row a file.
 
-    All of them appear at the end, or none.
+    All of them appear at the end, or none. `samples` says how long they will be: what no WAV file
+    can hold becomes RF64.
     """
+    kind = "WAV" if _BYTES * samples < _LARGEST_WAV else "RF64"
     for name in names:
         if (folder / name).is_dir():
             raise InputError(
@@ -34,7 +38,7 @@ def growing_sound_files(
             )
     with _room_in(folder), written_together(folder) as new:
         with ExitStack() as opened:
-            begun = (_begun(new / name, folder / name, rate) for name in names)
+            begun = (_begun(new / name, folder / name, rate, kind) for name in names)
             files = [opened.enter_context(file) for file in begun]
 
             def append(sounds: Array) -> None:
@@ -46,9 +50,9 @@ def growing_sound_files(
             blank_date(new / name)
 
 
-def _begun(scratch: Path, path: Path, rate: int) -> soundfile.SoundFile:
+def _begun(scratch: Path, path: Path, rate: int, kind: str) -> soundfile.SoundFile:
     try:
-        return soundfile.SoundFile(library_name(scratch), "w", rate, 2, "FLOAT", format="WAV")
+        return soundfile.SoundFile(library_name(scratch), "w", rate, 2, "FLOAT", format=kind)
     except _PROBLEMS as error:
         raise InputError(
             f"output must be a file that can be made, got '{path}' ({error}). "

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.judging.assignment import Assignment, best_assignment, known_mean
-from earatlas.types import Array
+from earatlas.types import Array, Indices
 
 __all__ = [
     "LIMIT_DB",
@@ -41,6 +41,7 @@ __all__ = [
     "assign_sounds",
     "best_by_sdr",
     "check_mixture",
+    "check_order",
     "check_pair",
     "mixture_quality",
     "quality_of",
@@ -97,14 +98,9 @@ def separation_quality(
     images: ArrayLike, estimates: ArrayLike, *, filter_length: int = TAPS
 ) -> Quality:
     """Quality of estimates (M, 2, n) in the order of the true images (M, 2, n)."""
-    true, found = check_pair(images, estimates, filter_length)
-    if len(found) != len(true):
-        raise InputError(
-            f"estimates must be as many as images, got {len(found)} and {len(true)}. "
-            "Assign them first (assign_sounds), or use score."
-        )
+    true, found, order = check_order(images, estimates, None, filter_length)
     pairs = all_pairs(true, found, filter_length)
-    return quality_of(pairs, Assignment(np.arange(len(true)), len(true)))
+    return quality_of(pairs, Assignment(order, len(true)))
 
 
 def mixture_quality(images: ArrayLike, mixture: ArrayLike, *, filter_length: int = TAPS) -> Quality:
@@ -184,6 +180,21 @@ def check_pair(
             "Leave that source out: nothing can be like silence."
         )
     return true, found
+
+
+def check_order(
+    images: ArrayLike, estimates: ArrayLike, assignment: Assignment | None, filter_length: int = 1
+) -> tuple[Array, Array, Indices]:
+    """Both, and which estimate each image has (M,), -1 for none; without assignment, the same."""
+    true, found = check_pair(images, estimates, filter_length)
+    if assignment is not None:
+        return true, found, assignment.found
+    if len(found) != len(true):
+        raise InputError(
+            f"estimates must be as many as images, got {len(found)} and {len(true)}. "
+            "Assign them first (assign_sounds), or use score."
+        )
+    return true, found, np.arange(len(true))
 
 
 def all_pairs(images: Array, estimates: Array, filter_length: int) -> dict[str, Array]:

@@ -43,6 +43,7 @@ class Truth:
     directions: Array | None = None  # (M, C) degrees
     images: tuple[Audio, ...] = ()  # (M) two channels each, as long as the mixture; or none
     names: tuple[str, ...] = ()  # (M) or none: "true 1", …
+    early: tuple[Audio, ...] = ()  # (M) images of the first 50 ms, where they differ; or none
 
     def __post_init__(self) -> None:
         if self.directions is not None:
@@ -53,7 +54,8 @@ class Truth:
                     "Give one row a source."
                 )
             object.__setattr__(self, "directions", places)
-        given = {"directions": self.directions, "images": self.images, "names": self.names}
+        given = {"directions": self.directions, "images": self.images, "names": self.names,
+                 "early": self.early}  # fmt: skip
         counts = {name: len(v) for name, v in given.items() if v is not None and len(v)}
         if len(set(counts.values())) != 1 or set(counts) == {"names"}:
             raise InputError(
@@ -74,7 +76,9 @@ class Truth:
     def of(cls, scene: SimulatedScene) -> Truth:
         """All that is known about a scene that was rendered."""
         images = tuple(scene.image(m) for m in range(len(scene.images)))
-        return cls(scene.directions, images, scene.names)
+        rate = scene.mixture.rate
+        early = tuple(Audio(x, rate) for x in scene.early) if scene.is_reverberant else ()
+        return cls(scene.directions, images, scene.names, early)
 
     def __len__(self) -> int:
         return len(self.images) if self.directions is None else len(self.directions)

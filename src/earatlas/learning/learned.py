@@ -5,7 +5,8 @@ In: what `earatlas.learning.learn` makes of a `Head`. Localization and separatio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Accuracy", "LearnedHead"]
+__all__ = ["Accuracy", "Judgement", "LearnedHead"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,19 @@ class Accuracy:
 
 
 @dataclass(frozen=True, eq=False)
+class Judgement:
+    """What is believed of a sound, and how well it fits what was learned."""
+
+    belief: ChartMixture
+    misfit: float  # of the open-air model, in units of what is usual
+    nats_an_onset: float = math.nan  # of the best direction; NaN: onsets were not asked
+
+    def turned(self, degrees: float) -> Judgement:
+        """The same with a belief turned to the left."""
+        return replace(self, belief=self.belief.turned(degrees))
+
+
+@dataclass(frozen=True, eq=False)
 class LearnedHead:
     """A model of a head's cues, their layout, and how sure the model may be."""
 
@@ -73,7 +87,22 @@ class LearnedHead:
 
     def belief(self, statistics: CueStatistics, onsets: OnsetBins | None = None) -> ChartMixture:
         """p(x | a recording), calibrated; with its onsets, it holds in rooms too."""
+        return self.judged(statistics, onsets).belief
+
+    def judged(self, statistics: CueStatistics, onsets: OnsetBins | None = None) -> Judgement:
+        """That belief, and how well the sound fits."""
         opened, misfit = self.calibration.judged(self.model, statistics)
+        return self.joined(opened, misfit, onsets)
+
+    def joined(
+        self,
+        opened: ChartMixture,
+        misfit: float,
+        onsets: OnsetBins | None,
+        turns: Array | None = None,
+    ) -> Judgement:
+        """The open-air belief joined with what onsets say; see `RoomHearing.joined`."""
         if self.rooms is None or onsets is None:
-            return opened
-        return self.rooms.joined(opened, misfit, onsets)
+            return Judgement(opened, misfit)
+        belief, nats = self.rooms.joined(opened, misfit, onsets, turns)
+        return Judgement(belief, misfit, nats)

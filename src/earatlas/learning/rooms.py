@@ -6,6 +6,7 @@ and in rooms that were never learned.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -39,7 +40,7 @@ class RoomHearing:
         misfit: float,
         onsets: OnsetBins,
         turns: Array | None = None,
-    ) -> ChartMixture:
+    ) -> tuple[ChartMixture, float]:
         """The open-air belief and that of the onsets in the proportion that was found to be best.
 
         `misfit` is that of the open-air model, in units of what is usual. Where that is no more
@@ -47,16 +48,18 @@ class RoomHearing:
         are those of the model alone, which is the better one there. (Of a head with too few
         directions to measure how sure it may be, nothing is usual: `doubted` is 0.)
         `turns` (B,): how far the head is turned in each bin, in degrees.
+
+        The second value is what an onset tells of the best direction, in nats; NaN if nobody asked.
         """
         if misfit <= self.doubted or len(onsets) < _FEWEST_BINS:
-            return opened
+            return opened, math.nan
         sound = self.sound
         look = sound.look(onsets) if turns is None else sound.turned_look(onsets, turns)
-        share = self.trust.open_share(look.features, misfit)
+        nats, share = float(look.features[0]), self.trust.open_share(look.features, misfit)
         if share > _ALL:
-            return opened
+            return opened, nats
         own = self.trust.belief(sound.space, look)
-        return own if share < _NONE else _mixed(opened.pruned(1e-9), own, share)
+        return own if share < _NONE else _mixed(opened.pruned(1e-9), own, share), nats
 
     def to_arrays(self) -> dict[str, Array]:
         """All numbers, for a file; `from_arrays` is the inverse."""

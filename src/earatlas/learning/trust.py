@@ -27,7 +27,7 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Trust", "believed_places", "fit_trust", "place_scores"]
+__all__ = ["Trust", "believed_places", "fit_trust", "place_probabilities", "place_scores"]
 
 WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
 BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)
@@ -39,6 +39,7 @@ _SHARP = 0.25  # of the squared distance in φ, among the scenes nearest to a re
 _MOST_PARTS, _MASS = 400, 0.995  # of a belief
 _LEAST_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, where scenes are all alike
 _SCALES = np.array([1.0, 0.5, 1.0])  # of their distances: noise and echoes differ by the second
+_OPEN_PERCENTILE = 85  # of the scenes, 15 in 100 are in the open
 _RIDGE = 0.02  # of the logistic weights: keeps them finite where one answer always wins
 
 
@@ -50,6 +51,11 @@ class Trust:
     scale: Array  # (3,) of their distances
     shares: Array  # (n, I, J) of the temperatures and widths, fitted around each scene
     weights: Array  # (4,) of π's logistic function
+
+    @property
+    def usual_nats(self) -> float:
+        """What an onset tells in the open, about: few of the scenes are better."""
+        return float(np.percentile(self.features[:, 0], _OPEN_PERCENTILE))
 
     def near(self, features: Array) -> Array:
         """Shares (I, J) of the scenes nearest in their features."""
@@ -68,7 +74,7 @@ class Trust:
         return _gaussians(
             space,
             look,
-            _probabilities(look, BETAS).T @ shares,
+            place_probabilities(look, BETAS).T @ shares,
             np.hypot(WIDTHS, _POINT_DEGREES),
             float(np.exp(shares.sum(axis=1) @ np.log(BETAS) / shares.sum())),
         )
@@ -76,7 +82,7 @@ class Trust:
 
 def believed_places(space: Space, look: Look, beta: float, width_degrees: float) -> ChartMixture:
     """p_g ∝ size_g exp(β L_g) as a belief: a Gaussian of that width at each place that counts."""
-    p = _probabilities(look, np.array([beta]))
+    p = place_probabilities(look, np.array([beta]))
     return _gaussians(space, look, p.T, np.array([width_degrees]), beta)
 
 
@@ -106,8 +112,8 @@ def _inputs(features: Array, misfit: float) -> Array:
     return np.array([1.0, features[0] - 1.5, (features[1] - 25) / 10, np.log(misfit)])
 
 
-def _probabilities(look: Look, betas: Array) -> Array:
-    """p (I, P)."""
+def place_probabilities(look: Look, betas: Array) -> Array:
+    """p (I, P): how probable each place is to judges of such sharpness."""
     logs = np.multiply.outer(betas, look.log_likelihoods) + np.log(look.sizes)
     p: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
@@ -131,7 +137,7 @@ def place_scores(space: Space, look: Look, truth: Array) -> Array:
     normal = np.exp(-0.5 * np.divide.outer(squared, WIDTHS**2)) / (2 * np.pi * WIDTHS**2) ** (
         space.dims / 2
     )
-    scores: Array = np.log(np.maximum(_probabilities(look, BETAS) @ normal, 1e-300))
+    scores: Array = np.log(np.maximum(place_probabilities(look, BETAS) @ normal, 1e-300))
     return scores
 
 

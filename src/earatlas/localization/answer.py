@@ -11,9 +11,10 @@ import numpy as np
 
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
-from earatlas.learning.learned import LearnedHead
+from earatlas.learning.learned import Judgement, LearnedHead
+from earatlas.localization.doubts import Doubt, doubts_of
 from earatlas.localization.poses import Pose, total_statistics
-from earatlas.localization.turning import turning_belief
+from earatlas.localization.turning import turning_judgement
 from earatlas.space.belief import ChartMixture, CredibleRegion
 from earatlas.types import Array
 
@@ -27,6 +28,7 @@ class Localization:
     belief: ChartMixture
     observed_share: float  # of the time-frequency bins
     seconds: float  # of sound it rests on
+    doubts: tuple[Doubt, ...] = ()  # what speaks against it
 
     def __repr__(self) -> str:
         place = ", ".join(f"{v:.1f}" for v in self.direction)
@@ -59,6 +61,7 @@ class Localization:
             "radius_90": radius,
             "credible_90_area": area,
             "observed_share": round(self.observed_share, 4),
+            "doubts": [str(doubt) for doubt in self.doubts],
         }
 
     def to_row(self, time: float) -> dict[str, Any]:
@@ -67,12 +70,13 @@ class Localization:
         return {"time": round(time, 4), **fields}
 
 
-_SILENT = {
+_SILENT: dict[str, Any] = {
     "direction": None,
     "mean": None,
     "radius_90": None,
     "credible_90_area": None,
     "observed_share": 0.0,
+    "doubts": [],
 }
 
 
@@ -80,22 +84,40 @@ def answer(
     head: LearnedHead, statistics: CueStatistics, onsets: OnsetBins | None = None
 ) -> Localization:
     """The belief, with the share of bins and the seconds that it rests on."""
-    return _rested(head, head.belief(statistics, onsets), statistics)
+    return _rested(head, head.judged(statistics, onsets), statistics, onsets)
 
 
 def turning_answer(
-    head: LearnedHead, poses: Sequence[Pose], onsets: OnsetBins | None, yaw_of_bins: Array
+    head: LearnedHead,
+    poses: Sequence[Pose],
+    onsets: OnsetBins | None,
+    yaw_of_bins: Array,
+    *,
+    thorough: bool = True,
 ) -> Localization:
-    """The same of a turning head, in the room's frame: see `earatlas.localization.turning`."""
-    belief = turning_belief(head, poses, onsets, yaw_of_bins)
-    return _rested(head, belief, total_statistics(poses))
+    """The same of a turning head, in the room's frame: see `earatlas.localization.turning`.
+
+    `thorough` is how it is doubted: see `earatlas.localization.doubts`.
+    """
+    judged = turning_judgement(head, poses, onsets, yaw_of_bins)
+    return _rested(head, judged, total_statistics(poses), onsets, thorough=thorough)
 
 
-def _rested(head: LearnedHead, belief: ChartMixture, statistics: CueStatistics) -> Localization:
+def _rested(
+    head: LearnedHead,
+    judged: Judgement,
+    statistics: CueStatistics,
+    onsets: OnsetBins | None,
+    *,
+    thorough: bool = True,
+) -> Localization:
     layout = head.layout
     per_frequency = np.zeros(layout.n_frequencies)
     per_frequency[layout.cue_frequencies] = statistics.counts
     used = np.unique(layout.cue_frequencies)
     share = float(per_frequency[used].mean() / max(statistics.frames, 1e-300))
     seconds = statistics.frames * layout.hop / layout.rate
-    return Localization(belief, share, seconds)
+    doubts: tuple[Doubt, ...] = ()
+    if share > 0:
+        doubts = doubts_of(head, judged, onsets, seconds, thorough=thorough)
+    return Localization(judged.belief, share, seconds, doubts)

@@ -10,15 +10,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, tee
 from operator import add
 from typing import Any
 
 import numpy as np
 
 from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
 from earatlas.hearing.cues import bin_power, spectra_blocks
 from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.recording import Recording
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.learning.learned import LearnedHead
@@ -118,18 +120,18 @@ def _windows(
 ) -> Iterator[tuple[float, Localization]]:
     layout, yaw = head.layout, checked_yaw(windows.yaw, head.space)
     step, length = windows.frames(layout)
-    levels = LevelStatistics(layout)
-    for spectra in spectra_blocks(recording.blocks(layout), layout):
+    levels, arriving = LevelStatistics(layout), _Arriving(head)
+    for spectra in spectra_blocks(arriving.first(recording.blocks(layout)), layout):
         levels.push(spectra)
     floors, total = levels.floors_db(windows.threshold), recording.seconds
-    hops = _hop_sums(
-        spectra_blocks(recording.blocks(layout, again=True), layout), layout, floors, step
-    )
+    again = arriving.second(recording.blocks(layout, again=True))
+    hops = _hop_sums(spectra_blocks(again, layout), layout, floors, step)
     seconds = layout.hop / layout.rate
     begin, silence = 0, None
     for sums, poses in _posed(hops, length, yaw, seconds):
         if sums.counts.any():
-            window = turning_answer(head, poses, None, np.zeros(0))
+            onsets, times = arriving.within((begin - 0.5) * seconds, sums.frames * seconds)
+            window = turning_answer(head, poses, onsets, yaw.at(times), thorough=False)
         else:  # nothing heard is the same belief every time
             silence = silence or answer(head, sums)
             window = replace(silence, seconds=sums.frames * seconds)
@@ -138,6 +140,50 @@ def _windows(
         begin += step
         if progress is not None:
             progress(min((begin + sums.frames) * seconds, total), total)
+
+
+class _Arriving:
+    """The onsets of each window: what is quiet is heard first, what arrives the second time."""
+
+    def __init__(self, head: LearnedHead) -> None:
+        self._gate = None if head.rooms is None else head.rooms.sound.gate
+        self._stream = None if self._gate is None else OnsetStream(self._gate)
+        self._recent: deque[OnsetBins] = deque()  # of the windows to come
+
+    def first(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
+        """The blocks, listened to."""
+        for block in blocks:
+            if self._stream is not None:
+                self._stream.push(block.samples)
+            yield block
+        if self._stream is not None:
+            self._stream.finish()
+
+    def second(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
+        """The blocks again; the onsets of each are known before it is handed on."""
+        if self._stream is None:
+            yield from blocks
+            return
+        now, later = tee(blocks)
+        arrived = self._stream.again(block.samples for block in now)
+        for block in later:
+            self._recent.append(next(arrived))
+            yield block
+        self._recent.extend(arrived)
+
+    def within(self, begin: float, seconds: float) -> tuple[OnsetBins | None, Array]:
+        """The strongest onsets of a window, and when (B,) they were; windows come in order."""
+        if self._gate is None or not self._recent:
+            return None, np.zeros(0)
+        frame = self._gate.hop / self._gate.rate
+        first, last = begin / frame, (begin + seconds) / frame
+        while len(self._recent) > 1 and not (self._recent[0].t >= first).any():
+            self._recent.popleft()
+        parts = [part[(part.t >= first) & (part.t < last)] for part in self._recent]
+        found = OnsetBins.joined(parts).strongest(self._gate.most_bins)
+        found = replace(found, frames=seconds / frame)
+        times: Array = np.asarray(found.t * frame, dtype=np.float64)
+        return found, times
 
 
 def _posed(

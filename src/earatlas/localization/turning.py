@@ -28,7 +28,7 @@ from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.calibration import Calibration
 from earatlas.learning.direct import Look
-from earatlas.learning.learned import LearnedHead
+from earatlas.learning.learned import Judgement, LearnedHead
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.trust import believed_places
 from earatlas.localization.poses import Pose
@@ -37,7 +37,7 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Circle, Space
 from earatlas.types import Array
 
-__all__ = ["turning_belief"]
+__all__ = ["turning_judgement"]
 
 _LOST = 1e-3  # how probable it is that a pose says nothing: no pose alone rules out a place
 _NEGLIGIBLE = 1e-5  # weight of a pose's component: far below what a lost pose leaves
@@ -46,20 +46,18 @@ _KEPT, _MASS = 100, 0.9999  # of them, and of the belief, that are looked at mor
 _SEEDS = 1e-3  # weight of a pose's component from which on its place is looked at
 
 
-def turning_belief(
+def turning_judgement(
     head: LearnedHead, poses: Sequence[Pose], onsets: OnsetBins | None, yaw_of_bins: Array
-) -> ChartMixture:
-    """p(x | a recording) in the room's frame; `yaw_of_bins` (B,) is that of each onset."""
+) -> Judgement:
+    """What is believed in the room's frame; `yaw_of_bins` (B,) is the yaw at each onset."""
     heard = [pose for pose in poses if pose.statistics.counts.any()] or list(poses[:1])
     middle = _middle(heard)
     if len(heard) == 1:
-        return head.belief(heard[0].statistics, onsets).turned(middle)
+        return head.judged(heard[0].statistics, onsets).turned(middle)
     turns = np.array([wrap_degrees(pose.yaw_degrees - middle) for pose in heard])
     opened, misfit = _judged(head, [pose.statistics for pose in heard], turns)
-    if head.rooms is None or onsets is None:
-        return opened.turned(middle)
     offsets = wrap_degrees(yaw_of_bins - middle)
-    return head.rooms.joined(opened, misfit, onsets, offsets).turned(middle)
+    return head.joined(opened, misfit, onsets, offsets).turned(middle)
 
 
 def _middle(poses: Sequence[Pose]) -> float:

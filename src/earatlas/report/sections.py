@@ -26,6 +26,7 @@ from earatlas.words import (
     number_words,
     percent_words,
     place_words,
+    rate_words,
     speed_words,
     sure_words,
 )
@@ -51,6 +52,14 @@ _TRUE_KEY = (
     '<li><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
     '<circle class="truth" cx="6" cy="6" r="4.5"/></svg> true direction</li>'
 )
+
+
+def _doubts(doubts: Sequence[str]) -> str:
+    """What speaks against an answer; nothing where nothing does."""
+    if not doubts:
+        return ""
+    items = "".join(f"<li>{escape(doubt)}</li>" for doubt in doubts)
+    return f'<ul class="doubts" aria-label="Doubts">{items}</ul>'
 
 
 def _facts(source: FoundSource, true: Array | None) -> str:
@@ -95,11 +104,15 @@ class Sections:
         facts = [
             f"<b>{length_words(scene.seconds)}</b> long",
             f"<b>{count}</b> source{'s' if count != 1 else ''} found",
+            f"sounds at <b>{rate_words(scene.rate)}</b>",
         ]
         if elapsed_seconds is not None:
             facts.append(f"separated in <b>{speed_words(elapsed_seconds, scene.seconds)}</b>")
         items = "".join(f"<li>{fact}</li>" for fact in facts)
-        return f'<header><h1>{escape(title)}</h1><ul class="facts">{items}</ul></header>'
+        return (
+            f'<header><h1>{escape(title)}</h1><ul class="facts">{items}</ul>'
+            f"{_doubts(scene.doubts)}</header>"
+        )
 
     def overview(self) -> str:
         """All sources, from above and on a map."""
@@ -185,7 +198,7 @@ class Sections:
         heading = f'<h2><span class="badge">{m + 1}</span>{escape(source.name)}</h2>'
         return _card(
             "",
-            f'<div class="columns"><div>{heading}{_facts(source, true)}'
+            f'<div class="columns"><div>{heading}{_facts(source, true)}{_doubts(source.doubts)}'
             f"{self.players.get(source.name, '')}</div>{_near(m, source, true)}</div>",
             f'<div class="pictures">{self._spectrograms(m, source)}</div>',
             kind="card source",

@@ -6,8 +6,11 @@ mixture with each source's own image and the noise beside it:
     mixture = sum_m images[m] + noise
 
     s_m    (n_m,)      dry sounds
-    x_m    (2,)        direction of source m, one of the head's measured directions
+    x_m    (2,)        direction of source m, one of the head's measured directions; or between
+                       them, or a way (`routes`)
     images (M, 2, n)   what each source alone puts into both ears
+    early  (M, 2, n)   of these, direct sound and the reflections of the first 50 ms: what helps to
+                       understand a voice in a room, while the rest blurs it
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +29,12 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.files import written_together
-from earatlas.heads.head import Head, ImpulseResponses
+from earatlas.heads.head import Head
 from earatlas.hearing.audio import Audio
-from earatlas.scenes.rooms import Room, room_responses
-from earatlas.space.spaces import Sphere
-from earatlas.types import Array, Indices
+from earatlas.scenes.placing import Placed, placed, wishes
+from earatlas.scenes.rooms import Room
+from earatlas.scenes.routes import Route
+from earatlas.types import Array
 
 __all__ = [
     "SimulatedScene",
@@ -44,6 +49,7 @@ _LARGEST_FILE = 1 << 20  # bytes of a scene.json; `write` needs some 200 a sourc
 _PEAK = 0.5  # of full scale: the loudest sample of a mixture
 _LOWEST_HERTZ = 20.0
 _LEAST_AUDIBLE = 1e-6  # of a sound's energy, above that: else it is rounding
+_FILES = ("file", "early_file")  # of a source in scene.json
 _MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the stronger one
 
 
@@ -56,6 +62,7 @@ class Staging:
     overlap: float | None = None  # share of the time with two or more sources; None: all start at 0
     distance_metres: float = 1.5  # from the head, in a room
     seed: int = 0  # of the noise
+    between: bool = False  # exactly where sources are wished, not at the nearest measured direction
 
     def __post_init__(self) -> None:
         if self.overlap is not None and not 0 <= self.overlap <= 1:
@@ -86,10 +93,12 @@ class SimulatedScene:
 
     mixture: Audio
     images: Array  # (M, 2, n)
+    early: Array  # (M, 2, n) the first 50 ms of each response; in the open, the images themselves
     noise: Array  # (2, n)
-    directions: Array  # (M, 2) degrees, the measured directions that were used
+    directions: Array  # (M, 2) degrees, those that were used; of a way, half-way through its sound
     starts_seconds: Array  # (M,)
     names: tuple[str, ...]  # (M,)
+    routes: tuple[Route | None, ...]  # (M,) of the sources that move
     settings: dict[str, Any] = field(default_factory=dict)  # JSON values
 
     def __repr__(self) -> str:
@@ -103,17 +112,34 @@ class SimulatedScene:
         """What source m alone puts into both ears."""
         return Audio(self.images[m], self.mixture.rate)
 
+    def directions_at(self, seconds: ArrayLike) -> Array:
+        """Where each source is at times (T,): (M, T, 2) degrees."""
+        times = np.atleast_1d(np.asarray(seconds, dtype=np.float64))
+        return np.stack(
+            [
+                np.repeat(direction[None], len(times), axis=0) if route is None else route.at(times)
+                for direction, route in zip(self.directions, self.routes, strict=True)
+            ]
+        )
+
+    @property
+    def is_reverberant(self) -> bool:
+        """Whether there is any sound later than the early images."""
+        return self.early is not self.images
+
     def to_dict(self) -> dict[str, Any]:
         """The truth as JSON values: what `write` puts into scene.json."""
         sources = [
             {
                 "name": name,
                 "file": _image_file(m, name),
+                **({"early_file": _early_file(m, name)} if self.is_reverberant else {}),
                 "direction": [round(float(v), 4) for v in direction],
                 "start_seconds": round(float(start), 4),
+                **({} if route is None else {"path": route.to_list()}),
             }
-            for m, (name, direction, start) in enumerate(
-                zip(self.names, self.directions, self.starts_seconds, strict=True)
+            for m, (name, direction, start, route) in enumerate(
+                zip(self.names, self.directions, self.starts_seconds, self.routes, strict=True)
             )
         ]
         return {
@@ -127,12 +153,15 @@ class SimulatedScene:
     def write(self, folder: str | Path) -> list[Path]:
         """Write mixture.wav, an image a source, noise.wav and scene.json: all of them or none.
 
+        Where there is reverberation, an early image a source, too.
         A scene that was in the folder before is replaced, its images with it; other files stay.
         """
         folder = Path(folder)
         sounds = {"mixture.wav": self.mixture, "noise.wav": Audio(self.noise, self.mixture.rate)}
         for m, name in enumerate(self.names):
             sounds[_image_file(m, name)] = self.image(m)
+            if self.is_reverberant:
+                sounds[_early_file(m, name)] = Audio(self.early[m], self.mixture.rate)
         before = _images_of_scene(folder / "scene.json")
         try:
             with written_together(folder, instead_of=before) as new:
@@ -161,16 +190,22 @@ def read_scene_file(path: Path) -> Any:
 def _images_of_scene(truth: Path) -> set[str]:
     """Names of the image files that a scene.json names; none if it is no such file."""
     try:
-        files = [Path(source["file"]) for source in read_scene_file(truth)["sources"]]
+        sources = read_scene_file(truth)["sources"]
+        files = [Path(source[key]) for source in sources for key in _FILES if key in source]
     except (OSError, ValueError, LookupError, TypeError):
         return set()
     # A file from elsewhere may name anything: only plain image names are taken from it.
-    return {f.name for f in files if f.parent == Path() and f.match("image*.wav")}
+    names = {f.name for f in files if f.parent == Path() and f.suffix == ".wav"}
+    return {name for name in names if name.startswith(("image", "early"))}
 
 
 def _image_file(m: int, name: str) -> str:
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     return f"image{m + 1}_{safe}.wav"
+
+
+def _early_file(m: int, name: str) -> str:
+    return _image_file(m, name).replace("image", "early", 1)
 
 
 def overlap_share(starts: ArrayLike, lengths: ArrayLike) -> float:
@@ -239,23 +274,10 @@ def _check_sounds(sounds: Sequence[ArrayLike], **lists: Sequence[object] | Array
     return arrays
 
 
-def _nearest(head: Head, directions: Array) -> Indices:
-    found = Sphere().nearest(head.directions, directions)
-    gap = Sphere().distance(head.directions[found], directions)
-    if (gap > 10).any():
-        m = int(np.argmax(gap))
-        raise InputError(
-            f"directions must be near measured ones, got {directions[m].tolist()}, which is "
-            f"{gap[m]:.0f} degrees from the nearest of '{head.name}'. Choose a direction that "
-            "the head covers (earatlas info shows which)."
-        )
-    return found
-
-
 def render_scene(
     head: Head,
     sounds: Sequence[ArrayLike],
-    directions: ArrayLike,
+    directions: ArrayLike | Sequence[Any],
     *,
     rate: int = 16_000,
     staging: Staging | None = None,
@@ -263,6 +285,9 @@ def render_scene(
     names: Sequence[str] | None = None,
 ) -> SimulatedScene:
     """Place mono sounds (at `rate`) at the head's directions nearest to the wished ones.
+
+    With `staging.between` they are placed at the wished directions themselves. A `Route` in the
+    place of a direction moves a source: responses between the measured ones are interpolated.
 
     Sounds are high-passed at 20 Hz first: an offset that nobody hears would set levels, and in a
     room all of its reflections add up. Levels are those of the images, both ears together, while
@@ -272,33 +297,41 @@ def render_scene(
     if not (rate > 0 and float(rate).is_integer()):
         raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
     staging = staging or Staging()
-    wished = Sphere().check(directions)
+    wished = wishes(directions)
     dry = _check_sounds(sounds, directions=wished, levels_db=staging.levels_db, names=names or ())
-    chosen = _nearest(head, wished)
-    responses = _responses(head, chosen, room, staging.distance_metres).at_rate(int(rate))
+    sources = placed(
+        head, wished, rate=int(rate), room=room, distance_metres=staging.distance_metres,
+        between=staging.between,
+    )  # fmt: skip
     lengths = np.array([len(s) for s in dry])
     starts = np.zeros(len(dry))
     if staging.overlap is not None:
         starts = np.round(starts_for_overlap(lengths, staging.overlap))
     levels = np.array(staging.levels_db or [0.0] * len(dry))
-    audible = [_audible(s, rate) for s in dry]
-    for m, (sound, heard) in enumerate(zip(dry, audible, strict=True)):
-        if (heard**2).sum() < _LEAST_AUDIBLE * (sound**2).sum():
-            raise InputError(
-                f"sounds must hold something above {_LOWEST_HERTZ:g} Hz, got hardly anything in "
-                f"sound {m}. Choose one that can be heard."
-            )
-    images = _images(audible, responses, starts, levels)
+    audible = _heard(dry, rate)
+    images = _images(sources, audible, starts)
+    gains = 10 ** (levels / 20) / np.sqrt((images**2).sum(axis=(1, 2)) / lengths)
+    images *= gains[:, None, None]
     noise = _noise(images, staging)
     scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale
+    early, first = images, [source.early(int(rate)) for source in sources]
+    if any(one is not all_of_it for one, all_of_it in zip(first, sources, strict=True)):
+        early = (scale * gains)[:, None, None] * _images(first, audible, starts)
     return SimulatedScene(
         mixture=Audio(images.sum(axis=0) + noise, rate),
         images=images,
+        early=early,
         noise=noise,
-        directions=head.directions[chosen],
+        directions=np.stack(
+            [
+                source.middle(begin / rate, (begin + length) / rate)
+                for source, begin, length in zip(sources, starts, lengths, strict=True)
+            ]
+        ),
         starts_seconds=starts / rate,
         names=tuple(names or (f"source{m + 1}" for m in range(len(dry)))),
+        routes=tuple(wish if isinstance(wish, Route) else None for wish in wished),
         settings={
             "head": head.name,
             "snr_db": staging.snr_db if np.isfinite(staging.snr_db) else None,
@@ -310,18 +343,26 @@ def render_scene(
     )
 
 
-def _images(dry: Sequence[Array], responses: Array, starts: Array, levels_db: Array) -> Array:
-    """What each dry sound puts into both ears (M, 2, n), at its level and from its start on."""
-    from scipy.signal import oaconvolve  # half of the whole package's import time, so only here
-
-    ends = [int(start) + len(sound) for start, sound in zip(starts, dry, strict=True)]
-    images = np.zeros((len(dry), 2, max(ends) + responses.shape[-1] - 1))
-    for m, (sound, pair) in enumerate(zip(dry, responses, strict=True)):
-        image = oaconvolve(sound[None], pair, axes=1)
-        image *= 10 ** (levels_db[m] / 20) / np.sqrt((image**2).sum() / len(sound))
-        begin = int(starts[m])
-        images[m, :, begin : begin + image.shape[1]] = image
+def _images(sources: Sequence[Placed], dry: Sequence[Array], starts: Array) -> Array:
+    """What each dry sound puts into both ears, from its start on: (M, 2, n)."""
+    begins = [int(start) for start in starts]
+    parts = [s.image(x, begin) for s, x, begin in zip(sources, dry, begins, strict=True)]
+    images = np.zeros((len(parts), 2, max(map(add, begins, (p.shape[1] for p in parts)))))
+    for image, part, begin in zip(images, parts, begins, strict=True):
+        image[:, begin : begin + part.shape[1]] = part
     return images
+
+
+def _heard(dry: Sequence[Array], rate: float) -> list[Array]:
+    """The sounds without what is below 20 Hz, or an InputError for one that is nothing else."""
+    audible = [_audible(sound, rate) for sound in dry]
+    for m, (sound, heard) in enumerate(zip(dry, audible, strict=True)):
+        if (heard**2).sum() < _LEAST_AUDIBLE * (sound**2).sum():
+            raise InputError(
+                f"sounds must hold something above {_LOWEST_HERTZ:g} Hz, got hardly anything in "
+                f"sound {m}. Choose one that can be heard."
+            )
+    return audible
 
 
 def _noise(images: Array, staging: Staging) -> Array:
@@ -352,21 +393,3 @@ def _audible(sound: Array, rate: float) -> Array:
     sections = butter(2, _LOWEST_HERTZ, "high", fs=rate, output="sos")
     audible: Array = sosfilt(sections, sound, zi=sosfilt_zi(sections) * sound[0])[0]
     return audible
-
-
-def _responses(
-    head: Head, chosen: Indices, room: Room | None, distance_metres: float
-) -> ImpulseResponses:
-    """What the ears get from the chosen directions, in the open or in a room."""
-    ears = head.responses()
-    if room is None:
-        return ears.subset(chosen)
-    heard = room_responses(
-        room,
-        head.directions[chosen],
-        head.directions,
-        ears.samples,
-        ears.rate,
-        distance_metres=distance_metres,
-    )
-    return ImpulseResponses(heard, ears.rate)

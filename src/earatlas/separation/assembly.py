@@ -1,28 +1,39 @@
 """Put a scene together from blocks that were taken apart: sound without a seam, and what it shows.
 
-In: blocks with the masks of their sources, one after the other. Out: stretches of the sources'
-sounds that follow each other without a gap, and at the end a `FoundScene`.
+In: blocks with the masks of their sources, one after the other, and the recording at the rate that
+its sounds are to have. Out: stretches of the sources' sounds at that rate that follow each other
+without a gap, and at the end a `FoundScene`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.hearing.blocks import Block, CrossFade
+from earatlas.hearing.blocks import Block, CrossFade, Spans
 from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
+from earatlas.localization.doubts import Doubt
 from earatlas.separation.picture import PictureBuilder
-from earatlas.separation.scene import Evidence, FoundScene, FoundSource
+from earatlas.separation.scene import FoundScene, FoundSource, Placed
 from earatlas.separation.sound.rendering import Rendering, sounds_of
+from earatlas.separation.sound.upper import at_full_rate
 from earatlas.separation.vessl import State
-from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Single, Spectra
 
-__all__ = ["Assembly", "Stretch", "TakenApart"]
+__all__ = ["Assembly", "Output", "Stretch", "TakenApart"]
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """How the sounds are to be: made in which way, at which rate, from which recording."""
+
+    rendering: Rendering
+    rate: int  # Hz; blocks begin and end with a sample at this rate, too
+    recording: Iterable[Array]  # (2, n) at that rate, in chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +64,27 @@ class Assembly:
     """Adds up a scene of known sources, block by block."""
 
     def __init__(
-        self, layout: CueLayout, state: State, *, samples: int, overlap: int, rendering: Rendering
+        self, layout: CueLayout, state: State, *, samples: int, overlap: int, output: Output
     ) -> None:
         M = len(state.sources)
         self._layout, self._state = layout, state
-        self._samples, self._rendering = samples, rendering
+        self._samples, self._output = samples, output
+        self._recording = Spans(output.recording)
         self._picture = PictureBuilder(layout, samples // layout.hop + 1, M)
         self._energies = np.zeros(M)
         self._track: list[tuple[float, Array]] = []
-        self._sound_fade = CrossFade(overlap)
+        self._sound_fade = CrossFade(self._at_output(overlap))
         self._mask_fade = CrossFade(overlap // layout.hop + 1)
+
+    @property
+    def rate(self) -> int:
+        """Hz, of the sounds."""
+        return self._output.rate
 
     def add(self, apart: TakenApart) -> Stretch:
         """What is final once this block is known: all of it but the overlap with the next."""
         layout, block = self._layout, apart.block
-        sounds = sounds_of(block.samples, apart.spectra, apart.masks, layout, self._rendering)
+        sounds = self._sounds(apart)
         power = bin_power(apart.spectra, layout.window).sum(axis=0)
         self._energies += np.einsum("mft,ft->m", apart.masks, power)
         self._picture.add(apart.spectra, apart.masks, block.start // layout.hop, apart.bins)
@@ -78,12 +95,32 @@ class Assembly:
             self._mask_fade.push(apart.masks, last=block.last).astype(np.float32),
         )
 
-    def scene(self, placed: Sequence[tuple[ChartMixture, Evidence]]) -> FoundScene:
+    def _sounds(self, apart: TakenApart) -> Array:
+        """Sounds (M, 2, n) of a block at the rate of the output."""
+        layout, output, block = self._layout, self._output, apart.block
+        sounds = sounds_of(block.samples, apart.spectra, apart.masks, layout, output.rendering)
+        if output.rate == layout.rate:
+            return sounds
+        begin, end = self._at_output(block.start), self._at_output(apart.end)
+        heard = self._recording.take(begin, None if block.last else end)
+        return at_full_rate(heard, sounds, layout, output.rate, output.rendering)
+
+    def _at_output(self, samples: int) -> int:
+        """A number of samples of the layout in those of the output."""
+        return round(samples * self._output.rate / self._layout.rate)
+
+    def scene(self, placed: Sequence[Placed], doubts: tuple[Doubt, ...]) -> FoundScene:
         """What was found, without the sound; `placed` are where the sources are, in order."""
         energies = self._energies / max(float(self._energies.sum()), 1e-300)
         sources = tuple(
-            FoundSource(f"source{m + 1}", belief, float(energies[m]), evidence=evidence)
-            for m, (belief, evidence) in enumerate(placed)
+            FoundSource(
+                f"source{m + 1}",
+                own.belief,
+                float(energies[m]),
+                evidence=own.evidence,
+                doubts=own.doubts,
+            )
+            for m, own in enumerate(placed)
         )
         times, places = zip(*self._track, strict=True)
         return FoundScene(
@@ -91,6 +128,8 @@ class Assembly:
             picture=self._picture.picture(),
             free_energies=self._state.free_energies,
             seconds=self._samples / self._layout.rate,
+            rate=self._output.rate,
             track_seconds=np.array(times),
             track=np.stack(places),
+            doubts=doubts,
         )

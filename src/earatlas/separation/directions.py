@@ -10,7 +10,8 @@ those that share most of their bins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,16 +22,16 @@ from earatlas.learning.crowd import DOUBTFUL_GAIN, crowded_belief, unsure
 from earatlas.learning.direct import bin_weights
 from earatlas.learning.learned import LearnedHead
 from earatlas.learning.several import Heard
+from earatlas.localization.doubts import Doubt, conditions, unlike
 from earatlas.separation.assembly import TakenApart
-from earatlas.separation.scene import Evidence
-from earatlas.separation.separator import Separator
+from earatlas.separation.scene import Evidence, Placed
+from earatlas.separation.separator import Arrivals, Separator
 from earatlas.separation.vessl import State
-from earatlas.space.belief import ChartMixture
 from earatlas.types import Array
 
 _CLEAR_DB = 15.0  # onsets above the quiet: 18 to 20 in the open and in rooms, 14 in noise at 20 dB
 
-__all__ = ["CROWD", "MasksAtOnsets", "misfits", "placed_sources"]
+__all__ = ["CROWD", "MasksAtOnsets", "misfits", "placed_sources", "scene_doubts"]
 
 _NO_SHARE = 1e-6  # of a bin: counts for nothing
 # Median variance of cues over that of one sound in the open: 4 to 9 for two in the open, 40 to 100
@@ -79,29 +80,57 @@ def placed_sources(
     head: LearnedHead,
     state: State,
     misfit: Array,
-    heard: Sequence[Heard],
+    arrivals: Arrivals,
     whose: MasksAtOnsets | None,
-    onsets: OnsetBins | None,
-) -> list[tuple[ChartMixture, Evidence]]:
-    """A belief a source of VESSL, and what speaks for it."""
-    M, rooms = len(state.sources), head.rooms
+) -> list[Placed]:
+    """A belief a source of VESSL, and what speaks for and against it."""
+    M, rooms, onsets, heard = len(state.sources), head.rooms, arrivals.onsets, arrivals.sources
     crowded = head.calibration.relaxed(CROWD * max(M - 1, 1))
     opened = [crowded.blur(source.belief) for source in state.sources]
     fits = bool((misfit <= 1).all())
     if rooms is None or whose is None or onsets is None or len(heard) != M:
         if rooms is not None and not fits:
             opened = [unsure(belief) for belief in opened]
-        return [(belief, Evidence(float(f))) for belief, f in zip(opened, misfit, strict=True)]
+        return [
+            Placed(belief, Evidence(float(f))) for belief, f in zip(opened, misfit, strict=True)
+        ]
     fits = fits and float(np.median(onsets.snr_db)) >= _CLEAR_DB
     answers = []
     for m, other in enumerate(_paired(whose.masks, heard, onsets)):
         own = heard[other]
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, not fits)
-        belief = opened[m] if own.evidence >= DOUBTFUL_GAIN else unsure(opened[m])
-        if not fits:
+        belief = opened[m]
+        if own.evidence < DOUBTFUL_GAIN:  # it arrives as a copy of another: masks know better
+            belief, evidence = unsure(belief), replace(evidence, direct=False)
+        elif not fits:
             belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
-        answers.append((belief, evidence))
+        answers.append(Placed(belief, evidence, tuple(_against(evidence))))
     return answers
+
+
+def _against(evidence: Evidence) -> Iterator[Doubt]:
+    """What speaks against a source of several."""
+    if evidence.gain < DOUBTFUL_GAIN:
+        reason = f"it explains {evidence.gain:.2f} nats an onset that the others do not"
+        yield Doubt("may not exist", reason, evidence.gain)
+
+
+def scene_doubts(
+    head: LearnedHead, placed: Sequence[Placed], onsets: OnsetBins | None, seconds: float
+) -> tuple[Doubt, ...]:
+    """What makes all directions of a scene of several sounds doubtful."""
+    misfit = max(own.evidence.misfit for own in placed)
+    # As many as of one sound: the limits were found for these.
+    strongest = (
+        None
+        if onsets is None or head.rooms is None
+        else onsets.strongest(head.rooms.sound.gate.most_bins)
+    )
+    doubts = list(conditions(strongest, seconds, fits=misfit <= 1))
+    if not doubts and head.rooms is not None and misfit > 1:
+        nats = max(own.evidence.nats_a_bin for own in placed)
+        doubts.extend(unlike(misfit, nats, head.rooms.trust.usual_nats))
+    return tuple(doubts)
 
 
 def _paired(masks: Array, heard: Sequence[Heard], onsets: OnsetBins) -> list[int]:

@@ -8,6 +8,9 @@ size, the loudest sure bins of every block, and finds the sources in it as in a 
 second pass separates block by block; what each source sounded like in the digest counts there like
 bins that were heard (an anchor). So source 2 is the same talker in every block, and one that is
 silent for a while does not take over somebody else. Neighbouring blocks are cross-faded.
+
+Sources are found at the rate of the head's cues; their sounds have the recording's own rate, or the
+one that is asked for (`earatlas.separation.sound.upper`).
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import gcd
 from pathlib import Path
 
 import numpy as np
 
 from earatlas.errors import InputError
 from earatlas.files import output_folder
-from earatlas.hearing.audio import Audio
+from earatlas.hearing.audio import Audio, checked_rate
 from earatlas.hearing.blocks import Block, overlapping
 from earatlas.hearing.cues import bin_power, check_length, checked_audio, nothing_heard
 from earatlas.hearing.heard_bins import HeardBins
@@ -31,22 +35,21 @@ from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
 from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
-from earatlas.learning.crowd import DOUBTFUL_GAIN
-from earatlas.learning.several import Heard
+from earatlas.localization.doubts import Doubt
 from earatlas.localization.recording import localize
-from earatlas.separation.assembly import Assembly, TakenApart
-from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources
-from earatlas.separation.scene import Evidence, FoundScene, Scene, Source
+from earatlas.separation.assembly import Assembly, Output, TakenApart
+from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources, scene_doubts
+from earatlas.separation.scene import FoundScene, Placed, Scene, Source
 from earatlas.separation.scout import loudest
-from earatlas.separation.separator import MOST_SOURCES, Separator
+from earatlas.separation.separator import MOST_SOURCES, Arrivals, Separator
 from earatlas.separation.sound.rendering import Rendering, check_rendering
 from earatlas.separation.vessl import VESSL, State
-from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Progress, field_values
 
 __all__ = ["Separating", "separate", "separate_file", "sound_file"]
 
 _BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
+_RATES = (2_000, 384_000)  # Hz: below, no voice is left; above, no converter goes
 _DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
 _BINS_A_CELL = 20.0  # as a few seconds of two talkers have
 # Of the time that a long recording takes, the first pass and the finding of the sources; 150 s of
@@ -62,6 +65,7 @@ class Separating:
     n_sources: int | None = None  # None: find out
     rendering: Rendering = "spatial"  # how sound is made from masks
     threshold: Threshold = field(default_factory=Threshold)
+    rate: int | None = None  # Hz, of the sounds; None: that of the recording
 
     def __post_init__(self) -> None:
         allowed = range(1, MOST_SOURCES + 1)
@@ -73,6 +77,17 @@ class Separating:
         if self.n_sources is not None:
             object.__setattr__(self, "n_sources", int(self.n_sources))
         check_rendering(self.rendering)
+        if self.rate is not None:
+            object.__setattr__(self, "rate", checked_rate(self.rate))
+            if not _RATES[0] <= self.rate <= _RATES[1]:
+                raise InputError(
+                    f"rate must be from {_RATES[0]} to {_RATES[1]} Hz for sounds to be separated, "
+                    f"got {self.rate}. Ask for another with rate= (command line: --rate)."
+                )
+
+    def of(self, recording: Recording) -> Separating:
+        """The same with a rate: the recording's own, unless another is wished."""
+        return self if self.rate is not None else replace(self, rate=recording.rate)
 
 
 def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
@@ -80,22 +95,24 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
 
     The sounds add up to the mixture. With one source, its belief is that of `localize`.
     """
-    audio = checked_audio(audio, separator.layout)
-    recording = MemoryRecording(audio)
+    recording = MemoryRecording(checked_audio(audio, separator.layout))
+    wide = MemoryRecording(audio)
+    how = how.of(wide)
     found = take_apart(separator, recording, how)
-    assembly = _assembly(separator, found, how)
+    assembly = _assembly(separator, wide, found, how)
     stretches = []
     for block in found.blocks:
         stretches.append(assembly.add(block))
         found.note(block)
-    scene = assembly.scene(_placed(separator, recording, found, how))
+    scene = assembly.scene(*_placed(separator, recording, found, how))
     sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
     masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
     sources = tuple(
-        Source(**field_values(source), audio=Audio(sounds[m], audio.rate), mask=masks[m])
+        Source(**field_values(source), audio=Audio(sounds[m], scene.rate), mask=masks[m])
         for m, source in enumerate(scene.sources)
     )
-    return Scene(**{**field_values(scene), "sources": sources}, mixture=audio)
+    mixture = audio.at_rate(scene.rate)
+    return Scene(**{**field_values(scene), "sources": sources}, mixture=mixture)
 
 
 def separate_file(
@@ -108,20 +125,23 @@ def separate_file(
 ) -> tuple[FoundScene, list[Path]]:
     """The sources of a file of any length, written to `folder` as they come: bounded memory.
 
-    The files are named after the recording (party_source1.wav, …), at the rate of the head's cues.
+    The files are named after the recording (party_source1.wav, …), at its rate or the wished one.
     They appear when all are complete, or not at all. `progress` is told the share that is done.
     """
     folder, tell = Path(folder), progress or _nobody
     with output_folder(folder):
+        how = how.of(recording)
         found = take_apart(separator, recording, how, tell)
-        assembly = _assembly(separator, found, how)
+        assembly = _assembly(separator, recording, found, how)
         names = [sound_file(recording.path, m) for m in range(len(found.state.sources))]
-        with growing_sound_files(folder, names, separator.layout.rate) as append:
+        rate = assembly.rate
+        samples = round(found.samples * rate / separator.layout.rate)
+        with growing_sound_files(folder, names, rate, samples=samples) as append:
             for block in found.blocks:
                 append(assembly.add(block).sounds)
                 found.note(block)
                 tell(_SURVEY + (1 - _SURVEY) * block.end / found.samples, 1.0)
-            scene = assembly.scene(_placed(separator, recording, found, how))
+            scene = assembly.scene(*_placed(separator, recording, found, how))
     return scene, [folder / name for name in names]
 
 
@@ -134,31 +154,36 @@ def _nobody(done: float, total: float) -> None:
     """Told of progress when nobody else is."""
 
 
-def _assembly(separator: Separator, found: _Found, how: Separating) -> Assembly:
+def _assembly(
+    separator: Separator, recording: Recording, found: _Found, how: Separating
+) -> Assembly:
     layout = separator.layout
-    overlap = _whole_hops(_OVERLAP_SECONDS, layout)
-    return Assembly(
-        layout, found.state, samples=found.samples, overlap=overlap, rendering=how.rendering
-    )
+    rate = how.rate or layout.rate
+    overlap = _whole_hops(_OVERLAP_SECONDS, layout, rate)
+    output = Output(how.rendering, rate, recording.chunks(rate))
+    return Assembly(layout, found.state, samples=found.samples, overlap=overlap, output=output)
 
 
-def _whole_hops(seconds: float, layout: CueLayout) -> int:
-    """A length in samples, rounded to hops."""
-    return round(seconds * layout.rate / layout.hop) * layout.hop
+def _whole_hops(seconds: float, layout: CueLayout, rate: int) -> int:
+    """A length in samples, rounded to so many hops that it is whole samples at `rate`, too."""
+    step = layout.hop * (layout.rate // gcd(layout.rate, layout.hop * rate))
+    return max(round(seconds * layout.rate / step), 1) * step
 
 
 def _placed(
     separator: Separator, recording: Recording, found: _Found, how: Separating
-) -> list[tuple[ChartMixture, Evidence]]:
-    """Where each source is: alone, as `localize` says; among others, as onsets and masks do."""
+) -> tuple[list[Placed], tuple[Doubt, ...]]:
+    """Where each source is: alone, as `localize` says; among others, as onsets and masks do.
+
+    And what makes all of that doubtful.
+    """
     sources, head = found.sources, separator.head
-    placed = placed_sources(
-        head, sources.state, sources.misfits, sources.heard, found.whose, sources.onsets
-    )
-    if len(sources.state.sources) > 1:
-        return placed
+    placed = placed_sources(head, sources.state, sources.misfits, sources.heard, found.whose)
+    if len(placed) > 1:
+        seconds = found.samples / separator.layout.rate
+        return placed, scene_doubts(head, placed, sources.heard.onsets, seconds)
     alone = localize(head, recording, threshold=how.threshold, again=True)
-    return [(alone.belief, placed[0][1])]
+    return [replace(placed[0], belief=alone.belief, doubts=())], alone.doubts
 
 
 # --- taking apart ---------------------------------------------------------------------------
@@ -171,8 +196,7 @@ class _Sources:
     vessl: VESSL
     state: State
     misfits: Array  # (M,)
-    heard: tuple[Heard, ...]  # in an order of their own; none where too little arrives
-    onsets: OnsetBins | None
+    heard: Arrivals
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +223,7 @@ def take_apart(
     separator: Separator, recording: Recording, how: Separating, tell: Progress = _nobody
 ) -> _Found:
     """Find the sources; the blocks are worked on as they are asked for."""
-    blocks = _blocks(separator, recording)
+    blocks = _blocks(separator, recording, how)
     first = next(blocks)
     check_length(first.samples.shape[1], separator.layout)
     if first.last:
@@ -209,10 +233,15 @@ def take_apart(
     return _long(separator, recording, chain([first], blocks), how, tell)
 
 
-def _blocks(separator: Separator, recording: Recording, *, again: bool = False) -> Iterator[Block]:
+def _blocks(
+    separator: Separator, recording: Recording, how: Separating, *, again: bool = False
+) -> Iterator[Block]:
     """The recording in overlapping blocks of whole hops."""
     layout = separator.layout
-    length, overlap = (_whole_hops(s, layout) for s in (_BLOCK_SECONDS, _OVERLAP_SECONDS))
+    length, overlap = (
+        _whole_hops(seconds, layout, how.rate or layout.rate)
+        for seconds in (_BLOCK_SECONDS, _OVERLAP_SECONDS)
+    )
     chunks = (block.samples for block in recording.blocks(layout, again=again))
     return overlapping(chunks, length, overlap)
 
@@ -225,49 +254,39 @@ def _sources(
     In a room or in noise VESSL takes reflections for sources, and their onsets count them.
     """
     heard = separator.heard(onsets, n_sources)
-    if not heard:
-        return _followed(separator, bins, (), onsets, *separator.find(bins, n_sources))
-    sources = _started(separator, bins, heard, onsets)
+    if not len(heard):
+        return _followed(separator, bins, heard, *separator.find(bins, n_sources))
+    sources = _started(separator, bins, heard)
     if n_sources is not None:
         return sources
-    if (sources.misfits > 1).any() and len(heard) < MOST_SOURCES:
-        more = _started(separator, bins, separator.heard(onsets, len(heard) + 1), onsets)
-        if (more.misfits > 1).any():
-            return sources
     vessl, state = separator.find(bins)
-    if len(state.sources) == len(heard):
+    opened = (misfits(separator, state, bins) <= 1).all()
+    if len(state.sources) == len(heard) or not opened:
         return sources
     heard = separator.heard(onsets, len(state.sources))
-    return _followed(separator, bins, heard, onsets, vessl, state)
+    return _followed(separator, bins, heard, vessl, state)
 
 
-def _started(
-    separator: Separator, bins: HeardBins, heard: tuple[Heard, ...], onsets: OnsetBins | None
-) -> _Sources:
+def _started(separator: Separator, bins: HeardBins, heard: Arrivals) -> _Sources:
     """Sources followed from where they were heard to arrive."""
-    if min(own.evidence for own in heard) < DOUBTFUL_GAIN:  # one arrives louder than all others
-        return _followed(separator, bins, heard, onsets, *separator.find(bins, len(heard)))
-    places = np.stack([own.place for own in heard])
-    return _followed(separator, bins, heard, onsets, *separator.find_at(bins, places))
+    if not heard.sure:  # one arrives louder than all others
+        return _followed(separator, bins, heard, *separator.find(bins, len(heard)))
+    return _followed(separator, bins, heard, *separator.find_at(bins, heard.places))
 
 
 def _followed(
-    separator: Separator,
-    bins: HeardBins,
-    heard: tuple[Heard, ...],
-    onsets: OnsetBins | None,
-    vessl: VESSL,
-    state: State,
+    separator: Separator, bins: HeardBins, heard: Arrivals, vessl: VESSL, state: State
 ) -> _Sources:
-    return _Sources(vessl, state, misfits(separator, state, bins), heard, onsets)
+    return _Sources(vessl, state, misfits(separator, state, bins), heard)
 
 
 def _whose(separator: Separator, sources: _Sources) -> MasksAtOnsets | None:
     """Ready to take note of the masks, where there are onsets to be told whose they are."""
-    rooms, M = separator.head.rooms, len(sources.state.sources)
-    if rooms is None or sources.onsets is None or not sources.heard:
+    rooms, onsets = separator.head.rooms, sources.heard.onsets
+    if rooms is None or onsets is None or not len(sources.heard):
         return None
-    return MasksAtOnsets(separator.layout, rooms.sound.gate, sources.onsets, M)
+    M = len(sources.state.sources)
+    return MasksAtOnsets(separator.layout, rooms.sound.gate, onsets, M)
 
 
 def _short(separator: Separator, block: Block, how: Separating) -> _Found:
@@ -312,7 +331,7 @@ def _long(
     digest, floor_db, samples = _survey(separator, surveyed, recording.seconds, how.threshold, tell)
     sources = _sources(separator, _heard(digest), _ended(arriving), how.n_sources)
     state, anchor = sources.state, _anchor(digest, sources.state)
-    again = _blocks(separator, recording, again=True)
+    again = _blocks(separator, recording, how, again=True)
     apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
     return _Found(sources, samples, apart, _whose(separator, sources))
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from earatlas.hearing.audio import Audio
+from earatlas.localization.doubts import Doubt
 from earatlas.separation.picture import Picture
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Single
 
-__all__ = ["Evidence", "FoundScene", "FoundSource", "Scene", "Source"]
+__all__ = ["Evidence", "FoundScene", "FoundSource", "Placed", "Scene", "Source"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,15 @@ class Evidence:
 
 
 @dataclass(frozen=True, eq=False)
+class Placed:
+    """Where one of the sources is believed to be, and what speaks for and against it."""
+
+    belief: ChartMixture
+    evidence: Evidence
+    doubts: tuple[Doubt, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class FoundSource:
     """One sound of a scene: where it is, and how much of the energy it has."""
 
@@ -51,6 +61,7 @@ class FoundSource:
     belief: ChartMixture  # where it is
     share: float  # of the mixture's energy that its mask has; all sources' sum to 1
     evidence: Evidence = field(kw_only=True, default=Evidence(math.nan))
+    doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # what speaks against it
 
     def __repr__(self) -> str:
         place = ", ".join(f"{v:.1f}" for v in self.direction)
@@ -82,6 +93,7 @@ class FoundSource:
             "radius_90": radius,
             "credible_90_area": area,
             "evidence": self.evidence.to_dict(),
+            "doubts": [str(doubt) for doubt in self.doubts],
         }
 
 
@@ -101,8 +113,10 @@ class FoundScene:
     picture: Picture
     free_energies: tuple[float, ...]  # one a step of VESSL: never falls
     seconds: float
+    rate: int  # Hz, of the sources' sounds
     track_seconds: Array  # (W,) middle of each block of a long recording; a short one has one
     track: Array  # (W, M, C) directions in each of them
+    doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # that concern all of them
 
     def __repr__(self) -> str:
         places = ", ".join(f"({', '.join(f'{v:.0f}' for v in s.direction)})" for s in self.sources)
@@ -120,7 +134,7 @@ class Scene(FoundScene):
     """The sources of a recording in memory; their sounds add up to the mixture."""
 
     sources: tuple[Source, ...]
-    mixture: Audio  # what was recorded, at the rate of the head's cues
+    mixture: Audio  # what was recorded, at the rate of the sounds
 
     @property
     def masks(self) -> Single:

@@ -6,7 +6,7 @@ The way: the surest bins (`earatlas.hearing.heard_bins`), a scout that proposes 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,23 +15,45 @@ from earatlas.hearing.layout import Threshold
 from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.statistics import LevelStatistics
 from earatlas.learning.calibration import TYPICAL_FRAME_NOISE
+from earatlas.learning.crowd import DOUBTFUL_GAIN
 from earatlas.learning.learned import LearnedHead
 from earatlas.learning.several import Heard, Several
 from earatlas.separation.scout import Scout, Scouting
 from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
 from earatlas.types import Array, Spectra
 
-__all__ = ["Separator"]
+__all__ = ["Arrivals", "Separator"]
 
 _SURE = 0.99  # coherence that one source alone easily reaches
 _SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
 _PAUSE_DB, _CLEAN = 12.0, 0.75  # without noise, so many bins pass the noise floor less so much
 MOST_SOURCES = 6
-_ONSETS = 1500  # bins: with 800, now and then all are those of the talker who rises most
+_STRONGEST, _ONSETS = 800, 1500  # bins: 500 to 1200 did alike on two talkers in rooms
 _FEWEST_ONSETS = 20
 _STARTS = 2  # sets of directions that VESSL tries
 _TRIAL_STEPS = 4
 _WORTH = 0.1  # nats a bin that one more source must gain; true ones gained 0.2 to 5, false ones 0
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """Sources by their onsets, in an order of their own, and the onsets that tell of them."""
+
+    sources: tuple[Heard, ...]
+    onsets: OnsetBins | None
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def sure(self) -> bool:
+        """Whether each of them gains enough to be there."""
+        return min(own.evidence for own in self.sources) >= DOUBTFUL_GAIN
+
+    @property
+    def places(self) -> Array:
+        """(M, C) where they are."""
+        return np.stack([own.place for own in self.sources])
 
 
 class Separator:
@@ -78,14 +100,26 @@ class Separator:
             return None
         return OnsetStream(replace(self.head.rooms.sound.gate, most_bins=_ONSETS))
 
-    def heard(self, onsets: OnsetBins | None, n_sources: int | None) -> tuple[Heard, ...]:
-        """The sources that the onsets tell of; none where too few arrive to tell."""
+    def heard(self, onsets: OnsetBins | None, n_sources: int | None) -> Arrivals:
+        """The sources that the onsets tell of; none where too few arrive to tell.
+
+        The bins that rise most tell the places best. Now and then all of them are one talker's, and
+        the others are heard only in more bins.
+        """
         if self.head.rooms is None or onsets is None or len(onsets) < _FEWEST_ONSETS:
-            return ()
-        several = Several(self.head.rooms.sound, onsets)
-        if n_sources is not None:
-            return tuple(several.heard(several.placed(n_sources)[-1]))
-        return tuple(several.heard(several.counted(MOST_SOURCES)))
+            return Arrivals((), onsets)
+        sources: tuple[Heard, ...] = ()
+        for count in (_STRONGEST, _ONSETS):
+            bins = onsets.strongest(count)
+            several = Several(self.head.rooms.sound, bins)
+            if n_sources is None:
+                cells = several.counted(MOST_SOURCES)
+            else:
+                cells = several.placed(n_sources)[-1]
+            sources = tuple(several.heard(cells))
+            if n_sources is None or min(own.evidence for own in sources) >= DOUBTFUL_GAIN:
+                break
+        return Arrivals(sources, bins)
 
     def find_at(self, bins: HeardBins, places: Array) -> tuple[VESSL, State]:
         """Sources followed from known places (M, C)."""

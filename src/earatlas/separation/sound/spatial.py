@@ -22,6 +22,10 @@ where it can and masks where it cannot. ε is measured: how much of a source rea
 a_m where it is alone, little in the open and much in a room. More than two sources take this step
 alone, with a_m and v from the masks and a fixed ε.
 
+A band in which no cue was learned has no masks. `separate_band` starts from envelopes instead: how
+strong each source is in each frame, as a band below tells, is a power v_mt that gives filters at
+once, and shares of it stand for masks.
+
     X (2, F, T) spectra    masks (M, F, T)    v (M, F, T) powers    A (F, 2, M) columns of length 1
 """
 
@@ -36,7 +40,7 @@ from earatlas.hearing.transform import istft, squared_size, stft
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["separate_spatially"]
+__all__ = ["separate_band", "separate_spatially", "shares_of"]
 
 # What each of these does when it is changed alone: docs/figures.md, "Numbers in the code".
 _LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
@@ -52,6 +56,11 @@ _DOUBT = 0.1  # of a bin's power that a source may have whatever its mask says
 _LEAK = 0.02  # of a bin's power that the filters may have given to the wrong source
 _ACTIVITY_SECONDS = 0.25
 _FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
+# Of the frequencies of a band without masks, those that tell ε: above 8 kHz most are near the
+# recording's noise, which is no spread. With half of them it is up to 2.4 dB worse in the open. In
+# a room, where all have spread, half of them (as below 1 kHz) is 1 dB better.
+_CLEAREST, _TYPICAL = 0.1, 0.5
+_PAUSE = 1e-3  # of its mean envelope that a silent source still has
 
 
 def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array:
@@ -83,6 +92,41 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     images = _wiener(X, A, likely * power + floor, spread)
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
     return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
+
+
+def separate_band(
+    X: Spectra, envelopes: Array, hertz: Array, *, frames_a_second: float, in_room: bool = False
+) -> tuple[Complex, float]:
+    """Images (M, 2, F, T) that add up to spectra X (2, F, T), told by envelopes (M, T), and ε."""
+    M = len(envelopes)
+    if not X.any():
+        return np.zeros((M, *X.shape), dtype=np.complex128), 0.0
+    ears = np.sqrt(squared_size(X).mean(axis=2, keepdims=True))
+    ears = np.maximum(ears, 1e-6 * float(ears.max()))
+    X = X / ears
+    power = squared_size(X).sum(axis=0)
+    floor = _FLOOR * float(power.max())
+    q = np.broadcast_to(shares_of(envelopes)[:, None], (M, *power.shape))
+    A, spread, shares = _principal(_covariances(X, q**2)), _MORE, None
+    if M == 2:
+        v = envelopes + _PAUSE * envelopes.mean(axis=1, keepdims=True) + 1e-300
+        start = _apart(_pair(X, np.broadcast_to(v[:, None], q.shape)))
+        A, q = _in_order(X, start, q, hertz, floor)
+        v = _powers(X, A)
+        shares = v / (v.sum(axis=0) + floor)
+        clearest = _TYPICAL if in_room else _CLEAREST
+        spread = _spread_of(float(np.quantile(_beside(X, A, shares), clearest)))
+    likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * frames_a_second)
+    if shares is not None:
+        likely = np.sqrt(likely * (shares + _LEAK))
+    return _wiener(X, A, likely * power + floor, spread) * ears, spread
+
+
+def shares_of(envelopes: Array) -> Array:
+    """The part of each source (M, T) in the sum of all; alike where all are silent."""
+    total = envelopes.sum(axis=0)
+    heard = total > 0
+    return np.where(heard, envelopes / np.where(heard, total, 1.0), 1 / len(envelopes))
 
 
 def _on_grid(masks: Array, F: int, T: int, hops: float) -> Array:
@@ -155,13 +199,22 @@ def _powers(X: Spectra, A: Complex) -> Array:
 
 def _spread(X: Spectra, A: Complex, shares: Array) -> float:
     """ε: what of a source is beside its column, where it is most alone; typical of F."""
+    return _spread_of(float(np.median(_beside(X, A, shares))))
+
+
+def _spread_of(beside: float) -> float:
+    """ε where so much of a source is beside its column."""
+    return min(_WIDER * max(beside, 1e-9), _MOST_SPREAD)
+
+
+def _beside(X: Spectra, A: Complex, shares: Array) -> Array:
+    """What of each source (M, F, 1) is beside its column, where it is most alone."""
     along = squared_size(np.einsum("fam,aft->mft", A.conj(), X))
     power = squared_size(X).sum(axis=0)
     beside = np.where((shares > 0.5) & (power > 0), 1 - along / np.where(power > 0, power, 1.0), 1)
     counts = np.maximum((beside < 1).sum(axis=2), 1)
     rank = (_ALONE * (counts - 1)).astype(np.intp)
-    best = np.take_along_axis(np.sort(beside, axis=2), rank[..., None], axis=2)
-    return min(_WIDER * max(float(np.median(best)), 1e-9), _MOST_SPREAD)
+    return np.take_along_axis(np.sort(beside, axis=2), rank[..., None], axis=2)
 
 
 def _smoothed(v: Array, size: tuple[int, int], floor: float) -> Array:

@@ -1,0 +1,124 @@
+"""What speaks against an answer, in plain words with the numbers behind them.
+
+In: how a recording sounded (its onsets) and how well it fitted (a `Judgement`). Out: `Doubt`s, each
+a text that begins with one of the words below. An answer without doubts is no proof; one with
+doubts may be right, and its belief is as wide as such answers need.
+
+The limits lie between what was measured on one talker of 3 s, ku100 (10th and 90th percentile):
+
+                        in the open   noise 20 dB  noise 0 dB  T60 0.3 s    two talkers  other head
+    dB above the quiet  23 … 37       13 … 18      8 … 10      19 … 31      19 … 25      20 … 37
+    decay of 60 dB, s   0.13 … 0.19   0.14 … 0.20  –           0.27 … 0.31  0.16 … 0.18  0.13 … 0.19
+    nats an onset       3.7 … 4.4     2.8 … 3.7    2.0 … 2.3   1.9 … 3.5    0.8 … 3.5    2.3 … 3.7
+    a second sound      up to 0.17    up to 0.10   up to 0.07  up to 0.08   0.6 (median) up to 0.28
+    misfit              0.2 … 2.4     0.4 … 4.6    4 … 20      7 … 76       1.3 … 38     2.7 … 230
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from earatlas.hearing.onsets import OnsetBins
+from earatlas.learning.learned import Judgement, LearnedHead
+from earatlas.learning.several import Several
+
+__all__ = ["Doubt", "conditions", "doubts_of", "unlike"]
+
+_SHORT_SECONDS = 0.5
+_NOISY_DB, _CLEAR_DB = 13.0, 18.0  # onsets above the quiet: below, and well above what noise leaves
+_REVERBERANT_SECONDS, _SURELY_REVERBERANT_SECONDS = 0.22, 0.35
+_SAME = 1e-7  # of an ear's energy is not the other's; noise at -60 dB alone is more
+_FEW_ONSETS = 20
+_UNDIRECTED_NATS = 0.5  # an onset: 0.2 and less for a panned sound
+_SECOND_GAIN = 0.22  # nats an onset that a second sound explains
+_MISFIT, _USUAL_SHARE = 2.0, 0.97  # of the nats that onsets tell in the open
+_WITHOUT_ONSETS = 2.5  # times that misfit, where they tell nothing: in the open it may be 2.4
+
+
+class Doubt(str):
+    """A doubt in plain words; `word` is what it begins with, `value` the number behind it."""
+
+    __slots__ = ("value", "word")
+    word: str
+    value: float
+
+    def __new__(cls, word: str, reason: str, value: float) -> Doubt:
+        """`word: reason`."""
+        doubt = super().__new__(cls, f"{word}: {reason}")
+        doubt.word, doubt.value = word, float(value)
+        return doubt
+
+    def __getnewargs__(self) -> tuple[str, str, float]:  # type: ignore[override]
+        """For copies and pickles."""
+        return self.word, self.removeprefix(f"{self.word}: "), self.value
+
+
+def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
+    """What makes any answer of a recording doubtful; `fits`: it sounds as it was learned."""
+    if seconds < _SHORT_SECONDS:
+        yield Doubt("too short", f"{seconds:.1f} s of sound; a second or more is surer", seconds)
+    if onsets is None:
+        return
+    if onsets.difference < _SAME:
+        yield Doubt("nothing directional", "both channels have one sound", onsets.difference)
+    elif len(onsets) < _FEW_ONSETS and not fits:
+        reason = f"{len(onsets)} onsets stand out; hundreds are usual"
+        yield Doubt("nothing directional", reason, len(onsets))
+    if len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
+        return
+    above = float(np.median(onsets.snr_db))
+    if above < _NOISY_DB:
+        reason = f"onsets are {above:.0f} dB above the quiet; 20 and more are usual"
+        yield Doubt("noisy", reason, above)
+    elif onsets.decay_seconds > _REVERBERANT_SECONDS and not fits:
+        decay = onsets.decay_seconds
+        yield Doubt("reverberant", f"the fastest decays take {decay:.2f} s for 60 dB", decay)
+
+
+def doubts_of(
+    head: LearnedHead,
+    judged: Judgement,
+    onsets: OnsetBins | None,
+    seconds: float,
+    *,
+    thorough: bool = True,
+) -> tuple[Doubt, ...]:
+    """What speaks against the answer to where one sound is.
+
+    Not `thorough`: whether there are several is not asked, which takes as long as the answer.
+    """
+    fits = judged.misfit <= 1
+    doubts = list(conditions(onsets, seconds, fits=fits))
+    if fits:
+        return tuple(doubts)
+    if head.rooms is None or onsets is None:
+        return tuple(doubts) or tuple(unlike(judged.misfit / _WITHOUT_ONSETS))
+    nats = judged.nats_an_onset
+    clear = len(onsets) >= _FEW_ONSETS and float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    if clear and thorough and not _words(doubts) - {"reverberant"}:
+        gain = Several(head.rooms.sound, onsets).second_gain()
+        if gain > (_SECOND_GAIN if nats > _UNDIRECTED_NATS else 2 * _SECOND_GAIN):
+            reason = f"a second one explains {gain:.1f} nats an onset more"
+            # Where one begins as the other ends, nothing decays fast.
+            doubts = [doubt for doubt in doubts if doubt.value > _SURELY_REVERBERANT_SECONDS]
+            return (*doubts, Doubt("several sounds at once", reason, gain))
+    if not _words(doubts) & {"nothing directional"} and nats < _UNDIRECTED_NATS:
+        reason = f"onsets tell {nats:.1f} nats of a direction; 4 in the open"
+        doubts.append(Doubt("nothing directional", reason, nats))
+    if doubts or not clear:
+        return tuple(doubts)
+    return tuple(unlike(judged.misfit, nats, head.rooms.trust.usual_nats))
+
+
+def _words(doubts: list[Doubt]) -> set[str]:
+    return {doubt.word for doubt in doubts}
+
+
+def unlike(misfit: float, nats: float = 0.0, usual_nats: float = math.inf) -> Iterator[Doubt]:
+    """Whether sound that is neither noisy nor reverberant comes by way of another head."""
+    if misfit > _MISFIT and nats < _USUAL_SHARE * usual_nats:
+        many = f"{misfit:.0f}" if math.isfinite(misfit) else "many"
+        yield Doubt("does not fit this head", f"it fits {many} times as badly as usual", misfit)
