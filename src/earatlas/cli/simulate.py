@@ -173,26 +173,16 @@ def simulate(
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     heads = listed(head, HEADS, "heads")
     if heads.several or resume:
-        _simulate_many(
-            _Simulating(
-                batch.folder(output),
-                how,
-                _sources(sound, talkers, rate),
-                staging=staging,
-                room=place,
-            ),
-            heads.files,
-            batch,
-        )
+        sources = _sources(sound, talkers, rate)
+        work = _Simulating(batch.folder(output), how, sources, staging, place)
+        _simulate_many(work, heads.files, batch)
         return
     outputs = Outputs(force=force)
     claim_scene(outputs, output)
     opened = opened_head(head[0], how)
-    simulating = _Simulating(
-        output, how, _sources(sound, talkers, rate), staging=staging, room=place
-    )
+    work = _Simulating(output, how, _sources(sound, talkers, rate), staging, place)
     with progress("rendering"):
-        scene = simulating.scene(opened)
+        scene = work.scene(opened)
         files = scene.write(output)
     outputs.tell()
     if as_json:
