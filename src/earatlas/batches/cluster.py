@@ -13,8 +13,10 @@ that a worker is at is finished there.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from earatlas.errors import InputError, brief, missing_extra
 __all__ = ["connected", "on_cluster"]
 
 _CONNECT_SECONDS = 10
+_TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
 _MOST_SENDINGS = 4  # of the atlas: as many deaths as Dask allows a task, and the first
 
 
@@ -117,4 +120,18 @@ def _sent(
 
 
 def _ordered(order: tuple[Work, Recipe], file: Path) -> Outcome:
+    _keep_memory()
     return done(*order, file)
+
+
+@cache
+def _keep_memory() -> None:
+    """Let a worker keep some of the memory that it is done with, as every other process does.
+
+    Dask has the C library give it back at once (MALLOC_TRIM_THRESHOLD_), and whoever works on many
+    arrays asks for it again: 0.87 CPU seconds instead of 0.43 for a recording of a second.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        library = ctypes.CDLL(None)
+        library.mallopt(_TRIM, 256 << 20)
+        library.mallopt(_MMAP, 32 << 20)  # the most that there can be
