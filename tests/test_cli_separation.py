@@ -46,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
     (folder / "broken.flac").write_bytes(whole[: len(whole) // 2])
     (folder / "whole.flac").unlink()
     (folder / "other").mkdir()
+    (folder / "empty").mkdir()
     soundfile.write(folder / "other" / "party.flac", mixture, 16_000)
     soundfile.write(folder / "other" / "longer.wav", np.tile(mixture, (2, 1)), 16_000)
     (folder / "other" / "scene.json").write_text('{"sources": [{"name": "Ada"}]}')
@@ -68,7 +69,7 @@ def test_separate_writes_what_it_names(run: Run, folder: Path, tmp_path: Path) -
     assert all(0 < source["credible_90_area"] < 4000 for source in answer["sources"])
     files = [Path(source["file"]) for source in answer["sources"]]
     assert files == [tmp_path / "party_source1.wav", tmp_path / "party_source2.wav"]
-    assert sorted(tmp_path.iterdir()) == files
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "party.json", *files]
     whole = sum(ea.read_audio(file).samples for file in files)
     mixture = ea.read_audio(folder / "party.wav").samples
     np.testing.assert_allclose(whole, mixture, atol=1e-6)
@@ -263,7 +264,8 @@ def test_a_bad_recording_among_many(
     assert sum(str(folder / "short.wav") in line for line in errors) == 1
     assert errors[-1] == "error: 2 of 4 recordings failed."
     assert {file.name for file in tmp_path.iterdir()} == {
-        f"{stem}_source{m}.wav" for stem in ("party", "again") for m in (1, 2)
+        *(f"{stem}_source{m}.wav" for stem in ("party", "again") for m in (1, 2)),
+        *("party.json", "again.json", "batch.jsonl"),
     }
 
 
@@ -303,7 +305,10 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["party.wav", "party.wav"], ["cannot be used"]),
         (["gone.atlas", "party.wav"], ["Check the name"]),
         (["head.atlas", "gone.wav"], ["existing", "gone.wav"]),
-        (["head.atlas", "other"], ["folder"]),
+        (["head.atlas", "empty"], ["recordings must be files or a folder", "empty", ".flac"]),
+        (["head.atlas", "*.aiff"], ["pattern '*.aiff'", "fits none"]),
+        (["head.atlas", "@gone.txt"], ["list must be an existing file"]),
+        (["head.atlas", "party.wav", "--jobs", "2", "--scheduler", "x"], ["without --scheduler"]),
         (["head.atlas", "head.atlas"], ["cannot be read as sound"]),
         (["head.atlas", "mono.wav"], ["two channels", "mono.wav"]),
         (["head.atlas", "silent.wav"], ["silent"]),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from earatlas.atlas import Atlas, learn
+    from earatlas.batches.recordings import map_recordings
+    from earatlas.batches.work import Outcome
     from earatlas.errors import EaratlasWarning, InputError
     from earatlas.heads.by_name import open_head
     from earatlas.heads.diagnosis import HeadReport, diagnose
@@ -46,6 +48,8 @@ __version__ = "0.1.0"
 # The same for when it runs: where each name is from.
 _NAMES = {
     "atlas": "Atlas learn",
+    "batches.recordings": "map_recordings",
+    "batches.work": "Outcome",
     "errors": "EaratlasWarning InputError",
     "heads.by_name": "open_head",
     "heads.diagnosis": "HeadReport diagnose",
@@ -99,6 +103,7 @@ __all__ = [
     "Localization",
     "Localizer",
     "Manifold",
+    "Outcome",
     "Plane",
     "Room",
     "Route",
@@ -122,6 +127,7 @@ __all__ = [
     "learn",
     "learn_unlabelled",
     "ltsa",
+    "map_recordings",
     "mean_cues",
     "murmur",
     "open_head",

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from earatlas.container import read_container, write_container
+from earatlas.container import container_digest, read_container, write_container
 from earatlas.errors import InputError, brief
 from earatlas.heads.head import Head
 from earatlas.hearing.audio import Audio
@@ -201,6 +201,15 @@ class Atlas(LearnedHead):
 
     def save(self, path: str | Path) -> Path:
         """Write one file; `load` gives back every bit."""
+        return write_container(path, "atlas", _VERSION, *self._contents())
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that was learned: the same for the same atlas, in memory or in a file."""
+        return container_digest("atlas", _VERSION, *self._contents())
+
+    def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What the file holds, as JSON values and arrays."""
         arrays = {name: getattr(self.model, name) for name in MODEL_ARRAYS}
         calibration = self.calibration
         if calibration.frame_noise is not None:
@@ -222,7 +231,7 @@ class Atlas(LearnedHead):
             "about": self.about,
             "rooms": None if self.rooms is None else self.rooms.to_dict(),
         }
-        return write_container(path, "atlas", _VERSION, about, arrays)
+        return about, arrays
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -21,7 +21,7 @@ from earatlas.errors import InputError, existing_file
 from earatlas.files import written_whole
 from earatlas.types import Array
 
-__all__ = ["read_container", "write_container"]
+__all__ = ["container_digest", "read_container", "write_container"]
 
 
 _LARGEST_FILE = 1 << 30  # a whole-sphere atlas of 10,000 components is a quarter of this
@@ -37,11 +37,20 @@ def write_container(
     path = Path(path)
     small = {name: _narrowed(array) for name, array in arrays.items()}
     header = {"kind": kind, "version": version, "about": about}
-    header["digest"] = _checksum(small, json.loads(json.dumps(header)))
+    header["digest"] = container_digest(kind, version, about, small)
     blob = save(small, metadata={"earatlas": json.dumps(header)})
     with written_whole(path) as scratch:
         scratch.write_bytes(blob)
     return path
+
+
+def container_digest(
+    kind: str, version: int, about: dict[str, Any], arrays: dict[str, Array]
+) -> str:
+    """The hash that a file of this has: the same for the same contents, wherever they are."""
+    small = {name: _narrowed(array) for name, array in arrays.items()}
+    header = {"kind": kind, "version": version, "about": about}
+    return _checksum(small, json.loads(json.dumps(header)))
 
 
 def read_container(

@@ -32,7 +32,13 @@ except ImportError:  # Windows: scratch folders of the dead stay
 
 from earatlas.errors import InputError
 
-__all__ = ["check_writable", "output_folder", "written_together", "written_whole"]
+__all__ = [
+    "check_writable",
+    "clear_scratch",
+    "output_folder",
+    "written_together",
+    "written_whole",
+]
 
 _SCRATCH = ".earatlas-"  # what scratch folders are called
 _BEGUN_SECONDS = 3600.0  # a folder without a lock is just being made, or this old
@@ -81,7 +87,7 @@ def _not_written(path: Path, what: str, error: OSError) -> InputError:
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
     """A scratch folder with the folders new and old in it; those of the dead are cleared first."""
-    _clear(folder)
+    clear_scratch(folder)
     scratch, lock = _locked(folder)
     try:
         (scratch / "new").mkdir()
@@ -106,7 +112,7 @@ def _locked(folder: Path) -> tuple[Path, IO[bytes]]:
         lock.close()  # another writer took it for that of a dead one before it was locked
 
 
-def _clear(folder: Path) -> None:
+def clear_scratch(folder: Path) -> None:
     """Finish or remove what writers left in the folder that were killed."""
     if fcntl is None:
         return

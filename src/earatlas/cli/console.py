@@ -140,8 +140,8 @@ class Tally:
     a line, and the exit code is 1 at the end.
     """
 
-    def __init__(self, total: int, *, as_json: bool) -> None:
-        self.total, self.as_json = total, as_json
+    def __init__(self, total: int, *, as_json: bool, what: str = "recordings") -> None:
+        self.total, self.as_json, self.what = total, as_json, what
         self.failed = 0
 
     def fail(self, file: object, problem: str) -> None:
@@ -160,5 +160,5 @@ class Tally:
         if self.failed:
             import typer
 
-            note("[bold red]error:[/]", f"{self.failed} of {self.total} recordings failed.")
+            note("[bold red]error:[/]", f"{self.failed} of {self.total} {self.what} failed.")
             raise typer.Exit(1)

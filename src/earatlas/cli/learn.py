@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import time
+import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
-from earatlas.cli.console import note, out, print_json, progress, say, warn
+from earatlas.batches.inputs import HEADS, check_stems, listed
+from earatlas.batches.work import Work
+from earatlas.cli.batch import BatchOptions, run_batch
+from earatlas.cli.console import note, out, print_json, progress, say
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
     DuplicatesOption,
     ForceOption,
-    HeadArgument,
     HeadOptions,
+    HeadsArgument,
+    JobsOption,
     JsonOption,
     Kind,
     KindOption,
+    ResumeOption,
+    SchedulerOption,
     WrongWayOption,
     opened_head,
 )
 from earatlas.cli.outputs import Outputs, is_atlas
-from earatlas.errors import InputError
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.heads.by_name import files_of_head
 from earatlas.heads.diagnosis import diagnose
 from earatlas.heads.direct_sound import DIRECT_SECONDS
 from earatlas.heads.head import Head
 from earatlas.learning.learned import Accuracy
 from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
+from earatlas.types import Progress
 
 __all__ = ["accuracy_table", "app", "learn_command"]
 
@@ -62,13 +72,20 @@ _SPACES: dict[str, Space] = {
     epilog=examples(
         "earatlas learn ku100.sofa -o ku100.atlas",
         "earatlas learn lab/positions.csv -o lab.atlas --direct",
+        "earatlas learn heads/*.sofa -o atlases --jobs 4 --resume",
         "earatlas learn calibration.csv -o robot.atlas --space cylinder --components 64",
     ),
 )
 def learn_command(
-    head: HeadArgument,
+    head: HeadsArgument,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="File for the atlas.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File for the atlas; of several heads, the folder for NAME.atlas of each.",
+        ),
     ],
     space: Annotated[
         SpaceName | None,
@@ -114,40 +131,126 @@ def learn_command(
     channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
     wrong_way: WrongWayOption = None,
+    jobs: JobsOption = 1,
+    resume: ResumeOption = False,
+    scheduler: SchedulerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Learn a head: its charts, held-out errors, and how sure it may be."""
-    outputs = Outputs(force=force)
-    outputs.claim(output, is_atlas)
-    how = HeadOptions(kind, channels, duplicates, wrong_way)
     direct_sound = _DirectSound(wished=direct, window_ms=direct_ms, in_room=in_room)
     direct_sound.check()
-    whole = opened_head(head, how, diagnosed=True)
-    window_ms = direct_sound.window_of(whole)
-    opened = direct_sound.of(whole, window_ms)
-    warnings = diagnose(opened).warnings
-    for text in warnings:
-        warn(text)
-    start = time.perf_counter()
-    with progress(f"learning {opened.name}") as update:
-        atlas = learn(
-            opened,
-            space=None if space is None else _SPACES[space.value],
-            components=components,
-            rooms=rooms,
-            seed=seed,
-            progress=update,
-        )
-    atlas.save(output)
-    seconds = time.perf_counter() - start
+    batch = BatchOptions(jobs, resume, scheduler, force, as_json)
+    heads = listed(head, HEADS, "heads")
+    learning = _Learning(
+        batch.folder(output if heads.several or resume else output.parent),
+        HeadOptions(kind, channels, duplicates, wrong_way),
+        direct_sound,
+        None if space is None else _SPACES[space.value],
+        components,
+        rooms,
+        seed,
+    )
+    if heads.several or resume:
+        _learn_many(learning, heads.files, batch)
+        return
+    outputs = Outputs(force=force)
+    outputs.claim(output, is_atlas)
+    whole = opened_head(head[0], learning.how, diagnosed=True)
+    learned = learning.learned(whole, output, shown=True)
     outputs.tell()
     if as_json:
-        print_json(
-            {**_answer(atlas, output, seconds), "direct_ms": window_ms, "warnings": warnings}
-        )
+        print_json(learned.answer)
     else:
-        _print(atlas, output, seconds)
+        _print(learned.atlas, output, learned.answer["seconds"])
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """An atlas, and what is said of it."""
+
+    atlas: Atlas
+    answer: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Learning(Work):
+    """What is wished of every head; it goes to other processes."""
+
+    how: HeadOptions
+    direct_sound: _DirectSound
+    space: Space | None
+    components: int | None
+    rooms: bool
+    seed: int
+
+    command: ClassVar[str] = "learn"
+    what: ClassVar[str] = "heads"
+
+    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
+        """Learn one head of several, and say it as JSON values."""
+        whole = opened_head(str(file), self.how, diagnosed=True, shown=False)
+        return self.learned(whole, _atlas_path(self.folder, file), tell).answer
+
+    def inputs(self, file: Path) -> list[Path]:
+        """The file, or the table and its recordings."""
+        return files_of_head(file)
+
+    def outputs(self, answer: dict[str, Any]) -> list[Path]:
+        """The atlas."""
+        return [Path(answer["atlas"])]
+
+    def may_write(self, file: Path) -> list[Path]:
+        """The atlas."""
+        return [_atlas_path(self.folder, file)]
+
+    def learned(
+        self, whole: Head, path: Path, tell: Progress | None = None, *, shown: bool = False
+    ) -> _Learned:
+        """Learn a head and write its atlas; `shown`: with a bar, and warnings before the work."""
+        window_ms = self.direct_sound.window_of(whole)
+        opened = self.direct_sound.of(whole, window_ms, shown=shown)
+        found = diagnose(opened).warnings
+        for text in found:
+            warnings.warn(text, EaratlasWarning, stacklevel=2)
+        start = time.perf_counter()
+        with progress(f"learning {opened.name}") if shown else nullcontext(tell) as update:
+            atlas = learn(
+                opened,
+                space=self.space,
+                components=self.components,
+                rooms=self.rooms,
+                seed=self.seed,
+                progress=update,
+            )
+        atlas.save(path)
+        answer = _answer(atlas, path, time.perf_counter() - start)
+        return _Learned(atlas, {**answer, "direct_ms": window_ms, "warnings": found})
+
+
+def _atlas_path(folder: Path, head: Path) -> Path:
+    return folder / f"{head.stem}.atlas"
+
+
+def _learn_many(learning: _Learning, heads: tuple[Path, ...], batch: BatchOptions) -> None:
+    """An atlas a head, in a folder."""
+    files = batch.files(heads)
+    check_stems(files, "heads")
+    outputs = Outputs(force=batch.force)
+    for file in files:
+        path = _atlas_path(learning.folder, file)
+        outputs.claim_in_folder(path, path.is_file() and is_atlas(path))
+    run_batch(learning, files, batch, _show)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    """A line of one of several."""
+    errors = answer["held_out"]
+    far = "" if errors is None else f", off by {errors['median_degrees']:.2f}° (median)"
+    say(
+        f"{answer['head']}: {answer['directions']} directions on the {answer['space']}, "
+        f"{answer['components']} charts{far}, in {answer['seconds']:.1f} s: {answer['atlas']}"
+    )
 
 
 @dataclass(frozen=True)
@@ -174,12 +277,12 @@ class _DirectSound:
             return None
         return 1000 * DIRECT_SECONDS if self.window_ms is None else self.window_ms
 
-    def of(self, head: Head, window_ms: float | None) -> Head:
+    def of(self, head: Head, window_ms: float | None, *, shown: bool = True) -> Head:
         """What is learned of a head; a line says what nobody wished."""
         if window_ms is None:
             return head
         direct = head.direct(window_ms / 1000)
-        if not (self.wished or self.window_ms is not None):
+        if shown and not (self.wished or self.window_ms is not None):
             note(
                 "[cyan]note:[/]",
                 f"'{head.name}' holds a room's responses: the first {window_ms:g} ms of each are "

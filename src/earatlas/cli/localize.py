@@ -7,20 +7,29 @@ import json
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import ArrayLike
 
 from earatlas.atlas import Atlas
+from earatlas.batches.inputs import RECORDINGS, check_stems, listed
+from earatlas.batches.recordings import Localizing
+from earatlas.cli.batch import BatchOptions, run_batch
 from earatlas.cli.console import Tally, degrees, print_json, progress, say, say_doubts
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
     ChannelsOption,
     ForceOption,
+    JobsOption,
     JsonOption,
     RecordingsArgument,
+    ResumeOption,
+    SchedulerOption,
     YawOption,
     opened_yaw,
 )
@@ -31,6 +40,7 @@ from earatlas.hearing.files import audio_seconds
 from earatlas.hearing.recording import FileRecording
 from earatlas.localization.answer import Localization
 from earatlas.localization.track import Windows, windows_of
+from earatlas.space.spaces import Space
 from earatlas.space.yaw import Yaw
 from earatlas.words import direction_words, radius_words
 
@@ -56,6 +66,7 @@ class _Wish:
     epilog=examples(
         "earatlas localize ku100.atlas talker.wav",
         "earatlas localize ku100.atlas *.wav --json",
+        "earatlas localize ku100.atlas recordings -o places --jobs 4 --resume",
         "earatlas localize ku100.atlas walk.wav --track walk.csv",
         "earatlas localize ku100.atlas room.wav --yaw turning.csv",
     ),
@@ -79,6 +90,15 @@ def localize_command(
         float, typer.Option(metavar="SECONDS", help="Between answers of the track.")
     ] = Windows.hop_seconds,
     yaw: YawOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Folder for a file a recording: NAME.json."
+        ),
+    ] = None,
+    jobs: JobsOption = 1,
+    resume: ResumeOption = False,
+    scheduler: SchedulerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -86,8 +106,16 @@ def localize_command(
     learned = Atlas.load(atlas)
     turned = opened_yaw(yaw) or Yaw.still(0.0)
     wish = _Wish(channels, plot, track, Windows(window, hop, yaw=turned))
+    batch = BatchOptions(jobs, resume, scheduler, force, as_json)
+    recordings = list(batch.files(listed(recordings, RECORDINGS, "recordings").files))
     outputs = Outputs(force=force)
     _check(wish, learned, recordings, outputs)
+    _check_folder(wish, batch, output)
+    if output is not None:
+        check_stems(recordings)
+        work = Localizing(batch.folder(output), learned, channels, yaw=turned)
+        run_batch(work, recordings, batch, partial(_show, learned.space))
+        return
     tally = Tally(len(recordings), as_json=as_json)
     for recording in recordings:
         try:
@@ -120,6 +148,20 @@ def _check(wish: _Wish, atlas: Atlas, recordings: list[Path], outputs: Outputs) 
         outputs.claim_picture(wish.plot)
 
 
+def _check_folder(wish: _Wish, batch: BatchOptions, output: Path | None) -> None:
+    """Refuse options that go with a folder, or without one."""
+    if output is not None and (wish.plot or wish.track):
+        raise InputError(
+            f"--plot and --track must go without --output, got '{output}'. Leave it out."
+        )
+    beside = {"--jobs": batch.jobs > 1, "--resume": batch.resume, "--scheduler": batch.scheduler}
+    for name, wished in beside.items():
+        if output is None and wished:
+            raise InputError(
+                f"{name} must go with --output, got none. Name a folder for the answers."
+            )
+
+
 def _localized(atlas: Atlas, recording: Path, wish: _Wish, *, as_json: bool) -> Localization:
     """Where the sound of a recording is, and say it."""
     start = time.perf_counter()
@@ -137,14 +179,25 @@ def _localized(atlas: Atlas, recording: Path, wish: _Wish, *, as_json: bool) -> 
 
 def line(name: str, where: Localization) -> str:
     """A readable answer: direction in numbers and words, and its 90 % region."""
-    azimuth, elevation = where.direction
     space = where.belief.space
+    return _words(name, where.direction, where.radius_degrees(0.9), where.observed_share, space)
+
+
+def _show(space: Space, answer: dict[str, Any]) -> None:
+    """The same of an answer in JSON."""
+    direction, radius, share = (answer[n] for n in ("direction", "radius_90", "observed_share"))
+    say(_words(answer["file"], direction, radius, share, space))
+    say_doubts(answer["doubts"])
+
+
+def _words(name: str, direction: ArrayLike, radius: float, share: float, space: Space) -> str:
+    azimuth, elevation = np.asarray(direction)
     height = "" if space.dims == 1 else f", elevation {degrees(elevation)}"
     return (
         f"{name}: azimuth {degrees(azimuth)}{height} "
-        f"({direction_words(where.direction[: space.dims])}), "
-        f"within {radius_words(space, where.radius_degrees(0.9))} at 90 %, "
-        f"{100 * where.observed_share:.0f} % of the bins heard"
+        f"({direction_words(np.asarray(direction)[: space.dims])}), "
+        f"within {radius_words(space, radius)} at 90 %, "
+        f"{100 * share:.0f} % of the bins heard"
     )
 
 

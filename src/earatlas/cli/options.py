@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,11 +26,15 @@ __all__ = [
     "ForceOption",
     "HeadArgument",
     "HeadOptions",
+    "HeadsArgument",
+    "JobsOption",
     "JsonOption",
     "Kind",
     "KindOption",
     "OutputOption",
     "RecordingsArgument",
+    "ResumeOption",
+    "SchedulerOption",
     "WrongWay",
     "WrongWayOption",
     "YawOption",
@@ -63,11 +68,23 @@ class WrongWay(StrEnum):
 HeadArgument = Annotated[
     str, typer.Argument(metavar="HEAD", help="A .sofa file, a .csv table, 'simulated' or 'kemar'.")
 ]
+HeadsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="HEAD",
+        help="A .sofa file, a .csv table, 'simulated' or 'kemar'; or several, as files, folders, "
+        "patterns, or @LIST with a name a line.",
+    ),
+]
 AtlasArgument = Annotated[
     Path, typer.Argument(metavar="ATLAS", help="What `earatlas learn` wrote, such as ku100.atlas.")
 ]
 RecordingsArgument = Annotated[
-    list[Path], typer.Argument(metavar="RECORDING", help="Two-channel recordings.")
+    list[Path],
+    typer.Argument(
+        metavar="RECORDING",
+        help="Two-channel recordings: files, folders, patterns, or @LIST with a name a line.",
+    ),
 ]
 DuplicatesOption = Annotated[
     Duplicates, typer.Option(help="Directions given twice: refuse, or keep the first.")
@@ -93,6 +110,17 @@ YawOption = Annotated[
 ]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")
+]
+JobsOption = Annotated[int, typer.Option(metavar="N", help="How many at the same time.")]
+ResumeOption = Annotated[
+    bool,
+    typer.Option("--resume", help="Skip what is done with the same settings, and do the rest."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Of a Dask scheduler, whose workers do it: tcp://HOST:8786."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 ForceOption = Annotated[
@@ -129,12 +157,18 @@ def opened_yaw(wish: str | None) -> Yaw | None:
         return Yaw.read(wish)
 
 
-def opened_head(head: str, how: HeadOptions, *, diagnosed: bool = False) -> Head:
-    """`open_head` with a progress bar; `diagnosed`: whether ears are mirrored is told anyway."""
+def opened_head(
+    head: str, how: HeadOptions, *, diagnosed: bool = False, shown: bool = True
+) -> Head:
+    """`open_head` with a progress bar; `diagnosed`: whether ears are mirrored is told anyway.
+
+    Not `shown`: a batch has a bar of its own.
+    """
     from earatlas.heads.by_name import open_head
     from earatlas.heads.kemar import MIRRORED
 
-    with progress(f"reading {head}") as update, warnings.catch_warnings():
+    bar = progress(f"reading {head}") if shown else nullcontext(None)
+    with bar as update, warnings.catch_warnings():
         if diagnosed:
             warnings.filterwarnings("ignore", MIRRORED, EaratlasWarning)
         return open_head(

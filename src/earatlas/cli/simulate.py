@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from earatlas.batches.inputs import HEADS, check_stems, listed
+from earatlas.batches.work import Work
+from earatlas.cli.batch import BatchOptions, run_batch
 from earatlas.cli.console import degrees, note, out, print_json, progress, say
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
@@ -17,17 +20,22 @@ from earatlas.cli.options import (
     Duplicates,
     DuplicatesOption,
     ForceOption,
-    HeadArgument,
     HeadOptions,
+    HeadsArgument,
+    JobsOption,
     JsonOption,
     Kind,
     KindOption,
     OutputOption,
+    ResumeOption,
+    SchedulerOption,
     WrongWayOption,
     opened_head,
 )
 from earatlas.cli.outputs import Outputs, claim_scene
 from earatlas.errors import InputError, harmless
+from earatlas.heads.by_name import files_of_head
+from earatlas.heads.head import Head
 from earatlas.hearing.audio import checked_rate
 from earatlas.hearing.files import audio_rate, read_mono
 from earatlas.hearing.layout import CueLayout
@@ -35,7 +43,7 @@ from earatlas.scenes.rooms import Room
 from earatlas.scenes.routes import Route, path_of
 from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
 from earatlas.scenes.speech import DEMO_TALKERS, can_speak, demo_talkers, murmured_talkers
-from earatlas.types import Array
+from earatlas.types import Array, Progress
 
 __all__ = ["app", "simulate", "voices"]
 
@@ -87,10 +95,11 @@ class _RoomWish:
         "earatlas simulate ku100.sofa -o scene --sound a.wav:40:0 --sound b.wav:-30:20",
         "earatlas simulate ku100.sofa -o walk --sound a.wav:0,60,0/6,-60,0 --sound b.wav:-30:20",
         "earatlas simulate ku100.sofa -o room --sound a.wav:40:0 --t60 0.3 --rate 48000",
+        "earatlas simulate heads/*.sofa -o scenes --sound a.wav:40:0 --jobs 4 --resume",
     ),
 )
 def simulate(
-    head: HeadArgument,
+    head: HeadsArgument,
     output: OutputOption,
     sound: Annotated[
         list[str] | None,
@@ -144,6 +153,9 @@ def simulate(
     channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
     wrong_way: WrongWayOption = None,
+    jobs: JobsOption = 1,
+    resume: ResumeOption = False,
+    scheduler: SchedulerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -157,15 +169,20 @@ def simulate(
         seed=seed,
         between=between,
     )
+    how = HeadOptions(kind, channels, duplicates, wrong_way)
+    batch = BatchOptions(jobs, resume, scheduler, force, as_json)
+    heads = listed(head, HEADS, "heads")
+    if heads.several or resume:
+        sources = _sources(sound, talkers, rate)
+        work = _Simulating(batch.folder(output), how, sources, staging, place)
+        _simulate_many(work, heads.files, batch)
+        return
     outputs = Outputs(force=force)
     claim_scene(outputs, output)
-    opened = opened_head(head, HeadOptions(kind, channels, duplicates, wrong_way))
-    sources = _sounds(sound, rate) if sound else _talkers(talkers, rate or CueLayout().rate)
+    opened = opened_head(head[0], how)
+    work = _Simulating(output, how, _sources(sound, talkers, rate), staging, place)
     with progress("rendering"):
-        scene = render_scene(
-            opened, sources.sounds, sources.directions, rate=sources.rate, staging=staging,
-            room=place, names=sources.names,
-        )  # fmt: skip
+        scene = work.scene(opened)
         files = scene.write(output)
     outputs.tell()
     if as_json:
@@ -173,6 +190,66 @@ def simulate(
         return
     _print(scene)
     say(f"{len(files)} files in {output}")
+
+
+@dataclass(frozen=True)
+class _Simulating(Work):
+    """What is wished of every head; it goes to other processes."""
+
+    how: HeadOptions
+    sources: _Sources
+    staging: Staging
+    room: Room | None
+
+    command: ClassVar[str] = "simulate"
+    what: ClassVar[str] = "heads"
+
+    def scene(self, head: Head) -> SimulatedScene:
+        """The scene around a head."""
+        return render_scene(
+            head,
+            self.sources.sounds,
+            self.sources.directions,
+            rate=self.sources.rate,
+            staging=self.staging,
+            room=self.room,
+            names=self.sources.names,
+        )
+
+    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
+        """Write the scene around one head of several, and say it as JSON values."""
+        scene = self.scene(opened_head(str(file), self.how, shown=False))
+        folder = self.folder / file.stem
+        files = scene.write(folder)
+        return {"folder": str(folder), **scene.to_dict(), "files": [str(path) for path in files]}
+
+    def inputs(self, file: Path) -> list[Path]:
+        """The file, or the table and its recordings."""
+        return files_of_head(file)
+
+    def outputs(self, answer: dict[str, Any]) -> list[Path]:
+        """The files of the scene."""
+        return [Path(path) for path in answer["files"]]
+
+
+def _simulate_many(work: _Simulating, heads: tuple[Path, ...], batch: BatchOptions) -> None:
+    """A scene a head, in folders of their own."""
+    files = batch.files(heads)
+    check_stems(files, "heads")
+    outputs = Outputs(force=batch.force)
+    for file in files:
+        claim_scene(outputs, work.folder / file.stem)
+    run_batch(work, files, batch, _show)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    """A line of one of several."""
+    count = len(answer["sources"])
+    say(f"{answer['folder']}: {count} source{'' if count == 1 else 's'}")
+
+
+def _sources(sound: list[str] | None, talkers: int, rate: int | None) -> _Sources:
+    return _sounds(sound, rate) if sound else _talkers(talkers, rate or CueLayout().rate)
 
 
 def _metres(name: str, text: str) -> tuple[float, float, float]:

@@ -8,12 +8,22 @@ from pathlib import Path
 from earatlas.errors import InputError
 from earatlas.heads.head import Duplicates, Head, WrongWay
 from earatlas.heads.kemar import kemar
-from earatlas.heads.recordings import Kind, read_recordings
+from earatlas.heads.recordings import Kind, read_recordings, recordings_of
 from earatlas.heads.simulated import simulated_head
 from earatlas.heads.sofa import read_sofa
 from earatlas.types import Progress
 
-__all__ = ["open_head"]
+__all__ = ["files_of_head", "open_head"]
+
+_BUILT_IN = ("simulated", "kemar")
+
+
+def files_of_head(source: str | Path) -> list[Path]:
+    """The files that `open_head` reads of a head by that name; none of one that is built in."""
+    path = Path(source)
+    if str(source) in _BUILT_IN:
+        return []
+    return [path, *(recordings_of(path) if path.suffix.lower() == ".csv" else [])]
 
 
 def open_head(

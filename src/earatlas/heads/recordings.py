@@ -31,7 +31,7 @@ from earatlas.hearing.files import MORE_CHANNELS, read_audio
 from earatlas.hearing.layout import CueLayout
 from earatlas.types import Array, Progress
 
-__all__ = ["read_recordings"]
+__all__ = ["read_recordings", "recordings_of"]
 
 Kind = Literal["auto", "noise", "responses"]
 
@@ -61,6 +61,11 @@ def _rows(path: Path) -> list[tuple[Path, float, float]]:
             f"first '{absent[0]}'. File names are relative to the table's folder."
         )
     return rows
+
+
+def recordings_of(path: str | Path) -> list[Path]:
+    """The files that a table names, in its order."""
+    return [file for file, _, _ in _rows(existing_file(path, "table"))]
 
 
 def _columns(header: Sequence[str], path: Path) -> list[str]:

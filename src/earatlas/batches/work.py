@@ -1,0 +1,141 @@
+"""What a batch does with each of its files: a value that goes to other processes and machines.
+
+In: a `Work`, which knows how to answer for one file. Out: its `Outcome`, whatever happens: one bad
+file never stops the others. What was answered is written beside the results as a sidecar.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import threading
+import time
+import traceback
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from earatlas.batches.sidecar import Recipe, Sidecar, marks_of, sidecar_path, write_sidecar
+from earatlas.errors import EaratlasWarning, InputError, brief
+from earatlas.types import Progress
+
+__all__ = ["Outcome", "Status", "Work", "done"]
+
+Status = Literal["done", "skipped", "failed"]
+
+# Warnings are caught for a whole process: threads of a cluster's worker take turns.
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a file: an answer, or why there is none."""
+
+    file: Path
+    status: Status
+    answer: dict[str, Any] | None = None  # as `--json` has it
+    error: str | None = None
+    warnings: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()  # files of an earlier run
+    seconds: float = 0.0  # that it took
+    again: str | None = None  # why it was done once more
+    bug: str | None = None  # the traceback of what is no fault of the file
+
+
+@dataclass(frozen=True)
+class Work(ABC):
+    """What is done with each file; its fields are the settings that a sidecar tells."""
+
+    folder: Path  # of the results
+
+    command: ClassVar[str]
+    what: ClassVar[str] = "recordings"
+
+    @abstractmethod
+    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
+        """Do it, and say it as JSON values; an InputError if the file cannot be used."""
+
+    @abstractmethod
+    def outputs(self, answer: dict[str, Any]) -> list[Path]:
+        """The files that an answer tells of."""
+
+    def inputs(self, file: Path) -> list[Path]:
+        """The files that an answer depends on."""
+        return [file]
+
+    def may_write(self, file: Path) -> list[Path]:
+        """All that could be written for a file, for what is replaced to be told."""
+        return []
+
+    def amount(self, file: Path) -> float:
+        """How much there is to be done, in seconds of sound; 0 if it cannot be known."""
+        return 0.0
+
+    def recipe(self) -> Recipe:
+        """What decides on the answers, beside the files."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "folder"}
+        atlas = values.pop("atlas", None)
+        settings = {name: _plain(value) for name, value in values.items()}
+        return Recipe(self.command, settings, None if atlas is None else atlas.digest)
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON values; of arrays, their hash."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value)
+        about = f"{array.dtype.str} {array.shape} ".encode()
+        return f"sha256:{hashlib.sha256(about + array.tobytes()).hexdigest()}"
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if isinstance(value, bool | int | float | None) else str(value)
+
+
+def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -> Outcome:
+    """Do one file and leave its sidecar; bad input, bugs and warnings come back as words."""
+    with _one_at_a_time, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", EaratlasWarning)
+        start = time.perf_counter()
+        answer, problem, bug = None, None, None
+        old = {str(path) for path in work.may_write(file) if path.exists()}
+        try:
+            inputs = marks_of(work.inputs(file))
+            answer = work.answer(file, tell)
+            told = tuple(str(w.message) for w in caught)
+            seconds = time.perf_counter() - start
+            outputs = marks_of(work.outputs(answer), work.folder)
+            sidecar = Sidecar(recipe, inputs, outputs, answer, told, round(seconds, 3))
+            write_sidecar(sidecar_path(work.folder, file), sidecar)
+        except InputError as error:
+            problem = str(error)
+        except Exception as error:
+            problem, bug = f"{type(error).__name__}: {brief(str(error))}", traceback.format_exc()
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                problem, bug = "output must have room, got a full disk. Free some space.", None
+    return Outcome(
+        file,
+        "done" if problem is None else "failed",
+        answer if problem is None else None,
+        problem,
+        tuple(str(w.message) for w in caught),
+        tuple(str(path) for path in _written(work, answer) if str(path) in old),
+        round(time.perf_counter() - start, 3),
+        bug=bug,
+    )
+
+
+def _written(work: Work, answer: dict[str, Any] | None) -> list[Path]:
+    return [] if answer is None else work.outputs(answer)

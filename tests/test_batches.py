@@ -1,0 +1,336 @@
+"""Batches: what is to be done, what is done, and what came of it; with work that takes no time."""
+
+import errno
+import json
+import os
+import signal
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.batches.batch import Batch, Hands, planned, run
+from earatlas.batches.inputs import RECORDINGS, check_stems, listed
+from earatlas.batches.pace import Pace
+from earatlas.batches.recordings import Localizing
+from earatlas.batches.sidecar import read_sidecar, sidecar_path
+from earatlas.batches.work import Outcome, Work
+from earatlas.types import Progress
+
+
+@dataclass(frozen=True)
+class Copying(Work):
+    """Copies a file, as often as it is told; what it cannot do is in the file's name."""
+
+    times: int = 1
+    weights: tuple[float, ...] = ()
+
+    command: ClassVar[str] = "copy"
+
+    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
+        """Where the copy is."""
+        if tell is not None:
+            tell(1, 4)
+        if "slow" in file.name:
+            time.sleep(0.6)
+        if "bad" in file.name:
+            raise ea.InputError(f"file must be good, got '{file}'. Choose another.")
+        if "bug" in file.name:
+            raise KeyError("no such thing")
+        if "full" in file.name:
+            raise OSError(errno.ENOSPC, "no space")
+        if "crash" in file.name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "odd" in file.name:
+            warnings.warn("this is odd", ea.EaratlasWarning, stacklevel=1)
+            warnings.warn("not for users", UserWarning, stacklevel=1)
+        copy = self.folder / f"{file.stem}.copy"
+        copy.write_bytes(self.times * file.read_bytes())
+        return {"file": str(file), "copy": str(copy)}
+
+    def outputs(self, answer: dict[str, Any]) -> list[Path]:
+        """The copy."""
+        return [Path(answer["copy"])]
+
+    def may_write(self, file: Path) -> list[Path]:
+        """The copy."""
+        return [self.folder / f"{file.stem}.copy"]
+
+
+def files_in(folder: Path, *names: str) -> tuple[Path, ...]:
+    """Files with their names in them."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text(name)
+    return tuple(folder / name for name in names)
+
+
+def outcomes(
+    work: Work, files: tuple[Path, ...], *, resume: bool = True, jobs: int = 1
+) -> dict[str, Outcome]:
+    """What becomes of each file, by its stem."""
+    work.folder.mkdir(exist_ok=True)
+    ran = run(planned(work, files, resume=resume), Hands(jobs), lambda number, share: None)
+    return {outcome.file.stem: outcome for outcome in ran}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Copying:
+    """Copies into a folder of its own."""
+    return Copying(tmp_path / "out", 2, (0.5, 1.0))
+
+
+# --- what is meant ----------------------------------------------------------------------------
+
+
+def test_folders_patterns_and_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stands for its files, by name; what is there is taken as it is."""
+    files_in(tmp_path / "day", "b.WAV", "a.flac", "notes.txt")
+    files_in(tmp_path / "day" / "late", "c.wav")
+    (tmp_path / "day" / "folder.wav").mkdir()
+    odd = files_in(tmp_path, "take[1].wav", "@one.wav", "list.txt")
+    (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbfday/a.flac\r\n\n gone.wav \n/abs/\xff.wav\n")
+    monkeypatch.chdir(tmp_path)
+
+    def names(*given: str) -> list[str]:
+        return [str(file) for file in listed(given, RECORDINGS, "recordings").files]
+
+    assert names("day") == ["day/a.flac", "day/b.WAV"]
+    assert names("day/**/*.wav", "gone.wav") == ["day/late/c.wav", "gone.wav"]
+    assert names("take[1].wav", "@one.wav") == [file.name for file in odd[:2]]
+    assert names("@list.txt") == ["day/a.flac", "gone.wav", os.fsdecode(b"/abs/\xff.wav")]
+    assert not listed(["gone.wav"], RECORDINGS, "recordings").several
+    for several in (["day/late"], ["*/*/c.wav"], ["gone.wav", "a.wav"]):
+        assert listed(several, RECORDINGS, "recordings").several
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("empty", "folder 'empty'"), ("*.wav", "pattern"), ("@gone", "existing file"),
+     ("@none", "has none"), ("@bytes", "no text"), ("@empty", "must be a file")],
+)  # fmt: skip
+def test_nothing_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    """What stands for no file is refused at once."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "none").write_text(" \n\n")
+    (tmp_path / "bytes").write_bytes(b"RIFF\0\0")
+    with pytest.raises(ea.InputError, match=words):
+        listed([name], RECORDINGS, "recordings")
+
+
+def test_names_that_would_meet() -> None:
+    """Also on disks that do not know capitals."""
+    check_stems([Path("a/x.wav"), Path("a/y.wav")])
+    with pytest.raises(ea.InputError, match="differ in their names"):
+        check_stems([Path("a/x.wav"), Path("b/X.flac")])
+
+
+# --- what is done already ---------------------------------------------------------------------
+
+
+def test_what_is_done_is_skipped(work: Copying, tmp_path: Path) -> None:
+    """With the same answer, and untouched; what is new is done."""
+    files = files_in(tmp_path / "in", "a.wav", "b.wav")
+    first = outcomes(work, files[:1])
+    assert first["a"].status == "done"
+    before = (work.folder / "a.copy").stat().st_mtime_ns
+    again = outcomes(work, files)
+    assert {stem: outcome.status for stem, outcome in again.items()} == {
+        "a": "skipped",
+        "b": "done",
+    }
+    assert again["a"].answer == first["a"].answer
+    assert (work.folder / "a.copy").stat().st_mtime_ns == before
+    assert outcomes(work, files, resume=False)["a"].status == "done"
+    assert outcomes(work, files, resume=False)["a"].replaced == (str(work.folder / "a.copy"),)
+
+
+def test_a_sidecar_tells_all(work: Copying, tmp_path: Path) -> None:
+    """Answer, settings, versions, files with their hashes, and seconds."""
+    (file,) = files_in(tmp_path / "in", "odd.wav")
+    outcomes(work, (file,))
+    told = json.loads((work.folder / "odd.json").read_text())
+    assert told["earatlas"] == ea.__version__
+    assert told["command"] == "copy"
+    assert told["settings"] == {"times": 2, "weights": [0.5, 1.0]}
+    assert told["versions"]["numpy"] == np.__version__
+    assert told["answer"] == {"file": str(file), "copy": str(work.folder / "odd.copy")}
+    assert told["warnings"] == ["this is odd"]
+    (read,), (written,) = told["inputs"], told["outputs"]
+    assert (read["file"], read["size"]) == (str(file), 7)
+    assert (written["file"], written["size"]) == ("odd.copy", 14)
+    assert len(read["sha256"]) == 64
+    assert told["seconds"] >= 0
+
+
+def test_why_it_is_done_again(
+    work: Copying, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other settings, contents, results or versions; a copy with a new date is none of these."""
+    (file,) = files_in(tmp_path / "in", "a.wav")
+    outcomes(work, (file,))
+
+    def why(work: Work) -> str | None:
+        return planned(work, (file,), resume=True).again.get(file)
+
+    assert why(work) is None
+    assert why(replace(work, times=3, weights=())) == "other settings: times, weights"
+    os.utime(file, (1, 1))
+    assert why(work) is None
+    file.write_text("b.wav")
+    assert why(work) == "other contents of the file"
+    file.write_text("a.wav")
+    copy = work.folder / "a.copy"
+    copy.write_text("a.wavb.wav")  # as long as it was
+    assert why(work) == "results that are gone or changed"
+    copy.unlink()
+    assert why(work) == "results that are gone or changed"
+    assert outcomes(work, (file,))["a"].again == "results that are gone or changed"
+    file.unlink()
+    assert why(work) == "other contents of the file"
+    monkeypatch.setattr(Copying, "command", "duplicate")
+    assert why(work) == "it was made by copy"
+    told = json.loads((work.folder / "a.json").read_text())
+    told["earatlas"] = "0.0.1"
+    (work.folder / "a.json").write_text(json.dumps(told))
+    monkeypatch.setattr(Copying, "command", "copy")
+    assert why(work) == "it was made by version 0.0.1 of earatlas"
+
+
+def test_new_results_beside_an_old_sidecar(work: Copying, tmp_path: Path) -> None:
+    """As a kill between the two leaves them: those of other settings are not taken for its own."""
+    (file,) = files_in(tmp_path / "in", "a.wav")
+    outcomes(work, (file,))
+    old = (work.folder / "a.json").read_bytes()
+    reverse = files_in(tmp_path / "in", "b.wav")[0]
+    reverse.replace(file)
+    outcomes(work, (file,))
+    (work.folder / "a.json").write_bytes(old)
+    file.write_text("a.wav")
+    assert planned(work, (file,), resume=True).again == {file: "results that are gone or changed"}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"command": 1}', "[" * 100_000])
+def test_what_is_no_sidecar(tmp_path: Path, text: str) -> None:
+    """It says nothing, and breaks nothing."""
+    (tmp_path / "a.json").write_text(text)
+    assert read_sidecar(tmp_path / "a.json") is None
+    assert read_sidecar(tmp_path) is None
+    work = Copying(tmp_path)
+    assert planned(work, (Path("a.wav"),), resume=True) == Batch(work, (Path("a.wav"),), {}, {})
+
+
+def test_an_atlas_is_known_by_what_was_learned(atlas: ea.Atlas, tmp_path: Path) -> None:
+    """The same in memory and from a file; another one is another."""
+    digest = atlas.digest
+    assert ea.Atlas.load(atlas.save(tmp_path / "x.atlas")).digest == digest
+    assert replace(atlas, accuracy=None).digest != digest
+    recipe = Localizing(tmp_path, atlas).recipe()
+    assert recipe.atlas == digest
+    assert recipe.changed(replace(recipe, atlas="other")) == "another atlas"
+
+
+# --- what came of it --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_bad_file_stops_no_other(work: Copying, tmp_path: Path, jobs: int) -> None:
+    """Bad input is a sentence, a bug has a traceback, a full disk is told; the rest is done."""
+    files = files_in(tmp_path / "in", "bad.wav", "a.wav", "bug.wav", "odd.wav", "full.wav", "b.wav")
+    found = outcomes(work, files, jobs=jobs)
+    assert [stem for stem, o in sorted(found.items()) if o.status == "done"] == ["a", "b", "odd"]
+    assert str(found["bad"].error).startswith("file must be good")
+    assert found["bad"].bug is None
+    assert found["bug"].error == "KeyError: 'no such thing'"
+    assert "Traceback" in str(found["bug"].bug)
+    assert "full disk" in str(found["full"].error)
+    assert found["odd"].warnings == ("this is odd",)
+    lines = [json.loads(line) for line in (work.folder / "batch.jsonl").read_text().splitlines()]
+    assert [line["file"] for line in lines] == list(map(str, files))
+    assert [line["status"] for line in lines] == [
+        "failed", "done", "failed", "done", "failed", "done",
+    ]  # fmt: skip
+    assert lines[1]["answer"]["copy"] == str(work.folder / "a.copy")
+    assert lines[1]["sidecar"] == "a.json"
+    assert "Traceback" in lines[2]["traceback"]
+    assert not (work.folder / "bad.json").exists()
+    assert list(work.folder.glob(".earatlas-*")) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills itself by a signal of POSIX")
+def test_a_crash_fails_alone(work: Copying, tmp_path: Path) -> None:
+    """A file that ends its process is found out; what was begun beside it is done again."""
+    names = ["a.wav", "crash.wav", *(f"{n}.wav" for n in range(6))]
+    found = outcomes(work, files_in(tmp_path / "in", *names), jobs=2)
+    assert len(found) == 8
+    assert [stem for stem, outcome in found.items() if outcome.status == "failed"] == ["crash"]
+    assert "ended by the system" in str(found["crash"].error)
+
+
+def test_who_stops_asking_stops_the_work(work: Copying, tmp_path: Path) -> None:
+    """What is open is written down, and is done the next time."""
+    files = files_in(tmp_path / "in", "a.wav", "b.wav", "c.wav")
+    work.folder.mkdir()
+    batch = run(planned(work, files, resume=True), Hands(), lambda number, share: None)
+    assert next(batch).file == files[0]
+    batch.close()
+    lines = [json.loads(line) for line in (work.folder / "batch.jsonl").read_text().splitlines()]
+    assert [line["status"] for line in lines] == ["done", "open", "open"]
+    assert not (work.folder / "b.json").exists()
+    statuses = {stem: outcome.status for stem, outcome in outcomes(work, files).items()}
+    assert statuses == {"a": "skipped", "b": "done", "c": "done"}
+
+
+def test_progress_comes_from_other_processes(work: Copying, tmp_path: Path) -> None:
+    """The share of a file, by its number among those that are to be done."""
+    files = files_in(tmp_path / "in", "a.wav", "b.wav", "slow.wav")
+    outcomes(work, files[:1])
+    told: set[tuple[int, float]] = set()
+    list(run(planned(work, files, resume=True), Hands(2), lambda *share: told.add(share)))
+    assert (1, 0.25) in told
+    assert told <= {(0, 0.25), (1, 0.25)}
+
+
+def test_an_old_sidecar_outlives_a_failure(work: Copying, tmp_path: Path) -> None:
+    """It still tells of the results that are there."""
+    (file,) = files_in(tmp_path / "in", "a.wav")
+    outcomes(work, (file,))
+    before = sidecar_path(work.folder, file).read_bytes()
+    failing = replace(work, times="many")  # type: ignore[arg-type]
+    assert outcomes(failing, (file,))["a"].status == "failed"
+    assert sidecar_path(work.folder, file).read_bytes() == before
+
+
+def test_jobs_are_a_number() -> None:
+    """At least one."""
+    with pytest.raises(ea.InputError, match="jobs must be at least 1, got 0"):
+        Hands(0)
+
+
+# --- how fast it goes -------------------------------------------------------------------------
+
+
+def test_a_pace_goes_by_sound() -> None:
+    """A long file is not done with a short one, and half of it is half of it."""
+    now = 100.0
+    pace = Pace([10.0, 600.0, 0.0], clock=lambda: now)
+    assert (pace.rate, pace.seconds_left, pace.done) == (0.0, None, 0.0)
+    now = 105.0
+    pace.finish(0)
+    assert (pace.files, pace.rate, pace.seconds_left) == (1, 2.0, 300.0)
+    pace.share(1, 0.25)
+    assert pace.done == 160.0
+    assert pace.rate == 32.0
+    assert pace.seconds_left == pytest.approx(450 / 32)
+    pace.finish(1)
+    pace.finish(1)
+    pace.share(1, 0.5)  # told late
+    assert (pace.files, pace.done, pace.seconds_left) == (2, 610.0, 0.0)
