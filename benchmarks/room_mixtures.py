@@ -108,21 +108,24 @@ CONDITIONS: tuple[tuple[str, Scenes], ...] = (
 )
 
 
-def beliefs(atlas: ea.Atlas, count: int) -> None:
+def beliefs(atlas: ea.Atlas, count: int, seed: int) -> None:
     """Two talkers in every condition, and three in some."""
     print("| | sources | median ° | beyond 20° % | in 50 % region | in 90 % region | within the "
           "90 % radius | radius at 90 % ° | by onsets % |\n|" + "---|" * 9)  # fmt: skip
     for other in (False, True):
         name = "2 talkers, other head" if other else "2 talkers"
-        print(f"| {name}, open | {beliefs_row(atlas, scenes(count, 2, other=other))} |", flush=True)
+        print(
+            f"| {name}, open | {beliefs_row(atlas, scenes(count, 2, other=other, seed=seed))} |",
+            flush=True,
+        )
         for snr in NOISES_DB:
-            row = beliefs_row(atlas, scenes(count, 2, snr_db=snr, other=other))
+            row = beliefs_row(atlas, scenes(count, 2, snr_db=snr, other=other, seed=seed))
             print(f"| {name}, noise at {snr:g} dB | {row} |", flush=True)
         for t60 in (0.3,) if other else T60_SECONDS:
-            row = beliefs_row(atlas, scenes(count, 2, t60=t60, other=other))
+            row = beliefs_row(atlas, scenes(count, 2, t60=t60, other=other, seed=seed))
             print(f"| {name}, T60 {t60:g} s | {row} |", flush=True)
     for name, how in CONDITIONS:
-        print(f"| 3 talkers, {name} | {beliefs_row(atlas, how(count, 3))} |", flush=True)
+        print(f"| 3 talkers, {name} | {beliefs_row(atlas, how(count, 3, seed=seed))} |", flush=True)
 
 
 def counts(atlas: ea.Atlas, count: int, seed: int) -> None:
@@ -161,7 +164,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
     parser.add_argument("--count", type=int, default=20, help="mixtures a row")
     parser.add_argument("--atlas", help="ku100 without the 200 directions; learned if not given")
-    parser.add_argument("--seed", type=int, default=SEED, help="of the mixtures of count")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the mixtures")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ea.EaratlasWarning)
     if options.atlas:
@@ -173,7 +176,7 @@ def main() -> None:
     for part in options.parts or PARTS:
         match part:
             case "beliefs":
-                beliefs(atlas, options.count)
+                beliefs(atlas, options.count, options.seed)
             case "count":
                 counts(atlas, options.count, options.seed)
             case "noises":

@@ -105,7 +105,7 @@ def main() -> None:
         for snr in (20.0, 10.0, 5.0, 0.0):
             noisy = single_talkers(asked, n, snr_db=snr, seed=9)
             print(f"| ku100, noise at {snr:g} dB | {row(atlas, noisy)} |", flush=True)
-        for t60 in (0.2, 0.3, 0.5):
+        for t60 in (0.2, 0.3, 0.5, 0.6):
             simulated = in_simulated_room(asked, t60, n)
             print(f"| ku100, T60 {t60:g} s | {row(atlas, simulated)} |", flush=True)
 

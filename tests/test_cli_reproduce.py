@@ -17,8 +17,10 @@ from tests_support import refused
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 import earatlas as ea
-from earatlas.experiments import EXPERIMENTS, drawing, read_rows, table3
+from earatlas.cli.reproduce import _applies, _Plan
+from earatlas.experiments import EXPERIMENTS, Bench, drawing, read_rows, rooms, table3
 from earatlas.experiments.page import write_page
+from earatlas.experiments.tables import where
 from earatlas.experiments.talkers import talkers_at
 from earatlas.scenes.scene import SimulatedScene
 
@@ -58,7 +60,7 @@ def test_all_of_it(whole: tuple[Path, dict[str, Any]]) -> None:
     for experiment in EXPERIMENTS.values():
         assert f"## {experiment.title}" in text
     pictures = {path.name for path in (folder / "results").glob("*.png")}
-    assert len(pictures) == 7
+    assert len(pictures) == 8
     assert all(f"(results/{name})" in text for name in pictures)
     assert ">>>" not in text, "the page is read by the doctests"
     assert {path.name for path in folder.iterdir()} == {"results", "results.md"}
@@ -88,6 +90,42 @@ def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
         # The oracle's masks are binary: soft ones may come out a hair beyond, a leak by far.
         assert sdr["mixture"] + 5 < sdr["ours(T2), masks"] < sdr["oracle"] + 1
         assert sdr["ours(T2), masks"] - 1 < sdr["ours(T2)"] < 60
+
+
+def test_rooms_are_heard_better_when_ready_for_them(
+    whole: tuple[Path, dict[str, Any]],
+) -> None:
+    """Three talkers in a room, and three pairs; what fits the open has the same answers."""
+    rows = rows_of(whole[0], "rooms")
+    assert len(rows) == 9
+    assert {r["settings"]["walls"] for r in where(rows, t60_seconds=0.0)} == {""}
+    for case in (rooms.ROOMS[1], rooms.TWO):
+        results = [r["result"] for r in where(rows, **case.settings)]
+        ready, opened = (np.mean([r[a]["errors"] for r in results]) for a in rooms.ATLASES)
+        assert 0.2 < ready < 0.7 * opened
+    in_open = [row["result"] for row in where(rows, t60_seconds=0.0)]
+    assert sum(r[rooms.READY] == r[rooms.OPEN_AIR] for r in in_open) >= 2
+
+
+def test_a_head_with_its_room_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `all`, rooms want a head that was measured in the open; a line says so."""
+    head = ea.simulated_head(ea.Plane().grid(13.0))
+    ears = head.responses()
+    later = round(0.03 * ears.rate)
+    direct = np.pad(ears.samples, ((0, 0), (0, 0), (0, later)))
+    ringing = replace(ears, samples=direct + 0.5 * np.roll(direct, later, axis=2))
+    plan = _Plan("all", ("mine",), None, True, 1.0, 1)
+    for ears_, runs in ((ears, True), (ringing, False)):
+        own = replace(head, ears=ears_)
+        monkeypatch.setattr("earatlas.experiments.data._whole", lambda *_, own=own: own)
+        monkeypatch.setattr("earatlas.experiments.data._plane", lambda *_, own=own: own)
+        assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", plan) == runs
+        assert _applies(EXPERIMENTS["table2"], Bench("mine"), "mine", plan)
+        assert ("measured in the open" in capsys.readouterr().err) != runs
+    alone = replace(plan, name="rooms")
+    assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", alone), "to be refused"
 
 
 def test_nothing_is_run_twice(

@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import shutil
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from earatlas.experiments import (
     current,
     drawing,
     read_rows,
+    rooms,
     run,
 )
 from earatlas.experiments.camil import simulated_camil
@@ -270,7 +272,7 @@ def test_findings_are_told_where_they_were_found() -> None:
 
 ROWS = Path(__file__).parents[1] / "docs" / "results" / "rows"
 OTHER = (None, "the paper's", "PPAM, ours, K = N/10", "MPLR, plain")  # methods
-WITH_FIGURES = ("table1", "table3", "figure3", "figure4", "figure8", "figure9")
+WITH_FIGURES = ("table1", "table3", "figure3", "figure4", "figure8", "figure9", "rooms")
 
 
 def rows_in_docs(name: str) -> list[dict[str, Any]]:
@@ -299,7 +301,7 @@ def test_findings_follow_their_rows(name: str) -> None:
     def doubled(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
             return {k: doubled(v, k) for k, v in value.items()}
-        wanted = key in {"mean", "points", "trustworthiness", "spacing_degrees"}
+        wanted = key in {"mean", "points", "errors", "trustworthiness", "spacing_degrees"}
         return np.multiply(value, 2.0).tolist() if wanted else value
 
     experiment, rows = EXPERIMENTS[name], rows_in_docs(name)
@@ -344,6 +346,12 @@ def test_what_the_findings_of_the_tables_claim() -> None:
                 assert found["ours(T2), masks"] > found["MESSL-G"] > found["VESSL(T1)"]
                 assert found["MESSL-G"] > found["VESSL(T2)"]
                 assert M == 3 or found["ours(T2)"] > found["oracle"]
+    for own in by_head(rows_in_docs("rooms")).values():
+        for case in (*rooms.ROOMS, rooms.TWO):
+            some = where(own, **case.settings)
+            ready, opened = (rooms._Figures.of(some, atlas) for atlas in rooms.ATLASES)
+            assert 2 * ready.errors.mean() < opened.errors.mean()
+            assert opened.within(0.9) < 70 < ready.within(0.9), "false and sure; neither"
 
 
 def test_the_page_in_the_repository_is_that_of_its_rows(
@@ -382,6 +390,7 @@ def test_the_papers_numbers_are_the_plan() -> None:
     assert {*EXPERIMENTS} == {
         *("table1", "table2", "table3", "figure2", "figure3"),
         *("figure4", "figure5", "figure7", "figure8", "figure9"),
+        "rooms",
     }
 
 
@@ -476,6 +485,60 @@ def test_the_room_turns_with_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1.0 < np.abs(wet.cues(layout) - true).mean() < 6.0
     power = (wet.responses().samples ** 2).sum(axis=1)
     assert (power[:, 960:].sum(axis=1) < 0.01 * power.sum(axis=1)).all(), "over within the window"
+
+
+# --- rooms -----------------------------------------------------------------------------------
+
+
+def test_rooms_without_pyroomacoustics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made from the head, the rows say so, and they ring as long as they should."""
+    with_extra = rooms.plan(QUICK)
+    monkeypatch.setitem(sys.modules, "pyroomacoustics", None)
+    monkeypatch.setattr(rooms, "find_spec", lambda name: None)
+    plan = rooms.plan(QUICK)
+    assert {row["walls"] for row in plan} == {"", rooms.OWN}
+    assert [row for row in plan if not row["walls"]] == [
+        row for row in with_extra if not row["walls"]
+    ]
+    alone, dry, two = (
+        {**case.settings, "seed": 1, "walls": walls}
+        for case, walls in ((rooms.ROOMS[1], rooms.OWN), (rooms.Case(), ""), (rooms.TWO, rooms.OWN))
+    )
+    assert all(settings in plan for settings in (alone, dry, two))
+    room, again, opened = (rooms._scene(QUICK, row) for row in (alone, alone, dry))
+    np.testing.assert_array_equal(room.mixture.samples, again.mixture.samples)
+    np.testing.assert_array_equal(room.directions, opened.directions)
+    assert room.is_reverberant
+    assert not opened.is_reverberant
+    longer = room.mixture.seconds - opened.mixture.seconds
+    assert longer == pytest.approx(0.3, abs=0.02)
+    share = (room.images - room.early).std() / room.images.std()
+    assert 0.1 < share < 0.9, "what is later than 50 ms"
+    both = rooms._scene(QUICK, two).directions
+    assert ea.great_circle_error(*both) >= 15
+
+
+def test_rooms_with_pyroomacoustics() -> None:
+    """The same talker at the same place, among walls: another row, and another sound."""
+    pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
+    alone = {**rooms.ROOMS[1].settings, "seed": 1, "walls": rooms.SHOEBOX}
+    assert alone in rooms.plan(QUICK)
+    shoebox, own = (rooms._scene(QUICK, {**alone, "walls": w}) for w in (rooms.SHOEBOX, rooms.OWN))
+    np.testing.assert_array_equal(shoebox.directions, own.directions)
+    early = [(s.early**2).sum() / (s.images**2).sum() for s in (shoebox, own)]
+    assert early[0] == pytest.approx(early[1], abs=0.15), "as reverberant"
+    assert early[0] != early[1]
+
+
+def test_figures_of_rooms_by_hand() -> None:
+    """Medians and shares of all sources of some rows; nothing is printed of fewer than three."""
+    answer = {"errors": [1.0, 25.0], "levels": [0.4, 0.95], "radii": [3.0, 5.0]}
+    rows = [{"result": {rooms.READY: answer}}] * 2
+    own = rooms._Figures.of([*rows, {"result": {rooms.READY: {
+        "errors": [40.0], "levels": [0.7], "radii": [9.0]}}}], rooms.READY)  # fmt: skip
+    assert own.cells == ["5", "25.0", "60 %", "20 %", "40 %", "60 %", "5.0"]
+    few = rooms._Figures.of(rows[:1], rooms.READY)
+    assert few.cells == ["2", "", "", "", "", "", ""]
 
 
 # --- figures ---------------------------------------------------------------------------------
@@ -593,7 +656,7 @@ def test_arrays_in_rows(rng: np.random.Generator) -> None:
 def test_remarks_are_whole_sentences() -> None:
     """Every experiment says where it differs, in lines that a page can hold."""
     for name, experiment in EXPERIMENTS.items():
-        assert re.match(r"(Table|Figure) \d: ", experiment.title)
+        assert re.match(r"(Table \d|Figure \d|Rooms): ", experiment.title)
         assert experiment.about
         assert (experiment.findings is not None) == bool(experiment.findings_on)
         found = experiment.findings(rows_in_docs(name)) if experiment.findings else "."
@@ -613,4 +676,5 @@ def test_a_template_is_filled_and_wrapped() -> None:
     assert max(map(len, lines)) <= 100
     assert told("A\nparagraph.") == "A paragraph."
     assert span([3.4, 1.2, 2.0], "{:.0f}°") == "1° to 3°"
+    assert span([2.9, 3.1], "{:.0f}°") == "3°"
     assert printed("4.7±11") == 4.7

@@ -1,5 +1,6 @@
 """Localization: recordings, tracks and streams agree, and say where the sound is."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +150,7 @@ def test_track_in_blocks_is_the_whole_spectrogram_sliced(
     hop: int,
 ) -> None:
     """Blocks that end within hops and windows: times and beliefs of the slow way, to rounding."""
+    atlas = replace(atlas, rooms=None)  # onsets have their own test
     monkeypatch.setattr("earatlas.hearing.recording._BLOCK_SECONDS", 0.31)
     audio = ea.Audio(recording.mixture.samples[:, :40_001], 16000)
     frame = 128 / 16000

@@ -81,6 +81,8 @@ def test_score_is_the_formula(anywhere: ea.Atlas, atlas_head: ea.Head) -> None:
     assert anywhere.rooms is not None
     sound, bins = anywhere.rooms.sound, onsets_of(anywhere, in_room(atlas_head, PAIR), 60)
     several, cells = Several(sound, bins), [40, 700, 1200]
+    shares = several.shares(cells)
+    assert shares.sum() == pytest.approx(1 - NOWHERE)
     counts = np.bincount(bins.f)
     total = weight = 0.0
     points, seen = sound.points(sound.cells[0][cells]), sound.seen(bins)
@@ -90,7 +92,7 @@ def test_score_is_the_formula(anywhere: ea.Atlas, atlas_head: ea.Head) -> None:
         for j in range(3):
             u = float(seen[n] @ points[f, :, j])
             level = min(int((u + 1) * LEVELS / 2), LEVELS - 1)
-            mixed += (1 - NOWHERE) / 3 * np.exp(sound.log_densities[classes[n], level])
+            mixed += shares[j] * np.exp(sound.log_densities[classes[n], level])
         total, weight = total + v * np.log(mixed), weight + v
     assert several.score(cells) == pytest.approx(total / weight, abs=0.02)
     heard = several.heard(several.placed(2)[-1])

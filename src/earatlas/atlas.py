@@ -58,8 +58,8 @@ class Atlas(LearnedHead):
     def with_rooms(self, head: Head, *, seed: int = 0) -> Self:
         """The atlas made ready for rooms that were never learned; `head` is what it was learned of.
 
-        Sounds are then localized by their direct sound where they do not fit the open: `localize`,
-        `localize_file`, `localizer`, `separate` and `separate_file`. Tracks are as before.
+        Sounds are then localized by their direct sound where they do not fit the open,
+        whichever way they come in. `learn` does this by itself unless told not to.
         """
         if sum(self.space.within(head.directions)) != self.about.get("directions"):
             raise InputError(

@@ -1,4 +1,4 @@
-"""`earatlas reproduce`: the paper's tables and figures, run and rendered again."""
+"""`earatlas reproduce`: the paper's tables and figures, and rooms, run and rendered again."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from earatlas.experiments.page import rows_path, write_page
 from earatlas.experiments.rows import Experiment
 from earatlas.files import output_folder
 from earatlas.heads.head import MeasuredCues
+from earatlas.hearing.layout import CueLayout
+from earatlas.learning.direct_learning import rooms_refused
 
 __all__ = ["app", "reproduce"]
 
@@ -71,7 +73,8 @@ class _Plan:
 )
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="table1 … table3, figure2 … figure9, or all.")
+        str,
+        typer.Argument(metavar="NAME", help="table1 … table3, figure2 … figure9, rooms, or all."),
     ],
     head: Annotated[
         list[str] | None,
@@ -139,12 +142,16 @@ def _applies(experiment: Experiment, bench: Bench, source: str, plan: _Plan) -> 
     """Whether an experiment is to be run with this head."""
     if not experiment.head:
         return source == plan.heads[0]  # a toy: the same for every head
-    # Alone, it is refused with the same reason.
-    if plan.name == "all" and experiment.sound and isinstance(bench.whole.ears, MeasuredCues):
-        note("[yellow]left out:[/]", f"{experiment.name} of {source}: it needs impulse responses "
-             "to render talkers, and this head is known by noise.")  # fmt: skip
-        return False
-    return True
+    if plan.name != "all":
+        return True  # what cannot be run is refused with the same reason
+    reason = None
+    if experiment.sound and isinstance(bench.whole.ears, MeasuredCues):
+        reason = "it needs impulse responses to render talkers, and this head is known by noise"
+    elif experiment.open_air and rooms_refused(bench.plane, CueLayout()) is not None:
+        reason = "it needs a head that was measured in the open, and this one has a room's echoes"
+    if reason is not None:
+        note("[yellow]left out:[/]", f"{experiment.name} of {source}: {reason}.")
+    return reason is None
 
 
 def _answer(

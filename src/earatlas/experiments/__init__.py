@@ -1,4 +1,4 @@
-"""The paper's tables and figures, each a module: run to rows, shown as a table or a picture.
+"""The paper's tables and figures, and rooms, each a module: rows, shown as table or picture.
 
 `earatlas reproduce` is their command line. In Python:
 
@@ -17,6 +17,7 @@ from earatlas.experiments import (
     figure7,
     figure8,
     figure9,
+    rooms,
     table1,
     table2,
     table3,
@@ -30,5 +31,6 @@ EXPERIMENTS = {
     module.EXPERIMENT.name: module.EXPERIMENT
     for module in (
         table1, table2, table3, figure2, figure3, figure4, figure5, figure7, figure8, figure9,
+        rooms,
     )
 }  # fmt: skip

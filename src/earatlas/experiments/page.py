@@ -22,7 +22,8 @@ _TOP = """\
 Made by `earatlas reproduce` (version {version}{quick}); do not edit. Deleforge, Forbes, Horaud:
 *Acoustic Space Learning for Sound-Source Separation and Localization on Binaural Manifolds* (2014),
 beside this package. Errors are mean±standard deviation in degrees of azimuth and elevation, on the
-paper's plane (azimuth ±160°, elevation ±60°); of fewer than three values none is printed.
+paper's plane (azimuth ±160°, elevation ±60°); of fewer than three values none is printed. The last
+section, on rooms, goes beyond the paper.
 
 The paper's CAMIL recordings, a dummy head in a room, are not ours to give. **simulated** is the
 built-in head at the very same 10,800 directions, in the open; **simulated-room** is that head,

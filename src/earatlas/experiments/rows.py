@@ -40,7 +40,7 @@ _IDENTITY = ("experiment", "data", "settings", "quick", "version")  # and the re
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper."""
+    """One table or figure of the paper, or one of ours in that form."""
 
     name: str  # "table1"
     title: str
@@ -53,6 +53,7 @@ class Experiment:
     revision: int = 1  # raised when what it measures changes
     head: bool = True  # False: a toy that needs no head
     sound: bool = False  # True: talkers are rendered, so impulse responses are needed
+    open_air: bool = False  # True: of a head that was measured in the open
 
     def data(self, bench: Bench) -> dict[str, Any]:
         """What the rows are about."""

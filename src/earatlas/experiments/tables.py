@@ -194,9 +194,10 @@ def printed(cell: str) -> float:
 
 
 def span(values: Iterable[float], form: str) -> str:
-    """From the least to the largest, each in the form, such as "{:.0f}°"."""
+    """From the least to the largest, each in the form, such as "{:.0f}°"; once if alike."""
     v = list(values)
-    return f"{form.format(min(v))} to {form.format(max(v))}"
+    least, largest = form.format(min(v)), form.format(max(v))
+    return least if least == largest else f"{least} to {largest}"
 
 
 def told(template: str, **figures: object) -> str:

@@ -22,7 +22,15 @@ from earatlas.scenes.speech import DEMO_TALKERS, speak
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array, Indices
 
-__all__ = ["ESPEAK", "MURMURS", "speech_about", "talkers_at", "voices_of"]
+__all__ = [
+    "ESPEAK",
+    "MURMURS",
+    "RATE",
+    "speech_about",
+    "talkers_and_places",
+    "talkers_at",
+    "voices_of",
+]
 
 
 RATE = 16_000
@@ -93,6 +101,15 @@ def talkers_at(
 
     Several overlap in 60 % of the time, as in the paper. Noise is 60 dB below.
     """
+    sounds, places = talkers_and_places(bench, asked, n_sources, seed, seconds=seconds)
+    staging = Staging(overlap=0.6 if n_sources > 1 else None, seed=seed)
+    return render_scene(bench.plane, sounds, places, staging=staging)
+
+
+def talkers_and_places(
+    bench: Bench, asked: Indices, n_sources: int, seed: int, *, seconds: tuple[float, float]
+) -> tuple[list[Array], Array]:
+    """What different talkers say, and where (n_sources, 2) each stands, at least 15° apart."""
     rng = np.random.default_rng((seed, n_sources))
     head, voices = bench.plane, voices_of(bench.speech, bench.quick)
     pairs = np.triu_indices(n_sources, 1)
@@ -106,5 +123,4 @@ def talkers_at(
         n = min(int(rng.uniform(*seconds) * RATE), len(voices[voice]))
         start = int(rng.integers(0, len(voices[voice]) - n + 1))
         sounds.append(voices[voice][start : start + n])
-    staging = Staging(overlap=0.6 if n_sources > 1 else None, seed=seed)
-    return render_scene(head, sounds, places, staging=staging)
+    return sounds, places

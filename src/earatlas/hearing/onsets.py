@@ -93,7 +93,7 @@ class OnsetBins:
     snr_db: Array  # (B,) above the quiet level
     frames: float  # heard in all
     decay_seconds: float = math.nan  # of 60 dB, by the fastest decays (`earatlas.hearing.decay`)
-    difference: float = math.nan  # |L - R|² over |L|² + |R|²: 0 if both ears have the same sound
+    difference: float = math.nan  # of the ears: 0 if one has the other's sound, louder or softer
 
     def __len__(self) -> int:
         return len(self.f)
@@ -141,7 +141,7 @@ class OnsetStream:
         self._heard = 0.0
         self._kept = _Candidates.none()
         self._decay = DecayStream(gate.frequencies_hz, gate.hop / gate.rate, forgetting=forgetting)
-        self._apart = self._energy = 0.0  # of L - R, and of both
+        self._products = np.zeros(3)  # |L|², |R|² and Re L R̄, summed up
 
     def push(self, samples: Array) -> None:
         """Take in samples (2, n)."""
@@ -164,8 +164,10 @@ class OnsetStream:
         self._count_levels(P, worth)
         self._scale = float(worth[-1])
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
-        self._apart = self._apart * g**t + float(squared_size(X[0] - X[1]).sum(axis=0) @ age)
-        self._energy = self._energy * g**t + float(P.sum(axis=0) @ age)
+        self._products *= g**t
+        left, right = squared_size(X)
+        together = X[0].real * X[1].real + X[0].imag * X[1].imag
+        self._products += np.stack([left, right, together]).sum(axis=1) @ age
         self._heard = self._heard * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((P.max(axis=0) * age).max()))
         self._kept = _Candidates.joined(self._kept, new)
@@ -217,9 +219,14 @@ class OnsetStream:
         every = OnsetBins(
             kept.f, kept.t, kept.z, rise, snr, self._heard,
             decay_seconds=self._decay.seconds(),
-            difference=self._apart / max(self._energy, 1e-300),
+            difference=self._difference(),
         )  # fmt: skip
         return every[good]
+
+    def _difference(self) -> float:
+        """1 - (Re LR̄)² / |L|²|R|²: what of one ear's sound is not in the other's."""
+        left, right, together = self._products
+        return float(1 - together**2 / max(left * right, 1e-300))
 
     def again(self, blocks: Iterable[Array]) -> Iterator[OnsetBins]:
         """All bins that rise, in order of time, of the same sound heard a second time.

@@ -20,10 +20,10 @@ most: what they tell is in L already.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from earatlas.learning.direct import Look
 from earatlas.learning.several import Heard
+from earatlas.learning.trust import believed_places, place_probabilities
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
@@ -39,8 +39,6 @@ FEW_BINS, MANY_BINS = 32.0, 512.0
 NOISY_DB, CLEAR_DB = 12.0, 16.0  # median of onsets above the quiet: in noise, and elsewhere
 SHARPER = 4.0  # times β in noise, whose bins err each by itself: a frequency has more than a vote
 TURN_SPACING = 0.15  # of the gap between measured directions: what interpolation may be off
-_AROUND_DEGREES = 3.2  # of the best point: its neighbours on a grid of 2 degrees
-_MOST_PLACES, _MASS = 200, 0.999  # an expert
 _UNSURE = 0.7  # of a belief that no onset confirms and that does not fit
 _GATHERED_DEGREES = 15.0  # between the middles of broad Gaussians
 
@@ -59,7 +57,10 @@ def crowded_belief(space: Space, heard: Heard, spacing_degrees: float) -> ChartM
     """Where one of several sources is believed to be."""
     look, broad = heard.look, broad_share(heard.bins, heard.evidence)
     turn, sharper = TURN_SPACING * spacing_degrees, _sharper(look)
-    parts = [_expert(space, look, sharper * beta, np.hypot(width, turn)) for beta, width in EXPERTS]
+    parts = [
+        believed_places(space, look, sharper * beta, float(np.hypot(width, turn)))
+        for beta, width in EXPERTS
+    ]
     parts.append(_gathered(space, look, *BROAD))
     shares = np.append((1 - broad) * SHARES / SHARES.sum(), broad)
     return ChartMixture(
@@ -82,47 +83,14 @@ def _sharper(look: Look) -> float:
     return float(SHARPER**noisy)
 
 
-def _probabilities(look: Look, beta: float) -> Array:
-    logs = beta * look.log_likelihoods + np.log(look.sizes)
-    p: Array = np.exp(logs - logsumexp(logs))
-    return p
-
-
-def _expert(space: Space, look: Look, beta: float, width: float) -> ChartMixture:
-    """Gaussians around the likeliest places."""
-    p = _probabilities(look, beta)
-    order = np.argsort(-p, kind="stable")
-    count = min(int(np.searchsorted(np.cumsum(p[order]), _MASS)) + 1, _MOST_PLACES, len(p))
-    kept = order[:count]
-    means = np.zeros((count, space.dims))
-    means[kept == np.argmax(look.log_likelihoods)] = _refined(space, look, beta)
-    return _gaussians(space, look.places[kept], p[kept], means, width)
-
-
 def _gathered(space: Space, look: Look, beta: float, width: float) -> ChartMixture:
     """Broad Gaussians, their middles on a coarse grid."""
-    p = _probabilities(look, beta)
+    p = place_probabilities(look, np.array([beta]))[0]
     grid = space.grid(_GATHERED_DEGREES)
     if space.columns > space.dims:  # a circle: where it was measured
         grid[:, 1:] = look.places[0, 1:]
     mass: Array = np.bincount(space.nearest(grid, look.places), p, len(grid)).astype(np.float64)
     kept = mass > 1e-4
-    middles = grid[kept]
-    return _gaussians(space, middles, mass[kept], np.zeros((len(middles), space.dims)), width)
-
-
-def _gaussians(
-    space: Space, centres: Array, weights: Array, means: Array, width: float
-) -> ChartMixture:
-    covariances = np.tile(width**2 * np.eye(space.dims), (len(weights), 1, 1))
-    return ChartMixture(space, centres, weights / weights.sum(), means, covariances)
-
-
-def _refined(space: Space, look: Look, beta: float) -> Array:
-    """Chart coordinates (L,) of the peak, between the best point and those around it."""
-    best = int(np.argmax(look.log_likelihoods))
-    u = space.log(look.places[best], look.places)
-    near = (np.linalg.norm(u, axis=1) < _AROUND_DEGREES) & (look.sizes == 1)
-    w = np.exp(min(2 * beta, 1.0) * (look.log_likelihoods[near] - look.log_likelihoods[best]))
-    refined: Array = w @ u[near] / w.sum()
-    return refined
+    covariances = np.tile(width**2 * np.eye(space.dims), (int(kept.sum()), 1, 1))
+    means = np.zeros((len(covariances), space.dims))
+    return ChartMixture(space, grid[kept], mass[kept] / mass[kept].sum(), means, covariances)

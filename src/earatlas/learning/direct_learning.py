@@ -36,9 +36,8 @@ from earatlas.learning.rooms import RoomHearing
 from earatlas.learning.threads import side_by_side
 from earatlas.learning.trust import Trust, fit_open_share, fit_trust, place_scores
 from earatlas.scenes.murmur import murmur
-from earatlas.scenes.own_rooms import OwnRoom
-from earatlas.space.angles import to_vectors
-from earatlas.space.spaces import Space, Sphere
+from earatlas.scenes.own_rooms import OwnRoom, even_weights
+from earatlas.space.spaces import Space
 from earatlas.types import Array, Complex, Indices, Single
 
 __all__ = ["learn_rooms", "rooms_refused"]
@@ -141,7 +140,7 @@ def _untold(head: Head, space: Space, gate: Gate) -> DirectSound:
     templates = Templates.of(head, gate.frequencies_hz)
     ears = head.responses()
     H = transfer_functions(ears.samples, ears.rate, gate.frequencies_hz)
-    gamma = np.einsum("n,naf,nbf->fab", _even_weights(head.directions), H, H.conj())
+    gamma = np.einsum("n,naf,nbf->fab", even_weights(head.directions), H, H.conj())
     gamma /= np.einsum("faa->f", gamma).real[:, None, None] / 2
     values, vectors = np.linalg.eigh(gamma)
     roots = np.maximum(values, _LEAST_EIGENVALUE) ** -0.5
@@ -155,19 +154,9 @@ def _untold(head: Head, space: Space, gate: Gate) -> DirectSound:
     )
 
 
-def _even_weights(directions: Array) -> Array:
-    """How much of all directions each of these (N, 2) stands for; sums to 1."""
-    from scipy.spatial import cKDTree
-
-    near = cKDTree(to_vectors(directions)).query(to_vectors(Sphere().grid(6.0)))[1]
-    counts = np.bincount(near, minlength=len(directions)).astype(np.float64)
-    weights: Array = counts / counts.sum()
-    return weights
-
-
 def _scenes(head: Head, sound: DirectSound, gate: Gate, seed: int) -> list[_Scene]:
     responses = _trimmed(head.responses().at_rate(gate.rate))
-    weights = _even_weights(head.directions)
+    weights = even_weights(head.directions)
 
     def made(n: int) -> _Scene | None:
         rng = np.random.default_rng((seed, n))  # its own: scenes are made side by side

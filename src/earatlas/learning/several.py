@@ -7,7 +7,7 @@ and how much each of them explains.
 A bin that rises is mostly one sound's. With g the density of a bin around a direction, relative to
 diffuse sound, and x_1 … x_M the places,
 
-    L(x_1 … x_M) = Σ_n v_n log (Σ_m π g(s_n · s_x_m) + w_0)      π = (1 - w_0) / M
+    L(x_1 … x_M) = Σ_n v_n log (Σ_m π_m g(s_n · s_x_m) + w_0)      Σ_m π_m = 1 - w_0
 
 is climbed one source at a time over the whole grid, so that no start is needed and none can be bad:
 the first alone, the next beside those that are known, and then each again beside the others. What
@@ -32,6 +32,8 @@ from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = ["Heard", "Several"]
 
+_SHARE_STEPS = 15
+_SELDOM, _LEAST_SHARE = 0.1, 0.03  # of the onsets: a talker who is drowned by another has 5 %
 _ROUNDS = 3  # in which each source is placed again beside the others
 _CLOSELY = 60  # cells whose fine points are looked at, a source
 _FINE_ROUNDS = 2
@@ -92,29 +94,48 @@ class Several:
         return answers
 
     def _with_one_more(self, cells: list[int]) -> list[int]:
-        """One more source, and all placed again beside the others."""
-        M = len(cells) + 1
-        chosen = [*cells, self._best(cells, M)]
-        for _ in range(_ROUNDS if M > 1 else 0):
-            before = list(chosen)
-            for m in range(M):
-                chosen[m] = self._best(chosen[:m] + chosen[m + 1 :], M)
-            if chosen == before:
-                break
-        return chosen
+        """One more source, and all placed again beside the others.
 
-    def _best(self, others: list[int], M: int) -> int:
+        Talkers rise unequally often: one more that rises as often as the others and one that does
+        so seldom are both tried, and the one that explains more is taken.
+        """
+        M = len(cells) + 1
+        tried = []
+        for share in ((1 - NOWHERE) / M, _SELDOM) if cells else (1 - NOWHERE,):
+            shares = np.append(self.shares(cells) * (1 - NOWHERE - share) / (1 - NOWHERE), share)
+            chosen = [*cells, self._best(cells, shares[:-1], share)]
+            for _ in range(_ROUNDS if M > 1 else 0):
+                before, shares = list(chosen), self.shares(chosen)
+                for m in range(M):
+                    others = chosen[:m] + chosen[m + 1 :]
+                    chosen[m] = self._best(others, np.delete(shares, m), shares[m])
+                if chosen == before:
+                    break
+            tried.append(chosen)
+        return max(tried, key=self.score)
+
+    def shares(self, cells: list[int]) -> Array:
+        """(M,) shares of the onsets that explain most; they sum to 1 - w_0."""
+        if not cells:
+            return np.zeros(0)
+        p, v = self._densities[:, cells], self._weights / max(float(self._weights.sum()), 1e-9)
+        w = np.full(len(cells), (1 - NOWHERE) / len(cells))
+        for _ in range(_SHARE_STEPS):
+            w = np.maximum(w * (v / (p @ w + NOWHERE) @ p), _LEAST_SHARE)
+            w *= (1 - NOWHERE) / w.sum()
+        return w
+
+    def _best(self, others: list[int], shares: Array, share: float) -> int:
         """The cell of one more source beside others."""
-        share = (1 - NOWHERE) / M
-        L = self._likelihoods(self._densities, self._explained(others, share), share)
+        L = self._likelihoods(self._densities, self._explained(others, shares), share)
         grid, coarse = self.sound.grid, self._coarse
         L[_too_near(grid[coarse], grid[coarse[others]])] = -np.inf
         return int(L.argmax())
 
-    def _explained(self, cells: list[int], share: float) -> Single:
+    def _explained(self, cells: list[int], shares: Array) -> Single:
         """(B,) by sources in these cells, and by nowhere."""
-        explained: Single = share * self._densities[:, cells].sum(axis=1) + np.float32(NOWHERE)
-        return explained.astype(np.float32)
+        explained: Single = (self._densities[:, cells] @ shares + NOWHERE).astype(np.float32)
+        return explained
 
     def counted(self, most: int) -> list[int]:
         """Cells of as many sources as the onsets tell of."""
@@ -127,32 +148,31 @@ class Several:
         return self.score(two) - self.score(one)
 
     def score(self, cells: list[int]) -> float:
-        """L of sources in these cells, a (weighted) bin."""
-        share = (1 - NOWHERE) / len(cells)
-        logs = np.log(self._explained(cells, share))
+        """L of sources in these cells, a (weighted) bin, with the shares that explain most."""
+        logs = np.log(self._explained(cells, self.shares(cells)))
         return float(self._weights @ logs / max(float(self._weights.sum()), 1e-9))
 
     def heard(self, cells: list[int]) -> list[Heard]:
         """The sources in these cells, each looked at closely beside the others."""
-        M = len(cells)
-        share = (1 - NOWHERE) / M
-        own = [np.take(self._densities, cell, axis=1) for cell in cells]
+        M, shares = len(cells), self.shares(cells)
+        own = [shares[m] * np.take(self._densities, cell, axis=1) for m, cell in enumerate(cells)]
         places = [self.sound.grid[self._coarse[cell]] for cell in cells]
         rows: list[Indices] = []
         fine: list[Single] = []
         for turn in range(_FINE_ROUNDS):
             for m in range(M):
-                others = _beside(own, m, share)
+                others = _beside(own, m)
                 if turn == 0:
-                    rows.append(self._close(self._likelihoods(self._densities, others, share)))
+                    coarse = self._likelihoods(self._densities, others, shares[m])
+                    rows.append(self._close(coarse))
                     fine.append(self._at(rows[m]))
-                L = self._likelihoods(fine[m], others, share)
+                L = self._likelihoods(fine[m], others, shares[m])
                 beside = np.array(places[:m] + places[m + 1 :])
                 L[_too_near(self.sound.grid[rows[m]], beside)] = -np.inf
                 best = int(L.argmax())
-                own[m] = np.take(fine[m], best, axis=1)
+                own[m] = shares[m] * np.take(fine[m], best, axis=1)
                 places[m] = self.sound.grid[rows[m][best]]
-        return [self._one(own, m, rows[m], fine[m], places[m]) for m in range(M)]
+        return [self._one(own, m, shares[m], rows[m], fine[m], places) for m in range(M)]
 
     def _close(self, L: Single) -> Indices:
         """Rows of the grid in the likeliest cells."""
@@ -161,28 +181,40 @@ class Several:
         close[np.argpartition(-L, count - 1)[:count]] = True
         return np.flatnonzero(close[self._cell])
 
-    def _one(self, every: list[Single], m: int, rows: Indices, fine: Single, place: Array) -> Heard:
+    def _one(
+        self,
+        every: list[Single],
+        m: int,
+        share: float,
+        rows: Indices,
+        fine: Single,
+        places: list[Array],
+    ) -> Heard:
         """What is known of one source; L is counted from where its share came from nowhere."""
-        v, grid, coarse, M = self._weights, self.sound.grid, self._coarse, len(every)
-        share = (1 - NOWHERE) / M
-        own, others = every[m], _beside(every, m, share)
-        alone = (others - NOWHERE) * (M / (M - 1)) + NOWHERE if M > 1 else np.ones_like(others)
-        evidence = float(v @ np.log((others + share * own) / alone)) / max(float(v.sum()), 1e-9)
+        v, grid, coarse = self._weights, self.sound.grid, self._coarse
+        own, others = every[m], _beside(every, m)
+        left = 1 - NOWHERE - share  # for the others, who have its share too if it is not there
+        alone = (others - NOWHERE) * ((1 - NOWHERE) / left) + NOWHERE if left > 1e-6 else 1.0
+        evidence = float(v @ np.log((others + own) / alone)) / max(float(v.sum()), 1e-9)
         nothing = float(v @ np.log(others + share))
         near = self._likelihoods(fine, others, share).astype(np.float64) - nothing
         far = np.setdiff1d(np.arange(len(coarse)), self._cell[rows])
         L = self._likelihoods(self._densities[:, far], others, share).astype(np.float64) - nothing
         sizes = np.bincount(self._cell, minlength=len(coarse))[far]
-        claims = (share * own / (share * own + others)).astype(np.float64)
+        claims = (own / (own + others)).astype(np.float64)
         count, weight = float(claims.sum()), float(v @ claims)
         nats = float(near.max()) / max(weight, 1e-9)
+        every_place = np.concatenate([grid[rows], grid[coarse[far]]])
+        likelihoods = np.concatenate([near, L])
+        # Where another stands, it is not; else both are believed to be the louder one.
+        likelihoods[_too_near(every_place, np.array(places[:m] + places[m + 1 :]))] = -np.inf
         look = Look(
-            np.concatenate([grid[rows], grid[coarse[far]]]),
-            np.concatenate([near, L]),
+            every_place,
+            likelihoods,
             np.concatenate([np.ones(len(rows)), sizes]),
             np.array([nats, _median(self.bins.snr_db, claims), np.log2(max(count, 1.0))]),
         )
-        return Heard(look, place, count, nats, evidence, claims)
+        return Heard(look, places[m], count, nats, evidence, claims)
 
 
 def _too_near(places: Array, others: Array) -> Mask:
@@ -194,12 +226,12 @@ def _too_near(places: Array, others: Array) -> Mask:
     return near
 
 
-def _beside(own: list[Single], m: int, share: float) -> Single:
+def _beside(own: list[Single], m: int) -> Single:
     """(B,) what all sources but m explain, and nowhere."""
     total = np.full(len(own[m]), NOWHERE, dtype=np.float32)
-    for k, densities in enumerate(own):
+    for k, explained in enumerate(own):
         if k != m:
-            total += share * densities
+            total += explained
     return total
 
 

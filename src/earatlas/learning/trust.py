@@ -27,7 +27,7 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Trust", "believed_places", "fit_trust", "place_scores"]
+__all__ = ["Trust", "believed_places", "fit_trust", "place_probabilities", "place_scores"]
 
 WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
 BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)
@@ -74,7 +74,7 @@ class Trust:
         return _gaussians(
             space,
             look,
-            _probabilities(look, BETAS).T @ shares,
+            place_probabilities(look, BETAS).T @ shares,
             np.hypot(WIDTHS, _POINT_DEGREES),
             float(np.exp(shares.sum(axis=1) @ np.log(BETAS) / shares.sum())),
         )
@@ -82,7 +82,7 @@ class Trust:
 
 def believed_places(space: Space, look: Look, beta: float, width_degrees: float) -> ChartMixture:
     """p_g ∝ size_g exp(β L_g) as a belief: a Gaussian of that width at each place that counts."""
-    p = _probabilities(look, np.array([beta]))
+    p = place_probabilities(look, np.array([beta]))
     return _gaussians(space, look, p.T, np.array([width_degrees]), beta)
 
 
@@ -112,8 +112,8 @@ def _inputs(features: Array, misfit: float) -> Array:
     return np.array([1.0, features[0] - 1.5, (features[1] - 25) / 10, np.log(misfit)])
 
 
-def _probabilities(look: Look, betas: Array) -> Array:
-    """p (I, P)."""
+def place_probabilities(look: Look, betas: Array) -> Array:
+    """p (I, P): how probable each place is to judges of such sharpness."""
     logs = np.multiply.outer(betas, look.log_likelihoods) + np.log(look.sizes)
     p: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
@@ -137,7 +137,7 @@ def place_scores(space: Space, look: Look, truth: Array) -> Array:
     normal = np.exp(-0.5 * np.divide.outer(squared, WIDTHS**2)) / (2 * np.pi * WIDTHS**2) ** (
         space.dims / 2
     )
-    scores: Array = np.log(np.maximum(_probabilities(look, BETAS) @ normal, 1e-300))
+    scores: Array = np.log(np.maximum(place_probabilities(look, BETAS) @ normal, 1e-300))
     return scores
 
 

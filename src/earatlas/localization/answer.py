@@ -88,15 +88,28 @@ def answer(
 
 
 def turning_answer(
-    head: LearnedHead, poses: Sequence[Pose], onsets: OnsetBins | None, yaw_of_bins: Array
+    head: LearnedHead,
+    poses: Sequence[Pose],
+    onsets: OnsetBins | None,
+    yaw_of_bins: Array,
+    *,
+    thorough: bool = True,
 ) -> Localization:
-    """The same of a turning head, in the room's frame: see `earatlas.localization.turning`."""
+    """The same of a turning head, in the room's frame: see `earatlas.localization.turning`.
+
+    `thorough` is how it is doubted: see `earatlas.localization.doubts`.
+    """
     judged = turning_judgement(head, poses, onsets, yaw_of_bins)
-    return _rested(head, judged, total_statistics(poses), onsets)
+    return _rested(head, judged, total_statistics(poses), onsets, thorough=thorough)
 
 
 def _rested(
-    head: LearnedHead, judged: Judgement, statistics: CueStatistics, onsets: OnsetBins | None
+    head: LearnedHead,
+    judged: Judgement,
+    statistics: CueStatistics,
+    onsets: OnsetBins | None,
+    *,
+    thorough: bool = True,
 ) -> Localization:
     layout = head.layout
     per_frequency = np.zeros(layout.n_frequencies)
@@ -104,5 +117,7 @@ def _rested(
     used = np.unique(layout.cue_frequencies)
     share = float(per_frequency[used].mean() / max(statistics.frames, 1e-300))
     seconds = statistics.frames * layout.hop / layout.rate
-    doubts = doubts_of(head, judged, onsets, seconds) if share > 0 else ()
+    doubts: tuple[Doubt, ...] = ()
+    if share > 0:
+        doubts = doubts_of(head, judged, onsets, seconds, thorough=thorough)
     return Localization(judged.belief, share, seconds, doubts)

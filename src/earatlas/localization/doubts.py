@@ -29,12 +29,13 @@ __all__ = ["Doubt", "conditions", "doubts_of", "unlike"]
 
 _SHORT_SECONDS = 0.5
 _NOISY_DB, _CLEAR_DB = 13.0, 18.0  # onsets above the quiet: below, and well above what noise leaves
-_REVERBERANT_SECONDS = 0.22
-_SAME = 1e-4  # of the energy in which the ears differ
+_REVERBERANT_SECONDS, _SURELY_REVERBERANT_SECONDS = 0.22, 0.35
+_SAME = 1e-7  # of an ear's energy is not the other's; noise at -60 dB alone is more
 _FEW_ONSETS = 20
 _UNDIRECTED_NATS = 0.5  # an onset: 0.2 and less for a panned sound
 _SECOND_GAIN = 0.22  # nats an onset that a second sound explains
 _MISFIT, _USUAL_SHARE = 2.0, 0.97  # of the nats that onsets tell in the open
+_WITHOUT_ONSETS = 2.5  # times that misfit, where they tell nothing: in the open it may be 2.4
 
 
 class Doubt(str):
@@ -62,49 +63,58 @@ def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Itera
     if onsets is None:
         return
     if onsets.difference < _SAME:
-        yield Doubt("nothing directional", "both channels have the same sound", onsets.difference)
+        yield Doubt("nothing directional", "both channels have one sound", onsets.difference)
     elif len(onsets) < _FEW_ONSETS and not fits:
-        yield Doubt(
-            "nothing directional", f"{len(onsets)} onsets that stand out; hundreds are usual",
-            len(onsets),
-        )  # fmt: skip
+        reason = f"{len(onsets)} onsets stand out; hundreds are usual"
+        yield Doubt("nothing directional", reason, len(onsets))
     if len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
         return
     above = float(np.median(onsets.snr_db))
     if above < _NOISY_DB:
-        yield Doubt(
-            "noisy", f"onsets are {above:.0f} dB above the quiet; 20 and more are usual", above
-        )
+        reason = f"onsets are {above:.0f} dB above the quiet; 20 and more are usual"
+        yield Doubt("noisy", reason, above)
     elif onsets.decay_seconds > _REVERBERANT_SECONDS and not fits:
         decay = onsets.decay_seconds
-        yield Doubt("reverberant", f"sound takes {decay:.2f} s to fall by 60 dB", decay)
+        yield Doubt("reverberant", f"the fastest decays take {decay:.2f} s for 60 dB", decay)
 
 
 def doubts_of(
-    head: LearnedHead, judged: Judgement, onsets: OnsetBins | None, seconds: float
+    head: LearnedHead,
+    judged: Judgement,
+    onsets: OnsetBins | None,
+    seconds: float,
+    *,
+    thorough: bool = True,
 ) -> tuple[Doubt, ...]:
-    """What speaks against the answer to where one sound is."""
+    """What speaks against the answer to where one sound is.
+
+    Not `thorough`: whether there are several is not asked, which takes as long as the answer.
+    """
     fits = judged.misfit <= 1
     doubts = list(conditions(onsets, seconds, fits=fits))
-    if fits or head.rooms is None or onsets is None:
-        if not doubts:
-            doubts.extend(unlike(judged.misfit))
+    if fits:
         return tuple(doubts)
+    if head.rooms is None or onsets is None:
+        return tuple(doubts) or tuple(unlike(judged.misfit / _WITHOUT_ONSETS))
     nats = judged.nats_an_onset
-    words = {doubt.word for doubt in doubts}
-    if "nothing directional" not in words and nats < _UNDIRECTED_NATS:
+    clear = len(onsets) >= _FEW_ONSETS and float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    if clear and thorough and not _words(doubts) - {"reverberant"}:
+        gain = Several(head.rooms.sound, onsets).second_gain()
+        if gain > (_SECOND_GAIN if nats > _UNDIRECTED_NATS else 2 * _SECOND_GAIN):
+            reason = f"a second one explains {gain:.1f} nats an onset more"
+            # Where one begins as the other ends, nothing decays fast.
+            doubts = [doubt for doubt in doubts if doubt.value > _SURELY_REVERBERANT_SECONDS]
+            return (*doubts, Doubt("several sounds at once", reason, gain))
+    if not _words(doubts) & {"nothing directional"} and nats < _UNDIRECTED_NATS:
         reason = f"onsets tell {nats:.1f} nats of a direction; 4 in the open"
         doubts.append(Doubt("nothing directional", reason, nats))
-    clear = len(onsets) >= _FEW_ONSETS and float(np.median(onsets.snr_db)) >= _CLEAR_DB
     if doubts or not clear:
         return tuple(doubts)
-    gain = Several(head.rooms.sound, onsets).second_gain()
-    if gain > _SECOND_GAIN:
-        reason = f"a second one explains {gain:.1f} nats an onset more"
-        doubts.append(Doubt("several sounds at once", reason, gain))
-    else:
-        doubts.extend(unlike(judged.misfit, nats, head.rooms.trust.usual_nats))
-    return tuple(doubts)
+    return tuple(unlike(judged.misfit, nats, head.rooms.trust.usual_nats))
+
+
+def _words(doubts: list[Doubt]) -> set[str]:
+    return {doubt.word for doubt in doubts}
 
 
 def unlike(misfit: float, nats: float = 0.0, usual_nats: float = math.inf) -> Iterator[Doubt]:

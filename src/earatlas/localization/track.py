@@ -131,7 +131,7 @@ def _windows(
     for sums, poses in _posed(hops, length, yaw, seconds):
         if sums.counts.any():
             onsets, times = arriving.within((begin - 0.5) * seconds, sums.frames * seconds)
-            window = turning_answer(head, poses, onsets, yaw.at(times))
+            window = turning_answer(head, poses, onsets, yaw.at(times), thorough=False)
         else:  # nothing heard is the same belief every time
             silence = silence or answer(head, sums)
             window = replace(silence, seconds=sums.frames * seconds)

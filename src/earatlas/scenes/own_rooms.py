@@ -16,9 +16,11 @@ from typing import Self
 
 import numpy as np
 
+from earatlas.space.angles import to_vectors
+from earatlas.space.spaces import Sphere
 from earatlas.types import Array
 
-__all__ = ["OwnRoom"]
+__all__ = ["OwnRoom", "even_weights"]
 
 _SPEED_OF_SOUND = 343.0  # metres a second
 _MOST_IMAGES = 3000.0  # a second; a thinner train of the same energy sounds alike
@@ -69,3 +71,13 @@ class OwnRoom:
             out[ear] = np.bincount(place, echoes, n + taps)
             out[ear, :taps] += responses[direct, ear]
         return out
+
+
+def even_weights(directions: Array) -> Array:
+    """How much of all directions each of these (N, 2) stands for; sums to 1."""
+    from scipy.spatial import cKDTree
+
+    near = cKDTree(to_vectors(directions)).query(to_vectors(Sphere().grid(6.0)))[1]
+    counts = np.bincount(near, minlength=len(directions)).astype(np.float64)
+    weights: Array = counts / counts.sum()
+    return weights

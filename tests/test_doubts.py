@@ -1,0 +1,197 @@
+"""What speaks against an answer: said when it is true, and not said of clean sound."""
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import pytest
+from scipy.signal import oaconvolve
+
+import earatlas as ea
+from earatlas.hearing.decay import DecayStream
+from earatlas.hearing.onsets import Gate, OnsetStream
+from earatlas.localization.doubts import Doubt
+from earatlas.scenes.own_rooms import OwnRoom
+from earatlas.types import Array
+
+RATE = 16_000
+PLACES = ((63.0, 11.0), (-40.0, 5.0), (130.0, -10.0), (-100.0, 30.0))
+
+
+def open_scene(seed: int, *, seconds: float = 2.5) -> Array:
+    """A murmur in the open, from a direction between the learned ones."""
+    place = PLACES[seed % len(PLACES)]
+    scene = ea.render_scene(ea.simulated_head([place]), [ea.murmur(seconds, seed=seed)], [place])
+    return scene.mixture.samples
+
+
+def words(atlas: ea.Atlas, samples: Array) -> set[str]:
+    """What `localize` doubts, without the reasons."""
+    return {doubt.word for doubt in atlas.localize(ea.Audio(samples, RATE)).doubts}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clean_sound_is_not_doubted(atlas: ea.Atlas, seed: int) -> None:
+    """In the open, nothing."""
+    assert words(atlas, open_scene(seed)) == set()
+
+
+def test_noise_is_told(atlas: ea.Atlas, rng: np.random.Generator) -> None:
+    """At 0 dB; not at 40 dB."""
+    clean = open_scene(0)
+    noise = rng.normal(size=clean.shape) * clean.std()
+    assert words(atlas, clean + noise) == {"noisy"}
+    assert words(atlas, clean + 0.01 * noise) == set()
+
+
+def test_rooms_are_told(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
+    """With the time in which sound dies away."""
+    h = atlas_head.responses().at_rate(RATE)
+    even = np.full(len(h), 1 / len(h))
+    room = OwnRoom(t60_seconds=0.6, volume_cubic_metres=80.0, distance_metres=2.0, drop_db=2.0)
+    wet = room.response(h, 100, RATE, even, np.random.default_rng(1))
+    where = atlas.localize(ea.Audio(oaconvolve(ea.murmur(3.0, seed=1)[None], wet, axes=1), RATE))
+    (doubt,) = where.doubts
+    assert doubt.word == "reverberant"
+    assert doubt.value == pytest.approx(0.6, rel=0.4)
+    assert f"{doubt.value:.2f} s" in doubt
+
+
+def test_two_sounds_are_told(atlas: ea.Atlas) -> None:
+    """Two talkers are no single sound."""
+    both = open_scene(0)[:, :38_000] + open_scene(1)[:, :38_000]
+    assert words(atlas, both) == {"several sounds at once"}
+
+
+def test_another_head_is_told(atlas: ea.Atlas) -> None:
+    """A head larger by a tenth does not fit; nothing else is said against it."""
+    other = ea.simulated_head([PLACES[0]])
+    ears = other.responses()
+    stretched = replace(other, ears=replace(ears, rate=ears.rate / 1.1))
+    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=3)], [PLACES[0]])
+    assert words(atlas, scene.mixture.samples) == {"does not fit this head"}
+
+
+def test_what_has_no_direction_is_told(atlas: ea.Atlas, rng: np.random.Generator) -> None:
+    """One channel twice, one channel panned, and independent noise at the ears."""
+    mono = ea.murmur(2.5, seed=4)
+    assert words(atlas, np.stack([mono, mono])) == {"nothing directional"}
+    assert words(atlas, np.stack([mono, 0.3 * mono])) == {"nothing directional"}
+    assert words(atlas, 0.1 * rng.normal(size=(2, 40_000))) == {"nothing directional"}
+
+
+def test_short_sound_is_told(atlas: ea.Atlas) -> None:
+    """A third of a second."""
+    assert "too short" in words(atlas, open_scene(2)[:, 8_000:13_000])
+
+
+def test_a_source_that_may_not_exist_is_told(atlas: ea.Atlas) -> None:
+    """Of one talker that is taken for two; of two that are there nothing is said."""
+    alone = atlas.separate(ea.Audio(open_scene(0), RATE), n_sources=2)
+    assert "may not exist" in {doubt.word for source in alone.sources for doubt in source.doubts}
+    both = open_scene(0)[:, :38_000] + open_scene(1)[:, :38_000]
+    found = atlas.separate(ea.Audio(both, RATE), n_sources=2)
+    assert [source.doubts for source in found.sources] == [(), ()]
+    assert "noisy" not in {doubt.word for doubt in found.doubts}
+
+
+def test_a_noisy_scene_is_doubted_as_a_whole(atlas: ea.Atlas, rng: np.random.Generator) -> None:
+    """Two talkers in noise."""
+    both = open_scene(0)[:, :38_000] + open_scene(1)[:, :38_000]
+    noisy = both + rng.normal(size=both.shape) * both.std()
+    found = atlas.separate(ea.Audio(noisy, RATE), n_sources=2)
+    assert [doubt.word for doubt in found.doubts] == ["noisy"]
+
+
+def test_an_atlas_without_rooms_says_what_it_can(atlas: ea.Atlas) -> None:
+    """It hears no onsets; that a sound does not fit it knows."""
+    plain = replace(atlas, rooms=None)
+    assert words(plain, open_scene(0)) == set()
+    mono = ea.murmur(2.5, seed=4)
+    assert words(plain, np.stack([mono, 0.3 * mono])) == {"does not fit this head"}
+
+
+def test_doubts_reach_the_terminal_json_and_report(
+    atlas: ea.Atlas,
+    run: Callable[..., CompletedProcess[str]],
+    rng: np.random.Generator,
+    tmp_path: Path,
+) -> None:
+    """The same words everywhere."""
+    both = open_scene(0)[:, :38_000] + open_scene(1)[:, :38_000]
+    noisy = both + rng.normal(size=both.shape) * both.std()
+    path = str(atlas.save(tmp_path / "x.atlas"))
+    file = str(ea.Audio(0.2 * noisy / noisy.std(), RATE).write(tmp_path / "noisy.wav"))
+    said = run("localize", path, file)
+    assert "doubtful: noisy: onsets are" in said.stdout
+    told = json.loads(run("localize", path, file, "--json").stdout)
+    assert told["doubts"][0].startswith("noisy: ")
+    out = tmp_path / "out"
+    said = run("separate", path, file, "-n", "2", "-o", str(out), "--report")
+    assert "doubtful: noisy: onsets are" in said.stdout
+    assert "noisy: onsets are" in (out / "noisy.html").read_text()
+    told = json.loads(run("separate", path, file, "-n", "2", "-o", str(out), "--json").stdout)
+    assert told["doubts"][0].startswith("noisy: ")
+    assert all("doubts" in source for source in told["sources"])
+
+
+def test_a_doubt_is_its_text() -> None:
+    """It goes into JSON as it is, and survives a copy and a pickle."""
+    doubt = Doubt("noisy", "onsets are 9 dB above the quiet", 9)
+    assert json.loads(json.dumps([doubt])) == ["noisy: onsets are 9 dB above the quiet"]
+    for again in (copy.deepcopy(doubt), pickle.loads(pickle.dumps(doubt))):
+        assert (again, again.word, again.value) == (doubt, "noisy", 9.0)
+
+
+@pytest.mark.parametrize("t60", [0.3, 0.6])
+def test_decay_is_that_of_the_sound(t60: float, rng: np.random.Generator) -> None:
+    """Bursts of noise that fall by 60 dB in a known time, in blocks of any size."""
+    time = np.arange(int(0.8 * RATE)) / RATE
+    burst = rng.normal(size=len(time)) * 10 ** (-3 * time / t60)
+    samples = np.tile(burst, (2, 4)) + 1e-7 * rng.normal(size=(2, 4 * len(time)))
+    found = []
+    for size in (700, len(samples[0])):
+        stream = OnsetStream(Gate())
+        for start in range(0, samples.shape[1], size):
+            stream.push(samples[:, start : start + size])
+        stream.finish()
+        found.append(stream.bins().decay_seconds)
+    assert found[0] == found[1] == pytest.approx(t60, rel=0.35)
+
+
+def test_decay_is_forgotten(rng: np.random.Generator) -> None:
+    """With forgetting, what tells is how sound decays now."""
+    power = rng.exponential(size=(3, 2000))
+    slow, fast = (10 ** (-6 * np.tile(np.arange(100), 20) / n) for n in (90.0, 30.0))
+    stream = DecayStream(np.array([200.0, 1000.0, 6000.0]), 0.008, forgetting=0.995)
+    stream.push(power * slow)
+    first = stream.seconds()
+    stream.push(power * fast)
+    assert stream.seconds() < 0.6 * first
+    assert np.isnan(DecayStream(np.array([200.0]), 0.008).seconds())
+
+
+def test_tracks_hold_in_rooms(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
+    """Every window has onsets of its own; without them most are beside the mark."""
+    h = atlas_head.responses().at_rate(RATE)
+    even = np.full(len(h), 1 / len(h))
+    room = OwnRoom(t60_seconds=0.4, volume_cubic_metres=80.0, distance_metres=1.5, drop_db=4.0)
+    rng = np.random.default_rng(2)
+    halves = []
+    for row in (100, 400):
+        wet = room.response(h, row, RATE, even, rng)
+        halves.append(oaconvolve(ea.murmur(1.5, seed=row)[None], wet, axes=1)[:, : int(1.5 * RATE)])
+    audio = ea.Audio(np.concatenate(halves, axis=1), RATE)
+    errors = {}
+    for name, head in (("rooms", atlas), ("open", replace(atlas, rooms=None))):
+        track = head.localize_frames(audio)
+        truths = atlas_head.directions[np.where(track.times < 1.5, 100, 400)]
+        apart = (np.abs(track.times - 1.5) > 0.3) & np.isfinite(track.directions[:, 0])
+        errors[name] = ea.great_circle_error(truths[apart], track.directions[apart])
+    assert np.median(errors["rooms"]) < 8
+    assert np.median(errors["rooms"]) < 0.5 * np.median(errors["open"])
