@@ -12,6 +12,7 @@ import earatlas as ea
 from earatlas.hearing.blocks import Block
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.onsets import Gate, OnsetBins, OnsetStream
+from earatlas.hearing.transform import stft
 from earatlas.learning.counting import NOWHERE
 from earatlas.learning.crowd import broad_share, crowded_belief, unsure
 from earatlas.learning.direct import LEVELS, Look, bin_class
@@ -19,6 +20,8 @@ from earatlas.learning.several import Heard, Several
 from earatlas.scenes.own_rooms import OwnRoom
 from earatlas.separation.assembly import TakenApart
 from earatlas.separation.directions import MasksAtOnsets, _paired
+from earatlas.separation.separator import Separator
+from earatlas.separation.vessl import VESSL, State
 from earatlas.space.angles import great_circle_error
 
 RATE = 16_000
@@ -226,3 +229,42 @@ def test_few_bins_and_no_gain_make_unsure() -> None:
     assert broad_share(1000.0, 0.0) == 1
     assert unsure(sure).credible_radius() > 20
     np.testing.assert_allclose(unsure(sure).best, sure.best, atol=1.0)
+
+
+def test_free_energy_is_asked_in_the_open_alone(
+    anywhere: ea.Atlas, atlas_head: ea.Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two in the open are two where onsets tell of one; in a room nobody else is asked."""
+    monkeypatch.setattr(Several, "counted", lambda self, most: self.placed(1)[-1])
+    sounds = [ea.murmur(2.5, seed=m) for m in range(2)]
+    dry = ea.render_scene(atlas_head, sounds, PAIR, staging=ea.Staging(snr_db=60.0)).mixture
+    assert len(anywhere.separate(dry, rendering="soft").sources) == 2
+    wet = ea.Audio(in_room(atlas_head, PAIR), RATE)
+
+    known = Separator.find
+
+    def asked(separator: Separator, bins: HeardBins, *number: int) -> tuple[VESSL, State]:
+        if len(number) != 1:
+            raise AssertionError("VESSL was asked how many there are")
+        return known(separator, bins, number[0])
+
+    monkeypatch.setattr(Separator, "find", asked)
+    monkeypatch.setattr(Separator, "find_more", asked)
+    assert len(anywhere.separate(wet, rendering="soft").sources) == 1
+    with pytest.raises(AssertionError, match="asked"):
+        anywhere.separate(dry, rendering="soft")
+
+
+def test_more_sources_are_found_beside_known_ones(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
+    """From one, from two and from none: the same two, and two stay the two that they are."""
+    sounds = [ea.murmur(1.5, seed=m) for m in range(2)]
+    dry = ea.render_scene(atlas_head, sounds, PAIR, staging=ea.Staging(snr_db=60.0)).mixture
+    separator = atlas.separator
+    bins = separator.sure_bins(stft(dry.samples, atlas.layout.window, atlas.layout.hop), -60.0)
+    _, both = separator.find(bins)
+    assert len(both.sources) == 2
+    vessl, one = separator.find(bins, 1)
+    grown = separator.find_more(bins, vessl, one)
+    np.testing.assert_allclose(grown.directions, both.directions, atol=1e-9)
+    vessl, two = separator.find_at(bins, PAIR)
+    assert separator.find_more(bins, vessl, two).free_energy == two.free_energy

@@ -26,13 +26,14 @@ from earatlas.types import Array, Mask, Single
 
 __all__ = ["Counting"]
 
-# Nats a (weighted) bin that a second, a third and each further source must gain. On 40 scenes each
+# Nats a (weighted) bin that a second, a third and each further source must gain. On 120 scenes each
 # of cipic_021 and kemar_full, T60 0.2 to 0.5 s, the best one off all cones gained, at the upper
-# tenth if false and the lower if true, 0.07 and 0.13 as the second, 0.05 and 0.05 as the third.
+# tenth if false and the lower if true, 0.07 and 0.13 as the second, 0.05 and 0.065 as the third.
 WORTH = (0.075, 0.055, 0.05)
-# And more for each two on one cone: a false one there gained 0.02 to 0.22 in rooms.
+# And more for each two on one cone: a false one there gained 0.01 to 0.22 in rooms (cipic_021, 40
+# talkers alone, nine tenths of them). 0.14 and 0.3: alike in rooms, one of 60 worse in the open.
 SAME_CONE_WORTH = 0.2
-CONE_DEGREES = 10.0  # between lateral angles; 7 and 14 counted 5 and 2 % worse
+CONE_DEGREES = 10.0  # between lateral angles; of cipic_021, 7 and 14 counted 6 and 1 % worse
 APART_DEGREES = 10.0  # two sources, at least
 NOWHERE = 0.1  # share of bins to begin with
 _NEAR = float(np.cos(np.radians(APART_DEGREES)))
