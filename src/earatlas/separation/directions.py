@@ -16,7 +16,7 @@ beyond 15 degrees by the mixture and two by themselves. The others are better pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -110,23 +110,25 @@ def placed_sources(
         direct = not (fits and clear)
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, direct)
         belief, drowned = opened[m], own.evidence < _DROWNED_GAIN
+        doubtful = own.evidence < DOUBTFUL_GAIN
         if not fits and clear and drowned and alone is not None and len(alone) >= _FEWEST_ONSETS:
             look = rooms.sound.look(alone)
             belief = rooms.trust.belief(head.space, look)
             evidence = replace(evidence, nats_a_bin=float(look.features[0]))
-        elif own.evidence < DOUBTFUL_GAIN:  # it arrives as a copy of another: masks know better
+            doubtful = doubtful and evidence.nats_a_bin < _TELLING_NATS
+        elif doubtful:  # it arrives as a copy of another: masks know better
             belief, evidence = unsure(belief), replace(evidence, direct=False)
         elif evidence.direct:
             belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
-        answers.append(Placed(belief, evidence, tuple(_against(evidence))))
+        answers.append(
+            Placed(belief, evidence, (_may_not_exist(own.evidence),) if doubtful else ())
+        )
     return answers
 
 
-def _against(evidence: Evidence) -> Iterator[Doubt]:
-    """What speaks against a source of several."""
-    if evidence.gain < DOUBTFUL_GAIN and not evidence.nats_a_bin > _TELLING_NATS:
-        reason = f"it explains {evidence.gain:.2f} nats an onset that the others do not"
-        yield Doubt("may not exist", reason, evidence.gain)
+def _may_not_exist(gain: float) -> Doubt:
+    reason = f"it explains {gain:.2f} nats an onset that the others do not"
+    return Doubt("may not exist", reason, gain)
 
 
 def scene_doubts(

@@ -143,7 +143,7 @@ def separate_file(
             for block in found.blocks:
                 append(assembly.add(block).sounds)
                 found.note(block)
-                tell(_SURVEY + (1 - _SURVEY) * block.end / found.samples, 1.0)
+                tell(1 - (1 - _SURVEY) * (1 - block.end / found.samples), 1.0)
             scene = assembly.scene(*_placed(separator, recording, found, how, assembly.onsets()))
     return scene, [folder / name for name in names]
 
