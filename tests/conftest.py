@@ -61,6 +61,12 @@ def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
     return LearnedHeads(request.config.cache.mkdir("learned_heads"))
 
 
+@pytest.fixture(autouse=True)
+def rooms_learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 scenes in the place of 180, but for the heads that tests share, which may be doubted."""
+    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 40)
+
+
 @pytest.fixture
 def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """`earatlas.learn` with 20 sounds and 20 scenes: where nobody asks how sure it is."""

@@ -87,12 +87,12 @@ def test_a_head_is_learned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ring = ea.simulated_head([[float(a), 0.0] for a in range(-90, 91, 15)])
     fresh = ea.learn(ring, components=2, rooms=False)
     for heads in (LearnedHeads(tmp_path), LearnedHeads(tmp_path)):
-        again = heads.learn(ring, components=2, seed=0)
+        again = heads.learn(ring, components=2, rooms=False, seed=0)
         for name in MODEL_ARRAYS:
             np.testing.assert_array_equal(getattr(again.model, name), getattr(fresh.model, name))
         assert (again.about, again.layout, again.space) == (fresh.about, fresh.layout, fresh.space)
     assert calls == [13]
-    heads.learn(ring, components=3)
-    heads.learn(ring, components=2, space=ea.Plane())
-    heads.learn(ring.subset(np.arange(12)), components=2)
+    heads.learn(ring, components=3, rooms=False)
+    heads.learn(ring, components=2, rooms=False, space=ea.Plane())
+    heads.learn(ring.subset(np.arange(12)), components=2, rooms=False)
     assert calls == [13, 13, 13, 12]

@@ -53,6 +53,7 @@ RISES_DB = (3.0, 5.0, 8.0, 12.0, 17.0)  # lower edges of the classes
 BANDS_HZ = (150.0, 1500.0, 4000.0)
 N_CLASSES = len(RISES_DB) * len(BANDS_HZ)
 _COARSE_DEGREES, _FINE_DEGREES = 5.0, 2.0  # of the points that are looked at: all, and the best
+_POINTS_A_GAP = 5.0  # between measured directions, at most
 _CLOSELY = 130  # coarse cells whose fine points are looked at
 # Of a turning head: bins that are closer go together. `benchmarks/yaw.py`, T60 0.3 s: a median of
 # 1.0° with 3 degrees, 1.1° with 6.
@@ -124,6 +125,11 @@ class DirectSound:
         vars(told).update(ready)
         return told
 
+    @property
+    def fine_degrees(self) -> float:
+        """Between fine points: of a head with few directions no finer than these can tell."""
+        return max(_FINE_DEGREES, self.spacing_degrees / _POINTS_A_GAP)
+
     @cached_property
     def grid(self) -> Array:
         """(G, C) fine points that lie among the measured directions."""
@@ -132,7 +138,7 @@ class DirectSound:
         known = self.templates.directions
         if isinstance(self.space, Circle):
             return _arc(known)
-        grid = self.space.grid(_FINE_DEGREES)
+        grid = self.space.grid(self.fine_degrees)
         gap = cKDTree(to_vectors(known)).query(to_vectors(grid))[0]
         inside: Array = grid[np.degrees(gap) < max(6.0, 1.5 * self.spacing_degrees)]
         return inside
@@ -253,7 +259,7 @@ class DirectSound:
         Closely from the fine points around each, else from the nearest middle of a cell.
         """
         every = np.arange(len(self.grid))
-        among, neighbours, spacing = every, _AROUND, _FINE_DEGREES
+        among, neighbours, spacing = every, _AROUND, self.fine_degrees
         if not closely:
             among, neighbours, spacing = self.cells[0], 1, _COARSE_DEGREES
         if isinstance(self.space, Circle):
