@@ -53,7 +53,7 @@ RISES_DB = (3.0, 5.0, 8.0, 12.0, 17.0)  # lower edges of the classes
 BANDS_HZ = (150.0, 1500.0, 4000.0)
 N_CLASSES = len(RISES_DB) * len(BANDS_HZ)
 _COARSE_DEGREES, _FINE_DEGREES = 5.0, 2.0  # of the points that are looked at: all, and the best
-_POINTS_A_GAP = 5.0  # between measured directions, at most
+_POINTS_A_GAP = 7.0  # between measured directions, at most
 _CLOSELY = 130  # coarse cells whose fine points are looked at
 # Of a turning head: bins that are closer go together. `benchmarks/yaw.py`, T60 0.3 s: a median of
 # 1.0° with 3 degrees, 1.1° with 6.
