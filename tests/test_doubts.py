@@ -16,6 +16,7 @@ import earatlas as ea
 from earatlas.hearing.decay import DecayStream
 from earatlas.hearing.onsets import Gate, OnsetStream
 from earatlas.localization.doubts import Doubt
+from earatlas.report import write_report
 from earatlas.scenes.own_rooms import OwnRoom
 from earatlas.types import Array
 
@@ -116,7 +117,7 @@ def test_an_atlas_without_rooms_says_what_it_can(atlas: ea.Atlas) -> None:
     assert words(plain, np.stack([mono, 0.3 * mono])) == {"does not fit this head"}
 
 
-def test_doubts_reach_the_terminal_json_and_report(
+def test_doubts_reach_the_terminal_and_json(
     atlas: ea.Atlas,
     run: Callable[..., CompletedProcess[str]],
     rng: np.random.Generator,
@@ -132,12 +133,26 @@ def test_doubts_reach_the_terminal_json_and_report(
     told = json.loads(run("localize", path, file, "--json").stdout)
     assert told["doubts"][0].startswith("noisy: ")
     out = tmp_path / "out"
-    said = run("separate", path, file, "-n", "2", "-o", str(out), "--report")
+    said = run("separate", path, file, "-n", "2", "-o", str(out))
     assert "doubtful: noisy: onsets are" in said.stdout
-    assert "noisy: onsets are" in (out / "noisy.html").read_text()
     told = json.loads((out / "noisy.json").read_text())["answer"]
     assert told["doubts"][0].startswith("noisy: ")
     assert all("doubts" in source for source in told["sources"])
+
+
+def test_a_report_has_doubts_of_the_scene_and_of_its_sources(
+    atlas: ea.Atlas, tmp_path: Path
+) -> None:
+    """And no box for them where there are none."""
+    scene = atlas.separate(ea.Audio(open_scene(0), RATE), n_sources=1)
+    write_report(tmp_path / "plain.html", scene, title="plain")
+    assert '<ul class="doubts"' not in (tmp_path / "plain.html").read_text()
+    source = replace(scene.sources[0], doubts=(Doubt("may not exist", "it <gains> nothing", 0),))
+    doubted = replace(scene, sources=(source,), doubts=(Doubt("noisy", "9 dB above", 9),))
+    write_report(tmp_path / "doubted.html", doubted, title="doubted")
+    page = (tmp_path / "doubted.html").read_text()
+    assert "<li>noisy: 9 dB above</li>" in page
+    assert "<li>may not exist: it &lt;gains&gt; nothing</li>" in page
 
 
 def test_a_doubt_is_its_text() -> None:
