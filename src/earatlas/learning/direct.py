@@ -23,7 +23,7 @@ a frequency about one vote. b = 0 is the class of bins that come from nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -203,10 +203,21 @@ class DirectSound:
         self, bins: OnsetBins, points: Single, weights: Array | None = None
     ) -> Array:
         """L (G,) at points (F, 3, G); `weights` v (B,) where these are some of more bins."""
-        s, v = self.seen(bins), bin_weights(bins.f) if weights is None else weights
+        v, total = bin_weights(bins.f) if weights is None else weights, np.zeros(points.shape[-1])
+        for own, values in self.read(self.log_densities, bins, points):
+            total += v[own] @ values
+        return total
+
+    def read(
+        self, table: Single, bins: OnsetBins, points: Single
+    ) -> Iterator[tuple[slice, Single]]:
+        """A table (classes, LEVELS) at s · s_x of bins and points (F, 3, G), by frequency.
+
+        For each frequency that has bins: which (b,) these are, and their values (b, G).
+        """
+        s, flat = self.seen(bins), table.ravel()
         cells = bin_class(bins.rise_db, self.gate.frequencies_hz[bins.f])
         edges = np.searchsorted(bins.f, np.arange(len(self.whiten) + 1))
-        table, total = self.log_densities.ravel(), np.zeros(points.shape[-1])
         # u = 1 is the upper edge of the last level: just below it, it stays in the table.
         half, last = np.float32(LEVELS / 2), np.float32(LEVELS - 0.5)
         for f in np.unique(bins.f):
@@ -216,8 +227,7 @@ class DirectSound:
             u += half
             np.clip(u, 0, last, out=u)
             u += (cells[own] * LEVELS).astype(np.float32)[:, None]
-            total += v[own] @ table.take(u.astype(np.int32))
-        return total
+            yield own, flat.take(u.astype(np.int32))
 
     def look(self, bins: OnsetBins, patch: Patch | None = None) -> Look:
         """Coarse cells first, then the fine points of the best.

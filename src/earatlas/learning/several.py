@@ -26,7 +26,7 @@ import numpy as np
 
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.learning.counting import APART_DEGREES, NOWHERE, Counting
-from earatlas.learning.direct import LEVELS, DirectSound, Look, Patch, bin_class, bin_weights
+from earatlas.learning.direct import DirectSound, Look, Patch, bin_weights
 from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Indices, Mask, Single
 
@@ -57,26 +57,16 @@ class Several:
     def __init__(self, sound: DirectSound, bins: OnsetBins, patch: Patch | None = None) -> None:
         self.sound, self.bins, self._patch = sound, bins, patch
         self._weights = bin_weights(bins.f).astype(np.float32)
-        self._seen = sound.seen(bins)
-        self._classes = bin_class(bins.rise_db, sound.gate.frequencies_hz[bins.f])
-        self._table = np.exp(sound.log_densities).ravel()
+        self._table = np.exp(sound.log_densities)
         self._coarse, self._cell = sound.cells
         self._densities = self._at(self._coarse)
 
     def _at(self, rows: Indices) -> Single:
         """g (B, rows) of every bin around points of the grid."""
-        points, bins = self.sound.points(rows, self._patch), self.bins
-        out = np.empty((len(bins), len(rows)), dtype=np.float32)
-        edges = np.searchsorted(bins.f, np.arange(len(points) + 1))
-        half, last = np.float32(LEVELS / 2), np.float32(LEVELS - 0.5)
-        for f in np.unique(bins.f):
-            own = slice(edges[f], edges[f + 1])
-            u = self._seen[own] @ points[f]
-            u *= half
-            u += half
-            np.clip(u, 0, last, out=u)
-            u += (self._classes[own] * LEVELS).astype(np.float32)[:, None]
-            out[own] = self._table.take(u.astype(np.int32))
+        points = self.sound.points(rows, self._patch)
+        out = np.empty((len(self.bins), len(rows)), dtype=np.float32)
+        for own, densities in self.sound.read(self._table, self.bins, points):
+            out[own] = densities
         return out
 
     def _likelihoods(self, densities: Single, others: Single, share: float) -> Single:
