@@ -9,7 +9,7 @@ import earatlas as ea
 from earatlas.hearing.transform import stft
 from earatlas.judging.masks import oracle_masks
 from earatlas.judging.quality import separation_quality
-from earatlas.separation.sound import spatial
+from earatlas.separation.sound import demixing, spatial
 from earatlas.separation.sound.masks import render
 from earatlas.types import Array
 
@@ -109,7 +109,7 @@ def test_wiener_against_matrices() -> None:
     X = rng.normal(size=(2, F, T)) + 1j * rng.normal(size=(2, F, T))
     A = rng.normal(size=(F, 2, M)) + 1j * rng.normal(size=(F, 2, M))
     v = rng.uniform(0.1, 2.0, size=(M, F, T))
-    images = spatial._wiener(X, A, v, 0.3)
+    images = demixing.wiener(X, A, v, 0.3)
     for f in range(F):
         for t in range(T):
             R = [np.outer(A[f, :, m], A[f, :, m].conj()) + 0.3 * np.eye(2) for m in range(M)]
@@ -124,7 +124,7 @@ def test_pair_is_stationary_for_its_powers() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(2, 3, 50)) + 1j * rng.normal(size=(2, 3, 50))
     v = rng.uniform(0.2, 3.0, size=(2, 3, 50))
-    W = np.linalg.inv(spatial._pair(X, v))
+    W = np.linalg.inv(demixing.pair(X, v))
     for f in range(3):
         for m in range(2):
             V = (X[:, f] / v[m, f]) @ X[:, f].conj().T
@@ -163,7 +163,7 @@ def test_spread_is_small_in_the_open_and_large_in_a_room() -> None:
     spreads = []
     for diffuse in (1e-3, 1e-2, 1e-1):
         noise = rng.normal(size=direct.shape) + 1j * rng.normal(size=direct.shape)
-        spreads.append(spatial._spread(direct + diffuse * noise, A, shares.astype(float)))
+        spreads.append(spatial.measured_spread(direct + diffuse * noise, A, shares.astype(float)))
     assert spreads[0] < spreads[1] < spreads[2] < 0.31
     assert spreads[0] < 1e-5
     assert spreads[2] > 1e-3
@@ -174,7 +174,7 @@ def test_powers_are_those_of_the_images() -> None:
     rng = np.random.default_rng(6)
     X = rng.normal(size=(2, 3, 5)) + 1j * rng.normal(size=(2, 3, 5))
     A = rng.normal(size=(3, 2, 2)) + 1j * rng.normal(size=(3, 2, 2))
-    powers = spatial._powers(X, A)
+    powers = demixing.powers(X, A)
     for f in range(3):
         y = np.linalg.solve(A[f], X[:, f])
         for m in range(2):

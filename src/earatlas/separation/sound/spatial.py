@@ -37,10 +37,19 @@ import numpy as np
 
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.transform import istft, squared_size, stft
+from earatlas.separation.sound.demixing import (
+    apart,
+    covariances,
+    pair,
+    powers,
+    principal,
+    smoothed,
+    wiener,
+)
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["separate_band", "separate_spatially", "shares_of"]
+__all__ = ["measured_spread", "separate_band", "separate_spatially", "shares_of"]
 
 # What each of these does when it is changed alone: docs/figures.md, "Numbers in the code".
 _LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
@@ -78,18 +87,18 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
     power = squared_size(X).sum(axis=0)
     floor = _FLOOR * float(power.max())
-    A, spread, shares = _principal(_covariances(X, q**2)), _MORE, None
+    A, spread, shares = principal(covariances(X, q**2)), _MORE, None
     if M == 2:
         hertz = (np.arange(X.shape[1]) + 1) * layout.rate / window
         A, q = _in_order(X, A, q, hertz, floor)
-        v = _powers(X, A)
+        v = powers(X, A)
         shares = v / (v.sum(axis=0) + floor)
         low = slice(None, max(int(np.searchsorted(hertz, _SPREAD_HERTZ)), 1))
-        spread = _spread(X[:, low], A[low], shares[:, low])
+        spread = measured_spread(X[:, low], A[low], shares[:, low])
     likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
     if shares is not None:
         likely = np.sqrt(likely * (shares + _LEAK))
-    images = _wiener(X, A, likely * power + floor, spread)
+    images = wiener(X, A, likely * power + floor, spread)
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
     return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
 
@@ -107,19 +116,19 @@ def separate_band(
     power = squared_size(X).sum(axis=0)
     floor = _FLOOR * float(power.max())
     q = np.broadcast_to(shares_of(envelopes)[:, None], (M, *power.shape))
-    A, spread, shares = _principal(_covariances(X, q**2)), _MORE, None
+    A, spread, shares = principal(covariances(X, q**2)), _MORE, None
     if M == 2:
         v = envelopes + _PAUSE * envelopes.mean(axis=1, keepdims=True) + 1e-300
-        start = _apart(_pair(X, np.broadcast_to(v[:, None], q.shape)))
+        start = apart(pair(X, np.broadcast_to(v[:, None], q.shape)))
         A, q = _in_order(X, start, q, hertz, floor)
-        v = _powers(X, A)
+        v = powers(X, A)
         shares = v / (v.sum(axis=0) + floor)
         clearest = _TYPICAL if in_room else _CLEAREST
         spread = _spread_of(float(np.quantile(_beside(X, A, shares), clearest)))
     likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * frames_a_second)
     if shares is not None:
         likely = np.sqrt(likely * (shares + _LEAK))
-    return _wiener(X, A, likely * power + floor, spread) * ears, spread
+    return wiener(X, A, likely * power + floor, spread) * ears, spread
 
 
 def shares_of(envelopes: Array) -> Array:
@@ -148,36 +157,12 @@ def _activity(q: Array, power: Array, frames: float) -> Array:
     return active
 
 
-def _covariances(X: Spectra, weights: Array) -> Complex:
-    """Σ_t w x xᴴ (M, F, 2, 2)."""
-    out = np.empty((*weights.shape[:2], 2, 2), dtype=np.complex128)
-    left, right = X
-    cross = left * right.conj()
-    out[..., 0, 0] = (weights * squared_size(left)).sum(axis=-1)
-    out[..., 1, 1] = (weights * squared_size(right)).sum(axis=-1)
-    out[..., 0, 1] = (weights * cross).sum(axis=-1)
-    out[..., 1, 0] = out[..., 0, 1].conj()
-    return out
-
-
-def _principal(R: Complex) -> Complex:
-    """The strongest direction of covariances (M, F, 2, 2), as columns (F, 2, M)."""
-    return np.moveaxis(np.linalg.eigh(R)[1][..., -1], 0, -1)
-
-
-def _apart(A: Complex) -> Complex:
-    """Columns that can be inverted: where two sources are the same, an ear each."""
-    same = np.abs(np.linalg.det(A)) < 1e-6
-    columns: Complex = np.where(same[:, None, None], np.eye(2), A)
-    return columns
-
-
 def _in_order(
     X: Spectra, A: Complex, q: Array, hertz: Array, floor: float
 ) -> tuple[Complex, Array]:
     """Columns (F, 2, 2) of two sources made better from a start, and the masks in their order."""
-    A = _independent(X, _apart(A), _PLAN, floor)
-    swap = exchanged(_powers(X, A), q, hertz)
+    A = _independent(X, apart(A), _PLAN, floor)
+    swap = exchanged(powers(X, A), q, hertz)
     A = np.where(swap[:, None, None], A[..., ::-1], A)
     return _independent(X, A, _AGAIN, floor), np.where(swap[:, None], q[::-1], q)
 
@@ -185,19 +170,11 @@ def _in_order(
 def _independent(X: Spectra, A: Complex, plan: Sequence[tuple[int, int]], floor: float) -> Complex:
     """Columns (F, 2, 2) made better step by step, powers smoothed as planned."""
     for size in plan:
-        A = _apart(_pair(X, _smoothed(_powers(X, A), size, floor)))
+        A = apart(pair(X, smoothed(powers(X, A), size, floor)))
     return A
 
 
-def _powers(X: Spectra, A: Complex) -> Array:
-    """Of the images a_m y_m, y = A⁻¹ x: (2, F, T)."""
-    y = np.einsum("fma,aft->mft", np.linalg.inv(A), X)
-    lengths = squared_size(A).sum(axis=1).T
-    powers: Array = squared_size(y) * lengths[..., None]
-    return powers
-
-
-def _spread(X: Spectra, A: Complex, shares: Array) -> float:
+def measured_spread(X: Spectra, A: Complex, shares: Array) -> float:
     """ε: what of a source is beside its column, where it is most alone; typical of F."""
     return _spread_of(float(np.median(_beside(X, A, shares))))
 
@@ -215,43 +192,3 @@ def _beside(X: Spectra, A: Complex, shares: Array) -> Array:
     counts = np.maximum((beside < 1).sum(axis=2), 1)
     rank = (_ALONE * (counts - 1)).astype(np.intp)
     return np.take_along_axis(np.sort(beside, axis=2), rank[..., None], axis=2)
-
-
-def _smoothed(v: Array, size: tuple[int, int], floor: float) -> Array:
-    """Powers (M, F, T) averaged over bins and frames, each frequency at its own level."""
-    from scipy.ndimage import uniform_filter
-
-    level = v.mean(axis=2, keepdims=True) + floor
-    smooth: Array = np.stack([uniform_filter(row, size) for row in v / level]) * level + floor
-    return smooth
-
-
-def _pair(X: Spectra, v: Array) -> Complex:
-    """The columns (F, 2, 2) that make two sources of powers v (2, F, T) most probable."""
-    V = _covariances(X, 1 / v) / X.shape[-1]
-    # Powers are in units of v: the loading is far below any sound, and keeps silence regular.
-    V += (1e-9 * np.trace(V, axis1=-2, axis2=-1).real[..., None, None] + 1e-12) * np.eye(2)
-    ratio, w = np.linalg.eig(np.linalg.solve(V[1], V[0]))
-    # wᴴ V_1 w is least where source 1 passes: its filter has the smallest ratio, 2 the largest.
-    order = np.argsort(ratio.real, axis=-1)[:, None]
-    filters = np.take_along_axis(w, order, axis=2).conj().mT
-    columns = np.linalg.inv(filters)
-    length = np.sqrt(squared_size(columns).sum(axis=1, keepdims=True))
-    scaled: Complex = columns / length
-    return scaled
-
-
-def _wiener(X: Spectra, A: Complex, v: Array, spread: float) -> Complex:
-    """v_m R_m (Σ v R)⁻¹ x with R_m = a_m a_mᴴ + ε I: images (M, 2, F, T) that sum to x."""
-    a, b = A[:, 0], A[:, 1]  # (F, M)
-    R00, R11 = squared_size(a).T + spread, squared_size(b).T + spread  # (M, F)
-    R01 = (a * b.conj()).T
-    S00, S11 = np.einsum("mft,mf->ft", v, R00), np.einsum("mft,mf->ft", v, R11)
-    S01 = np.einsum("mft,mf->ft", v, R01)
-    scale = 1 / (S00 * S11 - squared_size(S01))
-    left = scale * (S11 * X[0] - S01 * X[1])  # S⁻¹ x
-    right = scale * (S00 * X[1] - S01.conj() * X[0])
-    images = np.empty((len(v), *X.shape), dtype=np.complex128)
-    images[:, 0] = v * (R00[..., None] * left + R01[..., None] * right)
-    images[:, 1] = v * (R01.conj()[..., None] * left + R11[..., None] * right)
-    return images
