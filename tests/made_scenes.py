@@ -9,6 +9,7 @@ import numpy as np
 import earatlas as ea
 from earatlas.separation.picture import Picture
 from earatlas.separation.scene import FoundScene, FoundSource, Scene, Source
+from earatlas.separation.source_track import SourceTrack
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 
@@ -32,6 +33,16 @@ def belief_at(
     means = np.concatenate([np.zeros((1, L)), rng.normal(scale=3 * width, size=(2, L))])
     root = width * (np.eye(L) + 0.4 * np.tril(rng.normal(size=(3, L, L)), -1))
     return ChartMixture(space, centres, np.array([0.9, 0.06, 0.04]), means, root @ root.mT)
+
+
+def made_track(place: Sequence[float], *, seconds: float = 0.25, rows: int = 5) -> SourceTrack:
+    """A source in one place that is silent in the second row."""
+    heard = np.arange(rows) != 1
+    directions = np.where(heard[:, None], np.asarray(place, dtype=float), np.nan)
+    middles = (np.arange(rows) + 0.5) * seconds / rows
+    return SourceTrack(
+        middles, directions, np.where(heard, 6.0, np.nan), -20 - np.arange(float(rows))
+    )
 
 
 def made_scene(
@@ -65,6 +76,7 @@ def made_scene(
             name=f"source{m + 1}",
             belief=belief_at(space, place, seed=m),
             share=1 / M,
+            track=made_track(place, seconds=seconds),
             audio=ea.Audio(found[m], rate),
             mask=masks[m].astype(np.float32),
         )
@@ -76,8 +88,6 @@ def made_scene(
         free_energies=(-90.0, -50.0, -49.5),
         seconds=n / rate,
         rate=rate,
-        track_seconds=np.array([n / rate / 2]),
-        track=np.array(places, dtype=float)[None],
         mixture=ea.Audio(mixture, rate),
     )
     return scene, images
@@ -86,7 +96,7 @@ def made_scene(
 def without_sound(scene: Scene) -> FoundScene:
     """The same scene as if its sounds had gone to files."""
     fields = {f.name: getattr(scene, f.name) for f in dataclass_fields(FoundScene)}
-    sources = tuple(FoundSource(s.name, s.belief, s.share) for s in scene.sources)
+    sources = tuple(FoundSource(s.name, s.belief, s.share, track=s.track) for s in scene.sources)
     return FoundScene(**{**fields, "sources": sources})
 
 

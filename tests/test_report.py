@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from made_scenes import SPACES, belief_at, made_scene, with_sources, without_sound
+from made_scenes import SPACES, belief_at, made_scene, made_track, with_sources, without_sound
 from matplotlib.image import imread
 
 import earatlas as ea
@@ -20,10 +20,11 @@ from earatlas.drawing.style import GREY, INK, TRUE, colour_of
 from earatlas.judging.score import score
 from earatlas.judging.truth import Truth
 from earatlas.report import report_page, write_report
-from earatlas.report.charts import track_chart
 from earatlas.report.comparison import decibel_words
 from earatlas.report.images import ild_image, level_image, mask_image, on_colour
 from earatlas.report.maps import compass, map_chart
+from earatlas.report.tracks import track_charts
+from earatlas.separation.source_track import SourceTrack
 from earatlas.space.spaces import Space
 
 _VOID = {"meta", "img", "br", "input", "link"}
@@ -329,15 +330,34 @@ def test_lobe_behind_is_whole() -> None:
 
 
 def test_way_breaks_at_the_seam() -> None:
-    """Azimuths over time are joined, except through the seam behind the head."""
+    """Azimuths over time are joined, except in silence and through the seam behind the head."""
+    directions = np.array([[170.0, 0], [-170, 10], [-160, 10], [np.nan, np.nan], [0, 0]])
+    radius = np.array([5.0, 9, 9, np.nan, 9])
+    track = SourceTrack(np.arange(5.0), directions, radius, np.array([-10.0, -20, -90, -30, -40]))
+    azimuth, elevation, level = track_charts([track], elevation=True).split("</figure>")[:3]
+    ways = re.findall(r'<polyline class="way" points="([^"]+)" stroke="(#\w+)"', azimuth)
+    assert {colour for _, colour in ways} == {colour_of(0)}
+    heights = [[float(p.split(",")[1]) for p in way.split()] for way, _ in ways]
+    assert heights == [[2.78] * 3, [97.22, 97.22, 94.44, 94.44], [50.0] * 3]
+    # Half a row more at both ends: a single row is seen.
+    assert ways[0][0] == "0.00,2.78 10.00,2.78 20.00,2.78"
+    band = re.findall(r'<polygon points="([^"]+)"', elevation)[0].split()
+    assert band[0] == "0.00,47.22"
+    assert band[-1] == "0.00,52.78"
+    loud = re.findall(r'<polyline class="way" points="([^"]+)"', level)
+    assert [p.split(",")[1] for p in loud[0].split()][1:4] == ["0.00", "16.67", "100.00"]
+    assert "Elevation" not in track_charts([track], elevation=False)
+
+
+def test_page_shows_each_source_over_time() -> None:
+    """Azimuth, elevation and level; nothing of it where a track has a single row."""
     scene, _ = made_scene()
-    track = np.array([[170.0, 10], [-170, 20], [-160, np.nan]])
-    svg = track_chart(np.array([5.0, 15, 25]), track, caption="", alt="")
-    lines = re.findall(r'y1="([.\d]+)" x2="[.\d]+" y2="([.\d]+)" stroke="(#\w+)"', svg)
-    assert lines == [("350.0", "340.0", colour_of(0)), ("170.0", "160.0", colour_of(1))]
-    whole = np.stack([track, 0 * track], axis=-1)
-    moving = replace(scene, track_seconds=np.array([5.0, 15, 25]), track=whole)
-    assert "Over time" in Page(report_page(moving, title="x")).text
+    text = Page(report_page(scene, title="x")).text
+    assert "over time, and where it is with 90 %" in text
+    assert "of each sound by itself" in text
+    short = [replace(s, track=made_track((0, 0), rows=1)) for s in scene.sources]
+    text = Page(report_page(replace(scene, sources=tuple(short)), title="x")).text
+    assert "over time" not in text
 
 
 def test_numbers_can_be_read_on_their_colours() -> None:

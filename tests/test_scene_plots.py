@@ -14,6 +14,7 @@ import earatlas as ea
 from earatlas.drawing.belief_maps import belief_map, zoomed_map
 from earatlas.drawing.scenes import draw_belief, draw_beliefs, draw_mask, plot_scene
 from earatlas.drawing.style import colour_of, save
+from earatlas.drawing.tracks import draw_ways
 from earatlas.judging.masks import oracle_masks, true_masks_at
 from earatlas.judging.truth import (
     Matched,
@@ -23,6 +24,7 @@ from earatlas.judging.truth import (
     place_errors,
     true_masks,
 )
+from earatlas.separation.source_track import SourceTrack
 from earatlas.space.spaces import Space
 
 
@@ -54,13 +56,17 @@ def test_every_space_is_drawn(space: Space, places: tuple[tuple[float, ...], ...
     assert names[:3] == ["Level difference", "Directions", "Free energy"]
     assert names.count("Assignment") == 2
     assert sorted(n for n in names if n.startswith("True")) == ["True: true 1", "True: true 2"]
+    over_time = ["Azimuth", *(["Elevation"] if space.dims > 1 else []), "Level"]
+    assert [n for n in names if n in ("Azimuth", "Elevation", "Level")] == (
+        over_time if space.holds_directions else []
+    )
 
 
 def test_any_number_of_sources_is_drawn(tmp_path: Path) -> None:
     """Six sources, one and none; names are not taken for formulas."""
     places = [(60.0 * m - 170, 10.0 * m) for m in range(6)]
     scene, images = made_scene(places=places)
-    assert len(titles(plot_scene(scene))) == 3 + 2 * 6
+    assert len(titles(plot_scene(scene))) == 3 + 2 * 6 + 3
     alone = with_sources(scene, [4])
     truth = Truth(np.array(places), audios(images), names=tuple("ab$^$cdef$"[:6]))
     assert save(plot_scene(alone, truth=truth), tmp_path / "one.png").stat().st_size > 5000
@@ -78,6 +84,24 @@ def test_belief_is_drawn_in_its_place_and_colour() -> None:
         assert colour_at(axes, -azimuth, 20).min() > 0.99
         marks = {line.get_label(): line.get_xydata()[0] for line in axes.lines}
         assert marks["truth"] == pytest.approx((0, -60))
+
+
+def test_ways_break_in_silence_and_at_the_seam() -> None:
+    """Lines where a source is heard, each in its colour; bands are wider in azimuth higher up."""
+    directions = np.array([[170.0, 60], [-175, 60], [-165, 60], [np.nan, np.nan], [-150, 60]])
+    heard = np.isfinite(directions[:, 0])
+    track = SourceTrack(np.arange(5.0), directions, np.where(heard, 8.0, np.nan), -np.arange(5.0))
+    axes = Figure().add_subplot()
+    draw_ways(axes, [track])
+    lines = [line.get_xydata().tolist() for line in axes.lines]
+    assert lines == [[[0, 170]], [[1, -175], [2, -165]], [[4, -150]]]
+    assert {line.get_color() for line in axes.lines} == {colour_of(0)}
+    band = axes.collections[1].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((-175 - 16, -165 + 16))
+    circle = Figure().add_subplot()
+    draw_ways(circle, [track], elevation=False)
+    band = circle.collections[1].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((-175 - 8, -165 + 8))
 
 
 def test_mask_has_low_below_and_missing_in_grey() -> None:

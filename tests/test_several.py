@@ -185,7 +185,7 @@ def test_masks_are_read_at_onsets() -> None:
         masks = rng.random((2, layout.n_frequencies, frames))
         block = Block(np.zeros((2, frames * 128)), start, False)
         nothing = HeardBins.at(np.zeros((2, 513, 1), complex), layout, f[:0], f[:0])
-        whose.add(TakenApart(block, np.zeros((2, 513, frames), complex), masks, nothing, PAIR))
+        whose.add(TakenApart(block, np.zeros((2, 513, frames), complex), masks, nothing))
         for n in range(3):
             t = onsets.t[n] - start // 128
             if 0 <= t < frames:

@@ -36,6 +36,7 @@ from earatlas.drawing.style import (
     styled,
     tints,
 )
+from earatlas.drawing.tracks import draw_levels, draw_ways
 from earatlas.judging.truth import Matched, Truth
 from earatlas.separation.picture import Picture
 from earatlas.separation.scene import FoundScene
@@ -47,7 +48,9 @@ __all__ = [
     "draw_beliefs",
     "draw_free_energy",
     "draw_ild",
+    "draw_levels",
     "draw_mask",
+    "draw_ways",
     "plot_scene",
 ]
 
@@ -97,15 +100,20 @@ def plot_scene(scene: FoundScene, *, truth: Truth | None = None, title: str = ""
     """Figure 7 of the paper: level differences, directions, assignments, and the truth beside them.
 
     The first row is the scene: level differences, all directions, free energy. Then a row a source:
-    log-density of its direction, the probabilities that each bin is its own, and its true mask.
+    log-density of its direction, the probabilities that each bin is its own, and its true mask. The
+    last row is over time: azimuth, elevation and level of each source.
     """
     M = len(scene.sources)
-    figure = figure_of(12.5, 2.6 * (M + 1) + 0.3)
-    grid = figure.add_gridspec(M + 1, 3)
+    over_time = bool(M) and scene.sources[0].belief.space.holds_directions
+    rows = M + 1 + over_time
+    figure = figure_of(12.5, 2.6 * rows + 0.3)
+    grid = figure.add_gridspec(rows, 3)
     matched = None if truth is None else Matched.of(scene, truth)
     _draw_all(figure, grid, scene, None if truth is None else truth.directions)
     for m in range(M):
         _draw_source(figure, grid, scene, m, matched)
+    if over_time:
+        _draw_over_time(figure, grid, scene)
     return headed(figure, title)
 
 
@@ -141,3 +149,14 @@ def _draw_source(
         axes = figure.add_subplot(grid[m + 1, 2])
         image = draw_mask(axes, picture, mask, m=m, title=f"True: {name}")
     colour_bar(image, axes, "probability")
+
+
+def _draw_over_time(figure: Figure, grid: GridSpec, scene: FoundScene) -> None:
+    """The last row: where each source was when, and how loud; no elevation on a circle."""
+    tracks = [source.track for source in scene.sources]
+    tall = scene.sources[0].belief.space.dims > 1
+    where = grid[-1, 0] if tall else grid[-1, :2]
+    draw_ways(figure.add_subplot(where), tracks, elevation=tall)
+    if tall:
+        draw_ways(figure.add_subplot(grid[-1, 1]), tracks, 1)
+    draw_levels(figure.add_subplot(grid[-1, 2]), tracks)

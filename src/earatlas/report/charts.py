@@ -14,10 +14,9 @@ from html import escape
 import numpy as np
 
 from earatlas.drawing.belief_maps import edges
-from earatlas.drawing.style import colour_of
 from earatlas.types import Array
 
-__all__ = ["Chart", "Ticks", "course", "spectrogram", "tick_values", "track_chart"]
+__all__ = ["Chart", "Ticks", "course", "spectrogram", "tick_values", "time_ticks"]
 
 Ticks = Sequence[tuple[float, str]]  # (share of the axis from its start, label)
 
@@ -67,7 +66,8 @@ def tick_values(low: float, high: float, most: int, sizes: Sequence[float]) -> A
     return size * np.arange(first, np.floor(high / size + 1e-6) + 1) + 0.0  # no -0
 
 
-def _times(start: float, end: float) -> Ticks:
+def time_ticks(start: float, end: float) -> Ticks:
+    """Where a time axis has its labels."""
     sizes = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200)
     times = tick_values(max(start, 0.0), end, 6, sizes)
     return [((t - start) / (end - start), _clock(round(t, 3), end > 120)) for t in times]
@@ -98,31 +98,10 @@ def spectrogram(
         caption,
         f'<img src="{image}" alt="{escape(alt)}"{"" if opaque else _CLEAR}>',
         "height:11rem",
-        _times(start, end),
+        time_ticks(start, end),
         [((f - low) / (high - low), f"{f:g}" + (" kHz" if f == rows[-1] else "")) for f in rows],
         key,
     ).html()
-
-
-def track_chart(seconds: Array, track: Array, *, caption: str, alt: str) -> str:
-    """Azimuths (W, M) of the sources over time (W,), left at the top; NaN is a gap."""
-    start, end = edges(seconds)
-    across = 100 * (seconds - start) / (end - start)
-    parts = [f'<line class="grid" x1="0" x2="100" y1="{y}" y2="{y}"/>' for y in (90, 180, 270)]
-    for m, azimuths in enumerate(track.T):
-        ends = zip(azimuths, azimuths[1:], across, across[1:], strict=False)
-        parts += [
-            f'<line class="way" x1="{x1:.2f}" y1="{180 - a:.1f}" x2="{x2:.2f}" '
-            f'y2="{180 - b:.1f}" stroke="{colour_of(m)}"/>'
-            for a, b, x1, x2 in ends
-            if abs(a - b) < 180  # not through the seam behind the head, nor NaN
-        ]
-    inside = (
-        f'<svg viewBox="0 0 100 360" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(alt)}">{"".join(parts)}</svg>'
-    )
-    sides = [(0.0, "180°"), (0.25, "right"), (0.5, "front"), (0.75, "left"), (1.0, "180°")]
-    return Chart(caption, inside, "height:10rem", _times(start, end), sides).html()
 
 
 def course(values: Sequence[float], *, caption: str, alt: str) -> str:

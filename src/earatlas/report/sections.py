@@ -14,10 +14,11 @@ import numpy as np
 from earatlas.drawing.belief_maps import belief_map, zoomed_map
 from earatlas.drawing.style import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
 from earatlas.judging.truth import place_errors
-from earatlas.report.charts import course, spectrogram, track_chart
+from earatlas.report.charts import course, spectrogram
 from earatlas.report.comparison import MIXTURE, Known, comparison_table
 from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, on_colour
 from earatlas.report.maps import compass, map_chart
+from earatlas.report.tracks import track_charts
 from earatlas.separation.scene import FoundScene, FoundSource
 from earatlas.types import Array
 from earatlas.words import (
@@ -135,7 +136,7 @@ class Sections:
             truths=truths,
             alt=f"The head from above. {words}",
         )
-        return _card(heading, f'<div class="overview">{above}<div>{shown}{self._way()}</div></div>')
+        return _card(heading, f'<div class="overview">{above}{shown}</div>', self._way())
 
     def _map(self, truths: Sequence[Array], words: str) -> str:
         """All sources in the whole space."""
@@ -154,17 +155,12 @@ class Sections:
         )
 
     def _way(self) -> str:
-        """Where the sources were over time, for a long recording."""
-        seconds, track = self.scene.track_seconds, self.scene.track
-        if len(seconds) < 2:
+        """Where the sources were over time, and how loud each was."""
+        tracks = [source.track for source in self.scene.sources]
+        if len(tracks[0].seconds) < 2:
             return ""
-        shown = track_chart(
-            seconds,
-            track[..., 0],
-            caption="Over time <span>azimuth in each part of the recording</span>",
-            alt="Azimuth of each source over time",
-        )
-        return f'<div class="way">{shown}</div>'
+        space = self.scene.sources[0].belief.space
+        return f'<div class="pictures">{track_charts(tracks, elevation=space.dims > 1)}</div>'
 
     def mixture(self) -> str:
         """The recording: what it sounds like, and both of its spectrograms."""

@@ -22,6 +22,7 @@ from earatlas.separation.picture import PictureBuilder
 from earatlas.separation.scene import FoundScene, FoundSource, Placed
 from earatlas.separation.sound.rendering import Rendering, sounds_of
 from earatlas.separation.sound.upper import at_full_rate
+from earatlas.separation.source_track import LevelMeter, standing_track
 from earatlas.separation.vessl import State
 from earatlas.types import Array, Single, Spectra
 
@@ -46,7 +47,6 @@ class TakenApart:
     spectra: Spectra  # (2, B, t)
     masks: Array  # (M, F, t)
     bins: HeardBins
-    directions: Array  # (M, C) of the sources in this block
 
     @property
     def end(self) -> int:
@@ -75,7 +75,7 @@ class Assembly:
         self._arriving = [OnsetStream(output.gate) for _ in range(M)] if output.gate else []
         self._picture = PictureBuilder(layout, samples // layout.hop + 1, M)
         self._energies = np.zeros(M)
-        self._track: list[tuple[float, Array]] = []
+        self._meter = LevelMeter(M, samples=self._at_output(samples), rate=output.rate)
         self._sound_fade = CrossFade(self._at_output(overlap))
         self._mask_fade = CrossFade(overlap // layout.hop + 1)
 
@@ -91,12 +91,12 @@ class Assembly:
         power = bin_power(apart.spectra, layout.window).sum(axis=0)
         self._energies += np.einsum("mft,ft->m", apart.masks, power)
         self._picture.add(apart.spectra, apart.masks, block.start // layout.hop, apart.bins)
-        middle = 0.5 * (block.start + apart.end) / layout.rate
-        self._track.append((middle, apart.directions))
-        return Stretch(
+        stretch = Stretch(
             self._sound_fade.push(sounds, last=block.last),
             self._mask_fade.push(apart.masks, last=block.last).astype(np.float32),
         )
+        self._meter.add(stretch.sounds)
+        return stretch
 
     def _sounds(self, apart: TakenApart) -> Array:
         """Sounds (M, 2, n) of a block at the rate of the output."""
@@ -123,24 +123,23 @@ class Assembly:
     def scene(self, placed: Sequence[Placed], doubts: tuple[Doubt, ...]) -> FoundScene:
         """What was found, without the sound; `placed` are where the sources are, in order."""
         energies = self._energies / max(float(self._energies.sum()), 1e-300)
+        levels = self._meter.levels()
         sources = tuple(
             FoundSource(
                 f"source{m + 1}",
                 own.belief,
                 float(energies[m]),
+                track=standing_track(own.belief, levels, m),
                 evidence=own.evidence,
                 doubts=own.doubts,
             )
             for m, own in enumerate(placed)
         )
-        times, places = zip(*self._track, strict=True)
         return FoundScene(
             sources=sources,
             picture=self._picture.picture(),
             free_energies=self._state.free_energies,
             seconds=self._samples / self._layout.rate,
             rate=self._output.rate,
-            track_seconds=np.array(times),
-            track=np.stack(places),
             doubts=doubts,
         )

@@ -318,7 +318,7 @@ def _short(separator: Separator, block: Block, how: Separating) -> _Found:
         vessl = VESSL(separator.source_model, bins)
         now = vessl.run(vessl.start_from(now.sources, now.noise))
     masks = separator.masks(vessl, now, spectra)
-    apart = TakenApart(block, spectra, masks, bins, now.directions)
+    apart = TakenApart(block, spectra, masks, bins)
     samples = block.samples.shape[1]
     return _Found(sources, samples, iter([apart]), _whose(separator, sources))
 
@@ -394,7 +394,7 @@ def _anchored(
     bins = separator.sure_bins(spectra, floor_db)
     vessl = VESSL(separator.source_model, bins, anchor=anchor)
     now = vessl.run(vessl.start_from(state.sources, state.noise))
-    return TakenApart(block, spectra, separator.masks(vessl, now, spectra), bins, now.directions)
+    return TakenApart(block, spectra, separator.masks(vessl, now, spectra), bins)
 
 
 def _heard(bins: HeardBins) -> HeardBins:

@@ -16,6 +16,7 @@ import numpy as np
 from earatlas.hearing.audio import Audio
 from earatlas.localization.doubts import Doubt
 from earatlas.separation.picture import Picture
+from earatlas.separation.source_track import SourceTrack
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Single
 
@@ -60,6 +61,7 @@ class FoundSource:
     name: str
     belief: ChartMixture  # where it is
     share: float  # of the mixture's energy that its mask has; all sources' sum to 1
+    track: SourceTrack = field(kw_only=True, repr=False)  # where it was when, and how loud
     evidence: Evidence = field(kw_only=True, default=Evidence(math.nan))
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # what speaks against it
 
@@ -83,6 +85,11 @@ class FoundSource:
         """Half the width of that region, in degrees."""
         return self.belief.space.radius(self.credible_90_area)
 
+    @property
+    def moves(self) -> bool:
+        """Whether it is at different places at different times."""
+        return self.track.moves
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         radius, area = self.belief.credible_digits(0.9)
@@ -92,6 +99,8 @@ class FoundSource:
             "share": round(self.share, 4),
             "radius_90": radius,
             "credible_90_area": area,
+            "moves": self.moves,
+            "track": self.track.rows(),
             "evidence": self.evidence.to_dict(),
             "doubts": [str(doubt) for doubt in self.doubts],
         }
@@ -114,8 +123,6 @@ class FoundScene:
     free_energies: tuple[float, ...]  # one a step of VESSL: never falls
     seconds: float
     rate: int  # Hz, of the sources' sounds
-    track_seconds: Array  # (W,) middle of each block of a long recording; a short one has one
-    track: Array  # (W, M, C) directions in each of them
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # that concern all of them
 
     def __repr__(self) -> str:
