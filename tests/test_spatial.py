@@ -69,7 +69,8 @@ def test_three_sources_gain_too() -> None:
     spectra = stft(mixture, LAYOUT.window, LAYOUT.hop)
     by_mask = separation_quality(images, render(spectra, masks, LAYOUT, mixture.shape[1])).mean()
     by_both = separation_quality(images, spatial.separate_spatially(mixture, masks, LAYOUT)).mean()
-    assert by_both.sdr_db > by_mask.sdr_db + 0.5
+    # One Wiener filter with the masks' own columns and powers gains 2.5 dB.
+    assert by_both.sdr_db > by_mask.sdr_db + 4
 
 
 def test_silence_stays_silent() -> None:

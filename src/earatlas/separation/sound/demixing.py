@@ -15,6 +15,7 @@ from earatlas.types import Array, Complex, Spectra
 
 __all__ = [
     "apart",
+    "beside",
     "columns_of_pair",
     "covariances",
     "pair",
@@ -40,6 +41,14 @@ def covariances(X: Spectra, weights: Array) -> Complex:
 def principal(R: Complex) -> Complex:
     """The strongest direction of covariances (M, F, 2, 2), as columns (F, 2, M)."""
     return np.moveaxis(np.linalg.eigh(R)[1][..., -1], 0, -1)
+
+
+def beside(X: Spectra, A: Complex) -> Array:
+    """What of each bin is beside each source's column: (M, F, T), from 0 to 1; 1 in silence."""
+    along = squared_size(np.einsum("fam,aft->mft", A.conj(), X))
+    power = squared_size(X).sum(axis=0)
+    left: Array = np.clip(1 - along / np.where(power > 0, power, 1.0), 0, 1)
+    return left
 
 
 def apart(A: Complex) -> Complex:

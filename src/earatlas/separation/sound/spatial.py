@@ -19,8 +19,8 @@ Where two sources reach the ears alike (low frequencies, one cone of confusion) 
 whatever does not fit. The last step is therefore a multichannel Wiener filter: sources have the
 covariance v_mft (a_m a_mᴴ + ε I), v between what the masks and what the filters say. It cancels
 where it can and masks where it cannot. ε is measured: how much of a source reaches the ears beside
-a_m where it is alone, little in the open and much in a room. More than two sources take this step
-alone, with a_m and v from the masks and a fixed ε.
+a_m where it is alone, little in the open and much in a room. More than two sources cannot all be
+cancelled; how their a_m and v are made better than the masks tell: `many`.
 
 A band in which no cue was learned has no masks. `separate_band` starts from envelopes instead: how
 strong each source is in each frame, as a band below tells, is a power v_mt that gives filters at
@@ -39,6 +39,7 @@ from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.transform import istft, squared_size, stft
 from earatlas.separation.sound.demixing import (
     apart,
+    beside,
     covariances,
     pair,
     powers,
@@ -46,6 +47,7 @@ from earatlas.separation.sound.demixing import (
     smoothed,
     wiener,
 )
+from earatlas.separation.sound.many import crowded_columns, sparse_powers
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.types import Array, Complex, Spectra
 
@@ -56,7 +58,7 @@ _LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of
 _HOPS = 8  # a window; 4 lose 2 dB in the open
 _BROAD, _NARROW = (65, 3), (5, 3)  # bins and frames that powers are smoothed over
 _PLAN, _AGAIN = (_BROAD, _BROAD, _NARROW, _NARROW), (_NARROW, _NARROW)
-_MORE = 3e-3  # ε for more than two sources; a tenth is the same, ten times is 0.5 dB worse
+_MORE = 3e-3  # ε of more than two sources in a band without masks, where none is surely alone
 _ALONE = 0.05  # of a source's bins, those that fit best, are its alone; 0.2 loses 4 dB
 _WIDER = 16.0  # ε in what they miss: they fit better than most
 _MOST_SPREAD = 0.3
@@ -87,18 +89,22 @@ def separate_spatially(samples: Array, masks: Array, layout: CueLayout) -> Array
     q = _on_grid(masks, X.shape[1], X.shape[2], hop / layout.hop)
     power = squared_size(X).sum(axis=0)
     floor = _FLOOR * float(power.max())
-    A, spread, shares = principal(covariances(X, q**2)), _MORE, None
+    hertz = (np.arange(X.shape[1]) + 1) * layout.rate / window
+    low = slice(None, max(int(np.searchsorted(hertz, _SPREAD_HERTZ)), 1))
     if M == 2:
-        hertz = (np.arange(X.shape[1]) + 1) * layout.rate / window
-        A, q = _in_order(X, A, q, hertz, floor)
+        A, q = _in_order(X, principal(covariances(X, q**2)), q, hertz, floor)
         v = powers(X, A)
         shares = v / (v.sum(axis=0) + floor)
-        low = slice(None, max(int(np.searchsorted(hertz, _SPREAD_HERTZ)), 1))
-        spread = measured_spread(X[:, low], A[low], shares[:, low])
+    else:
+        _, highest = layout.ipd_band_hz or (0.0, 0.0)
+        A, shares = crowded_columns(X, q, int(np.searchsorted(hertz, highest, "right"))), q
+    spread = measured_spread(X[:, low], A[low], shares[:, low])
     likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * layout.rate / hop)
-    if shares is not None:
-        likely = np.sqrt(likely * (shares + _LEAK))
-    images = wiener(X, A, likely * power + floor, spread)
+    if M == 2:
+        v = np.sqrt(likely * (shares + _LEAK)) * power + floor
+    else:
+        v = sparse_powers(X, A, likely * power + floor, spread, floor)
+    images = wiener(X, A, v, spread)
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
     return istft(np.concatenate([dc, images * ears], axis=2), window, hop, n)
 
@@ -124,7 +130,7 @@ def separate_band(
         v = powers(X, A)
         shares = v / (v.sum(axis=0) + floor)
         clearest = _TYPICAL if in_room else _CLEAREST
-        spread = _spread_of(float(np.quantile(_beside(X, A, shares), clearest)))
+        spread = _spread_of(float(np.quantile(_least_beside(X, A, shares), clearest)))
     likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * frames_a_second)
     if shares is not None:
         likely = np.sqrt(likely * (shares + _LEAK))
@@ -176,7 +182,7 @@ def _independent(X: Spectra, A: Complex, plan: Sequence[tuple[int, int]], floor:
 
 def measured_spread(X: Spectra, A: Complex, shares: Array) -> float:
     """ε: what of a source is beside its column, where it is most alone; typical of F."""
-    return _spread_of(float(np.median(_beside(X, A, shares))))
+    return _spread_of(float(np.median(_least_beside(X, A, shares))))
 
 
 def _spread_of(beside: float) -> float:
@@ -184,11 +190,9 @@ def _spread_of(beside: float) -> float:
     return min(_WIDER * max(beside, 1e-9), _MOST_SPREAD)
 
 
-def _beside(X: Spectra, A: Complex, shares: Array) -> Array:
+def _least_beside(X: Spectra, A: Complex, shares: Array) -> Array:
     """What of each source (M, F, 1) is beside its column, where it is most alone."""
-    along = squared_size(np.einsum("fam,aft->mft", A.conj(), X))
-    power = squared_size(X).sum(axis=0)
-    beside = np.where((shares > 0.5) & (power > 0), 1 - along / np.where(power > 0, power, 1.0), 1)
-    counts = np.maximum((beside < 1).sum(axis=2), 1)
+    alone = np.where(shares > 0.5, beside(X, A), 1)
+    counts = np.maximum((alone < 1).sum(axis=2), 1)
     rank = (_ALONE * (counts - 1)).astype(np.intp)
-    return np.take_along_axis(np.sort(beside, axis=2), rank[..., None], axis=2)
+    return np.take_along_axis(np.sort(alone, axis=2), rank[..., None], axis=2)
