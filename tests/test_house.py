@@ -45,9 +45,9 @@ def test_private_imports_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert private_imports(file) == ["x.py: earatlas.a._c", "x.py: earatlas.d._E"]
 
 
-@pytest.mark.parametrize("room", ["drawing", "report"])
+@pytest.mark.parametrize("room", ["drawing", "report", "studio"])
 def test_one_palette(room: str) -> None:
-    """Colours are written in the style alone."""
+    """Colours are written in the palette alone."""
     for file in (SOURCE / room).glob("*.py"):
         found = re.findall(r"[\"',]#[0-9a-fA-F]{6}", file.read_text(encoding="utf-8"))
-        assert not found or file.name == "style.py", (file.name, found)
+        assert not found or file.name == "palette.py", (file.name, found)

@@ -31,6 +31,8 @@ COMMANDS = {
     "simulate": "Write a scene with known truth: mixture, each source's image, and scene.json.",
     "demo": "Learn the built-in simulated head, let two talkers speak at once, and take them "
     "apart.",
+    "studio": "Look, listen and try in the browser: drop a recording, see where everything is, "
+    "hear it.",
     "reproduce": "Run the paper's experiments and put paper and ours side by side on a page.",
 }
 

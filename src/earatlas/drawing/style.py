@@ -1,7 +1,7 @@
 """One palette and one style: figures that belong to nobody, and how they are saved.
 
-No pyplot, no global state, safe in threads and on machines without a screen. Colours are written
-here and nowhere else: pages and experiments take them from here.
+No pyplot, no global state, safe in threads and on machines without a screen. The colours are those
+of `earatlas.drawing.palette`, and are given on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,27 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from earatlas.drawing.palette import (
+    AZIMUTHS,
+    BLACK,
+    COLOURS,
+    DIFFERENCE_MAP,
+    ELEVATION_MAP,
+    ELEVATIONS,
+    GREY,
+    ILD_LIMIT_DB,
+    INK,
+    LEFT,
+    LEVEL_MAP,
+    LEVEL_RANGE_DB,
+    MEAN,
+    MISSING,
+    PHASE_MAP,
+    RIGHT,
+    TRUE,
+    WHITE,
+    colour_of,
+)
 from earatlas.errors import InputError
 from earatlas.files import written_whole
 
@@ -46,23 +67,6 @@ __all__ = [
     "styled",
     "tints",
 ]
-
-INK, GREY = "#1f2933", "#7b8794"  # text; lines around
-MISSING = "#c9ced6"  # where nothing was observed, and grids
-TRUE, MEAN = "#d7263d", "#2a9d5c"  # marks of the truth, and of a belief's mean
-COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")  # sources
-BLACK, WHITE = "#10151a", "#ffffff"  # words on a colour
-LEFT, RIGHT = "#2a6fc4", "#d1303f"  # the louder ear, on any ground
-LEVEL_MAP = "magma"  # of spectrograms
-DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # between the ears, right over left
-ELEVATION_MAP = "turbo"  # of manifolds' lines
-ILD_LIMIT_DB, LEVEL_RANGE_DB = 20.0, 60.0  # where the colours of a recording end
-AZIMUTHS, ELEVATIONS = (180, 90, 0, -90, -180), (-90, -45, 0, 45, 90)  # ticks; left is left
-
-
-def colour_of(m: int) -> str:
-    """The colour of source m."""
-    return COLOURS[m % len(COLOURS)]
 
 
 def tints(colour: str) -> LinearSegmentedColormap:

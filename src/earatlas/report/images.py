@@ -16,12 +16,19 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from numpy.typing import NDArray
 
-from earatlas.drawing.style import BLACK, GREY, LEFT, LEVEL_MAP, RIGHT, WHITE
+from earatlas.drawing.palette import (
+    BLACK,
+    GREY,
+    LEFT,
+    LEVEL_MAP,
+    MISSING_OPACITY,
+    RIGHT,
+    WHITE,
+)
 from earatlas.types import Array
 
 __all__ = [
     "LEVEL_STOPS",
-    "MISSING_OPACITY",
     "ild_image",
     "level_image",
     "mask_image",
@@ -31,7 +38,6 @@ __all__ = [
 
 Bytes = NDArray[np.uint8]
 
-MISSING_OPACITY = 0.43  # of the grey where nothing was heard, on a light ground and on a dark one
 _STEPS = 48  # shades of an image: more cannot be told apart, and fewer bytes do
 # The colours of a spectrogram's key, from quiet to loud.
 LEVEL_STOPS = tuple(to_hex(matplotlib.colormaps[LEVEL_MAP](at)) for at in (0, 0.25, 0.5, 0.75, 1.0))
@@ -52,7 +58,7 @@ def png(indices: Bytes, palette: Bytes) -> bytes:
             chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
             chunk(b"PLTE", palette[:, :3].tobytes()),
             chunk(b"tRNS", palette[:, 3].tobytes()),
-            chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)),
+            chunk(b"IDAT", zlib.compress(rows.tobytes(), 6)),
             chunk(b"IEND", b""),
         )
     )

@@ -13,13 +13,12 @@ from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 
-from earatlas.drawing.style import GREY, INK, TRUE
+from earatlas.drawing.palette import look
 from earatlas.errors import InputError
 from earatlas.files import written_whole
 from earatlas.hearing.audio import Audio
 from earatlas.judging.truth import Truth
 from earatlas.report.comparison import MIXTURE, Known
-from earatlas.report.images import MISSING_OPACITY
 from earatlas.report.sections import Sections
 from earatlas.report.sounds import players
 from earatlas.separation.scene import FoundScene, Scene
@@ -107,9 +106,7 @@ def _filled(body: str, title: str) -> str:
     text = resources("earatlas.report").joinpath("page.html").read_text(encoding="utf-8")
     before, _, after = text.partition("{{body}}")
     digest = b64encode(sha256(_SCRIPT.encode()).digest()).decode("ascii")
-    opacity = f"{round(255 * MISSING_OPACITY):02x}"
-    colours = {"ink": INK, "truth": TRUE, "missing": GREY + opacity}
-    for name, value in {**colours, "script_hash": digest, "title": escape(title)}.items():
+    for name, value in {"look": look(), "script_hash": digest, "title": escape(title)}.items():
         before = before.replace(f"{{{{{name}}}}}", value)
     return before + body + after.replace("{{script}}", _SCRIPT)
 

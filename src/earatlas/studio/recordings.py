@@ -1,0 +1,151 @@
+"""A recording in the studio: taken apart, looked at, and written as files and a page.
+
+In: a file that was uploaded, recorded or made, and an atlas. Out: what the page shows of it; in the
+recording's own folder mixture.wav, a sound a source, separated.json and report.html.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from earatlas.atlas import Atlas
+from earatlas.batches.recordings import SeparatingFiles
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.hearing.audio import Audio
+from earatlas.hearing.files import audio_seconds, read_audio
+from earatlas.judging.assignment import known_mean
+from earatlas.judging.truth import Truth, place_errors
+from earatlas.report import write_report
+from earatlas.report.comparison import Known, decibel_words
+from earatlas.scenes.murmur import murmur
+from earatlas.separation.recording import Separating, sound_file
+from earatlas.separation.scene import FoundScene
+from earatlas.studio.progress import Teller
+from earatlas.studio.scenes import read_truth
+from earatlas.studio.views import pictures, scene_view, truth_view
+from earatlas.words import (
+    direction_words,
+    error_words,
+    length_words,
+    place_words,
+    rate_words,
+    speed_words,
+)
+
+__all__ = ["MIXTURE", "separated", "tried"]
+
+MIXTURE = "mixture.wav"
+_ANSWER = "separated.json"
+_MOST_SECONDS = 300.0  # a browser holds every sound as 32-bit samples: 115 MB each at 48 kHz
+
+
+def separated(order: dict[str, Any], atlas: Atlas, teller: Teller) -> dict[str, Any]:
+    """Take a recording apart; the answer is told as soon as there is one, the page comes after."""
+    file, folder = Path(order["file"]), Path(order["folder"])
+    how = Separating(order.get("n_sources"), order.get("rendering", "spatial"))
+    tell = teller.stage("reading", 0.0, 0.05)
+    mixture = _mixture(file, folder / MIXTURE, order["name"])
+    tell(1.0, 1.0)
+    tell = teller.stage("taking the sounds apart", 0.05, 0.9)
+    work = SeparatingFiles(folder, atlas, how)
+    told, scene, files = work.separated(mixture, tell)
+    teller.stage("drawing", 0.9, 0.95)
+    truth = read_truth(folder)
+    sounds = {source.name: path for source, path in zip(scene.sources, files, strict=True)}
+    sounds = {"mixture": mixture, **sounds}
+    view = {
+        **scene_view(scene),
+        "name": order["name"],
+        "head": str(atlas.about.get("head", "?")),
+        "facts": _facts(scene, told["seconds"]),
+        "truth": [] if truth is None else _true(truth),
+        "compared": [] if truth is None else _compared(scene, truth, sounds),
+        "images": pictures(scene),
+        "files": _files(scene),
+        "settings": {"n_sources": how.n_sources, "rendering": how.rendering},
+    }
+    _write_json(folder / _ANSWER, told, order["name"])
+    teller.answer(view)
+    teller.stage("writing the report", 0.95, 1.0)
+    write_report(
+        folder / "report.html", scene, title=order["name"], truth=truth, files=sounds,
+        elapsed_seconds=told["seconds"],
+    )  # fmt: skip
+    return {**view, "files": {**view["files"], "report": "report.html"}}
+
+
+def tried(atlas: Atlas) -> None:
+    """A short sound taken apart in memory: what is computed once is then there."""
+    samples = np.stack([murmur(0.6, seed=1), murmur(0.6, seed=2)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EaratlasWarning)
+        atlas.separate(Audio(samples, 16_000), n_sources=2)
+
+
+def _mixture(file: Path, path: Path, name: str) -> Path:
+    """The recording as a WAV file of its own rate, which every browser plays."""
+    try:
+        seconds = audio_seconds(file)
+        if seconds > _MOST_SECONDS:
+            raise InputError(
+                f"recording must have at most {length_words(_MOST_SECONDS)} in the studio, got "
+                f"{length_words(seconds)}. Use `earatlas separate --report` for longer ones."
+            )
+        if file != path:
+            read_audio(file).write(path)
+    except InputError as error:  # it is known to the user by another name
+        raise InputError(str(error).replace(str(file), name)) from None
+    return path
+
+
+def _facts(scene: FoundScene, seconds: float) -> list[str]:
+    count = len(scene.sources)
+    return [
+        f"{length_words(scene.seconds)} long",
+        f"{count} source{'' if count == 1 else 's'} found",
+        f"sounds at {rate_words(scene.rate)}",
+        f"separated in {speed_words(seconds, scene.seconds)}",
+    ]
+
+
+def _files(scene: FoundScene) -> dict[str, Any]:
+    sounds = [sound_file(MIXTURE, m) for m in range(len(scene.sources))]
+    return {"mixture": MIXTURE, "sounds": sounds, "json": _ANSWER}
+
+
+def _true(truth: Truth) -> list[dict[str, Any]]:
+    assert truth.directions is not None
+    return truth_view(truth.names, truth.directions)
+
+
+def _compared(scene: FoundScene, truth: Truth, sounds: dict[str, Path]) -> list[dict[str, str]]:
+    """A row a true talker: where it is, where it was found, and how it sounds before and after."""
+    known = Known.judged(scene, truth, sounds)
+    assert known.by_direction is not None
+    rows = []
+    assert truth.directions is not None
+    for m, (name, place) in enumerate(zip(truth.names, truth.directions, strict=True)):
+        j = int(known.by_direction.found[m])
+        row = {"name": name, "true": direction_words(place), "found": "not found", "error": "–"}
+        if j >= 0:
+            space, found = scene.sources[j].belief.space, scene.sources[j].direction
+            off = error_words(space, float(place_errors(space, place, found)))
+            row |= {"found": f"{j + 1}: {place_words(space, found)}", "error": off}
+        judged = {"before": math.nan, "after": math.nan}
+        if known.score is not None:
+            for key, quality in (("before", known.score.mixture), ("after", known.score.quality)):
+                judged[key] = known_mean(quality.sdr_db[m])
+        rows.append({**row, **{key: decibel_words(value) for key, value in judged.items()}})
+    return rows
+
+
+def _write_json(path: Path, told: dict[str, Any], name: str) -> None:
+    """The answer of `earatlas separate --json`, with names in the place of this machine's paths."""
+    sources = [{**source, "file": Path(source["file"]).name} for source in told["sources"]]
+    path.write_text(json.dumps({**told, "file": name, "sources": sources}, indent=2) + "\n")

@@ -1,0 +1,30 @@
+"""The studio, run: on a socket of this computer, until it is interrupted."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from earatlas.studio.safety import new_token
+from earatlas.studio.server import Studio
+
+__all__ = ["prepared"]
+
+_MOST_BLOCK = 1 << 21  # bytes of a block of live sound: a second at 48 kHz has 400,000
+
+
+def prepared(
+    bound: socket.socket, folder: Path, head: Path | None
+) -> tuple[str, Callable[[], None]]:
+    """The address of a studio, token and all, and what runs it."""
+    port, token = bound.getsockname()[1], new_token()
+    studio = Studio(folder, token=token, port=port, head=head)
+    config = uvicorn.Config(
+        studio.app, log_level="error", access_log=False, ws="websockets-sansio",
+        ws_max_size=_MOST_BLOCK, timeout_graceful_shutdown=1, server_header=False,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    return f"http://127.0.0.1:{port}/{token}/", lambda: server.run(sockets=[bound])

@@ -1,0 +1,155 @@
+"""Sessions: what one page has, apart from what any other has.
+
+In: heads, recordings and sounds by numbers that the studio gave them. Out: their files, in a folder
+of the session. All names on the disk are the studio's own; what a browser calls a file is shown,
+and never used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from earatlas.errors import InputError
+from earatlas.studio.jobs import Job
+
+__all__ = ["BUILT_IN", "HeadEntry", "RecordingEntry", "Session", "Sessions"]
+
+BUILT_IN = Path(__file__).with_name("simulated.atlas")
+_MOST_SESSIONS = 20
+_MOST_ENTRIES = 100  # of a kind, a session
+
+
+@dataclass(eq=False)
+class HeadEntry:
+    """A head that can be chosen."""
+
+    id: str
+    name: str
+    atlas: Path
+    source: Path | None = None  # what scenes are rendered with; None: only the atlas is known
+    job: Job | None = None  # that learns it
+    built_in: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether its atlas is there."""
+        return self.job is None or self.job.state == "done"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "ready": self.ready,
+            "makes_scenes": self.built_in or self.source is not None,
+        }
+
+
+@dataclass(eq=False)
+class RecordingEntry:
+    """A recording, and what was last done with it."""
+
+    id: str
+    name: str
+    folder: Path
+    file: Path
+    job: Job | None = None
+
+    def served(self) -> set[str]:
+        """Names of its files that the page may have: those that its answer tells of."""
+        answer = None if self.job is None else self.job.answer
+        if not answer or "files" not in answer:
+            return set()
+        names: set[str] = set()
+        for value in answer["files"].values():
+            names |= {value} if isinstance(value, str) else set(value)
+        return names
+
+
+@dataclass(eq=False)
+class Session:
+    """What one page has."""
+
+    id: str
+    folder: Path
+    heads: dict[str, HeadEntry] = field(default_factory=dict)
+    recordings: dict[str, RecordingEntry] = field(default_factory=dict)
+    sounds: dict[str, tuple[str, Path]] = field(default_factory=dict)  # names and files
+    jobs: dict[str, Job] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def number(self, kind: str) -> str:
+        """A name of the studio's own, such as recording7."""
+        if max(len(self.heads), len(self.recordings), len(self.sounds)) >= _MOST_ENTRIES:
+            raise InputError(
+                f"a page must hold at most {_MOST_ENTRIES} recordings, heads or sounds, got one "
+                "more. Remove some, or open another page."
+            )
+        return f"{kind}{next(self._numbers)}"
+
+    def new_recording(self, name: str, ending: str = "upload") -> RecordingEntry:
+        """A recording with a folder of its own, in which nothing is yet."""
+        number = self.number("recording")
+        folder = self.folder / number
+        folder.mkdir(parents=True)
+        entry = RecordingEntry(number, name, folder, folder / ending)
+        self.recordings[number] = entry
+        return entry
+
+    def new_folder(self, kind: str) -> tuple[str, Path]:
+        """A number, and a folder for what belongs to it."""
+        number = self.number(kind)
+        folder = self.folder / number
+        folder.mkdir(parents=True)
+        return number, folder
+
+    def remove(self, entry: RecordingEntry) -> None:
+        """Forget a recording and delete its files."""
+        self.recordings.pop(entry.id, None)
+        if entry.job is not None:
+            self.jobs.pop(entry.job.id, None)
+        shutil.rmtree(entry.folder, ignore_errors=True)
+
+    def watch(self, job: Job) -> Job:
+        """Let the page ask for this job."""
+        ended = [old for old in self.jobs.values() if old.ended and old.answer is None]
+        for old in ended[:-_MOST_ENTRIES]:
+            del self.jobs[old.id]
+        self.jobs[job.id] = job
+        return job
+
+
+class Sessions:
+    """All sessions of a studio, each with a folder below its own."""
+
+    def __init__(self, folder: Path, head: Path | None) -> None:
+        self._folder, self._head = folder, head
+        self._all: dict[str, Session] = {}
+
+    def open(self) -> Session:
+        """A new session; beyond the bound the oldest is forgotten, and its files are deleted."""
+        while len(self._all) >= _MOST_SESSIONS:
+            oldest = self._all.pop(next(iter(self._all)))
+            shutil.rmtree(oldest.folder, ignore_errors=True)
+        key = secrets.token_urlsafe(16)
+        # The folder's name is no key: who reads a listing cannot ask for what is in it.
+        folder = self._folder / f"session-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True)
+        session = Session(key, folder)
+        if self._head is not None:
+            session.heads["given"] = HeadEntry("given", self._head.stem, self._head)
+        session.heads["simulated"] = HeadEntry(
+            "simulated", "Simulated head", BUILT_IN, built_in=True
+        )
+        self._all[key] = session
+        return session
+
+    def get(self, key: str) -> Session | None:
+        """The session with that key."""
+        return self._all.get(key)

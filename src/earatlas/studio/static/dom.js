@@ -1,0 +1,85 @@
+// Elements from data. Text is set as text, never as HTML, so that no name can become markup.
+
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [name, to] of Object.entries(value)) node.style.setProperty(name, to);
+    else if (key === "value" || key === "checked" || key === "disabled" || key === "selected") node[key] = value;
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+const PATHS = {
+  play: "M7 4.5v15l13-7.5z",
+  pause: "M6 5h4.5v14H6zM13.5 5H18v14h-4.5z",
+  stop: "M6 6h12v12H6z",
+  record: "M12 5a7 7 0 1 0 0 14 7 7 0 0 0 0-14z",
+  file: "M6 3h8l5 5v13H6zM13 4v5h5",
+  again: "M12 5a7 7 0 1 1-6.6 4.7l1.9.6A5 5 0 1 0 12 7v3L7.5 6 12 2z",
+  down: "M11 4h2v8h3.5L12 17l-4.5-5H11zM5 19h14v2H5z",
+};
+
+export function icon(name) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(space, "path");
+  path.setAttribute("d", PATHS[name]);
+  svg.append(path);
+  return svg;
+}
+
+export function show(parent, ...children) {
+  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+// What a screen reader is told without the focus being moved.
+export function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+export function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const names = ["page", "card", "ink", "soft", "line", "plot", "accent", "truth"];
+  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+}
+
+// Calls when the ground turns light or dark, or a canvas gets another size.
+export function onLook(canvas, draw) {
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  media.addEventListener("change", draw);
+  const observer = new ResizeObserver(draw);
+  observer.observe(canvas);
+  return () => { media.removeEventListener("change", draw); observer.disconnect(); };
+}
+
+// A canvas in CSS pixels, sharp on a fine screen.
+export function sharp(canvas) {
+  const ratio = Math.min(window.devicePixelRatio || 1, 3);
+  const width = canvas.clientWidth, height = canvas.clientHeight;
+  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return { context, width, height };
+}
+
+export const degrees = (value) => `${Math.round(value)}°`.replace("-", "−");
+
+export function placeWords([azimuth, elevation]) {
+  const a = Math.round(azimuth), e = Math.round(elevation);
+  if (Math.abs(e) >= 85) return e > 0 ? "straight above" : "straight below";
+  const size = Math.abs(a);
+  const across = size === 0 ? "straight ahead" : size === 180 ? "straight behind" : `${size}° ${a > 0 ? "left" : "right"}`;
+  const height = e === 0 ? "ear height" : `${Math.abs(e)}° ${e > 0 ? "up" : "down"}`;
+  const zone = size === 0 || size === 180 ? "" : size <= 75 ? ", front" : size < 105 ? ", side" : ", behind";
+  return `${across}, ${height}${zone}`;
+}

@@ -1,0 +1,154 @@
+// The head that hears: chosen from a list, dropped as a file or a folder, and watched being learned.
+
+import { cancel, followed, get, post, Refused, upload } from "./api.js";
+import { el, icon, say, show } from "./dom.js";
+import { failure } from "./recording.js";
+import { Sphere } from "./sphere.js";
+
+export class HeadChoice {
+  constructor(root, app) {
+    this.root = root;
+    this.app = app;
+    this.heads = [];
+    this.dialog = el("dialog", { class: "card", "aria-label": "Head" });
+    this.dialog.addEventListener("close", () => this.ball?.close());
+    document.body.append(this.dialog);
+  }
+
+  async refresh() { this.show((await get("heads")).heads); }
+
+  get chosen() { return this.heads.find((head) => head.id === this.app.head); }
+
+  show(heads = this.heads) {
+    this.heads = heads;
+    const select = el("select", { onchange: () => { this.app.head = select.value; } },
+      heads.filter((head) => head.ready).map((head) => el("option", { value: head.id, selected: head.id === this.app.head }, head.name)));
+    const input = el("input", { type: "file", class: "unseen", accept: ".sofa,.atlas", tabindex: -1, "aria-hidden": "true", onchange: () => input.files.length && this.take(input.files[0]) });
+    const folder = el("input", { type: "file", class: "unseen", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => input.value || this.takeFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0]?.webkitRelativePath.split("/")[0]) });
+    this.pick = () => input.click();
+    this.pickFolder = () => folder.click();
+    show(this.root, el("label", {}, el("span", {}, "Head "), select), el("button", { onclick: () => this.about() }, "About"), input, folder);
+  }
+
+  // --- about -------------------------------------------------------------------------------
+
+  async about() {
+    this.open(el("h1", {}, this.chosen.name), el("p", { class: "note" }, "Looking at it …"));
+    try {
+      const { job } = await post(`heads/${this.app.head}/describe`);
+      const done = await followed(job, () => {});
+      if (done.state === "done") this.described(this.chosen.name, done.answer, "done");
+      else this.open(failure(done.error));
+    } catch (error) { this.open(failure(error.message)); }
+  }
+
+  open(...content) {
+    this.ball?.close();
+    this.ball = null;
+    show(this.dialog, el("form", { method: "dialog", class: "close" }, el("button", { "aria-label": "Close" }, "Close")), ...content,
+      el("p", { class: "choices" }, el("button", { onclick: () => this.pick() }, icon("file"), "Learn a .sofa file, or take an .atlas"),
+        el("button", { onclick: () => this.pickFolder() }, icon("file"), "Learn a folder of recordings"),
+        el("span", { class: "note" }, "or drop either on the page")));
+    if (!this.dialog.open) this.dialog.showModal();
+  }
+
+  // --- a new one ---------------------------------------------------------------------------
+
+  async take(file) {
+    this.begin(file.name);
+    try {
+      const taken = await upload("heads", file, { name: file.name }, (share) => this.progress?.("sending", share));
+      await this.learning(taken.head.id, taken.job, file.name);
+    } catch (error) { this.failed(error); }
+  }
+
+  async takeFolder(entry) {
+    this.begin(entry.name);
+    try { await this.takeFiles(await filesBelow(entry, ""), entry.name); } catch (error) { this.failed(error); }
+  }
+
+  async takeFiles(files, name) {
+    this.begin(name);
+    try {
+      const wanted = files.filter(([path]) => /\.(csv|wav|flac|ogg|aiff?)$/i.test(path));
+      const { head } = await upload("folders", "", { name });
+      for (const [i, [path, file]] of wanted.entries()) {
+        await upload(`folders/${head}`, file, { name: path });
+        this.progress?.(`sending ${i + 1} of ${wanted.length}`, (i + 1) / wanted.length);
+      }
+      const { job } = await post(`folders/${head}/learn`);
+      await this.learning(head, job, name);
+    } catch (error) { this.failed(error); }
+  }
+
+  begin(name) {
+    const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
+    const words = el("p", { class: "note" }, " ");
+    this.open(el("h1", {}, name), bar, words);
+    this.progress = (text, share) => { bar.value = share; words.textContent = text || " "; };
+  }
+
+  failed(error) {
+    if (!(error instanceof Refused)) throw error;
+    this.open(failure(error.message));
+  }
+
+  async learning(id, job, name) {
+    const done = await followed(job, (state, fresh) => {
+      if (fresh && state.answer?.points && state.state === "running") this.described(name, state.answer, "learning", job);
+      this.progress?.(state.words, state.share);
+    });
+    if (done.state === "failed") { this.open(failure([done.error, done.details])); return; }
+    if (done.state === "cancelled") { this.dialog.close(); return; }
+    this.app.head = id;
+    await this.refresh();
+    say(`${name} is learned`);
+    this.described(name, done.answer, "done");
+  }
+
+  described(name, facts, state, job) {
+    const held = facts.held_out;
+    const rows = [
+      ["Directions", facts.directions && `${facts.directions}${facts.spacing_degrees ? `, ${facts.spacing_degrees}° apart` : ""}`],
+      ["Largest gap", facts.largest_gap_degrees && `${facts.largest_gap_degrees}°`],
+      ["Held out", held && `${held.held_out} directions: median error ${held.median_degrees.toFixed(1)}°, ${(100 * held.beyond_30_share).toFixed(1)} % beyond 30°`],
+      ["Charts", facts.charts && `${facts.charts}, on the ${facts.space}`],
+      ["Rooms", facts.rooms === undefined ? null : facts.rooms ? "ready for rooms that were never learned" : "for the open, or the room it was measured in"],
+      ["Licence", facts.licence],
+    ].filter(([, value]) => value);
+    const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `${facts.points_are} on a sphere; arrow keys turn it` });
+    const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
+    const words = el("p", { class: "note" }, " ");
+    const learning = state === "learning" ? [bar, words, el("p", { class: "choices" }, el("button", { onclick: () => cancel(job) }, "Cancel"))] : [];
+    this.open(el("h1", {}, name), ...learning,
+      el("div", { class: "two about" }, el("div", {}, canvas, el("p", { class: "note" }, facts.points_are)),
+        el("div", {}, el("dl", {}, rows.map(([key, value]) => [el("dt", {}, key), el("dd", {}, String(value))]).flat()),
+          facts.notes.length ? el("ul", { class: "doubts" }, facts.notes.map((note) => el("li", {}, note))) : null,
+          facts.coverage ? coverage(facts.coverage) : null)));
+    this.progress = (text, share) => { bar.value = share; words.textContent = text || " "; };
+    this.ball = new Sphere(canvas);
+    this.ball.set({ points: facts.points });
+  }
+}
+
+// Where a head was measured: a cell is as dark as it is dense.
+function coverage(cells) {
+  const canvas = el("canvas", { width: cells[0].length, height: cells.length, class: "coverage", role: "img", "aria-label": "Density of measured directions, left to right and up to down" });
+  const context = canvas.getContext("2d");
+  const colour = getComputedStyle(document.documentElement).getPropertyValue("--accent");
+  cells.forEach((row, y) => row.forEach((share, x) => { context.globalAlpha = share; context.fillStyle = colour; context.fillRect(x, y, 1, 1); }));
+  return el("figure", {}, el("figcaption", {}, "Coverage ", el("span", {}, "left to right, above to below")), canvas);
+}
+
+async function filesBelow(entry, path) {
+  const reader = entry.createReader();
+  const found = [];
+  for (;;) {
+    const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!entries.length) return found;
+    for (const one of entries) {
+      if (one.isDirectory) found.push(...await filesBelow(one, `${path}${one.name}/`));
+      else found.push([`${path}${one.name}`, await new Promise((resolve, reject) => one.file(resolve, reject))]);
+    }
+  }
+}

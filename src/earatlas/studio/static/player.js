@@ -1,0 +1,154 @@
+// Sounds that play together: the mixture and every source, each behind a gain.
+//
+// All start at one moment of one clock and run in step, whoever is heard. Solo, mute and A/B change
+// gains only, so that they switch at a sample and nothing is lost or repeated.
+
+const FADE = 0.004; // seconds: a step in a waveform clicks
+
+export class Player {
+  constructor(rate) {
+    this.rate = rate;
+    this.context = null;
+    this.buffers = []; // the mixture first, then the sources
+    this.solo = new Set();
+    this.mute = new Set();
+    this.mixed = false; // A/B: the recording as it was
+    this.offset = 0;
+    this.playing = false;
+    this.changed = () => {};
+  }
+
+  get seconds() { return this.buffers.length ? this.buffers[0].duration : 0; }
+
+  async load(addresses) {
+    this.context ??= new AudioContext({ sampleRate: this.rate });
+    const sounds = await Promise.all(addresses.map(async (address) => {
+      const answer = await fetch(address);
+      if (!answer.ok) throw new Error("A sound could not be loaded.");
+      return this.context.decodeAudioData(await answer.arrayBuffer());
+    }));
+    this.stop();
+    this.buffers = sounds;
+    this.scale = Math.min(1, 0.99 / Math.max(...sounds.map(peak), 1e-9));
+  }
+
+  // What each buffer is to be heard at: 0 or 1.
+  gains() {
+    return this.buffers.map((_, i) => {
+      if (i === 0) return this.mixed || this.buffers.length === 1 ? 1 : 0;
+      if (this.mixed) return 0;
+      return (this.solo.size ? this.solo.has(i) : !this.mute.has(i)) ? 1 : 0;
+    });
+  }
+
+  // The same graph for the loudspeakers and for `rendered`.
+  graph(context, when, offset) {
+    const master = new GainNode(context, { gain: this.scale });
+    master.connect(context.destination);
+    const parts = this.buffers.map((buffer, i) => {
+      const source = new AudioBufferSourceNode(context, { buffer });
+      const gain = new GainNode(context, { gain: this.gains()[i] });
+      source.connect(gain).connect(master);
+      source.start(when, offset);
+      return { source, gain };
+    });
+    return { master, parts };
+  }
+
+  async play() {
+    if (this.playing || !this.buffers.length) return;
+    await this.context.resume();
+    if (this.offset >= this.seconds - 0.01) this.offset = 0;
+    const when = this.context.currentTime + 0.02;
+    this.running = this.graph(this.context, when, this.offset);
+    this.began = when - this.offset;
+    this.playing = true;
+    const last = this.running;
+    last.parts[0].source.onended = () => { if (this.running === last && this.playing) this.stop(); };
+    this.changed();
+  }
+
+  pause() {
+    if (!this.playing) return;
+    this.offset = this.position();
+    this.silence();
+    this.changed();
+  }
+
+  stop() {
+    this.offset = 0;
+    this.silence();
+    this.changed();
+  }
+
+  silence() {
+    this.playing = false;
+    for (const { source } of this.running?.parts ?? []) { source.onended = null; source.stop(); }
+    this.running?.master.disconnect();
+    this.running = null;
+  }
+
+  toggle() { return this.playing ? this.pause() : this.play(); }
+
+  seek(seconds) {
+    const again = this.playing;
+    if (again) this.silence();
+    this.offset = Math.max(0, Math.min(seconds, this.seconds));
+    if (again) this.play();
+    this.changed();
+  }
+
+  position() {
+    if (!this.playing) return this.offset;
+    return Math.max(0, Math.min(this.context.currentTime - this.began, this.seconds));
+  }
+
+  hear({ solo = this.solo, mute = this.mute, mixed = this.mixed } = {}) {
+    Object.assign(this, { solo, mute, mixed });
+    const now = this.context?.currentTime ?? 0;
+    const gains = this.gains();
+    for (const [i, { gain }] of (this.running?.parts ?? []).entries()) {
+      gain.gain.cancelScheduledValues(now);
+      gain.gain.setValueAtTime(gain.gain.value, now);
+      gain.gain.linearRampToValueAtTime(gains[i], now + FADE);
+    }
+    this.changed();
+  }
+
+  // What is heard now, from beginning to end, as samples.
+  async rendered() {
+    const context = new OfflineAudioContext(2, this.buffers[0].length, this.rate);
+    this.graph(context, 0, 0);
+    return context.startRendering();
+  }
+
+  close() {
+    this.changed = () => {};
+    this.silence();
+    this.context?.close();
+  }
+}
+
+function peak(buffer) {
+  let most = 0;
+  for (let c = 0; c < buffer.numberOfChannels; c += 1) {
+    for (const value of buffer.getChannelData(c)) if (Math.abs(value) > most) most = Math.abs(value);
+  }
+  return most;
+}
+
+// A WAV file (16 bits) of samples, for what was recorded or rendered here.
+export function wavFile(channels, rate) {
+  const length = channels[0].length, count = channels.length;
+  const view = new DataView(new ArrayBuffer(44 + 2 * count * length));
+  const text = (at, letters) => [...letters].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));
+  text(0, "RIFF"); view.setUint32(4, 36 + 2 * count * length, true); text(8, "WAVEfmt ");
+  view.setUint32(16, 16, true); view.setUint16(20, 1, true); view.setUint16(22, count, true);
+  view.setUint32(24, rate, true); view.setUint32(28, 2 * count * rate, true);
+  view.setUint16(32, 2 * count, true); view.setUint16(34, 16, true);
+  text(36, "data"); view.setUint32(40, 2 * count * length, true);
+  for (let i = 0, at = 44; i < length; i += 1) {
+    for (const channel of channels) { view.setInt16(at, Math.max(-1, Math.min(1, channel[i])) * 32767, true); at += 2; }
+  }
+  return new Blob([view], { type: "audio/wav" });
+}

@@ -1,0 +1,324 @@
+// A recording: dropped, recorded or tried; then where everything is, and each sound by itself.
+
+import { cancel, fileOf, followed, post, Refused, upload } from "./api.js";
+import { el, icon, say, show } from "./dom.js";
+import { Player } from "./player.js";
+import { record } from "./record.js";
+import { Sphere } from "./sphere.js";
+import { TimeViews } from "./time.js";
+
+const EXAMPLE = {
+  name: "Ada and Hugh at once",
+  talkers: [{ voice: 0, azimuth: 41, elevation: 1 }, { voice: 1, azimuth: -64, elevation: 24 }], snr_db: 30,
+};
+
+export function mount(root, app) {
+  const page = new RecordingPage(root, app);
+  app.page = page;
+  page.begin();
+  return () => page.close();
+}
+
+export class RecordingPage {
+  constructor(root, app) {
+    this.root = root;
+    this.app = app;
+    this.parts = [];
+  }
+
+  close() {
+    for (const part of this.parts) part.close();
+    this.parts = [];
+    cancelAnimationFrame(this.ticking);
+    this.player = null;
+    this.recorder?.stop();
+  }
+
+  // --- nothing yet -------------------------------------------------------------------------
+
+  begin() {
+    const kept = this.app.recording;
+    if (kept) return this.shown(kept.id, kept.view, kept.reported);
+    this.empty();
+  }
+
+  empty(error = null) {
+    this.close();
+    const input = el("input", { type: "file", class: "unseen", accept: "audio/*,.wav,.flac,.ogg,.aiff,.aif", tabindex: -1, "aria-hidden": "true",
+      onchange: () => input.files.length && this.take(input.files[0]) });
+    const zone = el("section", { class: "card drop", "aria-label": "Choose a recording" },
+      el("h1", {}, "Drop a recording of two ears here"),
+      el("p", { class: "lead" }, "Where is each sound, how sure is that, and what does each sound like alone?"),
+      el("p", { class: "choices" },
+        el("button", { class: "main", onclick: () => input.click() }, icon("file"), "Choose a file"),
+        el("button", { onclick: () => this.record() }, icon("record"), "Record two channels"),
+        el("button", { onclick: () => this.example() }, icon("play"), "Try two voices")),
+      el("p", { class: "note" }, "WAV, FLAC, OGG or AIFF with two channels, left and right, up to 5 minutes. Nothing leaves this computer."),
+      input);
+    show(this.root, error ? failure(error) : null, zone);
+  }
+
+  async record() {
+    try {
+      this.recorder = await record((seconds, levels) => meter(seconds, levels));
+    } catch (error) {
+      return this.empty(error.message);
+    }
+    const bars = [el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": "Left" }), el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": "Right" })];
+    const clock = el("b", {}, "0.0 s");
+    const meter = (seconds, levels) => {
+      clock.textContent = `${seconds.toFixed(1)} s`;
+      bars.forEach((bar, i) => { bar.value = Math.max(-60, levels[i]); });
+    };
+    show(this.root, el("section", { class: "card drop" },
+      el("h1", {}, "Recording ", clock),
+      el("p", { class: "meters" }, el("label", {}, "Left ", bars[0]), el("label", {}, "Right ", bars[1])),
+      el("p", { class: "choices" },
+        el("button", { class: "main", onclick: async () => { const made = await this.recorder.stop(); this.take(made, "recorded.wav"); } }, icon("stop"), "Stop and listen"),
+        el("button", { onclick: () => { this.recorder.stop(); this.empty(); } }, "Throw away"))));
+    return undefined;
+  }
+
+  async example() {
+    try {
+      const made = await post("scenes", { ...EXAMPLE, head: "simulated" });
+      const job = await this.follow(made.job, EXAMPLE.name);
+      if (job.state !== "done") return;
+      const done = await post(`recordings/${made.recording}/again`, { head: "simulated" });
+      this.app.chooseHead("simulated");
+      await this.watch(made.recording, done.job, EXAMPLE.name);
+    } catch (error) { this.empty(error.message); }
+  }
+
+  // --- work --------------------------------------------------------------------------------
+
+  async take(file, name = file.name) {
+    const share = this.busy(name, null);
+    share("sending", 0);
+    try {
+      const taken = await upload("recordings", file, { name, head: this.app.head, ...this.settings }, (part) => share("sending", part));
+      await this.watch(taken.recording, taken.job, taken.name);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.empty(error.message);
+    }
+  }
+
+  async follow(id, name) {
+    const share = this.busy(name, id);
+    const job = await followed(id, (state) => share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share));
+    if (job.state === "failed") this.empty([job.error, job.details]);
+    if (job.state === "cancelled") this.empty();
+    return job;
+  }
+
+  async watch(recording, id, name) {
+    const share = this.busy(name, id);
+    let drawn = false;
+    const job = await followed(id, (state, fresh) => {
+      if (fresh && state.answer?.sources && !drawn) {
+        drawn = true;
+        this.app.recording = { id: recording, view: state.answer, reported: Boolean(state.answer.files.report) };
+        this.shown(recording, state.answer, this.app.recording.reported);
+      } else if (drawn && state.answer?.files?.report) {
+        this.app.recording.reported = true;
+        this.report?.();
+      } else if (!drawn) share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share);
+    });
+    if (job.state === "failed" && !drawn) this.empty([job.error, job.details]);
+    if (job.state === "cancelled") { this.app.recording = null; this.empty(); }
+  }
+
+  busy(name, id) {
+    this.close();
+    const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
+    const words = el("p", { class: "note" }, " ");
+    show(this.root, el("section", { class: "card drop busy" },
+      el("h1", {}, name), bar, words,
+      id ? el("p", { class: "choices" }, el("button", { onclick: () => cancel(id) }, "Cancel")) : null));
+    say(`Working on ${name}`);
+    return (text, share) => { words.textContent = text || " "; bar.value = share; };
+  }
+
+  // --- the answer --------------------------------------------------------------------------
+
+  shown(id, view, reported) {
+    this.close();
+    this.id = id;
+    this.view = view;
+    this.player = new Player(view.rate);
+    this.parts.push(this.player);
+    const heading = el("header", { class: "result" },
+      el("div", {}, el("h1", {}, view.name),
+        el("ul", { class: "facts" }, [...view.facts, `head: ${view.head}`].map((fact) => el("li", {}, fact)))),
+      el("button", { onclick: () => { this.app.recording = null; this.empty(); } }, icon("file"), "Another recording"));
+    const notes = [...view.doubts, ...(view.warnings ?? [])];
+    show(this.root, heading,
+      notes.length ? el("ul", { class: "doubts", "aria-label": "Doubts" }, notes.map((note) => el("li", {}, note))) : null,
+      el("div", { class: "result-grid" }, this.spheres(), el("div", { class: "side" }, this.sources(), this.transport(), this.more(reported))),
+      this.times(), this.compared());
+    this.load();
+    const count = view.sources.length;
+    say(`${count} source${count === 1 ? "" : "s"} found. ${view.sources.map((s) => `${s.number}: ${s.words}`).join(". ")}`);
+    const tick = () => { this.ticking = requestAnimationFrame(tick); this.cursor(); };
+    tick();
+  }
+
+  spheres() {
+    const items = this.view.sources.map((source) => ({
+      direction: source.direction, colour: source.colour, on: source.on_colour, label: String(source.number), region: source.region,
+    }));
+    const words = this.view.sources.map((source) => `${source.number}: ${source.words}, 90 % sure ${source.sure}`).join("; ");
+    const big = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `The head in a sphere; arrow keys turn it. ${words}` });
+    const top = el("canvas", { class: "small", role: "img", "aria-label": `From above. ${words}` });
+    const side = el("canvas", { class: "small", role: "img", "aria-label": `From the right side. ${words}` });
+    const card = el("section", { class: "card spheres", "aria-label": "Where the sounds come from" }, big,
+      el("div", { class: "smalls" },
+        el("figure", {}, el("figcaption", {}, "From above"), top),
+        el("figure", {}, el("figcaption", {}, "From the right"), side)),
+      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, pale: 90 %"), this.view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: turn")));
+    const marks = this.view.truth;
+    queueMicrotask(() => {
+      this.balls = [new Sphere(big), new Sphere(top, { pitch: 90, yaw: 0, turns: false, small: true }), new Sphere(side, { pitch: 0, yaw: 90, turns: false, small: true })];
+      for (const ball of this.balls) { ball.set({ items, marks }); this.parts.push(ball); }
+      this.app.sphere = this.balls[0];
+    });
+    this.items = items;
+    return card;
+  }
+
+  sources() {
+    this.cards = this.view.sources.map((source, m) => {
+      const i = m + 1;
+      const solo = el("button", { class: "toggle", "aria-pressed": "false", title: `Only this one (key ${i})`, "aria-label": `Solo source ${i}`, onclick: () => this.solo(i) }, "Solo");
+      const mute = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Mute source ${i}`, onclick: () => this.muted(i) }, "Mute");
+      const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.on_colour }, "aria-label": `Source ${i}` },
+        el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(i)),
+          el("div", { class: "grow" }, el("p", { class: "place" }, source.words),
+            el("p", { class: "note" }, `90 % sure ${source.sure} · ${source.energy} of the energy`)),
+          el("div", { class: "toggles" }, solo, mute)),
+        source.doubts.length ? el("ul", { class: "doubts" }, source.doubts.map((doubt) => el("li", {}, doubt))) : null);
+      return { card, solo, mute };
+    });
+    const none = el("section", { class: "card" }, el("p", {}, "No source was found in this recording."));
+    return el("div", { class: "sources" }, this.cards.length ? this.cards.map(({ card }) => card) : none);
+  }
+
+  transport() {
+    this.button = el("button", { class: "round", "aria-label": "Play", disabled: true, onclick: () => this.player.toggle() }, icon("play"));
+    this.clock = el("span", { class: "clock" }, clock(0, this.view.seconds));
+    this.ab = [["Mixture", true], ["Separated", false]].map(([name, mixed]) =>
+      el("button", { class: "toggle", "aria-pressed": String(!mixed), onclick: () => this.player.hear({ mixed }) }, name));
+    this.player.changed = () => this.state();
+    return el("section", { class: "card transport", "aria-label": "Listen" }, this.button, this.clock,
+      el("div", { class: "segments", role: "group", "aria-label": "A or B" }, this.ab),
+      el("p", { class: "note hint" }, "Space: play · A: mixture or separated · 1 to 6: solo · 0: all"));
+  }
+
+  times() {
+    this.time = new TimeViews(this.view, { seek: (t) => this.player.seek(t), shown: (m) => this.player.mixed || this.player.gains()[m + 1] !== 0 });
+    this.parts.push(this.time);
+    const kinds = [["By source", true], ["Level", false]].map(([name, value]) => el("button", {
+      class: "toggle", "aria-pressed": String(value),
+      onclick: () => { this.time.bySource = value; kinds.forEach((kind, i) => kind.setAttribute("aria-pressed", String((i === 0) === value))); this.time.draw(); },
+    }, name));
+    return el("section", { class: "card", "aria-label": "Over time" }, this.time.stack,
+      el("div", { class: "segments left", role: "group", "aria-label": "Spectrogram" }, kinds));
+  }
+
+  compared() {
+    const rows = this.view.compared;
+    if (!rows?.length) return null;
+    const head = ["Talker", "True", "Found", "Off by", "SDR before", "SDR after"];
+    return el("section", { class: "card", "aria-label": "Found and true" }, el("h2", {}, "Truth beside found"),
+      el("div", { class: "scroll" }, el("table", {},
+        el("thead", {}, el("tr", {}, head.map((name, i) => el("th", { scope: "col", class: i > 2 ? "num" : null }, name)))),
+        el("tbody", {}, rows.map((row) => el("tr", {}, el("th", { scope: "row" }, row.name),
+          [row.true, row.found, row.error, row.before, row.after].map((cell, i) => el("td", { "data-name": head[i + 1], class: i > 1 ? "num" : null }, cell))))))));
+  }
+
+  more(reported) {
+    const { files, settings } = this.view;
+    const link = (name, words) => el("a", { class: "button", href: fileOf(this.id, name), download: "" }, icon("down"), words);
+    const report = el("span", {});
+    this.report = () => show(report, link("report.html", "Report"));
+    if (reported) this.report(); else show(report, el("span", { class: "note" }, "The report is being written …"));
+    const count = el("select", {}, [["", "find out"], ...[1, 2, 3, 4, 5, 6].map((n) => [n, String(n)])].map(([value, words]) =>
+      el("option", { value, selected: String(settings.n_sources ?? "") === String(value) }, words)));
+    const how = el("select", {}, [["spatial", "filters (best)"], ["soft", "soft masks"], ["binary", "binary masks"]].map(([value, words]) =>
+      el("option", { value, selected: settings.rendering === value }, words)));
+    const again = async () => {
+      this.settings = { n_sources: count.value || null, rendering: how.value };
+      try {
+        const done = await post(`recordings/${this.id}/again`, { head: this.app.head, ...this.settings });
+        await this.watch(this.id, done.job, this.view.name);
+      } catch (error) { this.empty(error.message); }
+    };
+    return el("section", { class: "card more", "aria-label": "Settings and downloads" },
+      el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Sound by ", how),
+        el("button", { onclick: again }, icon("again"), "Again")),
+      el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), link(files.json, "JSON"), report));
+  }
+
+  // --- listening ---------------------------------------------------------------------------
+
+  async load() {
+    const { files } = this.view;
+    const player = this.player;
+    try {
+      await player.load([files.mixture, ...files.sounds].map((name) => fileOf(this.id, name)));
+      this.button.disabled = false;
+    } catch (error) { if (player === this.player) this.clock.textContent = error.message; }
+  }
+
+  solo(i) { this.player.hear({ mixed: false, solo: new Set(this.player.solo.has(i) ? [] : [i]) }); }
+
+  muted(i) {
+    const mute = new Set(this.player.mute);
+    if (!mute.delete(i)) mute.add(i);
+    this.player.hear({ mixed: false, mute, solo: new Set() });
+  }
+
+  state() {
+    const { playing, mixed, solo, mute } = this.player;
+    show(this.button, icon(playing ? "pause" : "play"));
+    this.button.setAttribute("aria-label", playing ? "Pause" : "Play");
+    this.ab.forEach((button, i) => button.setAttribute("aria-pressed", String((i === 0) === mixed)));
+    this.cards.forEach((card, m) => {
+      card.solo.setAttribute("aria-pressed", String(!mixed && solo.has(m + 1)));
+      card.mute.setAttribute("aria-pressed", String(!mixed && mute.has(m + 1)));
+      const heard = mixed || this.player.gains()[m + 1] !== 0 || !this.player.buffers.length;
+      this.items[m].faint = heard ? 1 : 0.3;
+      card.card.classList.toggle("quiet", !heard);
+    });
+    for (const ball of this.balls ?? []) ball.draw();
+    this.time?.draw();
+  }
+
+  cursor() {
+    if (!this.player) return;
+    const t = this.player.position();
+    if (t === this.last) return;
+    this.last = t;
+    this.time.at(t);
+    this.clock.textContent = clock(t, this.view.seconds);
+  }
+
+  key(event) {
+    if (!this.player?.buffers.length) return false;
+    if (event.key === " ") this.player.toggle();
+    else if (event.key.toLowerCase() === "a") this.player.hear({ mixed: !this.player.mixed });
+    else if (event.key === "0") this.player.hear({ mixed: false, solo: new Set(), mute: new Set() });
+    else if (/^[1-6]$/.test(event.key) && Number(event.key) <= this.cards.length) this.solo(Number(event.key));
+    else return false;
+    return true;
+  }
+}
+
+function clock(t, whole) { return `${t.toFixed(1)} of ${whole.toFixed(1)} s`; }
+
+export function failure(error) {
+  const [words, details] = Array.isArray(error) ? error : [error, ""];
+  return el("section", { class: "card failed", role: "alert" }, el("h2", {}, "That did not work"), el("p", {}, words),
+    details ? el("details", {}, el("summary", {}, "For the report"), el("pre", {}, details)) : null);
+}

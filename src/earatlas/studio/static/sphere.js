@@ -1,0 +1,360 @@
+// The head in the middle of a sphere, drawn on a canvas; turned by mouse, touch and keys.
+//
+// x ahead, y left, z up. The camera looks along `f`, with `r` to its right and `u` up: seen from
+// behind and above, left is left and what is ahead is at the top, as on the report's compass.
+
+import { colours, onLook, sharp, placeWords } from "./dom.js";
+
+const RADIANS = Math.PI / 180;
+const HOME = { yaw: -18, pitch: 32 };
+const STEP = 5; // degrees a key
+const HEAD = 0.24;
+
+export const vector = ([azimuth, elevation]) => {
+  const a = azimuth * RADIANS, e = elevation * RADIANS;
+  return [Math.cos(e) * Math.cos(a), Math.cos(e) * Math.sin(a), Math.sin(e)];
+};
+export const direction = ([x, y, z]) => [Math.atan2(y, x) / RADIANS, Math.asin(Math.max(-1, Math.min(1, z))) / RADIANS];
+
+const ring = (at) => Array.from({ length: 73 }, (_, i) => at(5 * i));
+const PARALLELS = [-60, -30, 30, 60].map((e) => ring((a) => vector([a, e])));
+const MERIDIANS = [0, 30, 60, 90, 120, 150].map((a) => ring((e) => {
+  const t = e * RADIANS, b = a * RADIANS;
+  return [Math.cos(t) * Math.cos(b), Math.cos(t) * Math.sin(b), Math.sin(t)];
+}));
+const EQUATOR = ring((a) => vector([a, 0]));
+const WORDS = [["ahead", [0, 0]], ["left", [90, 0]], ["behind", [180, 0]], ["right", [-90, 0]], ["above", [0, 90]]];
+
+export class Sphere {
+  // items: {direction, colour, on, label, name, region, faint, hollow}; marks: true places.
+  constructor(canvas, { yaw = HOME.yaw, pitch = HOME.pitch, turns = true, drags = null, words = true, small = false } = {}) {
+    this.canvas = canvas;
+    this.home = { yaw, pitch };
+    Object.assign(this, { yaw, pitch, turns, drags, words, small });
+    this.items = [];
+    this.marks = [];
+    this.points = [];
+    this.asked = 0;
+    this.frames = 0;
+    this.stop = onLook(canvas, () => { this.inks = null; this.draw(); });
+    if (turns || drags) this.listen();
+  }
+
+  set(values) { Object.assign(this, values); this.draw(); }
+
+  draw() {
+    if (!this.asked) this.asked = requestAnimationFrame(() => { this.asked = 0; this.paint(); });
+  }
+
+  close() { this.stop(); cancelAnimationFrame(this.asked); }
+
+  turn(yaw, pitch) {
+    this.yaw = yaw;
+    this.pitch = Math.max(-90, Math.min(90, pitch));
+    this.draw();
+  }
+
+  aim() {
+    const a = this.yaw * RADIANS, b = this.pitch * RADIANS;
+    const [ca, sa, cb, sb] = [Math.cos(a), Math.sin(a), Math.cos(b), Math.sin(b)];
+    this.f = [ca * cb, sa * cb, -sb];
+    this.r = [sa, -ca, 0];
+    this.u = [ca * sb, sa * sb, cb];
+  }
+
+  // Screen place and depth (above 0: on the far side) of a vector.
+  at([x, y, z]) {
+    const { f, r, u, R, cx, cy } = this;
+    return [cx + R * (x * r[0] + y * r[1]), cy - R * (x * u[0] + y * u[1] + z * u[2]), x * f[0] + y * f[1] + z * f[2]];
+  }
+
+  place() {
+    const { width, height } = this;
+    this.cx = width / 2;
+    this.cy = height / 2;
+    this.R = Math.max(Math.min(width, height) / 2 - (this.small ? 16 : 30), 10);
+  }
+
+  paint() {
+    const { context: c, width, height } = sharp(this.canvas);
+    if (!width || !height) return;
+    Object.assign(this, { width, height });
+    this.inks ??= colours();
+    this.place();
+    this.aim();
+    c.clearRect(0, 0, width, height);
+    this.ball(c);
+    this.grid(c, true);
+    this.dots(c, true);
+    const shown = this.items.map((item) => ({ item, where: this.at(vector(item.direction)) }));
+    for (const { item, where } of shown) this.region(c, item, where[2] > 0 ? 0.75 : 1);
+    for (const { item, where } of shown) if (where[2] > 0) this.stalk(c, item, where);
+    this.head(c);
+    this.grid(c, false);
+    this.dots(c, false);
+    for (const { item, where } of shown) if (where[2] <= 0) this.stalk(c, item, where);
+    for (const mark of this.marks) this.truth(c, mark);
+    shown.sort((a, b) => b.where[2] - a.where[2]);
+    for (const { item, where } of shown) this.badge(c, item, where);
+    this.frames += 1;
+  }
+
+  ball(c) {
+    const { cx, cy, R, inks } = this;
+    const shade = c.createRadialGradient(cx - 0.35 * R, cy - 0.45 * R, 0.1 * R, cx, cy, R);
+    shade.addColorStop(0, inks.card);
+    shade.addColorStop(1, inks.page);
+    c.fillStyle = shade;
+    c.strokeStyle = inks.line;
+    c.lineWidth = 1.5;
+    c.beginPath();
+    c.arc(cx, cy, R, 0, 2 * Math.PI);
+    c.fill();
+    c.stroke();
+  }
+
+  grid(c, far) {
+    const { inks } = this;
+    const trace = (lines, width, alpha) => {
+      c.beginPath();
+      for (const line of lines) {
+        let drawing = false;
+        for (const v of line) {
+          const [x, y, depth] = this.at(v);
+          if ((depth > 0) === far) { if (drawing) c.lineTo(x, y); else c.moveTo(x, y); drawing = true; } else drawing = false;
+        }
+      }
+      c.strokeStyle = inks.soft;
+      c.globalAlpha = alpha * (far ? 0.5 : 1);
+      c.lineWidth = width;
+      c.stroke();
+      c.globalAlpha = 1;
+    };
+    trace([...PARALLELS, ...MERIDIANS], 1, 0.22);
+    trace([EQUATOR], 1.5, 0.6);
+    if (!this.words) return;
+    c.font = `${this.small ? 11 : 13}px system-ui, sans-serif`;
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    c.fillStyle = inks.soft;
+    for (const [word, where] of WORDS) {
+      const [x, y, depth] = this.at(vector(where).map((v) => 1.0 * v));
+      if ((depth > 0.01) !== far) continue;
+      // Words stand a little outside the sphere's point, and never leave the canvas.
+      const dx = x - this.cx, dy = y - this.cy, length = Math.hypot(dx, dy) || 1;
+      const inside = length < 0.35 * this.R;
+      if (inside && this.small) continue;
+      const away = inside ? 0 : 13;
+      const half = c.measureText(word).width / 2 + 3;
+      const tx = Math.max(half, Math.min(this.width - half, x + (dx / length) * (away + (Math.abs(dx) / length) * half * 0.6)));
+      const ty = Math.max(9, Math.min(this.height - 9, y + (dy / length) * away));
+      c.globalAlpha = far ? 0.8 : 1;
+      c.fillText(word, tx, ty);
+      c.globalAlpha = 1;
+    }
+  }
+
+  dots(c, far) {
+    if (!this.points.length) return;
+    c.fillStyle = this.inks.accent;
+    c.globalAlpha = far ? 0.25 : 0.8;
+    c.beginPath();
+    for (const point of this.points) {
+      const [x, y, depth] = this.at(vector(point));
+      if ((depth > 0) === far) { c.moveTo(x + 1.6, y); c.arc(x, y, 1.6, 0, 2 * Math.PI); }
+    }
+    c.fill();
+    c.globalAlpha = 1;
+  }
+
+  // The cells of a belief, each a round patch of the sphere; as one path they have one shade.
+  region(c, item, strength) {
+    const region = item.region;
+    if (!region || item.hidden) return;
+    region.vectors ??= region.cells.map(vector);
+    const rho = Math.max(region.cell_degrees, 0.6) * RADIANS;
+    const size = this.R * Math.sin(rho), near = Math.cos(rho);
+    for (const [count, alpha] of [[region.vectors.length, 0.34], [region.half, 0.55]]) {
+      c.beginPath();
+      for (let i = 0; i < count; i += 1) {
+        const [x, y, depth] = this.at(region.vectors[i]);
+        const px = this.cx + near * (x - this.cx), py = this.cy + near * (y - this.cy);
+        const turn = Math.atan2(y - this.cy, x - this.cx);
+        c.moveTo(px + size * Math.abs(depth) * Math.cos(turn), py + size * Math.abs(depth) * Math.sin(turn));
+        c.ellipse(px, py, size * Math.abs(depth), size, turn, 0, 2 * Math.PI);
+      }
+      c.fillStyle = item.colour;
+      c.globalAlpha = alpha * strength * (item.faint ?? 1);
+      c.fill();
+    }
+    c.globalAlpha = 1;
+  }
+
+  stalk(c, item, [x, y]) {
+    c.strokeStyle = item.colour;
+    c.globalAlpha = 0.55 * (item.faint ?? 1);
+    c.lineWidth = 1.5;
+    c.beginPath();
+    c.moveTo(this.cx, this.cy);
+    c.lineTo(x, y);
+    c.stroke();
+    c.globalAlpha = 1;
+  }
+
+  head(c) {
+    const { cx, cy, R, inks, f } = this;
+    const size = HEAD * R;
+    c.fillStyle = inks.card;
+    c.strokeStyle = inks.soft;
+    c.lineWidth = 1.5;
+    const part = (v, wide, tall) => {
+      const [x, y] = this.at(v);
+      c.beginPath();
+      c.ellipse(x, y, wide, tall, 0, 0, 2 * Math.PI);
+      c.fill();
+      c.stroke();
+    };
+    const skull = () => {
+      c.beginPath();
+      c.ellipse(cx, cy, size, size * (1 + 0.12 * Math.abs(this.u[2])), 0, 0, 2 * Math.PI);
+      c.fill();
+      c.stroke();
+    };
+    const nose = () => {
+      const tip = this.at([1.36 * HEAD, 0, -0.02]);
+      const [a, b] = [this.at([0.9 * HEAD, 0.24 * HEAD, 0]), this.at([0.9 * HEAD, -0.24 * HEAD, 0])];
+      const [top, low] = [this.at([0.95 * HEAD, 0, 0.3 * HEAD]), this.at([0.95 * HEAD, 0, -0.3 * HEAD])];
+      c.beginPath();
+      for (const [i, p] of [a, top, b, low].entries()) { c.moveTo(tip[0], tip[1]); c.lineTo(p[0], p[1]); const q = [top, b, low, a][i]; c.lineTo(q[0], q[1]); }
+      c.fill();
+      c.stroke();
+    };
+    const ear = (side) => {
+      const depth = side * f[1];
+      part([0, side * HEAD * 1.02, 0], size * (0.09 + 0.2 * Math.abs(f[1])), size * 0.3);
+      return depth;
+    };
+    const parts = [[0, skull], [f[0] * HEAD, nose], [f[1] * HEAD, () => ear(1)], [-f[1] * HEAD, () => ear(-1)]];
+    parts.sort((a, b) => b[0] - a[0]);
+    for (const [, draw] of parts) draw();
+  }
+
+  // The place itself is a dot, so that the region around it can be seen; its number stands beside.
+  badge(c, item, [x, y, depth]) {
+    const r = this.small ? 7 : item.chosen ? 13 : 11;
+    c.globalAlpha = (item.faint ?? 1) * (depth > 0.02 ? 0.9 : 1);
+    let [bx, by] = [x, y];
+    if (!this.small && !this.drags) {
+      const dx = x - this.cx, dy = y - this.cy, length = Math.hypot(dx, dy);
+      const [ux, uy] = length > 1 ? [dx / length, dy / length] : [0, -1];
+      [bx, by] = [x + 25 * ux, y + 25 * uy].map((v, i) => Math.max(r + 1, Math.min([this.width, this.height][i] - r - 1, v)));
+      this.disc(c, x, y, 4.5, item.colour);
+    }
+    this.disc(c, bx, by, r, item.colour);
+    c.fillStyle = item.on;
+    c.font = `700 ${this.small ? 10 : 13}px system-ui, sans-serif`;
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    c.fillText(item.label, bx, by + 0.5);
+    if (item.name && !this.small) this.label(c, item.name, bx, by, r);
+    c.globalAlpha = 1;
+  }
+
+  disc(c, x, y, r, colour) {
+    c.beginPath();
+    c.arc(x, y, r, 0, 2 * Math.PI);
+    c.fillStyle = colour;
+    c.fill();
+    c.lineWidth = 2;
+    c.strokeStyle = this.inks.card;
+    c.stroke();
+  }
+
+  label(c, name, x, y, r) {
+    c.font = "600 13px system-ui, sans-serif";
+    const left = x < this.cx, wide = c.measureText(name).width;
+    const at = x + (left ? -1 : 1) * (r + 5);
+    c.textAlign = left ? "right" : "left";
+    const kept = left ? Math.max(at, wide + 4) : Math.min(at, this.width - wide - 4);
+    c.lineWidth = 3;
+    c.strokeStyle = this.inks.card;
+    c.strokeText(name, kept, y);
+    c.fillStyle = this.inks.ink;
+    c.fillText(name, kept, y);
+  }
+
+  truth(c, mark) {
+    const [x, y] = this.at(vector(mark.direction));
+    const r = this.small ? 10 : 9;
+    for (const [width, colour] of [[5, this.inks.card], [2.25, this.inks.truth]]) {
+      c.beginPath();
+      c.arc(x, y, r, 0, 2 * Math.PI);
+      c.lineWidth = width;
+      c.strokeStyle = colour;
+      c.stroke();
+    }
+  }
+
+  // --- hands -------------------------------------------------------------------------------
+
+  listen() {
+    const canvas = this.canvas;
+    let held = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      const [x, y] = this.pointer(event);
+      const item = this.drags ? this.hit(x, y) : null;
+      held = item ? { item, far: this.at(vector(item.direction))[2] > 0, out: false } : { x, y, yaw: this.yaw, pitch: this.pitch };
+      if (item) this.drags.chosen?.(item);
+      canvas.focus({ preventScroll: true });
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!held) return;
+      const [x, y] = this.pointer(event);
+      if (held.item) this.pull(held, x, y);
+      else if (this.turns) this.turn(held.yaw + ((x - held.x) / this.R) * 60, held.pitch + ((y - held.y) / this.R) * 60);
+    });
+    const release = () => { if (held?.item) this.drags.dropped?.(held.item); held = null; };
+    canvas.addEventListener("pointerup", release);
+    canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  pointer(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  hit(x, y) {
+    const near = this.items.map((item) => [item, this.at(vector(item.direction))])
+      .filter(([item, p]) => !item.fixed && Math.hypot(p[0] - x, p[1] - y) < 24)
+      .sort((a, b) => a[1][2] - b[1][2]);
+    return near.length ? near[0][0] : null;
+  }
+
+  // Over the rim of the sphere, a thing that is pulled goes round to its other side.
+  pull(held, x, y) {
+    let dx = (x - this.cx) / this.R, dy = (this.cy - y) / this.R;
+    const length = Math.hypot(dx, dy);
+    if (length > 1.06 && !held.out) { held.far = !held.far; held.out = true; }
+    if (length < 0.98) held.out = false;
+    if (length > 1) { dx /= length; dy /= length; }
+    const depth = Math.sqrt(Math.max(0, 1 - dx * dx - dy * dy)) * (held.far ? 1 : -1);
+    const { f, r, u } = this;
+    held.item.direction = direction([0, 1, 2].map((i) => dx * r[i] + dy * u[i] + depth * f[i]));
+    this.drags.moved?.(held.item);
+    this.draw();
+  }
+
+  key(event) {
+    const moves = { ArrowLeft: [-STEP, 0], ArrowRight: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] };
+    if (event.key === "Home" && this.turns) this.turn(this.home.yaw, this.home.pitch);
+    else if (moves[event.key] && this.turns) this.turn(this.yaw + moves[event.key][0], this.pitch + moves[event.key][1]);
+    else return;
+    event.preventDefault();
+  }
+
+  words_of() {
+    return this.items.map((item) => `${item.name || item.label}: ${placeWords(item.direction)}`).join("; ");
+  }
+}

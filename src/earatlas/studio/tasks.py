@@ -1,0 +1,60 @@
+"""What a worker can do, by name.
+
+In: an order, as JSON values. Out: JSON values for the page. Paths in an order come from the server,
+which chose them; none comes from a browser.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from earatlas.atlas import Atlas
+from earatlas.errors import EaratlasWarning
+from earatlas.studio import heads, recordings, scenes
+from earatlas.studio.progress import Teller
+from earatlas.studio.session import BUILT_IN
+
+__all__ = ["Tasks"]
+
+_KEPT = 2  # atlases in memory: some 10 MB each
+
+
+@lru_cache(maxsize=_KEPT)
+def _loaded(path: str) -> Atlas:
+    """An atlas, ready for mixtures."""
+    atlas = Atlas.load(path)
+    _ = atlas.separator
+    return atlas
+
+
+class Tasks:
+    """The orders of one worker."""
+
+    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
+        self._teller = Teller(say)
+        self._known: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "warm": self._warm,
+            "learn": lambda order: heads.learned(order, self._teller),
+            "describe": lambda order: heads.described(Path(order["atlas"])),
+            "separate": lambda order: recordings.separated(
+                order, _loaded(order["atlas"]), self._teller
+            ),
+            "render": lambda order: scenes.rendered(order, self._teller),
+        }
+
+    def do(self, name: str, order: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """What comes of an order, with the warnings that were given on the way."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", EaratlasWarning)
+            done = self._known[name](order)
+        told = [str(w.message) for w in caught if issubclass(w.category, EaratlasWarning)]
+        return {**done, "warnings": list(dict.fromkeys(told))}, b""
+
+    def _warm(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Import what is needed, so that the first recording does not wait for it."""
+        recordings.tried(_loaded(str(BUILT_IN)))
+        return {}
