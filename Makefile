@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DOCS   := .venv-docs
 
-.PHONY: demo check test slow fuzz style types docs format lock bench clean
+.PHONY: demo check test test-studio slow fuzz style types docs format lock bench clean
 
 demo: $(STAMP)  ## the main job, with no data of your own
 	$(BIN)/earatlas demo
@@ -23,6 +23,9 @@ test: style  ## everything that must hold; COVERAGE=--cov measures what it runs 
 .PHONY: all-tests
 all-tests: $(STAMP)
 	$(PYTEST) $(COVERAGE)
+
+test-studio: $(STAMP)  ## the studio in a real browser; skipped where there is none
+	$(BIN)/pytest -q tests/studio
 
 slow: $(STAMP)  ## measure again which tests are slow: tests/slow.txt
 	EARATLAS_MEASURE_SLOW=1 $(PYTEST)

@@ -6,6 +6,7 @@ region, its course over time; and images of the spectrogram, whole and by source
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from earatlas.drawing.belief_maps import edges
 from earatlas.drawing.palette import LEVEL_RANGE_DB, colour_of
 from earatlas.report.images import level_image, mask_image, on_colour
 from earatlas.separation.scene import FoundScene, FoundSource
+from earatlas.separation.source_track import SourceTrack
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array
 from earatlas.words import percent_words, place_words, sure_words
@@ -56,15 +58,17 @@ def scene_view(scene: FoundScene) -> dict[str, Any]:
         "rate": scene.rate,
         "doubts": [str(doubt) for doubt in scene.doubts],
         "picture": {"start": start, "end": end, "low_hz": max(low, 0.0), "high_hz": high},
-        "sources": [_source(scene, m, source) for m, source in enumerate(scene.sources)],
+        "sources": [_source(m, source) for m, source in enumerate(scene.sources)],
         "free_energies": [round(value, 2) for value in scene.free_energies],
     }
 
 
-def _source(scene: FoundScene, m: int, source: FoundSource) -> dict[str, Any]:
+def _source(m: int, source: FoundSource) -> dict[str, Any]:
     space, colour = source.belief.space, colour_of(m)
+    told = source.to_dict()
+    del told["track"]  # the course has it
     return {
-        **source.to_dict(),
+        **told,
         "direction": np.round(sphere_view(source.direction)[0], 2).tolist(),
         "number": m + 1,
         "colour": colour,
@@ -73,29 +77,24 @@ def _source(scene: FoundScene, m: int, source: FoundSource) -> dict[str, Any]:
         "sure": sure_words(space, source.credible_90_area),
         "energy": percent_words(source.share),
         "region": region(source.belief),
-        "course": _course(scene, m, source),
+        "course": _course(source.track),
     }
 
 
-def _course(scene: FoundScene, m: int, source: FoundSource) -> dict[str, Any]:
-    """Where a source is over time and how sure that is, and how loud it is."""
-    places = np.stack([sphere_view(place)[0] for place in scene.track[:, m]])
+def _course(track: SourceTrack) -> dict[str, Any]:
+    """Where a source is over time and how sure that is, and how loud; None where it is silent."""
+    places = sphere_view(track.directions)
     return {
-        "seconds": np.round(scene.track_seconds, 3).tolist(),
-        "azimuth": np.round(places[:, 0], 1).tolist(),
-        "elevation": np.round(places[:, 1], 1).tolist(),
-        "radius": [round(source.radius_90, 2)] * len(places),
-        "level_seconds": np.round(scene.picture.seconds, 3).tolist(),
-        "level_db": _levels(scene, m).tolist(),
+        "seconds": _numbers(track.seconds, 3),
+        "azimuth": _numbers(places[:, 0]),
+        "elevation": _numbers(np.where(track.heard, places[:, 1], np.nan)),
+        "radius": _numbers(track.radius_90),
+        "level_db": _numbers(np.maximum(track.level_db, _QUIET_DB)),
     }
 
 
-def _levels(scene: FoundScene, m: int) -> Array:
-    """(T',) how loud source m is in each column of the picture, in dB."""
-    power = 10 ** (scene.picture.level_db / 10)
-    own = np.nansum(power * scene.picture.masks[m], axis=0)
-    levels: Array = np.round(10 * np.log10(np.maximum(own, 10 ** (_QUIET_DB / 10))), 1)
-    return levels
+def _numbers(values: Array, digits: int = 1) -> list[float | None]:
+    return [round(v, digits) if math.isfinite(v) else None for v in values.tolist()]
 
 
 def pictures(scene: FoundScene) -> dict[str, Any]:

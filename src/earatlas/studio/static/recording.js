@@ -195,7 +195,7 @@ export class RecordingPage {
       const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.on_colour }, "aria-label": `Source ${i}` },
         el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(i)),
           el("div", { class: "grow" }, el("p", { class: "place" }, source.words),
-            el("p", { class: "note" }, `90 % sure ${source.sure} · ${source.energy} of the energy`)),
+            el("p", { class: "note" }, `90 % sure ${source.sure} · ${source.energy} of the energy${source.moves ? " · moves" : ""}`)),
           el("div", { class: "toggles" }, solo, mute)),
         source.doubts.length ? el("ul", { class: "doubts" }, source.doubts.map((doubt) => el("li", {}, doubt))) : null);
       return { card, solo, mute };
@@ -301,7 +301,23 @@ export class RecordingPage {
     if (t === this.last) return;
     this.last = t;
     this.time.at(t);
+    this.follow_moving(t);
     this.clock.textContent = clock(t, this.view.seconds);
+  }
+
+  // Where a source that moves is at the cursor.
+  follow_moving(t) {
+    let moved = false;
+    for (const [m, source] of this.view.sources.entries()) {
+      if (!source.moves) continue;
+      const { seconds, azimuth, elevation } = source.course;
+      const heard = seconds.map((at, i) => [Math.abs(at - t), i]).filter(([, i]) => azimuth[i] !== null);
+      if (!heard.length) continue;
+      const [, i] = heard.reduce((a, b) => (b[0] < a[0] ? b : a));
+      this.items[m].direction = [azimuth[i], elevation[i]];
+      moved = true;
+    }
+    if (moved) for (const ball of this.balls ?? []) ball.draw();
   }
 
   key(event) {

@@ -141,7 +141,7 @@ export class TimeViews {
       context.lineWidth = 1.5;
       context.lineJoin = "round";
       context.beginPath();
-      const { level_seconds: seconds, level_db: level } = source.course;
+      const { seconds, level_db: level } = source.course;
       seconds.forEach((t, i) => context.lineTo(this.x(t, width), y(level[i])));
       context.stroke();
     }

@@ -1,0 +1,298 @@
+"""The studio in a real browser: what is seen is there, and what is heard is the right thing.
+
+The studio is started as a user starts it. Without a browser these tests skip.
+"""
+
+import base64
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--autoplay-policy=no-user-gesture-required",
+]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+PLACES = [[41.0, 1.0], [-64.0, 24.0]]
+pytestmark = pytest.mark.browser
+
+DROP = """async ([name, data, kind]) => {
+  const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+  const held = new DataTransfer();
+  held.items.add(new File([bytes], name, { type: kind }));
+  const how = { dataTransfer: held, bubbles: true, cancelable: true };
+  window.dispatchEvent(new DragEvent("drop", how));
+}"""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Starts browsers: `chromium(*flags)`."""
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the path")
+    with playwright.sync_playwright() as started:
+        opened: list[Any] = []
+
+        def start(*flags: str) -> Any:
+            browser = started.chromium.launch(executable_path=path, args=[*FLAGS, *flags])
+            opened.append(browser)
+            return browser
+
+        yield start
+        for browser in opened:
+            browser.close()
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a studio in a process of its own, which is interrupted at the end."""
+    command = [sys.executable, "-m", "earatlas", "studio", "--no-browser"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Any) -> Any:
+    """One browser for all tests that need no other flags."""
+    return chromium()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The studio's page in a tab of its own; what goes wrong in its scripts fails the test."""
+    tab = browser.new_page(viewport={"width": 1280, "height": 860})
+    wrong: list[str] = []
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("console", lambda said: wrong.extend([said.text] if said.type == "error" else []))
+    tab.goto(address)
+    tab.wait_for_selector("body[data-ready]")
+    yield tab
+    tab.close()
+    assert not [text for text in wrong if "400" not in text and "429" not in text]
+
+
+@pytest.fixture(scope="session")
+def scene() -> ea.SimulatedScene:
+    """Two murmurs whose images are known."""
+    sounds = [ea.murmur(1.5, seed=1), ea.murmur(1.5, seed=2)]
+    return ea.render_scene(ea.simulated_head(PLACES), sounds, PLACES)
+
+
+@pytest.fixture(scope="session")
+def party(scene: ea.SimulatedScene, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The mixture as a file."""
+    return scene.mixture.write(tmp_path_factory.mktemp("party") / "party.wav")
+
+
+def dropped(page: Any, name: str, data: bytes) -> None:
+    """Drop a file on the page."""
+    page.evaluate(DROP, [name, base64.b64encode(data).decode(), "audio/wav"])
+
+
+def loaded(page: Any) -> None:
+    """Wait for the answer, and for its sounds."""
+    page.wait_for_selector(".source", timeout=60_000)
+    page.wait_for_selector(".round:not([disabled])", timeout=20_000)
+
+
+def rendered(page: Any) -> np.ndarray:
+    """What would be heard now, (2, n), from the page's own graph."""
+    return page_samples(page, "(player) => player.rendered()")
+
+
+def page_samples(page: Any, make: str) -> np.ndarray:
+    """Samples (2, n) of an AudioBuffer that JavaScript makes of the page's player."""
+    script = f"""async () => {{
+      const {{ app }} = await import("./static/main.js");
+      const {{ Player }} = await import("./static/player.js");
+      const buffer = await ({make})(app.page.player, Player);
+      return [0, 1].map((c) => Array.from(buffer.getChannelData(c)));
+    }}"""
+    return np.array(page.evaluate(script))
+
+
+def likeness(a: np.ndarray, b: np.ndarray) -> float:
+    """Correlation of two sounds (2, n)."""
+    n = min(a.shape[1], b.shape[1])
+    x, y = a[:, :n].ravel(), b[:, :n].ravel()
+    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
+
+
+def test_drop_see_and_hear(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
+    """Solo plays the talker that stands where the card says; A is the recording, B all of it."""
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    assert page.locator(".source").count() == 2
+    words = page.locator(".source .place").all_inner_texts()
+    mixture = scene.mixture.samples
+    for m, place in enumerate(words):
+        page.get_by_role("button", name=f"Solo source {m + 1}").click()
+        heard = rendered(page)
+        true = 0 if "left" in place else 1
+        assert likeness(heard, scene.images[true]) > 0.9
+        assert likeness(heard, scene.images[1 - true]) < 0.4
+    page.keyboard.press("0")
+    assert likeness(rendered(page), mixture) > 0.9999
+    page.get_by_role("button", name="Mixture").click()
+    assert likeness(rendered(page), mixture) > 0.99999
+    page.get_by_role("button", name="Mute source 1").click()  # B again, without the first
+    alone = rendered(page)
+    page.get_by_role("button", name="Mute source 1").click()
+    page.get_by_role("button", name="Solo source 2").click()
+    assert likeness(alone, rendered(page)) > 0.99999
+
+
+def test_a_and_b_without_a_gap(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
+    """Switched in the middle, the sound goes on at the same sample: nothing is lost or repeated."""
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    switched = page_samples(
+        page,
+        """async (player, Player) => {
+          const { buffers, scale } = player;
+          const other = Object.assign(new Player(player.rate), { buffers, scale });
+          const context = new OfflineAudioContext(2, player.buffers[0].length, player.rate);
+          other.context = context;
+          other.running = other.graph(context, 0, 0);
+          for (const [at, mixed] of [[0.32, true], [0.64, false], [1.008, true]]) {
+            context.suspend(at).then(() => { other.hear({ mixed }); context.resume(); });
+          }
+          return context.startRendering();
+        }""",
+    )
+    mixture = scene.mixture.samples
+    n = min(mixture.shape[1], switched.shape[1])
+    scale = float((switched[:, :n] * mixture[:, :n]).sum() / (mixture[:, :n] ** 2).sum())
+    # The sources add up to the mixture, so that not even the moments of switching differ.
+    assert np.abs(switched[:, :n] - scale * mixture[:, :n]).max() < 1e-3 * np.abs(switched).max()
+
+
+def test_it_plays(page: Any, party: Path) -> None:
+    """The space bar starts and stops it, and the cursor goes with the sound."""
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    page.locator("main").focus()
+    page.keyboard.press(" ")
+    page.wait_for_selector("[aria-label=Pause]")
+    for _ in range(100):
+        if page.locator(".clock").inner_text() > "0.2":
+            break
+        page.wait_for_timeout(50)
+    page.keyboard.press(" ")
+    page.wait_for_selector("[aria-label=Play]")
+    assert page.locator(".clock").inner_text() > "0.2"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [(b"a text", "cannot be read as sound"), (b"", "must hold something")],
+)
+def test_what_went_wrong_is_said(page: Any, data: bytes, says: str) -> None:
+    """In a sentence, with the file's own name, on a page from which one can go on."""
+    dropped(page, "<img src=x onerror=alert(1)>.wav", data)
+    alert = page.get_by_role("alert")
+    alert.wait_for(timeout=30_000)
+    assert says in alert.inner_text()
+    assert page.locator("img[src=x]").count() == 0
+    page.get_by_role("button", name="Choose a file").wait_for()
+
+
+def test_cancelled(page: Any) -> None:
+    """A job that runs is left at once, and the next one is done."""
+    head = ea.simulated_head(ea.Sphere().grid(20.0))
+    sounds = [ea.murmur(40.0, seed=seed) for seed in (1, 2)]
+    places = [head.directions[20], head.directions[70]]
+    path = ea.render_scene(head, sounds, places).mixture
+    data = _wav(path)
+    dropped(page, "long.wav", data)
+    page.get_by_role("button", name="Cancel").click(timeout=30_000)
+    page.get_by_role("button", name="Choose a file").wait_for(timeout=10_000)
+    assert page.locator(".source").count() == 0
+
+
+def _wav(audio: ea.Audio) -> bytes:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        return audio.write(Path(folder) / "x.wav").read_bytes()
+
+
+def test_a_scene_is_made(page: Any) -> None:
+    """A talker is dragged on the sphere; what is found stands beside what is true."""
+    page.get_by_role("link", name="Make a scene").click()
+    box = page.locator("canvas.sphere").bounding_box()
+    place = """async () => {
+      const { app } = await import("./static/main.js");
+      const { vector } = await import("./static/sphere.js");
+      return app.page.ball.at(vector(app.page.ball.items[0].direction));
+    }"""
+    x, y, _ = page.evaluate(place)
+    before = page.locator(".source .note").first.inner_text()
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + x + 40, box["y"] + y + 30, steps=4)
+    page.mouse.up()
+    after = page.locator(".source .note").first.inner_text()
+    assert after != before
+    page.get_by_role("button", name="Make it and take it apart").click()
+    loaded(page)
+    table = page.get_by_role("region", name="Found and true")
+    assert after.split(",")[0] in table.inner_text()
+    assert table.locator("tbody tr").count() == 2
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits(page: Any, party: Path, width: int, scheme: str, tmp_path: Path) -> None:
+    """No page is wider than its window; every control has a name."""
+    page.set_viewport_size({"width": width, "height": 844})
+    page.emulate_media(color_scheme=scheme)
+    for name in ("Make a scene", "Recording"):
+        page.get_by_role("link", name=name).click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(path=tmp_path / f"{scheme}{width}.png", full_page=True)
+    nameless = """() => [...document.querySelectorAll("button, a, select, input, canvas[role]")]
+      .filter((e) => e.tabIndex >= 0 && !e.closest("[aria-hidden=true]"))
+      .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length))
+      .map((e) => e.outerHTML)"""
+    assert page.evaluate(nameless) == []
+
+
+def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, address: str) -> None:
+    """What one tab has is not in another; a tab that is loaded again keeps its own."""
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    key = "sessionStorage.getItem('earatlas-session' + location.pathname)"
+    mine = page.evaluate(key)
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert page.evaluate(key) == mine
+    other = browser.new_page()
+    other.goto(address)
+    other.wait_for_selector("body[data-ready]")
+    assert other.evaluate(key) != mine
+    other.close()
