@@ -203,6 +203,20 @@ class OnsetStream:
         order = np.argsort(-(good.rise_db + age), kind="stable")[: self._gate.most_bins]
         return good[order[np.lexsort((good.t[order], good.f[order]))]]
 
+    def arrived(self, since: int) -> OnsetBins:
+        """The bins of frames from `since` on that rise, by what is quiet now."""
+        kept = self._kept
+        new = np.flatnonzero(kept.t >= since)
+        new = new[np.lexsort((kept.t[new], kept.f[new]))]
+        return self._good(
+            _Candidates(kept.f[new], kept.t[new], kept.z[new], kept.power[new], kept.rise_db[new])
+        )
+
+    @property
+    def frames(self) -> int:
+        """Frames that are complete."""
+        return self._rising.count
+
     @property
     def _most(self) -> int:
         return _CANDIDATES * self._gate.most_bins

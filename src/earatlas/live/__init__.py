@@ -1,0 +1,1 @@
+"""Sound as it comes: who is where now, and each by itself, with a known delay."""

@@ -1,0 +1,235 @@
+"""Each track by itself, hop by hop: filters that use both ears, from statistics that fade.
+
+In: spectra of a stream, a frame at a time, and a mask a track. Out: what each track puts into both
+ears; they add up to what was heard. The steps are those of a recording
+(`earatlas.separation.sound.spatial`): two sources are cancelled against each other by columns a_m
+that independence improves, then a Wiener filter shares out the rest; more than two take the Wiener
+filter alone. Here the columns come from the last seconds, and what is older fades:
+
+    V_m = Σ_recent x xᴴ / v_m + past_m        v_m powers by the newest columns
+    past ← fade past + (x xᴴ / v_m of what is recent no longer)
+
+Bands in which no cue was learned (above the head's rate) have no masks: there v_m is how strong the
+track is in the frame, as the bands below tell.
+
+    X (2, F, T) recent frames    q (M, F, T) masks    A (F, 2, M) columns of length 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from earatlas.hearing.transform import squared_size
+from earatlas.live.bank import Bank
+from earatlas.separation.sound.demixing import (
+    apart,
+    columns_of_pair,
+    covariances,
+    powers,
+    principal,
+    smoothed,
+    wiener,
+)
+from earatlas.separation.sound.permutation import exchanged
+from earatlas.separation.sound.spatial import measured_spread
+from earatlas.types import Array, Complex
+
+__all__ = ["Filters"]
+
+_RECENT_SECONDS = 3.0
+_PAST_SECONDS = 8.0
+_BROAD, _NARROW = (65, 3), (5, 3)
+_SPREAD_HERTZ = 1000.0
+_MORE = 3e-3
+_DOUBT, _LEAK = 0.1, 0.02
+_FLOOR = 1e-9
+_ACTIVITY_SECONDS = 0.25
+_LEVEL_SECONDS = 10.0
+_ORDERED = 4  # updates of a pair after which its frequencies are in order
+_FEWEST_FRAMES = 8
+_MOVING_FRAMES = 12.0
+
+
+@dataclass(eq=False)
+class _Pair:
+    """How two tracks reach the ears."""
+
+    columns: Complex  # (F, 2, 2)
+    past: Complex  # (2, F, 2, 2)
+    ears: Array  # (2, F) levels in whose units both are
+    updates: int = 0
+
+    def in_units_of(self, ears: Array) -> None:
+        """The same with other levels of the ears."""
+        change = (self.ears / ears).T  # (F, 2)
+        self.columns = _unit(change[:, :, None] * self.columns)
+        self.past = change[:, :, None] * change[:, None, :] * self.past
+        self.ears = ears
+
+
+def _unit(columns: Complex) -> Complex:
+    length = np.sqrt(squared_size(columns).sum(axis=1, keepdims=True))
+    scaled: Complex = columns / length
+    return scaled
+
+
+class Filters:
+    """Filters for the tracks of a stream."""
+
+    def __init__(self, bank: Bank, mask_hertz: Array) -> None:
+        self._bank = bank
+        self._hertz = bank.hertz[1:]
+        step = mask_hertz[1] - mask_hertz[0]
+        row = np.round(self._hertz / step).astype(np.intp) - 1
+        self._row = np.clip(row, 0, len(mask_hertz) - 1)
+        self._told = int(np.searchsorted(self._hertz, mask_hertz[-1], side="right"))
+        self._length = round(_RECENT_SECONDS / bank.hop_seconds)
+        F = len(self._hertz)
+        self._X = np.zeros((2, F, self._length), dtype=np.complex64)
+        self._power = np.zeros((2, F))  # of either ear, lately
+        self._ears = np.ones((2, F))  # levels in whose units the columns are
+        self._filled = 0
+        self._unused = 0  # frames since the last update
+        self._ids: tuple[int, ...] = ()
+        self._pairs: dict[tuple[int, ...], _Pair] = {}
+        self._A: Complex | None = None
+        self._spread = _MORE
+        self._activity: dict[int, float] = {}
+
+    def push(self, spectra: Complex, masks: Array) -> Complex:
+        """Images (M, 2, F + 1) of a frame (2, F + 1); masks (M, mask frequencies) of the ids."""
+        x = spectra[:, 1:]
+        self._keep(x)
+        M = len(self._ids)
+        if M <= 1 or self._A is None:
+            return np.repeat(spectra[None] / max(M, 1), M, axis=0)
+        ears = self._ears
+        X = (x / ears)[..., None]
+        q = masks[:, self._row, None]
+        power = squared_size(X).sum(axis=0)
+        floor = _FLOOR * float(power.max()) + 1e-30
+        v = self._powers_of_frame(X, q, power, floor)
+        images = wiener(X, self._A, v, self._spread)[..., 0] * ears
+        out = np.empty((M, *spectra.shape), dtype=np.complex128)
+        out[:, :, 1:] = images
+        out[:, :, 0] = spectra[:, 0] / M
+        return out
+
+    def _keep(self, x: Complex) -> None:
+        self._X[:, :, :-1] = self._X[:, :, 1:]
+        self._X[:, :, -1] = x
+        self._filled = min(self._filled + 1, self._length)
+        self._unused += 1
+        fade = float(np.exp(-self._bank.hop_seconds / _LEVEL_SECONDS))
+        self._power = fade * self._power + (1 - fade) * squared_size(x)
+
+    def _level(self) -> Array:
+        ears = np.sqrt(self._power)
+        return np.maximum(ears, 1e-6 * float(ears.max()) + 1e-12)
+
+    def _powers_of_frame(self, X: Complex, q: Array, power: Array, floor: float) -> Array:
+        """v (M, F, 1): between what masks and what filters say."""
+        assert self._A is not None
+        told = self._told
+        heard = (q[:, :told] * power[:told]).sum(axis=(1, 2))
+        likely = q + _DOUBT * self._active(heard)[:, None, None]
+        if len(self._ids) == 2:
+            own = powers(X, self._A)
+            shares = own / (own.sum(axis=0) + floor)
+            if told < len(power):
+                envelopes = own[:, :told].sum(axis=1)
+                upper = envelopes / max(float(envelopes.sum()), 1e-300)
+                likely[:, told:] = upper[:, None] + _DOUBT * self._active(heard)[:, None, None]
+            likely = np.sqrt(likely * (shares + _LEAK))
+        return likely * power + floor
+
+    def _active(self, heard: Array) -> Array:
+        """(M,) how much each is heard lately, from 0 to 1."""
+        fade = float(np.exp(-self._bank.hop_seconds / _ACTIVITY_SECONDS))
+        for i, own in zip(self._ids, heard, strict=True):
+            self._activity[i] = fade * self._activity.get(i, 0.0) + (1 - fade) * float(own)
+        recent = np.array([self._activity[i] for i in self._ids])
+        share = recent / max(float(recent.sum()), 1e-300)
+        return np.clip((share - 0.01) / 0.09, 0.0, 1.0)
+
+    def needs_masks(self, ids: Sequence[int]) -> bool:
+        """Whether an update for these tracks needs masks of the recent frames."""
+        known = self._pairs.get(tuple(ids))
+        return len(ids) > 2 or (len(ids) == 2 and (known is None or known.updates < _ORDERED))
+
+    def update(self, ids: Sequence[int], masks: Array | None, moved: float) -> None:
+        """Columns for these tracks; masks (M, mask frequencies, T) of the recent frames.
+
+        Without masks, those of a pair that is known are improved. `moved`, from 0 to 1, is how
+        much of what was known their motion has made void.
+        """
+        self._ids = tuple(ids)
+        recent = self._filled
+        if moved > 0:  # frames from before the motion tell of other places
+            recent = min(recent, max(round(_MOVING_FRAMES / moved), _FEWEST_FRAMES))
+        T = recent if masks is None else min(masks.shape[-1], recent)
+        if len(ids) < 2 or T < _FEWEST_FRAMES:
+            self._A, self._unused = None, 0
+            return
+        self._ears = self._level()
+        X = self._X[:, :, -T:] / self._ears[..., None]
+        q = None if masks is None else masks[:, self._row, -T:]
+        if len(ids) == 2:
+            self._A, self._spread = self._pair(X, q, moved)
+        elif q is not None:
+            self._A, self._spread = principal(covariances(X, q**2)), _MORE
+        self._unused = 0
+
+    def forget(self, alive: Sequence[int]) -> None:
+        """Drop what was known of tracks that are dead."""
+        self._activity = {i: a for i, a in self._activity.items() if i in alive}
+        self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(alive)}
+
+    def _pair(self, X: Complex, q: Array | None, moved: float) -> tuple[Complex, float]:
+        known = self._pairs.get(self._ids)
+        floor = _FLOOR * float(squared_size(X).sum(axis=0).max()) + 1e-30
+        new = known is None
+        if known is None:
+            assert q is not None  # `needs_masks` said so
+            A = apart(principal(covariances(X, q**2)))
+            nothing = np.zeros((2, len(A), 2, 2), dtype=np.complex128)
+            known = self._pairs[self._ids] = _Pair(A, nothing, self._ears)
+        known.in_units_of(self._ears)
+        A, plan = known.columns, (_BROAD, _BROAD, _NARROW, _NARROW) if new else (_NARROW,)
+        known.past *= (1 - moved) * np.exp(-self._unused * self._bank.hop_seconds / _PAST_SECONDS)
+        for size in plan:
+            v = self._told_powers(X, A, size, floor)
+            V = (covariances(X, 1 / v) + known.past) / X.shape[-1]
+            A = apart(columns_of_pair(V))
+        if q is not None:
+            told = slice(None, self._told)
+            swap = np.zeros(len(A), dtype=bool)
+            swap[told] = exchanged(powers(X[:, told], A[told]), q[:, told], self._hertz[told])
+            A = np.where(swap[:, None, None], A[..., ::-1], A)
+            known.past[:, swap] = known.past[::-1, swap]
+        known.updates += 1
+        leaving = slice(0, min(self._unused, X.shape[-1]))
+        if self._filled == self._length:
+            v = self._told_powers(X, A, _NARROW, floor)
+            known.past += covariances(X[..., leaving], 1 / v[..., leaving])
+        own = powers(X, A)
+        shares = own / (own.sum(axis=0) + floor)
+        low = slice(None, max(int(np.searchsorted(self._hertz, _SPREAD_HERTZ)), 1))
+        known.columns = A
+        return A, measured_spread(X[:, low], A[low], shares[:, low])
+
+    def _told_powers(self, X: Complex, A: Complex, size: tuple[int, int], floor: float) -> Array:
+        """v (2, F, T) smoothed; above what is told, those of the bands below, at their level."""
+        v = powers(X, A)
+        told = self._told
+        out = smoothed(v[:, :told], size, floor)
+        if told == v.shape[1]:
+            return out
+        level = v[:, :told].mean(axis=2, keepdims=True) + floor
+        envelopes = (v[:, :told] / level).mean(axis=1)
+        envelopes = envelopes + 1e-3 * envelopes.mean(axis=1, keepdims=True) + 1e-30
+        upper = v[:, told:].mean(axis=2, keepdims=True) * envelopes[:, None] + floor
+        return np.concatenate([out, upper], axis=1)

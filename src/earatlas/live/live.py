@@ -1,0 +1,314 @@
+"""A live stream of several sources: samples in; who is where, and each by itself, out.
+
+Everything is done hop by hop, so that the size of the blocks changes nothing. In a hop:
+
+    samples ──▶ window ──▶ spectra ─────────────────────▶ filters ──▶ sounds, a known delay later
+       └──▶ head's rate ──▶ masks of a frame ──────────────┘
+                 └──▶ onsets ──▶ tracks       (every few hops, and with them cues and columns)
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from earatlas.errors import InputError
+from earatlas.hearing.audio import checked_rate
+from earatlas.live.bank import Bank, OverlapAdd, WindowStream
+from earatlas.live.filters import Filters
+from earatlas.live.masks import MaskStream
+from earatlas.live.outlet import Outlet
+from earatlas.live.report import LiveReport, LiveSource
+from earatlas.live.resampling import Resampler
+from earatlas.live.track import Track
+from earatlas.live.tracker import Tracking
+from earatlas.live.whereabouts import Whereabouts
+from earatlas.localization.doubts import Doubt
+from earatlas.localization.motion import Motion, YawLike, checked_yaw
+from earatlas.separation.separator import MOST_SOURCES, Separator
+from earatlas.types import Array, Complex
+
+__all__ = ["Live"]
+
+RATES = (8_000, 192_000)  # Hz
+_ACTIVE_SECONDS = 0.4  # since it was heard last: it is heard now
+_SOUNDING_SECONDS = 1.5  # for which a third source keeps its share of the sound
+_STEP_SECONDS = 0.128  # between steps of the tracks
+_COLUMNS_EVERY = 2  # steps
+_LEVEL_SECONDS = 0.3
+_KEPT_SECONDS = 3.0  # of frames, for the masks of a source that is new
+_LARGEST = 1e6  # of a sample; full scale is 1
+_SILENT_SECONDS = 1.0  # from which on an answer is doubted
+
+
+@dataclass(frozen=True)
+class _Delay:
+    """Windows for one delay."""
+
+    hop_seconds: float
+    window_hops: int
+    heard_hops: int
+
+
+_USUAL = _Delay(0.016, 7, 7)
+_LOW = _Delay(0.008, 8, 3)
+
+
+class Live:
+    """Sources of a stream: feed it blocks of samples; each block gives a report.
+
+    Constant memory, no thread. It can be pickled, and `snapshot` gives a copy to go back to.
+    """
+
+    def __init__(
+        self,
+        separator: Separator,
+        *,
+        rate: int | None = None,
+        low_delay: bool = False,
+        max_sources: int = 4,
+        yaw: YawLike | None = None,
+    ) -> None:
+        head = separator.head
+        if head.rooms is None:
+            raise InputError(
+                "atlas must be made ready for rooms to be used live, got one that is not. Learn "
+                "the head again without --no-rooms; one that was recorded in a room with --direct."
+            )
+        if not 1 <= max_sources <= MOST_SOURCES:
+            raise InputError(
+                f"max_sources must be from 1 to {MOST_SOURCES}, got {max_sources}. Two ears hardly "
+                "tell more apart."
+            )
+        layout = head.layout
+        self.rate = layout.rate if rate is None else checked_rate(rate)
+        if not RATES[0] <= self.rate <= RATES[1]:
+            raise InputError(
+                f"rate must be from {RATES[0]} to {RATES[1]} Hz, got {self.rate}. "
+                "Resample the input."
+            )
+        self.max_sources, self.low_delay = max_sources, low_delay
+        delay = _LOW if low_delay else _USUAL
+        self._bank = bank = Bank.of(
+            self.rate,
+            hop_seconds=delay.hop_seconds,
+            window_hops=delay.window_hops,
+            heard_hops=delay.heard_hops,
+        )
+        self._space, self._layout = head.space, layout
+        known = None if yaw is None else checked_yaw(yaw, head.space)
+        self._motion = Motion(known, 0.1)
+        self._windows = WindowStream(bank)
+        self._resampler = Resampler(self.rate, layout.rate)
+        self._where = Whereabouts(head.rooms, self._motion.at, Tracking(most=max_sources))
+        self._masks = MaskStream(separator, bank.hop_seconds)
+        self._filters = Filters(bank, layout.frequencies_hz)
+        self._adder = OverlapAdd(bank, max_sources)
+        self._outlet = Outlet(bank.hop, bank.hop - bank.heard)
+        # Masks are of the middle of what is heard, or as near to it as their window reaches.
+        self._behind = max(round(bank.heard / 2 / self.rate * layout.rate) - layout.window // 2, 0)
+        self._recent = np.zeros((2, layout.window + self._behind))  # at the head's rate
+        self._stepped: list[Array] = []  # samples at the head's rate since the last step
+        self._kept: list[Complex] = []  # frames of the masks
+        self._rest = np.zeros((2, 0))
+        self._pushed = self._hops = self._steps = 0
+        self._hops_a_step = max(round(_STEP_SECONDS / bank.hop_seconds), 1)
+        self._sounding: tuple[int, ...] = ()
+        self._slots: dict[int, int] = {}
+        self._levels: dict[int, float] = {}
+        self._spoilt = 0
+        self._open = True
+
+    def __repr__(self) -> str:
+        alive = len(self._where.confirmed)
+        return (
+            f"Live({self.rate} Hz, {self._pushed / self.rate:.1f} s, {alive} sources, "
+            f"delay {1000 * self.delay_seconds:.0f} ms)"
+        )
+
+    @property
+    def delay_samples(self) -> int:
+        """From a sample that goes in to the same sample of each source that comes out."""
+        return self._bank.heard
+
+    @property
+    def delay_seconds(self) -> float:
+        """The same in seconds."""
+        return self._bank.heard / self.rate
+
+    def snapshot(self) -> Live:
+        """A copy of the stream as it is now, which goes on by itself."""
+        return copy.deepcopy(self, {id(part): part for part in self._shared()})
+
+    def restore(self, snapshot: Live) -> None:
+        """Go back to a snapshot of this stream."""
+        if snapshot.rate != self.rate or snapshot._bank != self._bank:
+            raise InputError(
+                f"snapshot must be of a stream like this one, got {snapshot} for {self}. "
+                "Use one that its snapshot() gave."
+            )
+        vars(self).update(vars(snapshot.snapshot()))
+
+    def _shared(self) -> tuple[object, ...]:
+        """What copies need not copy: it never changes."""
+        return (self._masks.separator, self._masks.separator.head, self._where.sound)
+
+    # --- in and out ----------------------------------------------------------------------------
+
+    def push(self, samples: ArrayLike, *, yaw: float | None = None) -> LiveReport:
+        """Take in a block (2, n) of samples at the stream's rate; say who is where now.
+
+        `yaw`: how far the head is turned to its left at the end of the block, in degrees; either
+        with every block, or with none. Samples that are no numbers are taken for silence.
+        """
+        if not self._open:
+            raise InputError("samples must come before finish(), got more after. Start a new one.")
+        x = np.array(samples, dtype=np.float64)
+        if x.ndim != 2 or len(x) != 2:
+            raise InputError(
+                f"samples must have shape (2, n), left and right, got {x.shape}. Transpose blocks "
+                "that have one channel a column."
+            )
+        broken = ~(np.abs(x) < _LARGEST)
+        if broken.any():
+            x[broken] = 0.0
+            self._spoilt += int(broken.any(axis=0).sum())
+        if yaw is not None:
+            checked_yaw(yaw, self._space)
+        self._pushed += x.shape[1]
+        self._motion.tell(self._pushed / self.rate, yaw)
+        return self._through(x, self._pushed - self.delay_samples)
+
+    def finish(self) -> LiveReport:
+        """End the stream: the sound that still waited, up to the last sample."""
+        if not self._open:
+            raise InputError("finish() must come once, got it twice. Start a new stream.")
+        self._open = False
+        hop = self._bank.hop
+        missing = -(self._pushed + self.delay_samples) % hop + self.delay_samples
+        return self._through(np.zeros((2, missing)), self._pushed)
+
+    def _through(self, x: Array, until: int) -> LiveReport:
+        before = {track.id: track for track in self._where.confirmed}
+        x = np.concatenate([self._rest, x], axis=1)
+        hop = self._bank.hop
+        whole = x.shape[1] // hop * hop
+        for start in range(0, whole, hop):
+            self._hop(x[:, start : start + hop])
+            if self._hops % self._hops_a_step == 0:
+                before |= {track.id: track for track in self._where.confirmed}
+        self._rest = x[:, whole:]
+        start, sounds = self._outlet.start, self._outlet.take(until)
+        alive = {track.id for track in self._where.tracks}
+        ended = {i: track for i, track in before.items() if i not in alive}
+        n = self._outlet.start - start
+        return LiveReport(
+            self._pushed / self.rate,
+            start,
+            tuple(self._source(track, sounds, n) for track in self._where.tracks),
+            tuple(self._source(track, sounds, n) for track in ended.values()),
+            (*self._input_doubts(), *self._where.doubts),
+        )
+
+    def _source(self, track: Track, sounds: dict[int, Array], n: int) -> LiveSource:
+        now = self._hops * self._bank.hop_seconds
+        age = max(now - track.heard_at, 0.0)
+        level = self._levels.get(track.id, 0.0)
+        doubts = []
+        if age > _SILENT_SECONDS:
+            reason = f"not heard for {age:.0f} s; it may have moved"
+            doubts.append(Doubt("silent", reason, age))
+        return LiveSource(
+            track.id,
+            track.direction[: self._space.columns],
+            track.radius_90,
+            track.born,
+            age,
+            10 * float(np.log10(level)) if level > 0 else -np.inf,
+            track.confirmed,
+            age <= _ACTIVE_SECONDS,
+            track.speed,
+            tuple(doubts),
+            sounds.get(track.id, np.zeros((2, n))),
+        )
+
+    def _input_doubts(self) -> tuple[Doubt, ...]:
+        if not self._spoilt:
+            return ()
+        reason = f"{self._spoilt} samples were no numbers, and are silence"
+        return (Doubt("broken input", reason, self._spoilt),)
+
+    # --- a hop ---------------------------------------------------------------------------------
+
+    def _hop(self, x: Array) -> None:
+        ids = self._sounding
+        at_head = self._resampler.push(x)
+        self._stepped.append(at_head)
+        n = at_head.shape[1]
+        self._recent = np.concatenate([self._recent[:, n:], at_head], axis=1)
+        masks = self._masks.frame(self._recent[:, : self._layout.window], ids)
+        self._keep(self._masks.last)
+        images = self._filters.push(self._windows.push(x), masks)
+        self._sound(ids, images)
+        self._hops += 1
+        if self._hops % self._hops_a_step == 0:
+            self._step()
+
+    def _keep(self, frame: Complex) -> None:
+        self._kept.append(frame)
+        del self._kept[: -round(_KEPT_SECONDS / self._bank.hop_seconds)]
+
+    def _sound(self, ids: tuple[int, ...], images: Complex) -> None:
+        """Images (M, 2, F) to sound, each in the slot of its track."""
+        spectra = np.zeros((self.max_sources, 2, images.shape[-1]), dtype=np.complex128)
+        for m, i in enumerate(ids):
+            spectra[self._slots[i]] = images[m]
+        hops = self._adder.push(spectra)
+        sounds = {i: hops[slot] for i, slot in self._slots.items()}
+        self._outlet.put(sounds)
+        fade = float(np.exp(-self._bank.hop_seconds / _LEVEL_SECONDS))
+        for i, sound in sounds.items():
+            power = float(np.mean(sound**2))
+            self._levels[i] = fade * self._levels.get(i, 0.0) + (1 - fade) * power
+
+    def _step(self) -> None:
+        """Tracks, and what hangs on them."""
+        seconds = self._hops_a_step * self._bank.hop_seconds
+        now = self._hops * self._bank.hop_seconds
+        self._where.step(np.concatenate(self._stepped, axis=1), now, seconds)
+        self._stepped = []
+        self._steps += 1
+        tracks = {track.id: track for track in self._where.confirmed}
+        for gone in set(self._slots) - set(tracks):
+            self._adder.clear(self._slots.pop(gone))
+            self._levels.pop(gone, None)
+        self._filters.forget(list(tracks))
+        for new in sorted(set(tracks) - set(self._slots)):
+            self._slots[new] = min(set(range(self.max_sources)) - set(self._slots.values()))
+        before, self._sounding = self._sounding, self._heard_now(list(tracks.values()), now)
+        if self._sounding != before or self._steps % _COLUMNS_EVERY == 0:
+            self._renew_filters(tracks, now)
+
+    def _heard_now(self, tracks: list[Track], now: float) -> tuple[int, ...]:
+        """Who has a share of the sound: the two heard last, and more while they are heard."""
+        by_age = sorted(tracks, key=lambda track: (now - track.heard_at, track.id))
+        chosen = by_age[:2]
+        chosen += [t for t in by_age[2:] if now - t.heard_at < _SOUNDING_SECONDS]
+        return tuple(sorted(track.id for track in chosen))
+
+    def _renew_filters(self, tracks: dict[int, Track], now: float) -> None:
+        yaw = float(self._motion.at(np.array([now]))[0])
+        columns = self._space.columns
+        places = {
+            i: self._space.turned(track.direction[:columns], -yaw) for i, track in tracks.items()
+        }
+        moved = {i: track.moved() for i, track in tracks.items()}
+        self._masks.update(places, moved)
+        ids = self._sounding
+        again = None
+        if self._filters.needs_masks(ids) and self._kept:
+            again = self._masks.again(np.concatenate(self._kept, axis=-1), ids)
+        self._filters.update(ids, again, max((moved[i] for i in ids), default=0.0))

@@ -1,0 +1,65 @@
+"""Where everyone is: from samples at the head's rate to tracks, a step at a time.
+
+In: samples of both ears as they come, and how the head is turned. Out: `Track`s in the room's
+frame, and what makes all of them doubtful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from earatlas.hearing.onsets import OnsetStream
+from earatlas.learning.rooms import RoomHearing
+from earatlas.live.arrivals import Arrivals
+from earatlas.live.track import Track
+from earatlas.live.tracker import Tracker, Tracking
+from earatlas.localization.doubts import Doubt, conditions
+from earatlas.types import Array
+
+__all__ = ["Whereabouts"]
+
+_WINDOW_SECONDS = 0.8  # of onsets that tell where sources are
+_QUIET_SECONDS = 10.0  # after which the quiet and the peak are forgotten by 1/e
+_DOUBTS_EVERY = 8  # steps
+
+
+class Whereabouts:
+    """Follows the sources of a stream at the head's rate."""
+
+    def __init__(self, rooms: RoomHearing, yaw_at: Callable[[Array], Array], how: Tracking) -> None:
+        gate = rooms.sound.gate
+        self.sound = rooms.sound
+        self._frame = gate.hop / gate.rate
+        forgetting = float(np.exp(-self._frame / _QUIET_SECONDS))
+        self._onsets = OnsetStream(gate, forgetting=forgetting)
+        self._arrivals = Arrivals(rooms.sound, _WINDOW_SECONDS)
+        self._tracker = Tracker(self._arrivals, self._frame, how)
+        self._yaw_at = yaw_at
+        self._steps = self._counted = 0
+        self.doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def tracks(self) -> list[Track]:
+        """All that are alive, tentative ones too."""
+        return self._tracker.tracks
+
+    @property
+    def confirmed(self) -> list[Track]:
+        """Those that are believed."""
+        return self._tracker.confirmed
+
+    def step(self, samples: Array, now: float, seconds: float) -> None:
+        """Take in the samples (2, n) of the last `seconds` before `now`."""
+        self._onsets.push(samples)
+        new = self._onsets.arrived(self._counted)
+        self._arrivals.add(new, self._yaw_at(new.t * self._frame), self._onsets.frames)
+        assert self._arrivals.bins is not None
+        self._tracker.step(now, seconds, self._arrivals.bins.t >= self._counted)
+        self._counted = self._onsets.frames
+        self._steps += 1
+        if self._steps % _DOUBTS_EVERY == 0:
+            bins = self._onsets.bins()
+            fits = len(bins) == 0  # silence is no doubt
+            self.doubts = tuple(conditions(bins, now, fits=fits))
