@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from earatlas.hearing.transform import istft, stft
     from earatlas.learning.learned import Accuracy
     from earatlas.learning.ppam import PPAM
+    from earatlas.live.live import Live
+    from earatlas.live.report import LiveReport, LiveSource
     from earatlas.localization.answer import Localization
     from earatlas.localization.stream import Localizer
     from earatlas.localization.track import Track
@@ -65,6 +67,8 @@ _NAMES = {
     "hearing.transform": "istft stft",
     "learning.learned": "Accuracy",
     "learning.ppam": "PPAM",
+    "live.live": "Live",
+    "live.report": "LiveReport LiveSource",
     "localization.answer": "Localization",
     "localization.stream": "Localizer",
     "localization.track": "Track",
@@ -100,6 +104,9 @@ __all__ = [
     "HeadReport",
     "InputError",
     "IntrinsicMap",
+    "Live",
+    "LiveReport",
+    "LiveSource",
     "Localization",
     "Localizer",
     "Manifold",

@@ -49,7 +49,10 @@ class Arrivals:
             # What was loud is told by its density already: of too many, the newest stay.
             joined = OnsetBins.joined([self.bins[held], new])
             order = np.lexsort(
-                (np.concatenate([self.bins.t[held], new.t]), np.concatenate([self.bins.f[held], new.f]))
+                (
+                    np.concatenate([self.bins.t[held], new.t]),
+                    np.concatenate([self.bins.f[held], new.f]),
+                )
             )
             densities = np.concatenate([self.densities[held], densities])[order]
             turns = np.concatenate([self._turns[held], turns])[order]
@@ -67,17 +70,21 @@ class Arrivals:
         """(B,) frames before the newest."""
         if self.bins is None or not len(self.bins):
             return np.zeros(0)
-        return (self.bins.t.max() - self.bins.t).astype(np.float64)
+        ages: Array = (self.bins.t.max() - self.bins.t).astype(np.float64)
+        return ages
 
     def weights(self) -> Array:
         """v (B,): a frequency has about one vote."""
-        return np.zeros(0) if self.bins is None else bin_weights(self.bins.f)
+        return bin_weights(self.bins.f) if self.bins is not None else np.zeros(0)
 
     def around(self, place: Array, degrees: float) -> Array:
         """Fine places (P, C) of the head's grid near a place."""
         near = self._tree.query_ball_point(to_vectors(place), 2 * np.sin(np.radians(degrees) / 2))
         rows: Indices = np.sort(np.asarray(near, dtype=np.intp))
-        return self._sound.grid[rows if len(rows) else [self._nearest(place[None])[0]]]
+        if not len(rows):
+            rows = self._nearest(place[None])
+        places: Array = self._sound.grid[rows]
+        return places
 
     def at(self, places: Array) -> Single:
         """Densities (B, P) around fine places (P, C)."""

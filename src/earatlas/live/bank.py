@@ -33,9 +33,7 @@ class Bank:
     heard_hops: int  # S
 
     @classmethod
-    def of(
-        cls, rate: int, *, hop_seconds: float, window_hops: int, heard_hops: int
-    ) -> Bank:
+    def of(cls, rate: int, *, hop_seconds: float, window_hops: int, heard_hops: int) -> Bank:
         """With the largest hop that is no longer, and fast to transform."""
         hop = max(int(hop_seconds * rate), 2)
         while scipy.fft.next_fast_len(hop, True) != hop:
@@ -60,7 +58,8 @@ class Bank:
     @property
     def hertz(self) -> Array:
         """(F,) of the transform, from 0 on."""
-        return np.arange(self.window // 2 + 1) * (self.rate / self.window)
+        hertz: Array = np.arange(self.window // 2 + 1.0) * (self.rate / self.window)
+        return hertz
 
     def windows(self) -> tuple[Array, Array]:
         """wa (N,) and ws (S,)."""

@@ -42,13 +42,14 @@ __all__ = ["Filters"]
 _RECENT_SECONDS = 3.0
 _PAST_SECONDS = 8.0
 _BROAD, _NARROW = (65, 3), (5, 3)
+_ANEW, _GOING_ON = [_BROAD, _BROAD, _NARROW, _NARROW], [_NARROW]
 _SPREAD_HERTZ = 1000.0
 _MORE = 3e-3
 _DOUBT, _LEAK = 0.1, 0.02
 _FLOOR = 1e-9
 _ACTIVITY_SECONDS = 0.25
 _LEVEL_SECONDS = 10.0
-_ORDERED = 4  # updates of a pair after which its frequencies are in order
+_ORDERED = 10  # updates of a pair after which its frequencies are in order
 _FEWEST_FRAMES = 8
 _MOVING_FRAMES = 12.0
 
@@ -175,7 +176,7 @@ class Filters:
             self._A, self._unused = None, 0
             return
         self._ears = self._level()
-        X = self._X[:, :, -T:] / self._ears[..., None]
+        X: Complex = (self._X[:, :, -T:] / self._ears[..., None]).astype(np.complex128)
         q = None if masks is None else masks[:, self._row, -T:]
         if len(ids) == 2:
             self._A, self._spread = self._pair(X, q, moved)
@@ -191,14 +192,14 @@ class Filters:
     def _pair(self, X: Complex, q: Array | None, moved: float) -> tuple[Complex, float]:
         known = self._pairs.get(self._ids)
         floor = _FLOOR * float(squared_size(X).sum(axis=0).max()) + 1e-30
-        new = known is None
         if known is None:
-            assert q is not None  # `needs_masks` said so
-            A = apart(principal(covariances(X, q**2)))
+            A = np.tile(np.eye(2, dtype=np.complex128), (X.shape[1], 1, 1))
             nothing = np.zeros((2, len(A), 2, 2), dtype=np.complex128)
             known = self._pairs[self._ids] = _Pair(A, nothing, self._ears)
         known.in_units_of(self._ears)
-        A, plan = known.columns, (_BROAD, _BROAD, _NARROW, _NARROW) if new else (_NARROW,)
+        A, plan = known.columns, _GOING_ON
+        if q is not None:  # what few frames told may have been wrong: from the masks anew
+            A, plan = apart(principal(covariances(X, q**2))), _ANEW
         known.past *= (1 - moved) * np.exp(-self._unused * self._bank.hop_seconds / _PAST_SECONDS)
         for size in plan:
             v = self._told_powers(X, A, size, floor)

@@ -21,7 +21,7 @@ from earatlas.hearing.layout import Threshold
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.separation.separator import Separator
 from earatlas.separation.vessl import VESSL, SourcePosterior
-from earatlas.types import Array, Complex, Indices
+from earatlas.types import Array, Complex, Indices, Mask
 
 __all__ = ["MaskStream"]
 
@@ -85,7 +85,7 @@ class MaskStream:
         heard = bins.level_db >= Threshold().floor_db(self._peak)
         return self._shared(logs, self._band[f] * T + t, heard, _BANDS * T).reshape(M, F, T)
 
-    def _shared(self, logs: Array, cells: Indices, heard: Array, count: int) -> Array:
+    def _shared(self, logs: Array, cells: Indices, heard: Mask, count: int) -> Array:
         """q (M, N) with the shares that the heard bins of each cell have."""
         M = len(logs)
         shares = np.full((M, count), 1 / M)

@@ -6,7 +6,7 @@ length, read off at the times of the new samples:
     y[k] = Σ_j h_p[j] x[i_k - j]        i_k = ⌊k down / up⌋,  p = k down mod up
 
     up / down   the new rate over the old one, in lowest terms
-    h (up, taps)  the sinc at each of the `up` places that a new sample may have between two old ones
+    h (up, taps)  the sinc at each place that a new sample may have between two old ones
 
 All of its state is numbers, so that it can be copied and pickled, which a library's cannot.
 """

@@ -34,9 +34,7 @@ class Track:
     place: Array  # (3,)
     born: float  # seconds
     velocity: Array = field(default_factory=lambda: np.zeros(3))
-    covariance: Array = field(
-        default_factory=lambda: np.diag([_FIRST_DEGREES**2, _FIRST_SPEED**2])
-    )
+    covariance: Array = field(default_factory=lambda: np.diag([_FIRST_DEGREES**2, _FIRST_SPEED**2]))
     heard_at: float = 0.0  # seconds, when it was heard last
     confirmed_at: float | None = None
     hits: int = 0  # steps in which it was heard

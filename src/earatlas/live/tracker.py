@@ -109,12 +109,20 @@ class Tracker:
             track.share = float(shares[m])
             claims = explained[:, m] / total
             w = v * recent * claims
-            if track.hits < self.how.settled_hits and self._begins_anew(track, v, others, shares[m]):
+            if track.hits < self.how.settled_hits and self._begins_anew(
+                track, v, others, shares[m]
+            ):
                 continue
             if w.sum() < 1.0 or self._is_close(m):
                 continue
-            self._place(track, densities[:, edges[m] : edges[m + 1]], fine[m], (v * recent, others, shares[m], w))
-        return total.astype(np.float32)
+            self._place(
+                track,
+                densities[:, edges[m] : edges[m + 1]],
+                fine[m],
+                (v * recent, others, shares[m], w),
+            )
+        together: Single = total.astype(np.float32)
+        return together
 
     def _hear(self, track: Track, gains: Array, v: Array, new: Mask, now: float) -> None:
         weight = max(float(v[new].sum()), 1e-9)
@@ -139,7 +147,11 @@ class Tracker:
 
     def _worth(self, track: Track, now: float) -> float:
         """Nats a bin that a track must explain to be believed beside those that are heard."""
-        others = [t for t in self.tracks if t is not track and now - t.heard_at < 1.0 and (t.confirmed or t.id < track.id)]
+        others = [
+            t
+            for t in self.tracks
+            if t is not track and now - t.heard_at < 1.0 and (t.confirmed or t.id < track.id)
+        ]
         lateral = np.degrees(np.arcsin(np.clip(track.place[1], -1, 1)))
         least = self.how.worth[min(len(others), len(self.how.worth) - 1)]
         for other in others:
@@ -182,7 +194,7 @@ class Tracker:
         track.jump(self._arrivals.vectors[best])
         return True
 
-    def _likelihoods(self, v: Array, others: Array, share: float) -> Single:
+    def _likelihoods(self, v: Array, others: Array | Single, share: float) -> Single:
         """(G,) of a source with this share anywhere, beside what others explain (B,)."""
         mixed = self._arrivals.densities * np.float32(share)
         mixed += others.astype(np.float32)[:, None]
@@ -221,7 +233,9 @@ class Tracker:
         base = float(v @ np.log(heard))
         gains = np.full(g.shape[1], -np.inf)
         for share in _NEW_SHARES if self.tracks else (0.8,):
-            gains = np.maximum(gains, self._likelihoods(v, (1 - share) * heard, share) - base)
+            gains = np.maximum(
+                gains, self._likelihoods(v, np.float32(1 - share) * heard, share) - base
+            )
         weight = float(v.sum())
         cost = np.zeros(g.shape[1])
         for track in audible:
@@ -246,7 +260,6 @@ class Tracker:
             for t in self.tracks
             if (now - t.heard_at <= self._kept(t) if t.confirmed else t.misses <= how.forget_steps)
         ]
-
 
     def _kept(self, track: Track) -> float:
         """Seconds of silence that a track outlives: longer, the longer it was heard."""

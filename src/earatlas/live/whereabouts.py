@@ -54,7 +54,9 @@ class Whereabouts:
         """Take in the samples (2, n) of the last `seconds` before `now`."""
         self._onsets.push(samples)
         new = self._onsets.arrived(self._counted)
-        self._arrivals.add(new, self._yaw_at(new.t * self._frame), self._onsets.frames)
+        self._arrivals.add(
+            new, self._yaw_at(new.t.astype(np.float64) * self._frame), self._onsets.frames
+        )
         assert self._arrivals.bins is not None
         self._tracker.step(now, seconds, self._arrivals.bins.t >= self._counted)
         self._counted = self._onsets.frames
