@@ -11,6 +11,7 @@ answer that takes time is a job: the page asks how far it is, and may cancel it.
     GET    api/{s}/recordings/{r}/files/{f}    DELETE …/{r}: forget it
     POST   api/{s}/sounds                      a dry sound for a scene;  api/{s}/scenes: make one
     GET    api/{s}/jobs/{j}                    DELETE: cancel it
+    WS     api/{s}/live                        sound in, who is where out
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ from typing import Any, TypeVar
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from earatlas.drawing.palette import COLOURS, look
 from earatlas.errors import InputError
 from earatlas.studio.jobs import BusyError, Crew, Job
 from earatlas.studio.safety import Guard, TooLargeError, check_size, shown_name, store_body
 from earatlas.studio.session import HeadEntry, RecordingEntry, Session, Sessions
+from earatlas.studio.sockets import LiveSocket
 from earatlas.studio.wishes import recording_wishes, scene_wishes
 
 __all__ = ["Limits", "Studio"]
@@ -57,6 +60,7 @@ class Limits:
     workers: int = 2
     waiting: int = 12
     folder_files: int = 5000  # of a table of calibration recordings
+    listeners: int = 2  # pages that listen at once, each with a process of its own
 
 
 class _NotThereError(Exception):
@@ -109,6 +113,7 @@ class Studio:
         self.sessions = Sessions(folder, head)
         self.crew = Crew(self.limits.workers, self.limits.waiting)
         self._pages = _pages()
+        self._listeners = 0
         self.app = Guard(Starlette(routes=self._routes(), lifespan=self._life), token, port)
 
     @asynccontextmanager
@@ -136,6 +141,7 @@ class Studio:
             Route(f"{at}/scenes", self._new_scene, methods=["POST"]),
             Route(f"{at}/jobs/{{job}}", self._job),
             Route(f"{at}/jobs/{{job}}", self._cancel, methods=["DELETE"]),
+            WebSocketRoute(f"{at}/live", self._live),
         ]
 
     # --- the page ------------------------------------------------------------------------------
@@ -339,6 +345,22 @@ class Studio:
     async def _cancel(self, request: Request, session: Session) -> Response:
         self.crew.cancel(_known(session.jobs, request.path_params["job"]))
         return JSONResponse({})
+
+    async def _live(self, socket: WebSocket) -> None:
+        session = self.sessions.get(socket.path_params["session"])
+        head = None if session is None else session.heads.get(socket.query_params.get("head", ""))
+        rate = socket.query_params.get("rate", "")
+        if head is None or not head.ready or not rate.isdigit() or len(rate) > 6:
+            await socket.close(1008, "There is no such head in this session.")
+            return
+        if self._listeners >= self.limits.listeners:
+            await socket.close(1013, "Other pages listen already. Close one of them.")
+            return
+        self._listeners += 1
+        try:
+            await LiveSocket(socket, str(head.atlas), int(rate)).run()
+        finally:
+            self._listeners -= 1
 
     async def _stored(self, request: Request, path: Path) -> None:
         most = self.limits.upload_bytes

@@ -1,7 +1,7 @@
 """What a worker can do, by name.
 
-In: an order, as JSON values. Out: JSON values for the page. Paths in an order come from the server,
-which chose them; none comes from a browser.
+In: an order, as JSON values, and sound as bytes. Out: JSON values for the page, and sound. Paths in
+an order come from the server, which chose them; none comes from a browser.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 from earatlas.atlas import Atlas
 from earatlas.errors import EaratlasWarning
 from earatlas.studio import heads, recordings, scenes
+from earatlas.studio.live import Listening
 from earatlas.studio.progress import Teller
 from earatlas.studio.session import BUILT_IN
 
 __all__ = ["Tasks"]
 
 _KEPT = 2  # atlases in memory: some 10 MB each
+_Order = dict[str, Any]
 
 
 @lru_cache(maxsize=_KEPT)
@@ -36,7 +38,8 @@ class Tasks:
 
     def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
         self._teller = Teller(say)
-        self._known: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        self._listening: Listening | None = None
+        self._known: dict[str, Callable[[_Order], dict[str, Any]]] = {
             "warm": self._warm,
             "learn": lambda order: heads.learned(order, self._teller),
             "describe": lambda order: heads.described(Path(order["atlas"])),
@@ -44,17 +47,25 @@ class Tasks:
                 order, _loaded(order["atlas"]), self._teller
             ),
             "render": lambda order: scenes.rendered(order, self._teller),
+            "live_begin": self._begin,
         }
 
-    def do(self, name: str, order: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    def do(self, name: str, order: _Order, data: bytes) -> tuple[dict[str, Any], bytes]:
         """What comes of an order, with the warnings that were given on the way."""
+        if name == "live_push":
+            assert self._listening is not None
+            return self._listening.push(data, order["monitor"])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", EaratlasWarning)
             done = self._known[name](order)
         told = [str(w.message) for w in caught if issubclass(w.category, EaratlasWarning)]
         return {**done, "warnings": list(dict.fromkeys(told))}, b""
 
-    def _warm(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _warm(self, order: _Order) -> dict[str, Any]:
         """Import what is needed, so that the first recording does not wait for it."""
         recordings.tried(_loaded(str(BUILT_IN)))
+        return {}
+
+    def _begin(self, order: _Order) -> dict[str, Any]:
+        self._listening = Listening(_loaded(order["atlas"]), int(order["rate"]))
         return {}

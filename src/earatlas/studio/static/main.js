@@ -4,10 +4,11 @@ import { get, open, Refused } from "./api.js";
 import { el, show } from "./dom.js";
 import { failure } from "./recording.js";
 import * as recording from "./recording.js";
+import * as live from "./live.js";
 import * as scene from "./scene.js";
 import { HeadChoice } from "./heads.js";
 
-const PAGES = { recording: ["Recording", recording], scene: ["Make a scene", scene] };
+const PAGES = { recording: ["Recording", recording], scene: ["Make a scene", scene], live: ["Live", live] };
 
 const app = {
   head: null,

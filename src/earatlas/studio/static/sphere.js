@@ -87,6 +87,7 @@ export class Sphere {
     this.grid(c, true);
     this.dots(c, true);
     const shown = this.items.map((item) => ({ item, where: this.at(vector(item.direction)) }));
+    for (const { item } of shown) this.trail(c, item);
     for (const { item, where } of shown) this.region(c, item, where[2] > 0 ? 0.75 : 1);
     for (const { item, where } of shown) if (where[2] > 0) this.stalk(c, item, where);
     this.head(c);
@@ -172,9 +173,11 @@ export class Sphere {
     const region = item.region;
     if (!region || item.hidden) return;
     region.vectors ??= region.cells.map(vector);
-    const rho = Math.max(region.cell_degrees, 0.6) * RADIANS;
-    const size = this.R * Math.sin(rho), near = Math.cos(rho);
-    for (const [count, alpha] of [[region.vectors.length, 0.34], [region.half, 0.55]]) {
+    const layers = [[region.vectors.length, 0.34, region.cell_degrees], [region.half, 0.55, region.cell_degrees]];
+    if (region.inner) layers[1] = [1, 0.55, region.inner];
+    for (const [count, alpha, degrees] of layers) {
+      const rho = Math.min(Math.max(degrees, 0.6), 89) * RADIANS;
+      const size = this.R * Math.sin(rho), near = Math.cos(rho);
       c.beginPath();
       for (let i = 0; i < count; i += 1) {
         const [x, y, depth] = this.at(region.vectors[i]);
@@ -186,6 +189,22 @@ export class Sphere {
       c.fillStyle = item.colour;
       c.globalAlpha = alpha * strength * (item.faint ?? 1);
       c.fill();
+    }
+    c.globalAlpha = 1;
+  }
+
+  trail(c, item) {
+    const places = item.trail ?? [];
+    c.strokeStyle = item.colour;
+    c.lineWidth = 2.5;
+    c.lineCap = "round";
+    for (let i = 1; i < places.length; i += 1) {
+      const [a, b] = [this.at(vector(places[i - 1])), this.at(vector(places[i]))];
+      c.globalAlpha = (0.6 * (item.faint ?? 1) * i) / places.length;
+      c.beginPath();
+      c.moveTo(a[0], a[1]);
+      c.lineTo(b[0], b[1]);
+      c.stroke();
     }
     c.globalAlpha = 1;
   }
