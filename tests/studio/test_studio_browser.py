@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 
 import earatlas as ea
 
@@ -29,6 +30,7 @@ FLAGS = [
     "--disable-sync",
     "--autoplay-policy=no-user-gesture-required",
 ]
+MICROPHONES = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PLACES = [[41.0, 1.0], [-64.0, 24.0]]
 pytestmark = pytest.mark.browser
@@ -81,6 +83,11 @@ def browser(chromium: Any) -> Any:
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
     """The studio's page in a tab of its own; what goes wrong in its scripts fails the test."""
+    yield from opened(browser, address)
+
+
+def opened(browser: Any, address: str) -> Iterator[Any]:
+    """A tab with the studio's page."""
     tab = browser.new_page(viewport={"width": 1280, "height": 860})
     wrong: list[str] = []
     tab.on("pageerror", lambda error: wrong.append(str(error)))
@@ -296,3 +303,86 @@ def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, ad
     other.wait_for_selector("body[data-ready]")
     assert other.evaluate(key) != mine
     other.close()
+
+
+@pytest.fixture(scope="module")
+def two_ears(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A browser whose microphones hear a talker on the right."""
+    place = [-70.0, 5.0]
+    sound = ea.render_scene(ea.simulated_head([place]), [ea.murmur(6.0, 48_000, seed=1)], [place],
+                            rate=48_000).mixture  # fmt: skip
+    path = tmp_path_factory.mktemp("ears") / "ears.wav"
+    soundfile.write(path, sound.samples.T, sound.rate, "PCM_16")
+    return chromium(*MICROPHONES, f"--use-file-for-fake-audio-capture={path}")
+
+
+def test_live(two_ears: Any, address: str) -> None:
+    """The talker appears where it is; what is recorded is taken apart like any recording."""
+    for page in opened(two_ears, f"{address}#live"):
+        page.get_by_role("button", name="Listen").click()
+        page.wait_for_selector(".source .place", timeout=60_000)
+        for _ in range(100):
+            if "right" in page.locator(".source .place").first.inner_text():
+                break
+            page.wait_for_timeout(100)
+        assert "right" in page.locator(".source .place").first.inner_text()
+        page.get_by_role("button", name="Record").click()
+        page.wait_for_timeout(2500)
+        page.get_by_role("button", name="take it apart").click()
+        loaded(page)
+        assert "right" in page.locator(".source .place").first.inner_text()
+
+
+def test_one_channel_is_refused(browser: Any, address: str) -> None:
+    """Aloud, with the reason: an input of one channel has no cues."""
+    for page in opened(browser, f"{address}#live"):
+        page.evaluate(
+            """() => { navigator.mediaDevices.getUserMedia = async () => {
+              const track = { getSettings: () => ({ channelCount: 1 }), stop: () => {} };
+              return { getAudioTracks: () => [track], getTracks: () => [track] };
+            }; }"""
+        )
+        page.get_by_role("button", name="Listen").click()
+        alert = page.get_by_role("alert")
+        alert.wait_for()
+        assert "one channel" in alert.inner_text()
+        page.get_by_role("link", name="Recording").click()
+        page.get_by_role("button", name="Record two channels").click()
+        page.get_by_role("alert").wait_for()
+
+
+def test_the_story_is_told(page: Any) -> None:
+    """The charts that answer change with the direction, and VESSL goes on step by step."""
+    page.get_by_role("link", name="How it works").click()
+    charts = page.get_by_role("region", name="Charts")
+    charts.wait_for(timeout=90_000)
+    before = charts.inner_text()
+    page.get_by_label("Azimuth in degrees").fill("-120")
+    assert charts.inner_text() != before
+    step = page.get_by_role("region", name="VESSL")
+    assert "Step 1 of" in step.inner_text()
+    page.get_by_label("Step", exact=True).fill("9")
+    assert "Step 10 of" in step.inner_text()
+
+
+def test_the_sphere_turns(page: Any, party: Path) -> None:
+    """By mouse and by keys."""
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    aim = """async () => {
+      const { app } = await import("./static/main.js");
+      return [app.sphere.yaw, app.sphere.pitch];
+    }"""
+    yaw, pitch = page.evaluate(aim)
+    box = page.locator("canvas.sphere").bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 160, box["y"] + 80, steps=3)
+    page.mouse.up()
+    turned = page.evaluate(aim)
+    assert turned[0] > yaw + 5
+    assert turned[1] < pitch - 1
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(aim)[0] == pytest.approx(turned[0] - 5)
+    page.keyboard.press("Home")
+    assert page.evaluate(aim) == [yaw, pitch]

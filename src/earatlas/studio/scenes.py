@@ -25,7 +25,7 @@ from earatlas.studio.progress import Teller
 from earatlas.studio.views import truth_view
 from earatlas.types import Array
 
-__all__ = ["TALKERS", "read_truth", "rendered"]
+__all__ = ["TALKERS", "read_truth", "rendered", "voice"]
 
 _RATE = 16_000
 _MURMUR_SECONDS = 4.0
@@ -47,7 +47,7 @@ def rendered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
     wished = order["talkers"]
     places = np.array([[talker["azimuth"], talker["elevation"]] for talker in wished], dtype=float)
     teller.stage("the talkers speak", 0.0)
-    names, sounds = zip(*(_voice(talker) for talker in wished), strict=True)
+    names, sounds = zip(*(voice(talker) for talker in wished), strict=True)
     teller.stage("placing them around the head", 0.5)
     t60 = order.get("t60_seconds")
     room = None if t60 is None else Room(t60_seconds=float(t60))
@@ -63,7 +63,7 @@ def rendered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
     }
 
 
-def _voice(talker: dict[str, Any]) -> tuple[str, Array]:
+def voice(talker: dict[str, Any]) -> tuple[str, Array]:
     """The name and the sound of a talker: one of ours, or a file that was dropped."""
     if "file" in talker:
         return str(talker["name"]), read_mono(talker["file"], rate=_RATE)

@@ -11,6 +11,7 @@ answer that takes time is a job: the page asks how far it is, and may cancel it.
     GET    api/{s}/recordings/{r}/files/{f}    DELETE …/{r}: forget it
     POST   api/{s}/sounds                      a dry sound for a scene;  api/{s}/scenes: make one
     GET    api/{s}/jobs/{j}                    DELETE: cancel it
+    POST   api/{s}/story                       numbers for the paper's story
     WS     api/{s}/live                        sound in, who is where out
 """
 
@@ -114,6 +115,7 @@ class Studio:
         self.crew = Crew(self.limits.workers, self.limits.waiting)
         self._pages = _pages()
         self._listeners = 0
+        self._told: Job | None = None  # the story, which is the same for all
         self.app = Guard(Starlette(routes=self._routes(), lifespan=self._life), token, port)
 
     @asynccontextmanager
@@ -141,6 +143,7 @@ class Studio:
             Route(f"{at}/scenes", self._new_scene, methods=["POST"]),
             Route(f"{at}/jobs/{{job}}", self._job),
             Route(f"{at}/jobs/{{job}}", self._cancel, methods=["DELETE"]),
+            Route(f"{at}/story", self._story, methods=["POST"]),
             WebSocketRoute(f"{at}/live", self._live),
         ]
 
@@ -345,6 +348,13 @@ class Studio:
     async def _cancel(self, request: Request, session: Session) -> Response:
         self.crew.cancel(_known(session.jobs, request.path_params["job"]))
         return JSONResponse({})
+
+    @_of_session
+    async def _story(self, request: Request, session: Session) -> Response:
+        if self._told is None or self._told.state in ("failed", "cancelled"):
+            self.crew.promise()
+            self._told = self.crew.submit(Job({"do": "story"}))
+        return JSONResponse({"job": session.watch(self._told).id})
 
     async def _live(self, socket: WebSocket) -> None:
         session = self.sessions.get(socket.path_params["session"])

@@ -18,6 +18,7 @@ from earatlas.studio import heads, recordings, scenes
 from earatlas.studio.live import Listening
 from earatlas.studio.progress import Teller
 from earatlas.studio.session import BUILT_IN
+from earatlas.studio.story import story
 
 __all__ = ["Tasks"]
 
@@ -47,6 +48,7 @@ class Tasks:
                 order, _loaded(order["atlas"]), self._teller
             ),
             "render": lambda order: scenes.rendered(order, self._teller),
+            "story": lambda order: story(_loaded(str(BUILT_IN)), self._teller),
             "live_begin": self._begin,
         }
 

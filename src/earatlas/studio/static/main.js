@@ -6,9 +6,10 @@ import { failure } from "./recording.js";
 import * as recording from "./recording.js";
 import * as live from "./live.js";
 import * as scene from "./scene.js";
+import * as story from "./story.js";
 import { HeadChoice } from "./heads.js";
 
-const PAGES = { recording: ["Recording", recording], scene: ["Make a scene", scene], live: ["Live", live] };
+const PAGES = { recording: ["Recording", recording], scene: ["Make a scene", scene], live: ["Live", live], story: ["How it works", story] };
 
 const app = {
   head: null,

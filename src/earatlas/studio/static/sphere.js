@@ -34,6 +34,7 @@ export class Sphere {
     this.items = [];
     this.marks = [];
     this.points = [];
+    this.lights = [];
     this.asked = 0;
     this.frames = 0;
     this.stop = onLook(canvas, () => { this.inks = null; this.draw(); });
@@ -86,6 +87,7 @@ export class Sphere {
     this.ball(c);
     this.grid(c, true);
     this.dots(c, true);
+    this.lit(c);
     const shown = this.items.map((item) => ({ item, where: this.at(vector(item.direction)) }));
     for (const { item } of shown) this.trail(c, item);
     for (const { item, where } of shown) this.region(c, item, where[2] > 0 ? 0.75 : 1);
@@ -168,6 +170,19 @@ export class Sphere {
     c.globalAlpha = 1;
   }
 
+  // Centres of charts, larger and stronger the more they have to say.
+  lit(c) {
+    c.fillStyle = this.inks.accent;
+    for (const { direction: place, strength } of this.lights) {
+      const [x, y, depth] = this.at(vector(place));
+      c.globalAlpha = (depth > 0 ? 0.55 : 0.8) * (0.3 + 0.7 * strength);
+      c.beginPath();
+      c.arc(x, y, 2.5 + 9 * strength, 0, 2 * Math.PI);
+      c.fill();
+    }
+    c.globalAlpha = 1;
+  }
+
   // The cells of a belief, each a round patch of the sphere; as one path they have one shade.
   region(c, item, strength) {
     const region = item.region;
@@ -199,7 +214,9 @@ export class Sphere {
     c.lineWidth = 2.5;
     c.lineCap = "round";
     for (let i = 1; i < places.length; i += 1) {
-      const [a, b] = [this.at(vector(places[i - 1])), this.at(vector(places[i]))];
+      const [from, to] = [vector(places[i - 1]), vector(places[i])];
+      if (from[0] * to[0] + from[1] * to[1] + from[2] * to[2] < 0.7) continue; // a jump is no way
+      const [a, b] = [this.at(from), this.at(to)];
       c.globalAlpha = (0.6 * (item.faint ?? 1) * i) / places.length;
       c.beginPath();
       c.moveTo(a[0], a[1]);

@@ -1,0 +1,177 @@
+"""The studio's live page and its story: sound by a socket, and numbers of the paper."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from studio_pages import PORT, Page, ThreadWorker, studio_page
+
+import earatlas as ea
+from earatlas.errors import InputError
+from earatlas.studio.live import from_bytes, to_bytes
+from earatlas.studio.server import Limits
+
+HEADERS = {"host": f"127.0.0.1:{PORT}", "origin": f"http://127.0.0.1:{PORT}"}
+PLACE = [41.0, 12.0]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page of a studio at which one may listen."""
+    limits = Limits(workers=1, listeners=1)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        studio_page(tmp_path_factory.mktemp("live"), limits) as opened,
+    ):
+        patch.setattr("earatlas.studio.sockets.Worker", KeptWorker)
+        yield opened
+
+
+class KeptWorker(ThreadWorker):
+    """A worker that keeps its stream from one order to the next."""
+
+    def __init__(self) -> None:
+        from earatlas.studio.tasks import Tasks
+
+        super().__init__()
+        self.tasks = Tasks(lambda message: None)
+
+    def ask(self, order: dict[str, Any], told: Any, data: bytes = b"") -> tuple[Any, bytes]:
+        """As the process does it."""
+        rest = {key: value for key, value in order.items() if key != "do"}
+        try:
+            done, came = self.tasks.do(order["do"], rest, data)
+        except InputError as error:
+            return {"error": str(error)}, b""
+        return {"done": done}, came
+
+
+def test_samples_there_and_back() -> None:
+    """Left and right stay what they are; what is no number is silence."""
+    samples = np.array([[0.5, -0.25, 0.125], [1.0, 0.0, -1.0]])
+    assert np.array_equal(from_bytes(to_bytes(samples)), samples)
+    broken = np.array([[np.nan, np.inf, 0.5], [0.1, 1e9, -np.inf]])
+    assert from_bytes(to_bytes(broken))[0].tolist() == [0.0, 0.0, 0.5]
+    assert from_bytes(to_bytes(broken))[1, 1:].tolist() == [0.0, 0.0]
+    with pytest.raises(InputError, match="pairs of 32-bit floats"):
+        from_bytes(b"1234567")
+
+
+def test_a_talker_is_followed(page: Page) -> None:
+    """Blocks of sound go in; a source comes out where the talker stands, with words for it."""
+    head = ea.simulated_head([PLACE])
+    sound = ea.render_scene(head, [ea.murmur(2.0, seed=1)], [PLACE]).mixture.samples
+    with page.client.websocket_connect(
+        page.at("live?head=simulated&rate=16000"), headers=HEADERS
+    ) as ws:
+        assert json.loads(ws.receive_text()) == {"ready": True}
+        for block in np.array_split(sound, 8, axis=1):
+            ws.send_bytes(to_bytes(block))
+            told = json.loads(ws.receive_text())
+    assert told["time"] == pytest.approx(sound.shape[1] / 16_000, abs=0.01)
+    (source,) = told["sources"]
+    assert float(ea.great_circle_error(PLACE, source["direction"])) < 8
+    assert 0 < source["radius_90"] < 60
+    assert source["active"]
+    assert "left" in source["words"]
+    assert told["left_out_seconds"] == 0
+
+
+def test_one_page_at_a_time(page: Page) -> None:
+    """A second one is told why it must wait; a head that is not there is none."""
+    from starlette.websockets import WebSocketDisconnect
+
+    with page.client.websocket_connect(
+        page.at("live?head=simulated&rate=16000"), headers=HEADERS
+    ) as ws:
+        ws.receive_text()
+        for path, code in (
+            ("live?head=simulated&rate=16000", 1013),
+            ("live?head=no&rate=16000", 1008),
+            ("live?head=simulated&rate=x", 1008),
+        ):
+            with (
+                pytest.raises(WebSocketDisconnect) as refused,
+                page.client.websocket_connect(page.at(path), headers=HEADERS),
+            ):
+                pass
+            assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("rate", "data", "says"), [(100, b"", "rate must be"), (16000, b"1234567", "pairs of")]
+)
+def test_what_cannot_be_heard(page: Page, rate: int, data: bytes, says: str) -> None:
+    """Is a sentence, and the socket is closed."""
+    with page.client.websocket_connect(
+        page.at(f"live?head=simulated&rate={rate}"), headers=HEADERS
+    ) as ws:
+        if data:
+            ws.receive_text()
+            ws.send_bytes(data)
+        assert says in json.loads(ws.receive_text())["error"]
+
+
+def test_a_worker_that_ends(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is told that nobody listens any more."""
+    from earatlas.studio.worker import WorkerEndedError
+
+    def gone(*_: object) -> None:
+        raise WorkerEndedError
+
+    with page.client.websocket_connect(
+        page.at("live?head=simulated&rate=16000"), headers=HEADERS
+    ) as ws:
+        ws.receive_text()
+        monkeypatch.setattr(KeptWorker, "ask", gone)
+        ws.send_bytes(bytes(800))
+        assert "was ended by the system" in json.loads(ws.receive_text())["error"]
+
+
+def test_sound_that_waits_too_long() -> None:
+    """Beyond two seconds the oldest is left out, and counted; what is left comes at once."""
+    from earatlas.studio.sockets import _Waiting
+
+    waiting = _Waiting(rate=100)
+    for number in range(5):
+        waiting.add(bytes([number]) * 400)  # half a second each
+    assert waiting.left_out == 400
+    assert waiting.take() == b"".join(bytes([n]) * 400 for n in range(1, 5))
+    assert waiting.take() == b""
+
+
+def test_the_story(page: Page) -> None:
+    """Cues, surface, charts and steps belong together; VESSL arrives, and never falls."""
+    first = page.post("story").json()["job"]
+    told = page.done({"job": first})["answer"]
+    assert page.post("story").json()["job"] == first  # it is told once
+    count = len(told["directions"])
+    for curves in (told["heard"], told["expected"]):
+        for kind in ("ild", "ipd"):
+            assert np.shape(curves[kind]) == (count, len(told["hertz"][kind]))
+    # From the left the left ear is louder, as heard and as expected.
+    left = int(np.argmin([abs(a - 90) + abs(e) for a, e in told["directions"]]))
+    assert np.mean(told["heard"]["ild"][left]) < -3
+    assert np.mean(told["expected"]["ild"][left]) < -3
+    gaps = np.array(told["heard"]["ild"]) - told["expected"]["ild"]
+    assert np.median(np.abs(gaps)) < 2
+    shares = np.array(told["charts"]["shares"])
+    assert shares.sum(axis=1).max() <= 1.02
+    assert np.median(shares.sum(axis=1)) > 0.9
+    assert len(told["surface"]["places"]) == len(told["surface"]["kept"]) > 0.9 * count
+    steps = told["vessl"]["steps"]
+    assert np.diff([step["free_energy"] for step in steps]).min() >= -1  # they are rounded
+    errors = [ea.great_circle_error(told["vessl"]["truth"], step["directions"]) for step in steps]
+    assert np.max(errors[-1]) < 6 < np.max(errors[0])
+
+
+def test_files_of_the_studio_are_in_the_package() -> None:
+    """The page, the built-in head, and no more than they need."""
+    folder = Path(ea.__file__).parent / "studio"
+    assert (folder / "static" / "index.html").is_file()
+    assert sum(file.stat().st_size for file in (folder / "static").iterdir()) < 200_000
+    atlas = ea.Atlas.load(folder / "simulated.atlas")
+    assert atlas.rooms is not None
