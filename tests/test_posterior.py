@@ -218,6 +218,40 @@ def test_credible_area_is_the_region_s() -> None:
     assert arc.credible_region(0.9).cells[0, 1] == 20.0
 
 
+@pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)
+def test_round_parts_have_the_density_of_any_others(
+    space: Space, rng: np.random.Generator
+) -> None:
+    """Several widths at one place, a part beside its centre and one that is no circle among them."""
+    L = space.dims
+    places = np.array([[20.0, 10.0], [-70.0, 40.0], [25.0, 5.0]])[[0, 0, 1, 1, 2, 0]]
+    means, covariances = np.zeros((6, L)), np.stack([w**2 * np.eye(L) for w in (1, 5, 2, 9, 3, 4)])
+    means[3] = 2.5
+    covariances[4] += 0.7
+    belief = ChartMixture(space, places, rng.dirichlet(np.ones(6)), means, covariances)
+    points = belief.sample(9)
+    slow = [
+        sum(
+            w * np.exp(-0.5 * d @ np.linalg.solve(V, d)) / np.sqrt(np.linalg.det(2 * np.pi * V))
+            for w, d, V in zip(
+                belief.weights, space.log(places, point) - means, covariances, strict=True
+            )
+        )
+        for point in points
+    ]
+    np.testing.assert_allclose(np.exp(belief.log_density(points)), slow, rtol=1e-9)
+
+
+def test_the_mean_on_a_sphere_is_where_arcs_balance(rng: np.random.Generator) -> None:
+    """One mean, and the same as one of several; a single point is its own."""
+    points = np.column_stack([rng.uniform(100, 250, 11), rng.uniform(-50, 80, 11)])
+    weights = rng.uniform(0.1, 2.0, size=(11, 2))
+    one = Sphere().mean(points, weights[:, 1])
+    np.testing.assert_allclose(weights[:, 1] @ Sphere().log(one, points), 0, atol=1e-8)
+    np.testing.assert_allclose(one, Sphere().mean(points, weights)[1], atol=1e-8)
+    np.testing.assert_allclose(Sphere().mean([[170.0, 20.0]]), [170.0, 20.0], atol=1e-9)
+
+
 def test_no_region_is_larger_than_the_sphere() -> None:
     """A belief that is all over it has a radius of at most 180 degrees; a sharp one is flat."""
     everywhere = np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None]

@@ -59,7 +59,7 @@ _CLOSELY = 130  # coarse cells whose fine points are looked at
 # 1.0° with 3 degrees, 1.1° with 6.
 _TURN_DEGREES = 3.0
 _AROUND = 4  # points of the grid that L is read from where a turned one falls between them
-_READY = ("grid", "interpolation", "cells", "_points")  # what is made once
+_READY = ("grid", "interpolation", "cells", "_points", "_coarse_points")  # what is made once
 _NEIGHBOURS = 6  # directions that a point is interpolated from
 
 
@@ -181,6 +181,8 @@ class DirectSound:
 
     def points(self, rows: Indices, patch: Patch | None = None) -> Single:
         """s_x (F, 3, rows) of some of the grid; a patch takes the place of those that it has."""
+        if patch is None and rows is self.cells[0]:
+            return self._coarse_points
         points, there = self._points
         missing = rows[~there[rows]]
         for start in range(0, len(missing), 500):
@@ -193,6 +195,11 @@ class DirectSound:
             hit = patch.rows[place] == rows
             wanted[:, :, hit] = patch.points[:, :, place[hit]]
         return wanted
+
+    @cached_property
+    def _coarse_points(self) -> Single:
+        """s_x (F, 3, C) at the middles of coarse cells, which every look begins with."""
+        return self.points(self.cells[0].copy())
 
     def seen(self, bins: OnsetBins) -> Single:
         """s (B, 3) of the bins."""

@@ -12,13 +12,14 @@ import numpy as np
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import Judgement, LearnedHead
+from earatlas.learning.posteriors import Posteriors
 from earatlas.localization.doubts import Doubt, doubts_of
 from earatlas.localization.poses import Pose, total_statistics
 from earatlas.localization.turning import turning_judgement
 from earatlas.space.belief import ChartMixture, CredibleRegion
 from earatlas.types import Array
 
-__all__ = ["Localization", "answer", "turning_answer"]
+__all__ = ["Localization", "answer", "quick_answers", "turning_answer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +102,22 @@ def turning_answer(
     """
     judged = turning_judgement(head, poses, onsets, yaw_of_bins)
     return _rested(head, judged, total_statistics(poses), onsets, thorough=thorough)
+
+
+def quick_answers(
+    head: LearnedHead,
+    posteriors: Posteriors,
+    sounds: Sequence[tuple[Pose, OnsetBins | None]],
+) -> list[Localization]:
+    """The same as `turning_answer` of many sounds, each heard in one pose, not thoroughly."""
+    opened = posteriors.judged(
+        head.calibration, CueStatistics.stacked([pose.statistics for pose, _ in sounds])
+    )
+    answers = []
+    for (pose, onsets), (belief, misfit) in zip(sounds, opened, strict=True):
+        judged = head.joined(belief, misfit, onsets).turned(pose.yaw_degrees)
+        answers.append(_rested(head, judged, pose.statistics, onsets, thorough=False))
+    return answers
 
 
 def _rested(

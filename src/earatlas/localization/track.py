@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, tee
+from itertools import accumulate, islice, tee
 from operator import add
 from typing import Any
 
@@ -24,13 +24,16 @@ from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.recording import Recording
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.learning.learned import LearnedHead
-from earatlas.localization.answer import Localization, answer, turning_answer
+from earatlas.learning.posteriors import Posteriors
+from earatlas.localization.answer import Localization, answer, quick_answers, turning_answer
 from earatlas.localization.motion import YawLike, checked_yaw
 from earatlas.localization.poses import Pose, joined_poses, total_statistics
 from earatlas.space.yaw import Yaw
 from earatlas.types import Array, Indices, Progress, Spectra
 
 __all__ = ["Track", "Windows", "track", "windows_of"]
+
+_AT_ONCE = 32  # windows that are answered together: 0.5 MB of sums and a tenth of the time
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,28 +121,59 @@ def windows_of(
 def _windows(
     head: LearnedHead, recording: Recording, windows: Windows, progress: Progress | None
 ) -> Iterator[tuple[float, Localization]]:
+    posteriors, silence = Posteriors(head.model), None
+    seconds, total = head.layout.hop / head.layout.rate, recording.seconds
+    heard = _listened(head, recording, windows)
+    while some := list(islice(heard, _AT_ONCE)):
+        quick = [n for n, part in enumerate(some) if len(part.poses) == 1 and not part.silent]
+        found: dict[int, Localization] = {}
+        if quick:
+            sounds = [(some[n].poses[0], some[n].onsets) for n in quick]
+            found = dict(zip(quick, quick_answers(head, posteriors, sounds), strict=True))
+        for n, part in enumerate(some):
+            if part.silent:  # nothing heard is the same belief every time
+                silence = silence or answer(head, part.sums)
+                found[n] = replace(silence, seconds=part.sums.frames * seconds)
+            elif n not in found:
+                found[n] = turning_answer(
+                    head, part.poses, part.onsets, part.yaw_of_bins, thorough=False
+                )
+            # Frame t is centred on t hops of the layout.
+            yield (part.begin + 0.5 * (part.sums.frames - 1)) * seconds, found.pop(n)
+            if progress is not None:
+                progress(min((part.begin + part.sums.frames) * seconds, total), total)
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """What was heard in a window that begins with a frame."""
+
+    begin: int
+    sums: CueStatistics
+    poses: list[Pose]
+    onsets: OnsetBins | None
+    yaw_of_bins: Array  # (B,) how the head is turned in each onset
+
+    @property
+    def silent(self) -> bool:
+        return not self.sums.counts.any()
+
+
+def _listened(head: LearnedHead, recording: Recording, windows: Windows) -> Iterator[_Window]:
+    """Every window, in order, of two passes over the sound."""
     layout, yaw = head.layout, checked_yaw(windows.yaw, head.space)
     step, length = windows.frames(layout)
     levels, arriving = LevelStatistics(layout), _Arriving(head)
     for spectra in spectra_blocks(arriving.first(recording.blocks(layout)), layout):
         levels.push(spectra)
-    floors, total = levels.floors_db(windows.threshold), recording.seconds
+    floors = levels.floors_db(windows.threshold)
     again = arriving.second(recording.blocks(layout, again=True))
     hops = _hop_sums(spectra_blocks(again, layout), layout, floors, step)
     seconds = layout.hop / layout.rate
-    begin, silence = 0, None
-    for sums, poses in _posed(hops, length, yaw, seconds):
-        if sums.counts.any():
-            onsets, times = arriving.within((begin - 0.5) * seconds, sums.frames * seconds)
-            window = turning_answer(head, poses, onsets, yaw.at(times), thorough=False)
-        else:  # nothing heard is the same belief every time
-            silence = silence or answer(head, sums)
-            window = replace(silence, seconds=sums.frames * seconds)
-        # Frame t is centred on t hops of the layout.
-        yield (begin + 0.5 * (sums.frames - 1)) * seconds, window
-        begin += step
-        if progress is not None:
-            progress(min((begin + sums.frames) * seconds, total), total)
+    for number, (sums, poses) in enumerate(_posed(hops, length, yaw, seconds)):
+        begin = number * step
+        onsets, times = arriving.within((begin - 0.5) * seconds, sums.frames * seconds)
+        yield _Window(begin, sums, poses, onsets, yaw.at(times))
 
 
 class _Arriving:

@@ -14,18 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
 
 from earatlas.errors import InputError
 from earatlas.space.spaces import Circle, Plane, Space
-from earatlas.types import Array
+from earatlas.types import Array, Indices
 
 __all__ = ["ChartMixture", "CredibleRegion", "change_chart", "log_gaussians"]
 
 _NEGLIGIBLE = 1e-12  # components with less weight than this change no digit that is shown
+# Of a region's size. Of 24 random beliefs, half are within 1 % and all within 10 %, as with 4000 at
+# random: evenly spread ones tell more, each.
+_DRAWS = 1000
 
 
 def change_chart(space: Space, centres: Array, u: Array, new_centres: Array) -> tuple[Array, Array]:
@@ -38,6 +42,20 @@ def change_chart(space: Space, centres: Array, u: Array, new_centres: Array) -> 
         behind = space.log(new_centres, space.exp(centres, u - axis))
         columns.append((ahead - behind) / (2 * step))
     return moved, np.stack(columns, axis=-1)
+
+
+@cache
+def _even_draws(n: int, dims: int) -> tuple[Array, Array]:
+    """n numbers (n,) in (0, 1) and standard normal points (n, L), spread evenly together.
+
+    Multiples of the powers of one irrational number, the root of g^(d+1) = g + 1: in d dimensions
+    what the golden ratio is in one.
+    """
+    d, g = dims + 1, 1.5
+    for _ in range(40):
+        g = (1 + g) ** (1 / (d + 1))
+    u = (0.5 + np.arange(1, n + 1)[:, None] * g ** -np.arange(1.0, d + 1)) % 1
+    return u[:, 0], ndtri(u[:, 1:])
 
 
 def log_gaussians(residuals: Array, covariances: Array) -> Array:
@@ -89,7 +107,7 @@ class ChartMixture:
                 f"centres, means and covariances must have shapes (K, C), (K, L) and (K, L, L) "
                 f"with K = {K}, got {shapes}. Give one of each a component."
             )
-        if not np.isclose(self.weights.sum(), 1.0, atol=1e-6):
+        if not abs(self.weights.sum() - 1.0) < 1e-5:
             raise InputError(
                 f"weights must sum to 1, got {self.weights.sum():.6g}. Divide them by their sum."
             )
@@ -119,6 +137,8 @@ class ChartMixture:
     def best(self) -> Array:
         """The component mean (C,) at which the density is greatest (MAP)."""
         p = self.pruned(1e-9)
+        if len(p.weights) == 1:
+            return self.space.exp(p.centres[0], p.means[0])
         peaks = np.log(p.weights) - 0.5 * np.linalg.slogdet(p.covariances)[1]
         top = np.argsort(-peaks)[:16]
         points = self.space.exp(p.centres[top], p.means[top])
@@ -134,18 +154,48 @@ class ChartMixture:
     def log_density(self, points: ArrayLike) -> Array:
         """log p (N,) at points (N, C), per degree of each chart coordinate."""
         p = self.pruned()
-        u = self.space.charts(p.centres, self.space.check(points, "points"))
-        terms = np.log(p.weights) + log_gaussians(u - p.means, p.covariances)
-        result: Array = logsumexp(terms, axis=1)
+        terms = p._log_parts(self.space.check(points, "points"))
+        terms += np.log(p.weights)
+        top = terms.max(axis=1)
+        terms -= top[:, None]
+        result: Array = np.log(np.exp(terms, out=terms).sum(axis=1)) + top
         return result
+
+    def _log_parts(self, x: Array) -> Array:
+        """log N (N, K) of each part at points (N, C).
+
+        Round ones around their own centre need no chart: those that onsets make, hundreds of them,
+        several widths at each place.
+        """
+        L = self.space.dims
+        variances = self.covariances[:, 0, 0]
+        plain = (self.means == 0).all(axis=1) & (
+            self.covariances == variances[:, None, None] * np.eye(L)
+        ).all(axis=(1, 2))
+        logs = np.empty((len(x), len(plain)))
+        if not plain.all():
+            u = self.space.charts(self.centres[~plain], x)
+            logs[:, ~plain] = log_gaussians(u - self.means[~plain], self.covariances[~plain])
+        if plain.any():
+            centres, variances = self.centres[plain], variances[plain]
+            first = np.ones(len(centres), dtype=bool)
+            first[1:] = (centres[1:] != centres[:-1]).any(axis=1)
+            squared = self.space.squared_distances(centres[first], x)[:, np.cumsum(first) - 1]
+            logs[:, plain] = -0.5 * (squared / variances + L * np.log(2 * np.pi * variances))
+        return logs
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Draw n directions (n, C)."""
         rng = np.random.default_rng(seed)
         k = rng.choice(len(self.weights), size=n, p=self.weights / self.weights.sum())
-        noise = rng.standard_normal((n, self.space.dims))
-        u = self.means[k] + np.einsum("nlm,nm->nl", np.linalg.cholesky(self.covariances)[k], noise)
-        return self.space.exp(self.centres[k], u)
+        return self._placed(k, rng.standard_normal((n, self.space.dims)))
+
+    def _placed(self, k: Indices, normals: Array) -> Array:
+        """Points (n, C) of the parts k (n,), at standard normal coordinates (n, L) of each."""
+        root = np.linalg.cholesky(self.covariances)[k]
+        return self.space.exp(
+            self.centres[k], self.means[k] + np.einsum("nlm,nm->nl", root, normals)
+        )
 
     def credible_region(self, level: float = 0.9, spacing: float | None = None) -> CredibleRegion:
         """The smallest set of cells of `space.grid(spacing)` that holds `level` of the belief.
@@ -163,14 +213,16 @@ class ChartMixture:
                 return region
         return self._region(level, 0.5)
 
-    def credible_area(self, level: float = 0.9, draws: int = 4000) -> float:
+    def credible_area(self, level: float = 0.9) -> float:
         """Size of the credible region alone, in (square) degrees, within a few percent.
 
         With t the density that `level` of the samples exceed, the region's size is the mean of
         1[p > t] / p over samples of p: no grid, so it is a hundred times as fast.
         """
         p = self.pruned(1e-6)
-        density = np.exp(p.log_density(p.sample(draws)))
+        which, normals = _even_draws(_DRAWS, self.space.dims)
+        k = np.searchsorted(np.cumsum(p.weights)[:-1], which, side="right")
+        density = np.exp(p.log_density(p._placed(k, normals)))
         inside = density >= np.quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
         return min(area, self.space.largest_region)  # a broad belief is all over the space
