@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from earatlas.errors import InputError
+from earatlas.hearing.audio import Audio
 from earatlas.hearing.blocks import Block, CrossFade, Spans, overlapping
 from earatlas.hearing.cues import bin_power
 from earatlas.hearing.files import read_audio
@@ -114,15 +115,17 @@ def test_sound_files_appear_together(tmp_path: Path) -> None:
 
 def test_sound_that_no_wav_file_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """4 GB: beyond them, the header has wider lengths."""
-    monkeypatch.setattr("earatlas.hearing.sound_files._LARGEST_WAV", 8 * 100)
+    monkeypatch.setattr("earatlas.hearing.wav._LARGEST_WAV", 8 * 100)
     sound = np.random.default_rng(3).normal(size=(1, 2, 100))
     for samples, kind in ((99, "WAV"), (100, "RF64")):
         with growing_sound_files(tmp_path, ["a.wav"], 8000, samples=samples) as append:
             append(sound[..., :samples])
-        assert soundfile.info(tmp_path / "a.wav").format == kind
-        np.testing.assert_allclose(
-            read_audio(tmp_path / "a.wav").samples, sound[0, :, :samples], rtol=1e-6
-        )
+        Audio(sound[0, :, :samples], 8000).write(tmp_path / "b.wav")
+        for name in ("a.wav", "b.wav"):
+            assert soundfile.info(tmp_path / name).format == kind
+            np.testing.assert_allclose(
+                read_audio(tmp_path / name).samples, sound[0, :, :samples], rtol=1e-6
+            )
 
 
 def test_sound_files_appear_all_or_none(tmp_path: Path) -> None:

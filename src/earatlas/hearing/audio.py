@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.files import written_whole
-from earatlas.hearing.wav import blank_date, library_name
+from earatlas.hearing.wav import blank_date, library_name, wav_kind
 from earatlas.types import Array
 
 __all__ = ["LARGEST_SAMPLE", "Audio", "resample"]
@@ -87,6 +87,8 @@ class Audio:
                 f"path must end in one of {', '.join(_FORMATS)}, got '{path}'. Rename the output."
             )
         kind, subtype = _FORMATS[path.suffix.lower()]
+        if kind == "WAV":
+            kind = wav_kind(self.samples.size)
         with written_whole(path, "path") as scratch:
             try:
                 name = library_name(scratch)

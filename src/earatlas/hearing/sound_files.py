@@ -10,13 +10,11 @@ import soundfile
 
 from earatlas.errors import InputError
 from earatlas.files import written_together
-from earatlas.hearing.wav import blank_date, library_name
+from earatlas.hearing.wav import blank_date, library_name, wav_kind
 from earatlas.types import Array
 
 __all__ = ["growing_sound_files"]
 
-_LARGEST_WAV = 4e9  # bytes: the lengths in its header have 32 bits; RF64 is WAV with 64
-_BYTES = 8  # of a sample: two channels of 32-bit float
 _PROBLEMS = (OSError, soundfile.SoundFileError)
 
 
@@ -29,7 +27,7 @@ def growing_sound_files(
     All of them appear at the end, or none. `samples` says how long they will be: what no WAV file
     can hold becomes RF64.
     """
-    kind = "WAV" if _BYTES * samples < _LARGEST_WAV else "RF64"
+    kind = wav_kind(2 * samples)
     for name in names:
         if (folder / name).is_dir():
             raise InputError(

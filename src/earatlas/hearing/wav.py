@@ -1,4 +1,4 @@
-"""What libsndfile does not do: any bytes as a name, and WAV files without a date.
+"""What libsndfile does not do: any bytes as a name, and WAV files without a date or an end.
 
 The same sound is the same bytes, whenever it is written. libsndfile puts the loudest sample of a
 float file into a chunk of its own, PEAK, and the time of writing beside it. Nobody reads that time;
@@ -11,7 +11,14 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["blank_date", "library_name"]
+__all__ = ["blank_date", "library_name", "wav_kind"]
+
+_LARGEST_WAV = 4e9  # bytes: the lengths in its header have 32 bits; RF64 is WAV with 64
+
+
+def wav_kind(values: int) -> str:
+    """What a file of so many 32-bit values must be: WAV, or RF64 where that cannot hold them."""
+    return "WAV" if 4 * values < _LARGEST_WAV else "RF64"
 
 
 def library_name(path: Path) -> str | bytes:
