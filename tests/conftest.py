@@ -63,16 +63,16 @@ def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
 
 @pytest.fixture(autouse=True)
 def rooms_learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """40 scenes in the place of 180, but for the heads that tests share, which may be doubted."""
-    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 40)
+    """20 scenes in the place of 180, but for the heads that tests share, which may be doubted."""
+    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 20)
 
 
 @pytest.fixture
 def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`earatlas.learn` with 20 sounds and 20 scenes: where nobody asks how sure it is."""
-    monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 20)
-    monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
-    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 20)
+    """`earatlas.learn` with 8 sounds and 8 scenes: where nobody asks how sure it is."""
+    monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 8)
+    monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 8)
+    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 8)
 
 
 @pytest.fixture

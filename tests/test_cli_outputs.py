@@ -47,7 +47,7 @@ def cases(ring: Path) -> dict[str, tuple[list[object], str]]:
     }
 
 
-@pytest.mark.usefixtures("learned_quickly")
+@pytest.mark.usefixtures("learned_before")
 @pytest.mark.parametrize("case", list(cases(Path())))
 def test_one_file(run: Run, ring: Path, tmp_path: Path, case: str) -> None:
     """Somebody's file is left alone unless it is forced; our own is replaced, and that is said."""

@@ -40,7 +40,7 @@ def test_everything_that_is_installed_has_its_hash() -> None:
         assert "--hash=sha256:" in block, block.splitlines()[0]
 
 
-@pytest.mark.usefixtures("learned_quickly")
+@pytest.mark.usefixtures("learned_before")
 def test_an_atlas_tells_the_licence_of_its_head(run: Run, tmp_path: Path) -> None:
     """From the SOFA file to the atlas to `info`; where nothing is said, that is said."""
     head = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 20)])

@@ -219,10 +219,8 @@ def test_credible_area_is_the_region_s() -> None:
 
 
 @pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)
-def test_round_parts_have_the_density_of_any_others(
-    space: Space, rng: np.random.Generator
-) -> None:
-    """Several widths at one place, a part beside its centre and one that is no circle among them."""
+def test_round_parts_have_the_density_of_any_others(space: Space, rng: np.random.Generator) -> None:
+    """Several widths at one place, with a part beside its centre and one that is no circle."""
     L = space.dims
     places = np.array([[20.0, 10.0], [-70.0, 40.0], [25.0, 5.0]])[[0, 0, 1, 1, 2, 0]]
     means, covariances = np.zeros((6, L)), np.stack([w**2 * np.eye(L) for w in (1, 5, 2, 9, 3, 4)])

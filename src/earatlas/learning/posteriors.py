@@ -69,7 +69,7 @@ class Posteriors:
         ]
 
     def _forms(self, believed: CueStatistics) -> _Forms:
-        model, (K, D, L) = self.model, self.model.A.shape
+        model, (K, _, L) = self.model, self.model.A.shape
         P = believed.counts / model.noise
         y = believed.means - self._middle
         W = len(P)
@@ -125,7 +125,7 @@ class Posteriors:
     def _forms_of_cues(self) -> tuple[Array, Array, Array]:
         """Matrices (D, …) that P, P ȳ and P ȳ² are multiplied with, for each k in a row."""
         maps, root, b = self._parts
-        L, (rows, columns) = maps.shape[1], np.tril_indices(maps.shape[1])
+        rows, columns = np.tril_indices(maps.shape[1])
         spread = self.model.log_spread * self.model.noise
         linear = [maps[:, rows] * maps[:, columns], maps * b[:, None], (b**2)[:, None],
                   spread[:, None]]  # fmt: skip
