@@ -103,8 +103,9 @@ class Posteriors:
         model, Q = self.model, believed.counts
         residual = believed.means - model.forward_map(directions)
         variance = model.noise + (model.latent**2).sum(axis=1)
-        misfits: Array = (Q * residual**2 / variance).sum(axis=1)
-        return misfits / np.maximum(Q.sum(axis=1), 1e-300)
+        total = (Q * residual**2 / variance).sum(axis=1)
+        misfits: Array = total / np.maximum(Q.sum(axis=1), 1e-300)
+        return misfits
 
     # --- what all windows share --------------------------------------------------------------
 
