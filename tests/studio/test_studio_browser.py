@@ -112,6 +112,13 @@ def party(scene: ea.SimulatedScene, tmp_path_factory: pytest.TempPathFactory) ->
     return scene.mixture.write(tmp_path_factory.mktemp("party") / "party.wav")
 
 
+MONITORED = """async () => {
+  const { app } = await import("./static/main.js");
+  for (let i = 0; i < 100 && !app.page.next; i += 1) await new Promise((r) => setTimeout(r, 100));
+  return app.page.next;
+}"""
+
+
 def dropped(page: Any, name: str, data: bytes) -> None:
     """Drop a file on the page."""
     page.evaluate(DROP, [name, base64.b64encode(data).decode(), "audio/wav"])
@@ -326,6 +333,9 @@ def test_live(two_ears: Any, address: str) -> None:
                 break
             page.wait_for_timeout(100)
         assert "right" in page.locator(".source .place").first.inner_text()
+        page.get_by_role("button", name="Hear source").first.click()
+        page.wait_for_timeout(500)
+        assert page.evaluate(MONITORED) > 0
         page.get_by_role("button", name="Record").click()
         page.wait_for_timeout(2500)
         page.get_by_role("button", name="take it apart").click()

@@ -22,11 +22,10 @@ export async function microphone() {
 }
 
 // Blocks of samples (left, right) of the input, as they come; `close` ends it.
-export async function captured(told) {
+export async function captured(told, rate = undefined) {
   const stream = await microphone();
-  const context = new AudioContext();
+  const [context, source] = listener(stream, rate);
   await context.audioWorklet.addModule("static/capture.js");
-  const source = new MediaStreamAudioSourceNode(context, { mediaStream: stream });
   const node = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0, channelCount: 2, channelCountMode: "explicit", channelInterpretation: "discrete" });
   node.port.onmessage = ({ data }) => told(data.left, data.right);
   source.connect(node);
@@ -38,6 +37,20 @@ export async function captured(told) {
       if (context.state !== "closed") await context.close();
     },
   };
+}
+
+// Some browsers take the input at its own rate only.
+function listener(stream, rate) {
+  for (const options of rate ? [{ sampleRate: rate }, {}] : [{}]) {
+    const context = new AudioContext(options);
+    try {
+      return [context, new MediaStreamAudioSourceNode(context, { mediaStream: stream })];
+    } catch (error) {
+      context.close();
+      if (!options.sampleRate) throw error;
+    }
+  }
+  return null;
 }
 
 const decibels = (block) => 10 * Math.log10(Math.max(block.reduce((sum, x) => sum + x * x, 0) / block.length, 1e-9));
