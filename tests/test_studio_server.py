@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -39,7 +40,10 @@ def answered(
     party: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Page, dict[str, Any], dict[str, Any]]]:
     """A page, what it was told of the party, and how the job ended."""
-    with studio_page(tmp_path_factory.mktemp("studio"), Limits(workers=1)) as page:
+    with (
+        mock.patch("earatlas.studio.recordings._QUICK_SECONDS", 1.0),
+        studio_page(tmp_path_factory.mktemp("studio"), Limits(workers=1)) as page,
+    ):
         query = {"name": "party.wav", "n_sources": "2"}
         taken = page.post("recordings", params=query, content=party).json()
         yield page, taken, page.done(taken)
@@ -70,6 +74,8 @@ def test_a_recording(answered: tuple[Page, dict[str, Any], dict[str, Any]]) -> N
     assert {source["colour"] for source in view["sources"]} == {"#2f6db5", "#ff9f1c"}
     assert len(view["images"]["masks"]) == 2
     assert view["settings"] == {"n_sources": 2, "rendering": "spatial"}
+    assert "first" not in view
+    assert job["answers"] == 3  # a first look, all of it, and with the report
 
 
 def test_its_files(answered: tuple[Page, dict[str, Any], dict[str, Any]], party: bytes) -> None:
@@ -296,3 +302,20 @@ def test_every_file_of_the_page_is_there(page: Page) -> None:
         named = set(re.findall(r'"(?:\./|static/)([\w.]+\.\w+)"', text))
         todo += sorted(named - seen)
     assert {"main.js", "sphere.js", "player.js", "time.js", "studio.css", "look.css"} <= seen
+
+
+def test_a_first_look(party: bytes, tmp_path: Path) -> None:
+    """It tells where the sources are, of a mixture that can be heard, and no sounds yet."""
+    from earatlas.separation.recording import Separating
+    from earatlas.studio.recordings import _first_look
+    from earatlas.studio.tasks import _loaded
+
+    path = tmp_path / "party.wav"
+    path.write_bytes(party)
+    view = _first_look(_loaded(str(BUILT_IN)), path, Separating(2))
+    found = np.array([source["direction"] for source in view["sources"]])
+    errors = ea.great_circle_error(np.array(PLACES)[:, None], found[None])
+    assert errors.min(axis=1).max() < 12
+    assert view["first"]
+    assert view["files"] == {"mixture": "mixture.wav", "sounds": []}
+    json.dumps(view, allow_nan=False)

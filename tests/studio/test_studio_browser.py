@@ -126,7 +126,7 @@ def dropped(page: Any, name: str, data: bytes) -> None:
 
 def loaded(page: Any) -> None:
     """Wait for the answer, and for its sounds."""
-    page.wait_for_selector(".source", timeout=60_000)
+    page.wait_for_selector(".source button:not([disabled])", timeout=60_000)
     page.wait_for_selector(".round:not([disabled])", timeout=20_000)
 
 

@@ -29,6 +29,7 @@ export class RecordingPage {
   close() {
     for (const part of this.parts) part.close();
     this.parts = [];
+    this.balls = null;
     cancelAnimationFrame(this.ticking);
     this.player = null;
     this.recorder?.stop();
@@ -114,10 +115,10 @@ export class RecordingPage {
 
   async watch(recording, id, name) {
     const share = this.busy(name, id);
-    let drawn = false;
+    let drawn = null; // the last answer that was shown
     const job = await followed(id, (state, fresh) => {
-      if (fresh && state.answer?.sources && !drawn) {
-        drawn = true;
+      if (fresh && state.answer?.sources && (!drawn || (drawn.first && !state.answer.first))) {
+        drawn = state.answer;
         this.app.recording = { id: recording, view: state.answer, reported: Boolean(state.answer.files.report) };
         this.shown(recording, state.answer, this.app.recording.reported);
       } else if (drawn && state.answer?.files?.report) {
@@ -143,7 +144,9 @@ export class RecordingPage {
   // --- the answer --------------------------------------------------------------------------
 
   shown(id, view, reported) {
+    const { yaw, pitch } = this.balls?.[0] ?? {};
     this.close();
+    this.aimed = yaw === undefined ? {} : { yaw, pitch };
     this.id = id;
     this.view = view;
     this.player = new Player(view.rate);
@@ -179,7 +182,7 @@ export class RecordingPage {
       el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, pale: 90 %"), this.view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: turn")));
     const marks = this.view.truth;
     queueMicrotask(() => {
-      this.balls = [new Sphere(big), new Sphere(top, { pitch: 90, yaw: 0, turns: false, small: true }), new Sphere(side, { pitch: 0, yaw: 90, turns: false, small: true })];
+      this.balls = [new Sphere(big, this.aimed), new Sphere(top, { pitch: 90, yaw: 0, turns: false, small: true }), new Sphere(side, { pitch: 0, yaw: 90, turns: false, small: true })];
       for (const ball of this.balls) { ball.set({ items, marks }); this.parts.push(ball); }
       this.app.sphere = this.balls[0];
     });
@@ -190,8 +193,8 @@ export class RecordingPage {
   sources() {
     this.cards = this.view.sources.map((source, m) => {
       const i = m + 1;
-      const solo = el("button", { class: "toggle", "aria-pressed": "false", title: `Only this one (key ${i})`, "aria-label": `Solo source ${i}`, onclick: () => this.solo(i) }, "Solo");
-      const mute = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Mute source ${i}`, onclick: () => this.muted(i) }, "Mute");
+      const solo = el("button", { class: "toggle", "aria-pressed": "false", title: `Only this one (key ${i})`, "aria-label": `Solo source ${i}`, disabled: Boolean(this.view.first), onclick: () => this.solo(i) }, "Solo");
+      const mute = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Mute source ${i}`, disabled: Boolean(this.view.first), onclick: () => this.muted(i) }, "Mute");
       const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.on_colour }, "aria-label": `Source ${i}` },
         el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(i)),
           el("div", { class: "grow" }, el("p", { class: "place" }, source.words),
@@ -216,7 +219,7 @@ export class RecordingPage {
   }
 
   times() {
-    this.time = new TimeViews(this.view, { seek: (t) => this.player.seek(t), shown: (m) => this.player.mixed || this.player.gains()[m + 1] !== 0 });
+    this.time = new TimeViews(this.view, { seek: (t) => this.player.seek(t), shown: (m) => this.player.mixed || this.view.first || this.player.gains()[m + 1] !== 0 });
     this.parts.push(this.time);
     const kinds = [["By source", true], ["Level", false]].map(([name, value]) => el("button", {
       class: "toggle", "aria-pressed": String(value),
@@ -242,7 +245,7 @@ export class RecordingPage {
     const link = (name, words) => el("a", { class: "button", href: fileOf(this.id, name), download: "" }, icon("down"), words);
     const report = el("span", {});
     this.report = () => show(report, link("report.html", "Report"));
-    if (reported) this.report(); else show(report, el("span", { class: "note" }, "The report is being written …"));
+    if (reported) this.report(); else if (!this.view.first) show(report, el("span", { class: "note" }, "The report is being written …"));
     const count = el("select", {}, [["", "find out"], ...[1, 2, 3, 4, 5, 6].map((n) => [n, String(n)])].map(([value, words]) =>
       el("option", { value, selected: String(settings.n_sources ?? "") === String(value) }, words)));
     const how = el("select", {}, [["spatial", "filters (best)"], ["soft", "soft masks"], ["binary", "binary masks"]].map(([value, words]) =>
@@ -256,8 +259,8 @@ export class RecordingPage {
     };
     return el("section", { class: "card more", "aria-label": "Settings and downloads" },
       el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Sound by ", how),
-        el("button", { onclick: again }, icon("again"), "Again")),
-      el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), link(files.json, "JSON"), report));
+        el("button", { onclick: again, disabled: Boolean(this.view.first) }, icon("again"), "Again")),
+      el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, report));
   }
 
   // --- listening ---------------------------------------------------------------------------
@@ -287,7 +290,7 @@ export class RecordingPage {
     this.cards.forEach((card, m) => {
       card.solo.setAttribute("aria-pressed", String(!mixed && solo.has(m + 1)));
       card.mute.setAttribute("aria-pressed", String(!mixed && mute.has(m + 1)));
-      const heard = mixed || this.player.gains()[m + 1] !== 0 || !this.player.buffers.length;
+      const heard = mixed || this.view.first || this.player.gains()[m + 1] !== 0 || !this.player.buffers.length;
       this.items[m].faint = heard ? 1 : 0.3;
       card.card.classList.toggle("quiet", !heard);
     });
@@ -321,7 +324,7 @@ export class RecordingPage {
   }
 
   key(event) {
-    if (!this.player?.buffers.length) return false;
+    if (!this.player?.buffers.length || this.view.first) return false;
     if (event.key === " ") this.player.toggle();
     else if (event.key.toLowerCase() === "a") this.player.hear({ mixed: !this.player.mixed });
     else if (event.key === "0") this.player.hear({ mixed: false, solo: new Set(), mute: new Set() });

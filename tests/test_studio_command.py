@@ -1,0 +1,91 @@
+"""`earatlas studio`: the address on the first line, what is kept, and what it needs."""
+
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to a process there")
+def test_from_start_to_ctrl_c(tmp_path: Path) -> None:
+    """The page is there as soon as its address is; Ctrl-C ends it, and kept is what was asked."""
+    command = [sys.executable, "-m", "earatlas", "studio", "--no-browser", "--folder", "kept"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:")
+        assert len(address.split("/")[3]) >= 32
+        with urllib.request.urlopen(address) as answer:
+            assert b"earatlas studio" in answer.read()
+        bare = address[: address.index("/", 8) + 1]
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(bare)
+        request = urllib.request.Request(f"{address}api/sessions", method="POST")
+        with urllib.request.urlopen(request) as answer:
+            assert b"session" in answer.read()
+        process.send_signal(signal.SIGINT)
+        rest, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert rest == ""
+    assert told.count("\n") == 1
+    assert [path.name[:8] for path in (tmp_path / "kept").iterdir()] == ["session-"]
+
+
+def test_a_port_that_is_taken(run: Run) -> None:
+    """Or that there is none like it: a sentence, and what to do."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        for port in (other.getsockname()[1], 70_000):
+            result = run("studio", "--no-browser", "--port", port)
+            assert result.returncode == 2
+            assert f"port must be free and from 1024 to 65535, got {port}" in result.stderr
+
+
+def test_a_head_that_is_not_there(run: Run) -> None:
+    """Said before anything is served."""
+    result = run("studio", "--no-browser", "--head", "no.atlas")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "head must be an existing file, got 'no.atlas'" in result.stderr
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn", "websockets"])
+def test_without_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """What is missing, and how to get it."""
+    monkeypatch.setitem(sys.modules, package, None)
+    result = run("studio", "--no-browser")
+    assert result.returncode == 2
+    assert f"needs the package {package}" in result.stderr
+    assert "pip install 'earatlas[studio]'" in result.stderr
+
+
+def test_a_browser_is_opened(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the address that is printed; without a folder, nothing is left."""
+    from earatlas.cli import studio
+
+    opened: list[str] = []
+    folders: list[Path] = []
+
+    def prepared(bound: socket.socket, folder: Path, head: Path | None) -> object:
+        folders.append(folder)
+        assert folder.is_dir()
+        assert bound.getsockname()[0] == "127.0.0.1"
+        return "http://127.0.0.1:1/token/", lambda: None
+
+    monkeypatch.setattr(studio, "_server", lambda: prepared)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    result = run("studio")
+    assert result.returncode == 0
+    assert result.stdout == "http://127.0.0.1:1/token/\n"
+    assert opened == ["http://127.0.0.1:1/token/"]
+    assert not folders[0].exists()
