@@ -37,6 +37,7 @@ class Output:
     rate: int  # Hz; blocks begin and end with a sample at this rate, too
     recording: Iterable[Array]  # (2, n) at that rate, in chunks
     gate: Gate | None = None  # for the onsets of each source by itself
+    in_room: bool = False  # sound dies away slowly
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,14 @@ class Assembly:
     def _sounds(self, apart: TakenApart) -> Array:
         """Sounds (M, 2, n) of a block at the rate of the output."""
         layout, output, block = self._layout, self._output, apart.block
-        sounds = sounds_of(block.samples, apart.spectra, apart.masks, layout, output.rendering)
+        sounds = sounds_of(
+            block.samples,
+            apart.spectra,
+            apart.masks,
+            layout,
+            output.rendering,
+            in_room=output.in_room,
+        )
         for stream, sound in zip(self._arriving, sounds, strict=False):
             stream.push(sound[:, self._overlap if block.start else 0 :])
         if output.rate == layout.rate:

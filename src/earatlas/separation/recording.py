@@ -165,7 +165,7 @@ def _assembly(
     overlap = _whole_hops(_OVERLAP_SECONDS, layout, rate)
     rooms = separator.head.rooms
     gate = None if rooms is None else rooms.sound.gate
-    output = Output(how.rendering, rate, recording.chunks(rate), gate)
+    output = Output(how.rendering, rate, recording.chunks(rate), gate, found.in_room)
     return Assembly(layout, found.state, samples=found.samples, overlap=overlap, output=output)
 
 
@@ -222,6 +222,12 @@ class _Found:
     def state(self) -> State:
         """The one of all of the recording."""
         return self.sources.state
+
+    @property
+    def in_room(self) -> bool:
+        """Whether sound dies away as slowly as in a room; False where the head cannot tell."""
+        onsets = self.sources.heard.onsets
+        return onsets is not None and onsets.decay_seconds >= _ROOM_SECONDS
 
     def note(self, block: TakenApart) -> None:
         """Which onsets of a block belong to whom."""

@@ -8,14 +8,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from earatlas.hearing.transform import squared_size
 from earatlas.types import Array, Complex, Spectra
 
 __all__ = [
+    "Moments",
     "apart",
     "beside",
+    "columns_of",
     "columns_of_pair",
     "covariances",
     "pair",
@@ -26,16 +30,53 @@ __all__ = [
 ]
 
 
+_ROWS = 64  # frequencies of a filter at once, so that they stay in the cache: twice as fast
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """|l|², |r|², and the real and imaginary part of l r* of every bin x = (l, r).
+
+    Powers and covariances are linear in these: four real numbers a bin, found once.
+    """
+
+    values: Array  # (F, 4, T), in the precision of X
+
+    @classmethod
+    def of(cls, X: Spectra) -> Moments:
+        """Of spectra (2, F, T)."""
+        left, right = X
+        cross = left * right.conj()
+        return cls(
+            np.stack([squared_size(left), squared_size(right), cross.real, cross.imag], axis=1)
+        )
+
+    def covariances(self, weights: Array) -> Complex:
+        """Σ_t w x xᴴ (M, F, 2, 2) for weights (M, F, T)."""
+        sums = np.matmul(self.values, weights.transpose(1, 2, 0))  # (F, 4, M)
+        left, right, real, imaginary = sums.transpose(1, 2, 0)
+        out = np.empty((*left.shape, 2, 2), dtype=np.complex128)
+        out[..., 0, 0], out[..., 1, 1] = left, right
+        out[..., 0, 1] = real + 1j * imaginary
+        out[..., 1, 0] = out[..., 0, 1].conj()
+        return out
+
+    def powers(self, A: Complex) -> Array:
+        """Of the images a_m y_m, y = A⁻¹ x: (2, F, T)."""
+        W = np.linalg.inv(A).astype(np.complex128)  # (F, M, 2)
+        across = 2 * W[..., 0] * W[..., 1].conj()
+        parts = [squared_size(W[..., 0]), squared_size(W[..., 1]), across.real, -across.imag]
+        lengths = squared_size(A).sum(axis=1)  # (F, M)
+        coefficients = np.stack(parts, axis=2) * lengths[..., None]
+        found = np.matmul(coefficients.astype(self.values.dtype), self.values)
+        # What cancels leaves rounding on either side of zero.
+        powers: Array = np.maximum(found, 0, out=found).swapaxes(0, 1)
+        return powers
+
+
 def covariances(X: Spectra, weights: Array) -> Complex:
     """Σ_t w x xᴴ (M, F, 2, 2)."""
-    out = np.empty((*weights.shape[:2], 2, 2), dtype=np.complex128)
-    left, right = X
-    cross = left * right.conj()
-    out[..., 0, 0] = (weights * squared_size(left)).sum(axis=-1)
-    out[..., 1, 1] = (weights * squared_size(right)).sum(axis=-1)
-    out[..., 0, 1] = (weights * cross).sum(axis=-1)
-    out[..., 1, 0] = out[..., 0, 1].conj()
-    return out
+    return Moments.of(X).covariances(weights)
 
 
 def principal(R: Complex) -> Complex:
@@ -60,10 +101,7 @@ def apart(A: Complex) -> Complex:
 
 def powers(X: Spectra, A: Complex) -> Array:
     """Of the images a_m y_m, y = A⁻¹ x: (2, F, T)."""
-    y = np.einsum("fma,aft->mft", np.linalg.inv(A), X)
-    lengths = squared_size(A).sum(axis=1).T
-    found: Array = squared_size(y) * lengths[..., None]
-    return found
+    return Moments.of(X).powers(A)
 
 
 def smoothed(v: Array, size: tuple[int, int], floor: float) -> Array:
@@ -71,13 +109,22 @@ def smoothed(v: Array, size: tuple[int, int], floor: float) -> Array:
     from scipy.ndimage import uniform_filter
 
     level = v.mean(axis=2, keepdims=True) + floor
-    smooth: Array = np.stack([uniform_filter(row, size) for row in v / level]) * level + floor
+    smooth = np.empty(v.shape, dtype=v.dtype)
+    for row, own, out in zip(v, level, smooth, strict=True):
+        uniform_filter(row / own, size, output=out)
+    smooth *= level
+    smooth += floor
     return smooth
 
 
 def pair(X: Spectra, v: Array) -> Complex:
     """The columns (F, 2, 2) that make two sources of powers v (2, F, T) most probable."""
-    return columns_of_pair(covariances(X, 1 / v) / X.shape[-1])
+    return columns_of(Moments.of(X), v)
+
+
+def columns_of(moments: Moments, v: Array) -> Complex:
+    """The same from second moments."""
+    return columns_of_pair(moments.covariances(1 / v) / v.shape[-1])
 
 
 def columns_of_pair(V: Complex) -> Complex:
@@ -96,15 +143,25 @@ def columns_of_pair(V: Complex) -> Complex:
 
 def wiener(X: Spectra, A: Complex, v: Array, spread: float) -> Complex:
     """v_m R_m (Σ v R)⁻¹ x with R_m = a_m a_mᴴ + ε I: images (M, 2, F, T) that sum to x."""
-    a, b = A[:, 0], A[:, 1]  # (F, M)
-    R00, R11 = squared_size(a).T + spread, squared_size(b).T + spread  # (M, F)
-    R01 = (a * b.conj()).T
-    S00, S11 = np.einsum("mft,mf->ft", v, R00), np.einsum("mft,mf->ft", v, R11)
-    S01 = np.einsum("mft,mf->ft", v, R01)
+    images = np.empty((len(v), *X.shape), dtype=X.dtype)
+    for first in range(0, X.shape[1], _ROWS):
+        rows = slice(first, first + _ROWS)
+        _wiener_rows(X[:, rows], A[rows].astype(X.dtype), v[:, rows], spread, images[:, :, rows])
+    return images
+
+
+def _wiener_rows(X: Spectra, A: Complex, v: Array, spread: float, images: Complex) -> None:
+    """The same for a few frequencies, into their place."""
+    a, b = A[:, 0].T[..., None], A[:, 1].T[..., None]  # (M, F, 1)
+    R00, R11 = (
+        squared_size(a) + a.real.dtype.type(spread),
+        squared_size(b) + b.real.dtype.type(spread),
+    )
+    R01 = a * b.conj()
+    S00, S11, S01 = ((v * R).sum(axis=0) for R in (R00, R11, R01))
     scale = 1 / (S00 * S11 - squared_size(S01))
     left = scale * (S11 * X[0] - S01 * X[1])  # S⁻¹ x
     right = scale * (S00 * X[1] - S01.conj() * X[0])
-    images = np.empty((len(v), *X.shape), dtype=np.complex128)
-    images[:, 0] = v * (R00[..., None] * left + R01[..., None] * right)
-    images[:, 1] = v * (R01.conj()[..., None] * left + R11[..., None] * right)
-    return images
+    images[:-1, 0] = v[:-1] * (R00[:-1] * left + R01[:-1] * right)
+    images[:-1, 1] = v[:-1] * (R01[:-1].conj() * left + R11[:-1] * right)
+    images[-1] = X - images[:-1].sum(axis=0)

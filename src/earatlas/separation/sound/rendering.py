@@ -35,14 +35,20 @@ def check_rendering(rendering: str) -> Rendering:
 
 
 def sounds_of(
-    samples: Array, spectra: Spectra, masks: Array, layout: CueLayout, rendering: Rendering
+    samples: Array,
+    spectra: Spectra,
+    masks: Array,
+    layout: CueLayout,
+    rendering: Rendering,
+    *,
+    in_room: bool = False,
 ) -> Array:
     """Both ears (M, 2, n) of every source of samples (2, n) with spectra (2, B, T)."""
     if len(masks) == 1:
         return samples[None]
     match rendering:
         case "spatial":
-            return separate_spatially(samples, masks, layout)
+            return separate_spatially(samples, masks, layout, in_room=in_room)
         case "soft":
             return render(spectra, masks, layout, samples.shape[1])
         case "binary":
