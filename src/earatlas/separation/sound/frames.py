@@ -1,9 +1,9 @@
 """A sound in frames, made ready for filters: every frequency of an ear at one level.
 
 In: samples (2, n). Out: spectra X (2, F, T) without 0 Hz, each ear divided by its mean level at
-each frequency, so that ε means the same in both; and the way back. All in single precision: filters use
-half the time and memory, and sums are made whole in the samples' own (two talkers in the open: SDR
-changes by less than 0.01 dB).
+each frequency, so that ε means the same in both; and the way back. All in single precision: filters
+use half the time and memory, and sums are made whole in the samples' own (two talkers in the open:
+SDR changes by less than 0.01 dB).
 """
 
 from __future__ import annotations
