@@ -37,6 +37,7 @@ class Arrivals:
         self.vectors = to_vectors(self.places)
         self._fine_vectors = to_vectors(sound.grid)
         self._tree = cKDTree(self._fine_vectors)
+        self._coarse = sound.points(sound.cells[0])  # (F, 3, G) of a still head
         self.bins: OnsetBins | None = None
         self.densities: Single = np.zeros((0, len(self.places)), dtype=np.float32)
         self._turns = np.zeros(0)
@@ -101,8 +102,11 @@ class Arrivals:
         for n in np.unique(number):
             own = np.flatnonzero(number == n)
             turn = float(np.mean(turns[own]))
-            heard = places if turn == 0 else self._sound.space.turned(places, -turn)
-            points = self._sound.points(self._nearest(heard))
+            if turn == 0 and places is self.places:
+                points = self._coarse
+            else:
+                heard = self._sound.space.turned(places, -turn)
+                points = self._sound.points(self._nearest(heard))
             some = bins[own]
             for rows, densities in self._sound.read(self._table, some, points):
                 out[own[rows]] = densities

@@ -17,6 +17,7 @@ track is in the frame, as the bands below tell.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,14 +90,15 @@ class Filters:
         self._told = int(np.searchsorted(self._hertz, mask_hertz[-1], side="right"))
         self._length = round(_RECENT_SECONDS / bank.hop_seconds)
         F = len(self._hertz)
-        self._X = np.zeros((2, F, self._length), dtype=np.complex64)
+        self._frames: deque[Complex] = deque(maxlen=self._length)
         self._power = np.zeros((2, F))  # of either ear, lately
         self._ears = np.ones((2, F))  # levels in whose units the columns are
-        self._filled = 0
         self._unused = 0  # frames since the last update
         self._ids: tuple[int, ...] = ()
         self._pairs: dict[tuple[int, ...], _Pair] = {}
         self._A: Complex | None = None
+        self._unmixing: Complex = np.zeros((F, 2, 2), dtype=np.complex128)
+        self._lengths = np.ones((F, 2, 1))
         self._spread = _MORE
         self._activity: dict[int, float] = {}
 
@@ -120,9 +122,7 @@ class Filters:
         return out
 
     def _keep(self, x: Complex) -> None:
-        self._X[:, :, :-1] = self._X[:, :, 1:]
-        self._X[:, :, -1] = x
-        self._filled = min(self._filled + 1, self._length)
+        self._frames.append(x)
         self._unused += 1
         fade = float(np.exp(-self._bank.hop_seconds / _LEVEL_SECONDS))
         self._power = fade * self._power + (1 - fade) * squared_size(x)
@@ -138,7 +138,7 @@ class Filters:
         heard = (q[:, :told] * power[:told]).sum(axis=(1, 2))
         likely = q + _DOUBT * self._active(heard)[:, None, None]
         if len(self._ids) == 2:
-            own = powers(X, self._A)
+            own = self._own_powers(X)
             shares = own / (own.sum(axis=0) + floor)
             if told < len(power):
                 envelopes = own[:, :told].sum(axis=1)
@@ -146,6 +146,12 @@ class Filters:
                 likely[:, told:] = upper[:, None] + _DOUBT * self._active(heard)[:, None, None]
             likely = np.sqrt(likely * (shares + _LEAK))
         return likely * power + floor
+
+    def _own_powers(self, X: Complex) -> Array:
+        """`powers` of one frame, with columns that were inverted when they were found."""
+        y = self._unmixing @ X.transpose(1, 0, 2)  # (F, 2, 1)
+        own: Array = (squared_size(y) * self._lengths).transpose(1, 0, 2)
+        return own
 
     def _active(self, heard: Array) -> Array:
         """(M,) how much each is heard lately, from 0 to 1."""
@@ -168,7 +174,7 @@ class Filters:
         much of what was known their motion has made void.
         """
         self._ids = tuple(ids)
-        recent = self._filled
+        recent = len(self._frames)
         if moved > 0:  # frames from before the motion tell of other places
             recent = min(recent, max(round(_MOVING_FRAMES / moved), _FEWEST_FRAMES))
         T = recent if masks is None else min(masks.shape[-1], recent)
@@ -176,10 +182,12 @@ class Filters:
             self._A, self._unused = None, 0
             return
         self._ears = self._level()
-        X: Complex = (self._X[:, :, -T:] / self._ears[..., None]).astype(np.complex128)
+        X = np.stack([self._frames[t] for t in range(-T, 0)], axis=-1) / self._ears[..., None]
         q = None if masks is None else masks[:, self._row, -T:]
         if len(ids) == 2:
             self._A, self._spread = self._pair(X, q, moved)
+            self._unmixing = np.linalg.inv(self._A)
+            self._lengths = squared_size(self._A).sum(axis=1)[..., None]
         elif q is not None:
             self._A, self._spread = principal(covariances(X, q**2)), _MORE
         self._unused = 0
@@ -213,7 +221,7 @@ class Filters:
             known.past[:, swap] = known.past[::-1, swap]
         known.updates += 1
         leaving = slice(0, min(self._unused, X.shape[-1]))
-        if self._filled == self._length:
+        if len(self._frames) == self._length:
             v = self._told_powers(X, A, _NARROW, floor)
             known.past += covariances(X[..., leaving], 1 / v[..., leaving])
         own = powers(X, A)

@@ -11,6 +11,7 @@ in a long recording: `earatlas.separation.vessl`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import scipy.fft
@@ -30,6 +31,8 @@ _SHARE_STEPS = 3
 _SHARE_BINS = 4.0  # an even share is worth so many bins of a band
 _MEMORY_SECONDS = 6.0  # after which what a track sounded like counts 1/e
 _PLACE_FRAMES = 5.0  # what a track's direction is worth, in frames
+_EVERYWHERE = 8  # updates
+_MOVED_DEGREES = 1.0  # from which on a track's place is asked for its cues again
 _PEAK_SECONDS = 10.0  # after which the loudest bin counts 1/e
 
 
@@ -51,6 +54,8 @@ class MaskStream:
         self._cues: dict[int, tuple[Array, Array]] = {}
         self._frames: list[Complex] = []
         self._peak = 0.0
+        self._updates = 0
+        self._expected: dict[int, tuple[Array, CueStatistics]] = {}
 
     def frame(self, samples: Array, ids: Sequence[int]) -> Array:
         """Masks (M, F) of the last window of samples (2, n), which is kept for the next update."""
@@ -107,7 +112,7 @@ class MaskStream:
         what was known holds after their motion.
         """
         for gone in set(self._known) - set(places):
-            del self._known[gone], self._cues[gone], self._sources[gone]
+            del self._known[gone], self._cues[gone], self._sources[gone], self._expected[gone]
         ids = list(places)
         for new in set(ids) - set(self._known):
             self._begin(new, places[new])
@@ -115,14 +120,20 @@ class MaskStream:
         if not ids or spectra is None:
             return
         fade = float(np.exp(-spectra.shape[-1] * self._frame_seconds / _MEMORY_SECONDS))
-        places_known = self._at(np.stack([places[i] for i in ids]))
+        places_known = CueStatistics.stacked([self._expected_of(i, places[i]) for i in ids])
         past = CueStatistics.stacked([self._known[i] for i in ids]).scaled(
             np.array([fade * (1 - moved.get(i, 0.0)) for i in ids])
         )
         bins = self.separator.sure_bins(spectra, Threshold().floor_db(self._peak))
         vessl = VESSL(self._model, bins, anchor=past + places_known)
-        state = vessl.start_from(tuple(self._sources[i] for i in ids), self._noise)
-        state = vessl.step(state)
+        sources = tuple(self._sources[i] for i in ids)
+        state = vessl.start_from(sources, self._noise)
+        # Of what is known, only the charts in reach are looked at again, but for now and then.
+        self._updates += 1
+        everywhere = self._updates % _EVERYWHERE == 0
+        state = vessl.step(
+            replace(state, sources=sources, free_energies=(0.0,)), all_charts=everywhere
+        )
         known = past + bins.statistics(state.assignments[: len(ids)])
         self._noise = state.noise
         for m, i in enumerate(ids):
@@ -136,9 +147,16 @@ class MaskStream:
     def _begin(self, new: int, place: Array) -> None:
         nothing = np.zeros(self._model.layout.n_cues)
         self._known[new] = CueStatistics(nothing, nothing, nothing, 0.0)
-        prior = self._at(place[None])[0]
+        prior = self._expected_of(new, place)
         self._sources[new] = self._model.posterior(prior, self._noise)
         self._cues[new] = (self._sources[new].cues, self._sources[new].squares)
+
+    def _expected_of(self, track: int, place: Array) -> CueStatistics:
+        """The same of one track; asked anew when it has moved."""
+        before = self._expected.get(track)
+        if before is None or self._model.model.space.distance(before[0], place) > _MOVED_DEGREES:
+            before = self._expected[track] = (place, self._at(place[None])[0])
+        return before[1]
 
     def _at(self, places: Array) -> CueStatistics:
         """What is expected at places (M, C), as if it had been heard for a few frames."""
