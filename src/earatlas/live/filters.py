@@ -182,7 +182,8 @@ class Filters:
             self._A, self._unused = None, 0
             return
         self._ears = self._level()
-        X = np.stack([self._frames[t] for t in range(-T, 0)], axis=-1) / self._ears[..., None]
+        X: Complex = np.stack([self._frames[t] for t in range(-T, 0)], axis=-1)
+        X = X / self._ears[..., None]
         q = None if masks is None else masks[:, self._row, -T:]
         if len(ids) == 2:
             self._A, self._spread = self._pair(X, q, moved)

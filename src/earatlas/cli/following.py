@@ -1,0 +1,229 @@
+"""`earatlas listen --separate`: blocks in; a table, files, JSON, PCM and sockets out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from earatlas.cli.console import err, out, print_json, say
+from earatlas.cli.incoming import Clock, PcmFormat, to_pcm
+from earatlas.cli.live_table import live_line, live_table
+from earatlas.cli.yaw_feed import YawFeed
+from earatlas.errors import InputError
+from earatlas.live.live import Live
+from earatlas.live.report import LiveReport, LiveSource
+from earatlas.live.server import LiveServer
+from earatlas.live.track_files import TrackFiles
+from earatlas.space.angles import great_circle_error
+from earatlas.types import Array
+
+__all__ = ["BLOCK_SECONDS", "Wishes", "follow", "parsed_direction", "parsed_socket"]
+
+BLOCK_SECONDS = 0.032
+_FARTHEST = 60.0  # degrees: nobody so far from where --only looks is meant
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is made of a stream."""
+
+    folder: Path | None = None
+    only: tuple[float, float] | None = None  # degrees
+    form: PcmFormat = PcmFormat.s16  # of the sound on standard output
+    as_json: bool = False
+    every: float = 0.5  # seconds between reports
+    socket: tuple[str, int] | None = None
+    yaw_stream: str | None = None
+
+
+def follow(live: Live, blocks: Iterator[Array], clock: Clock, wishes: Wishes) -> None:
+    """Until the input ends or the user ends it; then say how it went."""
+    with ExitStack() as closing:
+        sinks, files, server = _sinks(live, wishes, closing)
+        feed = None
+        if wishes.yaw_stream is not None:
+            feed = YawFeed(wishes.yaw_stream)
+            closing.callback(feed.close)
+        # An interruption is how one ends listening; all that was heard is kept.
+        with suppress(KeyboardInterrupt):
+            _run(live, blocks, clock, feed, sinks)
+        sinks.end(live.finish())
+    _tell(live, clock, wishes, files, server)
+    if not clock.samples:
+        raise InputError(
+            "input must hold sound in raw stereo samples, got nothing. Pipe a recorder into it."
+        )
+
+
+def _run(
+    live: Live, blocks: Iterator[Array], clock: Clock, feed: YawFeed | None, sinks: _Sinks
+) -> None:
+    for block in blocks:
+        begun = time.perf_counter()
+        seconds = (clock.samples + block.shape[1]) / live.rate
+        report = live.push(block, yaw=None if feed is None else feed.at(seconds))
+        sinks.take(report)
+        clock.worked(time.perf_counter() - begun, block.shape[1])
+
+
+class _Sinks:
+    """Where reports go: sound with every block, the rest every so often."""
+
+    def __init__(self, every: float) -> None:
+        self._every, self._next = every, every
+        self.sound: list[Callable[[LiveReport], None]] = []
+        self.told: list[Callable[[LiveReport], None]] = []
+
+    def take(self, report: LiveReport) -> None:
+        for sink in self.sound:
+            sink(report)
+        if report.time >= self._next - 1e-9:
+            while self._next <= report.time + 1e-9:
+                self._next += self._every
+            for sink in self.told:
+                sink(report)
+
+    def end(self, report: LiveReport) -> None:
+        for sink in (*self.sound, *self.told):
+            sink(report)
+
+
+def _sinks(
+    live: Live, wishes: Wishes, closing: ExitStack
+) -> tuple[_Sinks, TrackFiles | None, LiveServer | None]:
+    sinks = _Sinks(wishes.every)
+    files = server = None
+    if wishes.socket is not None:
+        server = LiveServer(*wishes.socket, live.rate)
+        closing.callback(server.close)
+        sinks.sound.append(server.send_sound)
+        sinks.told.append(server.send_tracks)
+    if wishes.folder is not None:
+        files = TrackFiles(wishes.folder, live.rate)
+        closing.callback(files.close)
+        sinks.sound.append(files.write)
+    if wishes.only is not None:
+        sinks.sound.append(_OnlyOne(wishes.only, wishes.form))
+    if wishes.as_json:
+        sinks.told.append(lambda report: print_json(_json(report, files)))
+        return sinks, files, server
+    console = out if wishes.only is None else err
+    if console.is_terminal:
+        sinks.told.append(_shown(live, console, closing))
+    elif wishes.only is None:
+        sinks.told.append(_said)
+    return sinks, files, server
+
+
+def _said(report: LiveReport) -> None:
+    say(live_line(report))
+    sys.stdout.flush()
+
+
+def _shown(live: Live, console: Any, closing: ExitStack) -> Callable[[LiveReport], None]:
+    from rich.live import Live as Screen
+
+    screen = closing.enter_context(Screen(console=console, auto_refresh=False))
+    delay = f"sounds come {1000 * live.delay_seconds:.0f} ms late"
+
+    def show(report: LiveReport) -> None:
+        screen.update(
+            live_table(report, f"{report.time:.1f} s · {delay} · Ctrl-C ends it"), refresh=True
+        )
+
+    return show
+
+
+def _json(report: LiveReport, files: TrackFiles | None) -> dict[str, Any]:
+    told = report.to_dict()
+    for source in told["sources"]:
+        track = None if files is None else files.tracks.get(source["id"])
+        source["file"] = None if track is None else track["file"]
+    return told
+
+
+class _OnlyOne:
+    """Writes the source nearest a direction to standard output; silence where there is none."""
+
+    def __init__(self, direction: tuple[float, float], form: PcmFormat) -> None:
+        self._direction, self._form = np.array(direction), form
+
+    def __call__(self, report: LiveReport) -> None:
+        sources = [s for s in (*report.sources, *report.ended) if s.confirmed]
+        n = max((s.samples.shape[1] for s in report.sources), default=0)
+        near = [s for s in sources if self._gap(s) < _FARTHEST]
+        if near:
+            sound = min(near, key=self._gap).samples
+        elif n:
+            sound = np.zeros((2, n))
+        else:
+            return
+        sys.stdout.buffer.write(to_pcm(sound, self._form))
+        sys.stdout.buffer.flush()
+
+    def _gap(self, source: LiveSource) -> float:
+        place = source.direction if len(source.direction) > 1 else np.append(source.direction, 0.0)
+        return float(great_circle_error(self._direction, place))
+
+
+def _tell(
+    live: Live, clock: Clock, wishes: Wishes, files: TrackFiles | None, server: LiveServer | None
+) -> None:
+    """How it went."""
+    seconds, delay = clock.samples / live.rate, 1000 * live.delay_seconds
+    measured = delay + 1000 * (clock.usual_work_seconds + BLOCK_SECONDS)
+    tracks = [] if files is None else list(files.summary)
+    if wishes.as_json:
+        summary = {
+            "seconds": round(seconds, 3),
+            "delay_ms": round(delay, 1),
+            "measured_delay_ms": round(measured, 1),
+            "late_blocks": clock.late_blocks,
+            "dropped_samples": clock.dropped_samples,
+            "left_over_bytes": clock.left_over_bytes,
+            "dropped_messages": 0
+            if server is None
+            else server.tracks.dropped + server.sound.dropped,
+            "tracks": tracks,
+        }
+        print_json({"summary": summary})
+        return
+    write = say if wishes.only is None else lambda text: err.print(text, highlight=False)
+    write(
+        f"{seconds:.1f} s heard · delay {delay:.0f} ms by the method, {measured:.0f} ms measured · "
+        f"{clock.late_blocks} blocks late · {clock.dropped_samples} samples dropped"
+    )
+    for track in tracks:
+        write(f"  {track['file']}: from {track['start']:.1f} s, {track['seconds']:.1f} s")
+
+
+def parsed_direction(text: str) -> tuple[float, float]:
+    """`AZ,EL` or `AZ` in degrees."""
+    try:
+        parts = [float(part) for part in text.split(",")]
+        azimuth, elevation = (*parts, 0.0)[:2] if len(parts) == 1 else parts
+    except ValueError:
+        parts, azimuth, elevation = [], np.nan, np.nan
+    if not (-360 <= azimuth <= 360 and -90 <= elevation <= 90):
+        raise InputError(
+            f"only must be azimuth,elevation in degrees, got '{text}'. Such as --only 30,0."
+        )
+    return azimuth, elevation
+
+
+def parsed_socket(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, or a port of this machine alone."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or not 0 <= int(port) <= 65_534:
+        raise InputError(
+            f"socket must be HOST:PORT or PORT, up to 65534, got '{text}'. Such as --socket 9000; "
+            "sound is on the port after it."
+        )
+    return host or "127.0.0.1", int(port)
