@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -83,8 +84,8 @@ def test_a_file_is_followed(run: Run, folder: Path, tmp_path: Path) -> None:
 def test_only_one_is_piped_on(folder: Path) -> None:
     """Raw sound of the source nearest, as long as the input; what it says goes to stderr."""
     command = [
-        sys.executable, "-m", "earatlas", "listen", folder / "head.atlas", "--separate", "--stdin",
-        "--rate", str(RATE), "--only", "-70,0", "--format", "f32", "--channels", "3",
+        sys.executable, "-m", "earatlas", "listen", str(folder / "head.atlas"), "--separate",
+        "--stdin", "--rate", str(RATE), "--only", "-70,0", "--format", "f32", "--channels", "3",
     ]  # fmt: skip
     samples, _ = soundfile.read(folder / "party.wav", dtype="float32")
     raw = np.concatenate([samples, samples[:, :1]], axis=1).astype("<f4").tobytes() + b"odd"
@@ -101,8 +102,8 @@ def test_killed_in_the_midst(folder: Path, tmp_path: Path) -> None:
     """What was written until then is a whole file that can be played."""
     out = tmp_path / "out"
     command = [
-        sys.executable, "-m", "earatlas", "listen", folder / "head.atlas", "--separate", "--stdin",
-        "--rate", str(RATE), "-o", out,
+        sys.executable, "-m", "earatlas", "listen", str(folder / "head.atlas"), "--separate",
+        "--stdin", "--rate", str(RATE), "-o", str(out),
     ]  # fmt: skip
     samples, _ = soundfile.read(folder / "party.wav")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
@@ -124,16 +125,16 @@ def _seconds(folder: Path) -> float:
 def test_a_growing_file_is_whole_after_each_second(tmp_path: Path) -> None:
     """Also if nobody closes it; closed, it has everything, to the bit."""
     rng = np.random.default_rng(2)
-    x = rng.normal(size=(2, 2500)).astype(np.float32)
+    x = rng.normal(size=(2, 2500)).astype(np.float32).astype(np.float64)
     wav = GrowingWav(tmp_path / "a.wav", 1000)
     for i in range(0, 2400, 300):
         wav.append(x[:, i : i + 300])
-    before, rate = soundfile.read(tmp_path / "a.wav", dtype="float32")
+    before, rate = soundfile.read(tmp_path / "a.wav")
     assert rate == 1000
     np.testing.assert_array_equal(before.T, x[:, :2400])
     wav.append(x[:, 2400:])
     wav.close()
-    np.testing.assert_array_equal(soundfile.read(tmp_path / "a.wav", dtype="float32")[0].T, x)
+    np.testing.assert_array_equal(soundfile.read(tmp_path / "a.wav")[0].T, x)
 
 
 def test_a_file_of_more_than_four_gigabytes(tmp_path: Path) -> None:
@@ -239,6 +240,31 @@ def test_tracks_and_sound_over_sockets() -> None:
     tracks.close()
     sound.close()
     assert odas_tracks(LiveReport(0.0, 0, (source(confirmed=False),)), 4)["src"] == []
+
+
+def test_the_client_of_the_guide_works(tmp_path: Path) -> None:
+    """As it is printed, but for the port."""
+    page = (Path(__file__).parents[1] / "docs" / "guide" / "live.md").read_text()
+    (client,) = re.findall(r"^```py\n(.*?)^```$", page, re.S | re.M)
+    server = LiveServer("127.0.0.1", 0, RATE)
+    port = server.tracks.port
+    client = client.replace("9000", str(port)).replace("9001", str(port + 1))
+    command = [sys.executable, "-c", client]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        report = LiveReport(1.0, 0, (source(5, samples=np.full((2, 6), 0.5)),))
+        until = time.monotonic() + 20
+        while not (len(server.tracks) and len(server.sound)) and time.monotonic() < until:
+            server.tracks.send(b"")
+            server.sound.send(b"")
+            time.sleep(0.02)
+        for _ in range(3):
+            server.send_tracks(report)
+            server.send_sound(report)
+        server.close()
+        assert process.stdout is not None
+        said = process.stdout.read()
+    assert said.splitlines() == ["5 (0.85, 0.49, -0.17) within 4.2°"] * 3
+    assert (tmp_path / "track5.raw").read_bytes() == b"\x00\x40" * 36
 
 
 def test_a_yaw_stream_holds_its_last_good_line(tmp_path: Path) -> None:

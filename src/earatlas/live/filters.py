@@ -182,12 +182,12 @@ class Filters:
             self._A, self._unused = None, 0
             return
         self._ears = self._level()
-        X: Complex = np.stack([self._frames[t] for t in range(-T, 0)], axis=-1)
-        X = X / self._ears[..., None]
+        frames = np.stack([self._frames[t] for t in range(-T, 0)], axis=-1)
+        X: Complex = (frames / self._ears[..., None]).astype(np.complex128, copy=False)
         q = None if masks is None else masks[:, self._row, -T:]
         if len(ids) == 2:
             self._A, self._spread = self._pair(X, q, moved)
-            self._unmixing = np.linalg.inv(self._A)
+            self._unmixing = np.asarray(np.linalg.inv(self._A), dtype=np.complex128)
             self._lengths = squared_size(self._A).sum(axis=1)[..., None]
         elif q is not None:
             self._A, self._spread = principal(covariances(X, q**2)), _MORE
