@@ -269,6 +269,8 @@ def test_a_scene_is_made(page: Any) -> None:
     page.mouse.up()
     after = page.locator(".source .note").first.inner_text()
     assert after != before
+    page.get_by_role("button", name="Hear it").click()
+    page.get_by_role("button", name="Stop").click(timeout=60_000)
     page.get_by_role("button", name="Make it and take it apart").click()
     loaded(page)
     table = page.get_by_role("region", name="Found and true")

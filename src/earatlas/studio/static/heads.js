@@ -46,7 +46,7 @@ export class HeadChoice {
     this.ball?.close();
     this.ball = null;
     show(this.dialog, el("form", { method: "dialog", class: "close" }, el("button", { "aria-label": "Close" }, "Close")), ...content,
-      el("p", { class: "choices" }, el("button", { onclick: () => this.pick() }, icon("file"), "Learn a .sofa file, or take an .atlas"),
+      this.busy ? null : el("p", { class: "choices" }, el("button", { onclick: () => this.pick() }, icon("file"), "Learn a .sofa file, or take an .atlas"),
         el("button", { onclick: () => this.pickFolder() }, icon("file"), "Learn a folder of recordings"),
         el("span", { class: "note" }, "or drop either on the page")));
     if (!this.dialog.open) this.dialog.showModal();
@@ -82,6 +82,7 @@ export class HeadChoice {
   }
 
   begin(name) {
+    this.busy = true;
     const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
     const words = el("p", { class: "note" }, " ");
     this.open(el("h1", {}, name), bar, words);
@@ -89,6 +90,7 @@ export class HeadChoice {
   }
 
   failed(error) {
+    this.busy = false;
     if (!(error instanceof Refused)) throw error;
     this.open(failure(error.message));
   }
@@ -98,6 +100,7 @@ export class HeadChoice {
       if (fresh && state.answer?.points && state.state === "running") this.described(name, state.answer, "learning", job);
       this.progress?.(state.words, state.share);
     });
+    this.busy = false;
     if (done.state === "failed") { this.open(failure([done.error, done.details])); return; }
     if (done.state === "cancelled") { this.dialog.close(); return; }
     this.app.head = id;
@@ -119,7 +122,7 @@ export class HeadChoice {
     const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `${facts.points_are} on a sphere; arrow keys turn it` });
     const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
     const words = el("p", { class: "note" }, " ");
-    const learning = state === "learning" ? [bar, words, el("p", { class: "choices" }, el("button", { onclick: () => cancel(job) }, "Cancel"))] : [];
+    const learning = state === "learning" ? [el("div", { class: "row" }, el("div", { class: "grow" }, bar, words), el("button", { onclick: () => cancel(job) }, "Cancel"))] : [];
     this.open(el("h1", {}, name), ...learning,
       el("div", { class: "two about" }, el("div", {}, canvas, el("p", { class: "note" }, facts.points_are)),
         el("div", {}, el("dl", {}, rows.map(([key, value]) => [el("dt", {}, key), el("dd", {}, String(value))]).flat()),

@@ -126,6 +126,7 @@ export class Player {
     this.changed = () => {};
     this.silence();
     this.context?.close();
+    this.context = null;
   }
 }
 

@@ -149,6 +149,7 @@ export class RecordingPage {
     this.aimed = yaw === undefined ? {} : { yaw, pitch };
     this.id = id;
     this.view = view;
+    this.last = null;
     this.player = new Player(view.rate);
     this.parts.push(this.player);
     const heading = el("header", { class: "result" },
@@ -211,7 +212,7 @@ export class RecordingPage {
     this.button = el("button", { class: "round", "aria-label": "Play", disabled: true, onclick: () => this.player.toggle() }, icon("play"));
     this.clock = el("span", { class: "clock" }, clock(0, this.view.seconds));
     this.ab = [["Mixture", true], ["Separated", false]].map(([name, mixed]) =>
-      el("button", { class: "toggle", "aria-pressed": String(!mixed), onclick: () => this.player.hear({ mixed }) }, name));
+      el("button", { class: "toggle", disabled: Boolean(this.view.first), "aria-pressed": String(Boolean(this.view.first) === mixed), onclick: () => this.player.hear({ mixed }) }, name));
     this.player.changed = () => this.state();
     return el("section", { class: "card transport", "aria-label": "Listen" }, this.button, this.clock,
       el("div", { class: "segments", role: "group", "aria-label": "A or B" }, this.ab),
@@ -258,7 +259,7 @@ export class RecordingPage {
       } catch (error) { this.empty(error.message); }
     };
     return el("section", { class: "card more", "aria-label": "Settings and downloads" },
-      el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Sound by ", how),
+      el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Sound ", how),
         el("button", { onclick: again, disabled: Boolean(this.view.first) }, icon("again"), "Again")),
       el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, report));
   }
@@ -286,7 +287,7 @@ export class RecordingPage {
     const { playing, mixed, solo, mute } = this.player;
     show(this.button, icon(playing ? "pause" : "play"));
     this.button.setAttribute("aria-label", playing ? "Pause" : "Play");
-    this.ab.forEach((button, i) => button.setAttribute("aria-pressed", String((i === 0) === mixed)));
+    this.ab.forEach((button, i) => button.setAttribute("aria-pressed", String((i === 0) === (mixed || Boolean(this.view.first)))));
     this.cards.forEach((card, m) => {
       card.solo.setAttribute("aria-pressed", String(!mixed && solo.has(m + 1)));
       card.mute.setAttribute("aria-pressed", String(!mixed && mute.has(m + 1)));
@@ -337,7 +338,8 @@ export class RecordingPage {
 function clock(t, whole) { return `${t.toFixed(1)} of ${whole.toFixed(1)} s`; }
 
 export function failure(error) {
-  const [words, details] = Array.isArray(error) ? error : [error, ""];
+  const [sentence, details] = Array.isArray(error) ? error : [error, ""];
+  const words = sentence.charAt(0).toUpperCase() + sentence.slice(1);
   return el("section", { class: "card failed", role: "alert" }, el("h2", {}, "That did not work"), el("p", {}, words),
     details ? el("details", {}, el("summary", {}, "For the report"), el("pre", {}, details)) : null);
 }

@@ -1,7 +1,8 @@
 // Make a scene: talkers are dragged around the head, heard, and taken apart; truth beside found.
 
-import { post, upload } from "./api.js";
+import { fileOf, followed, post, upload } from "./api.js";
 import { el, icon, placeWords, show } from "./dom.js";
+import { Player } from "./player.js";
 import { failure, RecordingPage } from "./recording.js";
 import { Sphere } from "./sphere.js";
 
@@ -10,6 +11,7 @@ const PLACES = [[41, 1], [-64, 24], [5, -20], [150, 30]];
 const ROOMS = [["", "in the open"], ["0.2", "a small room, T60 0.2 s"], ["0.3", "a living room, T60 0.3 s"], ["0.6", "a bare room, T60 0.6 s"]];
 const NOISES = [["60", "none"], ["30", "hardly any, 30 dB below"], ["15", "some, 15 dB below"], ["5", "much, 5 dB below"]];
 const MOST = 4;
+const RATE = 16000; // of a scene, in Hz
 
 export function mount(root, app) {
   const page = new ScenePage(root, app);
@@ -38,7 +40,8 @@ class ScenePage extends RecordingPage {
           el("section", { class: "card", "aria-label": "Around them" },
             el("p", { class: "fields" }, el("label", {}, "Room ", room), el("label", {}, "Noise ", noise)),
             makes ? null : el("p", { class: "note warn" }, "This head is known by its atlas alone. The scene is made with the simulated head."),
-            el("p", { class: "choices spaced" }, el("button", { class: "main", onclick: () => this.make(true) }, icon("play"), "Make it and take it apart"))))));
+            el("p", { class: "choices spaced" }, el("button", { class: "main", onclick: () => this.apart() }, icon("again"), "Make it and take it apart"),
+              this.hear = el("button", { onclick: () => this.listen() }, icon("play"), "Hear it"))))));
     this.ball = new Sphere(canvas, { drags: { moved: (item) => this.moved(item), chosen: (item) => this.choose(item) } });
     this.parts.push(this.ball);
     this.rows();
@@ -106,20 +109,47 @@ class ScenePage extends RecordingPage {
     return true;
   }
 
-  async make() {
+  get head() { return this.app.choice.chosen?.makes_scenes ? this.app.head : "simulated"; }
+
+  make() {
     const { talkers, t60, snr } = this.wish;
-    const head = this.app.choice.chosen?.makes_scenes ? this.app.head : "simulated";
+    return post("scenes", {
+      name: `${talkers.map((one) => one.name).join(" and ")} at once`,
+      head: this.head, t60_seconds: t60 ? Number(t60) : null, snr_db: Number(snr),
+      talkers: talkers.map((one) => ({ voice: one.voice, sound: one.sound, azimuth: one.direction[0], elevation: one.direction[1] })),
+    });
+  }
+
+  async apart() {
     try {
-      const name = `${talkers.map((one) => one.name).join(" and ")} at once`;
-      const made = await post("scenes", {
-        name, head, t60_seconds: t60 ? Number(t60) : null, snr_db: Number(snr),
-        talkers: talkers.map((one) => ({ voice: one.voice, sound: one.sound, azimuth: one.direction[0], elevation: one.direction[1] })),
-      });
-      const job = await this.follow(made.job, name);
+      const made = await this.make();
+      const job = await this.follow(made.job, made.name);
       if (job.state !== "done") return;
-      const again = await post(`recordings/${made.recording}/again`, { head: this.app.choice.chosen?.makes_scenes ? this.app.head : "simulated" });
+      const again = await post(`recordings/${made.recording}/again`, { head: this.head });
       await this.watch(made.recording, again.job, made.name);
     } catch (error) { this.plan(error.message); }
+  }
+
+  // The mixture alone, without leaving the plan.
+  async listen() {
+    if (this.trial) { this.trial.close(); this.trial = null; this.hear.lastChild.textContent = "Hear it"; return; }
+    const button = this.hear;
+    button.disabled = true;
+    button.lastChild.textContent = "Being made …";
+    try {
+      const made = await this.make();
+      const job = await followed(made.job, () => {});
+      if (job.state !== "done") throw new Error(job.error);
+      const trial = new Player(RATE);
+      await trial.load([fileOf(made.recording, job.answer.files.mixture)]);
+      if (button !== this.hear || !button.isConnected) { trial.close(); return; }
+      this.trial = trial;
+      this.parts.push(trial);
+      trial.changed = () => { if (!trial.playing && this.trial === trial) { this.trial = null; button.lastChild.textContent = "Hear it"; } };
+      button.lastChild.textContent = "Stop";
+      await trial.play();
+    } catch (error) { this.plan(error.message); }
+    button.disabled = false;
   }
 
   begin() { this.plan(); }

@@ -152,6 +152,9 @@ export class Sphere {
       const tx = Math.max(half, Math.min(this.width - half, x + (dx / length) * (away + (Math.abs(dx) / length) * half * 0.6)));
       const ty = Math.max(9, Math.min(this.height - 9, y + (dy / length) * away));
       c.globalAlpha = far ? 0.8 : 1;
+      c.lineWidth = 3;
+      c.strokeStyle = inks.card;
+      c.strokeText(word, tx, ty);
       c.fillText(word, tx, ty);
       c.globalAlpha = 1;
     }

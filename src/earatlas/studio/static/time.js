@@ -167,11 +167,13 @@ export class TimeViews {
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "right";
     const step = p.high_hz > 6000 ? 2000 : 1000;
-    for (let hertz = step; hertz < p.high_hz; hertz += step) {
-      const y = height * (1 - (hertz - p.low_hz) / (p.high_hz - p.low_hz));
-      context.textBaseline = "middle";
-      if (y > 8) context.fillText(`${hertz / 1000}${hertz + step >= p.high_hz ? " kHz" : ""}`, LEFT - 5, y);
+    context.textBaseline = "middle";
+    for (let hertz = step, y = height; ; hertz += step) {
+      y = height * (1 - (hertz - p.low_hz) / (p.high_hz - p.low_hz));
+      if (y < 20) break; // the unit stands there
+      context.fillText(String(hertz / 1000), LEFT - 5, y);
     }
+    context.fillText("kHz", LEFT - 5, 7);
   }
 
   seconds() {
