@@ -184,6 +184,16 @@ def test_progress_reaches_its_end() -> None:
     assert seen[-1][0] == seen[-1][1]
 
 
+def test_one_elevation_is_a_circle() -> None:
+    """A ring claims no elevation; left out, as the words say, the space is the circle."""
+    ring = ea.simulated_head([[float(a), 20.0] for a in range(-180, 180, 40)])
+    for space in (ea.Sphere(), ea.Cylinder(), ea.Plane()):
+        words = f"got the {space.name} for directions at 20° alone. Leave the space out"
+        with pytest.raises(InputError, match=words):
+            learn(ring, space=space)
+    assert learn(ring, rooms=False).space == ea.Circle()
+
+
 def test_empty_space_is_explained() -> None:
     """A plane that holds none of the head's directions."""
     head = ea.simulated_head([[170.0, 0.0], [175.0, 5.0]])

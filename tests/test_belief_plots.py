@@ -148,5 +148,6 @@ def test_circle_is_seen_from_near_by() -> None:
     assert shade_at(axes, pixels, 179.3, 0.5) == "50%"
     assert shade_at(axes, pixels, 180.5, 0.05) == "90%"
     assert marks(axes)["truth"][0] == pytest.approx(181)
-    radius = belief.credible_area(0.9) / 2
+    radius = belief.credible_radius(0.9)
+    assert radius == pytest.approx(belief.credible_area(0.9) / 2, rel=0.1)
     assert axes.get_title(loc="left") == f"179° left, 5° up, behind; 90 % within {radius:.1f}°"

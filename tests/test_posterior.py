@@ -262,3 +262,17 @@ def test_no_region_is_larger_than_the_sphere() -> None:
     assert sharp.credible_radius(0.9) == pytest.approx(2.0 * np.sqrt(2 * np.log(10)), rel=0.05)
     assert sharp.credible_region(0.9).radius_degrees == pytest.approx(4.29, rel=0.05)
     assert Sphere().radius(Sphere().area / 2) == pytest.approx(90.0)
+
+
+def test_the_radius_holds_as_much_as_it_says() -> None:
+    """Of one peak that of its region; of two, it ends between them or reaches the other."""
+    for behind, low, high in ((0.05, 4.0, 8.0), (0.2, 118.0, 123.0)):
+        belief = ChartMixture(
+            Sphere(), np.array([[30.0, 0.0], [150.0, 0.0]]), np.array([1 - behind, behind]),
+            np.zeros((2, 2)), np.tile(4.0 * np.eye(2), (2, 1, 1)),
+        )  # fmt: skip
+        radius = belief.credible_radius(0.9)
+        assert low < radius < high
+        far = Sphere().distance(belief.best, belief.sample(20_000, seed=5))
+        assert np.mean(far < radius) == pytest.approx(0.9, abs=0.01)
+        assert belief.credible_digits(0.9)[0] == pytest.approx(radius, abs=0.005)

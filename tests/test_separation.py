@@ -360,8 +360,8 @@ def test_what_fits_no_direction_is_separated_all_the_same(atlas: Atlas, sound: s
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_sources": 0}, "n_sources must be from 1 to 6, or None to find out, got 0."),
-        ({"n_sources": 7}, "n_sources must be from 1 to 6, or None to find out, got 7."),
+        ({"n_sources": 0}, "n_sources must be from 1 to 6, or left out to be found, got 0."),
+        ({"n_sources": 7}, "n_sources must be from 1 to 6, or left out to be found, got 7."),
         ({"n_sources": -1}, "got -1."),
         ({"rendering": "hard"}, "must be one of spatial, soft, binary, got 'hard'."),
     ],
@@ -611,5 +611,5 @@ def test_a_part_of_a_source_is_refused(
     atlas: Atlas, two: ea.SimulatedScene, n_sources: object
 ) -> None:
     """A number of sources is a whole number."""
-    with pytest.raises(InputError, match="n_sources must be from 1 to 6, or None"):
+    with pytest.raises(InputError, match="n_sources must be from 1 to 6, or left out"):
         atlas.separate(two.mixture, n_sources=n_sources)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from earatlas.words import (
     direction_words,
     length_words,
     number_words,
+    one_digit,
     place_words,
     radius_words,
     speed_words,
@@ -39,26 +40,29 @@ def test_directions_in_words(direction: list[float], words: str) -> None:
 def test_places_in_numbers() -> None:
     """A minus, not a hyphen, and never before a zero; pixels have no degrees."""
     assert number_words(ea.Sphere(), [-63.74, -0.04]) == "azimuth −63.7°, elevation 0.0°"
-    assert number_words(ea.Plane(((-90, 90),)), [12.25]) == "azimuth 12.2°"
+    assert number_words(ea.Plane(((-90, 90),)), [12.25]) == "azimuth 12.3°"
     assert number_words(PIXELS, [101.26, 33]) == "101.3, 33.0"
     assert place_words(PIXELS, [101.26, 33]) == "at 101, 33"
+    for exact in (-50.5465, -50.554, -50.55):  # one rounding, whether JSON came between or not
+        assert one_digit(exact) == one_digit(round(exact, 2)) == "-50.6"
+        assert number_words(ea.Circle(), [exact]) == "azimuth −50.6°"
 
 
 @pytest.mark.parametrize(
-    ("space", "size", "words"),
+    ("space", "radius", "size", "words"),
     [
-        (ea.Sphere(), np.pi * 4.2**2, "within 4.2° (55 square degrees)"),
-        (ea.Sphere(), np.pi * 0.5**2, "within 0.5° (0.8 square degrees)"),
-        (ea.Cylinder(), np.pi * 41.0**2, "within 41° (5,281 square degrees)"),
-        (ea.Circle(), 8.4, "within 4.2° (an arc of 8.4°)"),
-        (ea.Plane(((-90, 90),)), 30.0, "within 15° (an arc of 30°)"),
-        (PIXELS, np.pi * 9.96**2, "within 10 (an area of 312)"),
-        (ea.Plane(((0, 640),)), 5.0, "within 2.5 (a stretch of 5.0)"),
+        (ea.Sphere(), 4.2, 55.4, "within 4.2° (55 square degrees)"),
+        (ea.Sphere(), 0.5, 0.785, "within 0.5° (0.8 square degrees)"),
+        (ea.Cylinder(), 120.4, 5281.0, "within 120° (5,281 square degrees)"),
+        (ea.Circle(), 4.2, 8.4, "within 4.2° (an arc of 8.4°)"),
+        (ea.Plane(((-90, 90),)), 15.0, 30.0, "within 15° (an arc of 30°)"),
+        (PIXELS, 9.96, 312.0, "within 10 (an area of 312)"),
+        (ea.Plane(((0, 640),)), 2.5, 5.0, "within 2.5 (a stretch of 5.0)"),
     ],
 )
-def test_sizes_are_radii(space: Space, size: float, words: str) -> None:
+def test_sizes_are_radii(space: Space, radius: float, size: float, words: str) -> None:
     """In every space the radius comes first; on a circle there is no area."""
-    assert sure_words(space, size) == words
+    assert sure_words(space, radius, size) == words
 
 
 def test_radii_keep_what_counts() -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "error_words",
     "length_words",
     "number_words",
+    "one_digit",
     "percent_words",
     "place_words",
     "radius_words",
@@ -58,25 +59,41 @@ def place_words(space: Space, place: ArrayLike) -> str:
     """A place in words, or its coordinates where it is no direction."""
     if space.holds_directions:
         return direction_words(place)
-    return "at " + ", ".join(_number(v, 0) for v in np.asarray(place, dtype=np.float64))
+    return "at " + ", ".join(_whole(v) for v in np.asarray(place, dtype=np.float64))
 
 
 def number_words(space: Space, place: ArrayLike) -> str:
     """A place in numbers."""
-    numbers = [_number(v, 1) for v in np.asarray(place, dtype=np.float64)]
+    numbers = [_number(v) for v in np.asarray(place, dtype=np.float64)]
     if not space.holds_directions:
         return ", ".join(numbers)
     named = zip(("azimuth", "elevation"), numbers, strict=False)
     return ", ".join(f"{name} {number}°" for name, number in named)
 
 
-def _number(value: float, digits: int) -> str:
-    """A number with the sign that belongs in a sentence; never -0."""
-    return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
+def one_digit(value: float) -> str:
+    """With one digit, by way of the two that JSON has: so it is the same wherever it is read.
+
+    >>> one_digit(-50.5465), one_digit(-50.55), one_digit(-0.04)
+    ('-50.6', '-50.6', '0.0')
+    """
+    hundredths = round(100 * float(value))
+    tenths = (abs(hundredths) + 5) // 10
+    return f"{(-tenths if hundredths < 0 else tenths) / 10 + 0.0:.1f}"
+
+
+def _whole(value: float) -> str:
+    """A whole number with that sign; never -0."""
+    return f"{round(float(value)) + 0}".replace("-", "−")
+
+
+def _number(value: float) -> str:
+    """A number with one digit and the sign that belongs in a sentence; never -0."""
+    return one_digit(value).replace("-", "−")
 
 
 def radius_words(space: Space, radius: float) -> str:
-    """How far a belief reaches: half the width of its region, in the units of the space.
+    """How far a belief reaches from its best place, in the units of the space.
 
     >>> from earatlas.space.spaces import Circle, Plane, Sphere
     >>> radius_words(Sphere(), 4.17), radius_words(Circle(), 12.6), radius_words(Circle(), 0.013)
@@ -88,23 +105,23 @@ def radius_words(space: Space, radius: float) -> str:
     return f"{number}{'°' if space.holds_directions else ''}"
 
 
-def sure_words(space: Space, size: float) -> str:
-    """How large a credible region is: its radius first, then the size itself.
+def sure_words(space: Space, radius: float, size: float) -> str:
+    """How far a belief reaches, and how large its credible region is.
 
     >>> from earatlas.space.spaces import Circle, Sphere
-    >>> sure_words(Sphere(), 54.0)
-    'within 4.1° (54 square degrees)'
-    >>> sure_words(Circle(), 8.4)
+    >>> sure_words(Sphere(), 4.17, 54.0)
+    'within 4.2° (54 square degrees)'
+    >>> sure_words(Circle(), 4.23, 8.4)
     'within 4.2° (an arc of 8.4°)'
     """
-    radius = radius_words(space, space.radius(size))
+    within = f"within {radius_words(space, radius)}"
     if space.dims == 1:
         kind = "an arc" if space.holds_directions else "a stretch"
-        return f"within {radius} ({kind} of {radius_words(space, size)})"
+        return f"{within} ({kind} of {radius_words(space, size)})"
     rounded = f"{size:.1f}" if size < 10 else f"{size:,.0f}"
     if space.holds_directions:
-        return f"within {radius} ({rounded} square degrees)"
-    return f"within {radius} (an area of {rounded})"
+        return f"{within} ({rounded} square degrees)"
+    return f"{within} (an area of {rounded})"
 
 
 def error_words(space: Space, error: float) -> str:

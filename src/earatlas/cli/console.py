@@ -8,6 +8,7 @@ Names come from anywhere: what in them would steer a terminal is spelt out, here
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from rich.markup import escape
 from rich.segment import Segment
 
 from earatlas.errors import EaratlasWarning, InputError, harmless
+from earatlas.words import one_digit
 
 __all__ = [
     "Tally",
@@ -34,6 +36,20 @@ __all__ = [
     "warn",
 ]
 
+# What Python calls otherwise than the command line does.
+_OPTIONS = {
+    "n_sources": "--sources",
+    "hop_seconds": "--hop",
+    "window_seconds": "--window",
+    "memory_seconds": "--memory",
+    "snr_db": "--snr-db",
+    "levels_db": "--level",
+    "distance_metres": "--distance",
+    "size_metres": "--room",
+    "listener_metres": "--listener",
+    "t60_seconds": "--t60",
+}
+_ARGUMENTS = re.compile(rf"(?<![\w'/.-])({'|'.join(_OPTIONS)})(?![\w'/-])")
 _LINES = "\n\t"  # of what steers a terminal, what an answer may hold
 
 
@@ -82,15 +98,16 @@ def say_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
 
 def degrees(angle: float) -> str:
     """An angle with one digit, never -0.0."""
-    return f"{round(float(angle), 1) + 0.0:.1f}°"
+    return f"{one_digit(angle)}°"
 
 
 def note(label: str, text: str) -> None:
-    """A line on standard error; the label has markup, the text is shown as it is.
+    """A line on standard error; the label has markup, the text none. Options have their names.
 
     A terminal would break it in the midst of a word: there it is wrapped.
     """
-    err.print(f"{label} {escape(text)}", highlight=False, soft_wrap=not err.is_terminal)
+    told = _ARGUMENTS.sub(lambda found: _OPTIONS[found.group()], text)
+    err.print(f"{label} {escape(told)}", highlight=False, soft_wrap=not err.is_terminal)
 
 
 def warn(text: str) -> None:

@@ -10,9 +10,12 @@ rooms its logarithm correlates with that of T60 by 0.95.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from earatlas.types import Array, Indices
+from earatlas.hearing.tables import add_frames
+from earatlas.types import Array
 
 __all__ = ["DecayStream"]
 
@@ -44,17 +47,18 @@ class DecayStream:
     def __init__(
         self, frequencies_hz: Array, frame_seconds: float, *, forgetting: float = 1.0
     ) -> None:
-        self._band: Indices = np.searchsorted(_EDGES_HZ, frequencies_hz, side="right") - 1
+        band = np.searchsorted(_EDGES_HZ, frequencies_hz, side="right") - 1
+        edges = np.searchsorted(band, np.arange(len(_EDGES_HZ) + 1))
+        self._bands = [slice(low, high) for low, high in itertools.pairwise(edges.tolist())]
         self._lag = max(round(_STRETCH_SECONDS / frame_seconds), 1)
         self._seconds = self._lag * frame_seconds
         self._forgetting, self._scale = forgetting, 1.0
         self._before = np.zeros((len(_EDGES_HZ), 0))  # levels of the last frames
-        self._table = np.zeros((len(_EDGES_HZ), _LEVELS, _DEEPEST_DB + 1))
+        self._table = np.zeros((_LEVELS * (_DEEPEST_DB + 1), len(_EDGES_HZ)))
 
     def push(self, power: Array) -> None:
         """Take in powers (F, t), frame after frame."""
-        bands = np.zeros((len(_EDGES_HZ), power.shape[1]))
-        np.add.at(bands, self._band, power)
+        bands = np.stack([power[own].sum(axis=0) for own in self._bands])
         levels = np.hstack([self._before, 10 * np.log10(bands + 1e-20)])
         new = levels.shape[1] - self._lag
         self._before = levels[:, -self._lag :]
@@ -64,8 +68,8 @@ class DecayStream:
         row = np.clip((start - _LOWEST_DB) / _STEP_DB, 0, _LEVELS - 1).astype(np.intp)
         fall = np.clip(start - end, 0, _DEEPEST_DB).astype(np.intp)
         worth = self._scale * self._forgetting ** -np.arange(1.0, new + 1)
-        band = np.broadcast_to(np.arange(len(bands))[:, None], row.shape)
-        np.add.at(self._table, (band, row, fall), np.broadcast_to(worth, row.shape))
+        place = (row * (_DEEPEST_DB + 1) + fall).T
+        add_frames([self._table], place, [worth[:, None]])
         self._scale = float(worth[-1])
         if self._scale > 1e100:
             self._table /= self._scale
@@ -73,7 +77,7 @@ class DecayStream:
 
     def seconds(self) -> float:
         """In which the fastest decays would fall by 60 dB; NaN: too little was heard to tell."""
-        table = self._table / self._scale
+        table = self._table.T.reshape(-1, _LEVELS, _DEEPEST_DB + 1) / self._scale
         by_level = table.sum(axis=2)  # (bands, levels)
         below = np.cumsum(by_level, axis=1)
         quiet = np.argmax(below >= _QUIET_SHARE * below[:, -1:], axis=1)

@@ -23,6 +23,7 @@ import numpy as np
 
 from earatlas.errors import InputError
 from earatlas.hearing.decay import DecayStream
+from earatlas.hearing.tables import add_frames
 from earatlas.hearing.transform import FrameStream, squared_size
 from earatlas.types import Array, Complex, Indices, Mask
 
@@ -31,6 +32,8 @@ __all__ = ["Gate", "OnsetBins", "OnsetStream"]
 _LOWEST_DB, _HIGHEST_DB = -160, 80  # of the table of levels; beyond is counted at its ends
 _CANDIDATES = 8  # times the bins that are kept: the quiet level is known only at the end
 _TINY = 1e-20
+_TELLING = 500  # onsets, at most, by which noise is told from its absence
+_CLEAR_DB = 18.0  # 19 and more of one talker and of two in the open and in rooms, 13 to 18 in noise
 _SILENCE_DB = -100.0  # re a full-scale sine
 
 
@@ -118,6 +121,17 @@ class OnsetBins:
         order = np.lexsort((t, f))
         return replace(parts[-1], f=f, t=t, z=z, rise_db=rise, snr_db=snr)[order]
 
+    @property
+    def above_quiet_db(self) -> float:
+        """How far those that rise most stand above the quiet level: their median; NaN of none."""
+        strongest = self.strongest(_TELLING)
+        return float(np.median(strongest.snr_db)) if len(self) else math.nan
+
+    @property
+    def clear(self) -> bool:
+        """Whether there is no noise to speak of: they stand well above what noise leaves."""
+        return self.above_quiet_db >= _CLEAR_DB
+
     def strongest(self, count: int) -> OnsetBins:
         """The `count` that rise most."""
         return self[np.sort(np.argsort(-self.rise_db, kind="stable")[:count])]
@@ -139,7 +153,10 @@ class OnsetStream:
         self._scale = 1.0  # what a frame of now is worth in the table of levels
         self._peak = 0.0
         self._heard = 0.0
-        self._kept = _Candidates.none()
+        self._kept: list[_Candidates] = []
+        self._waiting = 0  # candidates
+        first, last = gate.rows[[0, -1]] if len(gate.rows) else (0, -1)
+        self._rows = slice(int(first), int(last) + 1)  # a view where an index would copy
         self._decay = DecayStream(gate.frequencies_hz, gate.hop / gate.rate, forgetting=forgetting)
         self._products = np.zeros(3)  # |L|², |R|² and Re L R̄, summed up
 
@@ -152,12 +169,13 @@ class OnsetStream:
         self._take(self._frames.finish())
 
     def _take(self, spectra: Complex) -> None:
-        gate, g = self._gate, self._forgetting
-        X = spectra[:, gate.rows]  # (2, F, t)
-        P = squared_size(X).sum(axis=0)
-        t = P.shape[1]
+        g = self._forgetting
+        X = spectra[:, self._rows]  # (2, F, t)
+        t = X.shape[2]
         if not t:
             return
+        left, right = squared_size(X)
+        P = left + right
         new = self._rising.candidates(X, P)
         self._decay.push(P)
         worth = self._scale * g ** -np.arange(1.0, t + 1)
@@ -165,14 +183,15 @@ class OnsetStream:
         self._scale = float(worth[-1])
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
         self._products *= g**t
-        left, right = squared_size(X)
         together = X[0].real * X[1].real + X[0].imag * X[1].imag
-        self._products += np.stack([left, right, together]).sum(axis=1) @ age
+        self._products += [part.sum(axis=0) @ age for part in (left, right, together)]
         self._heard = self._heard * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((P.max(axis=0) * age).max()))
-        self._kept = _Candidates.joined(self._kept, new)
-        if len(self._kept.f) > 2 * self._most:  # sorting is what a hop takes longest for
-            self._kept = self._best()
+        self._kept.append(new)
+        self._waiting += len(new.f)
+        if self._waiting > 2 * self._most:  # sorting is what a hop takes longest for
+            self._kept = [self._best()]
+            self._waiting = len(self._kept[0].f)
         if self._scale > 1e100:
             self._levels /= self._scale
             self._scale = 1.0
@@ -180,9 +199,7 @@ class OnsetStream:
     def _count_levels(self, P: Array, worth: Array) -> None:
         level = np.floor(10 * np.log10(P + _TINY))
         rows = np.clip(level, _LOWEST_DB, _HIGHEST_DB).astype(np.intp) - _LOWEST_DB
-        F = len(P)
-        place = rows * F + np.arange(F)[:, None]
-        np.add.at(self._levels.reshape(-1), place.ravel(), np.broadcast_to(worth, P.shape).ravel())
+        add_frames([self._levels], rows.T, [worth[:, None]])
 
     def _floor(self) -> float:
         return self._peak * 10 ** (-self._gate.below_peak_db / 10)
@@ -222,7 +239,7 @@ class OnsetStream:
         return _CANDIDATES * self._gate.most_bins
 
     def _best(self) -> _Candidates:
-        return self._kept.best(self._most, self._rising.count, self._forgetting)
+        return _Candidates.joined(self._kept).best(self._most, self._rising.count, self._forgetting)
 
     def _good(self, kept: _Candidates) -> OnsetBins:
         """Those that rise above the quiet, too."""
@@ -251,7 +268,7 @@ class OnsetStream:
         frames, rising = FrameStream(gate.window, gate.hop), _Rising(gate)
 
         def arrived(spectra: Complex) -> OnsetBins:
-            X = spectra[:, gate.rows]
+            X = spectra[:, self._rows]
             return self._good(rising.candidates(X, squared_size(X).sum(axis=0)))
 
         for block in blocks:
@@ -265,6 +282,7 @@ class _Rising:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._envelope = np.zeros(len(gate.rows))
+        self._least_ratio = 10 ** (gate.rise_db / 10)
         # Digital silence is no room: whatever follows it would rise without end.
         self._silence = 10 ** (_SILENCE_DB / 10) * (gate.window / 4) ** 2
         self.count = 0  # frames so far
@@ -272,9 +290,10 @@ class _Rising:
     def candidates(self, X: Complex, P: Array) -> _Candidates:
         """Those of the next frames, with spectra (2, F, t) and powers (F, t)."""
         before = np.maximum(self._decayed(P), self._silence)
-        rise = 10 * np.log10((P + _TINY) / before)
-        f, n = np.nonzero(rise > self._gate.rise_db)
-        found = _Candidates(f, self.count + n, X[:, f, n].T, P[f, n], rise[f, n])
+        f, n = np.nonzero(self._least_ratio * before < P + _TINY)
+        power = P[f, n]
+        rise_db = 10 * np.log10((power + _TINY) / before[f, n])
+        found = _Candidates(f, self.count + n, X[:, f, n].T, power, rise_db)
         self.count += P.shape[1]
         return found
 
@@ -300,21 +319,13 @@ class _Candidates:
     rise_db: Array  # above the envelope
 
     @classmethod
-    def none(cls) -> _Candidates:
-        nothing = np.zeros(0, dtype=np.intp)
-        return cls(
-            nothing, nothing, np.zeros((0, 2), dtype=np.complex128), np.zeros(0), np.zeros(0)
-        )
-
-    @classmethod
-    def joined(cls, a: _Candidates, b: _Candidates) -> _Candidates:
-        return cls(
-            np.concatenate([a.f, b.f]),
-            np.concatenate([a.t, b.t]),
-            np.concatenate([a.z, b.z]),
-            np.concatenate([a.power, b.power]),
-            np.concatenate([a.rise_db, b.rise_db]),
-        )
+    def joined(cls, parts: Sequence[_Candidates]) -> _Candidates:
+        if not parts:
+            nothing = np.zeros(0, dtype=np.intp)
+            pairs = np.zeros((0, 2), dtype=np.complex128)
+            return cls(nothing, nothing, pairs, np.zeros(0), np.zeros(0))
+        names = ("f", "t", "z", "power", "rise_db")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def best(self, most: int, now: int, forgetting: float) -> _Candidates:
         """The `most` that rise most, older ones by less."""
@@ -322,7 +333,10 @@ class _Candidates:
             return self
         merit = self.rise_db + (now - self.t) * np.log(forgetting)
         # Ties by time and frequency: what is kept must not hang on how the sound was cut up.
-        keep = np.sort(np.lexsort((self.f, self.t, -merit))[:most])
+        least = np.partition(merit, -most)[-most]
+        above, level = np.flatnonzero(merit > least), np.flatnonzero(merit == least)
+        level = level[np.lexsort((self.f[level], self.t[level]))[: most - len(above)]]
+        keep = np.sort(np.concatenate([above, level]))
         return _Candidates(
             self.f[keep], self.t[keep], self.z[keep], self.power[keep], self.rise_db[keep]
         )

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.hearing.cues import Cues, bin_power
 from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.hearing.tables import add_frames
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["CueStatistics", "LevelStatistics"]
@@ -165,15 +166,12 @@ class LevelStatistics:
             level = np.log10(power.min(axis=0).T)  # (t, F) of the weaker ear
         level *= 10
         rows = np.clip(np.floor(level, out=level), _LOWEST_DB, _HIGHEST_DB, out=level)
-        # `take`, not an index: it keeps frames in rows, which the flat view below wants.
+        # `take`, not an index: it keeps frames in rows, which the table wants.
         place = np.take(rows.astype(np.intp) - _LOWEST_DB, layout.cue_frequencies, axis=1)
-        place *= layout.n_cues
-        place += np.arange(layout.n_cues)
         t = len(y)
         worth = np.ones((t, 1)) if g == 1 else self._scale * g ** -np.arange(1.0, t + 1)[:, None]
         own = y if g == 1 else worth * y
-        for moment, values in zip(self._table, (worth, own, own * y), strict=True):
-            np.add.at(moment.reshape(-1), place.ravel(), np.broadcast_to(values, y.shape).ravel())
+        add_frames(list(self._table), place, (worth, own, own * y))
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
         self._scale = float(worth[-1, 0])
         self._frames = self._frames * g**t + float(age.sum())

@@ -14,6 +14,8 @@ over both ends of the sound, which the paper's T = 126 frames a second do not, a
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
@@ -23,13 +25,16 @@ from earatlas.types import Array, Spectra
 __all__ = ["FrameStream", "istft", "stft"]
 
 
+@lru_cache(maxsize=8)
 def _hann(window: int) -> Array:
-    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    w = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    w.flags.writeable = False  # everyone has the same one
+    return w
 
 
 def _transform(padded: Array, window: int, hop: int, frames: int) -> Spectra:
     """Spectra (C, B, frames) of windows that start at 0, hop, 2 hop, … of padded (C, n)."""
-    views = np.lib.stride_tricks.sliding_window_view(padded, window, axis=-1)[:, ::hop]
+    views = _strided(padded, frames, hop, window)
     kind = np.complex64 if padded.dtype == np.float32 else np.complex128
     spectra = np.empty((len(padded), frames, window // 2 + 1), dtype=kind)
     w = _hann(window).astype(padded.dtype)
@@ -77,7 +82,11 @@ def istft(spectra: ArrayLike, window: int, hop: int, n: int) -> Array:
 
 
 def _strided(x: Array, count: int, step: int, window: int) -> Array:
-    """A writable view (..., count, window) of windows `step` >= window apart in x (..., m)."""
+    """A view (..., count, window) of windows that start `step` apart in x (..., m).
+
+    It can be written to where they do not overlap. (sliding_window_view checks what is known here,
+    and takes a tenth of a hop of a stream.)
+    """
     shape = (*x.shape[:-1], count, window)
     strides = (*x.strides[:-1], step * x.strides[-1], x.strides[-1])
     return np.lib.stride_tricks.as_strided(x, shape, strides)

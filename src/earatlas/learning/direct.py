@@ -59,8 +59,10 @@ _CLOSELY = 130  # coarse cells whose fine points are looked at
 # 1.0° with 3 degrees, 1.1° with 6.
 _TURN_DEGREES = 3.0
 _AROUND = 4  # points of the grid that L is read from where a turned one falls between them
-_READY = ("grid", "interpolation", "cells", "_points", "_coarse_points")  # what is made once
+_READY = ("grid", "interpolation", "cells", "coarse_points", "_points")  # what is made once
 _NEIGHBOURS = 6  # directions that a point is interpolated from
+_SPARSE_DEGREES = 6.0  # beyond, leaving out a direction makes a gap that no recording meets
+_SPARSE_SHARE = 0.25  # of the way to the templates without it: errors grow with the gap squared
 
 
 def stokes(z: Complex) -> Array:
@@ -91,6 +93,12 @@ class Patch:
 
     rows: Indices  # (n,) of the grid, ascending
     points: Single  # (F, 3, n)
+
+    def of(self, rows: Indices) -> tuple[Mask, Single]:
+        """Which of some rows of the grid it has, and the points (F, 3, …) of these."""
+        place = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        hit: Mask = self.rows[place] == rows
+        return hit, self.points[:, :, place[hit]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,27 +187,40 @@ class DirectSound:
         z = np.stack([np.ones_like(ratios), ratios], axis=-1)
         return stokes(np.einsum("fab,gfb->gfa", self.whiten, z)).transpose(1, 2, 0)
 
-    def points(self, rows: Indices, patch: Patch | None = None) -> Single:
-        """s_x (F, 3, rows) of some of the grid; a patch takes the place of those that it has."""
-        if patch is None and rows is self.cells[0]:
-            return self._coarse_points
+    def points(self, rows: Indices) -> Single:
+        """s_x (F, 3, rows) of some of the grid."""
         points, there = self._points
         missing = rows[~there[rows]]
         for start in range(0, len(missing), 500):
             some = missing[start : start + 500]
             points[:, :, some] = self.points_of(self.interpolation[some])
         there[missing] = True
-        wanted = np.take(points, rows, axis=2)
-        if patch is not None:
-            place = np.minimum(np.searchsorted(patch.rows, rows), len(patch.rows) - 1)
-            hit = patch.rows[place] == rows
-            wanted[:, :, hit] = patch.points[:, :, place[hit]]
-        return wanted
+        return np.take(points, rows, axis=2)
 
     @cached_property
-    def _coarse_points(self) -> Single:
-        """s_x (F, 3, C) at the middles of coarse cells, which every look begins with."""
-        return self.points(self.cells[0].copy())
+    def coarse_points(self) -> Single:
+        """s_x (F, 3, C) of the middles of coarse cells."""
+        return self.points(self.cells[0])
+
+    def left_out(self, rows: Indices) -> tuple[Patch, Array]:
+        """The grid as if some directions had not been measured, and s_x (F, 3, rows) of these.
+
+        Where directions are far apart, leaving one out makes a gap that no recording meets: only a
+        part of the way is gone.
+        """
+        known = self.templates.directions
+        near = np.flatnonzero(np.isin(self.interpolation.rows, rows).any(axis=1))
+        others = np.delete(np.arange(len(known)), rows)
+        wanted = np.concatenate([known[rows], self.grid[near]])
+        without = self.between(known[others], wanted)
+        points = self.points_of(replace(without, rows=others[without.rows]))
+        if self.spacing_degrees > _SPARSE_DEGREES:
+            points = (1 - _SPARSE_SHARE) * self.points_of(
+                self.between(known, wanted)
+            ) + _SPARSE_SHARE * points
+            points /= np.linalg.norm(points, axis=1, keepdims=True)
+        own, around = np.split(points, [len(rows)], axis=2)
+        return Patch(near, around.astype(np.float32)), own
 
     def seen(self, bins: OnsetBins) -> Single:
         """s (B, 3) of the bins."""
@@ -242,9 +263,16 @@ class DirectSound:
         The features: nats a (weighted) bin at the best place, the bins' median dB above the quiet
         level, and log2 of their number.
         """
-        return self._look(
-            bins, lambda rows, _: self.log_likelihoods(bins, self.points(rows, patch))
-        )
+
+        def likelihoods(rows: Indices, closely: bool) -> Array:
+            points = self.points(rows) if closely else self.coarse_points
+            L = self.log_likelihoods(bins, points)
+            if patch is not None:
+                hit, patched = patch.of(rows)
+                L[hit] = self.log_likelihoods(bins, patched)
+            return L
+
+        return self._look(bins, likelihoods)
 
     def turned_look(self, bins: OnsetBins, turns: Array) -> Look:
         """The look with a head that is turned by so many degrees (B,) in each of the bins.

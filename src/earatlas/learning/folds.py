@@ -32,7 +32,7 @@ class Folds:
     @classmethod
     def of(cls, model: PPAM, x: Array, y: Array, *, constrained: bool = True, seed: int) -> Folds:
         """Of a model of directions (N, C) and cues (N, D)."""
-        order = np.random.default_rng(seed).permutation(len(x))
+        order = cls.order_of(len(x), seed)
         folds = min(_FOLDS, len(x))
         parts = [order[i::folds] for i in range(folds)]
 
@@ -41,6 +41,11 @@ class Folds:
             return model.refitted(*known, constrained=constrained)
 
         return cls(order, tuple(side_by_side(refitted, parts)))
+
+    @staticmethod
+    def order_of(directions: int, seed: int) -> Indices:
+        """(N,) the order in which directions are left out."""
+        return np.random.default_rng(seed).permutation(directions)
 
     @cached_property
     def _place(self) -> Indices:

@@ -19,7 +19,7 @@ from earatlas.learning.direct_learning import learn_rooms, rooms_refused
 from earatlas.learning.folds import Folds
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
-from earatlas.learning.threads import side_by_side
+from earatlas.learning.threads import side_by_side, together
 from earatlas.space.spaces import Space
 from earatlas.types import Array, Indices, Progress
 
@@ -31,7 +31,7 @@ _FEWEST_DIRECTIONS = 6
 _FEWEST_TO_HOLD_OUT = 20  # with fewer directions every one is needed for learning
 _MOST_HELD_OUT = 240  # of 240 levels the share below one half is right within 3 %
 MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
-_STEPS = (4, 2, 2, 3)  # about what fitting, refitting, calibrating and rooms take of the time
+_STEPS = (5, 2, 1, 4)  # about what fitting, refitting, calibrating and rooms take of the time
 
 
 def learn_head(
@@ -51,19 +51,23 @@ def learn_head(
     known = _within(head, space)
     x, y = known.directions, known.cues(layout)
     advance = _teller(progress, _STEPS)
-    fitted = PPAM.fit(
-        space, x, y, components=_chart_count(len(known), space, components), latent=latent,
-        constrained=constrained, seed=seed,
-    )  # fmt: skip
+    count = _chart_count(len(known), space, components)
+    asked = Folds.order_of(len(known), seed)[:_MOST_HELD_OUT]
+    enough = len(known) >= _FEWEST_TO_HOLD_OUT
+    # One fits while the other makes sounds: neither needs the other, and fitting has one thread.
+    fitted, held = together(
+        lambda: PPAM.fit(
+            space, x, y, components=count, latent=latent, constrained=constrained, seed=seed
+        ),
+        lambda: held_out_statistics(known.subset(asked), layout, seed=seed) if enough else None,
+    )
     model = _rounded(fitted)
     advance()
     folds = Folds.of(model, x, y, constrained=constrained, seed=seed)
     advance()
     accuracy, calibration = None, _cautious(known.spacing_degrees)
-    if len(known) >= _FEWEST_TO_HOLD_OUT:
-        asked = folds.order[:_MOST_HELD_OUT]
+    if held is not None:
         accuracy = _accuracy(folds, asked, x, y)
-        held = held_out_statistics(known.subset(asked), layout, seed=seed)
         refits = [folds.without(n) for n in asked]
         calibration = fit_calibration(refits * (len(held.directions) // len(asked)), held)
     advance()
@@ -121,7 +125,15 @@ def _within(head: Head, space: Space) -> Head:
             f"head must have at least {_FEWEST_DIRECTIONS} directions in the space, got "
             f"{inside.sum()}. Measure more, or choose another space."
         )
-    return head.subset(inside)
+    known = head.subset(inside)
+    if space.dims > 1 and known.space.dims == 1:
+        elevation = round(float(known.directions[0, 1]), 1) + 0.0
+        raise InputError(
+            f"space must be the circle for a head that was measured at one elevation, got the "
+            f"{space.name} for directions at {elevation:g}° alone. Leave the space out, or measure "
+            "other elevations."
+        )
+    return known
 
 
 def _chart_count(directions: int, space: Space, wished: int | None) -> int:

@@ -31,7 +31,8 @@ class RoomHearing:
     """What a head needs to be used in any room."""
 
     sound: DirectSound
-    trust: Trust
+    trust: Trust  # of one sound
+    crowd: Trust | None = None  # of one among others; None: an atlas of before it was measured
     doubted: float = 1.0  # misfit up to which the open-air answer is taken as it is
 
     def joined(
@@ -71,7 +72,8 @@ class RoomHearing:
             "rooms.phase_radians": sound.templates.phase_radians,
             "rooms.whiten": np.stack([sound.whiten.real, sound.whiten.imag]),
             "rooms.log_densities": sound.log_densities.astype(np.float64),
-            **{f"rooms.{field.name}": getattr(trust, field.name) for field in fields(trust)},
+            **{f"rooms.{name}": array for name, array in _numbers(trust)},
+            **{f"rooms.crowd_{name}": array for name, array in _numbers(self.crowd)},
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,18 +99,12 @@ class RoomHearing:
             "phase_radians": (N, F),
             "delay_seconds": (N,),
             "log_densities": (N_CLASSES, LEVELS),
-            "features": (len(mine["shares"]), 3),
-            "scale": (3,),
-            "shares": (len(mine["shares"]), len(BETAS), len(WIDTHS)),
-            "weights": (4,),
         }
         if not (
             whiten.shape == (F, 2, 2)
             and all(mine[k].shape == s for k, s in shapes.items())
             and all(np.isfinite(array).all() for array in mine.values())
             and 0 < float(about["spacing_degrees"]) <= 180
-            and min(mine["scale"].min(), mine["shares"].sum(axis=(1, 2)).min()) > 0
-            and mine["shares"].min() >= 0
         ):
             raise ValueError("its parts for rooms do not fit each other")
         Sphere().check(mine["directions"])
@@ -127,8 +123,8 @@ class RoomHearing:
             log_densities=mine["log_densities"].astype(np.float32),
             gate=gate,
         )
-        trust = Trust(**{field.name: mine[field.name] for field in fields(Trust)})
-        return cls(sound, trust, float(about["doubted"]))
+        crowd = _trust(mine, "crowd_") if "crowd_shares" in mine else None
+        return cls(sound, _trust(mine), crowd, float(about["doubted"]))
 
     def rounded(self) -> RoomHearing:
         """The same in numbers that float32 holds: half the file, and saving loses nothing."""
@@ -137,6 +133,30 @@ class RoomHearing:
             for name, array in self.to_arrays().items()
         }
         return RoomHearing.from_arrays(self.sound.space, arrays, self.to_dict())
+
+
+def _numbers(trust: Trust | None) -> list[tuple[str, Array]]:
+    """The arrays of a trust by name; none of none."""
+    return [] if trust is None else [(f.name, getattr(trust, f.name)) for f in fields(trust)]
+
+
+def _trust(arrays: dict[str, Array], prefix: str = "") -> Trust:
+    """The trust whose arrays have these names; a ValueError if they do not fit."""
+    mine = {field.name: arrays[prefix + field.name] for field in fields(Trust)}
+    n = len(mine["shares"])
+    shapes = {
+        "features": (n, 3),
+        "scale": (3,),
+        "shares": (n, len(BETAS), len(WIDTHS)),
+        "weights": (4,),
+    }
+    if not (
+        all(mine[name].shape == shape for name, shape in shapes.items())
+        and min(mine["scale"].min(), mine["shares"].sum(axis=(1, 2)).min()) > 0
+        and mine["shares"].min() >= 0
+    ):
+        raise ValueError("what it says of trust does not fit")
+    return Trust(**mine)
 
 
 def _mixed(a: ChartMixture, b: ChartMixture, share: float) -> ChartMixture:

@@ -59,14 +59,17 @@ class Several:
         self._weights = bin_weights(bins.f).astype(np.float32)
         self._table = np.exp(sound.log_densities)
         self._coarse, self._cell = sound.cells
-        self._densities = self._at(self._coarse)
+        self._densities = self._at(self._coarse, sound.coarse_points)
 
-    def _at(self, rows: Indices) -> Single:
-        """g (B, rows) of every bin around points of the grid."""
-        points = self.sound.points(rows, self._patch)
+    def _at(self, rows: Indices, points: Single) -> Single:
+        """g (B, rows) of every bin around points (F, 3, rows) of the grid."""
         out = np.empty((len(self.bins), len(rows)), dtype=np.float32)
         for own, densities in self.sound.read(self._table, self.bins, points):
             out[own] = densities
+        if self._patch is not None:
+            hit, patched = self._patch.of(rows)
+            for own, densities in self.sound.read(self._table, self.bins, patched):
+                out[own, hit] = densities
         return out
 
     def _likelihoods(self, densities: Single, others: Single, share: float) -> Single:
@@ -155,7 +158,7 @@ class Several:
                 if turn == 0:
                     coarse = self._likelihoods(self._densities, others, shares[m])
                     rows.append(self._close(coarse))
-                    fine.append(self._at(rows[m]))
+                    fine.append(self._at(rows[m], self.sound.points(rows[m])))
                 L = self._likelihoods(fine[m], others, shares[m])
                 beside = np.array(places[:m] + places[m + 1 :])
                 L[_too_near(self.sound.grid[rows[m]], beside)] = -np.inf

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["side_by_side"]
+__all__ = ["side_by_side", "together"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+_S = TypeVar("_S")
 _MOST_THREADS = 4  # each works on some 30 MB at a time
 
 
@@ -18,3 +19,10 @@ def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
     """`work` of every item, in their order, on as many threads as there are cores (at most 4)."""
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as pool:
         return list(pool.map(work, items))
+
+
+def together(first: Callable[[], _R], second: Callable[[], _S]) -> tuple[_R, _S]:
+    """The answers of two works that need not wait for each other."""
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(second)
+        return first(), other.result()

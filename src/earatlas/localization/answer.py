@@ -50,7 +50,7 @@ class Localization:
         return self.belief.credible_region(level)
 
     def radius_degrees(self, level: float = 0.9) -> float:
-        """Half the width of a credible region of that size: an arc, or a round patch."""
+        """How far from `direction` the sound lies with probability `level`."""
         return self.belief.credible_radius(level)
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,8 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.learning.learned import Judgement, LearnedHead
 from earatlas.learning.several import Several
@@ -28,7 +26,7 @@ from earatlas.learning.several import Several
 __all__ = ["Doubt", "conditions", "doubts_of", "unlike"]
 
 _SHORT_SECONDS = 0.5
-_NOISY_DB, _CLEAR_DB = 13.0, 18.0  # onsets above the quiet: below, and well above what noise leaves
+_NOISY_DB = 13.0  # onsets above the quiet
 _REVERBERANT_SECONDS, _SURELY_REVERBERANT_SECONDS = 0.22, 0.35
 _SAME = 1e-7  # of an ear's energy is not the other's; noise at -60 dB alone is more
 _FEW_ONSETS = 20
@@ -69,7 +67,7 @@ def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Itera
         yield Doubt("nothing directional", reason, len(onsets))
     if len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
         return
-    above = float(np.median(onsets.snr_db))
+    above = onsets.above_quiet_db
     if above < _NOISY_DB:
         reason = f"onsets are {above:.0f} dB above the quiet; 20 and more are usual"
         yield Doubt("noisy", reason, above)
@@ -97,7 +95,7 @@ def doubts_of(
     if head.rooms is None or onsets is None:
         return tuple(doubts) or tuple(unlike(judged.misfit / _WITHOUT_ONSETS))
     nats = judged.nats_an_onset
-    clear = len(onsets) >= _FEW_ONSETS and float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    clear = len(onsets) >= _FEW_ONSETS and onsets.clear
     if clear and thorough and not _words(doubts) - {"reverberant"}:
         gain = Several(head.rooms.sound, onsets).second_gain()
         if gain > (_SECOND_GAIN if nats > _UNDIRECTED_NATS else 2 * _SECOND_GAIN):

@@ -48,7 +48,7 @@ class Localizer:
         shortest = layout.window / layout.rate
         if memory_seconds is not None and not memory_seconds >= shortest:
             raise InputError(
-                f"memory_seconds must be at least one window ({shortest:g} s) or None, got "
+                f"memory_seconds must be at least one window ({shortest:g} s), got "
                 f"{memory_seconds}. One or two seconds follow a moving talker."
             )
         fade = 1.0

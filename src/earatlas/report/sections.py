@@ -73,7 +73,7 @@ def _facts(source: FoundSource, true: Array | None) -> str:
     return (
         f'<p class="place">{place_words(space, source.direction)}</p>'
         f"<dl><dt>Direction</dt><dd>{number_words(space, source.direction)}</dd>"
-        f"<dt>90 % sure</dt><dd>{sure_words(space, source.credible_90_area)}</dd>"
+        f"<dt>90 % sure</dt><dd>{sure_words(space, source.radius_90, source.credible_90_area)}</dd>"
         f"<dt>Energy</dt><dd>{percent_words(source.share)} of the recording</dd>{off}</dl>"
     )
 

@@ -35,8 +35,6 @@ from earatlas.separation.separator import Arrivals, Separator
 from earatlas.separation.vessl import State
 from earatlas.types import Array
 
-_CLEAR_DB = 15.0  # onsets above the quiet: 18 to 20 in the open and in rooms, 14 in noise at 20 dB
-
 __all__ = ["CROWD", "MasksAtOnsets", "misfits", "placed_sources", "scene_doubts"]
 
 _DROWNED_GAIN = 0.2  # nats an onset, in a room
@@ -103,7 +101,7 @@ def placed_sources(
         return [
             Placed(belief, Evidence(float(f))) for belief, f in zip(opened, misfit, strict=True)
         ]
-    clear = float(np.median(onsets.snr_db)) >= _CLEAR_DB
+    clear = onsets.clear
     answers = []
     for m, other in enumerate(_paired(whose.masks, heard, onsets)):
         own, alone = heard[other], arrivals.separated[m] if arrivals.separated else None
@@ -119,7 +117,7 @@ def placed_sources(
         elif doubtful:  # it arrives as a copy of another: masks know better
             belief, evidence = unsure(belief), replace(evidence, direct=False)
         elif evidence.direct:
-            belief = crowded_belief(head.space, own, rooms.sound.spacing_degrees)
+            belief = crowded_belief(rooms, own)
         answers.append(
             Placed(belief, evidence, (_may_not_exist(own.evidence),) if doubtful else ())
         )
@@ -136,13 +134,7 @@ def scene_doubts(
 ) -> tuple[Doubt, ...]:
     """What makes all directions of a scene of several sounds doubtful."""
     misfit = max(own.evidence.misfit for own in placed)
-    # As many as of one sound: the limits were found for these.
-    strongest = (
-        None
-        if onsets is None or head.rooms is None
-        else onsets.strongest(head.rooms.sound.gate.most_bins)
-    )
-    doubts = list(conditions(strongest, seconds, fits=misfit <= 1))
+    doubts = list(conditions(onsets, seconds, fits=misfit <= 1))
     if not doubts and head.rooms is not None and misfit > 1:
         nats = max(own.evidence.nats_a_bin for own in placed)
         doubts.extend(unlike(misfit, nats, head.rooms.trust.usual_nats))

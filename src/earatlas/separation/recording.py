@@ -74,7 +74,7 @@ class Separating:
         allowed = range(1, MOST_SOURCES + 1)
         if self.n_sources is not None and self.n_sources not in allowed:
             raise InputError(
-                f"n_sources must be from 1 to {MOST_SOURCES}, or None to find out, got "
+                f"n_sources must be from 1 to {MOST_SOURCES}, or left out to be found, got "
                 f"{self.n_sources!r}. Two ears hardly tell more apart."
             )
         if self.n_sources is not None:

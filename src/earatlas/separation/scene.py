@@ -80,10 +80,10 @@ class FoundSource:
         """Size of the region that holds it with a probability of 90 %, in (square) degrees."""
         return self.belief.credible_area(0.9)
 
-    @property
+    @cached_property
     def radius_90(self) -> float:
-        """Half the width of that region, in degrees."""
-        return self.belief.space.radius(self.credible_90_area)
+        """How far from `direction`, in degrees, it lies with a probability of 90 %."""
+        return self.belief.credible_radius(0.9)
 
     @property
     def moves(self) -> bool:

@@ -17,6 +17,7 @@ from earatlas.hearing.statistics import LevelStatistics
 from earatlas.learning.calibration import TYPICAL_FRAME_NOISE
 from earatlas.learning.crowd import DOUBTFUL_GAIN
 from earatlas.learning.learned import LearnedHead
+from earatlas.learning.pairs import ONSETS, STRONGEST
 from earatlas.learning.several import Heard, Several
 from earatlas.separation.scout import Scout, Scouting, Sighting
 from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
@@ -28,7 +29,6 @@ _SURE = 0.99  # coherence that one source alone easily reaches
 _SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
 _PAUSE_DB, _CLEAN = 12.0, 0.75  # without noise, so many bins pass the noise floor less so much
 MOST_SOURCES = 6
-_STRONGEST, _ONSETS = 800, 1500  # bins: 500 to 1200 did alike on two talkers in rooms
 _FEWEST_ONSETS = 20
 _STARTS = 2  # sets of directions that VESSL tries
 _TRIAL_STEPS = 4
@@ -99,7 +99,7 @@ class Separator:
         """For the onsets of a mixture; None where the head was not made ready for rooms."""
         if self.head.rooms is None:
             return None
-        return OnsetStream(replace(self.head.rooms.sound.gate, most_bins=_ONSETS))
+        return OnsetStream(replace(self.head.rooms.sound.gate, most_bins=ONSETS))
 
     def heard(self, onsets: OnsetBins | None, n_sources: int | None) -> Arrivals:
         """The sources that the onsets tell of; none where too few arrive to tell.
@@ -110,7 +110,7 @@ class Separator:
         if self.head.rooms is None or onsets is None or len(onsets) < _FEWEST_ONSETS:
             return Arrivals((), onsets)
         sources: tuple[Heard, ...] = ()
-        for count in (_STRONGEST, _ONSETS):
+        for count in (STRONGEST, ONSETS):
             bins = onsets.strongest(count)
             several = Several(self.head.rooms.sound, bins)
             if n_sources is None:

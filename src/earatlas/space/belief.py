@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -155,7 +155,7 @@ class ChartMixture:
             return self
         return replace(self, centres=self.space.turned(self.centres, degrees))
 
-    @property
+    @cached_property
     def best(self) -> Array:
         """The component mean (C,) at which the density is greatest (MAP)."""
         p = self.pruned(1e-9)
@@ -242,10 +242,8 @@ class ChartMixture:
         With t the density that `level` of the samples exceed, the region's size is the mean of
         1[p > t] / p over samples of p: no grid, so it is a hundred times as fast.
         """
-        p = self._heaviest(_MASS)
-        which, normals = _even_draws(_DRAWS, self.space.dims)
-        k = np.searchsorted(np.cumsum(p.weights)[:-1], which, side="right")
-        density = np.exp(p.log_density(p._placed(k, normals)))
+        p, points = self._even_points
+        density = np.exp(p.log_density(points))
         inside = density >= np.quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
         return min(area, self.space.largest_region)  # a broad belief is all over the space
@@ -255,11 +253,24 @@ class ChartMixture:
         area = self.credible_area(level)
         most = self.space.largest_region
         told = math.floor(10 * area) / 10 if area > most - 0.1 else round(area, 1)
-        return round(self.space.radius(area), 2), told
+        return round(self.credible_radius(level), 2), told
 
     def credible_radius(self, level: float = 0.9) -> float:
-        """Half the width, in degrees, of an arc or a round patch as large as the region."""
-        return self.space.radius(self.credible_area(level))
+        """How far from `best`, in degrees, `level` of the belief lies, within a few percent.
+
+        Of one peak that is the radius of its credible region. Of two, front and back, it reaches
+        the other one if that counts: a radius that holds the truth as often as it says.
+        """
+        _, points = self._even_points
+        return float(np.quantile(self.space.distance(self.best, points), level))
+
+    @cached_property
+    def _even_points(self) -> tuple[ChartMixture, Array]:
+        """The heaviest parts, and points (n, C) of them that are spread evenly."""
+        p = self._heaviest(_MASS)
+        which, normals = _even_draws(_DRAWS, self.space.dims)
+        k = np.searchsorted(np.cumsum(p.weights)[:-1], which, side="right")
+        return p, p._placed(k, normals)
 
     def _region(self, level: float, spacing: float) -> CredibleRegion:
         p = self.pruned(1e-6)

@@ -74,7 +74,7 @@ def _source(m: int, source: FoundSource) -> dict[str, Any]:
         "colour": colour,
         "on_colour": on_colour(colour),
         "words": place_words(space, source.direction),
-        "sure": sure_words(space, source.credible_90_area),
+        "sure": sure_words(space, source.radius_90, source.credible_90_area),
         "energy": percent_words(source.share),
         "region": region(source.belief),
         "course": _course(source.track),
