@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -222,7 +223,10 @@ class OnsetStream:
 
     def arrived(self, since: int) -> OnsetBins:
         """The bins of frames from `since` on that rise, by what is quiet now."""
-        kept = self._kept
+        parts = takewhile(
+            lambda part: not len(part.t) or part.t.max() >= since, reversed(self._kept)
+        )
+        kept = _Candidates.joined(list(parts))
         new = np.flatnonzero(kept.t >= since)
         new = new[np.lexsort((kept.t[new], kept.f[new]))]
         return self._good(
