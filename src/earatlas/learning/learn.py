@@ -96,7 +96,7 @@ def learn_head(
 
 def _accuracy(folds: Folds, asked: Indices, x: Array, y: Array) -> Accuracy:
     """Errors of the full spectra of some directions, each under the refit without it."""
-    parts = [asked[i :: len(folds.refits)] for i in range(len(folds.refits))]
+    parts = [asked[i :: len(folds.refits)] for i in range(min(len(folds.refits), len(asked)))]
     found = side_by_side(lambda i: folds.refits[i].inverse_map(y[parts[i]]), range(len(parts)))
     return Accuracy.of(x[np.concatenate(parts)], np.concatenate(found))
 
