@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DOCS   := .venv-docs
 
-.PHONY: demo check test test-studio slow fuzz style types docs format lock bench clean
+.PHONY: demo check test test-studio slow fuzz soak style types docs format lock bench clean
 
 demo: $(STAMP)  ## the main job, with no data of your own
 	$(BIN)/earatlas demo
@@ -32,6 +32,9 @@ slow: $(STAMP)  ## measure again which tests are slow: tests/slow.txt
 
 fuzz: $(STAMP)  ## 20,000 broken and hostile files of every format; 300 of each are in `make test`
 	$(BIN)/python tests/fuzz --count 20000
+
+soak: $(STAMP)  ## an hour of talkers who come and go, live, as fast as it goes: memory, lost samples
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/live.py soak --minutes 60
 
 style: $(STAMP)  ## format, style, and imports that go one way
 	$(BIN)/ruff format --check .

@@ -227,3 +227,25 @@ def test_bad_streams_are_explained(atlas: Atlas) -> None:
         atlas.localizer(memory_seconds=0.0)
     with pytest.raises(InputError, match="hop_seconds"):
         atlas.localize_frames(ea.Audio(np.ones((2, 20_000)), 16000), hop_seconds=2.0)
+
+
+def test_an_answer_of_a_stream_grows_old(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
+    """Through a pause it is doubted, and its region grows; the next word makes it young again."""
+    sound = ea.murmur(1.0, seed=4)
+    talker = ea.render_scene(atlas_head, [sound], [[40.0, 0.0]]).mixture.samples
+    stream = atlas.localizer(memory_seconds=1.0)
+    stream.push(talker)
+    young = stream.where()
+    ages, radii = [], []
+    for _ in range(3):
+        stream.push(np.zeros((2, 16_000)))
+        old = stream.where()
+        ages.append(old.age_seconds)
+        radii.append(old.radius_degrees())
+        assert old.doubts[-1].word == "silent"
+    np.testing.assert_allclose(ages, [1, 2, 3], atol=0.3)
+    assert young.radius_degrees() < radii[0] < radii[1] < radii[2]
+    assert old.to_dict()["age"] == pytest.approx(ages[-1], abs=0.01)
+    stream.push(talker)
+    assert not [doubt for doubt in stream.where().doubts if doubt.word == "silent"]
+    assert "age" not in atlas.localize(ea.Audio(talker, 16_000)).to_dict()

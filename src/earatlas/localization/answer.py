@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,9 @@ from earatlas.types import Array
 
 __all__ = ["Localization", "answer", "quick_answers", "turning_answer"]
 
+_PAUSE_SECONDS = 0.5  # between words: nobody doubts an answer for these
+_DRIFT = 5.0  # degrees a second that who is not heard may have moved; walkers do 10 to 20
+
 
 @dataclass(frozen=True, eq=False)
 class Localization:
@@ -30,6 +33,7 @@ class Localization:
     observed_share: float  # of the time-frequency bins
     seconds: float  # of sound it rests on
     doubts: tuple[Doubt, ...] = ()  # what speaks against it
+    age_seconds: float | None = None  # since the sound of a stream that forgets was heard last
 
     def __repr__(self) -> str:
         place = ", ".join(f"{v:.1f}" for v in self.direction)
@@ -53,9 +57,19 @@ class Localization:
         """How far from `direction` the sound lies with probability `level`."""
         return self.belief.credible_radius(level)
 
+    def aged(self, seconds: float) -> Localization:
+        """The same so many seconds after the sound was heard last: ever less sure."""
+        if seconds <= _PAUSE_SECONDS:
+            return replace(self, age_seconds=seconds)
+        belief = self.belief.blurred([_DRIFT * seconds], [1.0])
+        reason = f"not heard for {seconds:.1f} s; it may have moved"
+        doubts = (*self.doubts, Doubt("silent", reason, seconds))
+        return replace(self, belief=belief, doubts=doubts, age_seconds=seconds)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         radius, area = self.belief.credible_digits(0.9)
+        age = {} if self.age_seconds is None else {"age": round(self.age_seconds, 2)}
         return {
             "direction": [round(float(v), 2) for v in self.direction],
             "mean": [round(float(v), 2) for v in self.mean],
@@ -63,6 +77,7 @@ class Localization:
             "credible_90_area": area,
             "observed_share": round(self.observed_share, 4),
             "doubts": [str(doubt) for doubt in self.doubts],
+            **age,
         }
 
     def to_row(self, time: float) -> dict[str, Any]:

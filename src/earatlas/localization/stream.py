@@ -15,7 +15,7 @@ from earatlas.hearing.audio import checked_rate
 from earatlas.hearing.cues import check_length, nothing_heard
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.onsets import OnsetStream
-from earatlas.hearing.transform import FrameStream
+from earatlas.hearing.transform import FrameStream, squared_size
 from earatlas.learning.learned import LearnedHead
 from earatlas.localization.answer import Localization, turning_answer
 from earatlas.localization.motion import Motion, YawLike, checked_yaw
@@ -23,6 +23,25 @@ from earatlas.localization.poses import PoseStatistics
 from earatlas.types import Array, Spectra
 
 __all__ = ["Localizer"]
+
+_AUDIBLE = 0.01  # of the loudest frame's power: what words have, and pauses have not
+_LOUDEST_SECONDS = 10.0  # after which the loudest frame counts 1/e
+
+
+class Silence:
+    """How long it is since a stream was heard."""
+
+    def __init__(self, frame_seconds: float) -> None:
+        self._frame = frame_seconds
+        self._fade = float(np.exp(-frame_seconds / _LOUDEST_SECONDS))
+        self._loudest = self.seconds = 0.0
+
+    def push(self, spectra: Spectra) -> None:
+        """Take in frames (2, B, t)."""
+        for power in squared_size(spectra[:, 1:]).sum(axis=(0, 1)):
+            self._loudest = max(self._fade * self._loudest, float(power))
+            heard = power > _AUDIBLE * self._loudest
+            self.seconds = 0.0 if heard else self.seconds + self._frame
 
 
 class Localizer:
@@ -70,6 +89,7 @@ class Localizer:
         self._rate = layout.rate if rate is None else rate
         self._pushed = 0  # samples at the stream's rate
         self._samples = self._counted = 0  # and at the layout's, and frames
+        self._silence = None if memory_seconds is None else Silence(layout.hop / layout.rate)
         self._open = True
 
     def push(self, samples: ArrayLike, *, yaw: float | None = None) -> None:
@@ -107,9 +127,18 @@ class Localizer:
         numbers = np.arange(self._counted, self._counted + frames)
         self._levels.push(spectra, self._motion.at(numbers * (layout.hop / layout.rate)))
         self._counted += frames
+        if self._silence is not None:
+            self._silence.push(spectra)
 
     def where(self) -> Localization:
-        """What is believed now, from the frames that are complete."""
+        """What is believed now, from the frames that are complete.
+
+        With a memory, an answer has an age, and the longer nothing was heard, the less sure it is.
+        """
+        found = self._believed()
+        return found if self._silence is None else found.aged(self._silence.seconds)
+
+    def _believed(self) -> Localization:
         poses = self._levels.poses(self._threshold)
         if self._onsets is None or self._head.rooms is None:
             return turning_answer(self._head, poses, None, np.zeros(0))

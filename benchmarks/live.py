@@ -1,0 +1,244 @@
+"""Live streams: how well and how soon, on talkers that stand and walk; and long runs.
+
+    python benchmarks/live.py [standing walking soak] [--count 6] [--atlas FILE] [--seed 31]
+                              [--minutes 60]
+
+`standing`: two talkers of 9 s, ku100 learned whole, in the open and at T60 0.3 s, and the HATS in
+measured room A: SDR after the first 3 s beside `separate` of the same sound, with both delays;
+seconds until a track is confirmed, misses, false tracks and swaps, direction errors, CPU seconds a
+second. `walking`: one talker at 20 degrees a second, and two that cross. `soak`: talkers come and
+go; resident memory at minute 5 and at the end, samples in and out.
+
+A step (each 0.25 s) matches talkers and confirmed tracks within 20 degrees (Hungarian). A track
+that is matched in less than half of its steps is false; a swap is a talker's step with another
+track than before.
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from protocol import DATA, head_of, mixtures, talker, utterances
+from scipy.optimize import linear_sum_assignment
+
+import earatlas as ea
+from earatlas.space.angles import great_circle_error
+from earatlas.types import Array
+
+PARTS = ("standing", "walking", "soak")
+RATE, SECONDS, LATE, STEP = 16_000, 9.0, 3 * 16_000, 4000
+NEAR = 20.0  # degrees
+
+
+@dataclass
+class Tracking:
+    """What was said of where talkers are, beside where they were."""
+
+    seconds: float = 0.0
+    missed: int = 0  # talkers who never had a track
+    false: int = 0
+    swaps: int = 0
+    waits: list[float] = field(default_factory=list)  # until a track was confirmed
+    errors: list[float] = field(default_factory=list)
+    within: list[bool] = field(default_factory=list)  # the radius
+
+    def add(self, reports: list[ea.LiveReport], scene: ea.SimulatedScene) -> None:
+        """One scene."""
+        self.seconds += scene.mixture.seconds
+        begins = [_first_word(image) for image in scene.images]
+        names: dict[int, int] = {}
+        matched: dict[int, list[bool]] = {}
+        for report in reports:
+            tracks = [source for source in report.sources if source.confirmed]
+            true = scene.directions_at([report.time])[:, 0]
+            pairs = _pairs(true, tracks)
+            for track in tracks:
+                matched.setdefault(track.id, []).append(track.id in pairs.values())
+            for m, number in pairs.items():
+                if m not in names:
+                    self.waits.append(max(report.time - begins[m], 0.0))
+                self.swaps += names.get(m, number) != number
+                names[m] = number
+                own = next(track for track in tracks if track.id == number)
+                error = float(great_circle_error(true[m], own.direction))
+                self.errors.append(error)
+                self.within.append(error <= own.radius_90)
+        self.missed += len(scene.images) - len(names)
+        self.false += sum(sum(steps) < 0.5 * len(steps) for steps in matched.values())
+
+    def row(self) -> str:
+        """Its figures."""
+        minutes = self.seconds / 60
+        return (
+            f"{np.median(self.waits):.2f} / {np.quantile(self.waits, 0.9):.2f} s | {self.missed} | "
+            f"{self.false / minutes:.1f} | {self.swaps / minutes:.1f} | "
+            f"{np.median(self.errors):.1f}° / {np.quantile(self.errors, 0.9):.1f}° | "
+            f"{100 * np.mean(self.within):.0f} %"
+        )
+
+
+def _pairs(true: Array, tracks: list[ea.LiveSource]) -> dict[int, int]:
+    """The track of each talker that has one."""
+    if not tracks:
+        return {}
+    gaps = np.stack([great_circle_error(true, track.direction[None]) for track in tracks], axis=1)
+    rows, columns = linear_sum_assignment(np.minimum(gaps, 2 * NEAR))
+    return {int(m): tracks[j].id for m, j in zip(rows, columns, strict=True) if gaps[m, j] < NEAR}
+
+
+def _first_word(image: Array) -> float:
+    energy = np.cumsum((image**2).sum(axis=0))
+    return float(np.argmax(energy > 1e-3 * energy[-1])) / RATE
+
+
+def heard(live: ea.Live, samples: Array) -> tuple[list[ea.LiveReport], dict[int, Array], float]:
+    """Reports, whole sounds by name, and CPU seconds a second."""
+    begun, reports = time.process_time(), []
+    sounds: dict[int, Array] = {}
+    for i in range(0, samples.shape[1] + STEP, STEP):
+        last = i >= samples.shape[1]
+        report = live.finish() if last else live.push(samples[:, i : i + STEP])
+        reports.append(report)
+        for source in (*report.sources, *report.ended):
+            whole = sounds.setdefault(source.id, np.zeros(samples.shape))
+            whole[:, report.start : report.start + source.samples.shape[1]] = source.samples
+    return reports, sounds, (time.process_time() - begun) / (samples.shape[1] / live.rate)
+
+
+def sdr(image: Array, found: Array) -> float:
+    """Of what comes after the first seconds, in dB."""
+    image, found = image[:, LATE:], found[:, LATE:]
+    return 10 * float(np.log10((image**2).sum() / ((image - found) ** 2).sum()))
+
+
+def best_sdr(images: Array, sounds: list[Array]) -> float:
+    """Mean over the talkers, each with the sound that is most like it."""
+    silence = np.zeros_like(images[0])
+    return float(np.mean([max(sdr(image, s) for s in [*sounds, silence]) for image in images]))
+
+
+def in_room_a(count: int, seed: int) -> Iterator[ea.SimulatedScene]:
+    """Two talkers in the measured room, 20 degrees apart or more."""
+    room = ea.read_recordings(DATA / "rooms" / "room_a" / "positions.csv", kind="responses")
+    yield from mixtures(room, count, 2, seconds=SECONDS, apart_degrees=20.0, seed=seed)
+
+
+def standing(title: str, atlas: ea.Atlas, scenes: Iterator[ea.SimulatedScene]) -> None:
+    """A row for scenes of two talkers."""
+    tracking, dbs, costs = Tracking(), [], []
+    for scene in scenes:
+        x = scene.mixture.samples
+        reports, sounds, cost = heard(atlas.live(rate=RATE), x)
+        tracking.add(reports, scene)
+        _, low, low_cost = heard(atlas.live(rate=RATE, low_delay=True), x)
+        begun = time.process_time()
+        offline = atlas.separate(scene.mixture, n_sources=2)
+        whole_cost = (time.process_time() - begun) / SECONDS
+        whole = [source.audio.samples for source in offline.sources]
+        found = [list(sounds.values()), list(low.values()), whole]
+        dbs.append([best_sdr(scene.images, each) for each in found])
+        costs.append([cost, low_cost, whole_cost])
+    live, low_delay, offline_db = np.mean(dbs, axis=0)
+    median = np.median(dbs, axis=0)
+    usual, low_cost, whole_cost = np.mean(costs, axis=0)
+    print(
+        f"| {title} | {live:.1f} ({median[0]:.1f}) | {low_delay:.1f} ({median[1]:.1f}) | "
+        f"{offline_db:.1f} ({median[2]:.1f}) | {tracking.row()} | "
+        f"{usual:.2f}, {low_cost:.2f}, {whole_cost:.2f} |",
+        flush=True,
+    )
+
+
+def walking(atlas: ea.Atlas, count: int, seed: int) -> None:
+    """One that walks, and two that cross."""
+    rng, files, head = np.random.default_rng(seed), utterances(), head_of("ku100")
+    files = [path for path in files if len(ea.read_mono(path, rate=RATE)) > 8 * RATE]
+    for title, ways in (
+        ("one walks at 20°/s", [((0, 8), ((80, 0), (-80, 0)))]),
+        ("two cross", [((0, 8), ((60, 0), (-60, 0))), ((0, 8), ((-60, 0), (60, 0)))]),
+    ):
+        tracking = Tracking()
+        for _ in range(count):
+            sounds = [talker(files[rng.integers(len(files))], 8.0, rng) for _ in ways]
+            routes = [ea.Route(*way) for way in ways]
+            scene = ea.render_scene(head, sounds, routes)
+            tracking.add(heard(atlas.live(rate=RATE), scene.mixture.samples)[0], scene)
+        print(f"| {title} | – | – | – | {tracking.row()} | – |", flush=True)
+
+
+def soak(atlas: ea.Atlas, minutes: float, seed: int) -> None:
+    """Talkers come and go for a long time; memory and samples."""
+    rng, files, head = np.random.default_rng(seed), utterances(), head_of("ku100")
+    live = atlas.live(rate=RATE)
+    taken = given = tracks = 0
+    early, begun = 0.0, time.process_time()
+    while taken < minutes * 60 * RATE:
+        places = head.directions[rng.choice(len(head), 2, replace=False)]
+        sounds = [ea.read_mono(files[rng.integers(len(files))], rate=RATE) for _ in places]
+        x = ea.render_scene(head, sounds, places).mixture.samples
+        x = np.concatenate([x, np.zeros((2, int(rng.integers(4 * RATE))))], axis=1)
+        for i in range(0, x.shape[1], STEP):
+            report = live.push(x[:, i : i + STEP])
+            given = max(given, report.start)
+            tracks = max([tracks, *(s.id for s in report.sources if s.confirmed)])
+        taken += x.shape[1]
+        if not early and taken >= min(5, minutes / 2) * 60 * RATE:
+            early = _resident()
+    last = live.finish()
+    lost = taken - last.start - max((s.samples.shape[1] for s in last.sources), default=0)
+    cost = (time.process_time() - begun) / (taken / RATE)
+    print(
+        f"soak: {taken / RATE / 60:.1f} minutes, {tracks} names; peak memory {early:.0f} MB at the "
+        f"first fifth or minute 5, {_resident():.0f} MB at the end; {max(lost, 0)} samples lost; "
+        f"{cost:.2f} CPU seconds a second",
+        flush=True,
+    )
+
+
+def _resident() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", default=list(PARTS[:2]))
+    parser.add_argument("--count", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=31)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--atlas", type=Path, help="ku100 learned whole; without it, learned here")
+    parser.add_argument("--hats", type=Path, help="hats learned whole; without it, learned here")
+    options = parser.parse_args()
+
+    def atlas_of(name: str, path: Path | None) -> ea.Atlas:
+        return ea.learn(head_of(name)) if path is None else ea.Atlas.load(path)
+
+    ku100 = atlas_of("ku100", options.atlas)
+    count, seed = options.count, options.seed
+    if {"standing", "walking"} & set(options.parts):
+        print(
+            "| | SDR live (median) | low delay | `separate` | confirmed after, median / 90 % | "
+            "missed | false a minute | swaps a minute | error, median / 90 % | within radius | "
+            "CPU s a second: live, low delay, `separate` |\n|" + "---|" * 11
+        )
+    if "standing" in options.parts:
+        head = head_of("ku100")
+        open_air = mixtures(head, count, 2, seconds=SECONDS, seed=seed)
+        standing("open", ku100, open_air)
+        room = ea.Room(t60_seconds=0.3)
+        standing(
+            "T60 0.3 s", ku100, mixtures(head, count, 2, seconds=SECONDS, room=room, seed=seed)
+        )
+        standing("room A", atlas_of("hats", options.hats), in_room_a(count, seed))
+    if "walking" in options.parts:
+        walking(ku100, count, seed)
+    if "soak" in options.parts:
+        soak(ku100, options.minutes, seed)
+
+
+if __name__ == "__main__":
+    main()
