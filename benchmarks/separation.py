@@ -1,6 +1,7 @@
 """Separation figures on the measured heads; run as `python benchmarks/separation.py PART …`.
 
-Parts: mixtures (two and three talkers, every method in one table), starts (which start VESSL
+Parts: mixtures (two and three talkers, every method in one table), defaults (the default alone, in
+the open and in rooms: many mixtures in a short time), starts (which start VESSL
 should have), count (how many sources), rooms (simulated and measured), fullband (48 kHz), speed,
 memory. Without a part: all of them. The heads, rooms and speech come from EARATLAS_DATA.
 Seeds are fixed. `--jobs` mixtures are worked on at once; fullband, speed and memory run alone.
@@ -13,7 +14,7 @@ import numpy as np
 from protocol import DATA, head_of, in_room, mixtures, split, within_plane
 from separating import cost, fullband
 from separating.figures import on_mixtures, table
-from separating.methods import every_method, ours, room_method
+from separating.methods import default, every_method, ours, room_method
 from separating.starts import every_start, our_scales
 
 import earatlas as ea
@@ -21,7 +22,7 @@ from earatlas.experiments.vessl_printed import paper_scales
 from earatlas.judging.directions import assign_directions
 
 LEVELS = (0.5, 0.9)
-PARTS = ("mixtures", "starts", "count", "rooms", "fullband", "speed", "memory")
+PARTS = ("mixtures", "defaults", "starts", "count", "rooms", "fullband", "speed", "memory")
 
 
 def plane_atlas() -> tuple[ea.Atlas, ea.Head, ea.Head]:
@@ -96,13 +97,38 @@ def simulated_rooms(count: int, jobs: int) -> None:
         table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
 
 
+def without_talkers(hats: ea.Head, name: str) -> tuple[ea.Head, ea.Head]:
+    """The directions of a head at which no talker stands in a room, and the talkers' places."""
+    head = ea.read_recordings(DATA / "rooms" / name / "positions.csv", kind="responses")
+    _, asked = split(head, 0)
+    apart = ea.Sphere().distance(hats.directions[:, None], asked.directions[None])
+    return hats.subset(apart.min(axis=1) > 1), asked
+
+
 def measured_rooms(count: int, jobs: int) -> None:
-    """Learned in them, from four fifths of their places."""
+    """Learned from the same head in the open, at the places that no talker has."""
+    hats = head_of("hats")
     for name in ("room_a", "room_d"):
-        head = ea.read_recordings(DATA / "rooms" / name / "positions.csv", kind="responses")
-        known, asked = split(head, 0)
-        rows = on_mixtures(room_method, mixtures(asked, count, 2), jobs, {"ours": ea.learn(known)})
-        table(f"2 talkers, measured {name}, {count} mixtures, other places learned in it", rows)
+        other, asked = without_talkers(hats, name)
+        rows = on_mixtures(room_method, mixtures(asked, count, 2), jobs, {"ours": ea.learn(other)})
+        table(f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa", rows)
+
+
+def defaults(count: int, jobs: int, talkers: list[int]) -> None:
+    """The default alone, on the same mixtures as in the tables: the open, then rooms."""
+    atlas, _, asked = plane_atlas()
+    whole, hats = head_of("ku100"), head_of("hats")
+    for M in talkers:
+        rows = on_mixtures(default, mixtures(asked, count, M), jobs, atlas)
+        table(f"{M} talkers, ku100 plane, K = 64, {count} mixtures", rows)
+    for t60 in (0.3, 0.5):
+        scenes = mixtures(asked, count, 2, room=ea.Room(t60_seconds=t60), around=whole)
+        rows = on_mixtures(default, scenes, jobs, atlas)
+        table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
+    for name in ("room_a", "room_d"):
+        other, asked = without_talkers(hats, name)
+        rows = on_mixtures(default, mixtures(asked, count, 2), jobs, ea.learn(other))
+        table(f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa", rows)
 
 
 def main() -> None:
@@ -120,6 +146,8 @@ def main() -> None:
         match part:
             case "mixtures":
                 open_mixtures(asked.count, asked.jobs, asked.talkers)
+            case "defaults":
+                defaults(asked.count, asked.jobs, asked.talkers)
             case "starts":
                 starts(asked.count, asked.jobs, asked.talkers)
             case "count":
