@@ -169,13 +169,15 @@ class Atlas(LearnedHead):
         rendering: Rendering = Separating.rendering,
         threshold: Threshold | None = None,
         rate: int | None = None,
+        dry: bool = False,
     ) -> Scene:
         """The sources of a recording: where each is, and each by itself.
 
         With `n_sources` None their number is found out. The sounds add up to the mixture, at its
-        own rate unless another `rate` (Hz) is asked for.
+        own rate unless another `rate` (Hz) is asked for. With `dry` each has less of the room's
+        late reverberation, and they do not add up; where nothing is reverberant a warning says so.
         """
-        how = Separating(n_sources, rendering, threshold or Threshold(), rate)
+        how = Separating(n_sources, rendering, threshold or Threshold(), rate, dry)
         return separate(self.separator, audio, how)
 
     def separate_file(
@@ -188,15 +190,16 @@ class Atlas(LearnedHead):
         rendering: Rendering = Separating.rendering,
         threshold: Threshold | None = None,
         rate: int | None = None,
+        dry: bool = False,
         progress: Progress | None = None,
     ) -> tuple[FoundScene, list[Path]]:
         """The sources of a file of any length, written to a folder, in bounded memory.
 
         The files (party_source1.wav, …) have the recording's rate, or the `rate` (Hz) that is asked
-        for. They appear when all are complete, or not at all. `progress(done, total)` is called as
-        the work goes on.
+        for. They appear when all are complete, or not at all. `dry` is that of `separate`.
+        `progress(done, total)` is called as the work goes on.
         """
-        how = Separating(n_sources, rendering, threshold or Threshold(), rate)
+        how = Separating(n_sources, rendering, threshold or Threshold(), rate, dry)
         recording = FileRecording(path, channels)
         return separate_file(self.separator, recording, folder, how, progress=progress)
 

@@ -104,6 +104,7 @@ class SeparatingFiles(_OfRecordings):
             "doubts": [str(doubt) for doubt in scene.doubts],
             "free_energy": round(scene.free_energies[-1], 3),
             "rate": scene.rate,
+            "dry": scene.dry,
             "recording_seconds": round(scene.seconds, 3),
             "seconds": round(seconds, 3),
             "real_time_factor": round(seconds / scene.seconds, 4),

@@ -116,6 +116,12 @@ def separate_command(
         int | None,
         typer.Option(metavar="HZ", help="Of the sounds. Default: the recording's own."),
     ] = None,
+    dry: Annotated[
+        bool,
+        typer.Option(
+            "--dry", help="With less of the room's reverberation; sounds then do not add up."
+        ),
+    ] = False,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -130,7 +136,7 @@ def separate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Write each sound of each recording to a file of its own, and say where it is."""
-    how = Separating(n_sources, render.value, rate=rate)
+    how = Separating(n_sources, render.value, rate=rate, dry=dry)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     files = batch.files(listed(recordings, RECORDINGS, "recordings").files)
     learned = Atlas.load(atlas)

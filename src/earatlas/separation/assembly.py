@@ -20,6 +20,7 @@ from earatlas.hearing.onsets import Gate, OnsetBins, OnsetStream
 from earatlas.localization.doubts import Doubt
 from earatlas.separation.picture import PictureBuilder
 from earatlas.separation.scene import FoundScene, FoundSource, Placed
+from earatlas.separation.sound.dry import without_late_sound
 from earatlas.separation.sound.rendering import Rendering, sounds_of
 from earatlas.separation.sound.upper import at_full_rate
 from earatlas.separation.source_track import LevelMeter, standing_track
@@ -38,6 +39,7 @@ class Output:
     recording: Iterable[Array]  # (2, n) at that rate, in chunks
     gate: Gate | None = None  # for the onsets of each source by itself
     in_room: bool = False  # sound dies away slowly
+    dry: bool = False  # without the late sound of a room
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,8 @@ class Assembly:
         """What is final once this block is known: all of it but the overlap with the next."""
         layout, block = self._layout, apart.block
         sounds = self._sounds(apart)
+        if self._output.dry:
+            sounds = without_late_sound(sounds, self._output.rate)
         power = bin_power(apart.spectra, layout.window).sum(axis=0)
         self._energies += np.einsum("mft,ft->m", apart.masks, power)
         self._picture.add(apart.spectra, apart.masks, block.start // layout.hop, apart.bins)
@@ -149,5 +153,6 @@ class Assembly:
             free_energies=self._state.free_energies,
             seconds=self._samples / self._layout.rate,
             rate=self._output.rate,
+            dry=self._output.dry,
             doubts=doubts,
         )

@@ -15,6 +15,7 @@ one that is asked for (`earatlas.separation.sound.upper`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -23,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from earatlas.errors import InputError
+from earatlas.errors import EaratlasWarning, InputError
 from earatlas.files import output_folder
 from earatlas.hearing.audio import Audio, checked_rate
 from earatlas.hearing.blocks import Block, overlapping
@@ -69,6 +70,7 @@ class Separating:
     rendering: Rendering = "spatial"  # how sound is made from masks
     threshold: Threshold = field(default_factory=Threshold)
     rate: int | None = None  # Hz, of the sounds; None: that of the recording
+    dry: bool = False  # each with less of the room
 
     def __post_init__(self) -> None:
         allowed = range(1, MOST_SOURCES + 1)
@@ -165,8 +167,24 @@ def _assembly(
     overlap = _whole_hops(_OVERLAP_SECONDS, layout, rate)
     rooms = separator.head.rooms
     gate = None if rooms is None else rooms.sound.gate
-    output = Output(how.rendering, rate, recording.chunks(rate), gate, found.in_room)
+    if how.dry and not found.in_room:
+        warnings.warn(_not_dried(found.sources.heard.onsets), EaratlasWarning, stacklevel=4)
+    in_room, dry = found.in_room, how.dry and found.in_room
+    output = Output(how.rendering, rate, recording.chunks(rate), gate, in_room=in_room, dry=dry)
     return Assembly(layout, found.state, samples=found.samples, overlap=overlap, output=output)
+
+
+def _not_dried(onsets: OnsetBins | None) -> str:
+    """Why a recording is given as it is although dry sounds were asked for."""
+    usual = "so dry=True (--dry) changes nothing: the usual sounds are given, which add up to it"
+    if onsets is None:
+        return f"this atlas was not made ready for rooms, {usual}. Learn the head again."
+    if np.isnan(onsets.decay_seconds):
+        return f"too little is heard to tell how long the room rings, {usual}."
+    return (
+        f"nothing in the recording is reverberant (sound falls by 60 dB in "
+        f"{onsets.decay_seconds:.2f} s, in rooms in {_ROOM_SECONDS} s or more), {usual}."
+    )
 
 
 def _whole_hops(seconds: float, layout: CueLayout, rate: int) -> int:

@@ -124,6 +124,7 @@ class FoundScene:
     seconds: float
     rate: int  # Hz, of the sources' sounds
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # that concern all of them
+    dry: bool = field(kw_only=True, default=False)  # without late sound: they do not add up
 
     def __repr__(self) -> str:
         places = ", ".join(f"({', '.join(f'{v:.0f}' for v in s.direction)})" for s in self.sources)
@@ -138,7 +139,7 @@ class FoundScene:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scene(FoundScene):
-    """The sources of a recording in memory; their sounds add up to the mixture."""
+    """The sources of a recording in memory; their sounds add up to the mixture, unless dry."""
 
     sources: tuple[Source, ...]
     mixture: Audio  # what was recorded, at the rate of the sounds
