@@ -86,6 +86,21 @@ def test_silence_stays_silent() -> None:
     assert 10 * np.log10(left) < -30
 
 
+@pytest.mark.parametrize("gain", [0.6, -0.3])
+def test_one_sound_that_is_louder_in_one_ear_stays_finite(gain: float) -> None:
+    """Two sources cannot be told apart by ears that are proportional: no NaN, nothing lost."""
+    rng = np.random.default_rng(3)
+    sound = rng.normal(size=24_000) * 0.1
+    sound[9_000:13_000] = 0
+    samples = np.stack([sound, gain * sound])
+    layout = ea.CueLayout()
+    mask = rng.uniform(size=(layout.n_frequencies, 24_000 // layout.hop + 1))
+    sounds = spatial.separate_spatially(samples, np.stack([mask, 1 - mask]), layout)
+    assert np.isfinite(sounds).all()
+    assert np.abs(sounds).max() < 1.0
+    np.testing.assert_allclose(sounds.sum(axis=0), samples, atol=1e-9)
+
+
 def test_relabelled_masks_relabel_the_sounds() -> None:
     """The order of the sources carries no meaning."""
     images = images_of(2)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -159,9 +160,23 @@ def _wiener_rows(X: Spectra, A: Complex, v: Array, spread: float, images: Comple
     )
     R01 = a * b.conj()
     S00, S11, S01 = ((v * R).sum(axis=0) for R in (R00, R11, R01))
-    scale = 1 / (S00 * S11 - squared_size(S01))
+    scale = 1 / _determinant(a, b, v, spread)
     left = scale * (S11 * X[0] - S01 * X[1])  # S⁻¹ x
     right = scale * (S00 * X[1] - S01.conj() * X[0])
     images[:-1, 0] = v[:-1] * (R00[:-1] * left + R01[:-1] * right)
     images[:-1, 1] = v[:-1] * (R01[:-1].conj() * left + R11[:-1] * right)
     images[-1] = X - images[:-1].sum(axis=0)
+
+
+def _determinant(a: Complex, b: Complex, v: Array, spread: float) -> Array:
+    """Of Σ v (a aᴴ + ε I), columns (a, b) (M, F, 1): a sum of squares, so nothing cancels.
+
+    As S_00 S_11 - |S_01|² it was 0 in single precision where all columns are alike: one sound that
+    is louder in one ear became NaN.
+    """
+    total = v.sum(axis=0)
+    size = (v * (squared_size(a) + squared_size(b))).sum(axis=0)
+    squares: Array = spread * total * (size + spread * total)
+    for m, n in combinations(range(len(v)), 2):
+        squares += v[m] * v[n] * squared_size(a[m] * b[n] - a[n] * b[m])
+    return squares

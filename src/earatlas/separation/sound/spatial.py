@@ -76,7 +76,8 @@ _Sizes = Sequence[tuple[int, int]]
 _MORE = 3e-3  # ε of more than two sources in a band without masks, where none is surely alone
 _ALONE = 0.05  # of a source's bins, those that fit best, are its alone; 0.2 loses 4 dB
 _WIDER = 16.0  # ε in what they miss: they fit better than most
-_MOST_SPREAD = 0.3
+# Spectra have single precision, about 1e-7: a smaller ε would invert their rounding.
+_LEAST_SPREAD, _MOST_SPREAD = 1e-6, 0.3
 _SPREAD_HERTZ = 1000.0  # below it bins are heard well enough to measure
 _DOUBT = 0.1  # of a bin's power that a source may have whatever its mask says
 _LEAK = 0.02  # of a bin's power that the filters may have given to the wrong source
@@ -240,7 +241,7 @@ def measured_spread(X: Spectra, A: Complex, shares: Array) -> float:
 
 def _spread_of(beside: float) -> float:
     """ε where so much of a source is beside its column."""
-    return min(_WIDER * max(beside, 1e-9), _MOST_SPREAD)
+    return min(max(_WIDER * beside, _LEAST_SPREAD), _MOST_SPREAD)
 
 
 def _least_beside(X: Spectra, A: Complex, shares: Array) -> Array:
