@@ -319,3 +319,12 @@ def test_a_first_look(party: bytes, tmp_path: Path) -> None:
     assert view["first"]
     assert view["files"] == {"mixture": "mixture.wav", "sounds": []}
     json.dumps(view, allow_nan=False)
+
+
+def test_too_many_pages(page: Page, party: bytes, tmp_path: Path) -> None:
+    """The oldest is forgotten, not its files: they may be what a user wished to keep."""
+    page.done(page.post("recordings", content=b"no sound").json())
+    for _ in range(20):
+        Page(page.client, page.studio)
+    assert page.get("heads").status_code == 410
+    assert list(tmp_path.glob("session-*/recording1/upload"))

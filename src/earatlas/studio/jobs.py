@@ -10,7 +10,6 @@ from __future__ import annotations
 import queue
 import secrets
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +36,6 @@ class Job:
     """One order, and how far it is: waiting, running, done, failed or cancelled."""
 
     order: dict[str, Any]
-    then: Callable[[Job], None] = lambda job: None  # called once it has ended, however it did
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: str = "waiting"
     share: float = 0.0
@@ -156,7 +154,6 @@ class Crew:
         while (job := self._waiting.get()) is not None and self._open:
             with self._lock:
                 if job.ended:
-                    job.then(job)
                     continue
                 job.state = "running"
                 self._running[job.id] = worker
@@ -170,7 +167,6 @@ class Crew:
                 else:
                     job.finish(message)
                 broken = message is None or job.state == "cancelled"
-            job.then(job)
             if broken and self._open:
                 worker.end()
                 worker = self._warm()

@@ -133,10 +133,9 @@ class Sessions:
         self._all: dict[str, Session] = {}
 
     def open(self) -> Session:
-        """A new session; beyond the bound the oldest is forgotten, and its files are deleted."""
+        """A new session; beyond the bound the oldest is forgotten. Its files may be kept ones."""
         while len(self._all) >= _MOST_SESSIONS:
-            oldest = self._all.pop(next(iter(self._all)))
-            shutil.rmtree(oldest.folder, ignore_errors=True)
+            del self._all[next(iter(self._all))]
         key = secrets.token_urlsafe(16)
         # The folder's name is no key: who reads a listing cannot ask for what is in it.
         folder = self._folder / f"session-{secrets.token_hex(4)}"
