@@ -20,7 +20,6 @@ from rich.markup import escape
 from rich.segment import Segment
 
 from earatlas.errors import EaratlasWarning, InputError, harmless
-from earatlas.words import one_digit
 
 __all__ = [
     "Tally",
@@ -98,6 +97,8 @@ def say_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
 
 def degrees(angle: float) -> str:
     """An angle with one digit, never -0.0."""
+    from earatlas.words import one_digit  # it needs numpy, which help and version do without
+
     return f"{one_digit(angle)}°"
 
 
