@@ -1,5 +1,6 @@
 """`earatlas studio`: the address on the first line, what is kept, and what it needs."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -39,6 +40,27 @@ def test_from_start_to_ctrl_c(tmp_path: Path) -> None:
     assert rest == ""
     assert told.count("\n") == 1
     assert [path.name[:8] for path in (tmp_path / "kept").iterdir()] == ["session-"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM cannot be sent to a process there")
+def test_a_request_to_end(tmp_path: Path) -> None:
+    """SIGTERM ends it as Ctrl-C does: what was not to be kept is gone."""
+    command = [sys.executable, "-m", "earatlas", "studio", "--no-browser"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        request = urllib.request.Request(f"{address}api/sessions", method="POST")
+        with urllib.request.urlopen(request) as answer:
+            assert b"session" in answer.read()
+        assert list(tmp_path.glob("earatlas-studio-*/session-*"))
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert told.count("\n") == 1
+    assert not list(tmp_path.glob("earatlas-studio-*"))
 
 
 def test_a_port_that_is_taken(run: Run) -> None:

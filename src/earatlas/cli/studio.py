@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -51,7 +52,7 @@ def studio(
     server = _server()
     if head is not None:
         existing_file(head, "head")
-    with _bound(port) as bound, _results(folder) as results:
+    with _ended_gently(), _bound(port) as bound, _results(folder) as results:
         address, running = server(bound, results, head)
         say(address)
         sys.stdout.flush()
@@ -73,6 +74,23 @@ def _server() -> Any:
     from earatlas.studio.run import prepared
 
     return prepared
+
+
+@contextmanager
+def _ended_gently() -> Iterator[None]:
+    """A request to end (SIGTERM) is an exit, so that what is to be removed at the end is.
+
+    The server ends its work at the first signal, and then raises that signal once more.
+    """
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)  # as shells have it
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
