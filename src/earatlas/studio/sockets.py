@@ -74,25 +74,27 @@ class LiveSocket:
             pass
         finally:
             hearing.cancel()
-            with suppress(asyncio.CancelledError):
-                await hearing
-            await asyncio.to_thread(worker.end)
+            try:
+                with suppress(asyncio.CancelledError):
+                    await hearing
+            finally:  # a bug in hearing leaves no process behind
+                await asyncio.to_thread(worker.end)
 
     async def _hear(self) -> None:
-        """Take in what the page sends."""
+        """Take in what the page sends; however that ends, nobody waits for more."""
         waiting = self._waiting
-        while True:
-            message = await self._socket.receive()
-            if message["type"] == "websocket.disconnect":
-                waiting.open = False
-                waiting.changed.set()
-                return
-            if message.get("bytes"):
-                waiting.add(message["bytes"])
-            elif message.get("text"):
-                with suppress(ValueError, AttributeError):
-                    wish = json.loads(message["text"]).get("monitor")
-                    waiting.monitor = wish if isinstance(wish, int) else None
+        try:
+            while (message := await self._socket.receive())["type"] != "websocket.disconnect":
+                if message.get("bytes"):
+                    waiting.add(message["bytes"])
+                elif message.get("text"):
+                    # A text may be no JSON, no object, or nested too deep to be read.
+                    with suppress(ValueError, AttributeError, RecursionError):
+                        wish = json.loads(message["text"]).get("monitor")
+                        waiting.monitor = wish if isinstance(wish, int) else None
+        finally:
+            waiting.open = False
+            waiting.changed.set()
 
     async def _answer(self, worker: Worker) -> None:
         waiting, order = self._waiting, {"do": "live_begin", "atlas": self._atlas}

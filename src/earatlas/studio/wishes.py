@@ -63,7 +63,7 @@ def _talker(talker: Any) -> dict[str, Any]:
 def _number(name: str, value: Any, low: float, high: float) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # a whole number may have 400 digits
         number = math.nan
     if not low <= number <= high:
         raise InputError(
