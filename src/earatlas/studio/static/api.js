@@ -14,7 +14,7 @@ async function request(path, options = {}) {
   }
   const value = await answer.json().catch(() => ({}));
   if (!answer.ok) {
-    if (answer.status === 410) sessionStorage.removeItem(KEY);
+    if (answer.status === 410) sessionStorage.removeItem(KEY + location.pathname);
     throw new Refused(value.error || `The studio refused this (${answer.status}).`);
   }
   return value;

@@ -24,9 +24,9 @@ export class HeadChoice {
     const select = el("select", { onchange: () => { this.app.head = select.value; } },
       heads.filter((head) => head.ready).map((head) => el("option", { value: head.id, selected: head.id === this.app.head }, head.name)));
     const input = el("input", { type: "file", class: "unseen", accept: ".sofa,.atlas", tabindex: -1, "aria-hidden": "true", onchange: () => input.files.length && this.take(input.files[0]) });
-    const folder = el("input", { type: "file", class: "unseen", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => input.value || this.takeFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0]?.webkitRelativePath.split("/")[0]) });
-    this.pick = () => input.click();
-    this.pickFolder = () => folder.click();
+    const folder = el("input", { type: "file", class: "unseen", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => folder.files.length && this.takeFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0].webkitRelativePath.split("/")[0]) });
+    this.pick = () => { input.value = ""; input.click(); }; // the same one may be chosen again
+    this.pickFolder = () => { folder.value = ""; folder.click(); };
     show(this.root, el("label", {}, el("span", {}, "Head "), select), el("button", { onclick: () => this.about() }, "About"), input, folder);
   }
 

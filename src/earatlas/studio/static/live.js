@@ -46,7 +46,7 @@ class LivePage {
   }
 
   async start() {
-    this.ended = false;
+    this.ended = this.ready = false;
     this.recorded = null;
     this.sources = new Map();
     this.monitored = null;
