@@ -23,8 +23,8 @@ def until(holds: Callable[[], bool], seconds: float = 90.0) -> None:
 
 def ordered(crew: Crew, do: str, **order: str) -> Job:
     """A job in the line."""
-    crew.promise()
-    return crew.submit(Job({"do": do, **order}))
+    with crew.place():
+        return crew.submit(Job({"do": do, **order}))
 
 
 @pytest.fixture
@@ -39,23 +39,28 @@ def test_a_line_has_an_end(crew: Crew) -> None:
     first = ordered(crew, "wait")
     until(lambda: first.state == "running")
     waiting = [ordered(crew, "wait") for _ in range(2)]
-    with pytest.raises(BusyError, match="Try again when something is done"):
-        crew.promise()
+    with pytest.raises(BusyError, match="Try again when something is done"), crew.place():
+        pass
+    crew.cancel(waiting[0])  # its place is free at once, though nobody has looked at it
+    waiting.append(ordered(crew, "wait"))
+    with pytest.raises(BusyError), crew.place():
+        pass
     for job in (*waiting, first):
         crew.cancel(job)
-    until(lambda: all(job.ended for job in (first, *waiting)))
-
-    def free() -> bool:
-        try:
-            crew.promise()
-        except BusyError:
-            return False
-        return True
-
-    until(free)
-    crew.release()
     crew.close()
-    assert [job.state for job in (first, *waiting)] == ["cancelled"] * 3
+    assert [job.state for job in (first, *waiting)] == ["cancelled"] * 4
+
+
+def test_a_place_is_given_back(crew: Crew) -> None:
+    """Whether something was put into the line or went wrong; while it is kept, it counts."""
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), crew.place():
+            1 / 0  # noqa: B018
+    with crew.place(), crew.place(), pytest.raises(BusyError), crew.place():
+        pass
+    with crew.place(), crew.place():
+        pass
+    crew.close()
 
 
 def test_a_job_that_is_cancelled(crew: Crew) -> None:

@@ -1,5 +1,6 @@
 """The studio's live page and its story: sound by a socket, and numbers of the paper."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,7 @@ def test_one_page_at_a_time(page: Page) -> None:
             (LIVE, 1013),
             ("live?head=no&rate=16000", 1008),
             ("live?head=simulated&rate=x", 1008),
+            ("live?head=simulated&rate=²", 1008),
         ):
             with (
                 pytest.raises(WebSocketDisconnect) as refused,
@@ -134,6 +136,75 @@ def test_a_worker_that_ends(page: Page, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(KeptWorker, "ask", gone)
         ws.send_bytes(bytes(800))
         assert "was ended by the system" in json.loads(ws.receive_text())["error"]
+
+
+class Said:
+    """A socket at which things are said one after the other; what comes last may be raised."""
+
+    def __init__(self, *messages: dict[str, Any] | Exception) -> None:
+        self.messages, self.told = list(messages), []  # type: ignore[var-annotated]
+
+    async def accept(self) -> None:
+        """It is there."""
+
+    async def receive(self) -> dict[str, Any]:
+        """The next one."""
+        await asyncio.sleep(0.01)
+        message = self.messages.pop(0)
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    async def send_text(self, text: str) -> None:
+        """What the page is told."""
+        self.told.append(json.loads(text))
+
+    async def close(self) -> None:
+        """It is not there any more."""
+
+
+def listened(socket: Said, patch: pytest.MonkeyPatch) -> list[ThreadWorker]:
+    """Listen at a socket until that ends, not for ever; the workers that did it."""
+    from earatlas.studio.sockets import LiveSocket
+
+    workers: list[ThreadWorker] = []
+
+    class Echo(ThreadWorker):
+        def __init__(self) -> None:
+            super().__init__()
+            workers.append(self)
+
+        def ask(self, order: dict[str, Any], told: Any, data: bytes = b"") -> tuple[Any, bytes]:
+            return {"done": {"bytes": len(data), "monitor": order.get("monitor")}}, b""
+
+    patch.setattr("earatlas.studio.sockets.Worker", Echo)
+
+    async def soon() -> None:
+        await asyncio.wait_for(LiveSocket(socket, "", 16_000).run(), 5)  # type: ignore[arg-type]
+
+    asyncio.run(soon())
+    return workers
+
+
+def test_a_text_that_is_nested_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is passed over like one that is no JSON, and the sound after it is heard."""
+    gone = {"type": "websocket.disconnect"}
+    texts = [{"type": "websocket.receive", "text": text} for text in ("[" * 100_000, "{", "[1]")]
+    wish = {"type": "websocket.receive", "text": '{"monitor": 3}'}
+    sound = {"type": "websocket.receive", "bytes": bytes(80)}
+    socket = Said(*texts, wish, sound, *[{"type": "websocket.receive"}] * 20, gone)
+    listened(socket, monkeypatch)
+    assert {"bytes": 80, "monitor": 3, "left_out_seconds": 0.0} in socket.told
+
+
+def test_a_bug_while_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever for what comes no more, and no process is left."""
+    workers: list[ThreadWorker] = []
+    real_end = ThreadWorker.end
+    monkeypatch.setattr(ThreadWorker, "end", lambda self: (workers.append(self), real_end(self)))
+    with pytest.raises(ZeroDivisionError):
+        listened(Said(ZeroDivisionError()), monkeypatch)
+    assert len(workers) == 1
 
 
 def test_sound_that_waits_too_long() -> None:

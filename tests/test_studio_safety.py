@@ -175,3 +175,21 @@ def test_wishes_are_checked(page: Page, query: dict[str, str], begins: str) -> N
     assert answer.status_code == 400
     assert answer.json()["error"].startswith(begins)
     assert not page.studio.sessions.get(page.key).recordings  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("path", ["folders/simulated", "folders/simulated/learn"])
+def test_no_folder(page: Page, path: str) -> None:
+    """A head that is no folder takes no files, and is not learned as one."""
+    assert page.post(path, params={"name": "x.wav"}, content=b"x").status_code == 404
+    taken = page.post("heads", params={"name": "x.sofa"}, content=b"x").json()
+    page.done(taken)
+    own = path.replace("simulated", taken["head"]["id"])
+    assert page.post(own, params={"name": "x.wav"}, content=b"x").status_code == 404
+
+
+def test_a_number_of_400_digits(page: Page) -> None:
+    """Is JSON, and more than a float holds."""
+    talkers = [{"voice": 0, "azimuth": 10**400, "elevation": 0}]
+    answer = page.post("scenes", json={"talkers": talkers})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("azimuth must be a number from -180 to 180")

@@ -1,6 +1,7 @@
 """The studio's answers: a recording, a head, a scene; and what goes wrong with them."""
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,8 @@ import soundfile
 from studio_pages import TOKEN, Page, studio_page
 
 import earatlas as ea
+from earatlas.errors import InputError
+from earatlas.studio.jobs import Job
 from earatlas.studio.server import Limits
 from earatlas.studio.session import BUILT_IN
 
@@ -321,10 +324,106 @@ def test_a_first_look(party: bytes, tmp_path: Path) -> None:
     json.dumps(view, allow_nan=False)
 
 
-def test_too_many_pages(page: Page, party: bytes, tmp_path: Path) -> None:
-    """The oldest is forgotten, not its files: they may be what a user wished to keep."""
+def test_too_many_pages(page: Page, tmp_path: Path) -> None:
+    """The one that was not used for longest is forgotten with its work, but not with its files."""
     page.done(page.post("recordings", content=b"no sound").json())
-    for _ in range(20):
-        Page(page.client, page.studio)
+    session = page.studio.sessions.get(page.key)
+    assert session is not None
+    with page.studio.crew.place():
+        job = page.studio.crew.submit(session.watch(Job({"do": "wait"})))
+    session.recordings["recording1"].job = job
+    second = Page(page.client, page.studio)
+    pages = [Page(page.client, page.studio) for _ in range(18)]
+    assert page.get("heads").status_code == 200
+    pages.append(Page(page.client, page.studio))
+    assert second.get("heads").status_code == 410
+    assert not job.ended
+    for other in pages:
+        other.get("heads")
+    Page(page.client, page.studio)
     assert page.get("heads").status_code == 410
+    assert job.state == "cancelled"
     assert list(tmp_path.glob("session-*/recording1/upload"))
+
+
+def test_a_page_that_is_full(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told so, however often it tries; other pages have their places in the line."""
+    monkeypatch.setattr("earatlas.studio.session._MOST_ENTRIES", 2)
+    talkers = [{"voice": 0, "azimuth": 0, "elevation": 0}]
+    for _ in range(2):
+        page.done(page.post("recordings", content=b"no sound").json())
+    for _ in range(13):
+        for answer in (
+            page.post("recordings", content=b"no sound"),
+            page.post("heads", params={"name": "x.sofa"}, content=b"x"),
+            page.post("scenes", json={"talkers": talkers}),
+        ):
+            assert answer.status_code == 400
+            assert "Remove some, or open another page" in answer.json()["error"]
+    other = Page(page.client, page.studio)
+    assert other.post("recordings", content=b"no sound").status_code == 200
+
+
+def test_jobs_of_long_ago(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was replaced is gone, and of what has ended only the last is kept; answers are large."""
+    monkeypatch.setattr("earatlas.studio.session._MOST_ENTRIES", 5)
+    taken = page.post("recordings", content=b"no sound").json()
+    page.done(taken)
+    again = page.post(f"recordings/{taken['recording']}/again", json={}).json()
+    page.done(again)
+    assert page.get(f"jobs/{taken['job']}").status_code == 404
+    for _ in range(8):
+        assert page.done(page.post("heads/simulated/describe").json())["answer"]
+    session = page.studio.sessions.get(page.key)
+    assert session is not None
+    assert len(session.jobs) == 6  # five before the last
+    assert page.get(f"jobs/{again['job']}").status_code == 404
+
+
+def test_files_of_a_folder_at_once(page: Page) -> None:
+    """Each has a file of its own, whether a name comes twice or two files come at a time."""
+    number = page.post("folders", params={"name": "x"}).json()["head"]
+
+    def sent(name: str) -> Any:
+        def slowly() -> Iterator[bytes]:
+            for letter in name:
+                time.sleep(0.005)
+                yield letter.encode()
+
+        return page.post(f"folders/{number}", params={"name": name}, content=slowly())
+
+    with ThreadPoolExecutor(4) as threads:
+        assert {a.status_code for a in threads.map(sent, ("left", "right", "up", "down"))} == {200}
+    assert sent("left").json() == {"taken": 4}
+    assert sent("front").json() == {"taken": 5}
+    session = page.studio.sessions.get(page.key)
+    assert session is not None
+    uploads = session.heads[number].uploads
+    assert uploads is not None
+    assert set(uploads.names) == {"left", "right", "up", "down", "front"}
+    for name, own in uploads.names.items():
+        assert (session.folder / number / own).read_text() == name
+
+
+def test_a_folder_is_mended(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a table that was wrong comes one that is right; the first is read no more."""
+    monkeypatch.setattr("earatlas.studio.heads.open_head", mock.Mock(side_effect=InputError("ok")))
+    number = page.post("folders", params={"name": "x"}).json()["head"]
+    for table, says in (("no,columns", "table must have"), ("file,azimuth,elevation", "ok")):
+        page.post(f"folders/{number}", params={"name": "t.csv"}, content=table)
+        for _ in range(2):
+            job = page.done(page.post(f"folders/{number}/learn", json={}).json())
+            assert says in job["error"]
+    assert not {head["id"]: head for head in page.get("heads").json()["heads"]}[number]["ready"]
+
+
+def test_a_folder_is_learned_once_at_a_time(page: Page) -> None:
+    """Two that write the same atlas would make one that is neither."""
+    number = page.post("folders", params={"name": "x"}).json()["head"]
+    page.post(f"folders/{number}", params={"name": "t.csv"}, content="file,azimuth,elevation")
+    session = page.studio.sessions.get(page.key)
+    assert session is not None
+    session.heads[number].job = Job({})
+    answer = page.post(f"folders/{number}/learn", json={})
+    assert answer.status_code == 400
+    assert "before it is learned again" in answer.json()["error"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import queue
 import secrets
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +88,7 @@ class Crew:
 
     def __init__(self, workers: int, most_waiting: int) -> None:
         self._waiting: queue.Queue[Job | None] = queue.Queue()
+        self._in_line: set[Job] = set()  # those of them that were not cancelled
         self._most_waiting = most_waiting
         self._lock = threading.Lock()
         self._running: dict[str, Worker] = {}  # by job
@@ -105,26 +107,30 @@ class Crew:
         with self._lock:
             return {job: worker.pid for job, worker in self._running.items()}
 
-    def promise(self) -> None:
-        """Keep a place in the line, or refuse: nothing is uploaded that nobody will do."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Keep a place in the line, or refuse: nothing is uploaded that nobody will do.
+
+        What is submitted within has a place of its own; this one is given back at the end.
+        """
         with self._lock:
-            waiting = self._waiting.qsize() + self._promised
+            waiting = len(self._in_line) + self._promised
             if waiting >= self._most_waiting:
                 raise BusyError(
                     f"work must wait in a line of at most {self._most_waiting}, got one more. Try "
                     "again when something is done."
                 )
             self._promised += 1
-
-    def release(self) -> None:
-        """Give a place back."""
-        with self._lock:
-            self._promised -= 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._promised -= 1
 
     def submit(self, job: Job) -> Job:
-        """Put a job into the line; its place was promised."""
+        """Put a job into the line; within a `place`."""
         with self._lock:
-            self._promised -= 1
+            self._in_line.add(job)
             self._waiting.put(job)
         return job
 
@@ -134,6 +140,7 @@ class Crew:
             if job.ended:
                 return
             job.state = "cancelled"
+            self._in_line.discard(job)
             worker = self._running.get(job.id)
             if worker is not None:
                 worker.end()
@@ -153,6 +160,7 @@ class Crew:
         worker = self._warm()
         while (job := self._waiting.get()) is not None and self._open:
             with self._lock:
+                self._in_line.discard(job)
                 if job.ended:
                     continue
                 job.state = "running"

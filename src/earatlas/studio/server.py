@@ -36,7 +36,7 @@ from earatlas.drawing.palette import COLOURS, look
 from earatlas.errors import InputError
 from earatlas.studio.jobs import BusyError, Crew, Job
 from earatlas.studio.safety import Guard, TooLargeError, check_size, shown_name, store_body
-from earatlas.studio.session import HeadEntry, RecordingEntry, Session, Sessions
+from earatlas.studio.session import HeadEntry, RecordingEntry, Session, Sessions, Uploads
 from earatlas.studio.sockets import LiveSocket
 from earatlas.studio.wishes import recording_wishes, scene_wishes
 
@@ -111,8 +111,8 @@ class Studio:
         limits: Limits | None = None,
     ) -> None:
         self.limits = limits or Limits()
-        self.sessions = Sessions(folder, head)
         self.crew = Crew(self.limits.workers, self.limits.waiting)
+        self.sessions = Sessions(folder, head, self.crew.cancel)
         self._pages = _pages()
         self._listeners = 0
         self._told: Job | None = None  # the story, which is the same for all
@@ -174,31 +174,28 @@ class Studio:
                 f"head must be a .sofa or an .atlas file, or a folder with a .csv table, got "
                 f"'{name}'. Check its ending."
             )
-        self.crew.promise()
-        try:
+        with self.crew.place():
             number, folder = session.new_folder("head")
             file = folder / f"head{ending}"
             await self._stored(request, file)
-        except BaseException:
-            self.crew.release()
-            raise
-        atlas = folder / "head.atlas"
-        source = file if ending == ".sofa" else None
-        order = {"do": "describe", "atlas": str(atlas)}
-        if source is not None:
-            order = {"do": "learn", "source": str(file), "name": name, "atlas": str(atlas)}
-        return self._learning(session, HeadEntry(number, name, atlas, source), order)
+            atlas = folder / "head.atlas"
+            source = file if ending == ".sofa" else None
+            order = {"do": "describe", "atlas": str(atlas)}
+            if source is not None:
+                order = {"do": "learn", "source": str(file), "name": name, "atlas": str(atlas)}
+            return self._learning(session, HeadEntry(number, name, atlas, source), order)
 
     def _learning(self, session: Session, head: HeadEntry, order: dict[str, Any]) -> Response:
-        head.job = self.crew.submit(session.watch(Job(order)))
+        head.job = self.crew.submit(session.watch(Job(order), head.job))
         session.heads[head.id] = head
         return JSONResponse({"head": head.to_dict(), "job": head.job.id})
 
     @_of_session
     async def _describe(self, request: Request, session: Session) -> Response:
         head = _known(session.heads, request.path_params["head"])
-        self.crew.promise()
-        job = self.crew.submit(session.watch(Job({"do": "describe", "atlas": str(head.atlas)})))
+        order = {"do": "describe", "atlas": str(head.atlas)}
+        with self.crew.place():
+            job = self.crew.submit(session.watch(Job(order)))
         return JSONResponse({"job": job.id})
 
     @_of_session
@@ -207,62 +204,57 @@ class Studio:
         number, folder = session.new_folder("head")
         name = shown_name(request.query_params.get("name", "")) or number
         session.heads[number] = HeadEntry(
-            number, name, folder / "head.atlas", folder / "table.csv", Job({})
+            number, name, folder / "head.atlas", folder / "positions.csv", uploads=Uploads()
         )
         return JSONResponse({"head": number})
 
     @_of_session
     async def _folder_file(self, request: Request, session: Session) -> Response:
-        head = _known(session.heads, request.path_params["head"])
-        assert head.job is not None
-        names = head.job.order.setdefault("names", {})
-        if len(names) >= self.limits.folder_files:
+        head, uploads = _folder(session, request)
+        if uploads.begun >= self.limits.folder_files:
             raise TooLargeError(
                 f"folder must have at most {self.limits.folder_files} files in the studio, got "
                 "more. Use `earatlas learn` for it."
             )
         wished = request.query_params.get("name", "")
         is_table = wished.lower().endswith(".csv")
-        own = "table.csv" if is_table else f"{len(names)}.sound"
+        own = uploads.own_name(".csv" if is_table else ".sound")
         await self._stored(request, head.atlas.with_name(own))
-        if not is_table:
-            names[wished] = own
-        return JSONResponse({"taken": len(names)})
+        if is_table:
+            uploads.table = own
+        else:
+            uploads.names[wished] = own
+        return JSONResponse({"taken": len(uploads.names)})
 
     @_of_session
     async def _folder_learn(self, request: Request, session: Session) -> Response:
-        head = _known(session.heads, request.path_params["head"])
-        assert head.job is not None
-        assert head.source is not None
-        if not head.source.exists():
+        head, uploads = _folder(session, request)
+        if uploads.table is None:
             raise InputError(
                 "folder must have a .csv table (file, azimuth, elevation), got none. Add it."
             )
-        self.crew.promise()
+        if head.job is not None and not head.job.ended:
+            raise InputError("folder must be done before it is learned again. Cancel it first.")
         order = {
-            "do": "learn", "source": str(head.source), "name": head.name,
-            "atlas": str(head.atlas), "names": head.job.order.get("names", {}),
+            "do": "learn", "source": str(head.atlas.with_name(uploads.table)), "name": head.name,
+            "atlas": str(head.atlas), "names": dict(uploads.names),
         }  # fmt: skip
-        head.source = head.source.with_name("positions.csv")
-        return self._learning(session, head, order)
+        with self.crew.place():
+            return self._learning(session, head, order)
 
     # --- recordings ----------------------------------------------------------------------------
 
     @_of_session
     async def _new_recording(self, request: Request, session: Session) -> Response:
         order = self._order(session, recording_wishes(request.query_params))
-        self.crew.promise()
-        try:
+        with self.crew.place():
             entry = session.new_recording(shown_name(request.query_params.get("name", "")))
             try:
                 await self._stored(request, entry.file)
             except BaseException:
                 session.remove(entry)
                 raise
-        except BaseException:
-            self.crew.release()
-            raise
-        return self._taken_apart(session, entry, order)
+            return self._taken_apart(session, entry, order)
 
     def _order(self, session: Session, wishes: dict[str, Any]) -> dict[str, Any]:
         """What is wished of a recording, with the atlas of the head that was chosen."""
@@ -275,7 +267,7 @@ class Studio:
         self, session: Session, entry: RecordingEntry, order: dict[str, Any]
     ) -> Response:
         paths = {"file": str(entry.file), "folder": str(entry.folder), "name": entry.name}
-        entry.job = self.crew.submit(session.watch(Job({**order, **paths})))
+        entry.job = self.crew.submit(session.watch(Job({**order, **paths}), entry.job))
         return JSONResponse({"recording": entry.id, "name": entry.name, "job": entry.job.id})
 
     @_of_session
@@ -284,8 +276,8 @@ class Studio:
         order = self._order(session, recording_wishes(await _json(request)))
         if entry.job is not None and not entry.job.ended:
             raise InputError("recording must be done before it is done again. Cancel it first.")
-        self.crew.promise()
-        return self._taken_apart(session, entry, order)
+        with self.crew.place():
+            return self._taken_apart(session, entry, order)
 
     @_of_session
     async def _remove(self, request: Request, session: Session) -> Response:
@@ -327,11 +319,11 @@ class Studio:
                 "head must be known by its responses to make a scene, got an atlas alone. Drop the "
                 ".sofa file that it was learned from, or choose the simulated head."
             )
-        self.crew.promise()
-        entry = session.new_recording(shown_name(wishes.pop("name")), "mixture.wav")
-        source = None if head.source is None else str(head.source)
-        order = {"do": "render", "folder": str(entry.folder), "head": source, **wishes}
-        entry.job = self.crew.submit(session.watch(Job(order)))
+        with self.crew.place():
+            entry = session.new_recording(shown_name(wishes.pop("name")), "mixture.wav")
+            source = None if head.source is None else str(head.source)
+            order = {"do": "render", "folder": str(entry.folder), "head": source, **wishes}
+            entry.job = self.crew.submit(session.watch(Job(order)))
         return JSONResponse({"recording": entry.id, "name": entry.name, "job": entry.job.id})
 
     # --- jobs ----------------------------------------------------------------------------------
@@ -352,15 +344,15 @@ class Studio:
     @_of_session
     async def _story(self, request: Request, session: Session) -> Response:
         if self._told is None or self._told.state in ("failed", "cancelled"):
-            self.crew.promise()
-            self._told = self.crew.submit(Job({"do": "story"}))
+            with self.crew.place():
+                self._told = self.crew.submit(Job({"do": "story"}))
         return JSONResponse({"job": session.watch(self._told).id})
 
     async def _live(self, socket: WebSocket) -> None:
         session = self.sessions.get(socket.path_params["session"])
         head = None if session is None else session.heads.get(socket.query_params.get("head", ""))
         rate = socket.query_params.get("rate", "")
-        if head is None or not head.ready or not rate.isdigit() or len(rate) > 6:
+        if head is None or not head.ready or not rate.isdecimal() or len(rate) > 6:
             await socket.close(1008, "There is no such head in this session.")
             return
         if self._listeners >= self.limits.listeners:
@@ -375,7 +367,7 @@ class Studio:
     async def _stored(self, request: Request, path: Path) -> None:
         most = self.limits.upload_bytes
         told = request.headers.get("content-length", "0")
-        check_size(int(told) if told.isdigit() else most + 1, most)
+        check_size(int(told) if told.isdecimal() else most + 1, most)
         size = await store_body(request.stream(), path, most)
         if not size:
             path.unlink()
@@ -387,6 +379,14 @@ def _known(things: dict[str, _T], number: Any) -> _T:
     if thing is None:
         raise _NotThereError
     return thing
+
+
+def _folder(session: Session, request: Request) -> tuple[HeadEntry, Uploads]:
+    """The folder of calibration recordings that a path names."""
+    head = _known(session.heads, request.path_params["head"])
+    if head.uploads is None:
+        raise _NotThereError
+    return head, head.uploads
 
 
 async def _json(request: Request) -> dict[str, Any]:

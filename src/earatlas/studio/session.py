@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,25 @@ from typing import Any
 from earatlas.errors import InputError
 from earatlas.studio.jobs import Job
 
-__all__ = ["BUILT_IN", "HeadEntry", "RecordingEntry", "Session", "Sessions"]
+__all__ = ["BUILT_IN", "HeadEntry", "RecordingEntry", "Session", "Sessions", "Uploads"]
 
 BUILT_IN = Path(__file__).with_name("simulated.atlas")
 _MOST_SESSIONS = 20
 _MOST_ENTRIES = 100  # of a kind, a session
+
+
+@dataclass(eq=False)
+class Uploads:
+    """Files of a folder of calibration recordings, which come one by one and several at once."""
+
+    names: dict[str, str] = field(default_factory=dict)  # ours by the browser's, of sounds
+    table: str | None = None  # our name of the last one that came
+    begun: int = 0  # more than came, where one broke off or came twice
+
+    def own_name(self, ending: str) -> str:
+        """A name that no other file has, whenever that one is done."""
+        self.begun += 1
+        return f"{self.begun}{ending}"
 
 
 @dataclass(eq=False)
@@ -35,11 +49,14 @@ class HeadEntry:
     source: Path | None = None  # what scenes are rendered with; None: only the atlas is known
     job: Job | None = None  # that learns it
     built_in: bool = False
+    uploads: Uploads | None = None  # of a folder; None: it is none
 
     @property
     def ready(self) -> bool:
         """Whether its atlas is there."""
-        return self.job is None or self.job.state == "done"
+        if self.job is None:
+            return self.uploads is None
+        return self.job.state == "done"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -116,9 +133,19 @@ class Session:
             self.jobs.pop(entry.job.id, None)
         shutil.rmtree(entry.folder, ignore_errors=True)
 
-    def watch(self, job: Job) -> Job:
-        """Let the page ask for this job."""
-        ended = [old for old in self.jobs.values() if old.ended and old.answer is None]
+    def own_jobs(self) -> list[Job]:
+        """Jobs for its heads and recordings; the story is told to others, too."""
+        entries = (*self.heads.values(), *self.recordings.values())
+        return [entry.job for entry in entries if entry.job is not None]
+
+    def watch(self, job: Job, replaced: Job | None = None) -> Job:
+        """Let the page ask for this job, and no longer for the one before or long ago.
+
+        An answer has hundreds of kilobytes; what a recording or a head still needs, it holds.
+        """
+        if replaced is not None:
+            self.jobs.pop(replaced.id, None)
+        ended = [old for old in self.jobs.values() if old.ended]
         for old in ended[:-_MOST_ENTRIES]:
             del self.jobs[old.id]
         self.jobs[job.id] = job
@@ -128,14 +155,18 @@ class Session:
 class Sessions:
     """All sessions of a studio, each with a folder below its own."""
 
-    def __init__(self, folder: Path, head: Path | None) -> None:
-        self._folder, self._head = folder, head
-        self._all: dict[str, Session] = {}
+    def __init__(self, folder: Path, head: Path | None, cancel: Callable[[Job], None]) -> None:
+        self._folder, self._head, self._cancel = folder, head, cancel
+        self._all: dict[str, Session] = {}  # the one that was used last is the last
 
     def open(self) -> Session:
-        """A new session; beyond the bound the oldest is forgotten. Its files may be kept ones."""
+        """A new session; beyond the bound the one that was not used for longest is forgotten.
+
+        Its jobs are cancelled. Its files stay: a user may have asked for them to be kept.
+        """
         while len(self._all) >= _MOST_SESSIONS:
-            del self._all[next(iter(self._all))]
+            for job in self._all.pop(next(iter(self._all))).own_jobs():
+                self._cancel(job)
         key = secrets.token_urlsafe(16)
         # The folder's name is no key: who reads a listing cannot ask for what is in it.
         folder = self._folder / f"session-{secrets.token_hex(4)}"
@@ -150,5 +181,8 @@ class Sessions:
         return session
 
     def get(self, key: str) -> Session | None:
-        """The session with that key."""
-        return self._all.get(key)
+        """The session with that key, which is used by that."""
+        session = self._all.pop(key, None)
+        if session is not None:
+            self._all[key] = session
+        return session
