@@ -398,3 +398,43 @@ def test_the_sphere_turns(page: Any, party: Path) -> None:
     assert page.evaluate(aim)[0] == pytest.approx(turned[0] - 5)
     page.keyboard.press("Home")
     assert page.evaluate(aim) == [yaw, pitch]
+
+
+def test_a_folder_after_a_file_that_failed(page: Any, tmp_path: Path) -> None:
+    """What was chosen before does not stand in the way, even where it is chosen again."""
+    (tmp_path / "bad.sofa").write_bytes(b"no SOFA")
+    (tmp_path / "ears").mkdir()
+    (tmp_path / "ears" / "table.csv").write_text("no,columns")
+    page.get_by_role("button", name="About").click()
+    for button, chosen, says in (
+        ("Learn a .sofa file", "bad.sofa", "bad.sofa"),
+        ("Learn a .sofa file", "bad.sofa", "bad.sofa"),
+        ("Learn a folder", "ears", "table must have the columns"),
+    ):
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name=button).click(timeout=60_000)
+        chooser.value.set_files(tmp_path / chosen)
+        page.locator("dialog").get_by_role("alert").get_by_text(says).wait_for(timeout=60_000)
+
+
+def test_listening_twice(two_ears: Any, address: str) -> None:
+    """The second time, too, nothing is sent before the studio is ready."""
+    ready = """async () => (await import("./static/main.js")).app.page.ready"""
+    for page in opened(two_ears, f"{address}#live"):
+        page.get_by_role("button", name="Listen").click()
+        page.get_by_role("button", name="Stop").click(timeout=60_000)
+        page.get_by_role("button", name="Listen").click()
+        assert not page.evaluate(ready)
+        page.get_by_role("button", name="Stop").click(timeout=60_000)
+
+
+def test_a_session_that_is_gone(page: Any) -> None:
+    """It is not asked for again."""
+    script = """async () => {
+      const { get } = await import("./static/api.js");
+      window.fetch = async () => new Response("{}", { status: 410 });
+      await get("heads").catch(() => {});
+      return sessionStorage.length;
+    }"""
+    assert page.evaluate("sessionStorage.length") == 1
+    assert page.evaluate(script) == 0
