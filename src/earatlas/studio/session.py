@@ -135,8 +135,9 @@ class Session:
 
     def own_jobs(self) -> list[Job]:
         """Jobs for its heads and recordings; the story is told to others, too."""
-        entries = (*self.heads.values(), *self.recordings.values())
-        return [entry.job for entry in entries if entry.job is not None]
+        jobs = [head.job for head in self.heads.values()]
+        jobs += [recording.job for recording in self.recordings.values()]
+        return [job for job in jobs if job is not None]
 
     def watch(self, job: Job, replaced: Job | None = None) -> Job:
         """Let the page ask for this job, and no longer for the one before or long ago.
