@@ -114,7 +114,7 @@ def test_steps_are_those_of_the_loops(
     state = start(mixture, sources)
     for _ in range(2):
         true = oracles.vessl_step(mixture.source_model, mixture.bins, state, mixture.anchor)
-        cells = mixture._cells
+        cells = mixture.cells
         state = mixture.step(state, all_charts=True)
         f, t = mixture.bins.f, mixture.bins.t
         np.testing.assert_allclose(state.assignments, true.assignments[:, f, t], **EXACT)
@@ -184,10 +184,10 @@ def test_free_energy_is_a_lower_bound(how: Inference) -> None:
         state = mixture.step(state)
         v, n0 = state.noise, how.noise_frames
         priors = -0.5 * n0 * (np.log(v) + source.noise / v).sum()
-        used = np.unique(mixture._cells)  # an empty cell says nothing
+        used = np.unique(mixture.cells)  # an empty cell says nothing
         priors += how.share_bins * np.log(shares[:, used]).sum() if how.share_bins else 0.0
         # A share may end at 0, and its logarithm nowhere: the limit is the same.
-        own = np.maximum(shares, 1e-300)[:, mixture._cells]
+        own = np.maximum(shares, 1e-300)[:, mixture.cells]
         exact = oracles.log_evidence(source, mixture.bins, v, own) + priors
         gaps.append(exact - state.free_energy)
     assert min(gaps) > -1e-9

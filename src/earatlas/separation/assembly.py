@@ -23,8 +23,7 @@ from earatlas.separation.scene import FoundScene, FoundSource, Placed
 from earatlas.separation.sound.dry import without_late_sound
 from earatlas.separation.sound.rendering import Rendering, sounds_of
 from earatlas.separation.sound.upper import at_full_rate
-from earatlas.separation.source_track import LevelMeter, standing_track
-from earatlas.separation.vessl import State
+from earatlas.separation.source_track import LevelMeter
 from earatlas.types import Array, Single, Spectra
 
 __all__ = ["Assembly", "Output", "Stretch", "TakenApart"]
@@ -56,6 +55,15 @@ class TakenApart:
         """The sample after its last."""
         return self.block.start + int(self.block.samples.shape[1])
 
+    def sounds(self, layout: CueLayout, rendering: Rendering, *, in_room: bool) -> Array:
+        """Both ears (M, 2, n) of every source."""
+        samples = self.block.samples
+        return sounds_of(samples, self.spectra, self.masks, layout, rendering, in_room=in_room)
+
+    def above(self, rendering: Rendering) -> Rendering:
+        """How sound above the band of the cues is made, where the rest is made so."""
+        return rendering
+
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
@@ -69,10 +77,10 @@ class Assembly:
     """Adds up a scene of known sources, block by block."""
 
     def __init__(
-        self, layout: CueLayout, state: State, *, samples: int, overlap: int, output: Output
+        self, layout: CueLayout, n_sources: int, *, samples: int, overlap: int, output: Output
     ) -> None:
-        M = len(state.sources)
-        self._layout, self._state = layout, state
+        M = n_sources
+        self._layout = layout
         self._samples, self._output = samples, output
         self._recording, self._overlap = Spans(output.recording), overlap
         self._arriving = [OnsetStream(output.gate) for _ in range(M)] if output.gate else []
@@ -106,21 +114,14 @@ class Assembly:
     def _sounds(self, apart: TakenApart) -> Array:
         """Sounds (M, 2, n) of a block at the rate of the output."""
         layout, output, block = self._layout, self._output, apart.block
-        sounds = sounds_of(
-            block.samples,
-            apart.spectra,
-            apart.masks,
-            layout,
-            output.rendering,
-            in_room=output.in_room,
-        )
+        sounds = apart.sounds(layout, output.rendering, in_room=output.in_room)
         for stream, sound in zip(self._arriving, sounds, strict=False):
             stream.push(sound[:, self._overlap if block.start else 0 :])
         if output.rate == layout.rate:
             return sounds
         begin, end = self._at_output(block.start), self._at_output(apart.end)
         heard = self._recording.take(begin, None if block.last else end)
-        return at_full_rate(heard, sounds, layout, output.rate, output.rendering)
+        return at_full_rate(heard, sounds, layout, output.rate, apart.above(output.rendering))
 
     def _at_output(self, samples: int) -> int:
         """A number of samples of the layout in those of the output."""
@@ -132,7 +133,9 @@ class Assembly:
             stream.finish()
         return [stream.bins() for stream in self._arriving]
 
-    def scene(self, placed: Sequence[Placed], doubts: tuple[Doubt, ...]) -> FoundScene:
+    def scene(
+        self, placed: Sequence[Placed], doubts: tuple[Doubt, ...], free_energies: tuple[float, ...]
+    ) -> FoundScene:
         """What was found, without the sound; `placed` are where the sources are, in order."""
         energies = self._energies / max(float(self._energies.sum()), 1e-300)
         levels = self._meter.levels()
@@ -141,7 +144,7 @@ class Assembly:
                 f"source{m + 1}",
                 own.belief,
                 float(energies[m]),
-                track=standing_track(own.belief, levels, m),
+                track=own.track(levels, m),
                 evidence=own.evidence,
                 doubts=own.doubts,
             )
@@ -150,7 +153,7 @@ class Assembly:
         return FoundScene(
             sources=sources,
             picture=self._picture.picture(),
-            free_energies=self._state.free_energies,
+            free_energies=free_energies,
             seconds=self._samples / self._layout.rate,
             rate=self._output.rate,
             dry=self._output.dry,

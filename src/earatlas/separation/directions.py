@@ -35,7 +35,7 @@ from earatlas.separation.separator import Arrivals, Separator
 from earatlas.separation.vessl import State
 from earatlas.types import Array
 
-__all__ = ["CROWD", "MasksAtOnsets", "misfits", "placed_sources", "scene_doubts"]
+__all__ = ["CROWD", "MasksAtOnsets", "may_not_exist", "misfits", "placed_sources", "scene_doubts"]
 
 _DROWNED_GAIN = 0.2  # nats an onset, in a room
 _FEWEST_ONSETS = 20  # of a separated sound that tell anything
@@ -99,7 +99,7 @@ def placed_sources(
         if rooms is not None and not fits:
             opened = [unsure(belief) for belief in opened]
         return [
-            Placed(belief, Evidence(float(f))) for belief, f in zip(opened, misfit, strict=True)
+            Placed(belief, Evidence(float(f)), ()) for belief, f in zip(opened, misfit, strict=True)
         ]
     clear = onsets.clear
     answers = []
@@ -118,13 +118,12 @@ def placed_sources(
             belief, evidence = unsure(belief), replace(evidence, direct=False)
         elif evidence.direct:
             belief = crowded_belief(rooms, own)
-        answers.append(
-            Placed(belief, evidence, (_may_not_exist(own.evidence),) if doubtful else ())
-        )
+        answers.append(Placed(belief, evidence, (may_not_exist(own.evidence),) if doubtful else ()))
     return answers
 
 
-def _may_not_exist(gain: float) -> Doubt:
+def may_not_exist(gain: float) -> Doubt:
+    """Of a source that gains so many nats an onset."""
     reason = f"it explains {gain:.2f} nats an onset that the others do not"
     return Doubt("may not exist", reason, gain)
 

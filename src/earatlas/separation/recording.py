@@ -40,6 +40,7 @@ from earatlas.localization.doubts import Doubt
 from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, Output, TakenApart
 from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources, scene_doubts
+from earatlas.separation.following import FollowedScene, follow
 from earatlas.separation.scene import FoundScene, Placed, Scene, Source
 from earatlas.separation.scout import loudest
 from earatlas.separation.separator import MOST_SOURCES, Arrivals, Separator
@@ -109,7 +110,7 @@ def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
     for block in found.blocks:
         stretches.append(assembly.add(block))
         found.note(block)
-    scene = assembly.scene(*_placed(separator, recording, found, how, assembly.onsets()))
+    scene = _scene(separator, recording, found, how, assembly)
     sounds = np.concatenate([stretch.sounds for stretch in stretches], axis=-1)
     masks = np.concatenate([stretch.masks for stretch in stretches], axis=-1)
     sources = tuple(
@@ -138,7 +139,7 @@ def separate_file(
         how = how.of(recording)
         found = take_apart(separator, recording, how, tell)
         assembly = _assembly(separator, recording, found, how)
-        names = [sound_file(recording.path, m) for m in range(len(found.state.sources))]
+        names = [sound_file(recording.path, m) for m in range(found.n_sources)]
         rate = assembly.rate
         samples = round(found.samples * rate / separator.layout.rate)
         with growing_sound_files(folder, names, rate, samples=samples) as append:
@@ -146,7 +147,7 @@ def separate_file(
                 append(assembly.add(block).sounds)
                 found.note(block)
                 tell(1 - (1 - _SURVEY) * (1 - block.end / found.samples), 1.0)
-            scene = assembly.scene(*_placed(separator, recording, found, how, assembly.onsets()))
+            scene = _scene(separator, recording, found, how, assembly)
     return scene, [folder / name for name in names]
 
 
@@ -160,7 +161,7 @@ def _nobody(done: float, total: float) -> None:
 
 
 def _assembly(
-    separator: Separator, recording: Recording, found: _Found, how: Separating
+    separator: Separator, recording: Recording, found: _Found | FollowedScene, how: Separating
 ) -> Assembly:
     layout = separator.layout
     rate = how.rate or layout.rate
@@ -168,10 +169,10 @@ def _assembly(
     rooms = separator.head.rooms
     gate = None if rooms is None else rooms.sound.gate
     if how.dry and not found.in_room:
-        warnings.warn(_not_dried(found.sources.heard.onsets), EaratlasWarning, stacklevel=4)
+        warnings.warn(_not_dried(found.onsets), EaratlasWarning, stacklevel=4)
     in_room, dry = found.in_room, how.dry and found.in_room
     output = Output(how.rendering, rate, recording.chunks(rate), gate, in_room=in_room, dry=dry)
-    return Assembly(layout, found.state, samples=found.samples, overlap=overlap, output=output)
+    return Assembly(layout, found.n_sources, samples=found.samples, overlap=overlap, output=output)
 
 
 def _not_dried(onsets: OnsetBins | None) -> str:
@@ -191,6 +192,21 @@ def _whole_hops(seconds: float, layout: CueLayout, rate: int) -> int:
     """A length in samples, rounded to so many hops that it is whole samples at `rate`, too."""
     step = layout.hop * (layout.rate // gcd(layout.rate, layout.hop * rate))
     return max(round(seconds * layout.rate / step), 1) * step
+
+
+def _scene(
+    separator: Separator,
+    recording: Recording,
+    found: _Found | FollowedScene,
+    how: Separating,
+    assembly: Assembly,
+) -> FoundScene:
+    """What was found, once all blocks are there."""
+    if isinstance(found, FollowedScene):
+        placed, doubts = found.placed(separator)
+    else:
+        placed, doubts = _placed(separator, recording, found, how, assembly.onsets())
+    return assembly.scene(placed, doubts, found.free_energies)
 
 
 def _placed(
@@ -237,15 +253,24 @@ class _Found:
     whose: MasksAtOnsets | None
 
     @property
-    def state(self) -> State:
-        """The one of all of the recording."""
-        return self.sources.state
+    def n_sources(self) -> int:
+        """M."""
+        return len(self.sources.state.sources)
+
+    @property
+    def free_energies(self) -> tuple[float, ...]:
+        """One a step of VESSL."""
+        return self.sources.state.free_energies
+
+    @property
+    def onsets(self) -> OnsetBins | None:
+        """Those that tell of the sources; None where the head was not made ready for rooms."""
+        return self.sources.heard.onsets
 
     @property
     def in_room(self) -> bool:
         """Whether sound dies away as slowly as in a room; False where the head cannot tell."""
-        onsets = self.sources.heard.onsets
-        return onsets is not None and onsets.decay_seconds >= _ROOM_SECONDS
+        return self.onsets is not None and self.onsets.decay_seconds >= _ROOM_SECONDS
 
     def note(self, block: TakenApart) -> None:
         """Which onsets of a block belong to whom."""
@@ -255,7 +280,7 @@ class _Found:
 
 def take_apart(
     separator: Separator, recording: Recording, how: Separating, tell: Progress = _nobody
-) -> _Found:
+) -> _Found | FollowedScene:
     """Find the sources; the blocks are worked on as they are asked for."""
     blocks = _blocks(separator, recording, how)
     first = next(blocks)
@@ -325,7 +350,7 @@ def _whose(separator: Separator, sources: _Sources) -> MasksAtOnsets | None:
     return MasksAtOnsets(separator.layout, rooms.sound.gate, onsets, M)
 
 
-def _short(separator: Separator, block: Block, how: Separating) -> _Found:
+def _short(separator: Separator, block: Block, how: Separating) -> _Found | FollowedScene:
     """A recording that is one block."""
     layout = separator.layout
     spectra = stft(block.samples, layout.window, layout.hop)
@@ -336,15 +361,20 @@ def _short(separator: Separator, block: Block, how: Separating) -> _Found:
     if arriving is not None:
         arriving.push(block.samples)
     clear = separator.above_noise(bins, levels, how.threshold)
-    sources = _sources(separator, clear, _ended(arriving), how.n_sources)
+    onsets = _ended(arriving)
+    sources = _sources(separator, clear, onsets, how.n_sources)
+    ways = separator.ways(onsets, sources.heard, how.n_sources, block.samples.shape[1])
+    if onsets is not None and ways:
+        apart, energies = follow(separator, block, spectra, bins, ways)
+        in_room = onsets.decay_seconds >= _ROOM_SECONDS
+        return FollowedScene(tuple(ways), apart, onsets, energies, in_room)
     vessl, now = sources.vessl, sources.state
     if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
         vessl = VESSL(separator.source_model, bins)
         now = vessl.run(vessl.start_from(now.sources, now.noise))
     masks = separator.masks(vessl, now, spectra)
-    apart = TakenApart(block, spectra, masks, bins)
-    samples = block.samples.shape[1]
-    return _Found(sources, samples, iter([apart]), _whose(separator, sources))
+    blocks = iter([TakenApart(block, spectra, masks, bins)])
+    return _Found(sources, block.samples.shape[1], blocks, _whose(separator, sources))
 
 
 def _ended(arriving: OnsetStream | None) -> OnsetBins | None:

@@ -16,7 +16,7 @@ import numpy as np
 from earatlas.hearing.audio import Audio
 from earatlas.localization.doubts import Doubt
 from earatlas.separation.picture import Picture
-from earatlas.separation.source_track import SourceTrack
+from earatlas.separation.source_track import Levels, SourceTrack, standing_track
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array, Single
 
@@ -51,7 +51,11 @@ class Placed:
 
     belief: ChartMixture
     evidence: Evidence
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...]
+
+    def track(self, levels: Levels, m: int) -> SourceTrack:
+        """Source m over time: it stands where it is believed to be."""
+        return standing_track(self.belief, levels, m)
 
 
 @dataclass(frozen=True, eq=False)

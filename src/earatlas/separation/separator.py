@@ -19,6 +19,7 @@ from earatlas.learning.crowd import DOUBTFUL_GAIN
 from earatlas.learning.learned import LearnedHead
 from earatlas.learning.pairs import ONSETS, STRONGEST
 from earatlas.learning.several import Heard, Several
+from earatlas.separation.moving import Wanted, Way, ways_of
 from earatlas.separation.scout import Scout, Scouting, Sighting
 from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
 from earatlas.types import Array, Spectra
@@ -121,6 +122,15 @@ class Separator:
             if n_sources is None or min(own.evidence for own in sources) >= DOUBTFUL_GAIN:
                 break
         return Arrivals(sources, bins)
+
+    def ways(
+        self, onsets: OnsetBins | None, heard: Arrivals, n_sources: int | None, samples: int
+    ) -> list[Way]:
+        """The ways of sources that were heard in their places if one of them moves; else none."""
+        if self.head.rooms is None or onsets is None or not len(heard):
+            return []
+        wanted = Wanted(samples / self.layout.rate, n_sources, MOST_SOURCES)
+        return ways_of(self.head.rooms.sound, onsets, heard.places, wanted)
 
     def find_at(self, bins: HeardBins, places: Array) -> tuple[VESSL, State]:
         """Sources followed from known places (M, C)."""

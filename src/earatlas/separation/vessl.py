@@ -53,6 +53,7 @@ __all__ = [
     "SourcePosterior",
     "State",
     "multiscale",
+    "share_cells",
 ]
 
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -300,7 +301,7 @@ class VESSL:
     ) -> None:
         self.source_model, self.how = source_model, source_model.how
         self.bins, self.anchor = bins, anchor
-        self._cells, self._n_cells = _cells(bins, self.how.bands)
+        self.cells, self.n_cells = share_cells(bins, self.how.bands)
 
     # --- starts --------------------------------------------------------------------------------
 
@@ -321,11 +322,11 @@ class VESSL:
             q = np.concatenate(
                 [q * (1 - self.how.garbage), np.full((1, q.shape[1]), self.how.garbage)]
             )
-        return State(q, self.source_model.noise, self._shares(q, M))
+        return State(q, self.source_model.noise, self.shares(q, M))
 
     def _start(self, M: int, cues: Array, squares: Array, noise: Array) -> State:
         rows = M + (self.how.garbage > 0)
-        shares = np.full((rows, self._n_cells), (1 - self.how.garbage) / M)
+        shares = np.full((rows, self.n_cells), (1 - self.how.garbage) / M)
         if self.how.garbage:
             shares[-1] = self.how.garbage
         q, _ = self._assign(cues, squares, noise, shares, None)
@@ -353,10 +354,10 @@ class VESSL:
         q, evidence = self._assign(cues, squares, v, state.shares, blocks)
         free = evidence - sum(s.divergence for s in sources) / model.frame_share
         free -= 0.5 * how.noise_frames * float((np.log(v) + model.noise / v).sum())
-        free += self._share_prior(state.shares, M)
+        free += self.share_prior(state.shares, M)
         if self.anchor is not None:
             free += expected_log_likelihood(self.anchor, cues, squares, v)
-        return State(q, v, self._shares(q, M), sources, (*state.free_energies, free))
+        return State(q, v, self.shares(q, M), sources, (*state.free_energies, free))
 
     def run(self, state: State, steps: int | None = None) -> State:
         """Step until a step gains too little or `steps` are done; the last one sees all charts."""
@@ -382,7 +383,7 @@ class VESSL:
         """Soft masks (M, N) of any bins of the same frames, heard or not; they sum to 1."""
         M = len(state.sources)
         logs = self.log_likelihoods(*_moments(state.sources), state.noise, bins)[:M]
-        cells, _ = _cells(bins, self.how.bands)
+        cells, _ = share_cells(bins, self.how.bands)
         logs += np.log(np.maximum(state.shares[:M], 1e-300))[:, cells]
         logs -= logs.max(axis=0)
         q: Array = np.exp(logs, out=logs)
@@ -394,7 +395,7 @@ class VESSL:
     ) -> tuple[Array, float]:
         """E-W: q (M, N), and Σ_n log Σ_m λ p(y_n | m)."""
         logs = self.log_likelihoods(cues, squares, v, self.bins)
-        logs += np.log(np.maximum(shares, 1e-300))[:, self._cells]
+        logs += np.log(np.maximum(shares, 1e-300))[:, self.cells]
         if blocks is not None:
             F = self.bins.layout.n_frequencies
             block = self.bins.t * blocks + self.bins.f * blocks // F
@@ -417,22 +418,22 @@ class VESSL:
         mean = (misses + how.noise_frames * start) / np.where(weight > 0, weight, 1.0)
         return np.where(weight > 0, mean, start)
 
-    def _shares(self, q: Array, M: int) -> Array:
+    def shares(self, q: Array, M: int) -> Array:
         """λ: the mean of the assignments in a cell, drawn towards even shares by a few bins."""
-        counts = [np.bincount(self._cells, row, self._n_cells) for row in q[:M]]
+        counts = [np.bincount(self.cells, row, self.n_cells) for row in q[:M]]
         total = np.array(counts, dtype=np.float64) + self.how.share_bins
         sums = total.sum(axis=0)
         shares = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), 1.0 / M)
         if not self.how.garbage:
             return shares
-        fixed = np.full((1, self._n_cells), self.how.garbage)
+        fixed = np.full((1, self.n_cells), self.how.garbage)
         return np.concatenate([shares * (1 - self.how.garbage), fixed])
 
-    def _share_prior(self, shares: Array, M: int) -> float:
+    def share_prior(self, shares: Array, M: int) -> float:
         """What the prior of λ says of the cells in which anything was heard."""
         if not self.how.share_bins:
             return 0.0
-        heard = np.bincount(self._cells, minlength=self._n_cells) > 0
+        heard = np.bincount(self.cells, minlength=self.n_cells) > 0
         return self.how.share_bins * float(np.log(shares[:M, heard]).sum())
 
 
@@ -472,7 +473,7 @@ def _moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:
     return np.stack([s.cues for s in sources]), np.stack([s.squares for s in sources])
 
 
-def _cells(bins: HeardBins, bands: int | None) -> tuple[Indices, int]:
+def share_cells(bins: HeardBins, bands: int | None) -> tuple[Indices, int]:
     """The cell (N,) of every bin, and how many there are: frequencies, or bands of frames."""
     F = bins.layout.n_frequencies
     if bands is None:

@@ -57,7 +57,14 @@ from earatlas.separation.sound.many import crowded_columns, sparse_powers
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["in_long_windows", "measured_spread", "separate_band", "separate_spatially", "shares_of"]
+__all__ = [
+    "activity",
+    "in_long_windows",
+    "measured_spread",
+    "separate_band",
+    "separate_spatially",
+    "shares_of",
+]
 
 # What each of these does when it is changed alone: docs/figures.md, "Numbers in the code".
 _LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
@@ -145,7 +152,7 @@ def _likely(frames: Frames, A: Complex, q: Array, shares: Array) -> tuple[Array,
     """Powers (M, F, T) between masks q and what filters say, and ε."""
     low = slice(None, max(int(np.searchsorted(frames.hertz, _SPREAD_HERTZ)), 1))
     spread = measured_spread(frames.X[:, low], A[low], shares[:, low])
-    likely = q + _DOUBT * _activity(q, frames.power, _ACTIVITY_SECONDS * frames.a_second)
+    likely = q + _DOUBT * activity(q, frames.power, _ACTIVITY_SECONDS * frames.a_second)
     if shares is not q:
         likely = np.sqrt(likely * (shares + _LEAK))
     likely *= frames.power
@@ -172,7 +179,7 @@ def separate_band(
         shares = _shares(moments.powers(A), floor)
         clearest = _TYPICAL if in_room else _CLEAREST
         spread = _spread_of(float(np.quantile(_least_beside(X, A, shares), clearest)))
-    likely = q + _DOUBT * _activity(q, power, _ACTIVITY_SECONDS * frames_a_second)
+    likely = q + _DOUBT * activity(q, power, _ACTIVITY_SECONDS * frames_a_second)
     if shares is not None:
         likely = np.sqrt(likely * (shares + _LEAK))
     return wiener(X, A, likely * power + floor, spread) * ears, spread
@@ -200,7 +207,7 @@ def _shares(v: Array, floor: float) -> Array:
     return shares
 
 
-def _activity(q: Array, power: Array, frames: float) -> Array:
+def activity(q: Array, power: Array, frames: float) -> Array:
     """How much each source is heard around a frame, from 0 to 1: (M, 1, T)."""
     from scipy.ndimage import uniform_filter1d
 
