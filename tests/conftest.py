@@ -69,10 +69,10 @@ def rooms_learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`earatlas.learn` with 8 sounds and 8 scenes: where nobody asks how sure it is."""
-    monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 8)
-    monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 8)
-    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 8)
+    """`earatlas.learn` with 12 sounds and 20 scenes: where nobody asks how sure it is."""
+    monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 12)
+    monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 12)
+    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 20)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
     answer = json.loads(result.stdout)
     assert (answer["space"], answer["directions"]) == ("circle", 72)
     assert answer["scales"] == [answer["components"]]
-    assert answer["held_out"]["held_out"] == 8
+    assert answer["held_out"]["held_out"] == 12
     assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
     text = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--space", "plane",
                "--components", 4).stdout  # fmt: skip

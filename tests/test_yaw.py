@@ -311,6 +311,7 @@ def folder(
     (folder / "jump.csv").write_text("time,yaw\n0,0\n1,0\n1.001,50\n3,50")
     (folder / "back.csv").write_text("time,yaw\n0,0\n2,0\n1,0\n3,50")
     (folder / "columns.csv").write_text("t,angle\n0,0\n2,0")
+    (folder / "commas.csv").write_text("time,yaw\n0,0,1,5\n2,0,3,0")
     (folder / "words.csv").write_text("time,yaw\n0,0\n2,left")
     (folder / "empty.csv").write_text("time,yaw\n")
     return folder
@@ -343,7 +344,8 @@ def test_yaw_on_the_command_line(run: Run, folder: Path) -> None:
         ("nan.csv", "must be finite"),
         ("jump.csv", "must not jump"),
         ("back.csv", "times that increase"),
-        ("columns.csv", "columns time and yaw, got t, angle"),
+        ("columns.csv", "columns time, yaw, got t, angle"),
+        ("commas.csv", "decimals with points"),
         ("words.csv", "numbers for time and yaw"),
         ("empty.csv", "at least two values"),
         ("gone.csv", "existing file"),

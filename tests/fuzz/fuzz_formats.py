@@ -23,6 +23,7 @@ from fuzz_mutators import (
 
 import earatlas as ea
 from earatlas.atlas import Atlas
+from earatlas.batches.inputs import RECORDINGS, listed
 from earatlas.cli.outputs import is_scene
 from earatlas.cli.truth import read_truth
 from earatlas.container import read_container, write_container
@@ -35,7 +36,9 @@ from earatlas.learning.learned import Accuracy
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.rooms import RoomHearing
 from earatlas.learning.trust import BETAS, WIDTHS, Trust
+from earatlas.scenes.routes import path_of
 from earatlas.space.angles import SPHERE_SQUARE_DEGREES
+from earatlas.space.yaw import check_yaw_step
 
 __all__ = ["FORMATS"]
 
@@ -215,6 +218,38 @@ def _use_scene(path: Path) -> None:
     read_truth(path, float((path.parent / "seconds").read_text()))
 
 
+# --- how the head turns, how a sound moves, which files are meant ------------------------------
+
+
+def _yaws(folder: Path) -> list[bytes]:
+    rows = "".join(f"{n / 10},{30 * np.sin(n)},x\n" for n in range(12))
+    return [f"time,yaw,{name}\n{rows}".encode() for name in ("pitch", "\ufeffroll")]
+
+
+def _use_yaw(path: Path) -> None:
+    yaw = ea.Yaw.read(path)
+    assert np.isfinite(yaw.at([-1.0, 0.25, 1e9])).all()
+    check_yaw_step(yaw.degrees[:2], yaw.times[:2])
+
+
+def _paths(folder: Path) -> list[bytes]:
+    return [b"0,60,0/6,-60,0", b"0.5,10,-5/1,12.5,80/2.25,170,0/9,-170,-40"]
+
+
+def _use_path(path: Path) -> None:
+    route = path_of(path.read_text(encoding="utf-8", errors="replace"))
+    assert np.isfinite(route.directions).all()
+
+
+def _lists(folder: Path) -> list[bytes]:
+    (folder / "a.wav").write_bytes(b"")
+    return [b"a.wav\nb c.flac\n\n../x.wav\n"]
+
+
+def _use_list(path: Path) -> None:
+    assert listed([f"@{path}"], RECORDINGS, "recordings").files
+
+
 def _all() -> Iterator[Format]:
     yield Format("atlas", "x.atlas", _atlases, mixed(mutated_bytes, _resealed), _use_atlas)
     yield Format("sofa", "x.sofa", _sofas, mutated_bytes, ea.read_sofa)
@@ -226,6 +261,9 @@ def _all() -> Iterator[Format]:
     ):
         yield Format(name, f"x.{name}", _sounds(kind, *subtypes), mutated_bytes, _use_sound)
     yield Format("csv", "x.csv", _tables, mixed(mutated_bytes, mutated_text), ea.read_recordings)
+    yield Format("yaw", "x.csv", _yaws, mixed(mutated_bytes, mutated_text), _use_yaw)
+    yield Format("path", "path.txt", _paths, mixed(mutated_bytes, mutated_text), _use_path)
+    yield Format("list", "list.txt", _lists, mixed(mutated_bytes, mutated_text), _use_list)
     yield Format("scene", "scene.json", _scenes, mixed(mutated_bytes, mutated_json), _use_scene)
 
 

@@ -5,12 +5,10 @@ Each recording is white noise played from its direction, or an impulse response.
 
 from __future__ import annotations
 
-import csv
 import os
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -29,6 +27,7 @@ from earatlas.hearing.audio import Audio
 from earatlas.hearing.cues import mean_cues
 from earatlas.hearing.files import MORE_CHANNELS, read_audio
 from earatlas.hearing.layout import CueLayout
+from earatlas.tables import table_rows
 from earatlas.types import Array, Progress
 
 __all__ = ["read_recordings", "recordings_of"]
@@ -38,19 +37,10 @@ Kind = Literal["auto", "noise", "responses"]
 
 def _rows(path: Path) -> list[tuple[Path, float, float]]:
     """(file, azimuth, elevation) of every row; files are relative to the table's folder."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as handle:
-            reader = csv.DictReader(handle)
-            reader.fieldnames = _columns(reader.fieldnames or [], path)
-            rows = []
-            for row in reader:
-                _check_length(row, reader.line_num, path)
-                place = _place(row, reader.line_num, path)
-                rows.append((path.parent / str(row["file"]).strip(), *place))
-    except (csv.Error, OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"table must be a readable text file, got '{path}' ({error}). Save it as CSV."
-        ) from error
+    rows = []
+    for row in table_rows(path, ("file", "azimuth", "elevation"), "table"):
+        azimuth, elevation = row.numbers("azimuth", "elevation")
+        rows.append((path.parent / str(row.cells["file"]).strip(), azimuth, elevation))
     if not rows:
         raise InputError(f"table must have at least one recording, got none in '{path}'. Add rows.")
     # os.path, unlike Path, says of a name that is too long that there is no such file.
@@ -66,39 +56,6 @@ def _rows(path: Path) -> list[tuple[Path, float, float]]:
 def recordings_of(path: str | Path) -> list[Path]:
     """The files that a table names, in its order."""
     return [file for file, _, _ in _rows(existing_file(path, "table"))]
-
-
-def _columns(header: Sequence[str], path: Path) -> list[str]:
-    columns = [name.strip().lower() for name in header]
-    missing = [name for name in ("file", "azimuth", "elevation") if name not in columns]
-    if missing:
-        apart = len(columns) == 1 and any(mark in columns[0] for mark in ";\t")
-        remedy = "Columns must be separated by commas" if apart else f"Add: {', '.join(missing)}"
-        raise InputError(
-            f"table must have the columns file, azimuth, elevation, got "
-            f"{', '.join(columns) or 'none'} in '{path}'. {remedy}."
-        )
-    return columns
-
-
-def _check_length(row: dict[Any, Any], line: int, path: Path) -> None:
-    """Refuse a row of more cells than the header has: which of them is which is not known."""
-    if more := row.get(None):
-        raise InputError(
-            f"table must have as many cells in a row as in its header, got {len(more)} more in "
-            f"line {line} of '{path}'. Write decimals with points, not commas, and put names that "
-            "hold commas into quotation marks."
-        )
-
-
-def _place(row: dict[str, str], line: int, path: Path) -> tuple[float, float]:
-    try:
-        return float(row["azimuth"]), float(row["elevation"])
-    except (TypeError, ValueError):
-        raise InputError(
-            f"table must have numbers for azimuth and elevation, got {row['azimuth']!r} and "
-            f"{row['elevation']!r} in line {line} of '{path}'. Correct that line."
-        ) from None
 
 
 def _is_response(audio: Audio, window_seconds: float) -> bool:

@@ -7,7 +7,6 @@ azimuth a of the head is then at a + yaw in the room, whose 0° is where the hea
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError, existing_file
+from earatlas.tables import table_rows
 from earatlas.types import Array
 
 __all__ = ["Yaw", "check_yaw_step"]
@@ -83,21 +83,7 @@ class Yaw:
     def read(cls, path: str | Path) -> Self:
         """From a CSV with the columns time (seconds) and yaw (degrees); others are left out."""
         path = existing_file(path, "yaw")
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as handle:
-                reader = csv.DictReader(handle)
-                names = [name.strip().lower() for name in reader.fieldnames or []]
-                if not {"time", "yaw"} <= set(names):
-                    raise InputError(
-                        f"yaw must be a table with the columns time and yaw, got "
-                        f"{', '.join(names) or 'none'} in '{path}'. Name them in its first line."
-                    )
-                reader.fieldnames = names
-                rows = [_numbers(row, reader.line_num, path) for row in reader]
-        except (csv.Error, OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"yaw must be a readable text file, got '{path}' ({error}). Save it as CSV."
-            ) from error
+        rows = [row.numbers("time", "yaw") for row in table_rows(path, ("time", "yaw"), "yaw")]
         times, degrees = np.array(rows, dtype=np.float64).reshape(-1, 2).T
         try:
             return cls(times, degrees)
@@ -145,16 +131,6 @@ def _check(times: Array, degrees: Array) -> None:
             f"yaw must have times that increase, got {times[row]:g} s after {times[row - 1]:g} s "
             f"in row {row}. Sort the rows, each time once."
         )
-
-
-def _numbers(row: dict[str, str], line: int, path: Path) -> tuple[float, float]:
-    try:
-        return float(row["time"]), float(row["yaw"])
-    except (TypeError, ValueError):
-        raise InputError(
-            f"yaw must have numbers for time and yaw, got {row['time']!r} and {row['yaw']!r} in "
-            f"line {line} of '{path}'. Correct that line."
-        ) from None
 
 
 def check_yaw_step(degrees: Array, times: Array) -> None:
