@@ -118,6 +118,7 @@ def _array(name: str, place: tuple[int, ...], value: float) -> Change:
         _array("noise", (3,), 0.0),
         _array("A", (1, 2, 0), np.inf),
         _array("A", (1, 2, 0), 1e200),
+        _array("latent", (3, 1), 1e11),
         _array("frame_noise", (5,), -1.0),
         _array("frame_noise", (5,), np.inf),
         _calibrated(shares=[float("nan")] * 7),

@@ -339,7 +339,12 @@ def _is_solvable(model: PPAM) -> bool:
     """Whether directions can be found from cues in 16 digits: 3e7 is what a learned head has."""
     widths = np.linalg.eigvalsh(model.gammas)
     sharpness = (model.A**2 / (model.noise * model.spread)[..., None]).sum(axis=1)
-    return bool(widths.min() > 0 and sharpness.max() * widths.max() < _SHARPEST)
+    shared = (model.latent**2 / model.noise[:, None]).sum()  # beyond, I + BᵀΣ⁻¹B is singular
+    return bool(
+        widths.min() > 0
+        and sharpness.max() * widths.max() < _SHARPEST
+        and shared < _SHARPEST
+    )
 
 
 def _is_described(about: dict[str, Any]) -> bool:
