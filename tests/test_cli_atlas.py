@@ -47,10 +47,11 @@ def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
     assert answer["scales"] == [answer["components"]]
     assert answer["held_out"]["held_out"] == 12
     assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
-    text = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--space", "plane",
-               "--components", 4).stdout  # fmt: skip
+    call = ("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--components", 4)
+    refused(run(*call, "--space", "plane"), "space must be the circle")
+    text = run(*call).stdout
     assert "median error" in text
-    assert "on the plane" in text
+    assert "on the circle" in text
 
 
 def test_localize_answers(run: Run, folder: Path) -> None:

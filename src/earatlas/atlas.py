@@ -341,9 +341,7 @@ def _is_solvable(model: PPAM) -> bool:
     sharpness = (model.A**2 / (model.noise * model.spread)[..., None]).sum(axis=1)
     shared = (model.latent**2 / model.noise[:, None]).sum()  # beyond, I + BᵀΣ⁻¹B is singular
     return bool(
-        widths.min() > 0
-        and sharpness.max() * widths.max() < _SHARPEST
-        and shared < _SHARPEST
+        widths.min() > 0 and sharpness.max() * widths.max() < _SHARPEST and shared < _SHARPEST
     )
 
 
