@@ -143,3 +143,17 @@ def test_what_was_there_stays_when_the_work_fails(run: Run, ring: Path, tmp_path
     soundfile.write(tmp_path / "silent.wav", np.zeros((16000, 2)), 16000)
     refused(run("localize", ring / "ring.atlas", tmp_path / "silent.wav", "--track", track))
     assert track.read_bytes() == before
+
+
+@pytest.mark.usefixtures("learned_before")
+def test_what_was_meant_is_told(run: Run, ring: Path, tmp_path: Path) -> None:
+    """Arguments the wrong way round, a file for a folder, an atlas called a sound: what to do."""
+    atlas, talker = ring / "ring.atlas", ring / "talker.wav"
+    refused(run("localize", talker, atlas), "atlas comes first")
+    file = tmp_path / "out"
+    file.write_text("mine")
+    refused(run("separate", atlas, talker, "-o", file), f"got the file '{file}'")
+    assert file.read_text() == "mine"
+    learn = ["learn", ring / "ring.csv", "--components", 2, "-o"]
+    refused(run(*learn, tmp_path / "z.wav"), "z.wav", "Name it z.atlas")
+    assert run(*learn, tmp_path / "z.atlas").returncode == 0

@@ -84,6 +84,9 @@ def test_what_has_no_direction_is_told(atlas: ea.Atlas, rng: np.random.Generator
     assert words(atlas, np.stack([mono, mono])) == {"nothing directional"}
     assert words(atlas, np.stack([mono, 0.3 * mono])) == {"nothing directional"}
     assert words(atlas, 0.1 * rng.normal(size=(2, 40_000))) == {"nothing directional"}
+    where = atlas.localize(ea.Audio(np.stack([mono, mono]), 16_000))
+    assert where.radius_degrees() > 90
+    assert where.to_dict()["radius_90"] > 60
 
 
 def test_short_sound_is_told(atlas: ea.Atlas) -> None:

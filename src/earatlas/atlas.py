@@ -48,6 +48,7 @@ __all__ = ["Atlas", "learn"]
 
 # 1 kept coarser models beside the one that is used; the checksum of 1 and 2 is of arrays alone.
 _VERSION = 3
+_SOUNDS = {".aif", ".aiff", ".flac", ".mp3", ".ogg", ".opus", ".wav"}
 _LARGEST = 1e12  # of any number that is learned: products of four do not overflow
 _SHARPEST = 1e14  # of maps over noise: beyond, matrices of two charts that are alike are singular
 _MOST_DEGREES = 360.0  # of bounds and widths
@@ -265,6 +266,11 @@ class Atlas(LearnedHead):
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the head '{path}'. "
                 f"Learn it first: earatlas learn {path} -o {Path(path).stem}.atlas."
+            )
+        if Path(path).suffix.lower() in _SOUNDS and Path(path).is_file():
+            raise InputError(
+                f"atlas must be a file that `earatlas learn` wrote, got the sound '{path}'. "
+                "The atlas comes first, recordings after it."
             )
         about, arrays = read_container(path, "atlas", _VERSION)
         try:

@@ -36,6 +36,7 @@ __all__ = [
     "check_writable",
     "clear_scratch",
     "output_folder",
+    "unwritable",
     "written_together",
     "written_whole",
 ]
@@ -157,6 +158,17 @@ def _flush(path: Path) -> None:
             os.close(number)
 
 
+def unwritable(folder: Path, error: OSError) -> InputError:
+    """What to say of a folder that could not be written to."""
+    if folder.is_file():
+        return InputError(
+            f"output folder must be a folder, got the file '{folder}'. Choose another name."
+        )
+    return InputError(
+        f"output folder must be writable, got '{folder}' ({error.strerror}). Choose another folder."
+    )
+
+
 @contextmanager
 def output_folder(folder: Path) -> Iterator[None]:
     """A folder that can be written to, made where it is missing; none is left behind empty."""
@@ -167,10 +179,7 @@ def output_folder(folder: Path) -> Iterator[None]:
             with tempfile.TemporaryFile(dir=folder):
                 pass
         except OSError as error:
-            raise InputError(
-                f"output folder must be writable, got '{folder}' ({error.strerror}). "
-                "Choose another folder."
-            ) from error
+            raise unwritable(folder, error) from error
         yield
     finally:
         with suppress(OSError):  # there is something in it: that is what it is for

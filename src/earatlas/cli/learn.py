@@ -154,6 +154,7 @@ def learn_command(
     if heads.several or resume:
         _learn_many(learning, heads.files, batch)
         return
+    _check_name(output)
     outputs = Outputs(force=force)
     outputs.claim(output, is_atlas)
     whole = opened_head(head[0], learning.how, diagnosed=True)
@@ -230,6 +231,15 @@ class _Learning(Work):
 
 def _atlas_path(folder: Path, head: Path) -> Path:
     return folder / f"{head.stem}.atlas"
+
+
+def _check_name(output: Path) -> None:
+    """An atlas is not to be taken for a sound, a head or a table."""
+    if output.suffix.lower() in {".csv", ".flac", ".json", ".sofa", ".wav"}:
+        raise InputError(
+            f"output must be named as an atlas, got '{output}'. "
+            f"Name it {output.with_suffix('.atlas').name}."
+        )
 
 
 def _learn_many(learning: _Learning, heads: tuple[Path, ...], batch: BatchOptions) -> None:

@@ -22,6 +22,8 @@ from earatlas.types import Array
 __all__ = ["Localization", "answer", "quick_answers", "turning_answer"]
 
 _PAUSE_SECONDS = 0.5  # between words: nobody doubts an answer for these
+# Of a belief without ground: how much of it goes how far. The rest keeps its direction the best.
+_ANYWHERE, _ANYWHERE_DEGREES = 0.95, 90.0
 _DRIFT = 5.0  # degrees a second that who is not heard may have moved; walkers do 10 to 20
 
 
@@ -149,7 +151,10 @@ def _rested(
     used = np.unique(layout.cue_frequencies)
     share = float(per_frequency[used].mean() / max(statistics.frames, 1e-300))
     seconds = statistics.frames * layout.hop / layout.rate
+    belief = judged.belief
     doubts: tuple[Doubt, ...] = ()
     if share > 0:
         doubts = doubts_of(head, judged, onsets, seconds, thorough=thorough)
-    return Localization(judged.belief, share, seconds, doubts)
+    if any(doubt.word == "nothing directional" for doubt in doubts):
+        belief = belief.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
+    return Localization(belief, share, seconds, doubts)

@@ -63,7 +63,7 @@ def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Itera
     if onsets.difference < _SAME:
         yield Doubt("nothing directional", "both channels have one sound", onsets.difference)
     elif len(onsets) < _FEW_ONSETS and not fits:
-        reason = f"{len(onsets)} onsets stand out; hundreds are usual"
+        reason = f"onsets that stand out: {len(onsets)}; hundreds are usual"
         yield Doubt("nothing directional", reason, len(onsets))
     if len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
         return

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.files import written_together
+from earatlas.files import unwritable, written_together
 from earatlas.heads.head import Head
 from earatlas.hearing.audio import Audio
 from earatlas.scenes.placing import Placed, placed, wishes
@@ -170,10 +170,7 @@ class SimulatedScene:
                 (new / "scene.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n")
             return sorted(folder / file for file in (*sounds, "scene.json"))
         except OSError as error:
-            raise InputError(
-                f"output folder must be writable, got '{folder}' ({error.strerror}). "
-                "Choose another folder."
-            ) from error
+            raise unwritable(folder, error) from error
 
 
 def read_scene_file(path: Path) -> Any:
