@@ -36,8 +36,9 @@ __all__ = ["Live"]
 RATES = (8_000, 192_000)  # Hz
 _ACTIVE_SECONDS = 0.4  # since it was heard last: it is heard now
 _SOUNDING_SECONDS = 1.5  # for which a third source keeps its share of the sound
+_LASTING_HITS = 24  # steps in which it was heard
 _STEP_SECONDS = 0.128  # between steps of the tracks
-_COLUMNS_EVERY = 2  # steps
+_COLUMNS_EVERY = 2  # steps, of tracks that are new; those that are known change slowly
 _LEVEL_SECONDS = 0.3
 _KEPT_SECONDS = 3.0  # of frames, for the masks of a source that is new
 _LARGEST = 1e6  # of a sample; full scale is 1
@@ -289,14 +290,17 @@ class Live:
         for new in sorted(set(tracks) - set(self._slots)):
             self._slots[new] = min(set(range(self.max_sources)) - set(self._slots.values()))
         before, self._sounding = self._sounding, self._heard_now(list(tracks.values()), now)
-        if self._sounding != before or self._steps % _COLUMNS_EVERY == 0:
+        every = _COLUMNS_EVERY if self._filters.needs_masks(self._sounding) else 2 * _COLUMNS_EVERY
+        if self._sounding != before or self._steps % every == 0:
             self._renew_filters(tracks, now)
 
     def _heard_now(self, tracks: list[Track], now: float) -> tuple[int, ...]:
         """Who has a share of the sound: the two heard last, and more while they are heard."""
         by_age = sorted(tracks, key=lambda track: (now - track.heard_at, track.id))
         chosen = by_age[:2]
-        chosen += [t for t in by_age[2:] if now - t.heard_at < _SOUNDING_SECONDS]
+        # In a room a third may be a reflection, which would take sound from the two: it must last.
+        hits = _LASTING_HITS if self._where.in_room else 0
+        chosen += [t for t in by_age[2:] if now - t.heard_at < _SOUNDING_SECONDS and t.hits >= hits]
         return tuple(sorted(track.id for track in chosen))
 
     def _renew_filters(self, tracks: dict[int, Track], now: float) -> None:

@@ -65,6 +65,7 @@ class Tracker:
         self._frame_seconds = frame_seconds
         self.tracks: list[Track] = []
         self._next = 1
+        self.caution = 1.0  # times what a track must explain to be believed
         lateral = np.degrees(np.arcsin(np.clip(arrivals.vectors[:, 1], -1, 1)))
         self._lateral = lateral
         elevations = np.unique(arrivals.places[:, 1])
@@ -141,7 +142,10 @@ class Tracker:
             track.heard_at = now
         else:
             track.misses += 1
-        wanted = track.nats >= self.how.confirm_nats and track.hits >= self.how.confirm_hits
+        wanted = (
+            track.nats >= self.caution * self.how.confirm_nats
+            and track.hits >= self.how.confirm_hits
+        )
         if wanted and not track.confirmed and len(self.confirmed) < self.how.most:
             track.confirmed_at = now
 
@@ -153,12 +157,17 @@ class Tracker:
             if t is not track and now - t.heard_at < 1.0 and (t.confirmed or t.id < track.id)
         ]
         lateral = np.degrees(np.arcsin(np.clip(track.place[1], -1, 1)))
-        least = self.how.worth[min(len(others), len(self.how.worth) - 1)]
+        least = self._least(len(others))
         for other in others:
             side = np.degrees(np.arcsin(np.clip(other.place[1], -1, 1)))
             if abs(side - lateral) < CONE_DEGREES:
                 return least + SAME_CONE_WORTH
         return least
+
+    def _least(self, others: int) -> float:
+        """Nats a bin that one more beside so many others must explain."""
+        worth = self.how.worth[min(others, len(self.how.worth) - 1)]
+        return worth * self.caution if others else worth
 
     def _place(
         self, track: Track, near: Single, places: Array, beside: tuple[Array, Array, float, Array]
@@ -244,7 +253,7 @@ class Tracker:
             cost[self._near(track)] = np.inf
         worth = gains / max(weight, 1e-9) - cost
         best = int(worth.argmax())
-        least = how.worth[min(len(audible), len(how.worth) - 1)]
+        least = self._least(len(audible))
         if worth[best] < least or gains[best] < how.fewest_nats:
             return
         place = self._arrivals.vectors[best]
