@@ -26,6 +26,7 @@ from earatlas.live.report import LiveReport, LiveSource
 from earatlas.live.server import Broadcast, LiveServer, odas_tracks
 from earatlas.live.track_files import GrowingWav, TrackFiles, _header
 from earatlas.localization.doubts import Doubt
+from earatlas.localization.motion import Motion
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 RATE = 16_000
@@ -290,6 +291,28 @@ def test_a_yaw_stream_holds_its_last_good_line(tmp_path: Path) -> None:
     for wrong in ("fd:999", "fd:x", str(tmp_path / "none")):
         with pytest.raises(ea.InputError, match="yaw stream must"):
             YawFeed(wrong)
+
+
+def test_a_yaw_that_comes_late_is_turned_to() -> None:
+    """A first line after the sound began, and a turn after a pause, are no jumps of the stream."""
+    read, write = os.pipe()
+    feed, motion = YawFeed(f"fd:{read}"), Motion(None, None)
+    yaw, block = [], 0.032
+    for k in range(1, 101):
+        if k == 4:
+            os.write(write, b'{"yaw": 150}\n{"yaw": 1%s}\n' % (400 * b"0"))
+        if k == 40:
+            os.write(write, b'{"yaw": -120}\n')
+        yaw.append(feed.at(k * block))
+        motion.tell(k * block, yaw[-1])  # it refuses jumps
+    assert (yaw[2], yaw[38], yaw[99]) == (0.0, 150.0, -120.0)
+    assert 0 < yaw[3] < 33
+    assert yaw[8] == 150.0  # within 0.2 s
+    assert 150 < yaw[39] < 183  # the shorter way, behind
+    assert feed.skipped == 1
+    feed.close()
+    os.close(read)
+    os.close(write)
 
 
 def test_a_table_says_who_is_where() -> None:
