@@ -83,19 +83,22 @@ def test_a_file_is_followed(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_only_one_is_piped_on(folder: Path) -> None:
-    """Raw sound of the source nearest, as long as the input; what it says goes to stderr."""
+    """Sound of the source nearest, as long as the input, also before anybody speaks."""
     command = [
         sys.executable, "-m", "earatlas", "listen", str(folder / "head.atlas"), "--separate",
         "--stdin", "--rate", str(RATE), "--only", "-70,0", "--format", "f32", "--channels", "3",
     ]  # fmt: skip
     samples, _ = soundfile.read(folder / "party.wav", dtype="float32")
+    samples = np.concatenate([np.zeros((RATE, 2), dtype=np.float32), samples])  # nobody yet
     raw = np.concatenate([samples, samples[:, :1]], axis=1).astype("<f4").tobytes() + b"odd"
     result = subprocess.run(command, input=raw, capture_output=True, check=True)
     piped = np.frombuffer(result.stdout, dtype="<f4").reshape(-1, 2)
     assert len(piped) == len(samples)
-    late = slice(RATE, None)
-    level = np.sqrt((piped[late] ** 2).mean(axis=0))
-    assert level[1] > 1.1 * level[0] > 0  # it is on the right
+    assert not piped[:RATE].any()
+    late = slice(2 * RATE, None)
+    left, right = (piped[late] ** 2).mean(axis=0)
+    both_left, both_right = (samples[late] ** 2).mean(axis=0)
+    assert right / left > 1.1 * both_right / both_left > 0  # it is on the right
     assert b"samples dropped" in result.stderr
 
 

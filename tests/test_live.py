@@ -142,6 +142,23 @@ def test_an_outlet_gives_what_was_put_in() -> None:
     np.testing.assert_array_equal(other[0], (np.arange(25) >= 14) & (np.arange(25) < 18))
 
 
+def test_a_refused_block_was_never_there(ready: ea.Atlas) -> None:
+    """Times and doubts are those of the blocks that were taken, of both kinds of stream."""
+    x = np.random.default_rng(5).normal(size=(2, 1600))
+    x[0, 7] = np.nan
+    live, localizer = ready.live(), ready.localizer(rate=RATE)
+    live.push(x, yaw=0.0)
+    localizer.push(np.zeros((2, 1600)), yaw=0.0)
+    for _ in range(2):  # 150 degrees in 0.1 s: refused, and refused again
+        with pytest.raises(ea.InputError, match="jump"):
+            live.push(x, yaw=150.0)
+        with pytest.raises(ea.InputError, match="jump"):
+            localizer.push(np.zeros((2, 1600)), yaw=150.0)
+    report = live.push(np.zeros((2, 1600)), yaw=10.0)
+    assert report.time == pytest.approx(0.2)
+    assert report.doubts[0].value == 1
+
+
 def test_bad_input_is_refused_or_survived(ready: ea.Atlas) -> None:
     """One sentence each, and numbers that are none count as silence."""
     for rate, sources in ((4000, 2), (400_000, 2), (RATE, 0), (RATE, 9)):

@@ -157,14 +157,8 @@ class _OnlyOne:
 
     def __call__(self, report: LiveReport) -> None:
         sources = [s for s in (*report.sources, *report.ended) if s.confirmed]
-        n = max((s.samples.shape[1] for s in report.sources), default=0)
         near = [s for s in sources if self._gap(s) < _FARTHEST]
-        if near:
-            sound = min(near, key=self._gap).samples
-        elif n:
-            sound = np.zeros((2, n))
-        else:
-            return
+        sound = min(near, key=self._gap).samples if near else np.zeros((2, report.samples))
         sys.stdout.buffer.write(to_pcm(sound, self._form))
         sys.stdout.buffer.flush()
 

@@ -109,6 +109,17 @@ def checked_rate(rate: float) -> int:
     return int(rate)
 
 
+def checked_block(samples: ArrayLike) -> Array:
+    """A block of a stream: samples (2, n) of both ears, or an InputError."""
+    x = np.asarray(samples, dtype=np.float64)
+    if x.ndim != 2 or len(x) != 2:
+        raise InputError(
+            f"samples must have shape (2, n), left and right, got {x.shape}. Transpose blocks "
+            "that have one channel a column."
+        )
+    return x
+
+
 def resample(samples: ArrayLike, rate: float, new_rate: float) -> Array:
     """The same sound (..., n) at another rate: soxr at its best quality, linear phase."""
     x = np.asarray(samples, dtype=np.float64)

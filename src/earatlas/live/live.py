@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.hearing.audio import checked_rate
+from earatlas.hearing.audio import checked_block, checked_rate
 from earatlas.live.bank import Bank, OverlapAdd, WindowStream
 from earatlas.live.filters import Filters
 from earatlas.live.masks import MaskStream
@@ -167,20 +167,16 @@ class Live:
         """
         if not self._open:
             raise InputError("samples must come before finish(), got more after. Start a new one.")
-        x = np.array(samples, dtype=np.float64)
-        if x.ndim != 2 or len(x) != 2:
-            raise InputError(
-                f"samples must have shape (2, n), left and right, got {x.shape}. Transpose blocks "
-                "that have one channel a column."
-            )
+        x = checked_block(samples).copy()
+        if yaw is not None:
+            checked_yaw(yaw, self._space)
+        # Nothing is counted before all was checked: a block that is refused was never there.
+        self._motion.tell((self._pushed + x.shape[1]) / self.rate, yaw)
+        self._pushed += x.shape[1]
         broken = ~(np.abs(x) < _LARGEST)
         if broken.any():
             x[broken] = 0.0
             self._spoilt += int(broken.any(axis=0).sum())
-        if yaw is not None:
-            checked_yaw(yaw, self._space)
-        self._pushed += x.shape[1]
-        self._motion.tell(self._pushed / self.rate, yaw)
         return self._through(x, self._pushed - self.delay_samples)
 
     def finish(self) -> LiveReport:
@@ -212,6 +208,7 @@ class Live:
             tuple(self._source(track, sounds, n) for track in self._where.tracks),
             tuple(self._source(track, sounds, n) for track in ended.values()),
             (*self._input_doubts(), *self._where.doubts),
+            n,
         )
 
     def _source(self, track: Track, sounds: dict[int, Array], n: int) -> LiveSource:

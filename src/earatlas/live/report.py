@@ -58,6 +58,7 @@ class LiveReport:
     sources: tuple[LiveSource, ...]  # alive now, the oldest first
     ended: tuple[LiveSource, ...] = ()  # that ended in this block, with the last of their sound
     doubts: tuple[Doubt, ...] = ()  # that concern all of them
+    samples: int = 0  # n, also where nobody is
 
     def __repr__(self) -> str:
         places = ", ".join(

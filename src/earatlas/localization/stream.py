@@ -11,7 +11,7 @@ import soxr
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.hearing.audio import checked_rate
+from earatlas.hearing.audio import checked_block, checked_rate
 from earatlas.hearing.cues import check_length, nothing_heard
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.onsets import OnsetStream
@@ -100,18 +100,13 @@ class Localizer:
         """
         if not self._open:
             raise InputError("samples must come before finish(), got more after. Start a new one.")
-        x = np.asarray(samples, dtype=np.float64)
-        if x.ndim != 2 or len(x) != 2:
-            raise InputError(
-                f"samples must have shape (2, n), left and right, got {x.shape}. Transpose blocks "
-                "that have one channel a column."
-            )
+        x = checked_block(samples)
         if not np.isfinite(x).all():
             raise InputError("samples must be finite, got NaN or infinity. Check the input device.")
         if yaw is not None:
             checked_yaw(yaw, self._head.space)
+        self._motion.tell((self._pushed + x.shape[1]) / self._rate, yaw)
         self._pushed += x.shape[1]
-        self._motion.tell(self._pushed / self._rate, yaw)
         self._take(x, last=False)
 
     def _take(self, x: Array, *, last: bool) -> None:
