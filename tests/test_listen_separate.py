@@ -19,9 +19,9 @@ import pytest
 import soundfile
 
 import earatlas as ea
-from earatlas.cli.following import parsed_direction, parsed_socket
 from earatlas.cli.incoming import Clock, PcmFormat, _from_pcm, to_pcm
 from earatlas.cli.live_table import live_line, live_table
+from earatlas.cli.wishes import parsed_direction, parsed_socket
 from earatlas.cli.yaw_feed import YawFeed
 from earatlas.live.report import LiveReport, LiveSource
 from earatlas.live.server import Broadcast, LiveServer, odas_tracks
@@ -376,6 +376,7 @@ def test_a_clock_counts_what_comes_late() -> None:
         (["--separate", "--rate", "4000"], "from 8000"),
         (["--separate", "--sources", "9"], "from 1 to"),
         (["--separate", "--from", "party.wav"], "must be one"),
+        (["party.wav"], "Add --from FILE"),
         (["--separate", "--yaw-stream", "fd:99"], "yaw stream must"),
         (["--separate"], "got nothing"),
     ],

@@ -6,8 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy as np
 from earatlas.cli.console import err, out, print_json, say
 from earatlas.cli.incoming import Clock, PcmFormat, to_pcm
 from earatlas.cli.live_table import live_line, live_table
+from earatlas.cli.wishes import Wishes
 from earatlas.cli.yaw_feed import YawFeed
 from earatlas.errors import InputError
 from earatlas.live.live import Live
@@ -24,23 +23,10 @@ from earatlas.live.track_files import TrackFiles
 from earatlas.space.angles import great_circle_error
 from earatlas.types import Array
 
-__all__ = ["BLOCK_SECONDS", "Wishes", "follow", "parsed_direction", "parsed_socket"]
+__all__ = ["BLOCK_SECONDS", "follow"]
 
 BLOCK_SECONDS = 0.032
 _FARTHEST = 60.0  # degrees: nobody so far from where --only looks is meant
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What is made of a stream."""
-
-    folder: Path | None = None
-    only: tuple[float, float] | None = None  # degrees
-    form: PcmFormat = PcmFormat.s16  # of the sound on standard output
-    as_json: bool = False
-    every: float = 0.5  # seconds between reports
-    socket: tuple[str, int] | None = None
-    yaw_stream: str | None = None
 
 
 def follow(live: Live, blocks: Iterator[Array], clock: Clock, wishes: Wishes) -> None:
@@ -196,28 +182,3 @@ def _tell(
     )
     for track in tracks:
         write(f"  {track['file']}: from {track['start']:.1f} s, {track['seconds']:.1f} s")
-
-
-def parsed_direction(text: str) -> tuple[float, float]:
-    """`AZ,EL` or `AZ` in degrees."""
-    try:
-        parts = [float(part) for part in text.split(",")]
-        azimuth, elevation = (*parts, 0.0)[:2] if len(parts) == 1 else parts
-    except ValueError:
-        parts, azimuth, elevation = [], np.nan, np.nan
-    if not (-360 <= azimuth <= 360 and -90 <= elevation <= 90):
-        raise InputError(
-            f"only must be azimuth,elevation in degrees, got '{text}'. Such as --only 30,0."
-        )
-    return azimuth, elevation
-
-
-def parsed_socket(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, or a port of this machine alone."""
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or not 0 <= int(port) <= 65_534:
-        raise InputError(
-            f"socket must be HOST:PORT or PORT, up to 65534, got '{text}'. Such as --socket 9000; "
-            "sound is on the port after it."
-        )
-    return host or "127.0.0.1", int(port)

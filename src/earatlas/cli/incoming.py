@@ -1,6 +1,7 @@
 """Live sound for commands: from standard input, a device, or a file that is played as if live.
 
-Each gives blocks (2, n) of both ears. `Clock` says afterwards how the stream kept up.
+`Input` chooses; each gives blocks (2, n) of both ears. `Clock` says afterwards how the stream kept
+up.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import numpy as np
 from earatlas.errors import InputError, missing_extra
 from earatlas.types import Array
 
-__all__ = ["Clock", "PcmFormat", "device_blocks", "file_blocks", "stdin_blocks", "to_pcm"]
+__all__ = ["Clock", "Input", "PcmFormat", "to_pcm"]
 
+_MOST_CHANNELS = 64
 _FULL_SCALE = {"s16": 2.0**15, "s24": 2.0**23, "f32": 1.0}
 _PATIENCE_SECONDS = 0.1  # what recorders and sound cards hold back for us
 _BYTES = {"s16": 2, "s24": 3, "f32": 4}
@@ -59,7 +61,50 @@ class Clock:
         return float(np.quantile(self.work_seconds, 0.95)) if self.work_seconds else 0.0
 
 
-def stdin_blocks(size: int, form: PcmFormat, channels: int, clock: Clock) -> Iterator[Array]:
+class Input:
+    """A file if there is one, or standard input if it is wanted, or else a device."""
+
+    def __init__(
+        self,
+        file: Path | None,
+        stdin: bool,
+        device: str | None,
+        *,
+        rate: int,
+        form: PcmFormat,
+        channels: int,
+        fast: bool,
+    ) -> None:
+        """`rate`, `form` and `channels` are those of raw samples; a file has its own rate."""
+        if not 2 <= channels <= _MOST_CHANNELS:
+            raise InputError(
+                f"channels must be from 2 to {_MOST_CHANNELS}, left and right first, got "
+                f"{channels}. One alone carries no interaural cues."
+            )
+        if stdin and file is not None:
+            raise InputError("input must be one, got --stdin and --from. Leave one of them out.")
+        self._file, self._stdin, self._device = file, stdin, device
+        self._form, self._channels, self._fast = form, channels, fast
+        self.rate = rate if file is None else _rate_of(file)
+        self.clock = Clock(self.rate)
+
+    def blocks(self, seconds: float) -> Iterator[Array]:
+        """Blocks (2, n) of so many seconds, until it ends."""
+        size = max(int(seconds * self.rate), 1)
+        if self._file is not None:
+            return _file_blocks(self._file, size, self.rate, fast=self._fast)
+        if self._stdin:
+            return _stdin_blocks(size, self._form, self._channels, self.clock)
+        return _device_blocks(self._device, self.rate, size, self.clock)
+
+
+def _rate_of(path: Path) -> int:
+    from earatlas.hearing.files import read_blocks
+
+    return next(iter(read_blocks(path, block_seconds=0.5, warn=False))).rate
+
+
+def _stdin_blocks(size: int, form: PcmFormat, channels: int, clock: Clock) -> Iterator[Array]:
     """Blocks of interleaved samples of standard input; of many channels the first two."""
     frame = _BYTES[form] * channels
     while data := sys.stdin.buffer.read(frame * size):
@@ -91,7 +136,7 @@ def to_pcm(samples: Array, form: PcmFormat) -> bytes:
     return whole.reshape(-1, 1).view(np.uint8)[:, :3].tobytes()
 
 
-def file_blocks(path: Path, size: int, rate: int, *, fast: bool) -> Iterator[Array]:
+def _file_blocks(path: Path, size: int, rate: int, *, fast: bool) -> Iterator[Array]:
     """Blocks of a file, each when it would have been heard; `fast`: as soon as it is wanted."""
     from earatlas.hearing.files import read_blocks
 
@@ -114,7 +159,7 @@ def _wait(until: float, *, fast: bool) -> None:
         time.sleep(max(until - time.monotonic(), 0.0))
 
 
-def device_blocks(device: str | None, rate: int, size: int, clock: Clock) -> Iterator[Array]:
+def _device_blocks(device: str | None, rate: int, size: int, clock: Clock) -> Iterator[Array]:
     """Blocks of an input device, until interrupted or until it is gone."""
     sounddevice = _sounddevice()
     number: Any = int(device) if device is not None and device.isdigit() else device

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from earatlas.atlas import Atlas
 from earatlas.cli.console import print_json, say
-from earatlas.cli.incoming import Clock, PcmFormat, device_blocks, file_blocks, stdin_blocks
+from earatlas.cli.incoming import Input, PcmFormat
 from earatlas.cli.localize import line
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import AtlasArgument, JsonOption, YawOption, opened_yaw
@@ -23,11 +23,24 @@ from earatlas.types import Array
 __all__ = ["app", "listen_command"]
 
 app = one_command()
-_MOST_CHANNELS = 64
+
+
+class _ListenCommand(Command):
+    """Says where a recording belongs, which other commands take after the atlas."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if rest:
+            raise InputError(
+                f"listen must be given one atlas alone, got '{rest[0]}' after it. Add --from FILE "
+                "to play a recording, or --stdin to read a pipe."
+            )
+        return rest
 
 
 @app.command(
-    cls=Command,
+    cls=_ListenCommand,
     epilog=examples(
         "earatlas listen ku100.atlas",
         "earatlas listen ku100.atlas --separate -o tracks",
@@ -91,60 +104,28 @@ def listen_command(
     With --separate: who is where, each with a name that stays, and each by itself.
     """
     learned = Atlas.load(atlas)
-    _check(every, rate, channels, from_stdin=from_stdin, from_file=from_file)
-    if from_file is not None:
-        rate = _rate_of(from_file)
-    clock = Clock(rate)
-
-    def blocks(seconds: float) -> Iterator[Array]:
-        size = max(int(seconds * rate), 1)
-        if from_file is not None:
-            return file_blocks(from_file, size, rate, fast=fast)
-        if from_stdin:
-            return stdin_blocks(size, form, channels, clock)
-        return device_blocks(device, rate, size, clock)
-
+    _check(every, rate)
+    heard = Input(from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast)
+    turned = opened_yaw(yaw)
     if not separate:
         _check_alone(output=output, only=only, socket=socket, yaw_stream=yaw_stream)
-        localizer = learned.localizer(rate=rate, memory_seconds=memory, yaw=opened_yaw(yaw))
-        _one_sound(localizer, blocks(every), rate, as_json=as_json)
+        localizer = learned.localizer(rate=heard.rate, memory_seconds=memory, yaw=turned)
+        _one_sound(localizer, heard.blocks(every), heard.rate, as_json=as_json)
         return
-    from earatlas.cli.following import (
-        BLOCK_SECONDS,
-        Wishes,
-        follow,
-        parsed_direction,
-        parsed_socket,
-    )
+    from earatlas.cli.following import BLOCK_SECONDS, follow
+    from earatlas.cli.wishes import Wishes
 
-    wishes = Wishes(
-        folder=_folder(output),
-        only=None if only is None else parsed_direction(only),
-        form=form,
-        as_json=as_json,
-        every=every,
-        socket=None if socket is None else parsed_socket(socket),
-        yaw_stream=yaw_stream,
-    )
-    live = learned.live(rate=rate, low_delay=low_delay, max_sources=sources, yaw=opened_yaw(yaw))
-    follow(live, blocks(BLOCK_SECONDS), clock, wishes)
+    wishes = Wishes.of(output, only, socket, yaw_stream, form=form, as_json=as_json, every=every)
+    live = learned.live(rate=heard.rate, low_delay=low_delay, max_sources=sources, yaw=turned)
+    follow(live, heard.blocks(BLOCK_SECONDS), heard.clock, wishes)
 
 
-def _check(
-    every: float, rate: int, channels: int, *, from_stdin: bool, from_file: Path | None
-) -> None:
+def _check(every: float, rate: int) -> None:
     if not 0.02 <= every <= 60 or rate < 1000:
         raise InputError(
             f"every must be between 0.02 and 60 seconds and rate at least 1000, got {every} and "
             f"{rate}. 0.5 and 48000 are the defaults."
         )
-    if not 2 <= channels <= _MOST_CHANNELS:
-        raise InputError(
-            f"channels must be from 2 to {_MOST_CHANNELS}, left and right first, got {channels}. "
-            "One alone carries no interaural cues."
-        )
-    if from_stdin and from_file is not None:
-        raise InputError("input must be one, got --stdin and --from. Leave one of them out.")
 
 
 def _check_alone(**wishes: object) -> None:
@@ -155,31 +136,6 @@ def _check_alone(**wishes: object) -> None:
         raise InputError(
             f"{given[0]} must come with --separate, got it without. Add --separate to the command."
         )
-
-
-def _folder(output: Path | None) -> Path | None:
-    """The folder, made if it is missing; what another run left there is not overwritten."""
-    if output is None:
-        return None
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"output must be a folder that can be made, got '{output}' ({error.strerror}). "
-            "Choose another."
-        ) from error
-    if any(output.glob("track*.wav")):
-        raise InputError(
-            f"output must be a folder without tracks of before, got '{output}'. Choose another, or "
-            "move them away: a live sound cannot be had again."
-        )
-    return output
-
-
-def _rate_of(path: Path) -> int:
-    from earatlas.hearing.files import read_blocks
-
-    return next(iter(read_blocks(path, block_seconds=0.5, warn=False))).rate
 
 
 def _one_sound(localizer: Localizer, blocks: Iterator[Array], rate: int, *, as_json: bool) -> None:
