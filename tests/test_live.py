@@ -7,6 +7,7 @@ import pytest
 
 import earatlas as ea
 from earatlas.live.bank import Bank, OverlapAdd, WindowStream
+from earatlas.live.filters import Filters
 from earatlas.live.outlet import Outlet
 from earatlas.live.resampling import Resampler
 from earatlas.space.angles import great_circle_error
@@ -125,6 +126,33 @@ def test_resampled_tones_are_tones(rate: int) -> None:
     expected = np.stack([np.sin(2 * np.pi * 1000 * s), np.cos(2 * np.pi * 2300 * s)])
     assert y.shape[1] == RATE // 4
     np.testing.assert_allclose(y[:, 200:], expected[:, 200:], atol=1e-4)
+
+
+def test_what_is_past_fades_and_is_counted_once() -> None:
+    """While a source moves, the frames that are used stay; while others are heard, time passes."""
+    rng = np.random.default_rng(6)
+    bank = Bank.of(8000, hop_seconds=0.016, window_hops=2, heard_hops=2)
+    hertz = bank.hertz[1:]
+    filters = Filters(bank, hertz)
+    F, T = len(hertz), round(3.0 / bank.hop_seconds)  # three seconds are kept
+
+    def hear(frames: int) -> None:
+        for x in rng.normal(size=(frames, 2, 2, F + 1)):
+            filters.push(x[0] + 1j * x[1], np.full((2, F), 0.5))
+
+    hear(T)
+    filters.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
+    pair = filters._pairs[1, 2]
+    before, ears = pair.past.copy(), pair.ears
+    assert before.any()
+    for _ in range(3):
+        hear(8)
+        filters.update((1, 3), rng.uniform(size=(2, F, T)), 0.0)
+    filters.update((1, 2), None, 0.5)
+    change = (ears / pair.ears).T
+    expected = 0.5 * np.exp(-24 * bank.hop_seconds / 8.0) * before
+    expected = change[:, :, None] * change[:, None, :] * expected
+    np.testing.assert_allclose(pair.past, expected, rtol=1e-9)
 
 
 def test_an_outlet_gives_what_was_put_in() -> None:

@@ -63,6 +63,7 @@ class _Pair:
     past: Complex  # (2, F, 2, 2)
     ears: Array  # (2, F) levels in whose units both are
     updates: int = 0
+    updated: int = 0  # frames of the stream that were heard by then
 
     def in_units_of(self, ears: Array) -> None:
         """The same with other levels of the ears."""
@@ -93,6 +94,7 @@ class Filters:
         self._frames: deque[Complex] = deque(maxlen=self._length)
         self._power = np.zeros((2, F))  # of either ear, lately
         self._ears = np.ones((2, F))  # levels in whose units the columns are
+        self._heard = 0  # frames in all
         self._unused = 0  # frames since the last update
         self._ids: tuple[int, ...] = ()
         self._pairs: dict[tuple[int, ...], _Pair] = {}
@@ -123,6 +125,7 @@ class Filters:
 
     def _keep(self, x: Complex) -> None:
         self._frames.append(x)
+        self._heard += 1
         self._unused += 1
         fade = float(np.exp(-self._bank.hop_seconds / _LEVEL_SECONDS))
         self._power = fade * self._power + (1 - fade) * squared_size(x)
@@ -209,7 +212,8 @@ class Filters:
         A, plan = known.columns, _GOING_ON
         if q is not None:  # what few frames told may have been wrong: from the masks anew
             A, plan = apart(principal(covariances(X, q**2))), _ANEW
-        known.past *= (1 - moved) * np.exp(-self._unused * self._bank.hop_seconds / _PAST_SECONDS)
+        old = (self._heard - known.updated) * self._bank.hop_seconds  # others may have been heard
+        known.past *= (1 - moved) * np.exp(-old / _PAST_SECONDS)
         for size in plan:
             v = self._told_powers(X, A, size, floor)
             V = (covariances(X, 1 / v) + known.past) / X.shape[-1]
@@ -220,9 +224,9 @@ class Filters:
             swap[told] = exchanged(powers(X[:, told], A[told]), q[:, told], self._hertz[told])
             A = np.where(swap[:, None, None], A[..., ::-1], A)
             known.past[:, swap] = known.past[::-1, swap]
-        known.updates += 1
-        leaving = slice(0, min(self._unused, X.shape[-1]))
-        if len(self._frames) == self._length:
+        known.updates, known.updated = known.updates + 1, self._heard
+        if X.shape[-1] == self._length:  # the first frames of all that are kept are the next to go
+            leaving = slice(0, self._unused)
             v = self._told_powers(X, A, _NARROW, floor)
             known.past += covariances(X[..., leaving], 1 / v[..., leaving])
         own = powers(X, A)
