@@ -34,25 +34,27 @@ from earatlas.separation.sound.demixing import (
     smoothed,
     wiener,
 )
+from earatlas.separation.sound.frames import FLOOR
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.separation.sound.spatial import measured_spread
 from earatlas.types import Array, Complex
 
 __all__ = ["Filters"]
 
-_RECENT_SECONDS = 3.0
-_PAST_SECONDS = 8.0
+# As for a recording (`earatlas.separation.sound.spatial`), where each has its meaning and evidence.
 _BROAD, _NARROW = (65, 3), (5, 3)
 _ANEW, _GOING_ON = [_BROAD, _BROAD, _NARROW, _NARROW], [_NARROW]
 _SPREAD_HERTZ = 1000.0
 _MORE = 3e-3
 _DOUBT, _LEAK = 0.1, 0.02
-_FLOOR = 1e-9
 _ACTIVITY_SECONDS = 0.25
-_LEVEL_SECONDS = 10.0
-_ORDERED = 10  # updates of a pair after which its frequencies are in order
-_FEWEST_FRAMES = 8
-_MOVING_FRAMES = 12.0
+# Of streams alone. Set by hand on cipic_021 and kemar_full: what each does alone was not measured.
+_RECENT_SECONDS = 3.0  # whose powers follow the newest columns; memory and time grow with it
+_PAST_SECONDS = 8.0  # after which what is older counts 1/e
+_LEVEL_SECONDS = 10.0  # over which the level of an ear is a mean: slower than words and pauses
+_ORDERED = 10  # updates (2.5 s) of a pair after which its frequencies are in order
+_FEWEST_FRAMES = 8  # four times the two unknowns of a column
+_MOVING_FRAMES = 12.0  # that are used while all that was known is void: 0.2 s
 
 
 @dataclass(eq=False)
@@ -115,7 +117,7 @@ class Filters:
         X = (x / ears)[..., None]
         q = masks[:, self._row, None]
         power = squared_size(X).sum(axis=0)
-        floor = _FLOOR * float(power.max()) + 1e-30
+        floor = FLOOR * float(power.max()) + 1e-30
         v = self._powers_of_frame(X, q, power, floor)
         images = wiener(X, self._A, v, self._spread)[..., 0] * ears
         out = np.empty((M, *spectra.shape), dtype=np.complex128)
@@ -203,7 +205,7 @@ class Filters:
 
     def _pair(self, X: Complex, q: Array | None, moved: float) -> tuple[Complex, float]:
         known = self._pairs.get(self._ids)
-        floor = _FLOOR * float(squared_size(X).sum(axis=0).max()) + 1e-30
+        floor = FLOOR * float(squared_size(X).sum(axis=0).max()) + 1e-30
         if known is None:
             A = np.tile(np.eye(2, dtype=np.complex128), (X.shape[1], 1, 1))
             nothing = np.zeros((2, len(A), 2, 2), dtype=np.complex128)

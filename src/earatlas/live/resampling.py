@@ -27,7 +27,7 @@ _CUT = 0.94  # of the lower rate's half: what passes
 
 
 class Resampler:
-    """From one rate to another; samples come `delay_seconds` late."""
+    """From one rate to another; samples come half the sinc late."""
 
     def __init__(self, rate: int, wanted: int) -> None:
         common = gcd(rate, wanted)
@@ -35,7 +35,6 @@ class Resampler:
         longer = max(rate / wanted, 1.0)
         half = int(np.ceil(_CROSSINGS * longer))
         self._half = half
-        self.delay_seconds = half / rate
         # Place p of a new sample is p / up after the old one i; old sample i + half - j is at j.
         j = np.arange(2 * half + 1) - half
         at = j + np.arange(self._up)[:, None] / self._up

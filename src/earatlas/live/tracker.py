@@ -31,7 +31,13 @@ __all__ = ["Tracker", "Tracking"]
 
 @dataclass(frozen=True)
 class Tracking:
-    """How tracks are kept."""
+    """How tracks are kept.
+
+    Set by hand on streams of cipic_021 and kemar_full, in the open and in simulated rooms, and
+    judged on other heads (docs/figures.md, "Live"); what each does alone was not measured. More is
+    asked of one more than in a recording (`earatlas.learning.counting`), because of false tracks in
+    rooms.
+    """
 
     most: int = 4  # confirmed at a time
     keep_seconds: float = 30.0  # of silence, until a track is dead
@@ -47,12 +53,13 @@ class Tracking:
     lag_seconds: float = 0.35  # of which bins tell where it is now, 1/e
 
 
-_NOWHERE = 0.1
+# Shares as in a recording (`earatlas.learning.counting`); the rest by hand, as `Tracking`.
+_NOWHERE = 0.1  # share of bins to begin with
+_NEW_SHARES = (0.1, 0.3)  # that a new source is looked for with
 _SHARE_STEPS = 10
-_LEAST_SHARE = 0.02
-_NEW_SHARES = (0.1, 0.3)
+_LEAST_SHARE = 0.02  # of a track that is silent, so that it can come back
 _HIT_GAIN = 0.03  # nats a bin lately: it is heard
-_ELSEWHERE_NATS = 1.0
+_ELSEWHERE_NATS = 1.0  # that another place must explain more, for a young track to go there
 _BETA = 0.5  # sharpness of what bins tell: they err together
 _LEAST_ERROR = 1.5  # degrees, of a measured place
 

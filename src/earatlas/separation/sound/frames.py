@@ -16,9 +16,9 @@ import numpy as np
 from earatlas.hearing.transform import istft, squared_size, stft
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["Frames", "level"]
+__all__ = ["FLOOR", "Frames", "level"]
 
-_FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
+FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
 
 
 def level(X: Spectra) -> tuple[Spectra, Array]:
@@ -59,7 +59,7 @@ class Frames:
     @property
     def floor(self) -> float:
         """A power that is nothing."""
-        return _FLOOR * float(self.power.max())
+        return FLOOR * float(self.power.max())
 
     @property
     def hertz(self) -> Array:

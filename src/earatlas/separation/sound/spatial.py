@@ -52,7 +52,7 @@ from earatlas.separation.sound.demixing import (
     smoothed,
     wiener,
 )
-from earatlas.separation.sound.frames import Frames, level
+from earatlas.separation.sound.frames import FLOOR, Frames, level
 from earatlas.separation.sound.many import crowded_columns, sparse_powers
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.types import Array, Complex, Spectra
@@ -169,7 +169,7 @@ def separate_band(
         return np.zeros((M, *X.shape), dtype=np.complex128), 0.0
     X, ears = level(X)
     power, moments = squared_size(X).sum(axis=0), Moments.of(X)
-    floor = 1e-9 * float(power.max())
+    floor = FLOOR * float(power.max())
     q = np.broadcast_to(shares_of(envelopes)[:, None], (M, *power.shape))
     A, spread, shares = principal(moments.covariances(q**2)), _MORE, None
     if M == 2:
