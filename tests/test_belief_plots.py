@@ -14,7 +14,8 @@ import earatlas as ea
 from earatlas.drawing.belief_maps import cap_map, zoomed_map
 from earatlas.drawing.belief_panels import REGIONS
 from earatlas.drawing.beliefs import plot_belief
-from earatlas.drawing.style import COLOURS, tints
+from earatlas.drawing.palette import COLOURS
+from earatlas.drawing.style import tints
 from earatlas.space.spaces import Space
 
 

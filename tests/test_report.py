@@ -16,7 +16,7 @@ from matplotlib.image import imread
 
 import earatlas as ea
 from earatlas.drawing.belief_maps import belief_map
-from earatlas.drawing.style import GREY, INK, TRUE, colour_of
+from earatlas.drawing.palette import GREY, INK, TRUE, colour_of
 from earatlas.judging.score import score
 from earatlas.judging.truth import Truth
 from earatlas.report import report_page, write_report

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 import earatlas as ea
 from earatlas.drawing.belief_maps import belief_map, zoomed_map
+from earatlas.drawing.palette import colour_of
 from earatlas.drawing.scenes import draw_belief, draw_beliefs, draw_mask, plot_scene
-from earatlas.drawing.style import colour_of, save
+from earatlas.drawing.style import save
 from earatlas.drawing.tracks import draw_ways
 from earatlas.judging.masks import oracle_masks, true_masks_at
 from earatlas.judging.truth import (

@@ -17,7 +17,8 @@ from matplotlib.ticker import MultipleLocator
 from numpy.typing import ArrayLike
 
 from earatlas.drawing.belief_maps import FLOOR, BeliefMap, belief_map, edges, zoomed_map
-from earatlas.drawing.style import INK, MEAN, TRUE, colour_of, gridded, plain, styled, tints
+from earatlas.drawing.palette import INK, MEAN, TRUE, colour_of
+from earatlas.drawing.style import gridded, plain, styled, tints
 from earatlas.space.angles import wrap_degrees
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Plane, Space

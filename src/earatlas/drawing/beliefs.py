@@ -27,18 +27,8 @@ from earatlas.drawing.belief_panels import (
     marks_of,
     name_axes,
 )
-from earatlas.drawing.style import (
-    COLOURS,
-    GREY,
-    INK,
-    MISSING,
-    figure_of,
-    gridded,
-    headed,
-    plain,
-    styled,
-    tints,
-)
+from earatlas.drawing.palette import COLOURS, GREY, INK, MISSING
+from earatlas.drawing.style import figure_of, gridded, headed, plain, styled, tints
 from earatlas.errors import InputError
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Plane, Space

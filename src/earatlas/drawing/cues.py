@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from earatlas.drawing.style import (
-    DIFFERENCE_MAP,
-    ILD_LIMIT_DB,
-    MISSING,
-    PHASE_MAP,
-    colour_bar,
-    figure_of,
-    headed,
-    styled,
-)
+from earatlas.drawing.palette import DIFFERENCE_MAP, ILD_LIMIT_DB, MISSING, PHASE_MAP
+from earatlas.drawing.style import colour_bar, figure_of, headed, styled
 from earatlas.hearing.cues import Cues
 
 __all__ = ["plot_cues"]

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from earatlas.drawing.style import (
+from earatlas.drawing.palette import (
     AZIMUTHS,
     COLOURS,
     DIFFERENCE_MAP,
@@ -16,12 +16,8 @@ from earatlas.drawing.style import (
     GREY,
     MISSING,
     PHASE_MAP,
-    colour_bar,
-    figure_of,
-    gridded,
-    headed,
-    styled,
 )
+from earatlas.drawing.style import colour_bar, figure_of, gridded, headed, styled
 from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
 from earatlas.space.angles import to_directions

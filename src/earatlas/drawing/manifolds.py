@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
-from earatlas.drawing.style import ELEVATION_MAP, GREY, INK, figure_of, plain
+from earatlas.drawing.palette import ELEVATION_MAP, GREY, INK
+from earatlas.drawing.style import figure_of, plain
 from earatlas.manifold.viewer import Embedding
 from earatlas.types import Array
 

@@ -22,20 +22,8 @@ from matplotlib.image import AxesImage
 
 from earatlas.drawing.belief_maps import edges
 from earatlas.drawing.belief_panels import draw_belief, draw_beliefs
-from earatlas.drawing.style import (
-    COLOURS,
-    DIFFERENCE_MAP,
-    ILD_LIMIT_DB,
-    MISSING,
-    colour_bar,
-    colour_of,
-    figure_of,
-    gridded,
-    headed,
-    plain,
-    styled,
-    tints,
-)
+from earatlas.drawing.palette import COLOURS, DIFFERENCE_MAP, ILD_LIMIT_DB, MISSING, colour_of
+from earatlas.drawing.style import colour_bar, figure_of, gridded, headed, plain, styled, tints
 from earatlas.drawing.tracks import draw_levels, draw_ways
 from earatlas.judging.truth import Matched, Truth
 from earatlas.separation.picture import Picture

@@ -1,7 +1,7 @@
 """One palette and one style: figures that belong to nobody, and how they are saved.
 
 No pyplot, no global state, safe in threads and on machines without a screen. The colours are those
-of `earatlas.drawing.palette`, and are given on.
+of `earatlas.drawing.palette`.
 """
 
 from __future__ import annotations
@@ -13,52 +13,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from earatlas.drawing.palette import (
-    AZIMUTHS,
-    BLACK,
-    COLOURS,
-    DIFFERENCE_MAP,
-    ELEVATION_MAP,
-    ELEVATIONS,
-    GREY,
-    ILD_LIMIT_DB,
-    INK,
-    LEFT,
-    LEVEL_MAP,
-    LEVEL_RANGE_DB,
-    MEAN,
-    MISSING,
-    PHASE_MAP,
-    RIGHT,
-    TRUE,
-    WHITE,
-    colour_of,
-)
+from earatlas.drawing.palette import GREY, INK, MISSING
 from earatlas.errors import InputError
 from earatlas.files import written_whole
 
 __all__ = [
-    "AZIMUTHS",
-    "BLACK",
-    "COLOURS",
-    "DIFFERENCE_MAP",
-    "ELEVATIONS",
-    "ELEVATION_MAP",
-    "GREY",
-    "ILD_LIMIT_DB",
-    "INK",
-    "LEFT",
-    "LEVEL_MAP",
-    "LEVEL_RANGE_DB",
-    "MEAN",
-    "MISSING",
-    "PHASE_MAP",
-    "RIGHT",
-    "TRUE",
-    "WHITE",
     "check_picture",
     "colour_bar",
-    "colour_of",
     "figure_of",
     "gridded",
     "headed",

@@ -11,14 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from earatlas.drawing.style import (
-    AZIMUTHS,
-    ELEVATIONS,
-    LEVEL_RANGE_DB,
-    colour_of,
-    gridded,
-    styled,
-)
+from earatlas.drawing.palette import AZIMUTHS, ELEVATIONS, LEVEL_RANGE_DB, colour_of
+from earatlas.drawing.style import gridded, styled
 from earatlas.separation.source_track import SourceTrack
 from earatlas.types import Array, Indices
 

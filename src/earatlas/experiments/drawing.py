@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from earatlas.drawing.style import COLOURS, GREY, INK, MISSING, figure_of, save, styled
+from earatlas.drawing.palette import COLOURS, GREY, INK, MISSING
+from earatlas.drawing.style import figure_of, save, styled
 from earatlas.types import Array
 
 __all__ = ["COLOURS", "GREY", "INK", "MISSING", "figure_of", "pack", "picture", "styled", "unpack"]

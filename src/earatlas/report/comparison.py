@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from earatlas.drawing.style import colour_of
+from earatlas.drawing.palette import colour_of
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import read_blocks
 from earatlas.judging.assignment import known_mean

@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 
 from earatlas.drawing.belief_maps import BeliefMap
-from earatlas.drawing.style import colour_of
+from earatlas.drawing.palette import colour_of
 from earatlas.report.charts import Chart, Ticks, tick_values
 from earatlas.report.images import mask_image, on_colour
 from earatlas.space.angles import wrap_degrees

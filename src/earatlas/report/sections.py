@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 
 from earatlas.drawing.belief_maps import belief_map, zoomed_map
-from earatlas.drawing.style import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
+from earatlas.drawing.palette import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
 from earatlas.judging.truth import place_errors
 from earatlas.report.charts import course, spectrogram
 from earatlas.report.comparison import MIXTURE, Known, comparison_table

@@ -14,7 +14,7 @@ from html import escape
 import numpy as np
 
 from earatlas.drawing.belief_maps import edges
-from earatlas.drawing.style import LEVEL_RANGE_DB, colour_of
+from earatlas.drawing.palette import LEVEL_RANGE_DB, colour_of
 from earatlas.drawing.tracks import azimuth_radius, runs_of
 from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
 from earatlas.separation.source_track import SourceTrack
