@@ -243,7 +243,7 @@ def test_an_answer_of_a_stream_grows_old(atlas: ea.Atlas, atlas_head: ea.Head) -
         ages.append(old.age_seconds)
         radii.append(old.radius_degrees())
         assert old.doubts[-1].word == "silent"
-    np.testing.assert_allclose(ages, [1, 2, 3], atol=0.3)
+    np.testing.assert_allclose(np.array(ages, dtype=float), [1, 2, 3], atol=0.3)
     assert young.radius_degrees() < radii[0] < radii[1] < radii[2]
     assert old.to_dict()["age"] == pytest.approx(ages[-1], abs=0.01)
     stream.push(talker)
