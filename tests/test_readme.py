@@ -240,4 +240,6 @@ def test_every_table_of_figures_has_its_command() -> None:
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         before, table, _ = section.partition("\n|")
         if table:
-            assert re.search(r"`python (benchmarks/\w+\.py|tests/fuzz)", before), section.splitlines()[0]
+            assert re.search(r"`python (benchmarks/\w+\.py|tests/fuzz)", before), (
+                section.splitlines()[0]
+            )
