@@ -197,7 +197,7 @@ def test_listen_to_standard_input(run: Run, folder: Path) -> None:
         (["learn", "simulated", "-o", "x.atlas", "--components", "99999"], ["between 1 and"]),
         (["learn", "nothing.sofa", "-o", "x.atlas"], ["existing"]),
         (["localize", "gone.atlas", "talker.wav"], ["Check the name"]),
-        (["localize", "talker.wav", "talker.wav"], ["cannot be used"]),
+        (["localize", "talker.wav", "talker.wav"], ["got the sound", "atlas comes first"]),
         (["localize", "head.sofa", "talker.wav"], ["Learn it first", "-o head.atlas"]),
         (["localize", "head.atlas", "gone.wav"], ["existing"]),
         (["localize", "head.atlas", "head.atlas"], ["cannot be read as sound"]),

@@ -152,7 +152,7 @@ def test_what_was_meant_is_told(run: Run, ring: Path, tmp_path: Path) -> None:
     refused(run("localize", talker, atlas), "atlas comes first")
     file = tmp_path / "out"
     file.write_text("mine")
-    refused(run("separate", atlas, talker, "-o", file), f"got the file '{file}'")
+    refused(run("separate", atlas, talker, "-o", file), f"got '{file}' (it is a file)")
     assert file.read_text() == "mine"
     learn = ["learn", ring / "ring.csv", "--components", 2, "-o"]
     refused(run(*learn, tmp_path / "z.wav"), "z.wav", "Name it z.atlas")

@@ -302,7 +302,7 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["head.atlas", "party.wav", "--jobs", "0"], ["jobs must be at least 1"]),
         (["head.atlas", "party.wav", "--channels", "0", "7"], ["between 0 and 1"]),
         (["head.sofa", "party.wav"], ["Learn it first", "-o head.atlas"]),
-        (["party.wav", "party.wav"], ["cannot be used"]),
+        (["party.wav", "party.wav"], ["got the sound", "atlas comes first"]),
         (["gone.atlas", "party.wav"], ["Check the name"]),
         (["head.atlas", "gone.wav"], ["existing", "gone.wav"]),
         (["head.atlas", "empty"], ["recordings must be files or a folder", "empty", ".flac"]),

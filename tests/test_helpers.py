@@ -93,6 +93,6 @@ def test_a_head_is_learned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert (again.about, again.layout, again.space) == (fresh.about, fresh.layout, fresh.space)
     assert calls == [13]
     heads.learn(ring, components=3, rooms=False)
-    heads.learn(ring, components=2, rooms=False, space=ea.Plane())
+    heads.learn(ring, components=2, rooms=False, constrained=False)
     heads.learn(ring.subset(np.arange(12)), components=2, rooms=False)
     assert calls == [13, 13, 13, 12]

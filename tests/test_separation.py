@@ -563,11 +563,11 @@ def test_an_error_half_way_leaves_nothing_behind(
     path = conversation.mixture.write(tmp_path / "party.wav")
     calls = []
 
-    def failing(*arguments: object) -> Array:
+    def failing(*arguments: object, **wishes: object) -> Array:
         calls.append(arguments)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return sounds_of(*arguments)  # type: ignore[arg-type]
+        return sounds_of(*arguments, **wishes)  # type: ignore[arg-type]
 
     monkeypatch.setattr("earatlas.separation.assembly.sounds_of", failing)
     out = tmp_path / "out"

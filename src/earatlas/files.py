@@ -160,12 +160,9 @@ def _flush(path: Path) -> None:
 
 def unwritable(folder: Path, error: OSError) -> InputError:
     """What to say of a folder that could not be written to."""
-    if folder.is_file():
-        return InputError(
-            f"output folder must be a folder, got the file '{folder}'. Choose another name."
-        )
+    reason = "it is a file" if folder.is_file() else error.strerror
     return InputError(
-        f"output folder must be writable, got '{folder}' ({error.strerror}). Choose another folder."
+        f"output folder must be writable, got '{folder}' ({reason}). Choose another folder."
     )
 
 

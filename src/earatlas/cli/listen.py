@@ -95,7 +95,7 @@ def listen_command(
     yaw: YawOption = None,
     yaw_stream: Annotated[
         str | None,
-        typer.Option(metavar="fd:N|HOST:PORT|FILE", help='Of JSON lines {"yaw": 12.5}, live.'),
+        typer.Option(metavar="fd:N|HOST:PORT|FILE", help="A yaw a line, as JSON, live."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
