@@ -203,3 +203,19 @@ def test_path_beyond_the_head_is_refused() -> None:
     with pytest.raises(ea.InputError, match="path must"):
         ea.render_scene(above, [ea.murmur(0.5, seed=1)], [below])
     ea.render_scene(above, [ea.murmur(0.5, seed=1)], [ea.Route((0, 1), ((0, 0), (0, 60)))])
+
+
+def test_short_recordings_stand(
+    walkers: ea.SimulatedScene, atlas: Atlas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 3 s ways are not even looked for: talkers in turns would look like a walker."""
+
+    def looked(*_: object) -> None:
+        raise AssertionError("looked for ways")
+
+    monkeypatch.setattr("earatlas.separation.moving.Ways", looked)
+    mixture = walkers.mixture
+    short = ea.Audio(mixture.samples[:, : 3 * RATE], RATE)
+    assert not any(source.moves for source in atlas.separate(short, rendering="soft").sources)
+    with pytest.raises(AssertionError, match="looked for ways"):
+        atlas.separate(mixture, rendering="soft")
