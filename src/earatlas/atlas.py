@@ -29,6 +29,7 @@ from earatlas.learning.learn import MODEL_ARRAYS, learn_head
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.rooms import RoomHearing
+from earatlas.learning.threads import one_thread_each
 from earatlas.localization.answer import Localization
 from earatlas.localization.motion import YawLike
 from earatlas.localization.recording import localize
@@ -415,8 +416,9 @@ def learn(
     unless given. Without `rooms`, or of a head whose responses have a room's echoes, the atlas is
     for the open, or for that room. `progress(done, total)` is called as the work goes on.
     """
-    learned = learn_head(
-        head, space=space, components=components, latent=latent, constrained=constrained,
-        layout=layout, rooms=rooms, seed=seed, progress=progress,
-    )  # fmt: skip
+    with one_thread_each():
+        learned = learn_head(
+            head, space=space, components=components, latent=latent, constrained=constrained,
+            layout=layout, rooms=rooms, seed=seed, progress=progress,
+        )  # fmt: skip
     return Atlas(**field_values(learned))

@@ -1,13 +1,18 @@
-"""Work side by side: long array operations let go of the interpreter, so threads are enough."""
+"""Work side by side: long array operations let go of the interpreter, so threads are enough.
+
+Products of matrices must then keep to one thread each (`one_thread_each`): two of them that take
+all cores wait for each other.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
-__all__ = ["side_by_side", "together"]
+__all__ = ["one_thread_each", "side_by_side", "together"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -26,3 +31,11 @@ def together(first: Callable[[], _R], second: Callable[[], _S]) -> tuple[_R, _S]
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(second)
         return first(), other.result()
+
+
+def one_thread_each() -> AbstractContextManager[Any]:
+    """Within it, products of matrices start no threads of their own."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
+    return limits
