@@ -112,6 +112,16 @@ def test_what_was_seen_is_not_sent_again(
     assert "answer" in page.get(f"jobs/{taken['job']}?seen=1").json()
 
 
+def test_what_a_page_had(answered: tuple[Page, dict[str, Any], dict[str, Any]]) -> None:
+    """A page that is loaded again is told what it had, but not of scenes that were only made."""
+    page, taken, job = answered
+    talkers = [{"voice": 0, "azimuth": 20, "elevation": 0}]
+    page.done(page.post("scenes", json={"talkers": talkers, "head": "simulated"}).json())
+    assert page.get("recordings").json()["recordings"] == [
+        {**taken, "state": "done", "facts": job["answer"]["facts"][:2]}
+    ]
+
+
 def test_again_and_forgotten(page: Page, party: bytes, tmp_path: Path) -> None:
     """Another number of sources gives another answer; what is removed is gone from the disk."""
     taken = page.post("recordings", params={"n_sources": "1"}, content=party).json()

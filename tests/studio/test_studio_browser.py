@@ -299,7 +299,7 @@ def test_it_fits(page: Any, party: Path, width: int, scheme: str, tmp_path: Path
 
 
 def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, address: str) -> None:
-    """What one tab has is not in another; a tab that is loaded again keeps its own."""
+    """What one tab has is not in another; a tab that is loaded again keeps and shows its own."""
     dropped(page, "party.wav", party.read_bytes())
     loaded(page)
     key = "sessionStorage.getItem('earatlas-session' + location.pathname)"
@@ -307,6 +307,14 @@ def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, ad
     page.reload()
     page.wait_for_selector("body[data-ready]")
     assert page.evaluate(key) == mine
+    earlier = page.get_by_role("region", name="Earlier recordings")
+    earlier.get_by_role("button", name="party.wav").first.click()
+    loaded(page)
+    assert page.locator(".source").count() == 2
+    page.get_by_role("link", name="Report").wait_for()
+    page.get_by_role("button", name="Another recording").click()
+    earlier.get_by_role("button", name="Remove party.wav").click()
+    earlier.wait_for(state="detached")
     other = browser.new_page()
     other.goto(address)
     other.wait_for_selector("body[data-ready]")

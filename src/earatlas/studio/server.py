@@ -6,7 +6,7 @@ answer that takes time is a job: the page asks how far it is, and may cancel it.
     POST   api/sessions                        a key for all that follows, {s} below
     GET    api/{s}/heads                       POST: learn a .sofa, or take an .atlas
     POST   api/{s}/folders                     a table of recordings; then its files, then `learn`
-    POST   api/{s}/recordings                  take one apart
+    GET    api/{s}/recordings                  POST: take one apart
     POST   api/{s}/recordings/{r}/again        the same with other settings
     GET    api/{s}/recordings/{r}/files/{f}    DELETE …/{r}: forget it
     POST   api/{s}/sounds                      a dry sound for a scene;  api/{s}/scenes: make one
@@ -135,6 +135,7 @@ class Studio:
             Route(f"{at}/folders", self._new_folder, methods=["POST"]),
             Route(f"{at}/folders/{{head}}", self._folder_file, methods=["POST"]),
             Route(f"{at}/folders/{{head}}/learn", self._folder_learn, methods=["POST"]),
+            Route(f"{at}/recordings", self._recordings),
             Route(f"{at}/recordings", self._new_recording, methods=["POST"]),
             Route(f"{at}/recordings/{{recording}}", self._remove, methods=["DELETE"]),
             Route(f"{at}/recordings/{{recording}}/again", self._again, methods=["POST"]),
@@ -243,6 +244,12 @@ class Studio:
             return self._learning(session, head, order)
 
     # --- recordings ----------------------------------------------------------------------------
+
+    @_of_session
+    async def _recordings(self, request: Request, session: Session) -> Response:
+        """Those that were taken apart or are being, the newest first."""
+        told = [entry.to_dict() for entry in session.recordings.values() if entry.is_separated]
+        return JSONResponse({"recordings": told[::-1]})
 
     @_of_session
     async def _new_recording(self, request: Request, session: Session) -> Response:

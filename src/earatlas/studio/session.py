@@ -78,6 +78,23 @@ class RecordingEntry:
     file: Path
     job: Job | None = None
 
+    @property
+    def is_separated(self) -> bool:
+        """Whether it was taken apart, or is being; a scene may only have been made."""
+        return self.job is not None and self.job.order["do"] == "separate"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: how a page that was loaded again finds it."""
+        assert self.job is not None
+        facts = (self.job.answer or {}).get("facts", [])
+        return {
+            "recording": self.id,
+            "name": self.name,
+            "job": self.job.id,
+            "state": self.job.state,
+            "facts": facts[:2],
+        }
+
     def served(self) -> set[str]:
         """Names of its files that the page may have: those that its answer tells of."""
         answer = None if self.job is None else self.job.answer

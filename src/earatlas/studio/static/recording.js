@@ -1,6 +1,6 @@
 // A recording: dropped, recorded or tried; then where everything is, and each sound by itself.
 
-import { cancel, fileOf, followed, post, Refused, upload } from "./api.js";
+import { cancel, fileOf, followed, get, post, remove, Refused, upload } from "./api.js";
 import { el, icon, say, show } from "./dom.js";
 import { Player } from "./player.js";
 import { record } from "./record.js";
@@ -56,7 +56,32 @@ export class RecordingPage {
         el("button", { onclick: () => this.example() }, icon("play"), "Try two voices")),
       el("p", { class: "note" }, "WAV, FLAC, OGG or AIFF with two channels, left and right, up to 5 minutes. Nothing leaves this computer."),
       input);
-    show(this.root, error ? failure(error) : null, zone);
+    const earlier = el("div", {});
+    show(this.root, error ? failure(error) : null, zone, earlier);
+    this.earlier(earlier);
+  }
+
+  // What this page has taken apart before; it is still there when the page was loaded again.
+  async earlier(root) {
+    let kept;
+    try { ({ recordings: kept } = await get("recordings")); } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      return; // whoever asks for more is told why
+    }
+    if (!kept.length) return show(root);
+    const forget = async (id) => { await remove(`recordings/${id}`); this.earlier(root); };
+    const words = ({ state, facts }) => (facts.length ? facts.join(" · ") : { failed: "did not work", cancelled: "cancelled" }[state] ?? "in work");
+    return show(root, el("section", { class: "card earlier", "aria-label": "Earlier recordings" }, el("h2", {}, "Earlier in this tab"),
+      el("ul", {}, kept.map((one) => el("li", {},
+        el("button", { class: "open", onclick: () => this.reopen(one) }, el("b", {}, one.name), el("span", { class: "note" }, words(one))),
+        el("button", { class: "toggle", "aria-label": `Remove ${one.name}`, onclick: () => forget(one.recording) }, "Remove"))))));
+  }
+
+  async reopen({ recording, job, name }) {
+    try { await this.watch(recording, job, name); } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.empty(error.message);
+    }
   }
 
   async record() {
