@@ -12,7 +12,8 @@ demo: $(STAMP)  ## the main job, with no data of your own
 
 # A file goes to one worker, so that what its tests share is made once. One thread each: products of
 # small matrices by several threads fight for the cores.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
+# The order of files is ours (tests/slow_tests.py).
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 check: style types  ## every day: all but the slow tests, under 30 s
 	$(PYTEST) -m "not slow"

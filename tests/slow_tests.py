@@ -6,6 +6,7 @@ is quick until it is measured.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ __all__ = [
 
 LIMIT = 0.15  # what is left takes some 20 s on two cores, most of it imports
 LIST = Path(__file__).with_name("slow.txt")
+# Two workers begin with these: each learns heads that others need, and would wait for, too.
+_FIRST = ("tests/test_atlas.py", "tests/test_readme.py")
 _KEPT = {"atlas"}  # learned in the first session, and read from its file in all others
 _made: dict[str, float] = {}  # seconds that each fixture took, in this process
 _taken: dict[str, float] = {}  # seconds of the slowest case of each test, of all processes
@@ -39,11 +42,18 @@ def _name(case: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the list."""
+    """Mark the tests of the list; files with many of them come early, so that no worker is last."""
     slow = set(LIST.read_text().splitlines()) if LIST.exists() else set()
+    many = Counter(name.partition("::")[0] for name in slow)
     for item in items:
         if _name(item.nodeid) in slow:
             item.add_marker(pytest.mark.slow)
+
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        file = item.nodeid.partition("::")[0]
+        return (_FIRST.index(file) if file in _FIRST else len(_FIRST), -many[file], file)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)
