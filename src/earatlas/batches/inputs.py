@@ -19,7 +19,7 @@ from pathlib import Path
 
 from earatlas.errors import InputError, existing_file
 
-__all__ = ["HEADS", "RECORDINGS", "Listed", "check_stems", "listed"]
+__all__ = ["HEADS", "RECORDINGS", "Listed", "check_stems", "listed", "with_endings"]
 
 # What libsndfile reads and people record with.
 RECORDINGS = (
@@ -69,15 +69,20 @@ def _several(name: str, endings: tuple[str, ...], what: str) -> list[Path] | Non
     return None
 
 
+def with_endings(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The files of a folder that have one of the endings, by name (an OSError if there is none)."""
+    found = (file for file in folder.iterdir() if file.suffix.lower() in endings)
+    return sorted(file for file in found if not file.is_dir())
+
+
 def _in_folder(folder: Path, endings: tuple[str, ...], what: str) -> list[Path]:
     try:
-        files = sorted(file for file in folder.iterdir() if file.suffix.lower() in endings)
+        files = with_endings(folder, endings)
     except OSError as error:
         raise InputError(
             f"{what} must be in a folder that can be read, got '{folder}' ({error.strerror}). "
             "Check its permissions."
         ) from error
-    files = [file for file in files if not file.is_dir()]
     if not files:
         raise InputError(
             f"{what} must be files or a folder that holds some, got the folder '{folder}' with "

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from earatlas.batches.inputs import RECORDINGS, with_endings
 from earatlas.errors import InputError
 from earatlas.experiments.data import Bench
 from earatlas.hearing.files import read_mono
@@ -36,7 +37,6 @@ __all__ = [
 RATE = 16_000
 ESPEAK, MURMURS = "built-in voices", "built-in murmurs"
 _APART_DEGREES = 15.0
-_ENDINGS = {".wav", ".flac", ".ogg", ".aif", ".aiff", ".mp3"}
 _VOICES = ("en-us+f1", "en-gb+m3", "en-gb-scotland+linda", "en-us+m1", "en-gb+f3", "en-us+m7")
 
 
@@ -60,7 +60,7 @@ def voices_of(folder: Path | None, quick: bool) -> list[Array]:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        files = sorted(f for f in folder.iterdir() if f.suffix.lower() in _ENDINGS)
+        files = with_endings(folder, RECORDINGS)
     except OSError as error:
         raise InputError(
             f"speech must be a folder of sound files, got '{folder}' ({error.strerror}). "
