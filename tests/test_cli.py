@@ -448,8 +448,8 @@ def test_recordings_of_responses(
         ("nan responses", ["finite responses", "number 7"]),
         ("nan directions", ["finite directions", "number 7"]),
         ("silent", ["silence", "number 3"]),
-        ("text", ["cannot be read"]),
-        ("truncated", ["cannot be read"]),
+        ("text", ["cannot be read (it is no netCDF file)"]),
+        ("truncated", ["cannot be read (it is cut short, or broken inside)"]),
         ("missing", ["existing"]),
         ("folder", ["folder"]),
         ("empty", ["cannot be read"]),
@@ -489,7 +489,10 @@ def test_bad_sofa_files(
             path.mkdir()
         case "empty":
             path.write_bytes(b"")
-    refused(run("info", path), *words)
+    result = run("info", path)
+    refused(result, *words)
+    assert result.stderr.count("bad.sofa") == 1
+    assert "Errno" not in result.stderr
 
 
 def edit(path: Path, change: Callable[[netCDF4.Dataset], object]) -> None:

@@ -44,6 +44,9 @@ def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
                  "--json")  # fmt: skip
     answer = json.loads(result.stdout)
     assert (answer["space"], answer["directions"]) == ("circle", 72)
+    *_, begun, done = result.stderr.splitlines()
+    assert begun == "begun: learning ring, 72 directions."
+    assert done.startswith("done: learning ring, 72 directions, in ")
     assert answer["scales"] == [answer["components"]]
     assert answer["held_out"]["held_out"] == 12
     assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
@@ -127,11 +130,13 @@ def test_info_of_an_atlas(run: Run, folder: Path, atlas: ea.Atlas, tmp_path: Pat
     assert facts["cues"]["n_cues"] == atlas.layout.n_cues
     assert facts["cues"]["rate"] == 16_000
     assert facts["version"] == 3
+    assert facts["coverage"].startswith("azimuth all round, elevation -")
     assert facts["bytes"] == (folder / "head.atlas").stat().st_size
     (tmp_path / "head").write_bytes((folder / "head.atlas").read_bytes())
     text = run("info", tmp_path / "head").stdout
     assert atlas.accuracy is not None
-    for words in ("simulated", "sphere", "48", "licence", "730", "8000 Hz", "format version 3",
+    for words in ("simulated", "sphere", "48", "coverage", "licence", "730", "8000 Hz",
+                  "format version 3",
                   f"median error {atlas.accuracy.median_degrees:.2f}°"):  # fmt: skip
         assert words in text
     refused(run("info", folder / "head.atlas", "--plot", tmp_path / "x.png"), "--plot must go with")

@@ -14,6 +14,7 @@ import sofar
 from tests_support import refused
 
 import earatlas as ea
+from earatlas.heads.diagnosis import coverage_words
 from earatlas.heads.head import WrongWay
 from earatlas.scenes.speech import demo_talkers, murmured_talkers
 
@@ -160,6 +161,15 @@ def test_coverage_in_words(run: Run, tmp_path: Path, azimuths: range, words: str
     text = run("info", write_sofa(tmp_path / "x.sofa", head)).stdout
     assert words in " ".join(text.split())
     assert "elevation 0°," in " ".join(text.split())
+
+
+def test_a_head_known_behind_alone() -> None:
+    """From its leftmost to its rightmost, by way of the back."""
+    behind = np.array(
+        [[a, e] for a in (120.0, 150.0, 180.0, -150.0, -120.0) for e in (-20.0, 40.0)]
+    )
+    words = coverage_words(ea.Sphere(), behind, 30.0)
+    assert words.startswith("azimuth -120° … 120°, elevation -20° … 40°, largest gap ")
 
 
 def test_where_nothing_can_speak(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -354,7 +354,7 @@ def _is_solvable(model: PPAM) -> bool:
 
 def _is_described(about: dict[str, Any]) -> bool:
     """Whether what is said of an atlas is what learning says: words are words, numbers numbers."""
-    words = (about.get(name, "") for name in ("licence", "provenance"))
+    words = (about.get(name, "") for name in ("licence", "provenance", "coverage"))
     counts = (about.get(name, 0) for name in ("directions", "left_out", "seed"))
     return (
         isinstance(about.get("head"), str)

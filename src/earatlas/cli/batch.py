@@ -202,12 +202,15 @@ def _tell_end(batch: Batch, told: Sequence[Outcome], pace: Pace, *, as_json: boo
         table.add_row("", str(again), "of them again")
     table.add_row("skipped", str(count["skipped"]), "done before" if count["skipped"] else "")
     table.add_row("failed", str(count["failed"]), "")
+    where = err if as_json else out
+    where.print(table, highlight=False)
     failed = [outcome for outcome in told if outcome.status == "failed"]
+    # Below the table, whose columns would break names and reasons in the midst of a word.
     for outcome in failed[:_MOST_NAMED]:
-        table.add_row("", "", escape(f"{outcome.file.name}: {outcome.error}"))
+        words = escape(f"    {outcome.file.name}: {outcome.error}")
+        where.print(words, highlight=False, soft_wrap=True)
     if len(failed) > _MOST_NAMED:
-        table.add_row("", "", f"and {len(failed) - _MOST_NAMED} more")
-    (err if as_json else out).print(table, highlight=False)
+        where.print(f"    and {len(failed) - _MOST_NAMED} more", highlight=False)
     note("[cyan]batch:[/]", str(batch.work.folder / SUMMARY))
 
 

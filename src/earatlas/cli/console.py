@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -140,15 +141,23 @@ def print_json(answer: dict[str, Any]) -> None:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[float, float], None]]:
-    """A progress bar on standard error, gone when done; yields `update(done, total)`."""
+def progress(label: str, *, logged: bool = False) -> Iterator[Callable[[float, float], None]]:
+    """A progress bar on standard error, gone when done; yields `update(done, total)`.
+
+    Where that is no terminal, there is none; what is `logged` has a line at its start and its end.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     quiet = not err.is_terminal  # a log file needs no bars
+    start = time.monotonic()
+    if quiet and logged:
+        note("[cyan]begun:[/]", f"{label}.")
     with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
         task = bar.add_task(escape(harmless(label)), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+    if quiet and logged:
+        note("[cyan]done:[/]", f"{label}, in {time.monotonic() - start:.1f} s.")
 
 
 class Tally:

@@ -26,17 +26,13 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, atlas_header
 from earatlas.errors import InputError
-from earatlas.heads.diagnosis import HeadReport, coverage_map, diagnose
+from earatlas.heads.diagnosis import HeadReport, coverage_map, coverage_words, diagnose
 from earatlas.heads.head import Head
-from earatlas.types import Array
+from earatlas.learning.learned import LearnedHead
 
 __all__ = ["app", "info"]
 
 app = one_command()
-
-# Azimuths with gaps up to this, or two spacings, go all round: measured heads have gaps of 5
-# degrees, or of 180 where they are known in front alone.
-_ALL_ROUND_DEGREES = 20.0
 
 
 @app.command(
@@ -114,34 +110,19 @@ def _print_rows(rows: dict[str, str]) -> None:
 
 
 def _head_rows(head: Head, report: HeadReport) -> dict[str, str]:
-    low, high = report.elevation_range
     return {
         "head": report.name,
         "what": report.provenance or "-",
         "licence": report.licence,
         "directions": f"{report.directions}, {report.spacing_degrees:.1f}° apart (median), "
         f"on the {report.space}",
-        "coverage": f"azimuth {_azimuth_words(head.directions[:, 0], report.spacing_degrees)}, "
-        f"elevation {_span_words(low, high)}, largest gap {report.largest_gap_degrees:.0f}°",
+        "coverage": coverage_words(head.space, head.directions, report.spacing_degrees),
         "responses": "mean cues of noise recordings"
         if report.rate is None
         else f"{report.taps} samples at {report.rate:g} Hz",
         "ears": f"{_figure(report.mirror_ild_db)} from mirror images of each other",
         "median plane": f"{_figure(report.median_plane_ild_db)} of level difference (RMS)",
     }
-
-
-def _azimuth_words(azimuths: Array, spacing_degrees: float) -> str:
-    """All round, or from the leftmost to the rightmost."""
-    around = np.sort(azimuths)
-    gap = np.diff(around, append=around[0] + 360).max()
-    if gap <= max(_ALL_ROUND_DEGREES, 2 * spacing_degrees):
-        return "all round"
-    return _span_words(around[-1], around[0])
-
-
-def _span_words(first: float, last: float) -> str:
-    return f"{first:.0f}°" if first == last else f"{first:.0f}° … {last:.0f}°"
 
 
 def _figure(decibels: float) -> str:
@@ -179,6 +160,7 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
     return {
         "atlas": str(path),
         **atlas.about,  # head, licence, provenance, directions, left_out, spacing_degrees, seed
+        "coverage": _coverage(atlas),
         "space": atlas.space.name,
         "components": len(atlas.model.weights),
         "rooms": atlas.rooms is not None,
@@ -187,6 +169,17 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
         "version": None if header is None else header.get("version"),
         "bytes": path.stat().st_size,
     }
+
+
+def _coverage(atlas: LearnedHead) -> str | None:
+    """What was measured of its head, in words; None: an atlas of before that was kept."""
+    told = atlas.about.get("coverage")
+    if told is None and atlas.rooms is not None:
+        sound = atlas.rooms.sound
+        return coverage_words(
+            sound.space, sound.templates.directions, atlas.about.get("spacing_degrees", 0.0)
+        )
+    return told
 
 
 def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
@@ -198,6 +191,7 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
         "directions": f"{facts.get('directions', '?')}, {facts.get('spacing_degrees', '?')}° apart "
         f"(median), on the {facts['space']}"
         + (f"; {left_out} outside it left out" if left_out else ""),
+        "coverage": facts["coverage"] or "not kept in this atlas",
         "charts": str(facts["components"]) + (", ready for rooms" if facts["rooms"] else ""),
         "held out": "too few directions to hold some out: no errors were measured"
         if errors is None

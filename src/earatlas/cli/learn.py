@@ -215,7 +215,8 @@ class _Learning(Work):
         for text in found:
             warnings.warn(text, EaratlasWarning, stacklevel=2)
         start = time.perf_counter()
-        with progress(f"learning {opened.name}") if shown else nullcontext(tell) as update:
+        label = f"learning {opened.name}, {len(opened)} directions"
+        with progress(label, logged=True) if shown else nullcontext(tell) as update:
             atlas = learn(
                 opened,
                 space=self.space,

@@ -19,12 +19,15 @@ from scipy.spatial import cKDTree
 from earatlas.heads.head import Head, ImpulseResponses
 from earatlas.hearing.layout import CueLayout
 from earatlas.space.angles import to_vectors
-from earatlas.space.spaces import Circle, Sphere
+from earatlas.space.spaces import Circle, Space, Sphere
 from earatlas.types import Array
 
-__all__ = ["HeadReport", "coverage_map", "diagnose", "nearest_neighbour_errors"]
+__all__ = ["HeadReport", "coverage_map", "coverage_words", "diagnose", "nearest_neighbour_errors"]
 
 _MEDIAN_DEGREES = 2.0  # how near to the median plane counts as on it
+# Azimuths with gaps up to this, or two spacings, go all round: measured heads have gaps of 5
+# degrees, or of 180 where they are known in front alone.
+_ALL_ROUND_DEGREES = 20.0
 _DEAF_DB = 0.5  # below this the median plane says nothing: measured heads have 1.8 to 2.3 dB
 
 
@@ -64,8 +67,6 @@ def diagnose(head: Head) -> HeadReport:
     median_ild = _median_plane_ild(ild, v)
     mirror = _mirror_ild(ild, v)
     space = head.space
-    everywhere = space.grid(3.0)
-    gap = float(space.distance(everywhere, x[space.nearest(x, everywhere)]).max())
     ears = head.ears if isinstance(head.ears, ImpulseResponses) else None
     return HeadReport(
         name=head.name,
@@ -74,7 +75,7 @@ def diagnose(head: Head) -> HeadReport:
         spacing_degrees=head.spacing_degrees,
         azimuth_range=(float(x[:, 0].min()), float(x[:, 0].max())),
         elevation_range=(float(x[:, 1].min()), float(x[:, 1].max())),
-        largest_gap_degrees=gap,
+        largest_gap_degrees=_largest_gap(space, x),
         rate=None if ears is None else ears.rate,
         taps=None if ears is None else ears.samples.shape[-1],
         licence=head.licence,
@@ -83,6 +84,33 @@ def diagnose(head: Head) -> HeadReport:
         mirror_ild_db=mirror,
         warnings=tuple(_warnings(head, median_ild, mirror)),
     )
+
+
+def _largest_gap(space: Space, x: Array) -> float:
+    everywhere = space.grid(3.0)
+    return float(space.distance(everywhere, x[space.nearest(x, everywhere)]).max())
+
+
+def coverage_words(space: Space, directions: Array, spacing_degrees: float) -> str:
+    """Where directions (N, 2) are, and how far from the next one a place may be."""
+    azimuth = _azimuth_words(directions[:, 0], spacing_degrees)
+    elevation = _span_words(directions[:, 1].min(), directions[:, 1].max())
+    gap = _largest_gap(space, directions)
+    return f"azimuth {azimuth}, elevation {elevation}, largest gap {gap:.0f}°"
+
+
+def _azimuth_words(azimuths: Array, spacing_degrees: float) -> str:
+    """All round, or from the leftmost to the rightmost."""
+    around = np.sort(azimuths)
+    gaps = np.diff(around, append=around[0] + 360)
+    if gaps.max() <= max(_ALL_ROUND_DEGREES, 2 * spacing_degrees):
+        return "all round"
+    widest = int(np.argmax(gaps))  # what is not covered lies behind the last one
+    return _span_words(around[widest], around[(widest + 1) % len(around)])
+
+
+def _span_words(first: float, last: float) -> str:
+    return f"{first:.0f}°" if first == last else f"{first:.0f}° … {last:.0f}°"
 
 
 def _median_plane_ild(ild: Array, v: Array) -> float:

@@ -47,6 +47,7 @@ _CONVENTIONS = (
 )
 _UNWRITTEN = 1e30  # netCDF fills what was never written with 1e37; no sample is that large
 _RATES = 1000.0, 1e6  # Hz: below there are no cues; nobody measures above
+_REASONS = {-51: "it is no netCDF file", -101: "it is cut short, or broken inside"}  # of netCDF-C
 _LONGEST_TEXT = 10_000  # letters of an attribute: some hold a whole licence
 # A number takes 8 bytes in memory. Compressed files of measured heads hold 1.6 (KU100), 2.2 (CIPIC)
 # and, of 16-bit samples, 5.4 (KEMAR) times their length; of what is never written, anything.
@@ -78,7 +79,7 @@ def read_sofa_file(path: Path) -> SofaData:
     except Exception as error:  # of many kinds, as are the ways in which a file can be broken
         raise InputError(
             f"head must be a SOFA (netCDF-4) file, got '{path}', which cannot be read "
-            f"({_first_line(error)}). Check that it is complete."
+            f"({_reason(error)}). Check that it is complete."
         ) from error
     return replace(data, fault=_fault(path))
 
@@ -394,6 +395,13 @@ def _fault(path: Path) -> str:
             listed = [line[2:] for line in str(error).splitlines() if line.startswith("- ")]
             return listed[0][:160] if listed else _first_line(error)
     return ""
+
+
+def _reason(error: Exception) -> str:
+    """Why a file cannot be opened, in words: numbers of netCDF and the name again help nobody."""
+    if isinstance(error, OSError) and error.strerror:
+        return _REASONS.get(error.errno or 0, error.strerror.removeprefix("NetCDF: "))
+    return _first_line(error)
 
 
 def _first_line(error: Exception) -> str:

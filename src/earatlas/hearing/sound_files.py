@@ -53,8 +53,8 @@ def _begun(scratch: Path, path: Path, rate: int, kind: str) -> soundfile.SoundFi
         return soundfile.SoundFile(library_name(scratch), "w", rate, 2, "FLOAT", format=kind)
     except _PROBLEMS as error:
         raise InputError(
-            f"output must be a file that can be made, got '{path}' ({error}). "
-            "Rename the recording, or choose another folder."
+            f"output must be a file that can be made, got '{path}' ({_reason(error)}). "
+            "Rename the recording, free some space, or choose another folder."
         ) from error
 
 
@@ -64,6 +64,11 @@ def _room_in(folder: Path) -> Iterator[None]:
         yield
     except _PROBLEMS as error:
         raise InputError(
-            f"output folder must have room for the sound, got '{folder}' ({error}). "
+            f"output folder must have room for the sound, got '{folder}' ({_reason(error)}). "
             "Free some space, or choose another folder."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the name of a scratch file."""
+    return str(getattr(error, "error_string", None) or getattr(error, "strerror", None) or error)

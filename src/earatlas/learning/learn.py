@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from earatlas.errors import InputError
+from earatlas.heads.diagnosis import coverage_words
 from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
 from earatlas.learning.calibration import Calibration, fit_calibration, held_out_statistics
@@ -89,6 +90,7 @@ def learn_head(
             "directions": len(known),
             "left_out": len(head) - len(known),
             "spacing_degrees": round(known.spacing_degrees, 2),
+            "coverage": coverage_words(known.space, known.directions, known.spacing_degrees),
             "seed": seed,
         },
     )
