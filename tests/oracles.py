@@ -12,7 +12,8 @@ from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.ppam import PPAM
-from earatlas.separation.vessl import SourceModel, State
+from earatlas.separation.source_model import SourceModel
+from earatlas.separation.vessl import State
 from earatlas.types import Array, Indices, Mask
 
 

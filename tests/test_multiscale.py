@@ -12,7 +12,8 @@ from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.transform import stft
 from earatlas.judging.directions import direction_errors
-from earatlas.separation.vessl import SourceModel, multiscale
+from earatlas.separation.multiscale import multiscale
+from earatlas.separation.source_model import SourceModel
 
 LAYOUT = ea.CueLayout()
 PLACES = ((-45.0, 0.0), (50.0, 20.0))

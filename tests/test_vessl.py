@@ -12,7 +12,8 @@ import pytest
 from earatlas.hearing.heard_bins import HeardBins, wide_layout
 from earatlas.hearing.layout import CueLayout
 from earatlas.learning.ppam import PPAM
-from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
+from earatlas.separation.source_model import Inference, SourceModel
+from earatlas.separation.vessl import VESSL, State
 from earatlas.space.spaces import Plane
 
 K, L, L_W = 3, 2, 2
@@ -109,7 +110,9 @@ def test_steps_are_those_of_the_loops(
     how: Inference, sources: int, anchored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two steps: assignments, noise, shares and free energy, with and without an anchor."""
-    monkeypatch.setattr("earatlas.separation.vessl._NEGLIGIBLE", 0.0)  # charts left out cost 1e-9
+    monkeypatch.setattr(
+        "earatlas.separation.source_model._NEGLIGIBLE", 0.0
+    )  # charts left out cost 1e-9
     mixture = some_mixture(how, anchored=sources * anchored)
     state = start(mixture, sources)
     for _ in range(2):

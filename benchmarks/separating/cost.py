@@ -16,7 +16,8 @@ from earatlas.hearing.transform import stft
 from earatlas.learning.ppam import PPAM
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.separation.sound.spatial import separate_spatially
-from earatlas.separation.vessl import VESSL, Inference, SourceModel
+from earatlas.separation.source_model import Inference, SourceModel
+from earatlas.separation.vessl import VESSL
 from earatlas.types import Array
 from separating.methods import sure_bins
 

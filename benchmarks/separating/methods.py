@@ -18,7 +18,8 @@ from earatlas.judging.quality import mixture_quality
 from earatlas.separation.separator import Separator
 from earatlas.separation.sound.masks import binary_masks
 from earatlas.separation.sound.rendering import Rendering
-from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
+from earatlas.separation.source_model import Inference, SourceModel
+from earatlas.separation.vessl import VESSL, State
 from earatlas.types import Array, Spectra
 from separating.figures import NOWHERE, Row, hearing_figures, masked, row
 

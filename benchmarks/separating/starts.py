@@ -5,8 +5,10 @@ import numpy as np
 import earatlas as ea
 from earatlas.learning.em import Learning
 from earatlas.learning.ppam import PPAM
+from earatlas.separation.multiscale import multiscale
 from earatlas.separation.separator import Separator
-from earatlas.separation.vessl import VESSL, SourceModel, State, multiscale
+from earatlas.separation.source_model import SourceModel
+from earatlas.separation.vessl import VESSL, State
 from earatlas.types import Array
 from separating.figures import Row
 from separating.methods import found_row, sure_bins

@@ -17,8 +17,10 @@ from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.transform import stft
 from earatlas.scenes.scene import SimulatedScene
+from earatlas.separation.multiscale import multiscale
 from earatlas.separation.sound.masks import render
-from earatlas.separation.vessl import VESSL, Inference, SourceModel, multiscale
+from earatlas.separation.source_model import Inference, SourceModel
+from earatlas.separation.vessl import VESSL
 from earatlas.types import Array
 
 __all__ = ["paper_scales", "printed_vessl", "sources_of"]

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from earatlas.learning.log_sums import LogSums
 from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Mask, Single
 
@@ -63,6 +64,7 @@ class Counting:
     def __init__(self, densities: Single, weights: Single, places: Array) -> None:
         self._g = densities
         self._v = (weights / max(float(weights.sum()), 1e-9)).astype(np.float32)
+        self._sums = LogSums(densities, self._v)
         self._vectors = to_vectors(places)
         self._lateral = np.degrees(np.arcsin(np.clip(self._vectors[:, 1], -1, 1)))
 
@@ -109,9 +111,7 @@ class Counting:
 
     def _best(self, others: Array, share: float, beside: list[int]) -> tuple[int, float]:
         """The cell of a source with this share beside what others explain (B,), and its J."""
-        mixed = self._g * np.float32(share)
-        mixed += others.astype(np.float32)[:, None]
-        J: Single = self._v @ np.log(mixed, out=mixed)
+        J = self._sums.at(share, others.astype(np.float32))
         J -= np.float32(SAME_CONE_WORTH) * self._on_cones(beside)
         J[(self._vectors @ self._vectors[beside].T > _NEAR).any(axis=1)] = -np.inf
         best = int(J.argmax())

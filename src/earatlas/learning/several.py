@@ -27,6 +27,7 @@ import numpy as np
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.learning.counting import APART_DEGREES, NOWHERE, Counting
 from earatlas.learning.direct import DirectSound, Look, Patch, bin_weights
+from earatlas.learning.log_sums import LogSums
 from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Indices, Mask, Single
 
@@ -60,6 +61,7 @@ class Several:
         self._table = np.exp(sound.log_densities)
         self._coarse, self._cell = sound.cells
         self._densities = self._at(self._coarse, sound.coarse_points)
+        self._sums = LogSums(self._densities, self._weights)
 
     def _at(self, rows: Indices, points: Single) -> Single:
         """g (B, rows) of every bin around points (F, 3, rows) of the grid."""
@@ -73,7 +75,7 @@ class Several:
         return out
 
     def _likelihoods(self, densities: Single, others: Single, share: float) -> Single:
-        """L (G,) of a source at G places beside what the others explain (B,)."""
+        """L (G,) of a source at G places, looked at once, beside what the others explain (B,)."""
         mixed = densities * np.float32(share)
         mixed += others[:, None]
         likelihoods: Single = self._weights @ np.log(mixed, out=mixed)
@@ -93,19 +95,27 @@ class Several:
         so seldom are both tried, and the one that explains more is taken.
         """
         M = len(cells) + 1
-        tried = []
+        tried: list[list[int]] = []
+        seen: dict[tuple[int, ...], list[int]] = {}  # from where it went on, and where it ended
         for share in ((1 - NOWHERE) / M, _SELDOM) if cells else (1 - NOWHERE,):
             shares = np.append(self.shares(cells) * (1 - NOWHERE - share) / (1 - NOWHERE), share)
             chosen = [*cells, self._best(cells, shares[:-1], share)]
-            for _ in range(_ROUNDS if M > 1 else 0):
-                before, shares = list(chosen), self.shares(chosen)
-                for m in range(M):
-                    others = chosen[:m] + chosen[m + 1 :]
-                    chosen[m] = self._best(others, np.delete(shares, m), shares[m])
-                if chosen == before:
-                    break
-            tried.append(chosen)
+            if tuple(chosen) not in seen:
+                seen[tuple(chosen)] = self._placed_again(chosen) if M > 1 else chosen
+            tried.append(seen[tuple(chosen)])
         return max(tried, key=self.score)
+
+    def _placed_again(self, cells: list[int]) -> list[int]:
+        """Each in turn where it explains most beside the others."""
+        chosen = list(cells)
+        for _ in range(_ROUNDS):
+            before, shares = list(chosen), self.shares(chosen)
+            for m in range(len(chosen)):
+                others = chosen[:m] + chosen[m + 1 :]
+                chosen[m] = self._best(others, np.delete(shares, m), shares[m])
+            if chosen == before:
+                break
+        return chosen
 
     def shares(self, cells: list[int]) -> Array:
         """(M,) shares of the onsets that explain most; they sum to 1 - w_0."""
@@ -120,7 +130,7 @@ class Several:
 
     def _best(self, others: list[int], shares: Array, share: float) -> int:
         """The cell of one more source beside others."""
-        L = self._likelihoods(self._densities, self._explained(others, shares), share)
+        L = self._sums.at(share, self._explained(others, shares))
         grid, coarse = self.sound.grid, self._coarse
         L[_too_near(grid[coarse], grid[coarse[others]])] = -np.inf
         return int(L.argmax())
@@ -156,7 +166,7 @@ class Several:
             for m in range(M):
                 others = _beside(own, m)
                 if turn == 0:
-                    coarse = self._likelihoods(self._densities, others, shares[m])
+                    coarse = self._sums.at(shares[m], others)
                     rows.append(self._close(coarse))
                     fine.append(self._at(rows[m], self.sound.points(rows[m])))
                 L = self._likelihoods(fine[m], others, shares[m])
@@ -192,7 +202,7 @@ class Several:
         nothing = float(v @ np.log(others + share))
         near = self._likelihoods(fine, others, share).astype(np.float64) - nothing
         far = np.setdiff1d(np.arange(len(coarse)), self._cell[rows])
-        L = self._likelihoods(self._densities[:, far], others, share).astype(np.float64) - nothing
+        L = self._sums.at(share, others)[far].astype(np.float64) - nothing
         sizes = np.bincount(self._cell, minlength=len(coarse))[far]
         claims = (own / (own + others)).astype(np.float64)
         count, weight = float(claims.sum()), float(v @ claims)

@@ -21,7 +21,8 @@ from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.separation.separator import Separator
-from earatlas.separation.vessl import VESSL, SourcePosterior
+from earatlas.separation.source_model import SourcePosterior
+from earatlas.separation.vessl import VESSL
 from earatlas.types import Array, Complex, Indices, Mask
 
 __all__ = ["MaskStream"]

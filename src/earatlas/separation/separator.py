@@ -21,7 +21,8 @@ from earatlas.learning.pairs import ONSETS, STRONGEST
 from earatlas.learning.several import Heard, Several
 from earatlas.separation.moving import Wanted, Way, ways_of
 from earatlas.separation.scout import Scout, Scouting, Sighting
-from earatlas.separation.vessl import VESSL, Inference, SourceModel, State
+from earatlas.separation.source_model import Inference, SourceModel
+from earatlas.separation.vessl import VESSL, State
 from earatlas.types import Array, Spectra
 
 __all__ = ["Arrivals", "Separator"]

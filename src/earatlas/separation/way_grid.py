@@ -10,6 +10,7 @@ costs nothing: who is not heard to move stands.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,27 +27,45 @@ class WayGrid:
     """Cells of directions, and which of them can be reached from one window to the next."""
 
     vectors: Array  # (C, 3)
-    near: Indices  # (C, K) the cell itself first, then those in reach, then cell 0 for want of more
-    degrees: Single  # (C, K) how far these are; infinite where there are no more
+    reach_degrees: float
 
     @classmethod
     def of(cls, directions: Array, reach_degrees: float) -> WayGrid:
         """From directions (C, 2) of the cells."""
+        return cls(to_vectors(directions), reach_degrees)
+
+    @cached_property
+    def _reached(self) -> tuple[Indices, Single]:
+        """(C, K) the cells in reach, itself first, and how far they are.
+
+        Where there are no more, cell 0, infinitely far. Made when it is asked for: most recordings
+        have nobody who moves.
+        """
         from scipy.spatial import cKDTree
 
-        vectors = to_vectors(directions)
-        chord = 2 * np.sin(np.radians(min(reach_degrees, 179.0)) / 2)
-        lists = cKDTree(vectors).query_ball_point(vectors, chord)
-        most = max(map(len, lists))
-        near = np.zeros((len(vectors), most), dtype=np.intp)
-        degrees = np.full(near.shape, np.inf)
-        for cell, others in enumerate(lists):
-            rest = [cell, *(other for other in others if other != cell)]
-            near[cell, : len(rest)] = rest
-            cosines = np.clip(vectors[rest] @ vectors[cell], -1, 1)
-            degrees[cell, : len(rest)] = np.degrees(np.arccos(cosines))
-        degrees[:, 0] = 0.0
-        return cls(vectors, near, degrees.astype(np.float32))
+        v = self.vectors
+        chord = 2 * np.sin(np.radians(min(self.reach_degrees, 179.0)) / 2)
+        lists = cKDTree(v).query_ball_point(v, chord)
+        counts = np.array([len(others) for others in lists])
+        cell, other = np.repeat(np.arange(len(v)), counts), np.concatenate(lists).astype(np.intp)
+        cosines = np.clip(np.einsum("na,na->n", v[cell], v[other]), -1, 1)
+        apart = np.where(cell == other, 0.0, np.degrees(np.arccos(cosines)))
+        order = np.lexsort((apart, cell != other, cell))
+        place = np.arange(len(cell)) - np.repeat(np.cumsum(counts) - counts, counts)
+        near = np.zeros((len(v), counts.max()), dtype=np.intp)
+        degrees = np.full(near.shape, np.inf, dtype=np.float32)
+        near[cell, place], degrees[cell, place] = other[order], apart[order]
+        return near, degrees
+
+    @property
+    def near(self) -> Indices:
+        """(C, K) the cell itself first, then those in reach, then cell 0 for want of more."""
+        return self._reached[0]
+
+    @property
+    def degrees(self) -> Single:
+        """(C, K) how far these are; infinite where there are no more."""
+        return self._reached[1]
 
     def best_way(self, L: Single, cost: float) -> tuple[Indices, float]:
         """The cells (W,) with the largest sum of L (W, C) less the cost of the way, and that."""

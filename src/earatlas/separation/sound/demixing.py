@@ -14,6 +14,12 @@ from itertools import combinations
 import numpy as np
 
 from earatlas.hearing.transform import squared_size
+from earatlas.separation.sound.two_by_two import (
+    determinant,
+    inverse,
+    principal_axis,
+    shared_columns,
+)
 from earatlas.types import Array, Complex, Spectra
 
 __all__ = [
@@ -64,7 +70,7 @@ class Moments:
 
     def powers(self, A: Complex) -> Array:
         """Of the images a_m y_m, y = A⁻¹ x: (2, F, T)."""
-        W = np.linalg.inv(A).astype(np.complex128)  # (F, M, 2)
+        W = inverse(A.astype(np.complex128))  # (F, M, 2)
         across = 2 * W[..., 0] * W[..., 1].conj()
         parts = [squared_size(W[..., 0]), squared_size(W[..., 1]), across.real, -across.imag]
         lengths = squared_size(A).sum(axis=1)  # (F, M)
@@ -82,7 +88,7 @@ def covariances(X: Spectra, weights: Array) -> Complex:
 
 def principal(R: Complex) -> Complex:
     """The strongest direction of covariances (M, F, 2, 2), as columns (F, 2, M)."""
-    return np.moveaxis(np.linalg.eigh(R)[1][..., -1], 0, -1)
+    return principal_axis(R).transpose(1, 2, 0)
 
 
 def beside(X: Spectra, A: Complex) -> Array:
@@ -95,7 +101,7 @@ def beside(X: Spectra, A: Complex) -> Array:
 
 def apart(A: Complex) -> Complex:
     """Columns that can be inverted: where two sources are the same, an ear each."""
-    same = np.abs(np.linalg.det(A)) < 1e-6
+    same = np.abs(determinant(A)) < 1e-6
     columns: Complex = np.where(same[:, None, None], np.eye(2), A)
     return columns
 
@@ -132,14 +138,8 @@ def columns_of_pair(V: Complex) -> Complex:
     """The same from covariances (2, F, 2, 2) of frames over the powers of either source."""
     # Powers are in units of v: the loading is far below any sound, and keeps silence regular.
     V = V + (1e-9 * np.trace(V, axis1=-2, axis2=-1).real[..., None, None] + 1e-12) * np.eye(2)
-    ratio, w = np.linalg.eig(np.linalg.solve(V[1], V[0]))
     # wᴴ V_1 w is least where source 1 passes: its filter has the smallest ratio, 2 the largest.
-    order = np.argsort(ratio.real, axis=-1)[:, None]
-    filters = np.take_along_axis(w, order, axis=2).conj().mT
-    columns = np.linalg.inv(filters)
-    length = np.sqrt(squared_size(columns).sum(axis=1, keepdims=True))
-    scaled: Complex = columns / length
-    return scaled
+    return shared_columns(V[0], V[1])
 
 
 def wiener(X: Spectra, A: Complex, v: Array, spread: float) -> Complex:
