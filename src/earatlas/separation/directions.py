@@ -35,7 +35,15 @@ from earatlas.separation.separator import Arrivals, Separator
 from earatlas.separation.vessl import State
 from earatlas.types import Array
 
-__all__ = ["CROWD", "MasksAtOnsets", "may_not_exist", "misfits", "placed_sources", "scene_doubts"]
+__all__ = [
+    "CROWD",
+    "MasksAtOnsets",
+    "drowned",
+    "may_not_exist",
+    "misfits",
+    "placed_sources",
+    "scene_doubts",
+]
 
 _DROWNED_GAIN = 0.2  # nats an onset, in a room
 _FEWEST_ONSETS = 20  # of a separated sound that tell anything
@@ -83,6 +91,14 @@ class MasksAtOnsets:
         self.masks[:, inside] = apart.masks[:, self._f[inside], t[inside]]
 
 
+def drowned(misfit: Array, arrivals: Arrivals) -> bool:
+    """Whether some source of a room is to be looked at by itself, once sounds are taken apart."""
+    if arrivals.onsets is None or len(arrivals) < 2 or bool((misfit <= 1).all()):
+        return False
+    gains = (own.evidence for own in arrivals.sources)
+    return arrivals.onsets.clear and min(gains) < _DROWNED_GAIN
+
+
 def placed_sources(
     head: LearnedHead,
     state: State,
@@ -107,9 +123,9 @@ def placed_sources(
         own, alone = heard[other], arrivals.separated[m] if arrivals.separated else None
         direct = not (fits and clear)
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, direct)
-        belief, drowned = opened[m], own.evidence < _DROWNED_GAIN
+        belief, quiet = opened[m], own.evidence < _DROWNED_GAIN
         doubtful = own.evidence < DOUBTFUL_GAIN
-        if not fits and clear and drowned and alone is not None and len(alone) >= _FEWEST_ONSETS:
+        if not fits and clear and quiet and alone is not None and len(alone) >= _FEWEST_ONSETS:
             look = rooms.sound.look(alone)
             belief = rooms.trust.belief(head.space, look)
             evidence = replace(evidence, nats_a_bin=float(look.features[0]))

@@ -86,6 +86,7 @@ class FollowedScene:
     onsets: OnsetBins
     free_energies: tuple[float, ...]
     in_room: bool  # whether sound dies away as slowly as in a room
+    drowned: bool = False  # nobody: windows are looked at one by one
 
     @property
     def n_sources(self) -> int:

@@ -39,7 +39,13 @@ from earatlas.hearing.transform import stft
 from earatlas.localization.doubts import Doubt
 from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, Output, TakenApart
-from earatlas.separation.directions import MasksAtOnsets, misfits, placed_sources, scene_doubts
+from earatlas.separation.directions import (
+    MasksAtOnsets,
+    drowned,
+    misfits,
+    placed_sources,
+    scene_doubts,
+)
 from earatlas.separation.following import FollowedScene, follow
 from earatlas.separation.scene import FoundScene, Placed, Scene, Source
 from earatlas.separation.scout import loudest
@@ -167,7 +173,7 @@ def _assembly(
     rate = how.rate or layout.rate
     overlap = _whole_hops(_OVERLAP_SECONDS, layout, rate)
     rooms = separator.head.rooms
-    gate = None if rooms is None else rooms.sound.gate
+    gate = None if rooms is None or not found.drowned else rooms.sound.gate
     if how.dry and not found.in_room:
         warnings.warn(_not_dried(found.onsets), EaratlasWarning, stacklevel=4)
     in_room, dry = found.in_room, how.dry and found.in_room
@@ -271,6 +277,11 @@ class _Found:
     def in_room(self) -> bool:
         """Whether sound dies away as slowly as in a room; False where the head cannot tell."""
         return self.onsets is not None and self.onsets.decay_seconds >= _ROOM_SECONDS
+
+    @property
+    def drowned(self) -> bool:
+        """Whether some source has to be looked at by itself to be placed."""
+        return drowned(self.sources.misfits, self.sources.heard)
 
     def note(self, block: TakenApart) -> None:
         """Which onsets of a block belong to whom."""

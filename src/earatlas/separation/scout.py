@@ -201,24 +201,14 @@ def _likelihoods(bins: HeardBins, forms: Single, rows: Indices) -> tuple[Single,
 
 def _log_likelihoods(bins: HeardBins, forms: Single) -> Single:
     """log p(y_n | x_g) (G, N), a product of matrices a frequency."""
-    out = np.empty((forms.shape[2], len(bins)), dtype=np.float32)
-    kinds = [
-        (kind, y.astype(np.float32), np.cumsum(kind.counts) - kind.counts)
-        for kind, y in zip(bins.kinds, bins.values, strict=True)
-    ]
-    begin = 0
-    for f in np.flatnonzero(bins.counts):
-        n = int(bins.counts[f])
-        rows, columns = [], []
-        for kind, y, starts in kinds:
-            i = f - kind.first
-            if 0 <= i < len(kind.counts):
-                v = y[starts[i] : starts[i] + n]
-                rows.append(np.stack([v * v, v, np.ones_like(v)]))
-                columns.append(forms[kind.cues.start + i])
-        if rows:
-            out[:, begin : begin + n] = np.concatenate(columns).T @ np.concatenate(rows)
-        else:
-            out[:, begin : begin + n] = 0.0
-        begin += n
-    return out
+    # A row a bin: written by columns it takes twice the time.
+    out = np.zeros((len(bins), forms.shape[2]), dtype=np.float32)
+    begins = np.cumsum(bins.counts) - bins.counts
+    for kind, y in zip(bins.kinds, bins.values, strict=True):
+        powers = np.stack([y * y, y, np.ones_like(y)], axis=1).astype(np.float32)
+        starts = np.cumsum(kind.counts) - kind.counts
+        for i in np.flatnonzero(kind.counts):
+            n, begin = kind.counts[i], begins[kind.first + i]
+            own = powers[starts[i] : starts[i] + n]
+            out[begin : begin + n] += own @ forms[kind.cues.start + i]
+    return out.T

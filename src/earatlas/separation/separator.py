@@ -35,6 +35,10 @@ _FEWEST_ONSETS = 20
 _STARTS = 2  # sets of directions that VESSL tries
 _TRIAL_STEPS = 4
 _WORTH = 0.1  # nats a bin that one more source must gain; true ones gained 0.2 to 5, false ones 0
+# The same after the steps of a trial, from which on it is worth to go on: of 32 mixtures of one to
+# four talkers of cipic_021 in the open, those that came to gain enough had 0.06 and more by then,
+# all others -0.09 and less.
+_HOPELESS = -0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +146,7 @@ class Separator:
         """Where the sources are; without a number, one more while the free energy says so."""
         vessl = VESSL(self.source_model, bins)
         sighting = self.scout.look(bins)
-        state = _tried(vessl, sighting, n_sources or 1)
+        state = vessl.run(_trial(vessl, sighting, n_sources or 1))
         if n_sources is None:
             state = _grown(vessl, sighting, state, len(bins))
         return vessl, _ordered(state)
@@ -161,17 +165,20 @@ class Separator:
         return vessl.posterior_masks(state, everything).reshape(-1, F, T)
 
 
-def _tried(vessl: VESSL, sighting: Sighting, count: int) -> State:
-    """So many sources, from the best of a few starts."""
+def _trial(vessl: VESSL, sighting: Sighting, count: int) -> State:
+    """So many sources after a few steps, from the best of a few starts."""
     starts = sighting.best_sets(count, _STARTS if count > 1 else 1)
     trials = [vessl.run(vessl.start_at(x), _TRIAL_STEPS) for x in starts]
-    return vessl.run(max(trials, key=lambda state: state.free_energy))
+    return max(trials, key=lambda state: state.free_energy)
 
 
 def _grown(vessl: VESSL, sighting: Sighting, state: State, bins: int) -> State:
     """One more source while the free energy says so."""
     for count in range(len(state.sources) + 1, MOST_SOURCES + 1):
-        more = _tried(vessl, sighting, count)
+        more = _trial(vessl, sighting, count)
+        if more.free_energy < state.free_energy + _HOPELESS * bins:
+            break
+        more = vessl.run(more)
         if more.free_energy <= state.free_energy + _WORTH * bins:
             break
         state = more
