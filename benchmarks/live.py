@@ -9,7 +9,8 @@ seconds until a track is confirmed, misses, false tracks and swaps, direction er
 second. `walking`: one talker at 20 degrees a second, and two that cross. `soak`: talkers come and
 go; resident memory at minute 5 and at the end, samples in and out.
 
-A step (each 0.25 s) matches talkers and confirmed tracks within 20 degrees (Hungarian). A track
+A step (each 0.25 s) matches talkers and confirmed tracks within 20 degrees: who was matched before
+stays so while it can (as in CLEAR MOT), the others are matched by Hungarian assignment. A track
 that is matched in less than half of its steps is false; a swap is a talker's step with another
 track than before.
 """
@@ -55,7 +56,7 @@ class Tracking:
         for report in reports:
             tracks = [source for source in report.sources if source.confirmed]
             true = scene.directions_at([report.time])[:, 0]
-            pairs = _pairs(true, tracks)
+            pairs = _pairs(true, tracks, names)
             for track in tracks:
                 matched.setdefault(track.id, []).append(track.id in pairs.values())
             for m, number in pairs.items():
@@ -81,12 +82,17 @@ class Tracking:
         )
 
 
-def _pairs(true: Array, tracks: list[ea.LiveSource]) -> dict[int, int]:
-    """The track of each talker that has one."""
+def _pairs(true: Array, tracks: list[ea.LiveSource], names: dict[int, int]) -> dict[int, int]:
+    """The track of each talker that has one; `names` are those of before."""
     if not tracks:
         return {}
     gaps = np.stack([great_circle_error(true, track.direction[None]) for track in tracks], axis=1)
-    rows, columns = linear_sum_assignment(np.minimum(gaps, 2 * NEAR))
+    costs = np.minimum(gaps, 2 * NEAR)
+    for m, name in names.items():
+        for j, track in enumerate(tracks):
+            if track.id == name and gaps[m, j] < NEAR:
+                costs[m, j] -= 1e3
+    rows, columns = linear_sum_assignment(costs)
     return {int(m): tracks[j].id for m, j in zip(rows, columns, strict=True) if gaps[m, j] < NEAR}
 
 

@@ -1,11 +1,11 @@
 """Who is where: tracks that are born, confirmed, silent and dead, from what arrives.
 
-Each step, the onsets of the last moments are shared out among the tracks (each explains bins that
-fit its place) and diffuse sound:
+Each step, the onsets of the last seconds are shared out among the tracks (each explains bins that
+fit the place it had then) and diffuse sound:
 
-    L = Σ_n v_n log(Σ_m π_m g_n(x_m) + π_0)      g density of bin n around a place, π shares
+    L = Σ_n v_n log(Σ_m π_m g_n(x_m(t_n)) + π_0)     g density of bin n around a place, π shares
 
-- A track moves to where it explains most beside the others, near where it was expected.
+- A track stands where it explains most beside the others, or walks, if that explains more.
 - A place that would explain much that no track does is a new one, tentative at first; on the cone
   of confusion of another it must explain much more, since reflections do that too
   (`earatlas.learning.counting`). What fits a track that is silent is that track again.
@@ -16,12 +16,14 @@ fit its place) and diffuse sound:
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.learning.counting import CONE_DEGREES, SAME_CONE_WORTH
+from earatlas.learning.counting import CONE_DEGREES, SAME_CONE_WORTH, WORTH
 from earatlas.live.arrivals import Arrivals
+from earatlas.live.patch import Before, Fit, Patch
 from earatlas.live.track import Track
 from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Mask, Single
@@ -33,24 +35,32 @@ __all__ = ["Tracker", "Tracking"]
 class Tracking:
     """How tracks are kept.
 
-    Set by hand on streams of cipic_021 and kemar_full, in the open and in simulated rooms, and
-    judged on other heads (docs/figures.md, "Live"); what each does alone was not measured. More is
-    asked of one more than in a recording (`earatlas.learning.counting`), because of false tracks in
-    rooms.
+    Chosen on 18 standing and 24 walking scenes of cipic_021 and kemar_full, in the open and in
+    simulated rooms, by false tracks, swaps and misses; judged on other heads (docs/figures.md,
+    "Live"). Where nothing is said, a number was set by hand and not tried alone.
     """
 
     most: int = 4  # confirmed at a time
     keep_seconds: float = 30.0  # of silence, until a track is dead
-    worth: tuple[float, ...] = (0.25, 0.10, 0.08, 0.08)  # nats a bin that one more must explain
+    # Nats a bin that one more must explain: of the second on as in a recording.
+    worth: tuple[float, ...] = (0.25, *WORTH)
+    cone_worth: float = SAME_CONE_WORTH
+    going_on: float = 0.7  # of its worth, that a tentative one must go on explaining
     fewest_nats: float = 4.0  # in all, that a new one must explain
-    confirm_nats: float = 14.0  # in all, that confirm a track
     confirm_hits: int = 3  # steps
-    settled_hits: int = 10  # steps, until then a better place anywhere is taken
     forget_steps: int = 4  # without a hit, until a tentative one is forgotten
     near_degrees: float = 12.0  # places that are one source's
-    close_degrees: float = 12.0  # two tracks that are not told apart
-    reach_degrees: float = 12.0  # of a track, from step to step
-    lag_seconds: float = 0.35  # of which bins tell where it is now, 1/e
+    close_degrees: float = 12.0  # two walkers that are not told apart
+    lag_seconds: float = 0.6  # of which bins tell where a walker is now, 1/e
+    sway_degrees: float = 3.0  # that a walker may be from where it is expected
+    sway_speed: float = 10.0  # degrees a second that its speed may change
+    straight_seconds: float = 0.8  # of a walk that are told anew
+    # That a walk must explain more than standing: with 1 one of six pairs in rooms had a false
+    # walker, with 4 walkers were followed later.
+    walk_nats: float = 3.0
+    jump_nats: float = 1.0  # that another place on its cone must explain more
+    memory_steps: float = 80.0  # after which what fitted a place long ago counts 1/e
+    new_every: int = 2  # steps, in which new ones are looked for; in the others, better places
 
 
 # Shares as in a recording (`earatlas.learning.counting`); the rest by hand, as `Tracking`.
@@ -59,158 +69,194 @@ _NEW_SHARES = (0.1, 0.3)  # that a new source is looked for with
 _SHARE_STEPS = 10
 _LEAST_SHARE = 0.02  # of a track that is silent, so that it can come back
 _HIT_GAIN = 0.03  # nats a bin lately: it is heard
-_ELSEWHERE_NATS = 1.0  # that another place must explain more, for a young track to go there
-_BETA = 0.5  # sharpness of what bins tell: they err together
-_LEAST_ERROR = 1.5  # degrees, of a measured place
+_LEAST_GAIN = 0.02  # nats a bin of the last seconds, that a track that is heard explains
+_AUDIBLE_SECONDS = 1.0
+_LOST_STEPS = 2  # without a hit, after which a track is not placed
 
 
 class Tracker:
     """The tracks of a stream."""
 
-    def __init__(self, arrivals: Arrivals, frame_seconds: float, how: Tracking) -> None:
+    def __init__(self, arrivals: Arrivals, how: Tracking) -> None:
         self.how, self._arrivals = how, arrivals
-        self._frame_seconds = frame_seconds
         self.tracks: list[Track] = []
         self._next = 1
-        self.caution = 1.0  # times what a track must explain to be believed
-        lateral = np.degrees(np.arcsin(np.clip(arrivals.vectors[:, 1], -1, 1)))
-        self._lateral = lateral
-        elevations = np.unique(arrivals.places[:, 1])
-        self._elevation = float(elevations[0]) if len(elevations) == 1 else None
+        self._steps = 0
+        self._axis = np.array([0.0, 1.0, 0.0])  # to the left ear
 
     @property
     def confirmed(self) -> list[Track]:
         """Those that are believed."""
         return [track for track in self.tracks if track.confirmed]
 
-    def step(self, now: float, seconds: float, new: Mask) -> None:
-        """Move on by `seconds`; `new` (B,) are the bins that came since the last step."""
+    def step(self, now: float, seconds: float, yaw: float = 0.0) -> None:
+        """Move on by `seconds`, with the bins that arrived; `yaw` is how the head is turned."""
+        self._axis = to_vectors(np.array([yaw + 90.0, 0.0]))
+        self._steps += 1
         for track in self.tracks:
             track.predict(seconds)
         if len(self._arrivals):
-            v = self._arrivals.weights()
-            heard = self._follow(v, new, now)
-            self._give_birth(v, heard, new, now)
+            v = self._arrivals.weights
+            heard = self._follow(v, now)
+            if self._steps % self.how.new_every == 0:
+                self._give_birth(v, heard, now)
+            else:
+                self._look_elsewhere(v, heard)
+        else:
+            for track in self.tracks:
+                track.trail.append(np.zeros(0, dtype=np.float32))
         self._bury(now)
 
     # --- those that are known ------------------------------------------------------------------
 
-    def _follow(self, v: Array, new: Mask, now: float) -> Single:
-        """Each track to where it explains most; out: (B,) what all explain together."""
+    def _follow(self, v: Array, now: float) -> Array:
+        """Each track to where it explains most; out: (B, M + 1) what each explains, and nowhere."""
         tracks, arrivals = self.tracks, self._arrivals
-        if not tracks:
-            return np.ones(len(v), dtype=np.float32)
-        fine = [arrivals.around(t.direction, self.how.reach_degrees) for t in tracks]
-        densities = arrivals.at(np.concatenate([*fine, [t.direction for t in tracks]]))
-        edges = np.cumsum([0, *map(len, fine)])
-        own = densities[:, edges[-1] :].astype(np.float64)  # (B, M)
+        if tracks:
+            here = arrivals.at(np.stack([track.direction for track in tracks]), arrivals.new)
+            for m, track in enumerate(tracks):
+                track.trail.append(here[:, m])
+                track.passed.append(track.place)
+        own = np.array([np.concatenate(list(track.trail)) for track in tracks], dtype=np.float64)
+        own = own.reshape(len(tracks), len(v)).T  # (B, M)
         shares = _shares(own, v)
-        explained = own * shares[:-1]
-        total = explained.sum(axis=1) + shares[-1]
-        recent = np.exp(-arrivals.ages * self._frame_seconds / self.how.lag_seconds)
+        explained = np.concatenate([own, np.ones((len(v), 1))], axis=1) * shares
         for m, track in enumerate(tracks):
+            total = explained.sum(axis=1)
             others = total - explained[:, m]
             # Without it, the others and nowhere have its share.
             alone = others / max(1 - shares[m], 1e-3)
-            gains = v * np.log(total / alone)
-            self._hear(track, gains, v, new, now)
-            track.share = float(shares[m])
-            claims = explained[:, m] / total
-            w = v * recent * claims
-            if track.hits < self.how.settled_hits and self._begins_anew(
-                track, v, others, shares[m]
-            ):
-                continue
-            if w.sum() < 1.0 or self._is_close(m):
-                continue
-            self._place(
-                track,
-                densities[:, edges[m] : edges[m + 1]],
-                fine[m],
-                (v * recent, others, shares[m], w),
-            )
-        together: Single = total.astype(np.float32)
-        return together
+            self._hear(track, v * np.log(total / alone), v, now)
+            if track.misses > _LOST_STEPS or v @ (explained[:, m] / total) < 1.0:
+                continue  # of who is silent, nothing is learned
+            self._place(m, others, own[:, m], float(shares[m]), now)
+            explained[:, m] = shares[m] * np.concatenate(list(track.trail))
+        return explained
 
-    def _hear(self, track: Track, gains: Array, v: Array, new: Mask, now: float) -> None:
+    def _place(self, m: int, others: Array, own: Array, share: float, now: float) -> None:
+        """Measure where it is beside what others explain (B,), with its own densities (B,)."""
+        track, how = self.tracks[m], self.how
+        if track.walks and self._is_close(m):
+            return
+        patch = Patch(self._arrivals, track.direction)
+        stood = now - track.standing_since
+        before = self._before(track)
+        # Of who stands, a walk must explain all: else any haste of the last moments is one.
+        trail = own if track.walks else np.zeros(len(own))
+        stands, walks, more = patch.fits(others, trail, share, stood, before)
+        if more > how.walk_nats:
+            self._set(track, walks, how.straight_seconds)
+            track.standing_since = now
+        else:
+            if track.walks:
+                track.standing_since = now - how.lag_seconds
+                stands, _, _ = patch.fits(others, trail, share, how.lag_seconds, before)
+            self._set(track, stands, now - track.standing_since)
+
+    def _before(self, track: Track) -> Before:
+        """What is expected of a walk: of who walks already, that it goes on."""
+        how = self.how
+        if not track.walks:
+            return Before(track.place, np.inf, 0.0, np.inf, how.lag_seconds)
+        error = float(np.hypot(track.error, how.sway_degrees))
+        speed = float(track.velocity[0])
+        return Before(track.place, error, speed, how.sway_speed, how.lag_seconds)
+
+    def _set(self, track: Track, fit: Fit, seconds: float) -> None:
+        """Where a track is now, and was for so many seconds."""
+        track.place, track.error, track.velocity = fit.place, fit.error, fit.velocity
+        ends = np.cumsum(self._arrivals.lengths)
+        ages = self._arrivals.step_ages
+        for s, part in enumerate(np.split(fit.densities, ends[:-1])):
+            if ages[s] <= seconds:
+                track.trail[s] = part
+
+    def _hear(self, track: Track, gains: Array, v: Array, now: float) -> None:
+        new = self._arrivals.new
         weight = max(float(v[new].sum()), 1e-9)
         gain = float(gains[new].sum())
-        track.nats += max(gain, 0.0)
-        track.gain = gain / weight if new.any() else 0.0
-        least = _HIT_GAIN
+        track.gain = float(gains.sum()) / max(float(v.sum()), 1e-9)
+        lately = gain / weight > _HIT_GAIN and len(gains[new]) > 0
+        heard = lately and track.gain > _LEAST_GAIN
         if not track.confirmed:  # it must go on being worth what it was when it was born
-            least = 0.7 * self._worth(track, now)
-            heard = float(gains.sum()) / max(float(v.sum()), 1e-9) > least and gain > 0.3
-        else:
-            heard = track.gain > least and gain > 0.3
-        if new.any() and heard:
+            heard = lately and track.gain > self.how.going_on * self._worth(track, now)
+        if heard:
             track.hits += 1
             track.misses = 0
-            track.heard_at = now
+            track.heard_at, track.silent_seconds = now, 0.0
         else:
             track.misses += 1
-        wanted = (
-            track.nats >= self.caution * self.how.confirm_nats
-            and track.hits >= self.how.confirm_hits
-        )
-        if wanted and not track.confirmed and len(self.confirmed) < self.how.most:
-            track.confirmed_at = now
+        wanted = track.hits >= self.how.confirm_hits and heard
+        if wanted and not track.confirmed and track.gain > self._worth(track, now):
+            self._confirm(track, now)
+
+    def _confirm(self, track: Track, now: float) -> None:
+        """Believe in a track; of too many, the one that was heard longest ago goes."""
+        others = self.confirmed
+        if len(others) >= self.how.most:
+            oldest = min(others, key=lambda other: other.heard_at)
+            if now - oldest.heard_at < _AUDIBLE_SECONDS:
+                return
+            oldest.dead = True
+        track.confirmed_at = now
 
     def _worth(self, track: Track, now: float) -> float:
         """Nats a bin that a track must explain to be believed beside those that are heard."""
         others = [
             t
             for t in self.tracks
-            if t is not track and now - t.heard_at < 1.0 and (t.confirmed or t.id < track.id)
+            if t is not track
+            and now - t.heard_at < _AUDIBLE_SECONDS
+            and (t.confirmed or t.id < track.id)
         ]
-        lateral = np.degrees(np.arcsin(np.clip(track.place[1], -1, 1)))
         least = self._least(len(others))
-        for other in others:
-            side = np.degrees(np.arcsin(np.clip(other.place[1], -1, 1)))
-            if abs(side - lateral) < CONE_DEGREES:
-                return least + SAME_CONE_WORTH
+        if any(abs(self._side(o) - self._side(track)) < CONE_DEGREES for o in others):
+            return least + self.how.cone_worth
         return least
 
     def _least(self, others: int) -> float:
         """Nats a bin that one more beside so many others must explain."""
-        worth = self.how.worth[min(others, len(self.how.worth) - 1)]
-        return worth * self.caution if others else worth
+        return self.how.worth[min(others, len(self.how.worth) - 1)]
 
-    def _place(
-        self, track: Track, near: Single, places: Array, beside: tuple[Array, Array, float, Array]
-    ) -> None:
-        """Measure where it is among fine places (P, C) with densities (B, P)."""
-        v, others, share, w = beside
-        mixed = near * np.float32(share)
-        mixed += others.astype(np.float32)[:, None]
-        L = v.astype(np.float32) @ np.log(mixed, out=mixed)
-        vectors = to_vectors(places)
-        p = np.exp(_BETA * 2 * (L - L.max()))
-        p /= p.sum()
-        mean = p @ vectors
-        mean /= np.linalg.norm(mean)
-        gap = np.degrees(np.arccos(np.clip(vectors @ mean, -1, 1)))
-        error = float(np.hypot(np.sqrt(p @ gap**2 / 2), _LEAST_ERROR))
-        lag = float(w @ self._arrivals.ages / w.sum()) * self._frame_seconds
-        track.update(mean, error, lag)
-        if self._elevation is not None:
-            track.stay_at(self._elevation)
+    def _side(self, track: Track) -> float:
+        """The lateral angle of a track, as the head is turned now."""
+        return float(np.degrees(np.arcsin(np.clip(track.place @ self._axis, -1, 1))))
 
-    def _begins_anew(self, track: Track, v: Array, others: Array, share: float) -> bool:
-        """Whether another place altogether explains more; a young track then goes there."""
-        L = self._likelihoods(v, others, share)
-        L[~self._on_cone(track)] = -np.inf  # from another side it is another talker
+    def _look_elsewhere(self, v: Array, explained: Array) -> None:
+        """Whether another place on its cone explains more than that of one track, in turn."""
+        if not self.tracks:
+            return
+        m = (self._steps // self.how.new_every) % len(self.tracks)
+        track = self.tracks[m]
+        if track.walks:
+            track.memory *= 0
+        if track.walks or track.misses > _LOST_STEPS:
+            return
+        total = explained.sum(axis=1)
+        share = float(np.clip(v @ (explained[:, m] / total) / v.sum(), _LEAST_SHARE, 1.0))
+        L = self._likelihoods(v, total - explained[:, m], share)
+        L -= L.max()
+        rate = len(self.tracks) * self.how.new_every / self._arrivals.most_steps
+        fade = np.exp(-rate * self._arrivals.most_steps / self.how.memory_steps)
+        both = L + fade * track.memory
+        track.memory = rate * L + fade * track.memory
+        here = both[self._near(track)]
+        allowed = self._on_cone(track) if track.confirmed else np.ones(len(L), dtype=bool)
         for other in self.tracks:
-            if other is not track:
-                L[self._near(other)] = -np.inf
-        best = int(L.argmax())
-        here = L[self._near(track)]
-        if self._near(track)[best] or (len(here) and L[best] < here.max() + _ELSEWHERE_NATS):
-            return False
+            allowed &= ~self._near(other)
+        both = np.where(allowed, both, -np.inf)
+        best = int(both.argmax())
+        if len(here) and both[best] < here.max() + self.how.jump_nats:
+            return
         track.jump(self._arrivals.vectors[best])
-        return True
+        track.trail = self._trail(self._arrivals.densities[:, best])
 
-    def _likelihoods(self, v: Array, others: Array | Single, share: float) -> Single:
+    def _trail(self, column: Single) -> deque[Single]:
+        """Densities (B,) of all bins, by their steps."""
+        parts = np.split(column, np.cumsum(self._arrivals.lengths)[:-1])
+        return deque(parts, maxlen=self._arrivals.most_steps)
+
+    def _likelihoods(self, v: Array, others: Array, share: float) -> Single:
         """(G,) of a source with this share anywhere, beside what others explain (B,)."""
         mixed = self._arrivals.densities * np.float32(share)
         mixed += others.astype(np.float32)[:, None]
@@ -219,8 +265,8 @@ class Tracker:
 
     def _on_cone(self, track: Track) -> Mask:
         """(G,) the places on the cone of confusion of a track."""
-        lateral = np.degrees(np.arcsin(np.clip(track.place[1], -1, 1)))
-        on_cone: Mask = np.abs(self._lateral - lateral) < CONE_DEGREES
+        sides = np.degrees(np.arcsin(np.clip(self._arrivals.vectors @ self._axis, -1, 1)))
+        on_cone: Mask = np.abs(sides - self._side(track)) < CONE_DEGREES
         return on_cone
 
     def _near(self, track: Track) -> Mask:
@@ -228,6 +274,12 @@ class Tracker:
         cosine = np.cos(np.radians(self.how.near_degrees))
         near: Mask = self._arrivals.vectors @ track.place > cosine
         return near
+
+    def _on_way(self, track: Track) -> Mask:
+        """(G,) the places that a walker passed lately."""
+        cosine = np.cos(np.radians(self.how.near_degrees))
+        passed: Mask = (self._arrivals.vectors @ np.stack(track.passed).T > cosine).any(axis=1)
+        return passed
 
     def _is_close(self, m: int) -> bool:
         """Whether another confirmed track is where this one is."""
@@ -240,32 +292,39 @@ class Tracker:
 
     # --- those that are new --------------------------------------------------------------------
 
-    def _give_birth(self, v: Array, heard: Single, new: Mask, now: float) -> None:
+    def _give_birth(self, v: Array, explained: Array, now: float) -> None:
         """One new track, where most is explained that no track explains."""
-        how, g = self.how, self._arrivals.densities
-        audible = [t for t in self.tracks if now - t.heard_at < 1.0]
+        how = self.how
+        audible = [t for t in self.tracks if now - t.heard_at < _AUDIBLE_SECONDS]
         if sum(not t.confirmed for t in self.tracks) >= how.most:
             return
+        heard = explained.sum(axis=1)
         base = float(v @ np.log(heard))
-        gains = np.full(g.shape[1], -np.inf)
+        gains = np.full(len(self._arrivals.places), -np.inf)
         for share in _NEW_SHARES if self.tracks else (0.8,):
-            gains = np.maximum(
-                gains, self._likelihoods(v, np.float32(1 - share) * heard, share) - base
-            )
+            gains = np.maximum(gains, self._likelihoods(v, (1 - share) * heard, share) - base)
         weight = float(v.sum())
-        cost = np.zeros(g.shape[1])
+        cost = np.zeros(len(gains))
         for track in audible:
-            cost[self._on_cone(track)] = SAME_CONE_WORTH
+            cost[self._on_cone(track)] = how.cone_worth
         for track in self.tracks:
             cost[self._near(track)] = np.inf
+            if track.walks:
+                cost[self._on_way(track)] = np.inf
         worth = gains / max(weight, 1e-9) - cost
         best = int(worth.argmax())
-        least = self._least(len(audible))
-        if worth[best] < least or gains[best] < how.fewest_nats:
+        if worth[best] < self._least(len(audible)) or gains[best] < how.fewest_nats:
             return
         place = self._arrivals.vectors[best]
-        track = Track(self._next, place, now)
-        track.hits, track.nats = 1, float(gains[best]) / 2
+        track = Track(
+            self._next,
+            place,
+            now,
+            self._trail(self._arrivals.densities[:, best]),
+            deque([place], maxlen=self._arrivals.most_steps),
+            np.zeros(len(gains), dtype=np.float32),
+        )
+        track.hits = 1
         self._next += 1
         self.tracks.append(track)
 
@@ -274,19 +333,20 @@ class Tracker:
         self.tracks = [
             t
             for t in self.tracks
-            if (now - t.heard_at <= self._kept(t) if t.confirmed else t.misses <= how.forget_steps)
+            if not t.dead
+            and (now - t.heard_at <= self._kept(t) if t.confirmed else t.misses <= how.forget_steps)
         ]
 
     def _kept(self, track: Track) -> float:
         """Seconds of silence that a track outlives: longer, the longer it was heard."""
-        return min(max(float(track.hits), 2.0), self.how.keep_seconds)
+        return min(max(0.5 * track.hits, 2.0), self.how.keep_seconds)
 
 
 def _shares(g: Array, v: Array) -> Array:
     """(M + 1,) shares of sources with densities g (B, M), and of nowhere, that explain most."""
     M = g.shape[1]
     p = np.concatenate([g, np.ones((len(g), 1))], axis=1)
-    w = np.append(np.full(M, (1 - _NOWHERE) / M), _NOWHERE)
+    w = np.append(np.full(M, (1 - _NOWHERE) / max(M, 1)), _NOWHERE)
     v = v / max(float(v.sum()), 1e-9)
     for _ in range(_SHARE_STEPS):
         w = np.maximum(w * (v / (p @ w) @ p), _LEAST_SHARE)

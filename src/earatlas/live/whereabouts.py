@@ -20,11 +20,12 @@ from earatlas.types import Array
 
 __all__ = ["Whereabouts"]
 
-_WINDOW_SECONDS = 0.8  # of onsets that tell where sources are
+# Of onsets that tell where sources are: 3 s. Of two talkers in rooms, counted every 0.8 s, 2, 3
+# and 4 s had one of them beyond 20 degrees in 10, 5 and 4 % of the cases.
+_WINDOW_STEPS = 24
 _QUIET_SECONDS = 10.0  # after which the quiet and the peak are forgotten by 1/e
 # The fastest decays of 60 dB: 0.11 to 0.22 s of talkers in the open, 0.23 to 0.33 at T60 0.3 s.
 _ROOM_SECONDS = 0.23
-_CAUTION = 2.0
 _DOUBTS_EVERY = 8  # steps
 
 
@@ -37,8 +38,8 @@ class Whereabouts:
         self._frame = gate.hop / gate.rate
         forgetting = float(np.exp(-self._frame / _QUIET_SECONDS))
         self._onsets = OnsetStream(gate, forgetting=forgetting)
-        self._arrivals = Arrivals(rooms.sound, _WINDOW_SECONDS)
-        self._tracker = Tracker(self._arrivals, self._frame, how)
+        self._arrivals = Arrivals(rooms.sound, _WINDOW_STEPS)
+        self._tracker = Tracker(self._arrivals, how)
         self._yaw_at = yaw_at
         self._steps = self._counted = 0
         self.in_room = False
@@ -58,17 +59,13 @@ class Whereabouts:
         """Take in the samples (2, n) of the last `seconds` before `now`."""
         self._onsets.push(samples)
         new = self._onsets.arrived(self._counted)
-        self._arrivals.add(
-            new, self._yaw_at(new.t.astype(np.float64) * self._frame), self._onsets.frames
-        )
-        assert self._arrivals.bins is not None
-        self._tracker.step(now, seconds, self._arrivals.bins.t >= self._counted)
+        turns = self._yaw_at(new.t.astype(np.float64) * self._frame)
+        self._arrivals.add(new, turns, self._onsets.frames, seconds)
+        self._tracker.step(now, seconds, float(self._yaw_at(np.array([now]))[0]))
         self._counted = self._onsets.frames
         self._steps += 1
         if self._steps % _DOUBTS_EVERY == 0:
             bins = self._onsets.bins()
             fits = len(bins) == 0  # silence is no doubt
-            # What a room sends back explains onsets, too: more is asked of one more track there.
             self.in_room = bins.decay_seconds > _ROOM_SECONDS
-            self._tracker.caution = _CAUTION if self.in_room else 1.0
             self.doubts = tuple(conditions(bins, now, fits=fits))

@@ -1,0 +1,125 @@
+"""Tracks of a live stream: who stands, who walks, and a head that turns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.learning.direct import bin_weights
+from earatlas.live.arrivals import Arrivals
+from earatlas.live.patch import CELL, Before, Patch, _along
+from earatlas.live.tracker import Tracking
+from earatlas.live.whereabouts import Whereabouts
+from earatlas.space.angles import great_circle_error, to_directions, to_vectors
+from earatlas.types import Array, Single
+
+RATE, STEP = 16_000, 2048
+NOTHING = Before(np.array([1.0, 0.0, 0.0]), np.inf, 0.0, np.inf, 0.6)
+
+
+def test_a_walk_is_a_sum_of_shifted_lattices() -> None:
+    """L(x, u) = Σ_s S_s(x - u τ_s), and outside of the lattice S is 0: against loops."""
+    rng = np.random.default_rng(3)
+    lattices, taus = rng.normal(size=(4, 3, 7)), np.array([0.9, 0.5, 0.25, 0.1])
+    for u, w in ((0.0, 0.0), (16.0, 0.0), (-8.0, 8.0), (48.0, -16.0)):
+        expected = np.zeros((3, 7))
+        for lattice, tau in zip(lattices, taus, strict=True):
+            for e in range(3):
+                for a in range(7):
+                    then = e - round(w * tau / CELL), a - round(u * tau / CELL)
+                    if 0 <= then[0] < 3 and 0 <= then[1] < 7:
+                        expected[e, a] += lattice[then]
+        np.testing.assert_allclose(_along(lattices, taus, u, w), expected, rtol=1e-12)
+
+
+@dataclass
+class MadeArrivals:
+    """Bins that fit where one source was: 6 a step, of 12 steps, within some degrees."""
+
+    way: Array  # (12, 2) degrees
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(5)
+        self.elevation = None
+        self.lengths = np.full(12, 6)
+        self.step_ages = 0.128 * np.arange(11.5, 0, -1)
+        self.ages = np.repeat(self.step_ages, 6)
+        self._f = np.tile(np.arange(6), 12)
+        self.weights = bin_weights(self._f)
+        self._seen = np.repeat(self.way, 6, axis=0) + rng.normal(scale=1.5, size=(72, 2))
+
+    def recent_weights(self, seconds: float) -> Array:
+        return Arrivals.recent_weights(self, seconds)  # type: ignore[arg-type]
+
+    def snapped(self, places: Array) -> tuple[Array, Array]:
+        return places, np.zeros(len(places))
+
+    def at(self, places: Array) -> Single:
+        gaps = great_circle_error(self._seen[:, None], places[None])
+        return (30 * np.exp(-0.5 * (gaps / 4) ** 2)).astype(np.float32)
+
+
+@pytest.mark.parametrize("speed", [0.0, 16.0, -24.0])
+def test_a_patch_tells_standing_from_walking(speed: float) -> None:
+    """Place and speed of now; each bin is explained where the source was then."""
+    ages = 0.128 * np.arange(11.5, 0, -1)
+    way = np.stack([30.0 - speed * ages, np.full(12, 6.0)], axis=-1)
+    patch = Patch(MadeArrivals(way), np.array([27.0, 4.0]))  # type: ignore[arg-type]
+    trail = np.full(72, 9.0)  # where it has left the lattice
+    stands, walks, more = patch.fits(np.full(72, 0.1), trail, 0.5, 9.0, NOTHING)
+    assert (more > 3) == (speed != 0)
+    fit = walks if speed else stands
+    assert 0 <= great_circle_error([30.0, 6.0], to_directions(fit.place)) < 1.5
+    np.testing.assert_array_equal(fit.velocity, [speed, 0.0])
+    lately = slice(36, None)
+    assert walks.densities[lately].mean() > 15
+    assert (stands.densities[lately].mean() > 15) == (speed == 0)
+
+
+def test_what_is_known_of_a_walk_counts() -> None:
+    """A place and a speed that are not expected cost what a Gaussian says."""
+    before = Before(to_vectors([10.0, 0.0]), 4.0, -8.0, 10.0, 0.6)
+    nats = before.of_place(to_vectors(np.array([[10.0, 0.0], [18.0, 0.0]])))
+    np.testing.assert_allclose(nats, [0.0, -2.0], atol=1e-9)
+    assert before.of_speed(12.0) == pytest.approx(-2.0)
+
+
+def followed(atlas: ea.Atlas, samples: Array, degrees_a_second: float) -> Whereabouts:
+    """Tracks after samples that a head heard while it turned."""
+    assert atlas.rooms is not None
+    where = Whereabouts(atlas.rooms, lambda t: degrees_a_second * t, Tracking())
+    names = set()
+    for k in range(samples.shape[1] // STEP):
+        where.step(samples[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
+        names |= {track.id for track in where.confirmed}
+    assert len(names) == 1
+    return where
+
+
+@pytest.fixture(scope="module")
+def ready(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
+    """The shared atlas, made ready for rooms."""
+    return atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+
+
+@pytest.fixture(scope="module")
+def passing(atlas_head: ea.Head) -> Array:
+    """A murmur that goes by the head at 30 degrees a second, from 45 to -45 degrees."""
+    route = ea.Route((0, 3), ((45, 0), (-45, 0)))
+    return ea.render_scene(atlas_head, [ea.murmur(3.0, seed=7)], [route]).mixture.samples
+
+
+def test_who_walks_has_one_name(ready: ea.Atlas, passing: Array) -> None:
+    """It is followed, with its speed."""
+    (track,) = followed(ready, passing, 0.0).confirmed
+    assert track.walks
+    assert 0 < great_circle_error([-45.0, 0.0], track.direction) < 10
+    assert track.velocity[0] == pytest.approx(-30, abs=10)
+
+
+def test_who_stands_stands_while_the_head_turns(ready: ea.Atlas, passing: Array) -> None:
+    """The same sound heard by a head that turns by 30 degrees a second: one that stands."""
+    (track,) = followed(ready, passing, 30.0).confirmed
+    assert not track.walks
+    assert 0 < great_circle_error([45.0, 0.0], track.direction) < 6
