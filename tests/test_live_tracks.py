@@ -50,12 +50,15 @@ class MadeArrivals:
         self._seen = np.repeat(self.way, 6, axis=0) + rng.normal(scale=1.5, size=(72, 2))
 
     def recent_weights(self, seconds: float) -> Array:
+        """As of real ones."""
         return Arrivals.recent_weights(self, seconds)  # type: ignore[arg-type]
 
     def snapped(self, places: Array) -> tuple[Array, Array]:
+        """Every place was measured."""
         return places, np.zeros(len(places))
 
     def at(self, places: Array) -> Single:
+        """A Gaussian around what was seen."""
         gaps = great_circle_error(self._seen[:, None], places[None])
         return (30 * np.exp(-0.5 * (gaps / 4) ** 2)).astype(np.float32)
 
