@@ -71,7 +71,7 @@ def test_e_step_is_the_loop(latent: int, temperature: float) -> None:
     local = replace(model, b=model.b - em.offset)
     r, likelihood = oracles.e_step(model, x, y, temperature)
     blocks = list(em.responsibilities(local))
-    np.testing.assert_allclose(np.concatenate([block[2] for block in blocks]), r, **EXACT)
+    np.testing.assert_allclose(np.concatenate([block.r for block in blocks]), r, **EXACT)
     np.testing.assert_allclose(em.moments(local).log_likelihood, likelihood, rtol=1e-9)
 
 

@@ -23,7 +23,7 @@ from earatlas.hearing.cues import checked_audio
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import FileRecording, MemoryRecording
 from earatlas.learning.calibration import Calibration
-from earatlas.learning.direct_learning import learn_rooms, rooms_refused
+from earatlas.learning.direct_learning import RoomScenes, rooms_refused
 from earatlas.learning.folds import Folds
 from earatlas.learning.learn import MODEL_ARRAYS, learn_head
 from earatlas.learning.learned import Accuracy, LearnedHead
@@ -81,8 +81,8 @@ class Atlas(LearnedHead):
             )
         folds = Folds.of(self.model, known.directions, known.cues(self.layout), seed=seed)
         doubted = 0.0 if self.accuracy is None else 1.0
-        rooms = learn_rooms(known, folds, self.layout, self.calibration, doubted=doubted, seed=seed)
-        return replace(self, rooms=rooms)
+        scenes = RoomScenes.of(known, self.space, self.layout, seed=seed)
+        return replace(self, rooms=scenes.hearing(folds, self.calibration, doubted=doubted))
 
     # --- one sound -----------------------------------------------------------------------------
 

@@ -231,7 +231,8 @@ class DirectSound:
         self, bins: OnsetBins, points: Single, weights: Array | None = None
     ) -> Array:
         """L (G,) at points (F, 3, G); `weights` v (B,) where these are some of more bins."""
-        v, total = bin_weights(bins.f) if weights is None else weights, np.zeros(points.shape[-1])
+        v = (bin_weights(bins.f) if weights is None else weights).astype(np.float32)
+        total = np.zeros(points.shape[-1])
         for own, values in self.read(self.log_densities, bins, points):
             total += v[own] @ values
         return total
@@ -243,18 +244,17 @@ class DirectSound:
 
         For each frequency that has bins: which (b,) these are, and their values (b, G).
         """
-        s, flat = self.seen(bins), table.ravel()
+        # An edge on each side: rounding may put u a hair beyond -1 or 1.
+        flat = np.pad(table, ((0, 0), (1, 1)), mode="edge").ravel()
+        half = np.float32(LEVELS / 2)
+        s = self.seen(bins) * half
         cells = bin_class(bins.rise_db, self.gate.frequencies_hz[bins.f])
+        middles = (cells * (LEVELS + 2) + 1).astype(np.float32)[:, None] + half
         edges = np.searchsorted(bins.f, np.arange(len(self.whiten) + 1))
-        # u = 1 is the upper edge of the last level: just below it, it stays in the table.
-        half, last = np.float32(LEVELS / 2), np.float32(LEVELS - 0.5)
         for f in np.unique(bins.f):
             own = slice(edges[f], edges[f + 1])
             u = s[own] @ points[f]
-            u *= half
-            u += half
-            np.clip(u, 0, last, out=u)
-            u += (cells[own] * LEVELS).astype(np.float32)[:, None]
+            u += middles[own]
             yield own, flat.take(u.astype(np.int32))
 
     def look(self, bins: OnsetBins, patch: Patch | None = None) -> Look:

@@ -1,6 +1,6 @@
 """Learn a head's direct sound, and how far it may be trusted, from rooms made of the head itself.
 
-In: a head with responses, and what was learned of it in the open. Out: a `RoomHearing`.
+In: a head with responses, then what was learned of it in the open. Out: a `RoomHearing`.
 Scenes are murmurs in the open, in noise and in random rooms (`earatlas.scenes.own_rooms`)
 from measured directions; each is looked at as if its direction had not been measured. So what is
 measured is what a new direction in a new room will meet.
@@ -41,7 +41,7 @@ from earatlas.scenes.own_rooms import even_weights
 from earatlas.space.spaces import Space
 from earatlas.types import Array, Complex, Indices, Single
 
-__all__ = ["learn_rooms", "rooms_refused"]
+__all__ = ["RoomScenes", "rooms_refused"]
 
 _SCENES = 180
 _TO_A_PAIR = 3  # scenes of one sound to a scene of two: these have two looks, and take four times
@@ -59,11 +59,11 @@ class _Scene:
 
     row: int  # which direction
     truth: Array  # (C,) where it would be said to be: another unit of the head is turned a little
-    samples: Array  # (2, n)
     bins: OnsetBins
     patch: Patch  # grid points that are interpolated from it, without it
     cosines: Array  # (B,) u of the bins around the truth, templates put wrong
     classes: Indices  # (B,)
+    statistics: CueStatistics | None  # for the open-air model, of some scenes
 
 
 def rooms_refused(head: Head, layout: CueLayout) -> str | None:
@@ -75,45 +75,53 @@ def rooms_refused(head: Head, layout: CueLayout) -> str | None:
     return None
 
 
-def learn_rooms(
-    head: Head,
-    folds: Folds,
-    layout: CueLayout,
-    calibration: Calibration,
-    *,
-    doubted: float = 1.0,
-    seed: int = 0,
-) -> RoomHearing:
-    """What a head needs in rooms, beside the open-air model that was learned of it.
+@dataclass(frozen=True, eq=False)
+class RoomScenes:
+    """What a head's own scenes say of its direct sound: all that needs no open-air model."""
 
-    Where that model's misfit is `doubted` or less, its answer will be taken as it is.
-    """
-    space = folds.refits[0].space
-    gate = Gate(rate=layout.rate)
-    sound, stage = _untold(head, space, gate), Stage.of(head, gate.rate, seed=seed)
-    scenes = _scenes(stage, sound, gate, seed)
-    told = sound.with_densities(
-        _log_densities([s.cosines for s in scenes], [s.classes for s in scenes])
-    )
-    truths = np.array([scene.truth for scene in scenes])
-    _ = told.coarse_points  # once, before threads ask for them
-    few = np.arange(0, len(scenes), max(len(scenes) // _OPEN_SCENES, 1))
+    sound: DirectSound
+    trust: Trust  # nothing of the open-air answer is believed yet
+    crowd: Trust
+    asked: tuple[tuple[_Scene, Look], ...]  # those that the open-air model will be asked of
 
-    def opened(n: int) -> tuple[float, float]:
-        """Misfit of the open-air model, and log p of the truth."""
-        statistics = _open_statistics(scenes[n].samples, layout)
-        belief, misfit = calibration.judged(folds.without(scenes[n].row), statistics)
-        return misfit, float(belief.log_density(truths[n : n + 1])[0])
+    @classmethod
+    def of(cls, head: Head, space: Space, layout: CueLayout, *, seed: int = 0) -> RoomScenes:
+        """Those of a head with responses that do not ring."""
+        gate = Gate(rate=layout.rate)
+        sound, stage = _untold(head, space, gate), Stage.of(head, gate.rate, seed=seed)
+        scenes = _scenes(stage, sound, layout, seed)
+        told = sound.with_densities(
+            _log_densities([s.cosines for s in scenes], [s.classes for s in scenes])
+        )
+        _ = told.coarse_points  # once, before threads ask for them
+        looks = side_by_side(lambda scene: told.look(scene.bins, scene.patch), scenes)
+        trust = fit_trust(space, looks, np.array([scene.truth for scene in scenes]))
+        crowd = learn_crowd(stage, told, scenes=_SCENES // _TO_A_PAIR, seed=seed)
+        every = zip(scenes, looks, strict=True)
+        asked = tuple((scene, look) for scene, look in every if scene.statistics is not None)
+        return cls(told, trust, crowd, asked)
 
-    looks = side_by_side(lambda scene: told.look(scene.bins, scene.patch), scenes)
-    misfits, open_scores = np.array(side_by_side(opened, few.tolist())).T
-    trust = fit_trust(space, looks, truths)
-    odd = misfits > doubted  # only there is the open-air answer ever doubted
-    own_scores = np.array([_log_score(space, trust, looks[n], truths[n]) for n in few[odd]])
-    features = np.array([looks[n].features for n in few[odd]])
-    weights = fit_open_share(features, misfits[odd], open_scores[odd], own_scores)
-    crowd = learn_crowd(stage, told, scenes=_SCENES // _TO_A_PAIR, seed=seed)
-    return RoomHearing(told, replace(trust, weights=weights), crowd, doubted).rounded()
+    def hearing(self, folds: Folds, calibration: Calibration, *, doubted: float) -> RoomHearing:
+        """With how much of the open-air model's answer is to be believed.
+
+        Where that model's misfit is `doubted` or less, its answer will be taken as it is.
+        """
+        space = self.sound.space
+
+        def opened(scene: _Scene) -> tuple[float, float]:
+            """Misfit of the open-air model, and log p of the truth."""
+            assert scene.statistics is not None  # by `asked`
+            belief, misfit = calibration.judged(folds.without(scene.row), scene.statistics)
+            return misfit, float(belief.log_density(scene.truth[None])[0])
+
+        misfits, scores = np.array(side_by_side(opened, [scene for scene, _ in self.asked])).T
+        odd = np.flatnonzero(misfits > doubted)  # only there is the open-air answer ever doubted
+        doubtful = [self.asked[n] for n in odd]
+        own = np.array([_log_score(space, self.trust, look, s.truth) for s, look in doubtful])
+        features = np.array([look.features for _, look in doubtful])
+        weights = fit_open_share(features, misfits[odd], scores[odd], own)
+        trust = replace(self.trust, weights=weights)
+        return RoomHearing(self.sound, trust, self.crowd, doubted).rounded()
 
 
 def _log_score(space: Space, trust: Trust, look: Look, truth: Array) -> float:
@@ -147,7 +155,9 @@ def _untold(head: Head, space: Space, gate: Gate) -> DirectSound:
     )
 
 
-def _scenes(stage: Stage, sound: DirectSound, gate: Gate, seed: int) -> list[_Scene]:
+def _scenes(stage: Stage, sound: DirectSound, layout: CueLayout, seed: int) -> list[_Scene]:
+    gate, step = sound.gate, max(_SCENES // _OPEN_SCENES, 1)
+
     def made(n: int) -> _Scene | None:
         rng = np.random.default_rng((seed, n))  # its own: scenes are made side by side
         row, samples = stage.one(rng)
@@ -159,22 +169,22 @@ def _scenes(stage: Stage, sound: DirectSound, gate: Gate, seed: int) -> list[_Sc
             wrong = np.ones_like(wrong)
         if len(bins) < _FEWEST_BINS:
             return None
-        return _scene(sound, row, truth, samples, bins, wrong)
+        scene = _scene(sound, row, truth, bins, wrong)
+        asked = n % step == 0
+        return replace(scene, statistics=_open_statistics(samples, layout)) if asked else scene
 
     _ = sound.grid, sound.interpolation  # once, before threads ask for them
     return [scene for scene in side_by_side(made, range(_SCENES)) if scene is not None]
 
 
-def _scene(
-    sound: DirectSound, row: int, truth: Array, samples: Array, bins: OnsetBins, wrong: Complex
-) -> _Scene:
+def _scene(sound: DirectSound, row: int, truth: Array, bins: OnsetBins, wrong: Complex) -> _Scene:
     """What the grid around a direction is without its measurement, and how bins stand to it."""
     patch, points = sound.left_out(np.array([row]))
     z = bins.z * np.stack([np.ones(len(bins)), wrong[bins.f]], axis=1)
     s = stokes(np.einsum("bac,bc->ba", sound.whiten[bins.f], z))
     cosines = np.clip((s * points[bins.f, :, 0]).sum(axis=1), -1.0, 1.0)
     classes = bin_class(bins.rise_db, sound.gate.frequencies_hz[bins.f])
-    return _Scene(row, truth, samples, bins, patch, cosines, classes)
+    return _Scene(row, truth, bins, patch, cosines, classes, None)
 
 
 def _log_densities(cosines: list[Array], classes: list[Indices]) -> Single:

@@ -3,14 +3,16 @@
 In: directions x (N, C), cues y (N, D) and how to go about it. Out: `Charts`. Letters as in
 `earatlas.learning.ppam`.
 
-One iteration is one pass over the data in blocks of n: two matrix products of (N × D) with
-(D × K(L+1)), and nothing that carries N, K and D at once. Because all cues share the regressors
+One iteration is one pass over the data in blocks of n, each with the components that reach it
+(`earatlas.learning.patches`): two matrix products of (n × D) with (D × K'(L+1)), and nothing that
+carries N, K and D at once. Because all cues share the regressors
 (u, 1), weighted least squares stays the maximizer of (A_k, b_k) whatever S is; the noise and the
 latent map are then the factor analysis of what is left.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,13 +22,24 @@ import numpy as np
 
 from earatlas.errors import InputError
 from earatlas.learning.charts import Charts, latent_root
+from earatlas.learning.patches import Reach, patches
 from earatlas.space.belief import change_chart
 from earatlas.space.spaces import Space
 from earatlas.types import Array, Indices
 
 __all__ = ["EM", "Learning", "Moments", "fit", "refit"]
 
-_Block = tuple[Array, Array, Array, Array, float]
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some of the data, and the components that have something of it."""
+
+    near: Indices  # (K',) which components
+    y: Array  # (n, D) from the mean
+    u: Array  # (L, n, K')
+    r: Array  # (n, K')
+    Fy: Array  # (n, L_w)
+    log_likelihood: float
 
 
 @dataclass(frozen=True)
@@ -73,14 +86,20 @@ class EM:
         return mean
 
     @cached_property
+    def _patches(self) -> tuple[Indices, Indices]:
+        """Rows (N,) of the data patch by patch, and where each patch ends."""
+        every = patches(self.space, self.x)
+        return np.concatenate(every), np.cumsum([len(rows) for rows in every])
+
+    @cached_property
     def _small(self) -> Array | None:
         """All centred cues (N, D) where the memory setting allows it: saves a pass over them."""
         fits = self.y.nbytes <= 8e6 * self.how.block_megabytes
-        return self.y - self.offset if fits else None
+        return self.y[self._patches[0]] - self.offset if fits else None
 
     def centred(self, s: slice) -> Array:
-        """Cues (n, D) of a block, from their mean."""
-        return self.y[s] - self.offset if self._small is None else self._small[s]
+        """Cues (n, D) of a block, patch by patch, from their mean."""
+        return self.y[self._patches[0][s]] - self.offset if self._small is None else self._small[s]
 
     @cached_property
     def squares(self) -> Array:
@@ -100,7 +119,15 @@ class EM:
         """Blocks of n for which about `columns` + 2 D numbers a row fit the memory setting."""
         N, D = self.y.shape
         size = max(int(self.how.block_megabytes * 1e6 / 8 / (columns + 2 * D)), 1)
-        return (slice(i, i + size) for i in range(0, N, size))
+        return (slice(i, min(i + size, N)) for i in range(0, N, size))
+
+    def within_patches(self, columns: int) -> Iterator[tuple[slice, Indices]]:
+        """The same, each within a patch, and the rows of the data (n,) that a block has."""
+        rows, ends = self._patches
+        for block in self.slices(columns):
+            cuts = ends[(ends > block.start) & (ends < block.stop)].tolist()
+            for start, stop in itertools.pairwise([block.start, *cuts, block.stop]):
+                yield slice(start, stop), rows[start:stop]
 
     def run(self, model: Charts, iterations: int) -> Charts:
         """E and M steps until one gains next to nothing. A fall is never taken for convergence."""
@@ -156,22 +183,22 @@ class EM:
             means = means + drift / counts[:, None]
         return self.maximize(centres, self.summed(self.assigned(centres, labels), K), None)
 
-    def assigned(self, centres: Array, labels: Indices) -> Iterator[_Block]:
+    def assigned(self, centres: Array, labels: Indices) -> Iterator[Block]:
         """As `responsibilities`, for a hard assignment (N,)."""
-        K = len(centres)
-        for s in self.slices(3 * K * (self.space.dims + 1)):
-            u = np.moveaxis(self.space.charts(centres, self.x[s]), -1, 0)
-            r = (labels[s, None] == np.arange(K)).astype(np.float64)
-            yield self.centred(s), u, r, np.zeros((len(r), 0)), 0.0
+        for s, rows in self.within_patches(3 * len(centres) * (self.space.dims + 1)):
+            near = np.unique(labels[rows])
+            u = np.moveaxis(self.space.charts(centres[near], self.x[rows]), -1, 0)
+            r = (labels[rows, None] == near).astype(np.float64)
+            yield Block(near, self.centred(s), u, r, np.zeros((len(r), 0)), 0.0)
 
-    def responsibilities(self, model: Charts) -> Iterator[_Block]:
-        """Blocks of: y (n, D), u (L, n, K), r (n, K), F y (n, L_w) and the log-likelihood."""
+    def responsibilities(self, model: Charts) -> Iterator[Block]:
+        """Blocks of the data, with r_nk, F y and the log-likelihood."""
         (K, D, L), beat = model.A.shape, 1 / self.temperature
         maps = np.concatenate([model.A.transpose(2, 0, 1), model.b[None]])  # (L+1, K, D)
         F = latent_root(model.noise, model.latent)
         weighted = maps / model.noise - (maps @ F.T) @ F  # S (A_k, b_k)
         H = beat * np.einsum("lkd,mkd->klm", maps, weighted, optimize=True)
-        product = np.hstack([(-2 * beat) * weighted.reshape(-1, D).T, F.T])
+        product = (-2 * beat) * weighted
         forms = H[:, :L, :L] + np.linalg.inv(model.gammas)
         constant = (
             H[:, L, L]
@@ -180,16 +207,19 @@ class EM:
             + beat * model.log_determinants
         )
         white = (self.squares / model.noise).sum() / len(self.y)  # mean of yᵀΣ⁻¹y, block by block
-        for s in self.slices(3 * K * (L + 1)):
-            y = self.centred(s)
-            u = np.moveaxis(self.space.charts(model.centres, self.x[s]), -1, 0)
-            *YS, Fy = np.split(y @ product, K * np.arange(1, L + 2), axis=1)
-            total = YS[L] + constant
+        reach = Reach.of(model)
+        for s, rows in self.within_patches(3 * K * (L + 1)):
+            y, near = self.centred(s), reach.near(self.x[rows])
+            u = np.moveaxis(self.space.charts(model.centres[near], self.x[rows]), -1, 0)
+            maps = np.concatenate([product[:, near].reshape(-1, D), F]).T
+            *YS, Fy = np.split(y @ maps, len(near) * np.arange(1, L + 2), axis=1)
+            total = YS[L] + constant[near]
+            own, slopes = forms[near], 2 * H[near, :, L]
             for i in range(L):
-                partial = YS[i] + 2 * H[:, i, L]
-                partial += forms[:, i, i] * u[i]
+                partial = YS[i] + slopes[:, i]
+                partial += own[:, i, i] * u[i]
                 for j in range(i):
-                    partial += (2 * forms[:, i, j]) * u[j]
+                    partial += (2 * own[:, i, j]) * u[j]
                 partial *= u[i]
                 total += partial
             total *= -0.5
@@ -200,31 +230,36 @@ class EM:
             r = np.exp(total, out=total)
             norm = r.sum(axis=1, keepdims=True)
             r /= norm
-            own = len(y) * white - (Fy**2).sum()
-            yield y, u, r, Fy, float((top + np.log(norm)).sum() - 0.5 * beat * own)
+            left = len(y) * white - (Fy**2).sum()
+            gained = float((top + np.log(norm)).sum() - 0.5 * beat * left)
+            yield Block(near, y, u, r, Fy, gained)
 
     def moments(self, model: Charts) -> Moments:
         """The E-step: responsibilities, summed up at once."""
         return self.summed(self.responsibilities(model), len(model.weights))
 
-    def summed(self, blocks: Iterator[_Block], K: int) -> Moments:
-        """Moments of K components from blocks of y, u, r and log-likelihood."""
-        D, L = self.y.shape[1], self.space.dims
-        grams, cross, log_likelihood = np.zeros((K, L + 1, L + 1)), np.zeros((D, 0)), 0.0
-        for y, u, r, Fy, gained in blocks:
-            log_likelihood += gained
-            rphi = np.hstack([*(r * coordinate for coordinate in u), r, Fy])
-            product = y.T @ rphi
-            cross = cross + product if cross.size else product
+    def summed(self, blocks: Iterator[Block], K: int) -> Moments:
+        """Moments of K components from blocks of the data."""
+        (D, L), log_likelihood = (self.y.shape[1], self.space.dims), 0.0
+        grams, cross = np.zeros((K, L + 1, L + 1)), np.zeros((K, L + 1, D))
+        projected = np.zeros((D, 0))
+        for block in blocks:
+            r, u, near = block.r, block.u, block.near
+            log_likelihood += block.log_likelihood
+            rphi = np.hstack([*(r * coordinate for coordinate in u), r, block.Fy])
+            product = rphi.T @ block.y
+            moments, Fyy = np.split(product, [(L + 1) * len(near)])
+            projected = projected + Fyy.T if projected.size else Fyy.T
+            own = np.zeros((len(near), L + 1, L + 1))
             for i in range(L + 1):
-                weighted = rphi[:, i * K : (i + 1) * K]
-                grams[:, L, i] += weighted.sum(axis=0)
+                weighted = rphi[:, i * len(near) : (i + 1) * len(near)]
+                cross[near, i] += moments[i * len(near) : (i + 1) * len(near)]
+                own[:, L, i] = weighted.sum(axis=0)
                 for j in range(i + 1 if i < L else 0):
-                    grams[:, i, j] += np.einsum("nk,nk->k", weighted, u[j])
+                    own[:, i, j] = np.einsum("nk,nk->k", weighted, u[j])
+            grams[near] += own
         lower = np.tril_indices(L + 1, -1)
         grams[:, lower[1], lower[0]] = grams[:, lower[0], lower[1]]
-        cross, projected = np.split(cross, [(L + 1) * K], axis=1)
-        cross = np.ascontiguousarray(cross.reshape(D, L + 1, K).transpose(2, 1, 0))
         return Moments(grams[:, L, L].copy(), grams, cross, projected, log_likelihood)
 
     def maximize(
@@ -331,10 +366,10 @@ class EM:
         local = replace(model, b=model.b - self.offset)
         squares = np.zeros_like(model.b)
 
-        def squared() -> Iterator[_Block]:
-            for y, u, r, Fy, gained in self.responsibilities(local):
-                np.add(squares, r.T @ y**2, out=squares)
-                yield y, u, r, Fy, gained
+        def squared() -> Iterator[Block]:
+            for block in self.responsibilities(local):
+                squares[block.near] += block.r.T @ block.y**2
+                yield block
 
         moments = self.summed(squared(), len(model.weights))
         W = np.concatenate([local.A.transpose(0, 2, 1), local.b[:, None]], axis=1)

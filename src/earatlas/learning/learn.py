@@ -15,8 +15,13 @@ from earatlas.errors import InputError
 from earatlas.heads.diagnosis import coverage_words
 from earatlas.heads.head import Head
 from earatlas.hearing.layout import CueLayout
-from earatlas.learning.calibration import Calibration, fit_calibration, held_out_statistics
-from earatlas.learning.direct_learning import learn_rooms, rooms_refused
+from earatlas.learning.calibration import (
+    Calibration,
+    HeldOut,
+    fit_calibration,
+    held_out_statistics,
+)
+from earatlas.learning.direct_learning import RoomScenes, rooms_refused
 from earatlas.learning.folds import Folds
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
@@ -32,7 +37,7 @@ _FEWEST_DIRECTIONS = 6
 _FEWEST_TO_HOLD_OUT = 20  # with fewer directions every one is needed for learning
 _MOST_HELD_OUT = 240  # of 240 levels the share below one half is right within 3 %
 MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
-_STEPS = (5, 2, 1, 4)  # about what fitting, refitting, calibrating and rooms take of the time
+_STEPS = (4, 6, 1, 1)  # about what fitting, sounds, calibrating and rooms take of the time
 
 
 def learn_head(
@@ -55,16 +60,25 @@ def learn_head(
     count = _chart_count(len(known), space, components)
     asked = Folds.order_of(len(known), seed)[:_MOST_HELD_OUT]
     enough = len(known) >= _FEWEST_TO_HOLD_OUT
+
+    def fitted() -> tuple[PPAM, Folds]:
+        model = _rounded(
+            PPAM.fit(
+                space, x, y, components=count, latent=latent, constrained=constrained, seed=seed
+            )
+        )
+        advance()
+        return model, Folds.of(model, x, y, constrained=constrained, seed=seed)
+
+    def heard() -> tuple[HeldOut | None, RoomScenes | None]:
+        ready = rooms and rooms_refused(known, layout) is None
+        return (
+            held_out_statistics(known.subset(asked), layout, seed=seed) if enough else None,
+            RoomScenes.of(known, space, layout, seed=seed) if ready else None,
+        )
+
     # One fits while the other makes sounds: neither needs the other, and fitting has one thread.
-    fitted, held = together(
-        lambda: PPAM.fit(
-            space, x, y, components=count, latent=latent, constrained=constrained, seed=seed
-        ),
-        lambda: held_out_statistics(known.subset(asked), layout, seed=seed) if enough else None,
-    )
-    model = _rounded(fitted)
-    advance()
-    folds = Folds.of(model, x, y, constrained=constrained, seed=seed)
+    (model, folds), (held, scenes) = together(fitted, heard)
     advance()
     accuracy, calibration = None, _cautious(known.spacing_degrees)
     if held is not None:
@@ -72,10 +86,8 @@ def learn_head(
         refits = [folds.without(n) for n in asked]
         calibration = fit_calibration(refits * (len(held.directions) // len(asked)), held)
     advance()
-    hearing = None
-    if rooms and rooms_refused(known, layout) is None:
-        doubted = 0.0 if accuracy is None else 1.0
-        hearing = learn_rooms(known, folds, layout, calibration, doubted=doubted, seed=seed)
+    doubted = 0.0 if accuracy is None else 1.0
+    hearing = None if scenes is None else scenes.hearing(folds, calibration, doubted=doubted)
     advance()
     return LearnedHead(
         model=model,
