@@ -10,14 +10,18 @@ from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
+from made_scenes import belief_at
 from scipy.signal import oaconvolve
 
 import earatlas as ea
 from earatlas.hearing.decay import DecayStream
 from earatlas.hearing.onsets import Gate, OnsetStream
-from earatlas.localization.doubts import Doubt
+from earatlas.learning.learned import Judgement
+from earatlas.localization.doubts import Doubt, strangeness
 from earatlas.report import write_report
 from earatlas.scenes.own_rooms import OwnRoom
+from earatlas.separation.directions import doubles_told, scene_doubts
+from earatlas.separation.scene import Evidence, Placed
 from earatlas.types import Array
 
 RATE = 16_000
@@ -76,6 +80,60 @@ def test_another_head_is_told(atlas: ea.Atlas) -> None:
     stretched = replace(other, ears=replace(ears, rate=ears.rate / 1.1))
     scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=3)], [PLACES[0]])
     assert words(atlas, scene.mixture.samples) == {"does not fit this head"}
+
+
+def test_what_does_not_fit_is_believed_less(
+    atlas: ea.Atlas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sound by way of another head may be 20 degrees off; the direction stays the same."""
+    ears = ea.simulated_head([PLACES[0]]).responses()
+    stretched = ea.simulated_head([PLACES[0]])
+    stretched = replace(stretched, ears=replace(ears, rate=ears.rate / 1.1))
+    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=3)], [PLACES[0]])
+    told = atlas.localize(scene.mixture)
+    assert "does not fit this head" in {doubt.word for doubt in told.doubts}
+    monkeypatch.setattr("earatlas.localization.answer.strangeness", lambda *_: 0.0)
+    before = atlas.localize(scene.mixture)
+    assert told.radius_degrees() > before.radius_degrees() + 10
+    np.testing.assert_allclose(told.direction, before.direction, atol=3.0)
+
+
+def test_strangeness_grows_as_onsets_tell_less(atlas: ea.Atlas) -> None:
+    """From nothing at the usual share to all; without onsets all."""
+    assert atlas.rooms is not None
+    belief, usual = belief_at(ea.Sphere(), (10.0, 0.0)), atlas.rooms.trust.usual_nats
+    shares = [
+        strangeness(atlas, Judgement(belief, 9.0, share * usual))
+        for share in (1.2, 0.96, 0.9, 0.8, np.nan)
+    ]
+    np.testing.assert_allclose(shares, [0.0, 1 / 12, 7 / 12, 1.0, 1.0], atol=1e-9)
+    assert strangeness(replace(atlas, rooms=None), Judgement(belief, 9.0, usual)) == 1.0
+
+
+def test_two_sources_in_one_place_are_doubted() -> None:
+    """The later one, which has fewer bins; what is doubted already keeps its reason."""
+    told = Doubt("may not exist", "it gains nothing", 0.0)
+    places = [(50.0, 0.0), (-20.0, 5.0), (56.0, 0.0), (51.0, 0.0)]
+    placed = [
+        Placed(belief_at(ea.Sphere(), place), Evidence(1.0), doubts)
+        for place, doubts in zip(places, [(), (), (), (told,)], strict=True)
+    ]
+    found = doubles_told(placed)
+    assert [[doubt.word for doubt in own.doubts] for own in found] == [
+        [], [], ["may not exist"], ["may not exist"]
+    ]  # fmt: skip
+    assert found[2].doubts[0].value == pytest.approx(6.0, abs=0.3)
+    assert "6.0°" in found[2].doubts[0]
+    assert found[3].doubts == (told,)
+
+
+def test_a_scene_that_does_not_fit_an_atlas_without_rooms_is_doubted(atlas: ea.Atlas) -> None:
+    """Misfit alone tells; of a scene that fits, nothing is said."""
+    plain = replace(atlas, rooms=None)
+    for misfit, expected in ((0.5, []), (4.0, ["does not fit this head"])):
+        placed = [Placed(belief_at(ea.Sphere(), (10.0, 0.0)), Evidence(misfit), ())] * 2
+        doubts = scene_doubts(plain, placed, None, 3.0)
+        assert [doubt.word for doubt in doubts] == expected
 
 
 def test_what_has_no_direction_is_told(atlas: ea.Atlas, rng: np.random.Generator) -> None:

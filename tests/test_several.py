@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from made_scenes import belief_at
 from scipy.signal import oaconvolve
 
 import earatlas as ea
@@ -19,9 +20,9 @@ from earatlas.learning.direct import LEVELS, Look, bin_class
 from earatlas.learning.several import Heard, Several
 from earatlas.scenes.own_rooms import OwnRoom
 from earatlas.separation.assembly import TakenApart
-from earatlas.separation.directions import MasksAtOnsets, _paired
-from earatlas.separation.separator import Separator
-from earatlas.separation.vessl import VESSL, State
+from earatlas.separation.directions import MasksAtOnsets, _paired, placed_sources
+from earatlas.separation.separator import Arrivals, Separator
+from earatlas.separation.vessl import VESSL, SourcePosterior, State
 from earatlas.space.angles import great_circle_error
 
 RATE = 16_000
@@ -227,6 +228,29 @@ def test_beliefs_among_others_are_those_of_pairs(atlas: ea.Atlas) -> None:
     assert before.credible_radius() > 40
     assert unsure(belief).credible_radius() > max(belief.credible_radius(), 40)
     np.testing.assert_allclose(unsure(belief).best, belief.best, atol=1.0)
+
+
+def test_only_who_gains_nothing_is_looked_at_alone(anywhere: ea.Atlas) -> None:
+    """In a room; who gains a little stays where the onsets of the mixture say."""
+    assert anywhere.rooms is not None
+    bins, far = (
+        onsets_of(anywhere, in_room(ea.simulated_head(ea.Sphere().grid(30.0)), place[None], seed=m))
+        for m, place in enumerate(PAIR)
+    )
+    bins = replace(bins, snr_db=np.full(len(bins), 30.0))
+    gate = anywhere.rooms.sound.gate
+    nothing = SourcePosterior(
+        belief_at(ea.Sphere(), (0.0, 70.0)), np.zeros(3), np.zeros(3), 0.0, np.ones(3, bool)
+    )
+    state = State(np.full((2, 3), 0.5), np.ones(3), np.full((2, 1), 0.5), (nothing, nothing))
+    alone = anywhere.rooms.sound.look(far)
+    there = alone.places[np.argmax(alone.log_likelihoods)]
+    for evidence, place in ((0.1, np.array([30.0, 10.0])), (0.01, there)):
+        heard = tuple(made_heard(np.ones(len(bins)), evidence=evidence) for _ in range(2))
+        whose = MasksAtOnsets(anywhere.layout, gate, bins, 2)
+        arrivals = Arrivals(heard, bins, (far, far))
+        for own in placed_sources(anywhere, state, np.array([9.0, 9.0]), arrivals, whose):
+            assert great_circle_error(own.belief.best, place) < 4
 
 
 def test_free_energy_is_asked_in_the_open_alone(

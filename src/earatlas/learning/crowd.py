@@ -25,6 +25,9 @@ def crowded_belief(rooms: RoomHearing, heard: Heard) -> ChartMixture:
     return rooms.crowd.belief(space, heard.look)
 
 
-def unsure(belief: ChartMixture) -> ChartMixture:
-    """A belief that nothing but itself speaks for: known only about where it is."""
-    return belief.blurred([0.0, _UNSURE_DEGREES], [1 - _UNSURE, _UNSURE])
+def unsure(belief: ChartMixture, doubt: float = 1.0) -> ChartMixture:
+    """A belief that nothing but itself speaks for: known only about where it is.
+
+    `doubt`: from 0, as it is, to 1.
+    """
+    return belief.blurred([0.0, _UNSURE_DEGREES], [1 - doubt * _UNSURE, doubt * _UNSURE])

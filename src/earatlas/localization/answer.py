@@ -11,9 +11,10 @@ import numpy as np
 
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
+from earatlas.learning.crowd import unsure
 from earatlas.learning.learned import Judgement, LearnedHead
 from earatlas.learning.posteriors import Posteriors
-from earatlas.localization.doubts import Doubt, doubts_of
+from earatlas.localization.doubts import Doubt, doubts_of, strangeness
 from earatlas.localization.poses import Pose, total_statistics
 from earatlas.localization.turning import turning_judgement
 from earatlas.space.belief import ChartMixture, CredibleRegion
@@ -155,6 +156,9 @@ def _rested(
     doubts: tuple[Doubt, ...] = ()
     if share > 0:
         doubts = doubts_of(head, judged, onsets, seconds, thorough=thorough)
-    if any(doubt.word == "nothing directional" for doubt in doubts):
+    words = {doubt.word for doubt in doubts}
+    if words & {"does not fit this head", "several sounds at once"}:
+        belief = unsure(belief, strangeness(head, judged))
+    if "nothing directional" in words:
         belief = belief.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
     return Localization(belief, share, seconds, doubts)

@@ -8,10 +8,10 @@ arrives. Both name the sources in their own order: an onset's bin is in a mask t
 those that share most of their bins.
 
 In a room the onsets of a mixture may nearly all be those of the louder talker. Once the sounds are
-taken apart, each has onsets of its own. A source that gains little among the others is therefore
-looked at by itself, as one sound: of 10 such sources of ku100 at T60 0.3 and 0.5 s, five were
-beyond 15 degrees by the mixture and two by themselves. The others are better placed among all
-(medians of 2.6 and 4.4 degrees, kemar_full, 0.3 s), and so are all in noise, which filters colour.
+taken apart, each has onsets of its own. A source that gains nothing among the others is therefore
+looked at by itself, as one sound. All others are better placed among all: of 200 sources of ku100
+at T60 0.3 and 0.5 s, 16 gained 0.03 to 0.2 nats an onset; 5 of them were beyond 20 degrees by the
+mixture, and 12 by themselves. So are all in noise, which filters colour.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.onsets import Gate, OnsetBins
+from earatlas.learning.counting import APART_DEGREES
 from earatlas.learning.crowd import DOUBTFUL_GAIN, crowded_belief, unsure
 from earatlas.learning.direct import bin_weights
 from earatlas.learning.learned import LearnedHead
@@ -38,6 +39,7 @@ from earatlas.types import Array
 __all__ = [
     "CROWD",
     "MasksAtOnsets",
+    "doubles_told",
     "drowned",
     "may_not_exist",
     "misfits",
@@ -45,7 +47,6 @@ __all__ = [
     "scene_doubts",
 ]
 
-_DROWNED_GAIN = 0.2  # nats an onset, in a room
 _FEWEST_ONSETS = 20  # of a separated sound that tell anything
 _TELLING_NATS = 0.3
 _NO_SHARE = 1e-6  # of a bin: counts for nothing
@@ -96,7 +97,7 @@ def drowned(misfit: Array, arrivals: Arrivals) -> bool:
     if arrivals.onsets is None or len(arrivals) < 2 or bool((misfit <= 1).all()):
         return False
     gains = (own.evidence for own in arrivals.sources)
-    return arrivals.onsets.clear and min(gains) < _DROWNED_GAIN
+    return arrivals.onsets.clear and min(gains) < DOUBTFUL_GAIN
 
 
 def placed_sources(
@@ -123,13 +124,12 @@ def placed_sources(
         own, alone = heard[other], arrivals.separated[m] if arrivals.separated else None
         direct = not (fits and clear)
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, direct)
-        belief, quiet = opened[m], own.evidence < _DROWNED_GAIN
-        doubtful = own.evidence < DOUBTFUL_GAIN
-        if not fits and clear and quiet and alone is not None and len(alone) >= _FEWEST_ONSETS:
+        belief, doubtful = opened[m], own.evidence < DOUBTFUL_GAIN
+        if not fits and clear and doubtful and alone is not None and len(alone) >= _FEWEST_ONSETS:
             look = rooms.sound.look(alone)
             belief = rooms.trust.belief(head.space, look)
             evidence = replace(evidence, nats_a_bin=float(look.features[0]))
-            doubtful = doubtful and evidence.nats_a_bin < _TELLING_NATS
+            doubtful = evidence.nats_a_bin < _TELLING_NATS
         elif doubtful:  # it arrives as a copy of another: masks know better
             belief, evidence = unsure(belief), replace(evidence, direct=False)
         elif evidence.direct:
@@ -140,8 +140,21 @@ def placed_sources(
 
 def may_not_exist(gain: float) -> Doubt:
     """Of a source that gains so many nats an onset."""
-    reason = f"it explains {gain:.2f} nats an onset that the others do not"
+    reason = f"the others explain its onsets as well, but for {gain:.2f}; 0.1 and more are usual"
     return Doubt("may not exist", reason, gain)
+
+
+def doubles_told(placed: Sequence[Placed]) -> list[Placed]:
+    """The same; a source that stands where another is, which has more bins, may not exist."""
+    told: list[Placed] = []
+    for own in placed:
+        here, doubts = own.belief.best, own.doubts
+        gaps = [float(own.belief.space.distance(here, other.belief.best)) for other in told]
+        if gaps and min(gaps) < APART_DEGREES and not doubts:
+            reason = f"another is {min(gaps):.1f}° away; so near, one sound may be taken for two"
+            doubts = (Doubt("may not exist", reason, min(gaps)),)
+        told.append(replace(own, doubts=doubts))
+    return told
 
 
 def scene_doubts(
@@ -150,9 +163,11 @@ def scene_doubts(
     """What makes all directions of a scene of several sounds doubtful."""
     misfit = max(own.evidence.misfit for own in placed)
     doubts = list(conditions(onsets, seconds, fits=misfit <= 1))
-    if not doubts and head.rooms is not None and misfit > 1:
-        nats = max(own.evidence.nats_a_bin for own in placed)
-        doubts.extend(unlike(misfit, nats, head.rooms.trust.usual_nats))
+    if not doubts and misfit > 1:
+        rooms, nats = head.rooms, max(own.evidence.nats_a_bin for own in placed)
+        doubts.extend(
+            unlike(misfit) if rooms is None else unlike(misfit, nats, rooms.trust.usual_nats)
+        )
     return tuple(doubts)
 
 

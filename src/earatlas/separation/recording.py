@@ -41,6 +41,7 @@ from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, Output, TakenApart
 from earatlas.separation.directions import (
     MasksAtOnsets,
+    doubles_told,
     drowned,
     misfits,
     placed_sources,
@@ -231,7 +232,7 @@ def _placed(
     placed = placed_sources(head, sources.state, sources.misfits, arrivals, found.whose)
     if len(placed) > 1:
         seconds = found.samples / separator.layout.rate
-        return placed, scene_doubts(head, placed, sources.heard.onsets, seconds)
+        return doubles_told(placed), scene_doubts(head, placed, sources.heard.onsets, seconds)
     only = localize(head, recording, threshold=how.threshold, again=True)
     return [replace(placed[0], belief=only.belief, doubts=())], only.doubts
 
