@@ -22,7 +22,8 @@ from earatlas.scenes.own_rooms import OwnRoom
 from earatlas.separation.assembly import TakenApart
 from earatlas.separation.directions import MasksAtOnsets, _paired, placed_sources
 from earatlas.separation.separator import Arrivals, Separator
-from earatlas.separation.vessl import VESSL, SourcePosterior, State
+from earatlas.separation.source_model import SourcePosterior
+from earatlas.separation.vessl import VESSL, State
 from earatlas.space.angles import great_circle_error
 
 RATE = 16_000

@@ -59,7 +59,7 @@ class Reach:
     @classmethod
     def of(cls, model: Charts) -> Reach:
         """That of a model's charts."""
-        values = np.linalg.eigvalsh(model.gammas)
+        values = np.asarray(np.linalg.eigvalsh(model.gammas), dtype=np.float64)
         scale = np.log(model.weights) - 0.5 * np.log(values).sum(axis=1)
         return cls(model.space, model.centres, scale, values[:, -1], values[:, 0])
 
