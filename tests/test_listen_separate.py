@@ -21,7 +21,7 @@ import soundfile
 import earatlas as ea
 from earatlas.cli.incoming import Clock, PcmFormat, _from_pcm, to_pcm
 from earatlas.cli.live_table import live_line, live_table
-from earatlas.cli.wishes import parsed_direction, parsed_socket
+from earatlas.cli.wishes import Wishes, parsed_direction, parsed_socket
 from earatlas.cli.yaw_feed import YawFeed
 from earatlas.live.report import LiveReport, LiveSource
 from earatlas.live.server import Broadcast, LiveServer, odas_tracks
@@ -81,6 +81,23 @@ def test_a_file_is_followed(run: Run, folder: Path, tmp_path: Path) -> None:
     again = run("listen", folder / "head.atlas", "--separate", "-o", tmp_path / "out", "--stdin")
     assert again.returncode == 2
     assert "tracks of before" in again.stderr
+
+
+def test_tracks_of_before_are_deleted_if_wished(tmp_path: Path) -> None:
+    """With --force, as the message says: all that are tracks, and nothing else."""
+    for name in ("track1.wav", "track12.wav", "track02.wav", "tracks.wav", "track1.txt"):
+        (tmp_path / name).touch()
+
+    def wishes(*, force: bool) -> Wishes:
+        return Wishes.of(
+            tmp_path, None, None, None, form=PcmFormat.s16, as_json=False, every=0.5, force=force
+        )
+
+    with pytest.raises(ea.InputError, match="--force"):
+        wishes(force=False)
+    assert wishes(force=True).folder == tmp_path
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"track02.wav", "tracks.wav", "track1.txt"}
 
 
 def test_only_one_is_piped_on(folder: Path) -> None:

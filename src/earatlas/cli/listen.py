@@ -97,6 +97,9 @@ def listen_command(
         str | None,
         typer.Option(metavar="fd:N|HOST:PORT|FILE", help="A yaw a line, as JSON, live."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With -o: delete the tracks of an earlier run there.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say where a live sound comes from, again and again, until interrupted.
@@ -115,7 +118,9 @@ def listen_command(
     from earatlas.cli.following import BLOCK_SECONDS, follow
     from earatlas.cli.wishes import Wishes
 
-    wishes = Wishes.of(output, only, socket, yaw_stream, form=form, as_json=as_json, every=every)
+    wishes = Wishes.of(
+        output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force
+    )
     live = learned.live(rate=heard.rate, low_delay=low_delay, max_sources=sources, yaw=turned)
     follow(live, heard.blocks(BLOCK_SECONDS), heard.clock, wishes)
 

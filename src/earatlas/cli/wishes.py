@@ -9,6 +9,7 @@ import numpy as np
 
 from earatlas.cli.incoming import PcmFormat
 from earatlas.errors import InputError
+from earatlas.live.track_files import is_track_file
 
 __all__ = ["Wishes", "parsed_direction", "parsed_socket"]
 
@@ -36,10 +37,14 @@ class Wishes:
         form: PcmFormat,
         as_json: bool,
         every: float,
+        force: bool = False,
     ) -> Wishes:
-        """Of options as they were given; the folder is made."""
+        """Of options as they were given; the folder is made.
+
+        With `force`, tracks of before in it are deleted.
+        """
         return cls(
-            folder=_folder(output),
+            folder=_folder(output, force=force),
             only=None if only is None else parsed_direction(only),
             form=form,
             as_json=as_json,
@@ -49,8 +54,11 @@ class Wishes:
         )
 
 
-def _folder(output: Path | None) -> Path | None:
-    """The folder, made if it is missing; what another run left there is not overwritten."""
+def _folder(output: Path | None, *, force: bool) -> Path | None:
+    """The folder, made if it is missing; what another run left there goes only if that is wished.
+
+    All of it: new tracks beside old ones of higher numbers would look like one run.
+    """
     if output is None:
         return None
     try:
@@ -60,11 +68,20 @@ def _folder(output: Path | None) -> Path | None:
             f"output must be a folder that can be made, got '{output}' ({error.strerror}). "
             "Choose another."
         ) from error
-    if any(output.glob("track*.wav")):
+    before = sorted(path for path in output.iterdir() if is_track_file(path.name))
+    if before and not force:
         raise InputError(
             f"output must be a folder without tracks of before, got '{output}'. Choose another, or "
-            "move them away: a live sound cannot be had again."
+            "pass --force to delete them: a live sound cannot be had again."
         )
+    try:
+        for path in before:
+            path.unlink()
+    except OSError as error:
+        raise InputError(
+            f"output must be a folder whose tracks can be deleted, got '{output}' "
+            f"({error.strerror}). Choose another."
+        ) from error
     return output
 
 

@@ -109,6 +109,12 @@ class OverlapAdd:
         self._sum[..., -bank.hop :] = 0.0
         return done
 
+    def with_bank(self, bank: Bank) -> OverlapAdd:
+        """The same going on with other windows that are heard in as many samples."""
+        other = OverlapAdd(bank, len(self._sum))
+        other._sum = self._sum.copy()
+        return other
+
     def clear(self, row: int) -> None:
         """Forget what waits of one sound: its place is another's."""
         self._sum[row] = 0.0

@@ -26,10 +26,10 @@ import numpy as np
 from earatlas.hearing.transform import squared_size
 from earatlas.live.bank import Bank
 from earatlas.separation.sound.demixing import (
+    Moments,
     apart,
     columns_of_pair,
     covariances,
-    powers,
     principal,
     smoothed,
     wiener,
@@ -37,19 +37,22 @@ from earatlas.separation.sound.demixing import (
 from earatlas.separation.sound.frames import FLOOR
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.separation.sound.spatial import measured_spread
-from earatlas.types import Array, Complex
+from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["Filters"]
+__all__ = ["RECENT_SECONDS", "Filters"]
 
 # As for a recording (`earatlas.separation.sound.spatial`), where each has its meaning and evidence.
 _BROAD, _NARROW = (65, 3), (5, 3)
-_ANEW, _GOING_ON = [_BROAD, _BROAD, _NARROW, _NARROW], [_NARROW]
+_LASTING = (5, 5)
+_Sizes = Sequence[tuple[int, int]]
+_IN_OPEN = (_BROAD, _BROAD, _NARROW, _NARROW), (_NARROW,)  # anew, and going on
+_IN_ROOM = (_BROAD, _BROAD, _LASTING, _LASTING), (_LASTING,)
 _SPREAD_HERTZ = 1000.0
 _MORE = 3e-3
 _DOUBT, _LEAK = 0.1, 0.02
 _ACTIVITY_SECONDS = 0.25
 # Of streams alone. Set by hand on cipic_021 and kemar_full: what each does alone was not measured.
-_RECENT_SECONDS = 3.0  # whose powers follow the newest columns; memory and time grow with it
+RECENT_SECONDS = 3.0  # whose powers follow the newest columns; memory and time grow with it
 _PAST_SECONDS = 8.0  # after which what is older counts 1/e
 _LEVEL_SECONDS = 10.0  # over which the level of an ear is a mean: slower than words and pauses
 _ORDERED = 10  # updates (2.5 s) of a pair after which its frequencies are in order
@@ -64,6 +67,7 @@ class _Pair:
     columns: Complex  # (F, 2, 2)
     past: Complex  # (2, F, 2, 2)
     ears: Array  # (2, F) levels in whose units both are
+    swapped: Mask  # (F,) where the masks take one for the other
     updates: int = 0
     updated: int = 0  # frames of the stream that were heard by then
 
@@ -84,14 +88,17 @@ def _unit(columns: Complex) -> Complex:
 class Filters:
     """Filters for the tracks of a stream."""
 
-    def __init__(self, bank: Bank, mask_hertz: Array) -> None:
+    def __init__(self, bank: Bank, mask_hertz: Array, *, in_room: bool = False) -> None:
         self._bank = bank
+        # Long windows tell hardly more of a source each hop than each quarter of them.
+        self._stride = max(bank.window_hops // 4, 1) if in_room else 1
+        self._plans = _IN_ROOM if in_room else _IN_OPEN
         self._hertz = bank.hertz[1:]
         step = mask_hertz[1] - mask_hertz[0]
         row = np.round(self._hertz / step).astype(np.intp) - 1
         self._row = np.clip(row, 0, len(mask_hertz) - 1)
         self._told = int(np.searchsorted(self._hertz, mask_hertz[-1], side="right"))
-        self._length = round(_RECENT_SECONDS / bank.hop_seconds)
+        self._length = round(RECENT_SECONDS / (self._stride * bank.hop_seconds))
         F = len(self._hertz)
         self._frames: deque[Complex] = deque(maxlen=self._length)
         self._power = np.zeros((2, F))  # of either ear, lately
@@ -125,10 +132,20 @@ class Filters:
         out[:, :, 0] = spectra[:, 0] / M
         return out
 
+    def hear(self, spectra: Complex) -> None:
+        """Take in a frame (2, F + 1) of before."""
+        self._keep(spectra[:, 1:])
+
+    def kept_of(self, hops: int) -> Indices:
+        """Which of the last hops, the oldest first, are kept."""
+        number = self._heard - np.arange(hops - 1, -1, -1)
+        return np.flatnonzero(number % self._stride == 0)
+
     def _keep(self, x: Complex) -> None:
-        self._frames.append(x)
         self._heard += 1
-        self._unused += 1
+        if self._heard % self._stride == 0:
+            self._frames.append(x)
+            self._unused += 1
         fade = float(np.exp(-self._bank.hop_seconds / _LEVEL_SECONDS))
         self._power = fade * self._power + (1 - fade) * squared_size(x)
 
@@ -141,6 +158,9 @@ class Filters:
         assert self._A is not None
         told = self._told
         heard = (q[:, :told] * power[:told]).sum(axis=(1, 2))
+        if len(self._ids) == 2:
+            swapped = self._pairs[self._ids].swapped[:, None]
+            q = np.where(swapped, q[::-1], q)
         likely = q + _DOUBT * self._active(heard)[:, None, None]
         if len(self._ids) == 2:
             own = self._own_powers(X)
@@ -181,7 +201,9 @@ class Filters:
         self._ids = tuple(ids)
         recent = len(self._frames)
         if moved > 0:  # frames from before the motion tell of other places
-            recent = min(recent, max(round(_MOVING_FRAMES / moved), _FEWEST_FRAMES))
+            recent = min(
+                recent, max(round(_MOVING_FRAMES / (self._stride * moved)), _FEWEST_FRAMES)
+            )
         T = recent if masks is None else min(masks.shape[-1], recent)
         if len(ids) < 2 or T < _FEWEST_FRAMES:
             self._A, self._unused = None, 0
@@ -204,42 +226,58 @@ class Filters:
         self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(alive)}
 
     def _pair(self, X: Complex, q: Array | None, moved: float) -> tuple[Complex, float]:
-        known = self._pairs.get(self._ids)
+        """Columns of two sources, and ε; masks q (2, F, T) where they are to begin anew."""
+        known, moments = self._known_pair(X.shape[1]), Moments.of(X)
         floor = FLOOR * float(squared_size(X).sum(axis=0).max()) + 1e-30
-        if known is None:
-            A = np.tile(np.eye(2, dtype=np.complex128), (X.shape[1], 1, 1))
-            nothing = np.zeros((2, len(A), 2, 2), dtype=np.complex128)
-            known = self._pairs[self._ids] = _Pair(A, nothing, self._ears)
-        known.in_units_of(self._ears)
-        A, plan = known.columns, _GOING_ON
-        if q is not None:  # what few frames told may have been wrong: from the masks anew
-            A, plan = apart(principal(covariances(X, q**2))), _ANEW
         old = (self._heard - known.updated) * self._bank.hop_seconds  # others may have been heard
         known.past *= (1 - moved) * np.exp(-old / _PAST_SECONDS)
-        for size in plan:
-            v = self._told_powers(X, A, size, floor)
-            V = (covariances(X, 1 / v) + known.past) / X.shape[-1]
-            A = apart(columns_of_pair(V))
-        if q is not None:
-            told = slice(None, self._told)
-            swap = np.zeros(len(A), dtype=bool)
-            swap[told] = exchanged(powers(X[:, told], A[told]), q[:, told], self._hertz[told])
+        A, (anew, again) = known.columns, self._plans
+        if q is not None:  # what few frames told may have been wrong: from the masks anew
+            A = apart(principal(moments.covariances(q**2)))
+            A = self._independent(moments, A, anew, known.past, floor)
+            known.swapped = swap = self._exchanged(moments.powers(A), q)
             A = np.where(swap[:, None, None], A[..., ::-1], A)
             known.past[:, swap] = known.past[::-1, swap]
-        known.updates, known.updated = known.updates + 1, self._heard
+        A = self._independent(moments, A, again, known.past, floor)
+        known.columns, known.updates, known.updated = A, known.updates + 1, self._heard
+        own = moments.powers(A)
         if X.shape[-1] == self._length:  # the first frames of all that are kept are the next to go
             leaving = slice(0, self._unused)
-            v = self._told_powers(X, A, _NARROW, floor)
+            v = self._smoothed(own, again[-1], floor)
             known.past += covariances(X[..., leaving], 1 / v[..., leaving])
-        own = powers(X, A)
         shares = own / (own.sum(axis=0) + floor)
         low = slice(None, max(int(np.searchsorted(self._hertz, _SPREAD_HERTZ)), 1))
-        known.columns = A
         return A, measured_spread(X[:, low], A[low], shares[:, low])
 
-    def _told_powers(self, X: Complex, A: Complex, size: tuple[int, int], floor: float) -> Array:
+    def _known_pair(self, F: int) -> _Pair:
+        """What is known of the two that are heard, in the units of now."""
+        known = self._pairs.get(self._ids)
+        if known is None:
+            A = np.tile(np.eye(2, dtype=np.complex128), (F, 1, 1))
+            nothing = np.zeros((2, F, 2, 2), dtype=np.complex128)
+            known = _Pair(A, nothing, self._ears, np.zeros(F, dtype=bool))
+            self._pairs[self._ids] = known
+        known.in_units_of(self._ears)
+        return known
+
+    def _independent(
+        self, moments: Moments, A: Complex, plan: _Sizes, past: Complex, floor: float
+    ) -> Complex:
+        """Columns (F, 2, 2) made better step by step, powers smoothed as planned."""
+        for size in plan:
+            v = self._smoothed(moments.powers(A), size, floor)
+            A = apart(columns_of_pair((moments.covariances(1 / v) + past) / v.shape[-1]))
+        return A
+
+    def _exchanged(self, v: Array, q: Array) -> Mask:
+        """(F,) where two sources came out exchanged; above what masks tell, nowhere."""
+        told = slice(None, self._told)
+        swap = np.zeros(v.shape[1], dtype=bool)
+        swap[told] = exchanged(v[:, told], q[:, told], self._hertz[told])
+        return swap
+
+    def _smoothed(self, v: Array, size: tuple[int, int], floor: float) -> Array:
         """v (2, F, T) smoothed; above what is told, those of the bands below, at their level."""
-        v = powers(X, A)
         told = self._told
         out = smoothed(v[:, :told], size, floor)
         if told == v.shape[1]:

@@ -10,17 +10,16 @@ Everything is done hop by hop, so that the size of the blocks changes nothing. I
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.hearing.audio import checked_block, checked_rate
-from earatlas.live.bank import Bank, OverlapAdd, WindowStream
-from earatlas.live.filters import Filters
+from earatlas.live.filters import RECENT_SECONDS
 from earatlas.live.masks import MaskStream
 from earatlas.live.outlet import Outlet
+from earatlas.live.parting import LOW, USUAL, Parting
 from earatlas.live.report import LiveReport, LiveSource
 from earatlas.live.resampling import Resampler
 from earatlas.live.track import Track
@@ -40,22 +39,8 @@ _LASTING_HITS = 24  # steps in which it was heard
 _STEP_SECONDS = 0.128  # between steps of the tracks
 _COLUMNS_EVERY = 2  # steps, of tracks that are new; those that are known change slowly
 _LEVEL_SECONDS = 0.3
-_KEPT_SECONDS = 3.0  # of frames, for the masks of a source that is new
 _LARGEST = 1e6  # of a sample; full scale is 1
 _SILENT_SECONDS = 1.0  # from which on an answer is doubted
-
-
-@dataclass(frozen=True)
-class _Delay:
-    """Windows for one delay."""
-
-    hop_seconds: float
-    window_hops: int
-    heard_hops: int
-
-
-_USUAL = _Delay(0.016, 7, 7)
-_LOW = _Delay(0.008, 8, 3)
 
 
 class Live:
@@ -92,22 +77,16 @@ class Live:
                 "Resample the input."
             )
         self.max_sources, self.low_delay = max_sources, low_delay
-        delay = _LOW if low_delay else _USUAL
-        self._bank = bank = Bank.of(
-            self.rate,
-            hop_seconds=delay.hop_seconds,
-            window_hops=delay.window_hops,
-            heard_hops=delay.heard_hops,
-        )
+        delay = LOW if low_delay else USUAL
+        self._parting = Parting(self.rate, delay, layout.frequencies_hz, max_sources)
+        bank = self._parting.bank
+        self._hop_size, self._heard, self._hop_seconds = bank.hop, bank.heard, bank.hop_seconds
         self._space, self._layout = head.space, layout
         known = None if yaw is None else checked_yaw(yaw, head.space)
         self._motion = Motion(known, 0.1)
-        self._windows = WindowStream(bank)
         self._resampler = Resampler(self.rate, layout.rate)
         self._where = Whereabouts(head.rooms, self._motion.at, Tracking(most=max_sources))
         self._masks = MaskStream(separator, bank.hop_seconds)
-        self._filters = Filters(bank, layout.frequencies_hz)
-        self._adder = OverlapAdd(bank, max_sources)
         self._outlet = Outlet(bank.hop, bank.hop - bank.heard)
         # Masks are of the middle of what is heard, or as near to it as their window reaches.
         self._behind = max(round(bank.heard / 2 / self.rate * layout.rate) - layout.window // 2, 0)
@@ -133,12 +112,12 @@ class Live:
     @property
     def delay_samples(self) -> int:
         """From a sample that goes in to the same sample of each source that comes out."""
-        return self._bank.heard
+        return self._heard
 
     @property
     def delay_seconds(self) -> float:
         """The same in seconds."""
-        return self._bank.heard / self.rate
+        return self._heard / self.rate
 
     def snapshot(self) -> Live:
         """A copy of the stream as it is now, which goes on by itself."""
@@ -146,7 +125,7 @@ class Live:
 
     def restore(self, snapshot: Live) -> None:
         """Go back to a snapshot of this stream."""
-        if snapshot.rate != self.rate or snapshot._bank != self._bank:
+        if snapshot.rate != self.rate or snapshot._parting.bank.heard != self._heard:
             raise InputError(
                 f"snapshot must be of a stream like this one, got {snapshot} for {self}. "
                 "Use one that its snapshot() gave."
@@ -184,14 +163,14 @@ class Live:
         if not self._open:
             raise InputError("finish() must come once, got it twice. Start a new stream.")
         self._open = False
-        hop = self._bank.hop
+        hop = self._hop_size
         missing = -(self._pushed + self.delay_samples) % hop + self.delay_samples
         return self._through(np.zeros((2, missing)), self._pushed)
 
     def _through(self, x: Array, until: int) -> LiveReport:
         before = {track.id: track for track in self._where.confirmed}
         x = np.concatenate([self._rest, x], axis=1)
-        hop = self._bank.hop
+        hop = self._hop_size
         whole = x.shape[1] // hop * hop
         for start in range(0, whole, hop):
             self._hop(x[:, start : start + hop])
@@ -212,7 +191,7 @@ class Live:
         )
 
     def _source(self, track: Track, sounds: dict[int, Array], n: int) -> LiveSource:
-        now = self._hops * self._bank.hop_seconds
+        now = self._hops * self._hop_seconds
         age = max(now - track.heard_at, 0.0)
         level = self._levels.get(track.id, 0.0)
         doubts = []
@@ -249,46 +228,49 @@ class Live:
         self._recent = np.concatenate([self._recent[:, n:], at_head], axis=1)
         masks = self._masks.frame(self._recent[:, : self._layout.window], ids)
         self._keep(self._masks.last)
-        images = self._filters.push(self._windows.push(x), masks)
-        self._sound(ids, images)
+        slots = [self._slots[i] for i in ids]
+        self._sound(self._parting.push(x, masks, slots, self.max_sources))
         self._hops += 1
         if self._hops % self._hops_a_step == 0:
             self._step()
 
     def _keep(self, frame: Complex) -> None:
         self._kept.append(frame)
-        del self._kept[: -round(_KEPT_SECONDS / self._bank.hop_seconds)]
+        del self._kept[: -round(RECENT_SECONDS / self._hop_seconds)]
 
-    def _sound(self, ids: tuple[int, ...], images: Complex) -> None:
-        """Images (M, 2, F) to sound, each in the slot of its track."""
-        spectra = np.zeros((self.max_sources, 2, images.shape[-1]), dtype=np.complex128)
-        for m, i in enumerate(ids):
-            spectra[self._slots[i]] = images[m]
-        hops = self._adder.push(spectra)
+    def _sound(self, hops: Array) -> None:
+        """A hop (sources, 2, hop) of the sound in each slot, to the track that has it."""
         sounds = {i: hops[slot] for i, slot in self._slots.items()}
         self._outlet.put(sounds)
-        fade = float(np.exp(-self._bank.hop_seconds / _LEVEL_SECONDS))
+        fade = float(np.exp(-self._hop_seconds / _LEVEL_SECONDS))
         for i, sound in sounds.items():
             power = float(np.mean(sound**2))
             self._levels[i] = fade * self._levels.get(i, 0.0) + (1 - fade) * power
 
     def _step(self) -> None:
         """Tracks, and what hangs on them."""
-        seconds = self._hops_a_step * self._bank.hop_seconds
-        now = self._hops * self._bank.hop_seconds
+        seconds = self._hops_a_step * self._hop_seconds
+        now = self._hops * self._hop_seconds
         self._where.step(np.concatenate(self._stepped, axis=1), now, seconds)
         self._stepped = []
         self._steps += 1
         tracks = {track.id: track for track in self._where.confirmed}
         for gone in set(self._slots) - set(tracks):
-            self._adder.clear(self._slots.pop(gone))
+            self._parting.clear(self._slots.pop(gone))
             self._levels.pop(gone, None)
-        self._filters.forget(list(tracks))
+        self._parting.filters.forget(list(tracks))
         for new in sorted(set(tracks) - set(self._slots)):
             self._slots[new] = min(set(range(self.max_sources)) - set(self._slots.values()))
+        entered = self._where.in_room != self._parting.in_room
+        if entered:
+            self._parting.enter(self._where.in_room)
         before, self._sounding = self._sounding, self._heard_now(list(tracks.values()), now)
-        every = _COLUMNS_EVERY if self._filters.needs_masks(self._sounding) else 2 * _COLUMNS_EVERY
-        if self._sounding != before or self._steps % every == 0:
+        every = (
+            _COLUMNS_EVERY
+            if self._parting.filters.needs_masks(self._sounding)
+            else 2 * _COLUMNS_EVERY
+        )
+        if entered or self._sounding != before or self._steps % every == 0:
             self._renew_filters(tracks, now)
 
     def _heard_now(self, tracks: list[Track], now: float) -> tuple[int, ...]:
@@ -310,6 +292,6 @@ class Live:
         self._masks.update(places, moved)
         ids = self._sounding
         again = None
-        if self._filters.needs_masks(ids) and self._kept:
-            again = self._masks.again(np.concatenate(self._kept, axis=-1), ids)
-        self._filters.update(ids, again, max((moved[i] for i in ids), default=0.0))
+        if self._parting.filters.needs_masks(ids) and self._kept:
+            again = self._masks.again(self._parting.kept(self._kept), ids)
+        self._parting.filters.update(ids, again, max((moved[i] for i in ids), default=0.0))

@@ -20,7 +20,7 @@ from earatlas.errors import InputError
 from earatlas.live.report import LiveReport, LiveSource
 from earatlas.types import Array
 
-__all__ = ["GrowingWav", "TrackFiles", "track_file"]
+__all__ = ["GrowingWav", "TrackFiles", "is_track_file", "track_file"]
 
 _FRAME_BYTES = 8  # two channels of 32-bit float
 _HEADER_BYTES = 12 + 36 + 24 + 12 + 8  # RIFF, JUNK or ds64, fmt, fact, data
@@ -31,6 +31,12 @@ _FLOAT = 3  # the format's number
 def track_file(number: int) -> str:
     """The name of a track's file."""
     return f"track{number}.wav"
+
+
+def is_track_file(name: str) -> bool:
+    """Whether a track's file has this name."""
+    number = name.removeprefix("track").removesuffix(".wav")
+    return number.isdecimal() and name == track_file(int(number))
 
 
 class GrowingWav:

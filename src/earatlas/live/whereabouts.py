@@ -25,7 +25,8 @@ __all__ = ["Whereabouts"]
 _WINDOW_STEPS = 24
 _QUIET_SECONDS = 10.0  # after which the quiet and the peak are forgotten by 1/e
 # The fastest decays of 60 dB: 0.11 to 0.22 s of talkers in the open, 0.23 to 0.33 at T60 0.3 s.
-_ROOM_SECONDS = 0.23
+# What was taken for a room stays one until it is surely none.
+_ROOM_SECONDS, _OPEN_SECONDS = 0.24, 0.20
 _DOUBTS_EVERY = 8  # steps
 
 
@@ -67,5 +68,6 @@ class Whereabouts:
         if self._steps % _DOUBTS_EVERY == 0:
             bins = self._onsets.bins()
             fits = len(bins) == 0  # silence is no doubt
-            self.in_room = bins.decay_seconds > _ROOM_SECONDS
+            least = _OPEN_SECONDS if self.in_room else _ROOM_SECONDS
+            self.in_room = bins.decay_seconds > least
             self.doubts = tuple(conditions(bins, now, fits=fits))

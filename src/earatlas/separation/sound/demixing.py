@@ -37,7 +37,9 @@ __all__ = [
 ]
 
 
-_ROWS = 64  # frequencies of a filter at once, so that they stay in the cache: twice as fast
+# Frequencies of a filter at once, so that they stay in the cache: twice as fast. Of a frame or two
+# all of them do.
+_ROWS, _FEW_BINS = 64, 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +147,9 @@ def columns_of_pair(V: Complex) -> Complex:
 def wiener(X: Spectra, A: Complex, v: Array, spread: float) -> Complex:
     """v_m R_m (Σ v R)⁻¹ x with R_m = a_m a_mᴴ + ε I: images (M, 2, F, T) that sum to x."""
     images = np.empty((len(v), *X.shape), dtype=X.dtype)
-    for first in range(0, X.shape[1], _ROWS):
-        rows = slice(first, first + _ROWS)
+    count = max(_ROWS, _FEW_BINS // max(X.shape[2], 1))
+    for first in range(0, X.shape[1], count):
+        rows = slice(first, first + count)
         _wiener_rows(X[:, rows], A[rows].astype(X.dtype), v[:, rows], spread, images[:, :, rows])
     return images
 
