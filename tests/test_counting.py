@@ -49,6 +49,17 @@ def test_a_quiet_talker_is_not_lost_to_two_places_of_a_loud_one() -> None:
     assert sorted(counting.cells(2)) == [0, 2]
 
 
+def test_who_is_nearly_counted_has_a_share_of_what_is_asked() -> None:
+    """Off all cones of WORTH, on a cone of that and its cost; who is counted would have it all."""
+    one_cone, apart = made({0: 0.75, 1: 0.25}), made({0: 0.75, 1: 0.25}, places=ELSEWHERE)
+    gained = one_cone._with_shares([0, 1]).explained - one_cone._with_shares([0]).explained
+    assert one_cone.nearly([0]) == pytest.approx(gained / (WORTH[0] + SAME_CONE_WORTH), rel=1e-6)
+    assert one_cone.nearly([0]) < 1
+    assert apart.nearly([0]) == pytest.approx(gained / WORTH[0], rel=1e-6)
+    assert apart.nearly([0]) > 1
+    assert apart.nearly([0, 1]) < 0.1
+
+
 def test_shares_are_those_that_explain_most() -> None:
     """By loops: what is explained is the weighted mean of logs, and no other shares do better."""
     counting = made({0: 0.6, 2: 0.4})

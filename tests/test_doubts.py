@@ -17,10 +17,11 @@ import earatlas as ea
 from earatlas.hearing.decay import DecayStream
 from earatlas.hearing.onsets import Gate, OnsetStream
 from earatlas.learning.learned import Judgement
+from earatlas.learning.several import Several
 from earatlas.localization.doubts import Doubt, strangeness
 from earatlas.report import write_report
 from earatlas.scenes.own_rooms import OwnRoom
-from earatlas.separation.directions import doubles_told, scene_doubts
+from earatlas.separation.directions import doubles_told, may_be_more, scene_doubts
 from earatlas.separation.scene import Evidence, Placed
 from earatlas.types import Array
 
@@ -33,6 +34,15 @@ def open_scene(seed: int, *, seconds: float = 2.5) -> Array:
     place = PLACES[seed % len(PLACES)]
     scene = ea.render_scene(ea.simulated_head([place]), [ea.murmur(seconds, seed=seed)], [place])
     return scene.mixture.samples
+
+
+def in_own_room(head: ea.Head) -> ea.Audio:
+    """A talker in a room made from the head, T60 0.6 s."""
+    h = head.responses().at_rate(RATE)
+    even = np.full(len(h), 1 / len(h))
+    room = OwnRoom(t60_seconds=0.6, volume_cubic_metres=80.0, distance_metres=2.0, drop_db=2.0)
+    wet = room.response(h, 100, RATE, even, np.random.default_rng(1))
+    return ea.Audio(oaconvolve(ea.murmur(3.0, seed=1)[None], wet, axes=1), RATE)
 
 
 def words(atlas: ea.Atlas, samples: Array) -> set[str]:
@@ -56,11 +66,7 @@ def test_noise_is_told(atlas: ea.Atlas, rng: np.random.Generator) -> None:
 
 def test_rooms_are_told(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
     """With the time in which sound dies away."""
-    h = atlas_head.responses().at_rate(RATE)
-    even = np.full(len(h), 1 / len(h))
-    room = OwnRoom(t60_seconds=0.6, volume_cubic_metres=80.0, distance_metres=2.0, drop_db=2.0)
-    wet = room.response(h, 100, RATE, even, np.random.default_rng(1))
-    where = atlas.localize(ea.Audio(oaconvolve(ea.murmur(3.0, seed=1)[None], wet, axes=1), RATE))
+    where = atlas.localize(in_own_room(atlas_head))
     (doubt,) = where.doubts
     assert doubt.word == "reverberant"
     assert doubt.value == pytest.approx(0.6, rel=0.4)
@@ -125,6 +131,25 @@ def test_two_sources_in_one_place_are_doubted() -> None:
     assert found[2].doubts[0].value == pytest.approx(6.0, abs=0.3)
     assert "6.0°" in found[2].doubts[0]
     assert found[3].doubts == (told,)
+
+
+def test_more_sources_are_hinted_at_in_a_room(
+    atlas: ea.Atlas, atlas_head: ea.Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one more is nearly counted; not where it is far from it, nor where it is not asked."""
+    audio = in_own_room(atlas_head)
+
+    def said(nearly: float, n_sources: int | None = None) -> set[str]:
+        monkeypatch.setattr(Several, "nearly", lambda *_: nearly)
+        found = atlas.separate(audio, n_sources=n_sources, rendering="soft")
+        return {doubt.word for doubt in found.doubts}
+
+    assert "may be more" in said(0.8)
+    assert "may be more" not in said(0.3)
+    assert "may be more" not in said(0.8, n_sources=1)
+    assert may_be_more(0.75)[0] == (
+        "may be more: one further sound has 75 % of what it takes to be counted"
+    )
 
 
 def test_a_scene_that_does_not_fit_an_atlas_without_rooms_is_doubted(atlas: ea.Atlas) -> None:

@@ -21,6 +21,7 @@ open. Its evidence is what L gains over the others alone, who then have its shar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -142,8 +143,15 @@ class Several:
 
     def counted(self, most: int) -> list[int]:
         """Cells of as many sources as the onsets tell of."""
-        places = self.sound.grid[self._coarse]
-        return Counting(self._densities, self._weights, places).cells(most)
+        return self._counting.cells(most)
+
+    def nearly(self, cells: list[int]) -> float:
+        """What one more source beside those in these cells has of what it takes to be counted."""
+        return self._counting.nearly(cells)
+
+    @cached_property
+    def _counting(self) -> Counting:
+        return Counting(self._densities, self._weights, self.sound.grid[self._coarse])
 
     def second_gain(self) -> float:
         """Nats an onset that a second source explains beside the first."""

@@ -72,10 +72,10 @@ def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Itera
     if len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
         return
     above = onsets.above_quiet_db
-    if above < _NOISY_DB:
+    if above < _NOISY_DB and not fits:  # without pauses the quiet of a sound is its own
         reason = f"onsets are {above:.0f} dB above the quiet; 20 and more are usual"
         yield Doubt("noisy", reason, above)
-    elif onsets.decay_seconds > _REVERBERANT_SECONDS and not fits:
+    elif above >= _NOISY_DB and onsets.decay_seconds > _REVERBERANT_SECONDS and not fits:
         decay = onsets.decay_seconds
         yield Doubt("reverberant", f"the fastest decays take {decay:.2f} s for 60 dB", decay)
 

@@ -24,7 +24,7 @@ import numpy as np
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.onsets import Gate, OnsetBins
-from earatlas.learning.counting import APART_DEGREES
+from earatlas.learning.counting import APART_DEGREES, NEARLY
 from earatlas.learning.crowd import DOUBTFUL_GAIN, crowded_belief, unsure
 from earatlas.learning.direct import bin_weights
 from earatlas.learning.learned import LearnedHead
@@ -41,6 +41,7 @@ __all__ = [
     "MasksAtOnsets",
     "doubles_told",
     "drowned",
+    "may_be_more",
     "may_not_exist",
     "misfits",
     "placed_sources",
@@ -142,6 +143,15 @@ def may_not_exist(gain: float) -> Doubt:
     """Of a source that gains so many nats an onset."""
     reason = f"the others explain its onsets as well, but for {gain:.2f}; 0.1 and more are usual"
     return Doubt("may not exist", reason, gain)
+
+
+def may_be_more(nearly: float) -> tuple[Doubt, ...]:
+    """Of a scene in which one more source has so much of what it takes to be counted."""
+    if nearly < NEARLY:
+        return ()
+    percent = min(100 * nearly, 99)
+    reason = f"one further sound has {percent:.0f} % of what it takes to be counted"
+    return (Doubt("may be more", reason, nearly),)
 
 
 def doubles_told(placed: Sequence[Placed]) -> list[Placed]:

@@ -43,6 +43,7 @@ from earatlas.separation.directions import (
     MasksAtOnsets,
     doubles_told,
     drowned,
+    may_be_more,
     misfits,
     placed_sources,
     scene_doubts,
@@ -50,7 +51,7 @@ from earatlas.separation.directions import (
 from earatlas.separation.following import FollowedScene, follow
 from earatlas.separation.scene import FoundScene, Placed, Scene, Source
 from earatlas.separation.scout import loudest
-from earatlas.separation.separator import MOST_SOURCES, Arrivals, Separator
+from earatlas.separation.separator import MOST_SOURCES, ROOM_SECONDS, Arrivals, Separator
 from earatlas.separation.sound.rendering import Rendering, check_rendering
 from earatlas.separation.vessl import VESSL, State
 from earatlas.types import Array, Progress, field_values
@@ -61,9 +62,6 @@ _BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
 _RATES = (2_000, 384_000)  # Hz: below, no voice is left; above, no converter goes
 _DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
 _BINS_A_CELL = 20.0  # as a few seconds of two talkers have
-# Decay of 60 dB from which it is surely a room: 0.11 to 0.22 s in 60 scenes of 1 to 3 talkers in
-# the open, 0.23 to 0.33 at T60 0.3 s. In noise, where it may be longer too, onsets count well.
-_ROOM_SECONDS = 0.25
 # Of the time that a long recording takes, the first pass and the finding of the sources; 150 s of
 # two talkers: 0.09 and 0.11, with and without their number.
 _SURVEY = 0.1
@@ -191,7 +189,7 @@ def _not_dried(onsets: OnsetBins | None) -> str:
         return f"too little is heard to tell how long the room rings, {usual}."
     return (
         f"nothing in the recording is reverberant (sound falls by 60 dB in "
-        f"{onsets.decay_seconds:.2f} s, in rooms in {_ROOM_SECONDS} s or more), {usual}."
+        f"{onsets.decay_seconds:.2f} s, in rooms in {ROOM_SECONDS} s or more), {usual}."
     )
 
 
@@ -230,11 +228,13 @@ def _placed(
     sources, head = found.sources, separator.head
     arrivals = replace(sources.heard, separated=tuple(alone))
     placed = placed_sources(head, sources.state, sources.misfits, arrivals, found.whose)
+    more = may_be_more(sources.heard.nearly)
     if len(placed) > 1:
         seconds = found.samples / separator.layout.rate
-        return doubles_told(placed), scene_doubts(head, placed, sources.heard.onsets, seconds)
+        doubts = scene_doubts(head, placed, sources.heard.onsets, seconds)
+        return doubles_told(placed), (*doubts, *more)
     only = localize(head, recording, threshold=how.threshold, again=True)
-    return [replace(placed[0], belief=only.belief, doubts=())], only.doubts
+    return [replace(placed[0], belief=only.belief, doubts=())], (*only.doubts, *more)
 
 
 # --- taking apart ---------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class _Found:
     @property
     def in_room(self) -> bool:
         """Whether sound dies away as slowly as in a room; False where the head cannot tell."""
-        return self.onsets is not None and self.onsets.decay_seconds >= _ROOM_SECONDS
+        return self.onsets is not None and self.onsets.decay_seconds >= ROOM_SECONDS
 
     @property
     def drowned(self) -> bool:
@@ -329,7 +329,7 @@ def _sources(
     if onsets is None or not len(heard):
         return _followed(separator, bins, heard, *separator.find(bins, n_sources))
     sources = _started(separator, bins, heard)
-    if n_sources is not None or onsets.decay_seconds >= _ROOM_SECONDS:
+    if n_sources is not None or onsets.decay_seconds >= ROOM_SECONDS:
         return sources
     if heard.sure and (sources.misfits <= 1).all():
         vessl, state = sources.vessl, separator.find_more(bins, sources.vessl, sources.state)
@@ -378,7 +378,7 @@ def _short(separator: Separator, block: Block, how: Separating) -> _Found | Foll
     ways = separator.ways(onsets, sources.heard, how.n_sources, block.samples.shape[1])
     if onsets is not None and ways:
         apart, energies = follow(separator, block, spectra, bins, ways)
-        in_room = onsets.decay_seconds >= _ROOM_SECONDS
+        in_room = onsets.decay_seconds >= ROOM_SECONDS
         return FollowedScene(tuple(ways), apart, onsets, energies, in_room)
     vessl, now = sources.vessl, sources.state
     if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
