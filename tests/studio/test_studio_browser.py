@@ -202,6 +202,56 @@ def test_a_and_b_without_a_gap(page: Any, party: Path, scene: ea.SimulatedScene)
     assert np.abs(switched[:, :n] - scale * mixture[:, :n]).max() < 1e-3 * np.abs(switched).max()
 
 
+def test_forth_and_back(page: Any, party: Path) -> None:
+    """What was wished for one recording is not for the next; the browser goes back to each."""
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    page.get_by_label("Sources").select_option("3")
+    page.get_by_role("button", name="Again").click()
+    page.get_by_text("3 sources as asked").wait_for(timeout=60_000)
+    loaded(page)
+    samples, rate = soundfile.read(party)
+    loud = party.with_name("loud.wav")
+    soundfile.write(loud, 40 * samples, rate)
+    dropped(page, "loud.wav", loud.read_bytes())
+    page.locator("h1", has_text="loud.wav").wait_for()
+    loaded(page)
+    assert "found" in page.locator(".facts").inner_text()
+    warned = page.locator(".doubts").first.inner_text()
+    assert "'loud.wav'" in warned
+    assert "session-" not in warned
+    page.go_back()
+    page.locator("h1", has_text="party.wav").wait_for(timeout=20_000)
+    page.go_forward()
+    page.locator("h1", has_text="loud.wav").wait_for(timeout=20_000)
+
+
+def test_a_worker_is_killed_after_the_first_look(page: Any, party: Path) -> None:
+    """The page says so, and an answer that comes late takes no other's place."""
+    fails = """async () => {
+      const { app } = await import("./static/main.js");
+      const real = window.fetch;
+      let asked = 0;
+      window.fetch = async (path, options) => {
+        const answer = await real(path, options);
+        if (!path.includes("/jobs/")) return answer;
+        const job = await answer.json();
+        const view = { ...job.answer, first: true, files: { mixture: "mixture.wav", sounds: [] } };
+        const told = asked++ < 2 ? { state: "running", answers: 1, answer: view }
+          : { state: "failed", error: "The process was ended by the system." };
+        return new Response(JSON.stringify({ ...job, ...told }));
+      };
+      const { get } = await import("./static/api.js");
+      const [one] = (await get("recordings")).recordings;
+      app.page.reopen(one);
+    }"""
+    dropped(page, "party.wav", party.read_bytes())
+    loaded(page)
+    page.get_by_role("link", name="Report").wait_for(timeout=20_000)
+    page.evaluate(fails)
+    page.get_by_role("alert").get_by_text("ended by the system").wait_for(timeout=10_000)
+
+
 def test_it_plays(page: Any, party: Path) -> None:
     """The space bar starts and stops it, and the cursor goes with the sound."""
     dropped(page, "party.wav", party.read_bytes())
@@ -307,6 +357,8 @@ def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, ad
     page.reload()
     page.wait_for_selector("body[data-ready]")
     assert page.evaluate(key) == mine
+    loaded(page)  # what the address names
+    page.get_by_role("button", name="Another recording").click()
     earlier = page.get_by_role("region", name="Earlier recordings")
     earlier.get_by_role("button", name="party.wav").first.click()
     loaded(page)
@@ -353,6 +405,17 @@ def test_live(two_ears: Any, address: str) -> None:
         assert "right" in page.locator(".source .place").first.inner_text()
 
 
+def test_live_is_left_while_it_records(two_ears: Any, address: str) -> None:
+    """What was recorded is taken apart, wherever one went."""
+    for page in opened(two_ears, f"{address}#live"):
+        page.get_by_role("button", name="Listen").click()
+        page.get_by_role("button", name="Record").click(timeout=60_000)
+        page.wait_for_timeout(1500)
+        page.get_by_role("link", name="How it works").click()
+        page.get_by_role("link", name="Recording").click()
+        page.locator("h1", has_text="live.wav").wait_for(timeout=20_000)
+
+
 def test_one_channel_is_refused(browser: Any, address: str) -> None:
     """Aloud, with the reason: an input of one channel has no cues."""
     for page in opened(browser, f"{address}#live"):
@@ -377,7 +440,7 @@ def test_the_story_is_told(page: Any) -> None:
     charts = page.get_by_role("region", name="Charts")
     charts.wait_for(timeout=90_000)
     before = charts.inner_text()
-    page.get_by_label("Azimuth in degrees").fill("-120")
+    page.get_by_label("Azimuth", exact=True).fill("120")
     assert charts.inner_text() != before
     step = page.get_by_role("region", name="VESSL")
     assert "Step 1 of" in step.inner_text()
@@ -413,7 +476,7 @@ def test_a_folder_after_a_file_that_failed(page: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.sofa").write_bytes(b"no SOFA")
     (tmp_path / "ears").mkdir()
     (tmp_path / "ears" / "table.csv").write_text("no,columns")
-    page.get_by_role("button", name="About").click()
+    page.get_by_role("button", name="Heads").click()
     for button, chosen, says in (
         ("Learn a .sofa file", "bad.sofa", "bad.sofa"),
         ("Learn a .sofa file", "bad.sofa", "bad.sofa"),

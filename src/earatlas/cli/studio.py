@@ -52,6 +52,9 @@ def studio(
     server = _server()
     if head is not None:
         existing_file(head, "head")
+        from earatlas.atlas import Atlas
+
+        Atlas.load(head)  # what is none is refused before there is a page
     with _ended_gently(), _bound(port) as bound, _results(folder) as results:
         address, running = server(bound, results, head)
         say(address)

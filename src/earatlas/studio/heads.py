@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from earatlas.heads.simulated import simulated_head
 from earatlas.space.spaces import Sphere
 from earatlas.studio.progress import Teller
 
-__all__ = ["described", "learned", "own_names", "write_built_in"]
+__all__ = ["TABLE", "described", "learned", "own_names", "write_built_in"]
 
+TABLE = "positions.csv"  # of a folder of recordings, with names of ours
 _MOST_POINTS = 1500  # directions that are drawn on the sphere
 _BUILT_IN_SPACING = 8.0  # degrees: 645 directions, 1.6° of error in the median, 1.8 MB
 
@@ -33,17 +35,15 @@ def learned(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
     """Learn a head, and say what came of it; what was measured is told before the learning."""
     source, name = Path(order["source"]), str(order["name"])
     if "names" in order:
-        table = source.with_name("positions.csv")
+        table = source.with_name(TABLE)
         table.write_text(own_names(source.read_bytes(), order["names"]), encoding="utf-8")
         source = table
-    try:
-        head = open_head(source, progress=teller.stage("reading the head", 0.0, 0.1))
-        teller.stage("measuring what it has", 0.1)
-        facts = _measured(head, name)
-        teller.answer(facts)
-        atlas = learn(head, progress=teller.stage("learning how it hears", 0.15, 1.0))
-    except InputError as error:  # it is known to the user by another name
-        raise InputError(str(error).replace(str(source), name)) from None
+    head = open_head(source, progress=teller.stage("reading the head", 0.0, 0.1))
+    head = replace(head, name=Path(name).stem)
+    teller.stage("measuring what it has", 0.1)
+    facts = _measured(head, name)
+    teller.answer(facts)
+    atlas = learn(head, progress=teller.stage("learning how it hears", 0.15, 1.0))
     atlas.save(order["atlas"])
     return {**facts, **_of_atlas(atlas), "name": name}
 

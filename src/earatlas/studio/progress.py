@@ -19,6 +19,7 @@ class Teller:
     def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
         self._say = say
         self._next = 0.0
+        self.warned: Callable[[], list[str]] = list  # what was warned of so far
 
     def stage(self, words: str, begin: float = 0.0, end: float = 1.0) -> Progress:
         """A stage of the work, from one share of it to another."""
@@ -35,4 +36,4 @@ class Teller:
 
     def answer(self, answer: dict[str, Any]) -> None:
         """What can be shown before all is done."""
-        self._say({"answer": answer})
+        self._say({"answer": {**answer, "warnings": self.warned()}})

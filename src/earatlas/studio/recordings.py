@@ -51,7 +51,7 @@ def separated(order: dict[str, Any], atlas: Atlas, teller: Teller) -> dict[str, 
     folder, name = Path(order["folder"]), str(order["name"])
     how = Separating(order.get("n_sources"), order.get("rendering", "spatial"))
     tell = teller.stage("reading", 0.0, 0.05)
-    mixture = _mixture(Path(order["file"]), folder / MIXTURE, name)
+    mixture = _mixture(Path(order["file"]), folder / MIXTURE)
     tell(1.0, 1.0)
     truth = read_truth(folder)
     about = {
@@ -71,7 +71,7 @@ def separated(order: dict[str, Any], atlas: Atlas, teller: Teller) -> dict[str, 
     view = {
         **about,
         **scene_view(scene),
-        "facts": _facts(scene, told["seconds"]),
+        "facts": _facts(scene, how, told["seconds"]),
         "compared": [] if truth is None else _compared(scene, truth, sounds),
         "images": pictures(scene),
         "files": _files(scene),
@@ -90,13 +90,12 @@ def _first_look(atlas: Atlas, mixture: Path, how: Separating) -> dict[str, Any]:
     """Where the sources are, by masks alone at the rate of the cues: 40 % of the work of all."""
     audio = read_audio(mixture, rate=atlas.layout.rate)
     scene = atlas.separate(audio, n_sources=how.n_sources, rendering="soft")
-    count = len(scene.sources)
     return {
         **scene_view(scene),
         "first": True,
         "facts": [
             f"{length_words(scene.seconds)} long",
-            f"{count} source{'' if count == 1 else 's'} found",
+            _count_words(scene, how),
             "their sounds are being made …",
         ],
         "compared": [],
@@ -113,27 +112,29 @@ def tried(atlas: Atlas) -> None:
         atlas.separate(Audio(samples, 16_000), n_sources=2)
 
 
-def _mixture(file: Path, path: Path, name: str) -> Path:
+def _mixture(file: Path, path: Path) -> Path:
     """The recording as a WAV file of its own rate, which every browser plays."""
-    try:
-        seconds = audio_seconds(file)
-        if seconds > _MOST_SECONDS:
-            raise InputError(
-                f"recording must have at most {length_words(_MOST_SECONDS)} in the studio, got "
-                f"{length_words(seconds)}. Use `earatlas separate --report` for longer ones."
-            )
-        if file != path:
-            read_audio(file).write(path)
-    except InputError as error:  # it is known to the user by another name
-        raise InputError(str(error).replace(str(file), name)) from None
+    seconds = audio_seconds(file)
+    if seconds > _MOST_SECONDS:
+        raise InputError(
+            f"recording must have at most {length_words(_MOST_SECONDS)} in the studio, got "
+            f"{length_words(seconds)}. Use `earatlas separate --report` for longer ones."
+        )
+    if file != path:
+        read_audio(file).write(path)
     return path
 
 
-def _facts(scene: FoundScene, seconds: float) -> list[str]:
+def _count_words(scene: FoundScene, how: Separating) -> str:
     count = len(scene.sources)
+    found = "found" if how.n_sources is None else "as asked"
+    return f"{count} source{'' if count == 1 else 's'} {found}"
+
+
+def _facts(scene: FoundScene, how: Separating, seconds: float) -> list[str]:
     return [
         f"{length_words(scene.seconds)} long",
-        f"{count} source{'' if count == 1 else 's'} found",
+        _count_words(scene, how),
         f"sounds at {rate_words(scene.rate)}",
         f"separated in {speed_words(seconds, scene.seconds)}",
     ]

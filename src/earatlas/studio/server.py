@@ -112,7 +112,7 @@ class Studio:
     ) -> None:
         self.limits = limits or Limits()
         self.crew = Crew(self.limits.workers, self.limits.waiting)
-        self.sessions = Sessions(folder, head, self.crew.cancel)
+        self.sessions = Sessions(folder.resolve(), head, self.crew.cancel)
         self._pages = _pages()
         self._listeners = 0
         self._told: Job | None = None  # the story, which is the same for all
@@ -301,7 +301,8 @@ class Studio:
         if name not in entry.served():
             raise _NotThereError
         stem = Path(entry.name).stem
-        return FileResponse(entry.folder / name, filename=name.replace("mixture", stem, 1))
+        own = name.replace("mixture", stem, 1) if name.startswith("mixture") else f"{stem}_{name}"
+        return FileResponse(entry.folder / name, filename=own)
 
     # --- scenes --------------------------------------------------------------------------------
 

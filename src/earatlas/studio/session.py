@@ -87,6 +87,8 @@ class RecordingEntry:
         """Plain JSON values: how a page that was loaded again finds it."""
         assert self.job is not None
         facts = (self.job.answer or {}).get("facts", [])
+        if self.job.state == "failed":
+            facts = [f"did not work: {self.job.error}"]
         return {
             "recording": self.id,
             "name": self.name,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from earatlas.atlas import Atlas
-from earatlas.errors import EaratlasWarning
+from earatlas.errors import EaratlasWarning, InputError
 from earatlas.studio import heads, recordings, scenes
 from earatlas.studio.live import Listening
 from earatlas.studio.progress import Teller
@@ -32,6 +32,18 @@ def _loaded(path: str) -> Atlas:
     atlas = Atlas.load(path)
     _ = atlas.separator
     return atlas
+
+
+def _as_known(order: _Order, text: str) -> str:
+    """A sentence with the user's name of a file where it has the path that is ours."""
+    paths = [order[key] for key in ("file", "source") if order.get(key)]
+    if "names" in order:  # of a folder, whose table is written anew
+        paths.append(str(Path(order["source"]).with_name(heads.TABLE)))
+    if "folder" in order:
+        paths.append(str(Path(order["folder"]) / recordings.MIXTURE))
+    for path in paths:
+        text = text.replace(path, str(order.get("name", "the file")))
+    return text
 
 
 class Tasks:
@@ -59,9 +71,17 @@ class Tasks:
             return self._listening.push(data, order["monitor"])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", EaratlasWarning)
-            done = self._known[name](order)
-        told = [str(w.message) for w in caught if issubclass(w.category, EaratlasWarning)]
-        return {**done, "warnings": list(dict.fromkeys(told))}, b""
+
+            def warned() -> list[str]:
+                told = [str(w.message) for w in caught if issubclass(w.category, EaratlasWarning)]
+                return list(dict.fromkeys(_as_known(order, text) for text in told))
+
+            self._teller.warned = warned
+            try:
+                done = self._known[name](order)
+            except InputError as error:
+                raise InputError(_as_known(order, str(error))) from None
+            return {**done, "warnings": warned()}, b""
 
     def _warm(self, order: _Order) -> dict[str, Any]:
         """Import what is needed, so that the first recording does not wait for it."""

@@ -19,7 +19,7 @@ from earatlas.separation.scene import FoundScene, FoundSource
 from earatlas.separation.source_track import SourceTrack
 from earatlas.space.belief import ChartMixture
 from earatlas.types import Array
-from earatlas.words import percent_words, place_words, sure_words
+from earatlas.words import percent_words, place_words, radius_words, sure_words
 
 __all__ = ["pictures", "region", "scene_view", "sphere_view", "truth_view"]
 
@@ -64,7 +64,7 @@ def scene_view(scene: FoundScene) -> dict[str, Any]:
 
 
 def _source(m: int, source: FoundSource) -> dict[str, Any]:
-    space, colour = source.belief.space, colour_of(m)
+    colour = colour_of(m)
     told = source.to_dict()
     del told["track"]  # the course has it
     return {
@@ -73,11 +73,23 @@ def _source(m: int, source: FoundSource) -> dict[str, Any]:
         "number": m + 1,
         "colour": colour,
         "on_colour": on_colour(colour),
-        "words": place_words(space, source.direction),
-        "sure": sure_words(space, source.radius_90, source.credible_90_area),
+        **_place(source),
         "energy": percent_words(source.share),
         "region": region(source.belief),
         "course": _course(source.track),
+    }
+
+
+def _place(source: FoundSource) -> dict[str, str]:
+    """Where it is, and how sure that is; of one that moves, from where to where."""
+    space, track = source.belief.space, source.track
+    if not track.moves:
+        sure = sure_words(space, source.radius_90, source.credible_90_area)
+        return {"words": place_words(space, source.direction), "sure": sure}
+    way, radius = track.directions[track.heard], float(np.nanmedian(track.radius_90))
+    return {
+        "words": f"{place_words(space, way[0])} → {place_words(space, way[-1])}",
+        "sure": f"within {radius_words(space, radius)} along its way",
     }
 
 

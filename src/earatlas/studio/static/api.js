@@ -4,6 +4,7 @@ const KEY = "earatlas-session";
 let session = null;
 
 export class Refused extends Error {}
+export class Left extends Error {} // the user no longer wants it
 
 async function request(path, options = {}) {
   let answer;
@@ -45,7 +46,7 @@ export function socket(path) {
 }
 
 // Upload with progress, which fetch does not tell; `told` gets shares.
-export function upload(path, body, query, told = () => {}) {
+export function upload(path, body, query, told = () => {}, stop = undefined) {
   const values = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
   const sent = new XMLHttpRequest();
   sent.open("POST", `${address(path)}?${new URLSearchParams(values)}`);
@@ -57,6 +58,8 @@ export function upload(path, body, query, told = () => {}) {
       if (sent.status < 300) resolve(value);
       else reject(new Refused(value.error || `The studio refused this (${sent.status}).`));
     };
+    sent.onabort = () => reject(new Left());
+    stop?.addEventListener("abort", () => sent.abort());
     sent.onerror = () => reject(new Refused("The upload broke off. Is the file too large, or the studio gone?"));
     sent.send(body);
   });
@@ -64,14 +67,15 @@ export function upload(path, body, query, told = () => {}) {
 
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 
-// Ask how far a job is until it has ended; `told` gets every state, with `answer` when it is new.
+// Ask how far a job is until it has ended; `told` gets every state, with `answer` when it is new,
+// and says false when nobody looks any more.
 export async function followed(id, told) {
   let seen = 0;
   for (;;) {
     const job = await get(`jobs/${id}?seen=${seen}`);
     const fresh = job.answers !== seen;
     seen = job.answers;
-    told(job, fresh);
+    if (told(job, fresh) === false) return { ...job, state: "left" };
     if (["done", "failed", "cancelled"].includes(job.state)) return job;
     await pause(0.1);
   }

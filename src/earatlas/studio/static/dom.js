@@ -72,6 +72,17 @@ export function sharp(canvas) {
   return { context, width, height };
 }
 
+// A slider of an angle, which runs as one sees it: what is on the left is left. Axis 0 is azimuth.
+export function angleSlider(axis, name, moved) {
+  const limit = axis === 0 ? 180 : 90;
+  const slider = el("input", { type: "range", min: -limit, max: limit, step: 1, "aria-label": name, oninput: () => moved((axis === 0 ? -1 : 1) * Number(slider.value)) });
+  return slider;
+}
+
+export function placeSliders(sliders, [azimuth, elevation]) {
+  [-azimuth, elevation].forEach((value, i) => { sliders[i].value = Math.round(value); sliders[i].setAttribute("aria-valuetext", placeWords([azimuth, elevation])); });
+}
+
 export const degrees = (value) => `${Math.round(value)}°`.replace("-", "−");
 
 export function placeWords([azimuth, elevation]) {

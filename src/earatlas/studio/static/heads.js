@@ -1,6 +1,6 @@
 // The head that hears: chosen from a list, dropped as a file or a folder, and watched being learned.
 
-import { cancel, followed, get, post, Refused, upload } from "./api.js";
+import { cancel, followed, get, Left, post, Refused, upload } from "./api.js";
 import { el, icon, say, show } from "./dom.js";
 import { failure } from "./recording.js";
 import { Sphere } from "./sphere.js";
@@ -11,7 +11,7 @@ export class HeadChoice {
     this.app = app;
     this.heads = [];
     this.dialog = el("dialog", { class: "card", "aria-label": "Head" });
-    this.dialog.addEventListener("close", () => this.ball?.close());
+    this.dialog.addEventListener("close", () => { this.ball?.close(); this.show(); });
     document.body.append(this.dialog);
   }
 
@@ -27,7 +27,26 @@ export class HeadChoice {
     const folder = el("input", { type: "file", class: "unseen", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => folder.files.length && this.takeFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0].webkitRelativePath.split("/")[0]) });
     this.pick = () => { input.value = ""; input.click(); }; // the same one may be chosen again
     this.pickFolder = () => { folder.value = ""; folder.click(); };
-    show(this.root, el("label", {}, el("span", {}, "Head "), select), el("button", { onclick: () => this.about() }, "About"), input, folder);
+    this.button = el("button", { class: this.learned ? "main" : null, onclick: () => this.look() }, this.words());
+    show(this.root, el("label", {}, el("span", {}, "Head "), select), this.button, input, folder);
+  }
+
+  // The button tells of a head that is learned behind a closed dialog.
+  words() {
+    if (this.learned) return `${this.learned.name} is learned`;
+    return this.busy ? `Learning, ${Math.round(100 * (this.share ?? 0))} %` : "Heads …";
+  }
+
+  look() {
+    if (this.learned) this.choose(this.learned);
+    else if (this.busy) this.dialog.showModal();
+    else this.about();
+  }
+
+  choose({ id, name, facts }) {
+    this.learned = null;
+    this.app.chooseHead(id);
+    this.described(name, facts, "done");
   }
 
   // --- about -------------------------------------------------------------------------------
@@ -50,6 +69,7 @@ export class HeadChoice {
         el("button", { onclick: () => this.pickFolder() }, icon("file"), "Learn a folder of recordings"),
         el("span", { class: "note" }, "or drop either on the page")));
     if (!this.dialog.open) this.dialog.showModal();
+    if (!this.dialog.contains(document.activeElement)) this.dialog.querySelector("button").focus();
   }
 
   // --- a new one ---------------------------------------------------------------------------
@@ -57,7 +77,7 @@ export class HeadChoice {
   async take(file) {
     this.begin(file.name);
     try {
-      const taken = await upload("heads", file, { name: file.name }, (share) => this.progress?.("sending", share));
+      const taken = await upload("heads", file, { name: file.name }, (share) => this.progress?.("sending", share), this.stop.signal);
       await this.learning(taken.head.id, taken.job, file.name);
     } catch (error) { this.failed(error); }
   }
@@ -73,7 +93,7 @@ export class HeadChoice {
       const wanted = files.filter(([path]) => /\.(csv|wav|flac|ogg|aiff?)$/i.test(path));
       const { head } = await upload("folders", "", { name });
       for (const [i, [path, file]] of wanted.entries()) {
-        await upload(`folders/${head}`, file, { name: path });
+        await upload(`folders/${head}`, file, { name: path }, () => {}, this.stop.signal);
         this.progress?.(`sending ${i + 1} of ${wanted.length}`, (i + 1) / wanted.length);
       }
       const { job } = await post(`folders/${head}/learn`);
@@ -83,33 +103,48 @@ export class HeadChoice {
 
   begin(name) {
     this.busy = true;
+    this.learned = null;
+    this.stop = new AbortController();
+    this.giveUp = () => this.stop.abort();
+    this.open(el("h1", {}, name), this.learningRow());
+    say(`Learning ${name}`);
+  }
+
+  // How far it is, here and in the button of the page.
+  learningRow() {
     const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
     const words = el("p", { class: "note" }, " ");
-    this.open(el("h1", {}, name), bar, words);
-    this.progress = (text, share) => { bar.value = share; words.textContent = text || " "; };
+    this.progress = (text, share) => {
+      bar.value = this.share = share;
+      words.textContent = text || " ";
+      this.button.textContent = this.words();
+    };
+    return el("div", { class: "row" }, el("div", { class: "grow" }, bar, words), el("button", { onclick: () => this.giveUp() }, "Cancel"));
   }
 
   failed(error) {
     this.busy = false;
+    if (error instanceof Left) { this.dialog.close(); return; }
     if (!(error instanceof Refused)) throw error;
     this.open(failure(error.message));
   }
 
   async learning(id, job, name) {
+    this.giveUp = () => cancel(job);
     const done = await followed(job, (state, fresh) => {
-      if (fresh && state.answer?.points && state.state === "running") this.described(name, state.answer, "learning", job);
+      if (fresh && state.answer?.points && state.state === "running" && this.dialog.open) this.described(name, state.answer, "learning");
       this.progress?.(state.words, state.share);
     });
     this.busy = false;
     if (done.state === "failed") { this.open(failure([done.error, done.details])); return; }
-    if (done.state === "cancelled") { this.dialog.close(); return; }
-    this.app.head = id;
+    if (done.state === "cancelled") { this.dialog.close(); this.show(); return; }
+    this.learned = { id, name, facts: done.answer };
     await this.refresh();
     say(`${name} is learned`);
-    this.described(name, done.answer, "done");
+    if (this.dialog.open) this.choose(this.learned); // else who works with another is not disturbed
   }
 
-  described(name, facts, state, job) {
+  described(name, facts, state) {
     const held = facts.held_out;
     const rows = [
       ["Directions", facts.directions && `${facts.directions}${facts.spacing_degrees ? `, ${facts.spacing_degrees}° apart` : ""}`],
@@ -120,15 +155,12 @@ export class HeadChoice {
       ["Licence", facts.licence],
     ].filter(([, value]) => value);
     const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `${facts.points_are} on a sphere; arrow keys turn it` });
-    const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
-    const words = el("p", { class: "note" }, " ");
-    const learning = state === "learning" ? [el("div", { class: "row" }, el("div", { class: "grow" }, bar, words), el("button", { onclick: () => cancel(job) }, "Cancel"))] : [];
-    this.open(el("h1", {}, name), ...learning,
+    const notes = [...new Set([...facts.notes, ...(facts.warnings ?? [])])];
+    this.open(el("h1", {}, name), state === "learning" ? this.learningRow() : null,
       el("div", { class: "two about" }, el("div", {}, canvas, el("p", { class: "note" }, facts.points_are)),
         el("div", {}, el("dl", {}, rows.map(([key, value]) => [el("dt", {}, key), el("dd", {}, String(value))]).flat()),
-          facts.notes.length ? el("ul", { class: "doubts" }, facts.notes.map((note) => el("li", {}, note))) : null,
+          notes.length ? el("ul", { class: "doubts" }, notes.map((note) => el("li", {}, note))) : null,
           facts.coverage ? coverage(facts.coverage) : null)));
-    this.progress = (text, share) => { bar.value = share; words.textContent = text || " "; };
     this.ball = new Sphere(canvas);
     this.ball.set({ points: facts.points });
   }

@@ -4,13 +4,12 @@ import { socket } from "./api.js";
 import { el, icon, say, show } from "./dom.js";
 import { wavFile } from "./player.js";
 import { captured } from "./record.js";
-import { failure } from "./recording.js";
+import { disc, failure } from "./recording.js";
 import { Sphere } from "./sphere.js";
 
 const RATE = 16000; // Hz: what cues need, and half the work of 48000
 const FADE = 20; // seconds after which a source that is silent is as faint as can be
 const TRAIL = 40; // places that are remembered
-const HALF = 0.55; // of the radius that holds 90 %: that of 50 %, of a round Gaussian
 const LEAD = 0.12; // seconds that monitored sound waits, so that it has no gaps
 const MOST = 300; // seconds that are recorded
 
@@ -18,7 +17,7 @@ export function mount(root, app) {
   const page = new LivePage(root, app);
   app.page = page;
   page.idle();
-  return () => page.close();
+  return () => page.leave();
 }
 
 class LivePage {
@@ -36,7 +35,15 @@ class LivePage {
     this.input = this.socket = this.output = this.ball = null;
   }
 
+  // What is being recorded is not lost: it is taken apart when its page is opened.
+  leave() {
+    if (this.recorded?.length) this.app.pending = this.file();
+    this.recorded = null;
+    this.close();
+  }
+
   idle(error = null) {
+    if (this.recorded?.length) { location.hash = "recording"; return; } // which leaves this page
     this.close();
     show(this.root, error ? failure(error) : null,
       el("section", { class: "card drop" }, el("h1", {}, "Listen live"),
@@ -50,7 +57,8 @@ class LivePage {
     this.recorded = null;
     this.sources = new Map();
     this.monitored = null;
-    show(this.root, el("section", { class: "card drop busy" }, el("h1", {}, "Getting ready"), el("progress", { "aria-label": "Progress" }), el("p", { class: "note" }, "The browser may ask whether the microphones may be used.")));
+    show(this.root, el("section", { class: "card drop busy" }, el("h1", {}, "Getting ready"), el("progress", { "aria-label": "Progress" }), el("p", { class: "note" }, "The browser may ask whether the microphones may be used."),
+      el("p", { class: "choices" }, el("button", { onclick: () => this.idle() }, "Cancel"))));
     try {
       this.input = await captured((left, right) => this.heard(left, right), RATE);
     } catch (error) { return this.idle(error.message); }
@@ -96,7 +104,7 @@ class LivePage {
       el("section", { class: "card", "aria-label": "Who is where" }, canvas, el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, pale: 90 %"), el("li", {}, "faint: silent for a while"))),
       el("div", { class: "side" },
         el("section", { class: "card transport", "aria-label": "Listening" }, el("b", {}, "Listening"), this.clock, this.button,
-          el("button", { onclick: () => this.stopped() }, icon("stop"), "Stop")),
+          this.stop = el("button", { onclick: () => this.idle() }, icon("stop"), "Stop")),
         this.notes, this.none, this.list)));
     this.ball = new Sphere(canvas);
     this.app.sphere = this.ball;
@@ -114,7 +122,7 @@ class LivePage {
     const { item } = known;
     if (told.active) { item.trail.push(told.direction); item.trail.splice(0, item.trail.length - TRAIL); }
     item.direction = told.direction;
-    item.region = { cells: [told.direction], half: 0, cell_degrees: told.radius_90, inner: HALF * told.radius_90 };
+    item.region = disc(told.direction, told.radius_90);
     item.faint = told.active ? 1 : Math.max(0.25, 0.8 - told.age / FADE);
     known.card.classList.toggle("quiet", !told.active);
     known.place.textContent = told.words;
@@ -158,22 +166,17 @@ class LivePage {
   }
 
   record() {
-    if (this.recorded) { this.stopped(); return; }
     this.recorded = [];
     this.count = 0;
     this.button.setAttribute("aria-pressed", "true");
-    this.button.lastChild.textContent = "Stop, and take it apart";
+    this.button.disabled = true;
+    this.button.lastChild.textContent = "Recording";
+    this.stop.lastChild.textContent = "Stop, and take it apart";
   }
 
-  async stopped() {
-    const blocks = this.recorded;
-    if (!blocks?.length) { this.idle(); return; }
-    const channels = [0, 1].map((c) => { const whole = new Float32Array(this.count); let at = 0; for (const block of blocks) { whole.set(block[c], at); at += block[c].length; } return whole; });
-    const file = wavFile(channels, this.rate);
-    this.close();
-    this.app.recording = null;
-    location.hash = "recording";
-    setTimeout(() => this.app.page.take(file, "live.wav"));
+  file() {
+    const channels = [0, 1].map((c) => { const whole = new Float32Array(this.count); let at = 0; for (const block of this.recorded) { whole.set(block[c], at); at += block[c].length; } return whole; });
+    return wavFile(channels, this.rate);
   }
 }
 

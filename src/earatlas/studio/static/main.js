@@ -13,7 +13,7 @@ const PAGES = { recording: ["Recording", recording], scene: ["Make a scene", sce
 
 const app = {
   head: null,
-  recording: null,
+  pending: null, // sound that was recorded and is not taken apart yet
   sphere: null,
   page: null,
   choice: null,
@@ -50,15 +50,20 @@ function drops() {
     else if (file && app.page?.dropped?.(file)) return;
     else if (file) {
       if (!app.page?.take) { location.hash = "recording"; await new Promise((done) => setTimeout(done)); }
-      app.recording = null;
       app.page?.take?.(file);
     }
   });
 }
 
+// Whether a key is for the control that has the focus; a slider needs arrows alone.
+function typed({ target, key }) {
+  if (target.type === "range") return /^(Arrow|Page|Home|End)/.test(key);
+  return /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName);
+}
+
 function keys() {
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || typed(event)) return;
     if (event.key === " " && event.target.closest("button, a, summary")) return;
     if (app.page?.key?.(event)) event.preventDefault();
   });

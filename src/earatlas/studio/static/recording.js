@@ -1,6 +1,6 @@
 // A recording: dropped, recorded or tried; then where everything is, and each sound by itself.
 
-import { cancel, fileOf, followed, get, post, remove, Refused, upload } from "./api.js";
+import { cancel, fileOf, followed, get, Left, post, remove, Refused, upload } from "./api.js";
 import { el, icon, say, show } from "./dom.js";
 import { Player } from "./player.js";
 import { record } from "./record.js";
@@ -16,8 +16,11 @@ export function mount(root, app) {
   const page = new RecordingPage(root, app);
   app.page = page;
   page.begin();
-  return () => page.close();
+  return () => page.leave();
 }
+
+const MOST = 300; // seconds that are recorded
+const HALF = 0.55; // of the radius that holds 90 %: that of 50 %, of a round Gaussian
 
 export class RecordingPage {
   constructor(root, app) {
@@ -35,16 +38,36 @@ export class RecordingPage {
     this.recorder?.stop();
   }
 
-  // --- nothing yet -------------------------------------------------------------------------
-
-  begin() {
-    const kept = this.app.recording;
-    if (kept) return this.shown(kept.id, kept.view, kept.reported);
-    this.empty();
+  leave() {
+    this.job = null;
+    this.close();
   }
 
-  empty(error = null) {
-    this.close();
+  // --- nothing yet -------------------------------------------------------------------------
+
+  // What the address names, what was recorded elsewhere, or nothing.
+  async begin() {
+    const { pending } = this.app;
+    this.app.pending = null;
+    if (pending) return this.take(pending, "live.wav");
+    const id = location.hash.split("/")[1];
+    this.empty();
+    if (!id) return undefined;
+    try {
+      const one = (await get("recordings")).recordings.find(({ recording }) => recording === id);
+      return one && !this.job ? this.reopen(one) : undefined;
+    } catch (error) { return this.empty(error.message); }
+  }
+
+  // The address of what is shown, so that the browser goes back and forth, and loads it again.
+  mark(id) {
+    const to = id ? `#recording/${id}` : "#recording";
+    document.querySelector("#tabs a[data-page=recording]")?.setAttribute("href", to);
+    if (location.hash !== to) history.pushState(null, "", to);
+  }
+
+  empty(error = null, kept = null) {
+    this.leave();
     const input = el("input", { type: "file", class: "unseen", accept: "audio/*,.wav,.flac,.ogg,.aiff,.aif", tabindex: -1, "aria-hidden": "true",
       onchange: () => input.files.length && this.take(input.files[0]) });
     const zone = el("section", { class: "card drop", "aria-label": "Choose a recording" },
@@ -55,9 +78,14 @@ export class RecordingPage {
         el("button", { onclick: () => this.record() }, icon("record"), "Record two channels"),
         el("button", { onclick: () => this.example() }, icon("play"), "Try two voices")),
       el("p", { class: "note" }, "WAV, FLAC, OGG or AIFF with two channels, left and right, up to 5 minutes. Nothing leaves this computer."),
+      el("p", { class: "note" }, "It is heard with the head that is chosen above. To use your own, drop its .sofa or .atlas file."),
       input);
     const earlier = el("div", {});
-    show(this.root, error ? failure(error) : null, zone, earlier);
+    const saved = kept && el("p", { class: "choices spaced" }, el("a", { class: "button", download: "recorded.wav", href: URL.createObjectURL(kept) }, icon("down"), "Save the recording"));
+    const alert = error ? failure(error) : null;
+    if (alert && saved) alert.append(saved);
+    say("");
+    show(this.root, alert, zone, earlier);
     this.earlier(earlier);
   }
 
@@ -70,7 +98,8 @@ export class RecordingPage {
     }
     if (!kept.length) return show(root);
     const forget = async (id) => { await remove(`recordings/${id}`); this.earlier(root); };
-    const words = ({ state, facts }) => (facts.length ? facts.join(" · ") : { failed: "did not work", cancelled: "cancelled" }[state] ?? "in work");
+    const words = ({ state, facts }) => (facts.length ? facts.join(" · ") : state === "cancelled" ? state : "in work");
+    if (kept.some(({ state }) => state === "waiting" || state === "running")) setTimeout(() => root.isConnected && this.earlier(root), 1000);
     return show(root, el("section", { class: "card earlier", "aria-label": "Earlier recordings" }, el("h2", {}, "Earlier in this tab"),
       el("ul", {}, kept.map((one) => el("li", {},
         el("button", { class: "open", onclick: () => this.reopen(one) }, el("b", {}, one.name), el("span", { class: "note" }, words(one))),
@@ -86,23 +115,32 @@ export class RecordingPage {
 
   async record() {
     try {
-      this.recorder = await record((seconds, levels) => meter(seconds, levels));
+      this.recorder = await record((seconds, levels) => {
+        meter(seconds, levels);
+        if (seconds >= MOST) this.recorded();
+      });
     } catch (error) {
       return this.empty(error.message);
     }
     const bars = [el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": "Left" }), el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": "Right" })];
     const clock = el("b", {}, "0.0 s");
     const meter = (seconds, levels) => {
-      clock.textContent = `${seconds.toFixed(1)} s`;
+      clock.textContent = `${seconds.toFixed(1)} of at most ${MOST} s`;
       bars.forEach((bar, i) => { bar.value = Math.max(-60, levels[i]); });
     };
     show(this.root, el("section", { class: "card drop" },
       el("h1", {}, "Recording ", clock),
       el("p", { class: "meters" }, el("label", {}, "Left ", bars[0]), el("label", {}, "Right ", bars[1])),
       el("p", { class: "choices" },
-        el("button", { class: "main", onclick: async () => { const made = await this.recorder.stop(); this.take(made, "recorded.wav"); } }, icon("stop"), "Stop and listen"),
-        el("button", { onclick: () => { this.recorder.stop(); this.empty(); } }, "Throw away"))));
+        el("button", { class: "main", onclick: () => this.recorded() }, icon("stop"), "Stop and listen"),
+        el("button", { onclick: () => this.empty() }, "Throw away"))));
     return undefined;
+  }
+
+  async recorded() {
+    const { recorder } = this;
+    this.recorder = null;
+    if (recorder) this.take(await recorder.stop(), "recorded.wav");
   }
 
   async example() {
@@ -119,49 +157,58 @@ export class RecordingPage {
   // --- work --------------------------------------------------------------------------------
 
   async take(file, name = file.name) {
-    const share = this.busy(name, null);
+    const stop = new AbortController();
+    const sending = {}; // what the page does now, until it does something else
+    this.job = sending;
+    const share = this.busy(name, () => stop.abort());
     share("sending", 0);
     try {
-      const taken = await upload("recordings", file, { name, head: this.app.head, ...this.settings }, (part) => share("sending", part));
-      await this.watch(taken.recording, taken.job, taken.name);
+      const taken = await upload("recordings", file, { name, head: this.app.head }, (part) => share("sending", part), stop.signal);
+      if (this.job === sending) await this.watch(taken.recording, taken.job, taken.name);
     } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      this.empty(error.message);
+      if (!(error instanceof Refused) && !(error instanceof Left)) throw error;
+      // What was recorded here is nowhere else.
+      if (this.job === sending) this.empty(error.message || null, file instanceof File ? null : file);
     }
   }
 
   async follow(id, name) {
-    const share = this.busy(name, id);
-    const job = await followed(id, (state) => share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share));
+    const share = this.busy(name, () => cancel(id));
+    this.job = id;
+    const job = await followed(id, (state) => {
+      if (this.job !== id) return false;
+      return share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share);
+    });
     if (job.state === "failed") this.empty([job.error, job.details]);
     if (job.state === "cancelled") this.empty();
     return job;
   }
 
   async watch(recording, id, name) {
-    const share = this.busy(name, id);
+    const share = this.busy(name, () => cancel(id));
+    this.job = id;
     let drawn = null; // the last answer that was shown
     const job = await followed(id, (state, fresh) => {
+      if (this.job !== id) return false;
       if (fresh && state.answer?.sources && (!drawn || (drawn.first && !state.answer.first))) {
         drawn = state.answer;
-        this.app.recording = { id: recording, view: state.answer, reported: Boolean(state.answer.files.report) };
-        this.shown(recording, state.answer, this.app.recording.reported);
-      } else if (drawn && state.answer?.files?.report) {
-        this.app.recording.reported = true;
-        this.report?.();
-      } else if (!drawn) share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share);
+        this.mark(recording);
+        this.shown(recording, drawn, Boolean(drawn.files.report));
+      } else if (drawn && state.answer?.files?.report) this.report?.();
+      else if (!drawn) share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share);
+      return true;
     });
-    if (job.state === "failed" && !drawn) this.empty([job.error, job.details]);
-    if (job.state === "cancelled") { this.app.recording = null; this.empty(); }
+    if (job.state === "failed") this.empty([job.error, job.details]);
+    if (job.state === "cancelled") this.empty();
   }
 
-  busy(name, id) {
+  busy(name, stop) {
     this.close();
     const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
     const words = el("p", { class: "note" }, " ");
     show(this.root, el("section", { class: "card drop busy" },
       el("h1", {}, name), bar, words,
-      id ? el("p", { class: "choices" }, el("button", { onclick: () => cancel(id) }, "Cancel")) : null));
+      el("p", { class: "choices" }, el("button", { onclick: stop }, "Cancel"))));
     say(`Working on ${name}`);
     return (text, share) => { words.textContent = text || " "; bar.value = share; };
   }
@@ -180,7 +227,8 @@ export class RecordingPage {
     const heading = el("header", { class: "result" },
       el("div", {}, el("h1", {}, view.name),
         el("ul", { class: "facts" }, [...view.facts, `head: ${view.head}`].map((fact) => el("li", {}, fact)))),
-      el("button", { onclick: () => { this.app.recording = null; this.empty(); } }, icon("file"), "Another recording"));
+      view.first ? el("button", { onclick: () => cancel(this.job) }, "Cancel") : null,
+      el("button", { onclick: () => { this.mark(null); this.empty(); } }, icon("file"), "Another recording"));
     const notes = [...view.doubts, ...(view.warnings ?? [])];
     show(this.root, heading,
       notes.length ? el("ul", { class: "doubts", "aria-label": "Doubts" }, notes.map((note) => el("li", {}, note))) : null,
@@ -249,7 +297,7 @@ export class RecordingPage {
     this.parts.push(this.time);
     const kinds = [["By source", true], ["Level", false]].map(([name, value]) => el("button", {
       class: "toggle", "aria-pressed": String(value),
-      onclick: () => { this.time.bySource = value; kinds.forEach((kind, i) => kind.setAttribute("aria-pressed", String((i === 0) === value))); this.time.draw(); },
+      onclick: () => { this.time.colour(value); kinds.forEach((kind, i) => kind.setAttribute("aria-pressed", String((i === 0) === value))); },
     }, name));
     return el("section", { class: "card", "aria-label": "Over time" }, this.time.stack,
       el("div", { class: "segments left", role: "group", "aria-label": "Spectrogram" }, kinds));
@@ -277,15 +325,14 @@ export class RecordingPage {
     const how = el("select", {}, [["spatial", "filters (best)"], ["soft", "soft masks"], ["binary", "binary masks"]].map(([value, words]) =>
       el("option", { value, selected: settings.rendering === value }, words)));
     const again = async () => {
-      this.settings = { n_sources: count.value || null, rendering: how.value };
       try {
-        const done = await post(`recordings/${this.id}/again`, { head: this.app.head, ...this.settings });
+        const done = await post(`recordings/${this.id}/again`, { head: this.app.head, n_sources: count.value || null, rendering: how.value });
         await this.watch(this.id, done.job, this.view.name);
       } catch (error) { this.empty(error.message); }
     };
     return el("section", { class: "card more", "aria-label": "Settings and downloads" },
       el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Sound ", how),
-        el("button", { onclick: again, disabled: Boolean(this.view.first) }, icon("again"), "Again")),
+        el("button", { onclick: again, disabled: Boolean(this.view.first), title: "With these settings, and the head that is chosen above" }, icon("again"), "Again")),
       el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, report));
   }
 
@@ -300,10 +347,14 @@ export class RecordingPage {
     } catch (error) { if (player === this.player) this.clock.textContent = error.message; }
   }
 
-  solo(i) { this.player.hear({ mixed: false, solo: new Set(this.player.solo.has(i) ? [] : [i]) }); }
+  // Who hears the mixture has not heard what was chosen before: it begins anew.
+  solo(i) {
+    const { mixed, solo } = this.player;
+    this.player.hear({ mixed: false, solo: new Set(!mixed && solo.has(i) ? [] : [i]) });
+  }
 
   muted(i) {
-    const mute = new Set(this.player.mute);
+    const mute = new Set(this.player.mixed ? [] : this.player.mute);
     if (!mute.delete(i)) mute.add(i);
     this.player.hear({ mixed: false, mute, solo: new Set() });
   }
@@ -344,6 +395,7 @@ export class RecordingPage {
       if (!heard.length) continue;
       const [, i] = heard.reduce((a, b) => (b[0] < a[0] ? b : a));
       this.items[m].direction = [azimuth[i], elevation[i]];
+      this.items[m].region = disc([azimuth[i], elevation[i]], source.course.radius[i]);
       moved = true;
     }
     if (moved) for (const ball of this.balls ?? []) ball.draw();
@@ -358,6 +410,11 @@ export class RecordingPage {
     else return false;
     return true;
   }
+}
+
+// A round region, as of a source that is followed.
+export function disc(direction, radius) {
+  return { cells: [direction], half: 0, cell_degrees: radius, inner: HALF * radius };
 }
 
 function clock(t, whole) { return `${t.toFixed(1)} of ${whole.toFixed(1)} s`; }

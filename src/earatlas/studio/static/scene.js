@@ -1,7 +1,7 @@
 // Make a scene: talkers are dragged around the head, heard, and taken apart; truth beside found.
 
 import { fileOf, followed, post, upload } from "./api.js";
-import { el, icon, placeWords, show } from "./dom.js";
+import { angleSlider, el, icon, placeSliders, placeWords, show } from "./dom.js";
 import { Player } from "./player.js";
 import { failure, RecordingPage } from "./recording.js";
 import { Sphere } from "./sphere.js";
@@ -17,12 +17,12 @@ export function mount(root, app) {
   const page = new ScenePage(root, app);
   app.page = page;
   page.plan();
-  return () => page.close();
+  return () => page.leave();
 }
 
 class ScenePage extends RecordingPage {
   plan(error = null) {
-    this.close();
+    this.leave();
     this.app.plan ??= { talkers: [0, 1].map(talker), t60: "", snr: "30" };
     const wish = this.app.plan;
     this.wish = wish;
@@ -57,13 +57,14 @@ class ScenePage extends RecordingPage {
   }
 
   row(one, m, item) {
-    const slider = (axis, low, high, words) => el("input", { type: "range", min: low, max: high, step: 1, value: Math.round(one.direction[axis]), "aria-label": `${words} of ${one.name}, in degrees`,
-      oninput: (event) => { one.direction = one.direction.map((v, i) => (i === axis ? Number(event.target.value) : v)); item.direction = one.direction; this.told(m); this.ball.draw(); } });
-    const [across, up] = [slider(0, -180, 180, "Azimuth"), slider(1, -90, 90, "Elevation")];
+    const slider = (axis, words) => angleSlider(axis, `${words} of ${one.name}`,
+      (value) => { one.direction = one.direction.map((v, i) => (i === axis ? value : v)); item.direction = one.direction; this.told(m); this.ball.draw(); });
+    const [across, up] = [slider(0, "Azimuth"), slider(1, "Elevation")];
+    placeSliders([across, up], one.direction);
     const words = el("p", { class: "note" }, placeWords(one.direction));
     this.outputs[m] = { across, up, words };
     const voice = el("select", { "aria-label": `Voice of talker ${m + 1}`, onchange: () => (voice.value === "file" ? file.click() : this.voice(m, Number(voice.value))) },
-      VOICES.map((name, i) => el("option", { value: i, selected: one.voice === i }, name)), el("option", { value: "file", selected: one.sound !== undefined }, one.sound ? one.name : "a file of your own …"));
+      VOICES.map((name, i) => el("option", { value: i, selected: one.voice === i }, name)), one.sound === undefined ? null : el("option", { value: "", selected: true }, one.name), el("option", { value: "file" }, "a file of your own …"));
     const file = el("input", { type: "file", class: "unseen", accept: "audio/*,.wav,.flac,.ogg,.aiff", tabindex: -1, "aria-hidden": "true", onchange: () => file.files.length && this.sound(m, file.files[0]) });
     return el("section", { class: "card source", style: { "--colour": item.colour, "--on": item.on }, "aria-label": `Talker ${m + 1}` },
       el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(m + 1)), el("div", { class: "grow" }, voice, file, words),
@@ -74,7 +75,7 @@ class ScenePage extends RecordingPage {
   told(m) {
     const { across, up, words } = this.outputs[m];
     const place = this.wish.talkers[m].direction;
-    [across.value, up.value] = place.map(Math.round);
+    placeSliders([across, up], place);
     words.textContent = placeWords(place);
   }
 
@@ -114,7 +115,7 @@ class ScenePage extends RecordingPage {
   make() {
     const { talkers, t60, snr } = this.wish;
     return post("scenes", {
-      name: `${talkers.map((one) => one.name).join(" and ")} at once`,
+      name: talkers.map((one) => one.name).join(" and ") + (talkers.length > 1 ? " at once" : ""),
       head: this.head, t60_seconds: t60 ? Number(t60) : null, snr_db: Number(snr),
       talkers: talkers.map((one) => ({ voice: one.voice, sound: one.sound, azimuth: one.direction[0], elevation: one.direction[1] })),
     });
@@ -153,7 +154,8 @@ class ScenePage extends RecordingPage {
   }
 
   begin() { this.plan(); }
-  empty(error = null) { this.app.recording = null; this.plan(error); }
+  empty(error = null) { this.plan(error); }
+  mark() {} // it stays the page of scenes
 }
 
 function talker(i) { return { voice: i, name: VOICES[i], direction: PLACES[i] }; }

@@ -35,6 +35,7 @@ export class Sphere {
     this.marks = [];
     this.points = [];
     this.lights = [];
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.asked = 0;
     this.frames = 0;
     this.stop = onLook(canvas, () => { this.inks = null; this.draw(); });
@@ -191,8 +192,9 @@ export class Sphere {
     const region = item.region;
     if (!region || item.hidden) return;
     region.vectors ??= region.cells.map(vector);
-    const layers = [[region.vectors.length, 0.34, region.cell_degrees], [region.half, 0.55, region.cell_degrees]];
-    if (region.inner) layers[1] = [1, 0.55, region.inner];
+    const [whole, half] = this.dark.matches ? [0.5, 0.75] : [0.34, 0.55];
+    const layers = [[region.vectors.length, whole, region.cell_degrees], [region.half, half, region.cell_degrees]];
+    if (region.inner) layers[1] = [1, half, region.inner];
     for (const [count, alpha, degrees] of layers) {
       const rho = Math.min(Math.max(degrees, 0.6), 89) * RADIANS;
       const size = this.R * Math.sin(rho), near = Math.cos(rho);

@@ -1,7 +1,7 @@
 // The paper's story: cues of a direction, their manifold, charts that light up, VESSL at work.
 
 import { followed, post } from "./api.js";
-import { colours, el, icon, onLook, placeWords, sharp, show } from "./dom.js";
+import { angleSlider, colours, el, icon, onLook, placeSliders, placeWords, sharp, show } from "./dom.js";
 import { failure } from "./recording.js";
 import { Sphere, vector } from "./sphere.js";
 
@@ -64,9 +64,7 @@ class StoryPage {
     this.phases = el("canvas", { class: "curve", role: "img" });
     this.words = el("p", { class: "place" });
     this.note = el("p", { class: "note" });
-    const slider = (axis, limit, name) => el("input", { type: "range", min: -limit, max: limit, step: 1, value: this.item.direction[axis], "aria-label": name,
-      oninput: (event) => { this.item.direction[axis] = Number(event.target.value); this.moved(this.item); } });
-    this.sliders = [slider(0, 180, "Azimuth in degrees"), slider(1, 90, "Elevation in degrees")];
+    this.sliders = ["Azimuth", "Elevation"].map((name, axis) => angleSlider(axis, name, (value) => { this.item.direction[axis] = value; this.moved(this.item); }));
     queueMicrotask(() => {
       this.ball = new Sphere(canvas, { drags: { moved: (item) => this.moved(item) } });
       this.cloud = new Cloud(cloud, this.story);
@@ -95,7 +93,7 @@ class StoryPage {
     const lights = charts.centres.map((direction) => ({ direction, strength: 0 }));
     charts.nearest[at].forEach((k, i) => { lights[k].strength = charts.shares[at][i]; });
     this.words.textContent = placeWords(item.direction);
-    this.sliders.forEach((slider, i) => { slider.value = Math.round(item.direction[i]); });
+    placeSliders(this.sliders, item.direction);
     const active = charts.nearest[at].map((k, i) => [charts.shares[at][i], charts.centres[k]]).filter(([share]) => share >= 0.02);
     this.note.textContent = `Each of the ${charts.centres.length} dots on the sphere is the centre of a chart: a piece on which the cues change evenly with the direction. Here answer ${active.map(([share, centre]) => `the chart ${placeWords(centre)} with ${Math.round(100 * share)} %`).join(", ")}. Turned around, the charts say for any cues, even for those of a few frequencies alone, how probable each direction is.`;
     this.chosen = at;

@@ -4,6 +4,7 @@
 import { colours, el, onLook, sharp } from "./dom.js";
 
 const LEFT = 46; // CSS pixels beside the plots, for the ticks
+const BY_SOURCE = "in the colours of the sources";
 const SIZES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120];
 
 export class TimeViews {
@@ -12,13 +13,13 @@ export class TimeViews {
     this.view = view;
     this.seek = seek;
     this.shown = shown; // (m) => whether source m is heard
-    this.bySource = true;
+    this.bySource = true; // or level alone
     this.cursor = el("div", { class: "cursor", "aria-hidden": "true" });
     this.rows = [
       this.row("Left and right", "azimuth, with its 90 % band", 120, (...a) => this.angles(...a, "azimuth", 180, [[-180, "180°"], [-90, "right"], [0, "front"], [90, "left"], [180, "180°"]])),
       this.row("Up and down", "elevation", 84, (...a) => this.angles(...a, "elevation", 90, [[-90, "below"], [0, "0°"], [90, "above"]])),
       this.row("Level", "dB", 72, (...a) => this.levels(...a)),
-      this.row("Spectrogram", "in the colours of the sources", 150, (...a) => this.spectrogram(...a)),
+      this.row("Spectrogram", BY_SOURCE, 150, (...a) => this.spectrogram(...a)),
     ];
     this.slider = el("input", {
       type: "range", class: "unseen", min: 0, max: view.seconds, step: 0.1, value: 0, "aria-label": "Position in seconds",
@@ -29,6 +30,13 @@ export class TimeViews {
     Promise.all(Object.values(this.images).map((image) => image.decode().catch(() => {}))).then(() => this.draw());
     this.listen();
     this.stop = onLook(this.stack, () => { this.inks = null; this.draw(); });
+  }
+
+  // The spectrogram in the colours of the sources, or its level.
+  colour(bySource) {
+    this.bySource = bySource;
+    this.rows.at(-1).figure.querySelector("span").textContent = bySource ? BY_SOURCE : "level, loud is bright";
+    this.draw();
   }
 
   row(name, words, height, draw) {
