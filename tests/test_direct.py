@@ -151,6 +151,29 @@ def test_look_is_the_sum_over_bins(atlas: ea.Atlas) -> None:
         assert look.log_likelihoods[p] == pytest.approx(total, abs=0.15)
 
 
+def test_looks_at_many_are_those_at_each(atlas: ea.Atlas) -> None:
+    """Parts of a sound that overlap, one that does not, and one bin alone: to 1e-5 of L."""
+    assert atlas.rooms is not None
+    sound = atlas.rooms.sound
+    stream = OnsetStream(Gate(most_bins=300))
+    stream.push(np.stack([ea.murmur(1.5, seed=1), 0.5 * np.roll(ea.murmur(1.5, seed=1), 4)]))
+    stream.finish()
+    bins = stream.bins()
+    spans = ((0, 90), (40, 130), (50, 100), (140, 190))
+    parts = [bins[(bins.t >= first) & (bins.t < last)] for first, last in spans]
+    parts.append(bins[np.array([7])])
+    assert all(len(part) for part in parts)
+    for part, found in zip(parts, sound.looks(parts), strict=True):
+        expected = sound.look(part)
+        np.testing.assert_array_equal(found.places, expected.places)
+        np.testing.assert_array_equal(found.sizes, expected.sizes)
+        np.testing.assert_allclose(found.features, expected.features, rtol=1e-5)
+        scale = np.abs(expected.log_likelihoods).max()
+        np.testing.assert_allclose(
+            found.log_likelihoods, expected.log_likelihoods, atol=1e-5 * scale
+        )
+
+
 def test_talkers_in_rooms_are_found(
     atlas: ea.Atlas, in_the_open: ea.Atlas, atlas_head: ea.Head
 ) -> None:

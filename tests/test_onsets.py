@@ -70,6 +70,21 @@ def test_bins_are_those_of_the_loops(sound: np.ndarray) -> None:
     np.testing.assert_allclose(found.z, [X[:, row[1], row[2]] for row in best], rtol=1e-12)
 
 
+def test_bins_of_overlapping_parts_are_there_once(sound: np.ndarray) -> None:
+    """Each bin of each part is found in the whole, which has none twice."""
+    bins = onsets(sound, 512)
+    parts = [bins[(bins.t >= first) & (bins.t < last)] for first, last in ((0, 90), (60, 150))]
+    once, rows = OnsetBins.united(parts)
+    pairs = list(zip(once.f.tolist(), once.t.tolist(), strict=True))
+    assert pairs == sorted(
+        {(int(f), int(t)) for part in parts for f, t in zip(part.f, part.t, strict=True)}
+    )
+    assert len(pairs) < sum(map(len, parts))
+    for part, own in zip(parts, rows, strict=True):
+        for name in ("f", "t", "z", "rise_db", "snr_db"):
+            np.testing.assert_array_equal(getattr(once, name)[own], getattr(part, name))
+
+
 def test_clicks_are_onsets_and_their_tails_are_not() -> None:
     """Of clicks with decaying noise behind them only bins of the click's own frames are kept."""
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.calibration import Calibration
 from earatlas.space.angles import great_circle_error
 from earatlas.space.belief import ChartMixture, change_chart
+from earatlas.space.sizes import densities
 from earatlas.space.spaces import Circle, Plane, Space, Sphere
 
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
@@ -216,6 +217,24 @@ def test_credible_area_is_the_region_s() -> None:
                        np.full((1, 1, 1), 25.0))  # fmt: skip
     assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.01)
     assert arc.credible_region(0.9).cells[0, 1] == 20.0
+
+
+@pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)
+def test_quick_densities_are_those(space: Space, rng: np.random.Generator) -> None:
+    """Round parts at their centres, leaning ones beside theirs, several at one place: to 2e-3."""
+    K, L = 7, space.dims
+    centres = np.column_stack([rng.uniform(-40, 40, K), rng.uniform(-30, 30, K)])
+    centres[3], centres[6] = centres[2], centres[5]
+    if L == 1:
+        centres[:, 1] = 10.0
+    means, root = rng.normal(size=(K, L)), rng.normal(size=(K, L, L))
+    covariances = 3 * np.eye(L) + root @ root.mT
+    means[:4], covariances[:4] = 0.0, np.array([0.5, 4.0, 9.0, 900.0])[:, None, None] * np.eye(L)
+    weights = rng.dirichlet(np.ones(K))
+    belief = ChartMixture(space, centres, weights, means, covariances)
+    points = np.concatenate([belief.sample(200, 1), [[170.0, 10.0], [-100.0, 10.0]]])
+    expected = np.exp(belief.log_density(points))
+    np.testing.assert_allclose(densities(belief, points), expected, rtol=2e-3)
 
 
 @pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)

@@ -122,6 +122,17 @@ class OnsetBins:
         order = np.lexsort((t, f))
         return replace(parts[-1], f=f, t=t, z=z, rise_db=rise, snr_db=snr)[order]
 
+    @classmethod
+    def united(cls, parts: Sequence[OnsetBins]) -> tuple[OnsetBins, list[Indices]]:
+        """The bins of overlapping parts of one sound, each once, and which (b,) are each part's."""
+        every = cls.joined(parts)
+        first = np.ones(len(every), dtype=bool)
+        first[1:] = (np.diff(every.f) != 0) | (np.diff(every.t) != 0)
+        once = every[first]
+        frames = int(once.t.max(initial=0)) + 1
+        place = once.f * frames + once.t  # ascending, as they are in order of frequency and time
+        return once, [np.searchsorted(place, part.f * frames + part.t) for part in parts]
+
     @property
     def above_quiet_db(self) -> float:
         """How far those that rise most stand above the quiet level: their median; NaN of none."""

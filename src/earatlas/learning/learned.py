@@ -6,6 +6,7 @@ In: what `earatlas.learning.learn` makes of a `Head`. Localization and separatio
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -106,3 +107,18 @@ class LearnedHead:
             return Judgement(opened, misfit)
         belief, nats = self.rooms.joined(opened, misfit, onsets, turns)
         return Judgement(belief, misfit, nats)
+
+    def joined_many(
+        self,
+        opened: Sequence[tuple[ChartMixture, float]],
+        onsets: Sequence[OnsetBins | None],
+    ) -> list[Judgement]:
+        """The same of many sounds that overlap; those of one recording have onsets, or none has."""
+        heard = [bins for bins in onsets if bins is not None]
+        if self.rooms is None or len(heard) < len(onsets):
+            return [Judgement(belief, misfit) for belief, misfit in opened]
+        joined = self.rooms.joined_many(opened, heard)
+        return [
+            Judgement(belief, misfit, nats)
+            for (belief, nats), (_, misfit) in zip(joined, opened, strict=True)
+        ]

@@ -7,6 +7,7 @@ and in rooms that were never learned.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from earatlas.heads.templates import Templates
 from earatlas.hearing.onsets import Gate, OnsetBins
-from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
+from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound, Look
 from earatlas.learning.trust import BETAS, WIDTHS, Trust
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space, Sphere
@@ -52,14 +53,35 @@ class RoomHearing:
 
         The second value is what an onset tells of the best direction, in nats; NaN if nobody asked.
         """
-        if misfit <= self.doubted or len(onsets) < _FEWEST_BINS:
+        if not self._asks(misfit, onsets):
             return opened, math.nan
         sound = self.sound
         look = sound.look(onsets) if turns is None else sound.turned_look(onsets, turns)
+        return self._joined(opened, misfit, look)
+
+    def joined_many(
+        self, opened: Sequence[tuple[ChartMixture, float]], onsets: Sequence[OnsetBins]
+    ) -> list[tuple[ChartMixture, float]]:
+        """The same of many sounds that overlap: beliefs with their misfits, and onsets of each."""
+        joined = [(belief, math.nan) for belief, _ in opened]
+        asked = [n for n, (_, misfit) in enumerate(opened) if self._asks(misfit, onsets[n])]
+        if asked:
+            looks = self.sound.looks([onsets[n] for n in asked])
+            for n, look in zip(asked, looks, strict=True):
+                joined[n] = self._joined(*opened[n], look)
+        return joined
+
+    def _asks(self, misfit: float, onsets: OnsetBins) -> bool:
+        """Whether onsets have something to say beside the open-air model."""
+        return misfit > self.doubted and len(onsets) >= _FEWEST_BINS
+
+    def _joined(
+        self, opened: ChartMixture, misfit: float, look: Look
+    ) -> tuple[ChartMixture, float]:
         nats, share = float(look.features[0]), self.trust.open_share(look.features, misfit)
         if share > _ALL:
             return opened, nats
-        own = self.trust.belief(sound.space, look)
+        own = self.trust.belief(self.sound.space, look)
         return own if share < _NONE else _mixed(opened.pruned(1e-9), own, share), nats
 
     def to_arrays(self) -> dict[str, Array]:

@@ -131,11 +131,11 @@ def quick_answers(
     opened = posteriors.judged(
         head.calibration, CueStatistics.stacked([pose.statistics for pose, _ in sounds])
     )
-    answers = []
-    for (pose, onsets), (belief, misfit) in zip(sounds, opened, strict=True):
-        judged = head.joined(belief, misfit, onsets).turned(pose.yaw_degrees)
-        answers.append(_rested(head, judged, pose.statistics, onsets, thorough=False))
-    return answers
+    joined = head.joined_many(opened, [onsets for _, onsets in sounds])
+    return [
+        _rested(head, judged.turned(pose.yaw_degrees), pose.statistics, onsets, thorough=False)
+        for (pose, onsets), judged in zip(sounds, joined, strict=True)
+    ]
 
 
 def _rested(

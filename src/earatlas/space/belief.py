@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from earatlas.errors import InputError
+from earatlas.space.sizes import densities, distinct, even_draws, round_parts
 from earatlas.space.spaces import Circle, Plane, Space
 from earatlas.types import Array, Indices
 
@@ -45,20 +46,6 @@ def change_chart(space: Space, centres: Array, u: Array, new_centres: Array) -> 
     return moved, np.stack(columns, axis=-1)
 
 
-@cache
-def _even_draws(n: int, dims: int) -> tuple[Array, Array]:
-    """n numbers (n,) in (0, 1) and standard normal points (n, L), spread evenly together.
-
-    Multiples of the powers of one irrational number, the root of g^(d+1) = g + 1: in d dimensions
-    what the golden ratio is in one.
-    """
-    d, g = dims + 1, 1.5
-    for _ in range(40):
-        g = (1 + g) ** (1 / (d + 1))
-    u = (0.5 + np.arange(1, n + 1)[:, None] * g ** -np.arange(1.0, d + 1)) % 1
-    return u[:, 0], ndtri(u[:, 1:])
-
-
 def log_gaussians(residuals: Array, covariances: Array) -> Array:
     """log N(residuals; 0, covariances): (..., K, L), (K, L, L) -> (..., K)."""
     L = residuals.shape[-1]
@@ -74,17 +61,6 @@ def log_gaussians(residuals: Array, covariances: Array) -> Array:
     log_root = np.log(np.einsum("kll->kl", factor)).sum(axis=-1)
     result: Array = -0.5 * squared - log_root - 0.5 * L * np.log(2 * np.pi)
     return result
-
-
-def _distinct(rows: Array) -> tuple[Array, Indices]:
-    """The rows (K, C) without repetitions, and which of them (K,) each one is."""
-    order = np.lexsort(rows.T)
-    ordered = rows[order]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    place = np.empty(len(rows), dtype=np.intp)
-    place[order] = np.cumsum(first) - 1
-    return ordered[first], place
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,18 +166,15 @@ class ChartMixture:
         ones around their own centre need none.
         """
         L = self.space.dims
-        variances = self.covariances[:, 0, 0]
-        plain = (self.means == 0).all(axis=1) & (
-            self.covariances == variances[:, None, None] * np.eye(L)
-        ).all(axis=(1, 2))
+        plain, variances = round_parts(self)
         logs = np.empty((len(x), len(plain)))
         if not plain.all():
-            centres, place = _distinct(self.centres[~plain])
+            centres, place = distinct(self.centres[~plain])
             u = np.moveaxis(self.space.charts(centres, x), -1, 0)[..., place]
             residuals = np.moveaxis(u, 0, -1) - self.means[~plain]
             logs[:, ~plain] = log_gaussians(residuals, self.covariances[~plain])
         if plain.any():
-            centres, place = _distinct(self.centres[plain])
+            centres, place = distinct(self.centres[plain])
             v = variances[plain]
             squared = self.space.squared_distances(centres, x)[:, place]
             logs[:, plain] = -0.5 * (squared / v + L * np.log(2 * np.pi * v))
@@ -243,7 +216,7 @@ class ChartMixture:
         1[p > t] / p over samples of p: no grid, so it is a hundred times as fast.
         """
         p, points = self._even_points
-        density = np.exp(p.log_density(points))
+        density = densities(p, points)
         inside = density >= np.quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
         return min(area, self.space.largest_region)  # a broad belief is all over the space
@@ -268,7 +241,7 @@ class ChartMixture:
     def _even_points(self) -> tuple[ChartMixture, Array]:
         """The heaviest parts, and points (n, C) of them that are spread evenly."""
         p = self._heaviest(_MASS)
-        which, normals = _even_draws(_DRAWS, self.space.dims)
+        which, normals = even_draws(_DRAWS, self.space.dims)
         k = np.searchsorted(np.cumsum(p.weights)[:-1], which, side="right")
         return p, p._placed(k, normals)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.space.angles import SPHERE_SQUARE_DEGREES, wrap_degrees
-from earatlas.types import Array, Indices, Mask
+from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = ["Space", "check_spacing", "grid_axis"]
 
@@ -107,6 +107,10 @@ class Space(ABC):
         """All pairs: squared distances (N, K) of points (N, C) and centres (K, C)."""
         squared: Array = (self.charts(centres, points) ** 2).sum(axis=-1)
         return squared
+
+    def rough_squared_distances(self, centres: Array, points: Array) -> Single:
+        """The same in single precision, where many are wanted and few digits."""
+        return self.squared_distances(centres, points).astype(np.float32)
 
     def check(self, points: ArrayLike, name: str = "directions") -> Array:
         """The points as a float array (N, C), or an InputError that says what is wrong."""
