@@ -287,7 +287,7 @@ class DirectSound:
         coarse, cell = self.cells
         rough = self._shared(bins, V, self.coarse_points)
         close = np.stack([_closest(L) for L in rough])
-        fine = np.flatnonzero(close.any(axis=0)[cell])
+        fine = np.flatnonzero(np.logical_or.reduce(close)[cell])
         near = rough if len(fine) == len(coarse) else self._shared(bins, V, self.points(fine))
         return [
             self._look_of(sound, L, mask, fine[mask[cell[fine]]], closely[mask[cell[fine]]])
