@@ -18,6 +18,7 @@ from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.transform import stft
+from earatlas.separation.passes import SURVEY, Passes
 from earatlas.separation.picture import Picture, PictureBuilder
 from earatlas.separation.sound.masks import binary_masks, render
 from earatlas.separation.sound.rendering import check_rendering
@@ -94,6 +95,29 @@ def test_spans_of_a_recording(chunk: int) -> None:
 
 
 # --- files that grow ---------------------------------------------------------------------------
+
+
+def test_a_bar_tells_the_share_of_the_time() -> None:
+    """Whatever the first pass and the finding took: from the first block of the second on."""
+    now, told = 0.0, []
+    passes = Passes(lambda done, total: told.append(done / total), lambda: now)
+    for step in (1, 2, 3):  # a first pass of 3 s, guessed to be a fifth
+        now = float(step)
+        passes(SURVEY * step / 3, 1.0)
+    now = 10.0  # finding took 7 s
+    passes.find()
+    for block in range(1, 11):  # ten blocks of 2 s, so it ends at 30 s
+        now = 10.0 + 2 * block
+        passes.again(block / 10)
+        assert told[-1] == pytest.approx(now / 30)
+    assert told == sorted(told)
+    now, told = 0.0, []
+    hasty = Passes(lambda done, total: told.append(done / total), lambda: now)
+    hasty(0.9, 1.0)  # told too much: it waits
+    hasty.find()
+    now = 1.0
+    hasty.again(0.1)
+    assert told == [0.9, 0.9]
 
 
 def test_sound_files_appear_together(tmp_path: Path) -> None:

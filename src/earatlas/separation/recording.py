@@ -49,6 +49,7 @@ from earatlas.separation.directions import (
     scene_doubts,
 )
 from earatlas.separation.following import FollowedScene, follow
+from earatlas.separation.passes import SURVEY, Passes
 from earatlas.separation.scene import FoundScene, Placed, Scene, Source
 from earatlas.separation.scout import loudest
 from earatlas.separation.separator import MOST_SOURCES, ROOM_SECONDS, Arrivals, Separator
@@ -62,9 +63,6 @@ _BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
 _RATES = (2_000, 384_000)  # Hz: below, no voice is left; above, no converter goes
 _DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
 _BINS_A_CELL = 20.0  # as a few seconds of two talkers have
-# Of the time that a long recording takes, the first pass and the finding of the sources; 150 s of
-# two talkers: 0.09 and 0.11, with and without their number.
-_SURVEY = 0.1
 _ANCHOR_FRAMES = 20.0  # what the digest is worth in a block, a cue and source
 
 
@@ -139,10 +137,11 @@ def separate_file(
     The files are named after the recording (party_source1.wav, …), at its rate or the wished one.
     They appear when all are complete, or not at all. `progress` is told the share that is done.
     """
-    folder, tell = Path(folder), progress or _nobody
+    folder, passes = Path(folder), Passes(progress)
     with output_folder(folder):
         how = how.of(recording)
-        found = take_apart(separator, recording, how, tell)
+        found = take_apart(separator, recording, how, passes)
+        passes.find()
         assembly = _assembly(separator, recording, found, how)
         names = [sound_file(recording.path, m) for m in range(found.n_sources)]
         rate = assembly.rate
@@ -151,7 +150,7 @@ def separate_file(
             for block in found.blocks:
                 append(assembly.add(block).sounds)
                 found.note(block)
-                tell(1 - (1 - _SURVEY) * (1 - block.end / found.samples), 1.0)
+                passes.again(block.end / found.samples)
             scene = _scene(separator, recording, found, how, assembly)
     return scene, [folder / name for name in names]
 
@@ -443,7 +442,7 @@ def _survey(
             parts = _thinned(parts)
         levels.push(spectra)
         samples = block.start + block.samples.shape[1]
-        tell(_SURVEY * min(samples / (seconds * layout.rate), 1.0), 1.0)
+        tell(SURVEY * min(samples / (seconds * layout.rate), 1.0), 1.0)
     floor_db = threshold.floor_db(peak)
     parts = [part.subset(np.flatnonzero(part.level_db >= floor_db)) for part in parts]
     digest = HeardBins.joined(_thinned(parts))
