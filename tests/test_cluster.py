@@ -16,6 +16,7 @@ from tests_support import refused
 
 import earatlas as ea
 from earatlas.batches.cluster import connected
+from earatlas.batches.sidecar import read_sidecar
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 # Its event loops and connections warn of their own ends.
@@ -106,6 +107,37 @@ def test_a_worker_that_dies(folder: Path, tmp_path: Path, workers: int) -> None:
             if len(found) == 2:
                 os.kill(next(iter(pids.values())), signal.SIGKILL)
     assert [o.error for o in found] == [None] * 8
+    assert sounds(tmp_path) == sounds(folder / "whole")
+    assert list(tmp_path.glob(".earatlas-*")) == []
+
+
+_ASKING = """
+import sys
+import earatlas as ea
+from earatlas.batches.cluster import connected
+address, atlas, recordings, out = sys.argv[1:]
+with connected(address) as client:
+    for outcome in ea.map_recordings(ea.Atlas.load(atlas), recordings, out, task="separate",
+                                     settings={"n_sources": 2}, client=client):
+        print(outcome.status, flush=True)
+"""
+
+
+def test_who_asks_is_killed(client: Any, folder: Path, tmp_path: Path) -> None:
+    """The cluster forgets what was not begun and is there for the next, who does the rest."""
+    names = [client.scheduler.address, folder / "ring.atlas", folder / "r", tmp_path]
+    with subprocess.Popen(
+        [sys.executable, "-c", _ASKING, *map(str, names)], stdout=subprocess.PIPE, text=True
+    ) as asking:
+        assert asking.stdout is not None
+        assert asking.stdout.readline() == "done\n"
+        asking.kill()
+    for sidecar in tmp_path.glob("*.json"):
+        told = read_sidecar(sidecar)
+        assert told is not None
+        assert all(mark.fits(tmp_path / mark.file) for mark in told.outputs)
+    found = [outcome.status for outcome in mapped(folder, tmp_path, client)]
+    assert set(found) == {"skipped", "done"}
     assert sounds(tmp_path) == sounds(folder / "whole")
     assert list(tmp_path.glob(".earatlas-*")) == []
 
