@@ -126,3 +126,20 @@ def test_who_stands_stands_while_the_head_turns(ready: ea.Atlas, passing: Array)
     (track,) = followed(ready, passing, 30.0).confirmed
     assert not track.walks
     assert 0 < great_circle_error([45.0, 0.0], track.direction) < 6
+
+
+def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> None:
+    """A track goes to the mirror image behind the turned head; not to another side."""
+    where = followed(ready, passing, 30.0)
+    (track,) = where.confirmed
+    yaw = 30.0 * (passing.shape[1] // STEP) * STEP / RATE
+    mirrored = np.array([2 * yaw + 180.0 - track.direction[0], track.direction[1]])
+    where.tell({track.id: mirrored})
+    assert track.told
+    np.testing.assert_allclose(great_circle_error(mirrored, track.direction), 0, atol=1e-5)
+    before = track.direction
+    where.tell({track.id: before + [40.0, 0.0]})
+    assert not track.told
+    np.testing.assert_array_equal(track.direction, before)
+    where.tell({})
+    assert not track.told

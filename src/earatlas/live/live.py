@@ -39,6 +39,8 @@ _LASTING_HITS = 24  # steps in which it was heard
 _STEP_SECONDS = 0.128  # between steps of the tracks
 _COLUMNS_EVERY = 2  # steps, of tracks that are new; those that are known change slowly
 _LEVEL_SECONDS = 0.3
+_TOLD_EVERY = 8  # steps
+_STILL_SECONDS, _STILL_DEGREES = 6.0, 3.0  # as long as cues are remembered
 _LARGEST = 1e6  # of a sample; full scale is 1
 _SILENT_SECONDS = 1.0  # from which on an answer is doubted
 
@@ -99,6 +101,7 @@ class Live:
         self._sounding: tuple[int, ...] = ()
         self._slots: dict[int, int] = {}
         self._levels: dict[int, float] = {}
+        self._facing, self._turned_at = 0.0, -np.inf  # degrees of yaw, seconds
         self._spoilt = 0
         self._open = True
 
@@ -254,6 +257,8 @@ class Live:
         self._where.step(np.concatenate(self._stepped, axis=1), now, seconds)
         self._stepped = []
         self._steps += 1
+        if self._steps % _TOLD_EVERY == 0:
+            self._tell_places(now)
         tracks = {track.id: track for track in self._where.confirmed}
         for gone in set(self._slots) - set(tracks):
             self._parting.clear(self._slots.pop(gone))
@@ -272,6 +277,16 @@ class Live:
         )
         if entered or self._sounding != before or self._steps % every == 0:
             self._renew_filters(tracks, now)
+
+    def _tell_places(self, now: float) -> None:
+        """In the open, and with a head that is still, the cues of tracks tell where they are."""
+        yaw = float(self._motion.at(np.array([now]))[0])
+        if abs(yaw - self._facing) > _STILL_DEGREES:
+            self._facing, self._turned_at = yaw, now
+        places = {}
+        if self._where.in_open and now - self._turned_at >= _STILL_SECONDS:
+            places = self._masks.places()
+        self._where.tell({i: self._space.turned(p, yaw) for i, p in places.items()})
 
     def _heard_now(self, tracks: list[Track], now: float) -> tuple[int, ...]:
         """Who has a share of the sound: the two heard last, and more while they are heard."""

@@ -28,7 +28,7 @@ __all__ = ["Before", "Fit", "Patch"]
 CELL = 2.0  # degrees between places
 _WIDE, _HIGH = 10, 3  # places on either side of the middle
 _STEEPEST = 75.0  # degrees of elevation; beyond, azimuth is stretched no more
-_SPEEDS = np.arange(-48.0, 49.0, 8.0)  # degrees a second to the left
+_SPEEDS, _FINER = (-48.0, -32.0, -16.0, 0.0, 16.0, 32.0, 48.0), 8.0  # degrees a second, leftwards
 _RISES = (-16.0, -8.0, 8.0, 16.0)  # and upwards
 _LONGEST = 1.6  # seconds that are taken for a straight walk
 _RISE_NATS = 1.0  # that going up or down must explain more: people walk
@@ -123,20 +123,18 @@ class Patch:
             sums.append((weights[own] @ logs[own]).reshape(self._shape) - trail[own].sum())
         lattices = np.array(sums).reshape(len(told), *self._shape)
         prior = before.of_place(self.vectors).reshape(self._shape)
-        tried = {
-            (u, 0.0): _along(lattices, taus[told], u, 0.0) + prior + before.of_speed(u)
-            for u in _SPEEDS
-        }
-        fastest = max(tried, key=lambda u: self._top(tried[u]))[0]
-        if self._shape[0] > 1:
-            tried |= {
-                (fastest, w): _along(lattices, taus[told], fastest, w)
-                + prior
-                + before.of_speed(fastest)
-                - _RISE_NATS
-                for w in _RISES
-            }
-        u, w = max(tried, key=lambda each: self._top(tried[each]))
+
+        def along(u: float, w: float) -> Array:
+            nats = before.of_speed(u) - (_RISE_NATS if w else 0.0)
+            return _along(lattices, taus[told], u, w) + prior + nats
+
+        tried = {(u, 0.0): along(u, 0.0) for u in _SPEEDS}
+        fastest = self._likeliest(tried)[0]
+        tried |= {(u, 0.0): along(u, 0.0) for u in (fastest - _FINER, fastest + _FINER)}
+        fastest = self._likeliest(tried)[0]
+        if fastest and self._shape[0] > 1:  # who does not walk does not climb
+            tried |= {(fastest, w): along(fastest, w) for w in _RISES}
+        u, w = self._likeliest(tried)
         L = tried[u, w].ravel()
         place, error, best = self._measured(L)
         more = self._top(tried[u, w]) - self._top(tried[0.0, 0.0])
@@ -152,6 +150,10 @@ class Patch:
         E, A = self._shape
         row: int = min(max(e, 0), E - 1) * A + min(max(a, 0), A - 1)
         return row
+
+    def _likeliest(self, tried: dict[tuple[float, float], Array]) -> tuple[float, float]:
+        """The velocity whose best place is the likeliest."""
+        return max(tried, key=lambda velocity: self._top(tried[velocity]))
 
     def _top(self, L: Array) -> float:
         return float(np.where(self._outside, -np.inf, L.ravel()).max())

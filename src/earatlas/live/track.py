@@ -42,6 +42,7 @@ class Track:
     silent_seconds: float = 0.0
     confirmed_at: float | None = None
     dead: bool = False
+    told: bool = False  # where on its cone it is, by its cues
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others

@@ -11,12 +11,14 @@ fit the place it had then) and diffuse sound:
   (`earatlas.learning.counting`). What fits a track that is silent is that track again.
 - A tentative one that goes on explaining is confirmed; one that stops is forgotten. A confirmed one
   that is silent is kept for a while, ever less sure of its place, and then dead.
+- Where on its cone one is, cues of long windows tell better than onsets in the open (`tell`).
 - Two that come close are not told apart by their bins: each goes on as it moved before.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +67,8 @@ class Tracking:
 
 # Shares as in a recording (`earatlas.learning.counting`); the rest by hand, as `Tracking`.
 _NOWHERE = 0.1  # share of bins to begin with
-_NEW_SHARES = (0.1, 0.3)  # that a new source is looked for with
+_NEW_SHARE = 0.2  # that a new source is looked for with
+_FIRST_SHARE = 0.8
 _SHARE_STEPS = 10
 _LEAST_SHARE = 0.02  # of a track that is silent, so that it can come back
 _HIT_GAIN = 0.03  # nats a bin lately: it is heard
@@ -230,7 +233,7 @@ class Tracker:
         track = self.tracks[m]
         if track.walks:
             track.memory *= 0
-        if track.walks or track.misses > _LOST_STEPS:
+        if track.walks or track.told or track.misses > _LOST_STEPS:
             return
         total = explained.sum(axis=1)
         share = float(np.clip(v @ (explained[:, m] / total) / v.sum(), _LEAST_SHARE, 1.0))
@@ -250,6 +253,26 @@ class Tracker:
             return
         track.jump(self._arrivals.vectors[best])
         track.trail = self._trail(self._arrivals.densities[:, best])
+
+    def tell(self, places: Mapping[int, Array]) -> None:
+        """Take in places (C,) by name that are surer than onsets about where on its cone one is."""
+        for track in self.tracks:
+            place = to_vectors(places[track.id]) if track.id in places else None
+            track.told = place is not None and self._fits_cone(track, place)
+            if place is None or not track.told or track.walks or self._is_at(track, place):
+                continue
+            track.jump(place)
+            track.trail = self._trail(self._arrivals.at(track.direction[None])[:, 0])
+
+    def _fits_cone(self, track: Track, place: Array) -> bool:
+        """Whether a place (3,) is on the cone of a track, and no other's."""
+        gap = np.degrees(np.arcsin(np.clip(place @ self._axis, -1, 1))) - self._side(track)
+        return abs(gap) < CONE_DEGREES and not any(
+            self._is_at(other, place) for other in self.tracks if other is not track
+        )
+
+    def _is_at(self, track: Track, place: Array) -> bool:
+        return float(track.place @ place) > np.cos(np.radians(self.how.near_degrees))
 
     def _trail(self, column: Single) -> deque[Single]:
         """Densities (B,) of all bins, by their steps."""
@@ -300,9 +323,8 @@ class Tracker:
             return
         heard = explained.sum(axis=1)
         base = float(v @ np.log(heard))
-        gains = np.full(len(self._arrivals.places), -np.inf)
-        for share in _NEW_SHARES if self.tracks else (0.8,):
-            gains = np.maximum(gains, self._likelihoods(v, (1 - share) * heard, share) - base)
+        share = _NEW_SHARE if self.tracks else _FIRST_SHARE
+        gains = self._likelihoods(v, (1 - share) * heard, share) - base
         weight = float(v.sum())
         cost = np.zeros(len(gains))
         for track in audible:

@@ -6,7 +6,7 @@ frame, and what makes all of them doubtful.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _WINDOW_STEPS = 24
 _QUIET_SECONDS = 10.0  # after which the quiet and the peak are forgotten by 1/e
 # The fastest decays of 60 dB: 0.11 to 0.22 s of talkers in the open, 0.23 to 0.33 at T60 0.3 s.
 # What was taken for a room stays one until it is surely none.
-_ROOM_SECONDS, _OPEN_SECONDS = 0.24, 0.20
+_ROOM_SECONDS, _OPEN_SECONDS, _SURELY_OPEN = 0.24, 0.20, 0.22
 _DOUBTS_EVERY = 8  # steps
 
 
@@ -43,7 +43,7 @@ class Whereabouts:
         self._tracker = Tracker(self._arrivals, how)
         self._yaw_at = yaw_at
         self._steps = self._counted = 0
-        self.in_room = False
+        self.in_room = self.in_open = False  # neither: it has not shown yet
         self.doubts: tuple[Doubt, ...] = ()
 
     @property
@@ -55,6 +55,10 @@ class Whereabouts:
     def confirmed(self) -> list[Track]:
         """Those that are believed."""
         return self._tracker.confirmed
+
+    def tell(self, places: Mapping[int, Array]) -> None:
+        """Places (C,) of tracks that something else than onsets is sure of."""
+        self._tracker.tell(places)
 
     def step(self, samples: Array, now: float, seconds: float) -> None:
         """Take in the samples (2, n) of the last `seconds` before `now`."""
@@ -70,4 +74,5 @@ class Whereabouts:
             fits = len(bins) == 0  # silence is no doubt
             least = _OPEN_SECONDS if self.in_room else _ROOM_SECONDS
             self.in_room = bins.decay_seconds > least
+            self.in_open = bins.decay_seconds < _SURELY_OPEN
             self.doubts = tuple(conditions(bins, now, fits=fits))
