@@ -138,7 +138,7 @@ def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> 
     assert track.told
     np.testing.assert_allclose(great_circle_error(mirrored, track.direction), 0, atol=1e-5)
     before = track.direction
-    where.tell({track.id: before + [40.0, 0.0]})
+    where.tell({track.id: before + np.array([40.0, 0.0])})
     assert not track.told
     np.testing.assert_array_equal(track.direction, before)
     where.tell({})

@@ -267,7 +267,7 @@ class Tracker:
     def _fits_cone(self, track: Track, place: Array) -> bool:
         """Whether a place (3,) is on the cone of a track, and no other's."""
         gap = np.degrees(np.arcsin(np.clip(place @ self._axis, -1, 1))) - self._side(track)
-        return abs(gap) < CONE_DEGREES and not any(
+        return abs(float(gap)) < CONE_DEGREES and not any(
             self._is_at(other, place) for other in self.tracks if other is not track
         )
 
