@@ -272,7 +272,8 @@ class Tracker:
         )
 
     def _is_at(self, track: Track, place: Array) -> bool:
-        return float(track.place @ place) > np.cos(np.radians(self.how.near_degrees))
+        """Whether a place (3,) is the track's."""
+        return bool(track.place @ place > np.cos(np.radians(self.how.near_degrees)))
 
     def _trail(self, column: Single) -> deque[Single]:
         """Densities (B,) of all bins, by their steps."""
