@@ -15,10 +15,10 @@ from scipy.signal import oaconvolve
 
 import earatlas as ea
 from earatlas.hearing.decay import DecayStream
-from earatlas.hearing.onsets import Gate, OnsetStream
+from earatlas.hearing.onsets import Gate, OnsetBins, OnsetStream
 from earatlas.learning.learned import Judgement
 from earatlas.learning.several import Several
-from earatlas.localization.doubts import Doubt, strangeness
+from earatlas.localization.doubts import Doubt, strangeness, unlike
 from earatlas.report import write_report
 from earatlas.scenes.own_rooms import OwnRoom
 from earatlas.separation.directions import doubles_told, may_be_more, scene_doubts
@@ -84,7 +84,7 @@ def test_another_head_is_told(atlas: ea.Atlas) -> None:
     other = ea.simulated_head([PLACES[0]])
     ears = other.responses()
     stretched = replace(other, ears=replace(ears, rate=ears.rate / 1.1))
-    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=3)], [PLACES[0]])
+    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=5)], [PLACES[0]])
     assert words(atlas, scene.mixture.samples) == {"does not fit this head"}
 
 
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_believed_less(
     ears = ea.simulated_head([PLACES[0]]).responses()
     stretched = ea.simulated_head([PLACES[0]])
     stretched = replace(stretched, ears=replace(ears, rate=ears.rate / 1.1))
-    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=3)], [PLACES[0]])
+    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=5)], [PLACES[0]])
     told = atlas.localize(scene.mixture)
     assert "does not fit this head" in {doubt.word for doubt in told.doubts}
     monkeypatch.setattr("earatlas.localization.answer.strangeness", lambda *_: 0.0)
@@ -108,12 +108,28 @@ def test_strangeness_grows_as_onsets_tell_less(atlas: ea.Atlas) -> None:
     """From nothing at the usual share to all; without onsets all."""
     assert atlas.rooms is not None
     belief, usual = belief_at(ea.Sphere(), (10.0, 0.0)), atlas.rooms.trust.usual_nats
+    onsets = replace(no_onsets(), decay_seconds=0.15)
     shares = [
-        strangeness(atlas, Judgement(belief, 9.0, share * usual))
+        strangeness(atlas, Judgement(belief, 9.0, share * usual), onsets)
         for share in (1.2, 0.96, 0.9, 0.8, np.nan)
     ]
     np.testing.assert_allclose(shares, [0.0, 1 / 12, 7 / 12, 1.0, 1.0], atol=1e-9)
-    assert strangeness(replace(atlas, rooms=None), Judgement(belief, 9.0, usual)) == 1.0
+    low = Judgement(belief, 9.0, 0.5 * usual)
+    assert strangeness(replace(atlas, rooms=None), low, None) == 1.0
+    assert strangeness(atlas, low, replace(onsets, decay_seconds=0.2)) == 0.0
+
+
+def no_onsets() -> OnsetBins:
+    """Of a sound without any."""
+    nothing = np.zeros(0, dtype=int)
+    return OnsetBins(nothing, nothing, np.zeros((0, 2), complex), np.zeros(0), np.zeros(0), 9.0)
+
+
+def test_what_dies_away_slowly_is_a_room_and_no_other_head() -> None:
+    """Between the open and a room that is heard as such; what fits well enough is neither."""
+    said = {decay: [d.word for d in unlike(9.0, 3.0, 4.0, decay)] for decay in (0.15, 0.2)}
+    assert said == {0.15: ["does not fit this head"], 0.2: ["reverberant"]}
+    assert not list(unlike(1.5, 3.0, 4.0, 0.2)) + list(unlike(9.0, 3.95, 4.0, 0.2))
 
 
 def test_two_sources_in_one_place_are_doubted() -> None:

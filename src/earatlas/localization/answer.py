@@ -158,7 +158,7 @@ def _rested(
         doubts = doubts_of(head, judged, onsets, seconds, thorough=thorough)
     words = {doubt.word for doubt in doubts}
     if words & {"does not fit this head", "several sounds at once"}:
-        belief = unsure(belief, strangeness(head, judged))
+        belief = unsure(belief, strangeness(head, judged, onsets))
     if "nothing directional" in words:
         belief = belief.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
     return Localization(belief, share, seconds, doubts)

@@ -174,10 +174,12 @@ def scene_doubts(
     misfit = max(own.evidence.misfit for own in placed)
     doubts = list(conditions(onsets, seconds, fits=misfit <= 1))
     if not doubts and misfit > 1:
-        rooms, nats = head.rooms, max(own.evidence.nats_a_bin for own in placed)
-        doubts.extend(
-            unlike(misfit) if rooms is None else unlike(misfit, nats, rooms.trust.usual_nats)
-        )
+        nats = max(own.evidence.nats_a_bin for own in placed)
+        if head.rooms is None or onsets is None:
+            doubts.extend(unlike(misfit))
+        else:
+            usual = head.rooms.trust.usual_nats
+            doubts.extend(unlike(misfit, nats, usual, onsets.decay_seconds))
     return tuple(doubts)
 
 
