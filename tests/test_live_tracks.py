@@ -1,5 +1,6 @@
 """Tracks of a live stream: who stands, who walks, and a head that turns."""
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,8 @@ import earatlas as ea
 from earatlas.learning.direct import bin_weights
 from earatlas.live.arrivals import Arrivals
 from earatlas.live.patch import CELL, Before, Patch, _along
-from earatlas.live.tracker import Tracking
+from earatlas.live.track import Track
+from earatlas.live.tracker import Tracker, Tracking
 from earatlas.live.whereabouts import Whereabouts
 from earatlas.space.angles import great_circle_error, to_directions, to_vectors
 from earatlas.types import Array, Single
@@ -143,3 +145,21 @@ def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> 
     np.testing.assert_array_equal(track.direction, before)
     where.tell({})
     assert not track.told
+
+
+def test_never_more_than_the_most_are_confirmed(ready: ea.Atlas) -> None:
+    """Two that are confirmed in one step take the places of two that are silent, not of one."""
+    assert ready.rooms is not None
+    tracker = Tracker(Arrivals(ready.rooms.sound, 24), Tracking(most=2))
+    places = to_vectors(np.array([[0.0, 0.0], [60.0, 0.0], [-60.0, 0.0], [120.0, 0.0]]))
+    nothing = np.zeros(0, dtype=np.float32)
+    tracker.tracks = [
+        Track(i, place, float(i), deque(), deque(), nothing) for i, place in enumerate(places)
+    ]
+    for track in tracker.tracks:
+        track.heard_at = 0.1 * track.id + (9.0 if track.id >= 2 else 0.0)
+        tracker._confirm(track, 10.0)
+    assert [track.id for track in tracker.confirmed] == [2, 3]
+    fifth = Track(5, places[0], 10.0, deque(), deque(), nothing)
+    tracker._confirm(fifth, 10.0)  # both are heard: it must wait
+    assert not fifth.confirmed

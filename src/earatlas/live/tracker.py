@@ -90,7 +90,7 @@ class Tracker:
     @property
     def confirmed(self) -> list[Track]:
         """Those that are believed."""
-        return [track for track in self.tracks if track.confirmed]
+        return [track for track in self.tracks if track.confirmed and not track.dead]
 
     def step(self, now: float, seconds: float, yaw: float = 0.0) -> None:
         """Move on by `seconds`, with the bins that arrived; `yaw` is how the head is turned."""
