@@ -29,7 +29,7 @@ def recordings(folder: Path, head: ea.Head, count: int) -> Path:
     return folder
 
 
-def timed(atlas: ea.Atlas, files: Path, out: Path, **how: Any) -> float:
+def timed(atlas: ea.Atlas, files: Path | list[Path], out: Path, **how: Any) -> float:
     """Seconds that a batch takes, start of its processes and all."""
     start = time.perf_counter()
     for outcome in ea.map_recordings(atlas, files, out, **how):
@@ -67,11 +67,17 @@ def main() -> None:
         how: dict[str, Any] = {"task": "separate", "settings": {"n_sources": 2}}
         begin = time.process_time()
         one = timed(atlas, files, folder / "one", **how)
-        _tell("one process", count, one, time.process_time() - begin)
+        _tell("one process", count, one, one_cpu := time.process_time() - begin)
+        few = sorted(files.iterdir())[: max(count // 4, 2)]
         begin = _cpu_of_children()
+        timed(atlas, few, folder / "few", jobs=2, **how)
+        few_cpu, begin = _cpu_of_children() - begin, _cpu_of_children()
         two = timed(atlas, files, folder / "two", jobs=2, **how)
         _tell("two", count, two, two_cpu := _cpu_of_children() - begin)
-        print(f"two over one: {one / two:.2f}")
+        each = (two_cpu - few_cpu) / (count - len(few))
+        start = two_cpu - count * each
+        print(f"two over one: {one / two:.2f}; the start takes {start:.1f} CPU s of both, then")
+        print(f"a recording {each:.2f}: {2 * one_cpu / count / each:.2f} of one, on two free cores")
         try:
             from distributed import Client, LocalCluster
         except ImportError:
