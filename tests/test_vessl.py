@@ -12,6 +12,7 @@ import pytest
 from earatlas.hearing.heard_bins import HeardBins, wide_layout
 from earatlas.hearing.layout import CueLayout
 from earatlas.learning.ppam import PPAM
+from earatlas.separation.everywhere import masks_everywhere
 from earatlas.separation.source_model import Inference, SourceModel
 from earatlas.separation.vessl import VESSL, State
 from earatlas.space.spaces import Plane
@@ -259,6 +260,25 @@ def test_masks_of_heard_bins_are_what_a_step_would_assign() -> None:
         state = mixture.step(state)
     masks = mixture.posterior_masks(state, mixture.bins)
     np.testing.assert_allclose(masks, state.assignments, atol=1e-5)
+
+
+@every_setting
+def test_masks_everywhere_are_those_of_a_list_of_all_bins(how: Inference) -> None:
+    """At any level, in more frames than are done at once, and whole where an ear is silent."""
+    T, rng = 70, np.random.default_rng(21)
+    mixture = some_mixture(how, frames=T)
+    state = mixture.step(start(mixture, 3))
+    spectra = 1e-3 * (rng.normal(size=(2, 9, T)) + 1j * rng.normal(size=(2, 9, T)))
+    spectra[:, 3, 5], spectra[1, 4, 6] = 0.0, 0.0
+    masks = masks_everywhere(mixture, state, spectra)
+    np.testing.assert_allclose(masks.sum(axis=0), 1.0, rtol=1e-6)
+    assert np.isfinite(masks).all()
+    f, t = (index.ravel() for index in np.indices((8, T)))
+    bins = HeardBins.at(spectra, mixture.bins.layout, f, t)
+    expected = mixture.posterior_masks(state, bins).reshape(3, 8, T)
+    expected /= expected.sum(axis=0)
+    both = (np.abs(spectra[:, 1:]) > 0).all(axis=0)
+    np.testing.assert_allclose(masks[:, both], expected[:, both], atol=1e-4)
 
 
 def test_what_stands_in_unheard_bins_changes_nothing() -> None:

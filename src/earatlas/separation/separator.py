@@ -19,6 +19,7 @@ from earatlas.learning.crowd import DOUBTFUL_GAIN
 from earatlas.learning.learned import LearnedHead
 from earatlas.learning.pairs import ONSETS, STRONGEST
 from earatlas.learning.several import Heard, Several
+from earatlas.separation.everywhere import masks_everywhere
 from earatlas.separation.moving import Wanted, Way, ways_of
 from earatlas.separation.scout import Scout, Scouting, Sighting
 from earatlas.separation.source_model import Inference, SourceModel
@@ -163,12 +164,9 @@ class Separator:
 
     def masks(self, vessl: VESSL, state: State, spectra: Spectra) -> Array:
         """Soft masks (M, F, T) of all bins, heard or not."""
-        F, T = self.layout.n_frequencies, spectra.shape[-1]
         if len(state.sources) == 1:
-            return np.ones((1, F, T))
-        f, t = (index.ravel() for index in np.indices((F, T)))
-        everything = HeardBins.at(spectra, self.source_model.layout, f, t)
-        return vessl.posterior_masks(state, everything).reshape(-1, F, T)
+            return np.ones((1, self.layout.n_frequencies, spectra.shape[-1]))
+        return masks_everywhere(vessl, state, spectra)
 
 
 def _trial(vessl: VESSL, sighting: Sighting, count: int) -> State:

@@ -47,7 +47,7 @@ from earatlas.separation.source_model import (
 )
 from earatlas.types import Array, Indices
 
-__all__ = ["VESSL", "State", "share_cells"]
+__all__ = ["VESSL", "State", "moments", "share_cells"]
 
 _ALL_CHARTS = 1  # first steps that look at every chart
 
@@ -106,7 +106,7 @@ class VESSL:
 
     def start_from(self, sources: tuple[SourcePosterior, ...], noise: Array) -> State:
         """Assignments by what is known of the sources from another stretch or another scale."""
-        return self._start(len(sources), *_moments(sources), noise)
+        return self._start(len(sources), *moments(sources), noise)
 
     def start_with(self, assignments: Array) -> State:
         """The state that `step` improves from given assignments (M, N)."""
@@ -143,7 +143,7 @@ class VESSL:
         charts = [None if everything or not state.sources else s.charts for s in state.sources]
         charts = charts or [None] * M
         sources = tuple(model.posterior(known[m], state.noise, charts[m]) for m in range(M))
-        cues, squares = _moments(sources)
+        cues, squares = moments(sources)
         v = self._noise(known, cues, squares)
         q, evidence = self._assign(cues, squares, v, state.shares, blocks)
         free = evidence - sum(s.divergence for s in sources) / model.frame_share
@@ -176,7 +176,7 @@ class VESSL:
     def posterior_masks(self, state: State, bins: HeardBins) -> Array:
         """Soft masks (M, N) of any bins of the same frames, heard or not; they sum to 1."""
         M = len(state.sources)
-        logs = self.log_likelihoods(*_moments(state.sources), state.noise, bins)[:M]
+        logs = self.log_likelihoods(*moments(state.sources), state.noise, bins)[:M]
         cells, _ = share_cells(bins, self.how.bands)
         logs += np.log(np.maximum(state.shares[:M], 1e-300))[:, cells]
         logs -= logs.max(axis=0)
@@ -231,7 +231,7 @@ class VESSL:
         return self.how.share_bins * float(np.log(shares[:M, heard]).sum())
 
 
-def _moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:
+def moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:
     """E[s] and E[s²] (M, D) of all sources."""
     return np.stack([s.cues for s in sources]), np.stack([s.squares for s in sources])
 

@@ -33,6 +33,7 @@ __all__ = [
     "powers",
     "principal",
     "smoothed",
+    "spread_determinant",
     "wiener",
 ]
 
@@ -95,10 +96,16 @@ def principal(R: Complex) -> Complex:
 
 def beside(X: Spectra, A: Complex) -> Array:
     """What of each bin is beside each source's column: (M, F, T), from 0 to 1; 1 in silence."""
-    along = squared_size(np.einsum("fam,aft->mft", A.conj(), X))
     power = squared_size(X).sum(axis=0)
-    left: Array = np.clip(1 - along / np.where(power > 0, power, 1.0), 0, 1)
-    return left
+    inverse_power = 1 / np.where(power > 0, power, 1.0)
+    columns = A.conj().astype(X.dtype)
+    left = np.empty((A.shape[2], *power.shape), dtype=power.dtype)
+    for m, out in enumerate(left):
+        along = columns[:, 0, m, None] * X[0]
+        along += columns[:, 1, m, None] * X[1]
+        np.multiply(squared_size(along), inverse_power, out=out)
+    np.subtract(1, left, out=left)
+    return np.clip(left, 0, 1, out=left)
 
 
 def apart(A: Complex) -> Complex:
@@ -163,7 +170,7 @@ def _wiener_rows(X: Spectra, A: Complex, v: Array, spread: float, images: Comple
     )
     R01 = a * b.conj()
     S00, S11, S01 = ((v * R).sum(axis=0) for R in (R00, R11, R01))
-    scale = 1 / _determinant(a, b, v, spread)
+    scale = 1 / spread_determinant(a, b, v, spread)
     left = scale * (S11 * X[0] - S01 * X[1])  # S⁻¹ x
     right = scale * (S00 * X[1] - S01.conj() * X[0])
     images[:-1, 0] = v[:-1] * (R00[:-1] * left + R01[:-1] * right)
@@ -171,7 +178,7 @@ def _wiener_rows(X: Spectra, A: Complex, v: Array, spread: float, images: Comple
     images[-1] = X - images[:-1].sum(axis=0)
 
 
-def _determinant(a: Complex, b: Complex, v: Array, spread: float) -> Array:
+def spread_determinant(a: Complex, b: Complex, v: Array, spread: float) -> Array:
     """Of Σ v (a aᴴ + ε I), columns (a, b) (M, F, 1): a sum of squares, so nothing cancels.
 
     As S_00 S_11 - |S_01|² it was 0 in single precision where all columns are alike: one sound that

@@ -30,7 +30,13 @@ from __future__ import annotations
 import numpy as np
 
 from earatlas.hearing.transform import squared_size
-from earatlas.separation.sound.demixing import beside, covariances, principal, smoothed
+from earatlas.separation.sound.demixing import (
+    beside,
+    covariances,
+    principal,
+    smoothed,
+    spread_determinant,
+)
 from earatlas.types import Array, Complex, Spectra
 
 __all__ = ["crowded_columns", "sparse_powers"]
@@ -94,18 +100,34 @@ def sparse_powers(
     X: Spectra, A: Complex, v: Array, spread: float, floor: float, *, steps: int = _POWER_STEPS
 ) -> Array:
     """Powers (M, F, T) that explain X better than v does."""
-    R00, R11 = ((squared_size(A[:, ear]).T + spread)[..., None] for ear in (0, 1))
-    R01 = (A[:, 0] * A[:, 1].conj()).T[..., None]
+    v = v.copy()
+    a, b = (A[:, ear].T.astype(X.dtype)[..., None] for ear in (0, 1))  # (M, F, 1)
+    R00, R11, R01 = squared_size(a) + spread, squared_size(b) + spread, a * b.conj()
     for _ in range(steps):
-        S00, S11, S01 = ((v * R).sum(axis=0) for R in (R00, R11, R01))
-        scale = 1 / (S00 * S11 - squared_size(S01))
+        S00, S11, S01 = (_summed(v, R) for R in (R00, R11, R01))
+        scale = 1 / spread_determinant(a, b, v, spread)
         left = scale * (S11 * X[0] - S01 * X[1])
         right = scale * (S00 * X[1] - S01.conj() * X[0])
         # yᴴ R y - tr(S⁻¹ R): three numbers a bin, three a source.
         on_left = squared_size(left) - scale * S11
         on_right = squared_size(right) - scale * S00
         across = right * left.conj() + scale * S01.conj()
-        gain = R00 * on_left + R11 * on_right + 2 * (R01 * across).real
-        v = np.maximum(v + 0.5 * v**2 * gain, floor)
-        v = 0.5 * (v + smoothed(v, _NEIGHBOURS, floor))
+        for own, r00, r11, r01 in zip(v, R00, R11, R01, strict=True):
+            gain = r00 * on_left
+            gain += r11 * on_right
+            gain += 2 * (r01.real * across.real - r01.imag * across.imag)
+            gain *= own
+            gain *= own
+            own += 0.5 * gain
+        np.maximum(v, floor, out=v)
+        v += smoothed(v, _NEIGHBOURS, floor)
+        v *= 0.5
     return v
+
+
+def _summed(v: Array, R: Complex) -> Complex:
+    """Σ_m v_m R_m (F, T), without the products all at once."""
+    total: Complex = v[0] * R[0]
+    for own, r in zip(v[1:], R[1:], strict=True):
+        total += own * r
+    return total
