@@ -84,3 +84,31 @@ def test_silence_changes_nothing() -> None:
     one = two_voices(frames=9)
     one[1] = 0.0
     assert permutation.exchanged(one, np.full((2, 512, 9), 0.5), HERTZ).shape == (512,)
+
+
+def test_what_is_known_of_the_order_keeps_a_stretch_that_sounds_otherwise() -> None:
+    """Voices that do at some pitches what the other does elsewhere are not exchanged there."""
+    powers, masks = two_voices(), np.full((2, len(HERTZ), 120), 0.5)
+    stretch = (HERTZ > 600) & (HERTZ < 800)
+    powers[:, stretch] = powers[::-1, stretch]
+    fooled = permutation.exchanged(powers, masks, HERTZ)
+    assert fooled[stretch].mean() > 0.9
+    told = np.where(HERTZ < 1700, 200.0, 0.0)  # more than all neighbours say
+    assert not permutation.exchanged(powers, masks, HERTZ, told)[stretch].any()
+
+
+def test_likeness_is_that_of_the_columns_as_they_stand_or_exchanged() -> None:
+    """By a loop; the opposite for exchanged columns, nothing where both are expected alike."""
+    rng = np.random.default_rng(4)
+    A, expected = rng.normal(size=(2, 5, 2, 2)) + 1j * rng.normal(size=(2, 5, 2, 2))
+    A, expected = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (A, expected))
+    expected[3, :, 0] = expected[3, :, 1]
+    g = permutation.likeness(A, expected)
+    for f in range(5):
+        own = [[abs(np.vdot(A[f, :, m], expected[f, :, n])) ** 2 for n in (0, 1)] for m in (0, 1)]
+        alike = abs(np.vdot(expected[f, :, 0], expected[f, :, 1])) ** 2
+        more = own[0][0] + own[1][1] - own[0][1] - own[1][0]
+        assert g[f] == pytest.approx(np.clip(0.5 * more / (1 - alike + 0.02), -1, 1))
+    assert g[3] == pytest.approx(0, abs=1e-12)
+    np.testing.assert_allclose(permutation.likeness(A[..., ::-1], expected), -g, atol=1e-12)
+    assert permutation.likeness(expected[:1], expected[:1])[0] > 0.9

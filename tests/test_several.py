@@ -291,3 +291,25 @@ def test_more_sources_are_found_beside_known_ones(atlas: ea.Atlas, atlas_head: e
     np.testing.assert_allclose(grown.directions, both.directions, atol=1e-9)
     vessl, two = separator.find_at(bins, PAIR)
     assert separator.find_more(bins, vessl, two).free_energy == two.free_energy
+
+
+def test_expected_ratios_are_those_of_the_cues(atlas: ea.Atlas) -> None:
+    """Level and phase of what is believed of each source, up to the highest phase learned."""
+    separator, layout = atlas.separator, atlas.separator.source_model.layout
+    rng = np.random.default_rng(3)
+    spectra = rng.normal(size=(2, 513, 40)) + 1j * rng.normal(size=(2, 513, 40))
+    state = separator.find_at(
+        separator.sure_bins(spectra, -60.0), np.array([[40.0, 0.0], [-30.0, 10.0]])
+    )[1]
+    ratios = separator.ratios(state)
+    cue = {
+        (str(kind), int(f)): d
+        for d, (kind, f) in enumerate(zip(layout.cue_kinds, layout.cue_frequencies, strict=True))
+    }
+    highest = int(atlas.layout.ipd_frequencies[-1])
+    assert np.isnan(ratios[:, highest + 1 :]).all()
+    for m, f in ((0, 0), (1, 7), (0, highest)):
+        s = state.sources[m].cues
+        level, c, i = (s[cue[kind, f]] for kind in ("ild", "ipd_cos", "ipd_sin"))
+        expected = 10 ** (level / 20) * (c + 1j * i) / np.hypot(c, i)
+        np.testing.assert_allclose(ratios[m, f], expected, rtol=1e-9)

@@ -110,6 +110,17 @@ def test_relabelled_masks_relabel_the_sounds() -> None:
     np.testing.assert_allclose(swapped[::-1], sounds, atol=1e-6 * np.abs(mixture).max())
 
 
+def test_ratios_that_are_not_known_change_nothing() -> None:
+    """NaN at all frequencies is as good as no ratios."""
+    images = images_of(2)
+    mixture, masks = images.sum(axis=0), masks_of(images)
+    nothing = np.full((2, 512), np.nan, dtype=np.complex128)
+    np.testing.assert_array_equal(
+        spatial.separate_spatially(mixture, masks, LAYOUT, ratios=nothing),
+        spatial.separate_spatially(mixture, masks, LAYOUT),
+    )
+
+
 def test_level_changes_only_the_level() -> None:
     """A louder recording has the same answer, louder."""
     images = images_of(2)

@@ -268,7 +268,8 @@ def test_masks_everywhere_are_those_of_a_list_of_all_bins(how: Inference) -> Non
     T, rng = 70, np.random.default_rng(21)
     mixture = some_mixture(how, frames=T)
     state = mixture.step(start(mixture, 3))
-    spectra = 1e-3 * (rng.normal(size=(2, 9, T)) + 1j * rng.normal(size=(2, 9, T)))
+    spectra = np.empty((2, 9, T), dtype=np.complex128)
+    spectra.real, spectra.imag = 1e-3 * rng.normal(size=(2, 2, 9, T))
     spectra[:, 3, 5], spectra[1, 4, 6] = 0.0, 0.0
     masks = masks_everywhere(mixture, state, spectra)
     np.testing.assert_allclose(masks.sum(axis=0), 1.0, rtol=1e-6)

@@ -24,7 +24,7 @@ from earatlas.separation.sound.dry import without_late_sound
 from earatlas.separation.sound.rendering import Rendering, sounds_of
 from earatlas.separation.sound.upper import at_full_rate
 from earatlas.separation.source_track import LevelMeter
-from earatlas.types import Array, Single, Spectra
+from earatlas.types import Array, Complex, Single, Spectra
 
 __all__ = ["Assembly", "Output", "Stretch", "TakenApart"]
 
@@ -49,6 +49,7 @@ class TakenApart:
     spectra: Spectra  # (2, B, t)
     masks: Array  # (M, F, t)
     bins: HeardBins
+    expected: Complex | None = None  # (M, F) ratios of the ears; NaN where none is known
 
     @property
     def end(self) -> int:
@@ -57,8 +58,15 @@ class TakenApart:
 
     def sounds(self, layout: CueLayout, rendering: Rendering, *, in_room: bool) -> Array:
         """Both ears (M, 2, n) of every source."""
-        samples = self.block.samples
-        return sounds_of(samples, self.spectra, self.masks, layout, rendering, in_room=in_room)
+        return sounds_of(
+            self.block.samples,
+            self.spectra,
+            self.masks,
+            layout,
+            rendering,
+            in_room=in_room,
+            ratios=self.expected,
+        )
 
     def above(self, rendering: Rendering) -> Rendering:
         """How sound above the band of the cues is made, where the rest is made so."""

@@ -29,7 +29,7 @@ def masks_everywhere(vessl: VESSL, state: State, spectra: Spectra) -> Array:
     forms = _Forms(vessl, state)
     for first in range(0, T, _FRAMES):
         part = slice(first, min(first + _FRAMES, T))
-        X = np.ascontiguousarray(spectra[:, 1:, part] / scale, dtype=np.complex64)
+        X: Spectra = np.ascontiguousarray(spectra[:, 1:, part] / scale).astype(np.complex64)
         logs = forms.shares(part)
         forms.add_cues(logs, X)
         logs -= logs.max(axis=0)
@@ -81,7 +81,7 @@ class _Forms:
         y: Single = 10 * np.log10(right[own] / left[own])
         return y
 
-    def _phase(self, X: Spectra, left: Single, right: Single) -> tuple[Single, Single]:
+    def _phase(self, X: Spectra, left: Single, right: Single) -> tuple[Array, Array]:
         """Cosine and sine; 0 of one silent ear, which pulls nowhere."""
         own = _stretch(self._ipd)
         cross = X[1, own] * X[0, own].conj()

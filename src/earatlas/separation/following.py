@@ -12,7 +12,7 @@ are those of its place in each step of an eighth of a second and not fitted:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -48,8 +48,8 @@ _HEARD = 1.0  # onsets (weighted) of a window that tell where a source is
 class FollowedApart(TakenApart):
     """A block whose sources are on their ways."""
 
-    ratios: Complex  # (M, S, F) of both ears
-    starts: Indices  # (S,) first frame of each step
+    ratios: Complex = field(kw_only=True)  # (M, S, F) of both ears
+    starts: Indices = field(kw_only=True)  # (S,) first frame of each step
 
     def sounds(self, layout: CueLayout, rendering: Rendering, *, in_room: bool) -> Array:
         """Both ears (M, 2, n) of every source."""
@@ -144,7 +144,7 @@ def follow(
     sound, hertz = rooms.sound, (np.arange(layout.n_frequencies) + 1) * layout.rate / layout.window
     at = sound.between(sound.templates.directions, directions.reshape(-1, directions.shape[-1]))
     ratios = ratios_at(sound.templates, at, hertz).reshape(*directions.shape[:2], -1)
-    return FollowedApart(block, spectra, masks, bins, ratios, starts), energies
+    return FollowedApart(block, spectra, masks, bins, ratios=ratios, starts=starts), energies
 
 
 class _Following:

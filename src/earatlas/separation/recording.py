@@ -384,7 +384,7 @@ def _short(separator: Separator, block: Block, how: Separating) -> _Found | Foll
         vessl = VESSL(separator.source_model, bins)
         now = vessl.run(vessl.start_from(now.sources, now.noise))
     masks = separator.masks(vessl, now, spectra)
-    blocks = iter([TakenApart(block, spectra, masks, bins)])
+    blocks = iter([TakenApart(block, spectra, masks, bins, separator.ratios(now))])
     return _Found(sources, block.samples.shape[1], blocks, _whose(separator, sources))
 
 
@@ -459,7 +459,8 @@ def _anchored(
     bins = separator.sure_bins(spectra, floor_db)
     vessl = VESSL(separator.source_model, bins, anchor=anchor)
     now = vessl.run(vessl.start_from(state.sources, state.noise))
-    return TakenApart(block, spectra, separator.masks(vessl, now, spectra), bins)
+    masks = separator.masks(vessl, now, spectra)
+    return TakenApart(block, spectra, masks, bins, separator.ratios(now))
 
 
 def _heard(bins: HeardBins) -> HeardBins:

@@ -23,8 +23,8 @@ from earatlas.separation.everywhere import masks_everywhere
 from earatlas.separation.moving import Wanted, Way, ways_of
 from earatlas.separation.scout import Scout, Scouting, Sighting
 from earatlas.separation.source_model import Inference, SourceModel
-from earatlas.separation.vessl import VESSL, State
-from earatlas.types import Array, Spectra
+from earatlas.separation.vessl import VESSL, State, moments
+from earatlas.types import Array, Complex, Spectra
 
 __all__ = ["Arrivals", "Separator"]
 
@@ -161,6 +161,26 @@ class Separator:
     def find_more(self, bins: HeardBins, vessl: VESSL, state: State) -> State:
         """These sources, or more of them while the free energy says so."""
         return _ordered(_grown(vessl, self.scout.look(bins), state, len(bins)))
+
+    def ratios(self, state: State) -> Complex:
+        """What is expected of both ears of each source, right over left (M, F).
+
+        NaN above the phases that were learned; below them, the source's own are taken.
+        """
+        wide, learned = self.source_model.layout, self.layout.ipd_frequencies
+        phases = np.arange(learned[-1] + 1 if len(learned) else 0)
+        known = {
+            kind: np.full((len(state.sources), wide.n_frequencies), np.nan)
+            for kind in ("ild", "ipd_cos", "ipd_sin")
+        }
+        cues, _ = moments(state.sources)
+        for kind, values in known.items():
+            own = wide.cue_kinds == kind
+            values[:, wide.cue_frequencies[own]] = cues[:, own]
+        phase = np.arctan2(known["ipd_sin"], known["ipd_cos"])
+        ratios = np.full(phase.shape, np.nan, dtype=np.complex128)
+        ratios[:, phases] = (10 ** (known["ild"] / 20) * np.exp(1j * phase))[:, phases]
+        return ratios
 
     def masks(self, vessl: VESSL, state: State, spectra: Spectra) -> Array:
         """Soft masks (M, F, T) of all bins, heard or not."""

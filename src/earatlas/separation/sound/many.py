@@ -27,6 +27,8 @@ tell, one falls towards zero, the same in bins that belong together.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from earatlas.hearing.transform import squared_size
@@ -125,9 +127,9 @@ def sparse_powers(
     return v
 
 
-def _summed(v: Array, R: Complex) -> Complex:
+def _summed(v: Array, R: Array | Complex) -> Any:
     """Σ_m v_m R_m (F, T), without the products all at once."""
-    total: Complex = v[0] * R[0]
+    total = v[0] * R[0]
     for own, r in zip(v[1:], R[1:], strict=True):
         total += own * r
     return total

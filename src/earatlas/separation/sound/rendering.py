@@ -16,7 +16,7 @@ from earatlas.errors import InputError
 from earatlas.hearing.layout import CueLayout
 from earatlas.separation.sound.masks import binary_masks, render
 from earatlas.separation.sound.spatial import separate_spatially
-from earatlas.types import Array, Spectra
+from earatlas.types import Array, Complex, Spectra
 
 __all__ = ["Rendering", "check_rendering", "sounds_of"]
 
@@ -42,13 +42,17 @@ def sounds_of(
     rendering: Rendering,
     *,
     in_room: bool = False,
+    ratios: Complex | None = None,
 ) -> Array:
-    """Both ears (M, 2, n) of every source of samples (2, n) with spectra (2, B, T)."""
+    """Both ears (M, 2, n) of every source of samples (2, n) with spectra (2, B, T).
+
+    `ratios` (M, F) of right to left ear are expected of the sources, NaN where none is known.
+    """
     if len(masks) == 1:
         return samples[None]
     match rendering:
         case "spatial":
-            return separate_spatially(samples, masks, layout, in_room=in_room)
+            return separate_spatially(samples, masks, layout, in_room=in_room, ratios=ratios)
         case "soft":
             return render(spectra, masks, layout, samples.shape[1])
         case "binary":
