@@ -186,6 +186,8 @@ def test_what_has_no_direction_is_told(atlas: ea.Atlas, rng: np.random.Generator
     where = atlas.localize(ea.Audio(np.stack([mono, mono]), 16_000))
     assert where.radius_degrees() > 90
     assert where.to_dict()["radius_90"] > 60
+    found = atlas.separate(ea.Audio(np.stack([mono, mono]), 16_000), n_sources=2, rendering="soft")
+    assert min(source.radius_90 for source in found.sources) > 60
 
 
 def test_short_sound_is_told(atlas: ea.Atlas) -> None:

@@ -20,7 +20,7 @@ from earatlas.localization.turning import turning_judgement
 from earatlas.space.belief import ChartMixture, CredibleRegion
 from earatlas.types import Array
 
-__all__ = ["Localization", "answer", "quick_answers", "turning_answer"]
+__all__ = ["Localization", "answer", "anywhere", "quick_answers", "turning_answer"]
 
 _PAUSE_SECONDS = 0.5  # between words: nobody doubts an answer for these
 # Of a belief without ground: how much of it goes how far. The rest keeps its direction the best.
@@ -138,6 +138,11 @@ def quick_answers(
     ]
 
 
+def anywhere(belief: ChartMixture) -> ChartMixture:
+    """A belief without ground: the sound may be anywhere."""
+    return belief.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
+
+
 def _rested(
     head: LearnedHead,
     judged: Judgement,
@@ -160,5 +165,5 @@ def _rested(
     if words & {"does not fit this head", "several sounds at once"}:
         belief = unsure(belief, strangeness(head, judged, onsets))
     if "nothing directional" in words:
-        belief = belief.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
+        belief = anywhere(belief)
     return Localization(belief, share, seconds, doubts)

@@ -36,6 +36,7 @@ from earatlas.hearing.recording import FileRecording, MemoryRecording, Recording
 from earatlas.hearing.sound_files import growing_sound_files
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
+from earatlas.localization.answer import anywhere
 from earatlas.localization.doubts import Doubt
 from earatlas.localization.recording import localize
 from earatlas.separation.assembly import Assembly, Output, TakenApart
@@ -231,6 +232,8 @@ def _placed(
     if len(placed) > 1:
         seconds = found.samples / separator.layout.rate
         doubts = scene_doubts(head, placed, sources.heard.onsets, seconds)
+        if any(doubt.word == "nothing directional" for doubt in doubts):
+            placed = [replace(own, belief=anywhere(own.belief)) for own in placed]
         return doubles_told(placed), (*doubts, *more)
     only = localize(head, recording, threshold=how.threshold, again=True)
     return [replace(placed[0], belief=only.belief, doubts=())], (*only.doubts, *more)
