@@ -80,11 +80,10 @@ _ROOM_HOPS = 4
 _LASTING, _LONG = (5, 5), (9, 3)
 _ROOM_PLAN, _ROOM_AGAIN = (_BROAD, _BROAD, _LASTING, _LASTING), (_LASTING, _LASTING)
 _LONGEST = 8  # windows of rooms, in those of the cues
-# How much the expected columns count for the order of the sources, in the open and in rooms, where
-# reflections turn them. SDR in dB, mean and worst tenth, with 0, 10, 20, 30: 16 mixtures of
-# cipic_021 in the open 29.8, 14.0; 30.2, 20.2; 30.6, 22.5; 30.6, 22.5; ten at T60 0.3 s 14.9, 12.8;
-# 14.8, 12.7; 14.1, 9.4; 12.6, -0.3; ten others of ku100 there with 0 and 10: 11.7, 1.0; 12.3, 7.9.
-_TOLD, _ROOM_TOLD = 20.0, 10.0
+# How much the expected columns count for the order of the sources, in the open. SDR in dB, mean and
+# worst tenth, with 0, 10, 20, 30: 16 mixtures of cipic_021 29.8, 14.0; 30.2, 20.2; 30.6, 22.5; 30.6,
+# 22.5. In rooms reflections turn the columns, and they are not asked: docs/figures.md.
+_TOLD = 20.0
 _Sizes = Sequence[tuple[int, int]]
 _MORE = 3e-3  # ε of more than two sources in a band without masks, where none is surely alone
 _ALONE = 0.05  # of a source's bins, those that fit best, are its alone; 0.2 loses 4 dB
@@ -113,7 +112,7 @@ def separate_spatially(
     """Both ears (M, 2, n) of every source of samples (2, n), from masks (M, F, T) in the layout.
 
     `ratios` (M, F) are those of the right ear to the left that are expected of each source, NaN
-    where none is known. They and `in_room` are for two; more are treated alike everywhere.
+    where none is known; they are for two in the open. More are treated alike everywhere.
     """
     M = len(masks)
     if M == 1 or not samples.any():
@@ -123,11 +122,10 @@ def separate_spatially(
     window = _LONGER * layout.window
     if not in_room:
         frames = Frames.of(samples, layout.rate, window, _HOPS)
-        order = _Order.of(frames, ratios, layout, _TOLD)
+        order = _Order.of(frames, ratios, layout)
         return _two(frames, masks, layout, (_PLAN, _AGAIN), order)
     frames = Frames.of(samples, layout.rate, window, _ROOM_HOPS)
-    order = _Order.of(frames, ratios, layout, _ROOM_TOLD)
-    sounds = _two(frames, masks, layout, (_ROOM_PLAN, _ROOM_AGAIN), order)
+    sounds = _two(frames, masks, layout, (_ROOM_PLAN, _ROOM_AGAIN), _Order(frames.hertz))
     return in_long_windows(samples, sounds, layout)
 
 
@@ -140,7 +138,7 @@ class _Order:
     weight: Array | float = 0.0  # (F,) w, 0 where nothing is known
 
     @classmethod
-    def of(cls, frames: Frames, ratios: Complex | None, layout: CueLayout, weight: float) -> _Order:
+    def of(cls, frames: Frames, ratios: Complex | None, layout: CueLayout) -> _Order:
         """By the ratios (2, F) of the layout that are nearest; columns are of levelled spectra."""
         if ratios is None:
             return cls(frames.hertz)
@@ -151,7 +149,7 @@ class _Order:
         columns = np.stack([np.ones_like(own), own]).transpose(2, 0, 1)  # (F, 2, 2)
         columns = columns / frames.ears[..., 0].T[:, :, None]
         columns /= np.linalg.norm(columns, axis=1, keepdims=True)
-        return cls(frames.hertz, columns, np.where(known, weight, 0.0))
+        return cls(frames.hertz, columns, np.where(known, _TOLD, 0.0))
 
     def told(self, A: Complex) -> Array | float:
         """(F,) for `exchanged`."""
