@@ -81,8 +81,8 @@ _LASTING, _LONG = (5, 5), (9, 3)
 _ROOM_PLAN, _ROOM_AGAIN = (_BROAD, _BROAD, _LASTING, _LASTING), (_LASTING, _LASTING)
 _LONGEST = 8  # windows of rooms, in those of the cues
 # How much the expected columns count for the order of the sources, in the open. SDR in dB, mean and
-# worst tenth, with 0, 10, 20, 30: 16 mixtures of cipic_021 29.8, 14.0; 30.2, 20.2; 30.6, 22.5; 30.6,
-# 22.5. In rooms reflections turn the columns, and they are not asked: docs/figures.md.
+# worst tenth, of 16 mixtures of cipic_021 with 0, 10, 20, 30: 29.8, 14.0; 30.2, 20.2; 30.6, 22.5;
+# 30.6, 22.5. In rooms reflections turn the columns, and they are not asked: docs/figures.md.
 _TOLD = 20.0
 _Sizes = Sequence[tuple[int, int]]
 _MORE = 3e-3  # ε of more than two sources in a band without masks, where none is surely alone
