@@ -34,8 +34,8 @@ _MEMORY_SECONDS = 6.0  # after which what a track sounded like counts 1/e
 _PLACE_FRAMES = 5.0  # what a track's direction is worth, in frames
 _EVERYWHERE = 8  # updates
 _MOVED_DEGREES = 1.0  # from which on a track's place is asked for its cues again
-# By its cues alone, a talker beside another in the open was within 5 degrees once it had been heard
-# for so many frames (ku100, other scenes than those judged); in rooms often on another elevation.
+# By its cues alone, a talker beside another in the open was within 8 degrees once it had been heard
+# for so many frames (three of ku100, not those judged); in rooms often on another elevation.
 _TELLING_FRAMES, _SURE_DEGREES = 2.0, 10.0
 _PEAK_SECONDS = 10.0  # after which the loudest bin counts 1/e
 

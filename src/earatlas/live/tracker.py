@@ -57,8 +57,8 @@ class Tracking:
     sway_degrees: float = 3.0  # that a walker may be from where it is expected
     sway_speed: float = 10.0  # degrees a second that its speed may change
     straight_seconds: float = 0.8  # of a walk that are told anew
-    # That a walk must explain more than standing: with 1 one of six pairs in rooms had a false
-    # walker, with 4 walkers were followed later.
+    # That a walk must explain more than standing. False tracks of six pairs in rooms and of six
+    # walkers in the open: 2 and 1 with 1 and 2.5, 1 and 2 with 4 (before tracks told the rest).
     walk_nats: float = 3.0
     jump_nats: float = 1.0  # that another place on its cone must explain more
     memory_steps: float = 80.0  # after which what fitted a place long ago counts 1/e
