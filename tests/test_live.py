@@ -205,3 +205,14 @@ def test_bad_input_is_refused_or_survived(ready: ea.Atlas) -> None:
         live.push(x)
     with pytest.raises(ea.InputError, match="once"):
         live.finish()
+
+
+def test_one_microphone_tells_no_direction(ready: ea.Atlas) -> None:
+    """Whoever is heard in both ears alike may be anywhere, and that is said."""
+    live = ready.live()
+    sound = ea.murmur(2.5, RATE, seed=4)
+    live.push(np.stack([sound, sound]))
+    report = live.push(np.zeros((2, 1600)))
+    assert "nothing directional" in {doubt.word for doubt in report.doubts}
+    assert report.sources
+    assert all(source.radius_90 > 140 for source in report.sources)

@@ -42,6 +42,7 @@ _LEVEL_SECONDS = 0.3
 _TOLD_EVERY = 8  # steps
 _STILL_SECONDS, _STILL_DEGREES = 6.0, 3.0  # as long as cues are remembered
 _LARGEST = 1e6  # of a sample; full scale is 1
+_ANYWHERE_DEGREES = 143.0  # around any place, 90 % of a sphere
 _SILENT_SECONDS = 1.0  # from which on an answer is doubted
 
 
@@ -204,7 +205,7 @@ class Live:
         return LiveSource(
             track.id,
             track.direction[: self._space.columns],
-            track.radius_90,
+            track.radius_90 if self._where.directional else _ANYWHERE_DEGREES,
             track.born,
             age,
             10 * float(np.log10(level)) if level > 0 else -np.inf,

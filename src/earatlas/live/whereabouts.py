@@ -15,7 +15,7 @@ from earatlas.learning.rooms import RoomHearing
 from earatlas.live.arrivals import Arrivals
 from earatlas.live.track import Track
 from earatlas.live.tracker import Tracker, Tracking
-from earatlas.localization.doubts import Doubt, conditions
+from earatlas.localization.doubts import Doubt, conditions, one_sound
 from earatlas.types import Array
 
 __all__ = ["Whereabouts"]
@@ -44,6 +44,7 @@ class Whereabouts:
         self._yaw_at = yaw_at
         self._steps = self._counted = 0
         self.in_room = self.in_open = False  # neither: it has not shown yet
+        self.directional = True  # both ears do not have the very same
         self.doubts: tuple[Doubt, ...] = ()
 
     @property
@@ -75,4 +76,5 @@ class Whereabouts:
             least = _OPEN_SECONDS if self.in_room else _ROOM_SECONDS
             self.in_room = bins.decay_seconds > least
             self.in_open = bins.decay_seconds < _SURELY_OPEN
+            self.directional = not one_sound(bins)
             self.doubts = tuple(conditions(bins, now, fits=fits))

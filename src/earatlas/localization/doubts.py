@@ -23,7 +23,7 @@ from earatlas.hearing.onsets import OnsetBins
 from earatlas.learning.learned import Judgement, LearnedHead
 from earatlas.learning.several import Several
 
-__all__ = ["Doubt", "conditions", "doubts_of", "strangeness", "unlike"]
+__all__ = ["Doubt", "conditions", "doubts_of", "one_sound", "strangeness", "unlike"]
 
 _SHORT_SECONDS = 0.5
 _NOISY_DB = 13.0  # onsets above the quiet
@@ -61,13 +61,18 @@ class Doubt(str):
         return self.word, self.removeprefix(f"{self.word}: "), self.value
 
 
+def one_sound(onsets: OnsetBins) -> bool:
+    """Whether both ears have the same, as of one microphone: it tells no direction."""
+    return onsets.difference < _SAME
+
+
 def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
     """What makes any answer of a recording doubtful; `fits`: it sounds as it was learned."""
     if seconds < _SHORT_SECONDS:
         yield Doubt("too short", f"{seconds:.1f} s of sound; a second or more is surer", seconds)
     if onsets is None:
         return
-    if onsets.difference < _SAME:
+    if one_sound(onsets):
         yield Doubt("nothing directional", "both channels have one sound", onsets.difference)
     elif len(onsets) < _FEW_ONSETS and not fits:
         reason = f"onsets that stand out: {len(onsets)}; hundreds are usual"
