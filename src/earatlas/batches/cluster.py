@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -106,7 +107,11 @@ def _sent(
         for future in as_completed(given):
             number = given[future]
             if future.status == "finished":
-                yield number, future.result()
+                try:
+                    outcome = future.result()
+                except CancelledError:  # lost with its worker before it was fetched: sent again
+                    continue
+                yield number, outcome
             elif future.status == "error":
                 error = future.exception()
                 if isinstance(error, KilledWorker):
