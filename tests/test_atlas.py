@@ -17,7 +17,7 @@ from earatlas.learning.calibration import HeldOut, fit_calibration, held_out_sta
 from earatlas.learning.learn import MODEL_ARRAYS
 from earatlas.learning.learned import Accuracy
 from earatlas.learning.ppam import PPAM
-from earatlas.scenes.murmur import murmur
+from earatlas.scenes.murmur import Murmurs, murmur
 from earatlas.space.angles import great_circle_error
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
@@ -218,7 +218,7 @@ def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
 
     layout = ea.CueLayout()
     noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
-    held = held_out_statistics(noisy, layout)
+    held = held_out_statistics(noisy, layout, Murmurs(layout.rate))
     assert len(held.directions) == 183
     np.testing.assert_array_equal(held.statistics.counts, 1.0)
 
@@ -226,7 +226,7 @@ def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
 def test_few_directions_are_heard_several_times(small_head: ea.Head) -> None:
     """At least 60 sounds, the directions one after the other, and no sound twice."""
     few = small_head.subset(np.arange(7))
-    held = held_out_statistics(few, ea.CueLayout())
+    held = held_out_statistics(few, ea.CueLayout(), Murmurs(16_000))
     np.testing.assert_array_equal(held.directions, np.tile(few.directions, (8, 1)))
     assert np.abs(held.statistics.counts[0] - held.statistics.counts[7]).max() > 1
 

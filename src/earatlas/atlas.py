@@ -35,6 +35,7 @@ from earatlas.localization.motion import YawLike
 from earatlas.localization.recording import localize
 from earatlas.localization.stream import Localizer
 from earatlas.localization.track import Track, Windows, track
+from earatlas.scenes.murmur import Murmurs
 from earatlas.separation.recording import Separating, separate, separate_file
 from earatlas.separation.scene import FoundScene, Scene
 from earatlas.separation.separator import Separator
@@ -81,7 +82,7 @@ class Atlas(LearnedHead):
             )
         folds = Folds.of(self.model, known.directions, known.cues(self.layout), seed=seed)
         doubted = 0.0 if self.accuracy is None else 1.0
-        scenes = RoomScenes.of(known, self.space, self.layout, seed=seed)
+        scenes = RoomScenes.of(known, self.space, self.layout, Murmurs(self.layout.rate, seed))
         return replace(self, rooms=scenes.hearing(folds, self.calibration, doubted=doubted))
 
     # --- one sound -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ phase itself turns by up to 0.4 rad a degree at 8 kHz: its cosine and sine canno
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -83,12 +84,18 @@ class Templates:
         level = 20 * np.log10(np.abs(ratio))
         return cls(head.directions, frequencies_hz, level, delay, phase)
 
+    @cached_property
+    def _turns(self) -> Complex:
+        """The phases (N, F) on the unit circle."""
+        turns: Complex = np.exp(1j * self.phase_radians)
+        return turns
+
     def ratios(self, at: Interpolation) -> Complex:
         """r (G, F) at other directions."""
         rows, w = at.rows, at.weights
         level = np.einsum("gk,gkf->gf", w, self.level_db[rows])
         delay = np.einsum("gk,gk->g", w, self.delay_seconds[rows])
-        phase = np.exp(1j * self.phase_radians[rows])
+        phase = self._turns[rows]
         mean = np.einsum("gk,gkf->gf", np.maximum(w, 0.0), phase)
         # Phases are near each other: as turns from their mean they can be summed.
         turn = np.angle(phase * mean[:, None].conj())

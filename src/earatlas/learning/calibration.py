@@ -24,7 +24,7 @@ from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.threads import side_by_side
-from earatlas.scenes.murmur import murmur
+from earatlas.scenes.murmur import Murmurs
 from earatlas.space.belief import ChartMixture, log_gaussians
 from earatlas.types import Array
 
@@ -143,7 +143,7 @@ class HeldOut:
     frame_noise: Array  # (D,) variance of a single frame's cue around its direction's mean
 
 
-def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> HeldOut:
+def held_out_statistics(head: Head, layout: CueLayout, murmurs: Murmurs) -> HeldOut:
     """Statistics of a murmur of two to five seconds from each of the head's directions.
 
     A small head is heard several times over, with other sounds: `directions` then repeats.
@@ -156,9 +156,10 @@ def held_out_statistics(head: Head, layout: CueLayout, *, seed: int = 0) -> Held
         pairs = head.responses().at_rate(layout.rate)
 
         def heard(n: int) -> CueStatistics:
-            rng = np.random.default_rng((seed, n))  # its own: sounds are made side by side
-            return _heard(murmur(rng.uniform(2.0, 5.0), layout.rate, rng), pairs[n], layout)
+            rng = np.random.default_rng((murmurs.seed, n))  # its own: they are made side by side
+            return _heard(murmurs.stretch(rng.uniform(2.0, 5.0), rng), pairs[n], layout)
 
+        _ = murmurs.voices  # once, before threads ask for them
         rows = side_by_side(heard, range(len(pairs)))
     statistics = CueStatistics.stacked(rows)
     return HeldOut(head.directions, statistics, _frame_noise(statistics, layout))

@@ -54,6 +54,7 @@ BANDS_HZ = (150.0, 1500.0, 4000.0)
 N_CLASSES = len(RISES_DB) * len(BANDS_HZ)
 _COARSE_DEGREES, _FINE_DEGREES = 5.0, 2.0  # of the points that are looked at: all, and the best
 _POINTS_A_GAP = 7.0  # between measured directions, at most
+_BINS_AT_ONCE = 48  # what is read then stays in the cache; by frequency it took 1.6 times as long
 _CLOSELY = 130  # coarse cells whose fine points are looked at
 # Of a turning head: bins that are closer go together. `benchmarks/yaw.py`, T60 0.3 s: a median of
 # 1.0° with 3 degrees, 1.1° with 6.
@@ -240,9 +241,9 @@ class DirectSound:
     def read(
         self, table: Single, bins: OnsetBins, points: Single
     ) -> Iterator[tuple[slice, Single]]:
-        """A table (classes, LEVELS) at s · s_x of bins and points (F, 3, G), by frequency.
+        """A table (classes, LEVELS) at s · s_x of bins and points (F, 3, G), some bins at a time.
 
-        For each frequency that has bins: which (b,) these are, and their values (b, G).
+        Which (b,) these are, and their values (b, G).
         """
         # An edge on each side: rounding may put u a hair beyond -1 or 1.
         flat = np.pad(table, ((0, 0), (1, 1)), mode="edge").ravel()
@@ -250,10 +251,9 @@ class DirectSound:
         s = self.seen(bins) * half
         cells = bin_class(bins.rise_db, self.gate.frequencies_hz[bins.f])
         middles = (cells * (LEVELS + 2) + 1).astype(np.float32)[:, None] + half
-        edges = np.searchsorted(bins.f, np.arange(len(self.whiten) + 1))
-        for f in np.unique(bins.f):
-            own = slice(edges[f], edges[f + 1])
-            u = s[own] @ points[f]
+        for first in range(0, len(bins), _BINS_AT_ONCE):
+            own = slice(first, first + _BINS_AT_ONCE)
+            u = np.matmul(s[own, None], points[bins.f[own]])[:, 0]
             u += middles[own]
             yield own, flat.take(u.astype(np.int32))
 

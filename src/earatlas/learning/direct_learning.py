@@ -37,6 +37,7 @@ from earatlas.learning.pairs import learn_crowd, onsets_of
 from earatlas.learning.rooms import RoomHearing
 from earatlas.learning.threads import side_by_side
 from earatlas.learning.trust import Trust, fit_open_share, fit_trust, place_scores
+from earatlas.scenes.murmur import Murmurs
 from earatlas.scenes.own_rooms import even_weights
 from earatlas.space.spaces import Space
 from earatlas.types import Array, Complex, Indices, Single
@@ -85,18 +86,17 @@ class RoomScenes:
     asked: tuple[tuple[_Scene, Look], ...]  # those that the open-air model will be asked of
 
     @classmethod
-    def of(cls, head: Head, space: Space, layout: CueLayout, *, seed: int = 0) -> RoomScenes:
+    def of(cls, head: Head, space: Space, layout: CueLayout, murmurs: Murmurs) -> RoomScenes:
         """Those of a head with responses that do not ring."""
-        gate = Gate(rate=layout.rate)
-        sound, stage = _untold(head, space, gate), Stage.of(head, gate.rate, seed=seed)
-        scenes = _scenes(stage, sound, layout, seed)
+        sound, stage = _untold(head, space, Gate(rate=layout.rate)), Stage.of(head, murmurs)
+        scenes = _scenes(stage, sound, layout)
         told = sound.with_densities(
             _log_densities([s.cosines for s in scenes], [s.classes for s in scenes])
         )
         _ = told.coarse_points  # once, before threads ask for them
         looks = side_by_side(lambda scene: told.look(scene.bins, scene.patch), scenes)
         trust = fit_trust(space, looks, np.array([scene.truth for scene in scenes]))
-        crowd = learn_crowd(stage, told, scenes=_SCENES // _TO_A_PAIR, seed=seed)
+        crowd = learn_crowd(stage, told, scenes=_SCENES // _TO_A_PAIR)
         every = zip(scenes, looks, strict=True)
         asked = tuple((scene, look) for scene, look in every if scene.statistics is not None)
         return cls(told, trust, crowd, asked)
@@ -155,11 +155,13 @@ def _untold(head: Head, space: Space, gate: Gate) -> DirectSound:
     )
 
 
-def _scenes(stage: Stage, sound: DirectSound, layout: CueLayout, seed: int) -> list[_Scene]:
+def _scenes(stage: Stage, sound: DirectSound, layout: CueLayout) -> list[_Scene]:
     gate, step = sound.gate, max(_SCENES // _OPEN_SCENES, 1)
 
     def made(n: int) -> _Scene | None:
-        rng = np.random.default_rng((seed, n))  # its own: scenes are made side by side
+        rng = np.random.default_rng(
+            (stage.murmurs.seed, n)
+        )  # its own: scenes are made side by side
         row, samples = stage.one(rng)
         bins, wrong = onsets_of(samples, gate), mismatch(gate.frequencies_hz, rng)
         truth = stage.directions[row]

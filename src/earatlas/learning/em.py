@@ -173,11 +173,11 @@ class EM:
         for _ in range(20):
             step, drift, counts = np.zeros((K, L)), np.zeros_like(means), np.full(K, 1e-9)
             for s in self.slices(4 * K * L):
-                u = self.space.charts(centres, self.x[s])
-                away = (u**2).sum(axis=-1) - 2 * extra[s] @ means.T + (means**2).sum(axis=1)
+                away = self.space.squared_distances(centres, self.x[s])
+                away += (means**2).sum(axis=1) - 2 * extra[s] @ means.T
                 labels[s] = own = np.argmin(away, axis=1)
                 np.add.at(counts, own, 1.0)
-                np.add.at(step, own, u[np.arange(len(u)), own])
+                np.add.at(step, own, self.space.log(centres[own], self.x[s]))
                 np.add.at(drift, own, extra[s] - means[own])
             centres = self.space.exp(centres, step / counts[:, None])
             means = means + drift / counts[:, None]

@@ -26,6 +26,7 @@ from earatlas.learning.folds import Folds
 from earatlas.learning.learned import Accuracy, LearnedHead
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.threads import side_by_side, together
+from earatlas.scenes.murmur import Murmurs
 from earatlas.space.spaces import Space
 from earatlas.types import Array, Indices, Progress
 
@@ -72,9 +73,10 @@ def learn_head(
 
     def heard() -> tuple[HeldOut | None, RoomScenes | None]:
         ready = rooms and rooms_refused(known, layout) is None
+        murmurs = Murmurs(layout.rate, seed)
         return (
-            held_out_statistics(known.subset(asked), layout, seed=seed) if enough else None,
-            RoomScenes.of(known, space, layout, seed=seed) if ready else None,
+            held_out_statistics(known.subset(asked), layout, murmurs) if enough else None,
+            RoomScenes.of(known, space, layout, murmurs) if ready else None,
         )
 
     # One fits while the other makes sounds: neither needs the other, and fitting has one thread.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.heads.head import Head
-from earatlas.scenes.murmur import murmur
+from earatlas.scenes.murmur import Murmurs
 from earatlas.scenes.own_rooms import OwnRoom, even_weights
 from earatlas.space.spaces import Space, Sphere
 from earatlas.types import Array, Complex, Indices
@@ -34,7 +34,6 @@ _MISMATCH_DB, _MISMATCH_SECONDS = 0.9, 9e-6  # between two heads of one kind
 _TURN_DEGREES = 2.0  # by which no two of them stand alike
 _KNOTS = 12  # of the smooth random error over frequency
 _LONGEST_SECONDS = 3.0
-_VOICES = 32  # from which scenes have stretches: a new murmur for each took a tenth of learning
 _APART_DEGREES = 15.0  # two sounds, at least
 _UNEQUAL_DB = 3.0  # by which one of them may be louder than the mean, or softer
 _PAIR_SNR_DB = (-9.0, -5.0, 25.0)  # least, most often, most: what fails differs most in much noise
@@ -48,27 +47,23 @@ class Stage:
     directions: Array  # (N, C) degrees
     responses: Array  # (N, 2, T) without the silence before and after them all
     weights: Array  # (N,) how much of all directions each stands for; sum to 1
-    rate: int  # Hz
-    voices: tuple[Array, ...]  # murmurs of the longest scene
+    murmurs: Murmurs
 
     @classmethod
-    def of(cls, head: Head, rate: int, *, seed: int = 0) -> Stage:
+    def of(cls, head: Head, murmurs: Murmurs) -> Stage:
         """That of a head with responses."""
-        responses = _trimmed(head.responses().at_rate(rate))
-        weights = even_weights(head.directions)
-        rngs = (np.random.default_rng((seed, n)) for n in range(_VOICES))
-        voices = tuple(murmur(2 * _LONGEST_SECONDS, rate, rng) for rng in rngs)
-        return cls(head.directions, responses, weights, rate, voices)
+        responses = _trimmed(head.responses().at_rate(murmurs.rate))
+        _ = murmurs.voices  # once, before threads ask for them
+        return cls(head.directions, responses, even_weights(head.directions), murmurs)
 
-    def _voice(self, n: int, rng: np.random.Generator) -> Array:
-        """A stretch (n,) of one of the murmurs."""
-        voice = self.voices[rng.integers(len(self.voices))]
-        start = int(rng.integers(len(voice) - n + 1))
-        return voice[start : start + n]
+    @property
+    def rate(self) -> int:
+        """Samples a second."""
+        return self.murmurs.rate
 
     def one(self, rng: np.random.Generator) -> tuple[int, Array]:
         """A direction (its row), and samples (2, n) of a murmur from there."""
-        dry = self._voice(int(rng.uniform(1.0, _LONGEST_SECONDS) * self.rate), rng)
+        dry = self.murmurs.stretch(rng.uniform(1.0, _LONGEST_SECONDS), rng)
         row = int(rng.choice(len(self.responses), p=self.weights))
         kind = rng.choice(3, p=_KINDS)
         response = self.responses[row]
@@ -88,15 +83,15 @@ class Stage:
         kind = rng.choice(3, p=_PAIR_KINDS)
         room = OwnRoom.drawn(rng)
         room = replace(room, t60_seconds=float(np.clip(room.t60_seconds, *_DRIEST_LIVELIEST)))
-        n = int(rng.uniform(2.0, _LONGEST_SECONDS) * self.rate)
-        total = np.zeros((2, n))
+        seconds = rng.uniform(2.0, _LONGEST_SECONDS)
+        total = np.zeros((2, int(seconds * self.rate)))
         for row in rows.tolist():
             response = self.responses[row]
             if kind == 2:
                 response = room.response(self.responses, row, self.rate, self.weights, rng)
             if other_unit:
                 response = response + _spoiling(self.responses[row], response, self.rate, rng)
-            sound = _heard(self._voice(n, rng), response)[:, :n]
+            sound = _heard(self.murmurs.stretch(seconds, rng), response)[:, : total.shape[1]]
             level_db = rng.uniform(-_UNEQUAL_DB, _UNEQUAL_DB)
             total += sound / sound.std() * 10 ** (level_db / 20)
         snr_db = (60.0, rng.triangular(*_PAIR_SNR_DB), rng.uniform(20.0, 60.0))[kind]

@@ -32,12 +32,14 @@ _FEWEST_BINS = 20
 _Looked = tuple[Look, Array]  # at a source, and where it is
 
 
-def learn_crowd(stage: Stage, sound: DirectSound, *, scenes: int, seed: int = 0) -> Trust:
+def learn_crowd(stage: Stage, sound: DirectSound, *, scenes: int) -> Trust:
     """The trust of a source beside another; the densities of bins are known already."""
     gate = replace(sound.gate, most_bins=STRONGEST)
 
     def looked(n: int) -> list[_Looked]:
-        rng = np.random.default_rng((seed, n, 2))  # its own: scenes are made side by side
+        rng = np.random.default_rng(
+            (stage.murmurs.seed, n, 2)
+        )  # its own: scenes are made side by side
         other_unit = rng.random() < _OTHER_UNITS
         rows, samples = stage.two(rng, other_unit=other_unit)
         bins = onsets_of(samples, gate)

@@ -160,9 +160,9 @@ class PPAM(Charts):
         """
         Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
         P = Q / self.noise
-        maps, inverse_spread = self._scaled
+        maps, root, inverse_spread = self._scaled
         # R over Q, and below the part of E that R does not explain: safe from cancellation.
-        residual = (statistics.means - self.b) * np.sqrt(inverse_spread)  # (K, D)
+        residual = (statistics.means - self.b) * root  # (K, D)
         Z = np.concatenate([maps, residual[:, None]], axis=1)  # (K, L+1, D)
         ZP = Z * P
         H = ZP @ Z.mT
@@ -197,16 +197,16 @@ class PPAM(Charts):
     # --- kernels -------------------------------------------------------------------------------
 
     @cached_property
-    def _scaled(self) -> tuple[Array, Array]:
-        """A_kᵀ / √g_k (K, L, D) and 1 / g (K, D)."""
-        root = np.sqrt(self.spread)
-        return np.ascontiguousarray(self.A.transpose(0, 2, 1)) / root[:, None], 1 / self.spread
+    def _scaled(self) -> tuple[Array, Array, Array]:
+        """A_kᵀ / √g_k (K, L, D), 1 / √g and 1 / g (K, D)."""
+        root = 1 / np.sqrt(self.spread)
+        maps = np.ascontiguousarray(self.A.transpose(0, 2, 1)) * root[:, None]
+        return maps, root, 1 / self.spread
 
     def _residual_forms(self, y: Array) -> tuple[Array, Array, Array]:
         """With e = y - b_k: eᵀS_k⁻¹e (N, K), A_kᵀS_k⁻¹e (N, K, L) and A_kᵀS_k⁻¹A_k (K, L, L)."""
         K, D, L = self.A.shape
-        maps, inverse_spread = self._scaled
-        root = np.sqrt(inverse_spread)
+        maps, root, inverse_spread = self._scaled
         whiten = latent_root(self.noise, self.latent)  # (L_w, D): Σ⁻¹BG^{-1/2}, transposed
         forms = (maps / self.noise) @ maps.mT
         inner = maps @ whiten.T  # (K, L, L_w)

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from earatlas.types import Array
 
-__all__ = ["murmur"]
+__all__ = ["Murmurs", "murmur"]
+
+_VOICES, _VOICE_SECONDS = 32, 6.0
+
+
+@dataclass(frozen=True)
+class Murmurs:
+    """Many murmurs for little: stretches of a few long ones, which are made when first asked for.
+
+    A new murmur for every scene took a sixth of learning a head.
+    """
+
+    rate: int  # Hz
+    seed: int = 0
+
+    @cached_property
+    def voices(self) -> tuple[Array, ...]:
+        """The long ones; they let threads begin if asked for before them."""
+        rngs = (np.random.default_rng((self.seed, n)) for n in range(_VOICES))
+        return tuple(murmur(_VOICE_SECONDS, self.rate, rng) for rng in rngs)
+
+    def stretch(self, seconds: float, rng: np.random.Generator) -> Array:
+        """Samples (n,) of one of them, of at most six seconds."""
+        n = int(seconds * self.rate)
+        voice = self.voices[rng.integers(len(self.voices))]
+        start = int(rng.integers(len(voice) - n + 1))
+        return voice[start : start + n]
 
 
 def murmur(seconds: float, rate: int = 16_000, seed: int | np.random.Generator = 0) -> Array:
