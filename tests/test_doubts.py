@@ -79,6 +79,15 @@ def test_two_sounds_are_told(atlas: ea.Atlas) -> None:
     assert words(atlas, both) == {"several sounds at once"}
 
 
+def test_a_head_that_fits_loosely_doubts_as_well(atlas: ea.Atlas, rng: np.random.Generator) -> None:
+    """To an open-air model that nothing contradicts, onsets still tell two talkers and noise."""
+    loose = replace(atlas, calibration=replace(atlas.calibration, misfit=1e9))
+    clean, both = open_scene(0), open_scene(0)[:, :38_000] + open_scene(1)[:, :38_000]
+    assert words(loose, clean) == set()
+    assert words(loose, both) == {"several sounds at once"}
+    assert words(loose, clean + rng.normal(size=clean.shape) * clean.std()) == {"noisy"}
+
+
 def test_another_head_is_told(atlas: ea.Atlas) -> None:
     """A head larger by a tenth does not fit; nothing else is said against it."""
     other = ea.simulated_head([PLACES[0]])
@@ -129,7 +138,10 @@ def test_what_dies_away_slowly_is_a_room_and_no_other_head() -> None:
     """Between the open and a room that is heard as such; what fits well enough is neither."""
     said = {decay: [d.word for d in unlike(9.0, 3.0, 4.0, decay)] for decay in (0.15, 0.2)}
     assert said == {0.15: ["does not fit this head"], 0.2: ["reverberant"]}
-    assert not list(unlike(1.5, 3.0, 4.0, 0.2)) + list(unlike(9.0, 3.95, 4.0, 0.2))
+    assert not list(unlike(1.5, 3.6, 4.0, 0.2)) + list(unlike(9.0, 3.95, 4.0, 0.2))
+    assert [doubt.word for doubt in unlike(1.5, 3.0, 4.0, 0.15)] == ["does not fit this head"]
+    assert not list(unlike(1.5))
+    assert list(unlike(2.5))
 
 
 def test_two_sources_in_one_place_are_doubted() -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,15 @@ def test_a_turning_head_finds_the_place_in_the_room(
     assert told.radius_degrees() < untold.radius_degrees()
     assert told.observed_share == pytest.approx(untold.observed_share, rel=0.2)
     assert told.seconds == pytest.approx(untold.seconds)
+
+
+def test_one_sound_is_one_to_a_head_that_turns(atlas: Atlas) -> None:
+    """In the head's frame it is in three places; in each pose it is in one."""
+    audio, yaw = turning_sound(np.array([-20.0, 0.0, 20.0]))
+    strict = replace(atlas, calibration=replace(atlas.calibration, misfit=1e-9))
+    told = [{doubt.word for doubt in strict.localize(audio, yaw=y).doubts} for y in (0.0, yaw)]
+    assert "several sounds at once" in told[0]
+    assert "several sounds at once" not in told[1]
 
 
 def test_blocks_of_any_size(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:

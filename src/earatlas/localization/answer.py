@@ -14,7 +14,7 @@ from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.crowd import unsure
 from earatlas.learning.learned import Judgement, LearnedHead
 from earatlas.learning.posteriors import Posteriors
-from earatlas.localization.doubts import Doubt, doubts_of, strangeness
+from earatlas.localization.doubts import Doubt, asked, doubts_of, strangeness
 from earatlas.localization.poses import Pose, total_statistics
 from earatlas.localization.turning import turning_judgement
 from earatlas.space.belief import ChartMixture, CredibleRegion
@@ -26,6 +26,7 @@ _PAUSE_SECONDS = 0.5  # between words: nobody doubts an answer for these
 # Of a belief without ground: how much of it goes how far. The rest keeps its direction the best.
 _ANYWHERE, _ANYWHERE_DEGREES = 0.95, 90.0
 _DRIFT = 5.0  # degrees a second that who is not heard may have moved; walkers do 10 to 20
+_POSE_DEGREES = 6.0  # of yaw that are one pose
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,7 @@ def answer(
     head: LearnedHead, statistics: CueStatistics, onsets: OnsetBins | None = None
 ) -> Localization:
     """The belief, with the share of bins and the seconds that it rests on."""
-    return _rested(head, head.judged(statistics, onsets), statistics, onsets)
+    return _rested(head, head.judged(statistics, onsets), statistics, onsets, still=onsets)
 
 
 def turning_answer(
@@ -119,7 +120,8 @@ def turning_answer(
     `thorough` is how it is doubted: see `earatlas.localization.doubts`.
     """
     judged = turning_judgement(head, poses, onsets, yaw_of_bins)
-    return _rested(head, judged, total_statistics(poses), onsets, thorough=thorough)
+    still = None if onsets is None or not thorough else _of_one_pose(onsets, yaw_of_bins)
+    return _rested(head, judged, total_statistics(poses), onsets, still=still)
 
 
 def quick_answers(
@@ -133,9 +135,16 @@ def quick_answers(
     )
     joined = head.joined_many(opened, [onsets for _, onsets in sounds])
     return [
-        _rested(head, judged.turned(pose.yaw_degrees), pose.statistics, onsets, thorough=False)
+        _rested(head, judged.turned(pose.yaw_degrees), pose.statistics, onsets)
         for (pose, onsets), judged in zip(sounds, joined, strict=True)
     ]
+
+
+def _of_one_pose(onsets: OnsetBins, yaw_of_bins: Array) -> OnsetBins:
+    """Those of the pose with most of them: to a head that turns one sound is in many places."""
+    number = np.floor(yaw_of_bins / _POSE_DEGREES + 0.5)
+    values, counts = np.unique(number, return_counts=True)
+    return onsets if len(values) < 2 else onsets[number == values[counts.argmax()]]
 
 
 def anywhere(belief: ChartMixture) -> ChartMixture:
@@ -149,8 +158,9 @@ def _rested(
     statistics: CueStatistics,
     onsets: OnsetBins | None,
     *,
-    thorough: bool = True,
+    still: OnsetBins | None = None,
 ) -> Localization:
+    """`still`: see `earatlas.localization.doubts.doubts_of`."""
     layout = head.layout
     per_frequency = np.zeros(layout.n_frequencies)
     per_frequency[layout.cue_frequencies] = statistics.counts
@@ -160,7 +170,8 @@ def _rested(
     belief = judged.belief
     doubts: tuple[Doubt, ...] = ()
     if share > 0:
-        doubts = doubts_of(head, judged, onsets, seconds, thorough=thorough)
+        judged = asked(head, judged, still)
+        doubts = doubts_of(head, judged, onsets, seconds, still=still)
     words = {doubt.word for doubt in doubts}
     if words & {"does not fit this head", "several sounds at once"}:
         belief = unsure(belief, strangeness(head, judged, onsets))
