@@ -7,6 +7,7 @@ import pytest
 
 import earatlas as ea
 from earatlas.live.bank import Bank, OverlapAdd, WindowStream
+from earatlas.live.columns import RECENT_SECONDS
 from earatlas.live.filters import Filters
 from earatlas.live.outlet import Outlet
 from earatlas.live.resampling import Resampler
@@ -135,15 +136,15 @@ def test_what_is_past_fades_and_is_counted_once() -> None:
     bank = Bank.of(8000, hop_seconds=0.016, window_hops=2, heard_hops=2)
     hertz = bank.hertz[1:]
     filters = Filters(bank, hertz)
-    F, T = len(hertz), round(3.0 / bank.hop_seconds)  # three seconds are kept
+    F, T = len(hertz), round(RECENT_SECONDS / bank.hop_seconds)
 
     def hear(frames: int) -> None:
         for x in rng.normal(size=(frames, 2, 2, F + 1)):
-            filters.push(x[0] + 1j * x[1], np.full((2, F), 0.5))
+            filters.hear(x[0] + 1j * x[1])
 
     hear(T)
     filters.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
-    pair = filters._pairs[1, 2]
+    pair = filters.columns._pairs[1, 2]
     before, ears = pair.past.copy(), pair.ears
     assert before.any()
     for _ in range(3):
@@ -151,7 +152,7 @@ def test_what_is_past_fades_and_is_counted_once() -> None:
         filters.update((1, 3), rng.uniform(size=(2, F, T)), 0.0)
     filters.update((1, 2), None, 0.5)
     change = (ears / pair.ears).T
-    expected = 0.5 * np.exp(-24 * bank.hop_seconds / 8.0) * before
+    expected = 0.5 * np.exp(-24 * bank.hop_seconds / 60.0) * before
     expected = change[:, :, None] * change[:, None, :] * expected
     np.testing.assert_allclose(pair.past, expected, rtol=1e-9)
 

@@ -1,31 +1,43 @@
 """Sounds of a live stream's tracks: the same input whatever the windows, also between two kinds."""
 
 import numpy as np
+import pytest
 
-from earatlas.live.filters import RECENT_SECONDS
+from earatlas.live.bank import Bank
+from earatlas.live.columns import RECENT_SECONDS, Columns, Looking
+from earatlas.live.firs import Firs, taps_of
+from earatlas.live.lasting import Lasting
 from earatlas.live.parting import Delay, Parting
+from earatlas.types import Array
 
 HERTZ = np.arange(1.0, 65.0) * 62.5
+DELAY = Delay(0.016, 3, 8, 3, 16)
 
 
-def test_windows_of_a_room_take_over_between_two_hops() -> None:
-    """Two sounds add up to what was heard, before, while and after; each at its place."""
+def test_windows_and_filters_take_over_between_two_hops() -> None:
+    """Two sounds add up to what was heard: in windows of both kinds, by long filters, and between.
+
+    The pair stands in a room, moves, stands again, and is heard in the open at last.
+    """
     rng = np.random.default_rng(4)
-    parting = Parting(8000, Delay(0.016, 3, 8, 3), HERTZ, 3)
-    bank, hops = parting.bank, 60
+    parting = Parting(8000, DELAY, HERTZ, 3)
+    bank, hops = parting.bank, 130
     x = rng.normal(size=(2, hops * bank.hop))
-    out = []
+    out, ways = [], []
     for k in range(hops):
-        if k in (20, 45):
+        if k in (20, 110):
             parting.enter(k == 20)
             assert parting.bank.heard == bank.heard
             assert parting.bank.window_hops == (8 if k == 20 else 3)
         if k % 5 == 0:
             kept = parting.kept([np.full((2, 4, 1), i) for i in range(k)]) if k else None
             masks = None if kept is None else rng.uniform(size=(2, len(HERTZ), kept.shape[-1]))
-            parting.filters.update((7, 9), masks, 0.0)
+            parting.update({7: 2, 9: 0}, masks, 0.5 if 50 <= k < 70 else 0.0)
         block = x[:, k * bank.hop : (k + 1) * bank.hop]
-        out.append(parting.push(block, rng.uniform(size=(2, len(HERTZ))), (2, 0), 3))
+        ways.append(parting.by_windows)
+        masks = rng.uniform(size=(2, len(HERTZ))) if parting.by_windows else None
+        out.append(parting.push(block, masks, (2, 0)))
+    assert [k for k in range(1, hops) if ways[k] != ways[k - 1]] == [21, 50, 71, 110]
     sounds = np.concatenate(out, axis=-1)
     assert not sounds[1].any()
     late = bank.heard - bank.hop
@@ -39,17 +51,121 @@ def test_windows_of_a_room_take_over_between_two_hops() -> None:
 def test_frames_of_before_are_those_of_the_masks() -> None:
     """After the change, filters have the spectra of every other hop, and masks go with them."""
     rng = np.random.default_rng(8)
-    parting = Parting(8000, Delay(0.016, 3, 8, 3), HERTZ, 2)
+    parting = Parting(8000, DELAY, HERTZ, 2)
     hop = parting.bank.hop
     blocks = rng.normal(size=(37, 2, hop))
     for block in blocks:
-        parting.push(block, np.zeros((0, len(HERTZ))), (), 2)
+        parting.push(block, np.zeros((0, len(HERTZ))), ())
     parting.enter(True)
-    frames = parting.filters._frames
-    assert len(frames) == 18  # of 37, every other; of three seconds all would be too many
-    rows = parting.filters.kept_of(10)
-    np.testing.assert_array_equal(rows, [0, 2, 4, 6, 8])
+    columns = parting.filters.columns
+    frames = columns._frames
+    assert len(frames) == 18  # of 37, every other
+    np.testing.assert_array_equal(columns.kept_of(10), [0, 2, 4, 6, 8])
+    np.testing.assert_array_equal(columns.kept_hops[-3:], [-5, -3, -1])
     window = parting.bank.windows()[0]
     ending = np.concatenate(list(blocks[28:36]), axis=1)  # the eight hops up to the 36th
     np.testing.assert_allclose(frames[-1], np.fft.rfft(ending * window)[:, 1:], rtol=1e-9)
     assert len(frames) < RECENT_SECONDS / parting.bank.hop_seconds
+
+
+def convolved(h: Array, x: Array, before: int) -> Array:
+    """y(n) = Σ_l h(l) x(n - l), l from -before on: loops."""
+    y = np.zeros_like(x)
+    for n in range(x.shape[1]):
+        for row, matrix in enumerate(h):
+            then = n - (row - before)
+            if 0 <= then < x.shape[1]:
+                y[:, n] += matrix @ x[:, then]
+    return y
+
+
+def test_filters_hop_by_hop_are_a_convolution() -> None:
+    """Each sample `before` samples late; after a change the new filters, with a hop between."""
+    rng = np.random.default_rng(2)
+    hop, before = 5, 4
+    old, new = rng.normal(size=(2, 11, 2, 2))
+    x = rng.normal(size=(2, 60))
+    firs = Firs(hop, len(old))
+    firs.change(old)
+    out = []
+    for k in range(12):
+        if k == 6:
+            firs.change(new)
+        firs.hear(x[:, k * hop : (k + 1) * hop])
+        out.append(firs.sound())
+    y = np.concatenate(out, axis=1)[:, before:]
+    one, other = (convolved(h, x, before)[:, :-before] for h in (old, new))
+    change = 6 * hop - before
+    np.testing.assert_allclose(y[:, :change], one[:, :change], atol=1e-12)
+    np.testing.assert_allclose(y[:, change + hop :], other[:, change + hop :], atol=1e-12)
+    rise = (np.arange(hop) + 0.5) / hop
+    between = slice(change, change + hop)
+    expected = rise * other[:, between] + (1 - rise) * one[:, between]
+    np.testing.assert_allclose(y[:, between], expected, atol=1e-12)
+
+
+def test_taps_are_those_of_the_spectrum_that_are_heard() -> None:
+    """In the middle as they are, at either end faded."""
+    rng = np.random.default_rng(3)
+    h = rng.normal(size=(48, 2, 2))
+    taps = taps_of(np.fft.rfft(h, axis=0), 12)
+    assert len(taps) == 12 + 24
+    np.testing.assert_allclose(taps[2 : 12 + 20], np.concatenate([h[-10:], h[:20]]), atol=1e-12)
+    assert (np.abs(taps[0]) < np.abs(h[-12])).all()
+    assert (np.abs(taps[-1]) < np.abs(h[23])).all()
+
+
+@pytest.fixture(scope="module")
+def in_room() -> tuple[Array, Array]:
+    """Two noises that come and go, each over ways of 90 ms to both ears: mixture and images."""
+    rng = np.random.default_rng(9)
+    n = 5 * 8000
+    loud = np.repeat(rng.uniform(size=(2, n // 800)) < 0.5, 800, axis=1)
+    sounds = rng.normal(size=(2, n)) * (0.05 + loud)
+    answers = rng.normal(size=(2, 2, 720)) * np.exp(-np.arange(720) / 150)
+    answers[:, :, 0] += [[6.0, 2.0], [1.0, 5.0]]
+    images = np.array(
+        [[np.convolve(s, h)[:n] for h in own] for s, own in zip(sounds, answers, strict=True)]
+    )
+    return images.sum(axis=0), images
+
+
+def test_long_filters_part_more_than_the_windows_that_they_begin_with(
+    in_room: tuple[Array, Array],
+) -> None:
+    """From shares of windows of 64 ms; the sound is the first one's, at the stream's delay."""
+    mixture, images = in_room
+    bank = Bank.of(8000, hop_seconds=0.016, window_hops=4, heard_hops=4)
+    shorter = Columns(bank, 4000.0, Looking(1, ((9, 3),) * 4, ((5, 3),), 3))
+    lasting = Lasting(bank, 4000.0, 16)
+    window, hop = bank.windows()[0], bank.hop
+    out = []
+    for k in range(mixture.shape[1] // hop):
+        block = mixture[:, k * hop : (k + 1) * hop]
+        lasting.hear(block)
+        start = max((k + 1) * hop - bank.window, 0)
+        frame = np.zeros((2, bank.window))
+        frame[:, bank.window - ((k + 1) * hop - start) :] = mixture[:, start : (k + 1) * hop]
+        assert shorter.due()
+        shorter.keep(np.fft.rfft(frame * window)[:, 1:])
+        if k % 40 == 39:  # masks: who is louder then
+            ends = hop * (k + 1 + shorter.kept_hops)
+            power = [[(i[:, max(e - 400, 0) : e] ** 2).sum() for e in ends] for i in images]
+            first = (np.asarray(power[0]) > power[1]).astype(float)
+            q = np.tile(np.stack([first, 1 - first])[:, None], (1, bank.window // 2, 1))
+            shorter.update((3, 5), q, 0.0)
+            lasting.update((3, 5), shorter, 0.0)
+            assert lasting.ready
+        if lasting.ready:
+            out.append(lasting.sound())
+    sound = np.concatenate(out, axis=1)
+    late = mixture.shape[1] // hop * hop - sound.shape[1] - (bank.heard - hop)
+    image = images[0][:, late : late + sound.shape[1]]
+    half = slice(sound.shape[1] // 2, None)
+
+    def sdr(found: Array) -> float:
+        miss = image[:, half] - found[:, half]
+        return 10 * float(np.log10((image[:, half] ** 2).sum() / (miss**2).sum()))
+
+    assert sdr(mixture[:, late : late + sound.shape[1]]) < 2
+    assert 8 < sdr(sound) < 30

@@ -90,6 +90,17 @@ def test_what_is_known_of_a_walk_counts() -> None:
     assert before.of_speed(12.0) == pytest.approx(-2.0)
 
 
+def test_a_head_that_turns_moves_who_stands() -> None:
+    """What was known of its sound is void after the head's turn as after a way of its own."""
+    track = Track(1, to_vectors([20.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32))
+    assert track.moved() == 0
+    assert track.moved(-15.0) == pytest.approx(1 - np.exp(-1))
+    track.velocity = np.array([10.0, 0.0])
+    track.predict(0.5)
+    assert track.moved(10.0) == pytest.approx(1 - np.exp(-1))
+    assert track.moved() == 0
+
+
 def followed(atlas: ea.Atlas, samples: Array, degrees_a_second: float) -> Whereabouts:
     """Tracks after samples that a head heard while it turned."""
     assert atlas.rooms is not None

@@ -83,12 +83,20 @@ class WindowStream:
         self._samples = np.zeros((2, bank.window))
         self._window = bank.windows()[0]
 
-    def push(self, samples: Array) -> Complex:
-        """Spectra (2, F) after one more hop (2, hop)."""
+    def hear(self, samples: Array) -> None:
+        """Take in one more hop (2, hop)."""
         n = samples.shape[1]
         self._samples = np.concatenate([self._samples[:, n:], samples], axis=1)
+
+    def spectra(self) -> Complex:
+        """(2, F) of the last N samples."""
         spectra: Complex = scipy.fft.rfft(self._samples * self._window, axis=-1)
         return spectra
+
+    def push(self, samples: Array) -> Complex:
+        """Spectra (2, F) after one more hop (2, hop)."""
+        self.hear(samples)
+        return self.spectra()
 
 
 class OverlapAdd:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.hearing.audio import checked_block, checked_rate
-from earatlas.live.filters import RECENT_SECONDS
+from earatlas.live.columns import RECENT_SECONDS
 from earatlas.live.masks import MaskStream
 from earatlas.live.outlet import Outlet
 from earatlas.live.parting import LOW, USUAL, Parting
@@ -38,6 +38,7 @@ _SOUNDING_SECONDS = 1.5  # for which a third source keeps its share of the sound
 _LASTING_HITS = 24  # steps in which it was heard
 _STEP_SECONDS = 0.128  # between steps of the tracks
 _COLUMNS_EVERY = 2  # steps, of tracks that are new; those that are known change slowly
+_YOUNG = 8  # updates
 _LEVEL_SECONDS = 0.3
 _TOLD_EVERY = 8  # steps
 _STILL_SECONDS, _STILL_DEGREES = 6.0, 3.0  # as long as cues are remembered
@@ -103,6 +104,7 @@ class Live:
         self._slots: dict[int, int] = {}
         self._levels: dict[int, float] = {}
         self._facing, self._turned_at = 0.0, -np.inf  # degrees of yaw, seconds
+        self._heard_at_yaw = 0.0  # degrees, when filters were made last
         self._spoilt = 0
         self._open = True
 
@@ -230,10 +232,10 @@ class Live:
         self._stepped.append(at_head)
         n = at_head.shape[1]
         self._recent = np.concatenate([self._recent[:, n:], at_head], axis=1)
-        masks = self._masks.frame(self._recent[:, : self._layout.window], ids)
+        self._masks.hear(self._recent[:, : self._layout.window])
         self._keep(self._masks.last)
-        slots = [self._slots[i] for i in ids]
-        self._sound(self._parting.push(x, masks, slots, self.max_sources))
+        masks = self._masks.now(ids) if self._parting.by_windows else None
+        self._sound(self._parting.push(x, masks, [self._slots[i] for i in ids]))
         self._hops += 1
         if self._hops % self._hops_a_step == 0:
             self._step()
@@ -264,18 +266,15 @@ class Live:
         for gone in set(self._slots) - set(tracks):
             self._parting.clear(self._slots.pop(gone))
             self._levels.pop(gone, None)
-        self._parting.filters.forget(list(tracks))
+        self._parting.forget(list(tracks))
         for new in sorted(set(tracks) - set(self._slots)):
             self._slots[new] = min(set(range(self.max_sources)) - set(self._slots.values()))
         entered = self._where.in_room != self._parting.in_room
         if entered:
             self._parting.enter(self._where.in_room)
         before, self._sounding = self._sounding, self._heard_now(list(tracks.values()), now)
-        every = (
-            _COLUMNS_EVERY
-            if self._parting.filters.needs_masks(self._sounding)
-            else 2 * _COLUMNS_EVERY
-        )
+        young = self._parting.updates(self._sounding) < _YOUNG
+        every = _COLUMNS_EVERY if young else 2 * _COLUMNS_EVERY
         if entered or self._sounding != before or self._steps % every == 0:
             self._renew_filters(tracks, now)
 
@@ -304,10 +303,13 @@ class Live:
         places = {
             i: self._space.turned(track.direction[:columns], -yaw) for i, track in tracks.items()
         }
-        moved = {i: track.moved() for i, track in tracks.items()}
+        turned, self._heard_at_yaw = yaw - self._heard_at_yaw, yaw
+        moved = {i: track.moved(turned) for i, track in tracks.items()}
         self._masks.update(places, moved)
         ids = self._sounding
         again = None
-        if self._parting.filters.needs_masks(ids) and self._kept:
+        if self._parting.needs_masks(ids) and self._kept:
             again = self._masks.again(self._parting.kept(self._kept), ids)
-        self._parting.filters.update(ids, again, max((moved[i] for i in ids), default=0.0))
+        rows = {i: self._slots[i] for i in ids}
+        furthest = max((moved[i] for i in ids), default=0.0)
+        self._parting.update(rows, again, furthest)

@@ -61,8 +61,8 @@ class MaskStream:
         self._updates = 0
         self._expected: dict[int, tuple[Array, CueStatistics]] = {}
 
-    def frame(self, samples: Array, ids: Sequence[int]) -> Array:
-        """Masks (M, F) of the last window of samples (2, n), which is kept for the next update."""
+    def hear(self, samples: Array) -> None:
+        """Take in the frame of the last window of samples (2, n)."""
         layout = self._layout
         spectra = scipy.fft.rfft(samples[:, -layout.window :] * self._window, axis=-1)[..., None]
         self._frames.append(spectra)
@@ -70,7 +70,10 @@ class MaskStream:
             self._peak * float(np.exp(-self._frame_seconds / _PEAK_SECONDS)),
             float(bin_power(spectra, layout.window).max()),
         )
-        return self._masks(spectra, ids)[..., 0]
+
+    def now(self, ids: Sequence[int]) -> Array:
+        """Masks (M, F) of the last frame."""
+        return self._masks(self.last, ids)[..., 0]
 
     @property
     def last(self) -> Complex:

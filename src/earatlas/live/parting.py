@@ -5,19 +5,24 @@ they lose (`earatlas.separation.sound.spatial`). Which it is shows after a while
 kinds are heard in the same last samples and add up to 1 there, so that a stream can go from one
 kind to the other between two hops; filters then begin again from the last seconds, which are kept.
 
+Two who stand in a room are taken apart by longer filters, once they have been parted by windows
+(`earatlas.live.lasting`); while they are, nothing is made of the windows.
+
     x (2, hop) samples    masks (M, F) of a frame    sounds (M, 2, hop), `heard` samples later
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from earatlas.live.bank import Bank, OverlapAdd, WindowStream
-from earatlas.live.filters import RECENT_SECONDS, Filters
+from earatlas.live.columns import RECENT_SECONDS, Columns
+from earatlas.live.filters import Filters
+from earatlas.live.lasting import Lasting
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["LOW", "USUAL", "Delay", "Parting"]
@@ -31,19 +36,26 @@ class Delay:
     window_hops: int
     room_hops: int  # windows in a room
     heard_hops: int
+    lasting_hops: int  # windows that tell long filters
 
 
 # In rooms, two talkers at T60 0.2 to 0.45 s (three scenes of cipic_021 and kemar_full): 7.4 dB with
 # 7 hops, 10.1 with 16, 9.6 with 24, 8.0 with 32. In the open 26.8 with 7 and 23.2 with 16 (two).
-USUAL = Delay(0.016, 7, 16, 7)
-LOW = Delay(0.008, 8, 32, 3)
+# Six of them whose places were told: 9.9 dB in windows of 16, 12.2 by long filters from windows of
+# 24; with low delay 7.6 and 7.9. `separate` had 15.0.
+USUAL = Delay(0.016, 7, 16, 7, 24)
+LOW = Delay(0.008, 8, 32, 3, 48)
+
+
+# Of what was known of two, that their motion makes void between updates: with more they walk.
+_STANDING = 0.1
 
 
 class Parting:
     """Takes the tracks of a stream apart."""
 
     def __init__(self, rate: int, delay: Delay, mask_hertz: Array, sources: int) -> None:
-        self._delay, self._mask_hertz = delay, mask_hertz
+        self._delay, self._mask_hertz, self._sources = delay, mask_hertz, sources
         self.bank = Bank.of(
             rate,
             hop_seconds=delay.hop_seconds,
@@ -52,21 +64,76 @@ class Parting:
         )
         self.in_room = False
         self._windows, self._adder = WindowStream(self.bank), OverlapAdd(self.bank, sources)
+        self._framed = 0  # hops in a row that were taken apart in windows
         self.filters = Filters(self.bank, mask_hertz)
-        count = round(RECENT_SECONDS / self.bank.hop_seconds) + delay.room_hops
+        self._lasting: Lasting | None = None  # in a room
+        self._stands = False  # whether the long filters are those of the tracks that are heard
+        self._heard_by: Lasting | None = None  # None: all that is heard was made in windows
+        self._pair = (0, 1)  # rows of the two that are heard by long filters
+        count = round(RECENT_SECONDS / self.bank.hop_seconds) + delay.lasting_hops
         self._past: deque[Array] = deque(maxlen=count)
 
-    def push(self, x: Array, masks: Array, rows: Sequence[int], sources: int) -> Array:
-        """Sounds (sources, 2, hop); `rows` are the places of the masks among the sources."""
+    @property
+    def by_windows(self) -> bool:
+        """Whether the next hop is taken apart in windows, for which it needs masks."""
+        return not self._stands or self._heard_by is not self._lasting
+
+    def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
+        """Sounds (sources, 2, hop); `rows` are the places of the masks (M, F) among the sources."""
         self._past.append(x)
-        images = self.filters.push(self._windows.push(x), masks)
-        spectra = np.zeros((sources, 2, images.shape[-1]), dtype=np.complex128)
+        self._windows.hear(x)
+        for lasting in _different(self._lasting, self._heard_by):
+            lasting.hear(x)
+        columns = self.filters.columns
+        if columns.due():
+            columns.keep(self._windows.spectra()[:, 1:])
+        if masks is None:
+            self._framed = 0
+            return self._filtered()
+        return self._in_turn(self._framed_sounds(masks, rows))
+
+    def _in_turn(self, framed: Array) -> Array:
+        """What was made in windows (sources, 2, hop), or by long filters, or between the two."""
+        if self._stands:
+            self._heard_by = self._lasting
+            return _faded(framed, self._filtered())
+        if self._heard_by is None:
+            return framed
+        filtered = self._filtered()
+        if self._framed <= self.bank.heard_hops:  # not all windows are there that add up
+            return filtered
+        self._heard_by = None
+        return _faded(filtered, framed)
+
+    def _framed_sounds(self, masks: Array, rows: Sequence[int]) -> Array:
+        if not self._framed:
+            self._adder = OverlapAdd(self.bank, self._sources)
+        self._framed += 1
+        images = self.filters.images(self._windows.spectra(), masks)
+        spectra = np.zeros((self._sources, 2, images.shape[-1]), dtype=np.complex128)
         spectra[list(rows)] = images
         return self._adder.push(spectra)
+
+    def _filtered(self) -> Array:
+        """By long filters: one of the pair, and what it leaves."""
+        assert self._heard_by is not None
+        sounds = np.zeros((self._sources, 2, self.bank.hop))
+        first, second = self._pair
+        sounds[first] = self._heard_by.sound()
+        sounds[second] = self._past[-self.bank.heard_hops] - sounds[first]
+        return sounds
 
     def clear(self, row: int) -> None:
         """Forget what waits of one sound: its place is another's."""
         self._adder.clear(row)
+        if row in self._pair:
+            self._stands, self._heard_by = False, None
+
+    def forget(self, alive: Sequence[int]) -> None:
+        """Drop what was known of tracks that are dead."""
+        self.filters.forget(alive)
+        if self._lasting is not None:
+            self._lasting.forget(alive)
 
     def enter(self, in_room: bool) -> None:
         """Go on with the windows of a room, or of the open."""
@@ -75,10 +142,58 @@ class Parting:
         self.in_room, self.bank = in_room, replace(self.bank, window_hops=hops)
         self._windows, self._adder = WindowStream(self.bank), self._adder.with_bank(self.bank)
         self.filters = Filters(self.bank, self._mask_hertz, in_room=in_room)
+        highest = float(self._mask_hertz[-1])
+        self._lasting = Lasting(self.bank, highest, delay.lasting_hops) if in_room else None
+        self._stands = False
         for x in self._past:
             self.filters.hear(self._windows.push(x))
+            if self._lasting is not None:
+                self._lasting.hear(x)
+
+    def needs_masks(self, ids: Sequence[int]) -> bool:
+        """Whether an update for these tracks needs masks of the recent frames."""
+        return any(columns.needs_masks(ids) for columns in self._all_columns())
+
+    def updates(self, ids: Sequence[int]) -> int:
+        """How often filters of these tracks were looked for; of more than two, not counted."""
+        return max(columns.updates(ids) for columns in self._all_columns())
+
+    def _all_columns(self) -> list[Columns]:
+        shorter = self.filters.columns
+        return [shorter] if self._lasting is None else [shorter, self._lasting.columns]
 
     def kept(self, frames: Sequence[Complex]) -> Complex:
         """Of the mask's frames of the last hops, those of the hops whose spectra are kept."""
-        rows: Indices = self.filters.kept_of(len(frames))
+        rows: Indices = self.filters.columns.kept_of(len(frames))
         return np.concatenate([frames[i] for i in rows], axis=-1)
+
+    def update(self, tracks: Mapping[int, int], masks: Array | None, moved: float) -> None:
+        """New filters for tracks, by name with their rows; the rest as for `Filters.update`."""
+        ids, lasting = list(tracks), self._lasting
+        stood, self._stands = self._stands, False
+        if masks is not None or not stood:
+            self.filters.update(ids, masks, moved)
+        if lasting is None or len(ids) != 2:
+            return
+        if moved > _STANDING:
+            lasting.forget([])
+        elif self.filters.columns.A is not None:
+            lasting.update(ids, self.filters.columns if masks is not None else None, moved)
+            self._stands = lasting.ready
+            self._pair = (tracks[ids[0]], tracks[ids[1]])
+
+
+def _different(*lasting: Lasting | None) -> list[Lasting]:
+    """Each once."""
+    found: list[Lasting] = []
+    for one in lasting:
+        if one is not None and one not in found:
+            found.append(one)
+    return found
+
+
+def _faded(one: Array, other: Array) -> Array:
+    """From one to the other, over a hop."""
+    rise = (np.arange(one.shape[-1]) + 0.5) / one.shape[-1]
+    faded: Array = (1 - rise) * one + rise * other
+    return faded

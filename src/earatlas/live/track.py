@@ -93,9 +93,12 @@ class Track:
         if self.speed < _SLOWEST:
             self.velocity = np.zeros(2)
 
-    def moved(self) -> float:
-        """How much of what was known of its sound its way since the last call makes void."""
-        way, self.way = self.way, 0.0
+    def moved(self, turned: float = 0.0) -> float:
+        """How much of what was known of its sound its way since the last call makes void.
+
+        `turned`: by how many degrees the head was turned meanwhile, which moves it around the ears.
+        """
+        way, self.way = self.way + abs(turned), 0.0
         return float(-np.expm1(-way / _VOID_DEGREES))
 
     def jump(self, place: Array) -> None:

@@ -1,0 +1,258 @@
+"""How the tracks of a stream reach the ears: columns from its last seconds, what is older fades.
+
+In: frames of a stream, and masks of the last of them where tracks are new. Out: columns, and how
+much of a source is beside them. The steps are those of a recording
+(`earatlas.separation.sound.spatial`): two sources begin with the strongest directions of their
+masks, and independence improves them. Here the frames are those of the last seconds:
+
+    V_m = Σ_recent x xᴴ / v_m + past_m        v_m powers by the newest columns
+    past ← fade past + (x xᴴ / v_m of what is recent no longer)
+
+Bands in which no cue was learned (above the head's rate) have no masks: there v_m is how strong the
+track is in the frame, as the bands below tell.
+
+    X (2, F, T) recent frames    q (M, F, T) masks    A (F, 2, M) columns of length 1
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from earatlas.hearing.transform import squared_size
+from earatlas.live.bank import Bank
+from earatlas.separation.sound.demixing import (
+    Moments,
+    apart,
+    columns_of_pair,
+    covariances,
+    principal,
+    smoothed,
+)
+from earatlas.separation.sound.frames import FLOOR
+from earatlas.separation.sound.permutation import exchanged
+from earatlas.separation.sound.spatial import measured_spread
+from earatlas.types import Array, Complex, Indices, Mask
+
+__all__ = ["MORE", "RECENT_SECONDS", "Columns", "Looking"]
+
+MORE = 3e-3  # ε of more than two sources, as in a recording
+_Sizes = Sequence[tuple[int, int]]
+_SPREAD_HERTZ = 1000.0
+# Whose powers follow the newest columns; memory and time grow with it. Six pairs in the open whose
+# places were told had 26.6 dB with 3 s, after which what was older counted 1/e in 8 s; with 6 s and
+# 60 s 27.8, 6 s alone 27.8: columns of before make the frames count most that fitted them.
+RECENT_SECONDS = 6.0
+# Of streams alone, set by hand on cipic_021 and kemar_full.
+_PAST_SECONDS = 60.0  # after which what is older counts 1/e
+_LEVEL_SECONDS = 10.0  # over which the level of an ear is a mean: slower than words and pauses
+_FEWEST_FRAMES = 8  # four times the two unknowns of a column
+_MOVING_FRAMES = 12.0  # that are used while all that was known is void: 0.2 s
+
+
+@dataclass(frozen=True)
+class Looking:
+    """How columns are looked for."""
+
+    stride: int  # hops from one frame that is kept to the next
+    anew: _Sizes  # bins and frames that powers are smoothed over, in each step from masks
+    again: _Sizes  # and in those from columns that are known
+    begins: int  # updates of a pair that are from masks anew
+
+
+@dataclass(eq=False)
+class _Pair:
+    """How two tracks reach the ears."""
+
+    columns: Complex  # (F, 2, 2)
+    past: Complex  # (2, F, 2, 2)
+    ears: Array  # (2, F) levels in whose units both are
+    swapped: Mask  # (F,) where the masks take one for the other
+    updates: int = 0
+    updated: int = 0  # hops of the stream that were heard by then
+
+    def in_units_of(self, ears: Array) -> None:
+        """The same with other levels of the ears."""
+        change = (self.ears / ears).T  # (F, 2)
+        self.columns = _unit(change[:, :, None] * self.columns)
+        self.past = change[:, :, None] * change[:, None, :] * self.past
+        self.ears = ears
+
+
+def _unit(columns: Complex) -> Complex:
+    length = np.sqrt(squared_size(columns).sum(axis=1, keepdims=True))
+    scaled: Complex = columns / length
+    return scaled
+
+
+class Columns:
+    """The columns of a stream's tracks, in windows of one kind."""
+
+    def __init__(self, bank: Bank, highest_hertz: float, looking: Looking) -> None:
+        """Masks tell of frequencies up to the highest."""
+        self._bank, self._looking = bank, looking
+        self.hertz = bank.hertz[1:]
+        F = len(self.hertz)
+        self.told = int(np.searchsorted(self.hertz, highest_hertz, side="right"))  # frequencies
+        self._length = round(RECENT_SECONDS / (looking.stride * bank.hop_seconds))
+        self._frames: deque[Complex] = deque(maxlen=self._length)
+        self._power = np.zeros((2, F))  # of either ear, lately
+        self._hops = 0
+        self._unused = 0  # frames since the last update
+        self._pairs: dict[tuple[int, ...], _Pair] = {}
+        self.ids: tuple[int, ...] = ()
+        self.ears = np.ones((2, F))  # levels in whose units the columns are
+        self.A: Complex | None = None  # of the tracks `ids`; None: too little was heard
+        self.spread = MORE  # ε
+
+    def due(self) -> bool:
+        """Count one more hop; whether its frame is one to `keep`."""
+        self._hops += 1
+        return self._hops % self._looking.stride == 0
+
+    def keep(self, x: Complex) -> None:
+        """Take in the frame (2, F) of a hop."""
+        self._frames.append(x)
+        self._unused += 1
+        seconds = self._looking.stride * self._bank.hop_seconds
+        fade = float(np.exp(-seconds / _LEVEL_SECONDS))
+        self._power = fade * self._power + (1 - fade) * squared_size(x)
+
+    def kept_of(self, hops: int) -> Indices:
+        """Which of the last hops, the oldest first, are kept."""
+        number = self._hops - np.arange(hops - 1, -1, -1)
+        return np.flatnonzero(number % self._looking.stride == 0)
+
+    @property
+    def kept_hops(self) -> Indices:
+        """(T,) the hops that the recent frames ended with, in hops before now, which is 0."""
+        stride = self._looking.stride
+        return -(self._hops % stride) - stride * np.arange(len(self._frames) - 1, -1, -1)
+
+    @property
+    def swapped(self) -> Mask:
+        """(F,) where the masks take one of a pair for the other."""
+        return self._pairs[self.ids].swapped
+
+    def needs_masks(self, ids: Sequence[int]) -> bool:
+        """Whether an update for these tracks needs masks of the recent frames."""
+        known = self._pairs.get(tuple(ids))
+        return len(ids) > 2 or (
+            len(ids) == 2 and (known is None or known.updates < self._looking.begins)
+        )
+
+    def updates(self, ids: Sequence[int]) -> int:
+        """How often columns of a pair were looked for."""
+        known = self._pairs.get(tuple(ids))
+        return 0 if known is None else known.updates
+
+    def forget(self, alive: Sequence[int]) -> None:
+        """Drop what was known of tracks that are dead."""
+        self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(alive)}
+
+    def update(self, ids: Sequence[int], q: Array | None, moved: float) -> None:
+        """Columns for these tracks; q (M, F, T) of the recent frames.
+
+        Without masks, those of a pair that is known are improved. `moved`, from 0 to 1, is how
+        much of what was known their motion has made void.
+        """
+        self.ids = tuple(ids)
+        recent = len(self._frames)
+        if moved > 0:  # frames from before the motion tell of other places
+            fewer = round(_MOVING_FRAMES / (self._looking.stride * moved))
+            recent = min(recent, max(fewer, _FEWEST_FRAMES))
+        T = recent if q is None else min(q.shape[-1], recent)
+        if len(ids) < 2 or T < _FEWEST_FRAMES:
+            self.A, self._unused = None, 0
+            return
+        ears = np.sqrt(self._power)
+        self.ears = np.maximum(ears, 1e-6 * float(ears.max()) + 1e-12)
+        X = self._recent(T)
+        own = None if q is None else q[..., -T:]
+        if len(ids) == 2:
+            self.A, self.spread = self._pair(X, own, moved)
+        elif own is not None:
+            self.A, self.spread = principal(covariances(X, own**2)), MORE
+        self._unused = 0
+
+    def shares(self) -> Array:
+        """(2, F, T) of a pair in all frames that are kept."""
+        assert self.A is not None
+        X = self._recent(len(self._frames))
+        own = Moments.of(X).powers(self.A)
+        shares: Array = own / (own.sum(axis=0) + self._floor(X))
+        return shares
+
+    def _recent(self, T: int) -> Complex:
+        frames = np.stack([self._frames[t] for t in range(-T, 0)], axis=-1)
+        X: Complex = (frames / self.ears[..., None]).astype(np.complex128, copy=False)
+        return X
+
+    def _floor(self, X: Complex) -> float:
+        return FLOOR * float(squared_size(X).sum(axis=0).max()) + 1e-30
+
+    def _pair(self, X: Complex, q: Array | None, moved: float) -> tuple[Complex, float]:
+        """Columns of two sources, and ε; masks q (2, F, T) where they are to begin anew."""
+        known, moments, looking = self._known_pair(X.shape[1]), Moments.of(X), self._looking
+        floor = self._floor(X)
+        old = (self._hops - known.updated) * self._bank.hop_seconds  # others may have been heard
+        known.past *= (1 - moved) * np.exp(-old / _PAST_SECONDS)
+        A = known.columns
+        if q is not None:  # what few frames told may have been wrong: from the masks anew
+            A = apart(principal(moments.covariances(q**2)))
+            A = self._independent(moments, A, looking.anew, known.past, floor)
+            known.swapped = swap = self._exchanged(moments.powers(A), q)
+            A = np.where(swap[:, None, None], A[..., ::-1], A)
+            known.past[:, swap] = known.past[::-1, swap]
+        A = self._independent(moments, A, looking.again, known.past, floor)
+        known.columns, known.updates, known.updated = A, known.updates + 1, self._hops
+        own = moments.powers(A)
+        if X.shape[-1] == self._length:  # the first frames of all that are kept are the next to go
+            leaving = slice(0, self._unused)
+            v = self._smoothed(own, looking.again[-1], floor)
+            known.past += covariances(X[..., leaving], 1 / v[..., leaving])
+        shares = own / (own.sum(axis=0) + floor)
+        low = slice(None, max(int(np.searchsorted(self.hertz, _SPREAD_HERTZ)), 1))
+        return A, measured_spread(X[:, low], A[low], shares[:, low])
+
+    def _known_pair(self, F: int) -> _Pair:
+        """What is known of the two that are heard, in the units of now."""
+        known = self._pairs.get(self.ids)
+        if known is None:
+            A = np.tile(np.eye(2, dtype=np.complex128), (F, 1, 1))
+            nothing = np.zeros((2, F, 2, 2), dtype=np.complex128)
+            known = _Pair(A, nothing, self.ears, np.zeros(F, dtype=bool))
+            self._pairs[self.ids] = known
+        known.in_units_of(self.ears)
+        return known
+
+    def _independent(
+        self, moments: Moments, A: Complex, plan: _Sizes, past: Complex, floor: float
+    ) -> Complex:
+        """Columns (F, 2, 2) made better step by step, powers smoothed as planned."""
+        for size in plan:
+            v = self._smoothed(moments.powers(A), size, floor)
+            A = apart(columns_of_pair((moments.covariances(1 / v) + past) / v.shape[-1]))
+        return A
+
+    def _exchanged(self, v: Array, q: Array) -> Mask:
+        """(F,) where two sources came out exchanged; above what masks tell, nowhere."""
+        told = slice(None, self.told)
+        swap = np.zeros(v.shape[1], dtype=bool)
+        swap[told] = exchanged(v[:, told], q[:, told], self.hertz[told])
+        return swap
+
+    def _smoothed(self, v: Array, size: tuple[int, int], floor: float) -> Array:
+        """v (2, F, T) smoothed; above what is told, those of the bands below, at their level."""
+        told = self.told
+        out = smoothed(v[:, :told], size, floor)
+        if told == v.shape[1]:
+            return out
+        level = v[:, :told].mean(axis=2, keepdims=True) + floor
+        envelopes = (v[:, :told] / level).mean(axis=1)
+        envelopes = envelopes + 1e-3 * envelopes.mean(axis=1, keepdims=True) + 1e-30
+        upper = v[:, told:].mean(axis=2, keepdims=True) * envelopes[:, None] + floor
+        return np.concatenate([out, upper], axis=1)

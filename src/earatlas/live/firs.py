@@ -1,0 +1,70 @@
+"""Filters of many samples, applied to a stream hop by hop, that hear only a little of the future.
+
+    y(n) = Σ_l h(l) x(n - l)        l from -before to after; h (before + after, 2, 2)
+
+In: hops (2, hop) of both ears. Out: as many samples of y, those of `before` samples ago. Spectra of
+as many samples as it takes give each hop exactly (overlap-save). A change of h is faded over a hop.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.fft
+
+from earatlas.types import Array, Complex
+
+__all__ = ["Firs", "taps_of"]
+
+_FADED = 6  # of either side of a filter, so manieth a part is faded
+
+
+def taps_of(spectrum: Complex, before: int) -> Array:
+    """h (N / 2 + before, 2, 2) of filters (N / 2 + 1, 2, 2), as many in the future as are heard.
+
+    Those at the ends are faded: where h is cut off, the filter rings.
+    """
+    h = scipy.fft.irfft(spectrum, axis=0)
+    after = len(h) // 2
+    taps: Array = np.concatenate([h[len(h) - before :], h[:after]])
+    for length, edge in ((before // _FADED, taps), (after // _FADED, taps[::-1])):
+        fade = np.sin(0.5 * np.pi * (np.arange(length) + 0.5) / max(length, 1)) ** 2
+        edge[:length] *= fade[:, None, None]
+    return taps
+
+
+class Firs:
+    """Two ears to two ears."""
+
+    def __init__(self, hop: int, length: int) -> None:
+        """For filters of so many samples."""
+        self._hop = hop
+        self._size = scipy.fft.next_fast_len(length + hop - 1, real=True)
+        self._samples = np.zeros((2, self._size))
+        self._filter: Complex | None = None  # (F, 2, 2)
+        self._next: Complex | None = None
+
+    def hear(self, x: Array) -> None:
+        """Take in a hop (2, hop)."""
+        self._samples = np.concatenate([self._samples[:, self._hop :], x], axis=1)
+
+    def change(self, taps: Array) -> None:
+        """Go on with other filters (length, 2, 2)."""
+        self._next = scipy.fft.rfft(taps, n=self._size, axis=0)
+
+    def sound(self) -> Array:
+        """(2, hop) that the last hop completes."""
+        X = scipy.fft.rfft(self._samples, axis=-1)
+        old, self._filter = self._filter, self._filter if self._next is None else self._next
+        self._next = None
+        assert self._filter is not None, "change comes first"
+        y = self._filtered(X, self._filter)
+        if old is None or old is self._filter:
+            return y
+        rise = (np.arange(self._hop) + 0.5) / self._hop
+        faded: Array = rise * y + (1 - rise) * self._filtered(X, old)
+        return faded
+
+    def _filtered(self, X: Complex, H: Complex) -> Array:
+        Y = np.einsum("fei,if->ef", H, X)
+        y: Array = scipy.fft.irfft(Y, n=self._size, axis=-1)[:, -self._hop :]
+        return y
