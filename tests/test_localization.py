@@ -115,7 +115,7 @@ def test_one_window_track_is_localize(atlas: Atlas, recording: ea.SimulatedScene
     whole = atlas.localize(recording.mixture)
     track = atlas.localize_frames(recording.mixture, window_seconds=60.0, hop_seconds=0.5)
     assert len(track) == 1
-    np.testing.assert_allclose(track.directions[0], whole.direction, atol=1e-6)
+    np.testing.assert_allclose(track.directions[0], whole.direction, atol=1e-3)
 
 
 def slow_track(
@@ -149,7 +149,11 @@ def test_track_in_blocks_is_the_whole_spectrogram_sliced(
     window: int,
     hop: int,
 ) -> None:
-    """Blocks that end within hops and windows: times and beliefs of the slow way, to rounding."""
+    """Blocks that end within hops and windows: times and beliefs of the slow way, one by one.
+
+    Directions to single precision, radii (of the same points) and areas (of a quarter of them) to
+    what is stated here.
+    """
     atlas = replace(atlas, rooms=None)  # onsets have their own test
     monkeypatch.setattr("earatlas.hearing.recording._BLOCK_SECONDS", 0.31)
     audio = ea.Audio(recording.mixture.samples[:, :40_001], 16000)
@@ -163,10 +167,11 @@ def test_track_in_blocks_is_the_whole_spectrogram_sliced(
         expected = answer(atlas, sums)
         assert found.observed_share == pytest.approx(expected.observed_share, rel=1e-12)
         assert found.seconds == pytest.approx(expected.seconds, rel=1e-12)
-        np.testing.assert_allclose(found.direction, expected.direction, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(
-            found.belief.weights, expected.belief.weights, rtol=1e-6, atol=1e-12
-        )
+        np.testing.assert_allclose(found.direction, expected.direction, atol=2e-3)
+        np.testing.assert_allclose(found.mean, expected.mean, atol=0.02)
+        assert found.radius_degrees() == pytest.approx(expected.radius_degrees(), rel=0.02)
+        area = expected.belief.credible_area()
+        assert found.belief.credible_area() == pytest.approx(area, rel=0.15)
 
 
 def test_file_track_equals_recording_s(

@@ -10,6 +10,7 @@ from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.calibration import Calibration
 from earatlas.learning.posteriors import Posteriors
 from earatlas.learning.ppam import PPAM
+from earatlas.space.angles import to_vectors
 
 
 def model(space: ea.Space, latent: int, rng: np.random.Generator) -> PPAM:
@@ -37,7 +38,7 @@ def sounds(rng: np.random.Generator, count: int) -> CueStatistics:
 def test_they_are_those_of_one_sound_after_the_other(
     space: ea.Space, latent: int, rng: np.random.Generator
 ) -> None:
-    """Beliefs and misfits to nine digits, of sounds that fit and of those that do not."""
+    """Beliefs and misfits to single precision, of sounds that fit and of those that do not."""
     learned, many = model(space, latent, rng), sounds(rng, 5)
     calibration = Calibration(
         temperature=3.0, widths=(0.5, 4.0), shares=(0.7, 0.3), frame_noise=np.full(13, 2.0)
@@ -48,10 +49,35 @@ def test_they_are_those_of_one_sound_after_the_other(
     middle = float(np.median([unusual.judged(learned, many[n])[1] for n in range(5)]))
     usual = replace(calibration, misfit=1.01 * middle)
     together = Posteriors(learned).judged(usual, many)
-    assert sum(misfit > 1 for _, misfit in together) == 2
-    for n, (belief, misfit) in enumerate(together):
+    assert sum(together.misfits > 1) == 2
+    beliefs = together.beliefs(np.arange(5))
+    for n, (belief, misfit) in enumerate(zip(beliefs, together.misfits, strict=True)):
         alone, expected = usual.judged(learned, many[n])
-        assert misfit == pytest.approx(expected, rel=1e-9)
-        np.testing.assert_allclose(belief.weights, alone.weights, rtol=1e-7, atol=1e-12)
-        np.testing.assert_allclose(belief.means, alone.means, rtol=1e-7, atol=1e-9)
-        np.testing.assert_allclose(belief.covariances, alone.covariances, rtol=1e-7)
+        assert misfit == pytest.approx(expected, rel=1e-4)
+        np.testing.assert_allclose(belief.weights, alone.weights, rtol=1e-3, atol=1e-7)
+        np.testing.assert_allclose(belief.means, alone.means, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(belief.covariances, alone.covariances, rtol=1e-3, atol=1e-5)
+
+
+def test_charts_are_chosen_by_some_of_the_cues(rng: np.random.Generator) -> None:
+    """Of 40 charts few are looked at with all 600 cues; beliefs are those of all charts."""
+    space, x = ea.Sphere(), ea.Sphere().grid(10.0)
+    bend = rng.normal(size=(3, 600))
+    y = 8 * np.sin(2 * to_vectors(x) @ bend) + rng.normal(size=(len(x), 600))
+    learned = PPAM.fit(space, x, y, components=40, latent=2)
+    usual = Calibration(temperature=14.0, frame_noise=np.full(600, 2.0), misfit=2.0)
+    means = y[::50] + rng.normal(scale=0.5, size=(len(x[::50]), 600))
+    strange = np.arange(len(means)) % 3 == 0
+    means[strange] += rng.normal(scale=9.0, size=means[strange].shape)
+    Q = rng.uniform(5.0, 40.0, size=means.shape)
+    many = CueStatistics(Q, Q * means, Q * (means**2 + 2.0), frames=50.0)
+    posteriors = Posteriors(learned)
+    together = posteriors.judged(usual, many)
+    assert (together.misfits[strange] > 1).all()
+    assert (together.misfits[~strange] < 1).all()
+    charts = [len(beliefs.centres) for _, beliefs in together._plain.groups]
+    assert charts[0] < 40, "few of them"
+    for n, belief in enumerate(together.beliefs(np.arange(len(means)))):
+        alone, misfit = usual.judged(learned, many[n])
+        assert together.misfits[n] == pytest.approx(misfit, rel=1e-3)
+        assert space.distance(belief.best, alone.best) < 0.01

@@ -163,9 +163,11 @@ def audio_cues(
     return spectra_cues(spectra, layout, threshold=threshold)
 
 
-def spectra_blocks(blocks: Iterable[Audio], layout: CueLayout) -> Iterator[Spectra]:
+def spectra_blocks(
+    blocks: Iterable[Audio], layout: CueLayout, *, single: bool = False
+) -> Iterator[Spectra]:
     """Spectra of a recording that comes in blocks: put together, those of the whole."""
-    stream, samples = FrameStream(layout.window, layout.hop), 0
+    stream, samples = FrameStream(layout.window, layout.hop, single=single), 0
     for block in blocks:
         if block.rate != layout.rate or block.channels != 2:
             raise InputError(

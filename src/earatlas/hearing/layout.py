@@ -25,7 +25,8 @@ from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["CueLayout", "Threshold", "level_differences", "phase_differences"]
 
-_TINY = 1e-200  # keeps the logarithm of a silent bin finite; such bins are never observed
+# Keeps the logarithm of a silent bin finite; such bins are never observed.
+_TINY, _TINY_SINGLE = 1e-200, 1e-30
 
 
 def level_differences(left_power: Array, right_power: Array, *, out: Array | None = None) -> Array:
@@ -33,7 +34,8 @@ def level_differences(left_power: Array, right_power: Array, *, out: Array | Non
 
     The power ratio: no complex division and no square root in the largest array there is.
     """
-    level = np.log10((right_power + _TINY) / (left_power + _TINY), out=out)
+    tiny = _tiny(left_power)
+    level = np.log10((right_power + tiny) / (left_power + tiny), out=out)
     level *= 10.0
     return level
 
@@ -46,12 +48,16 @@ def phase_differences(
     The size is given because some have the powers already: its square is their product.
     """
     cos, sin = out or (np.empty(size.shape), np.empty(size.shape))
-    heard = size > _TINY
+    heard = size > _tiny(size)
     np.divide(cross.real, size, out=cos, where=heard)
     np.divide(cross.imag, size, out=sin, where=heard)
     cos[~heard] = 1.0
     sin[~heard] = 0.0
     return cos, sin
+
+
+def _tiny(power: Array) -> float:
+    return _TINY if power.dtype == np.float64 else _TINY_SINGLE
 
 
 def _span(bins: Indices) -> slice:
@@ -161,9 +167,12 @@ class CueLayout:
         return len(self.cue_frequencies)
 
     def stack(self, left: Spectra, right: Spectra) -> Array:
-        """Cue vectors (..., D) of the two ears' spectra (..., F); silent bins: 0 dB, 0 rad."""
+        """Cue vectors (..., D) of the two ears' spectra (..., F); silent bins: 0 dB, 0 rad.
+
+        Spectra in single precision have cues in single precision.
+        """
         ild, ipd = len(self.ild_frequencies), len(self.ipd_frequencies)
-        out = np.empty((*left.shape[:-1], self.n_cues))
+        out = np.empty((*left.shape[:-1], self.n_cues), dtype=left.real.dtype)
         band = _span(self.ild_frequencies)
         level_differences(
             squared_size(left[..., band]), squared_size(right[..., band]), out=out[..., :ild]

@@ -35,6 +35,7 @@ _CANDIDATES = 8  # times the bins that are kept: the quiet level is known only a
 _TINY = 1e-20
 _TELLING = 500  # onsets, at most, by which noise is told from its absence
 _CLEAR_DB = 18.0  # 19 and more of one talker and of two in the open and in rooms, 13 to 18 in noise
+_FRAMES_AT_ONCE = 256  # as many as stay in the cache
 _SILENCE_DB = -100.0  # re a full-scale sine
 
 
@@ -102,8 +103,8 @@ class OnsetBins:
     def __len__(self) -> int:
         return len(self.f)
 
-    def __getitem__(self, rows: Indices | Mask) -> OnsetBins:
-        """Some of the bins, in order of frequency still."""
+    def __getitem__(self, rows: Indices | Mask | slice) -> OnsetBins:
+        """Some of the bins, in the same order."""
         return replace(
             self, f=self.f[rows], t=self.t[rows], z=self.z[rows], rise_db=self.rise_db[rows],
             snr_db=self.snr_db[rows],
@@ -115,12 +116,23 @@ class OnsetBins:
     @classmethod
     def joined(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
         """The bins of all parts of one sound."""
+        return cls._one_after_the_other(parts).by_frequency()
+
+    @classmethod
+    def _one_after_the_other(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
         f, t, z, rise, snr = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("f", "t", "z", "rise_db", "snr_db")
         )
-        order = np.lexsort((t, f))
-        return replace(parts[-1], f=f, t=t, z=z, rise_db=rise, snr_db=snr)[order]
+        return replace(parts[-1], f=f, t=t, z=z, rise_db=rise, snr_db=snr)
+
+    def followed_by(self, later: OnsetBins) -> OnsetBins:
+        """The bins of two parts of one sound that are in order of time."""
+        return self._one_after_the_other([self, later])
+
+    def by_frequency(self) -> OnsetBins:
+        """The same in order of frequency, then time."""
+        return self[np.lexsort((self.t, self.f))]
 
     @classmethod
     def united(cls, parts: Sequence[OnsetBins]) -> tuple[OnsetBins, list[Indices]]:
@@ -153,12 +165,13 @@ class OnsetStream:
     """Onsets of a sound that comes in pieces, with or without forgetting.
 
     With `forgetting` = g < 1 a bin counts as if it rose by g^a less after a frames, so that newer
-    ones take its place; the peak and the quiet level forget alike.
+    ones take its place; the peak and the quiet level forget alike. In `single` precision it takes
+    half the time.
     """
 
-    def __init__(self, gate: Gate, *, forgetting: float = 1.0) -> None:
-        self._gate, self._forgetting = gate, forgetting
-        self._frames = FrameStream(gate.window, gate.hop)
+    def __init__(self, gate: Gate, *, forgetting: float = 1.0, single: bool = False) -> None:
+        self._gate, self._forgetting, self._single = gate, forgetting, single
+        self._frames = FrameStream(gate.window, gate.hop, single=single)
         F = len(gate.rows)
         self._rising = _Rising(gate)
         self._levels = np.zeros((_HIGHEST_DB - _LOWEST_DB + 1, F))
@@ -174,31 +187,37 @@ class OnsetStream:
 
     def push(self, samples: Array) -> None:
         """Take in samples (2, n)."""
-        self._take(self._frames.push(samples))
+        self._take_all(self._frames.push(samples))
 
     def finish(self) -> None:
         """Take in the frames that waited for the end."""
-        self._take(self._frames.finish())
+        self._take_all(self._frames.finish())
 
-    def _take(self, spectra: Complex) -> None:
-        g = self._forgetting
-        X = spectra[:, self._rows]  # (2, F, t)
-        t = X.shape[2]
-        if not t:
-            return
+    def _take_all(self, spectra: Complex) -> None:
+        for X in self._cut(spectra):
+            self._take(X)
+
+    def _cut(self, spectra: Complex) -> Iterator[Complex]:
+        """The gate's frequencies of spectra (2, B, t), frame by frame (2, t, F), some at a time."""
+        X = spectra.swapaxes(1, 2)[..., self._rows]
+        for start in range(0, X.shape[1], _FRAMES_AT_ONCE):
+            yield X[:, start : start + _FRAMES_AT_ONCE]
+
+    def _take(self, X: Complex) -> None:
+        g, t = self._forgetting, X.shape[1]
         left, right = squared_size(X)
         P = left + right
         new = self._rising.candidates(X, P)
-        self._decay.push(P)
+        self._decay.push(P.T)
         worth = self._scale * g ** -np.arange(1.0, t + 1)
         self._count_levels(P, worth)
         self._scale = float(worth[-1])
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
         self._products *= g**t
         together = X[0].real * X[1].real + X[0].imag * X[1].imag
-        self._products += [part.sum(axis=0) @ age for part in (left, right, together)]
+        self._products += [age @ part.sum(axis=1) for part in (left, right, together)]
         self._heard = self._heard * g**t + float(age.sum())
-        self._peak = max(self._peak * g**t, float((P.max(axis=0) * age).max()))
+        self._peak = max(self._peak * g**t, float((P.max(axis=1) * age).max()))
         self._kept.append(new)
         self._waiting += len(new.f)
         if self._waiting > 2 * self._most:  # sorting is what a hop takes longest for
@@ -209,9 +228,10 @@ class OnsetStream:
             self._scale = 1.0
 
     def _count_levels(self, P: Array, worth: Array) -> None:
-        level = np.floor(10 * np.log10(P + _TINY))
-        rows = np.clip(level, _LOWEST_DB, _HIGHEST_DB).astype(np.intp) - _LOWEST_DB
-        add_frames([self._levels], rows.T, [worth[:, None]])
+        level = np.log(P + _TINY)
+        level *= 10 / np.log(10)
+        np.clip(np.floor(level, out=level), _LOWEST_DB, _HIGHEST_DB, out=level)
+        add_frames([self._levels], level.astype(np.intp) - _LOWEST_DB, [worth[:, None]])
 
     def _floor(self) -> float:
         return self._peak * 10 ** (-self._gate.below_peak_db / 10)
@@ -280,11 +300,12 @@ class OnsetStream:
         What is quiet is known by then; for each block (2, n), the bins of the frames that it ends.
         """
         gate = self._gate
-        frames, rising = FrameStream(gate.window, gate.hop), _Rising(gate)
+        frames = FrameStream(gate.window, gate.hop, single=self._single)
+        rising = _Rising(gate)
 
         def arrived(spectra: Complex) -> OnsetBins:
-            X = spectra[:, self._rows]
-            return self._good(rising.candidates(X, squared_size(X).sum(axis=0)))
+            parts = [rising.candidates(X, squared_size(X).sum(axis=0)) for X in self._cut(spectra)]
+            return self._good(_Candidates.joined(parts))
 
         for block in blocks:
             yield arrived(frames.push(block))
@@ -303,22 +324,24 @@ class _Rising:
         self.count = 0  # frames so far
 
     def candidates(self, X: Complex, P: Array) -> _Candidates:
-        """Those of the next frames, with spectra (2, F, t) and powers (F, t)."""
-        before = np.maximum(self._decayed(P), self._silence)
-        f, n = np.nonzero(self._least_ratio * before < P + _TINY)
-        power = P[f, n]
-        rise_db = 10 * np.log10((power + _TINY) / before[f, n])
-        found = _Candidates(f, self.count + n, X[:, f, n].T, power, rise_db)
-        self.count += P.shape[1]
+        """Those of the next frames, with spectra (2, t, F) and powers (t, F), in order of time."""
+        before = self._decayed(P)
+        np.maximum(before, self._silence, out=before)
+        place = np.flatnonzero(self._least_ratio * before < P + _TINY)
+        n, f = np.divmod(place, P.shape[1])
+        power = P.ravel().take(place)
+        rise_db = 10 * np.log10((power + _TINY) / before.ravel().take(place))
+        found = _Candidates(f, self.count + n, X[:, n, f].T, power, rise_db)
+        self.count += len(P)
         return found
 
     def _decayed(self, P: Array) -> Array:
-        """δ e of the frame before, (F, t), and the envelope moved on."""
+        """δ e of the frame before, (t, F), and the envelope moved on."""
         delta, e = self._gate.decay, self._envelope
         out = np.empty_like(P)
-        for n in range(P.shape[1]):
-            out[:, n] = e = e * delta
-            e = np.maximum(P[:, n], e)
+        for before, power in zip(out, P, strict=True):
+            np.multiply(e, delta, out=before)
+            e = np.maximum(power, before)
         self._envelope = e
         return out
 

@@ -11,12 +11,7 @@ Which bins are observed depends on the peak of the whole recording, and on the n
 stream does not know yet. `LevelStatistics` therefore keeps Q, R, E apart for every whole dB of a
 bin's level: whatever the floors turn out to be, the levels above them are summed at the end. One
 pass, constant memory, and the answer of the whole.
-
-The noise floor of a bin comes from the same table: the level that its quietest frames stay below.
-If those frames have no direction (their phase differences point all ways), they are noise or
-reverberation, and a bin must stand well above it to be believed. Noise in both ears pulls level
-differences to 0 dB; at 10 dB SNR a talker was found 75 degrees off in azimuth without this rule and
-3 degrees off with it (`benchmarks/localization.py speech`).
+The floors themselves stand in `earatlas.hearing.floors`.
 """
 
 from __future__ import annotations
@@ -29,18 +24,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.hearing.cues import Cues, bin_power
+from earatlas.hearing.floors import HIGHEST_DB, LOWEST_DB, floors_of, level_rows
 from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.tables import add_frames
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["CueStatistics", "LevelStatistics"]
 
-_LOWEST_DB, _HIGHEST_DB = -140, 60  # levels outside are counted at the ends
 _FRAMES_AT_ONCE = 512  # (frames, D) arrays that stay small, however large a block is pushed
-_QUIET_SHARE = 0.15  # of a bin's frames: speech pauses more than that
-_DIRECTIONAL = 0.7  # mean phase coherence; 0.1 in noise, 0.25 in a room, above 0.65 without both
-_TOO_LITTLE = 0.002  # share of the bins; speech in noise at 10 dB SNR keeps ten times that
-_NOISE_MARGIN_DB = 18.0  # 6 and 10 let too much noise in, 14 was half as good at 10 dB SNR
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -146,7 +137,7 @@ class LevelStatistics:
     def __init__(self, layout: CueLayout, *, forgetting: float = 1.0) -> None:
         self._layout = layout
         self._forgetting = forgetting
-        levels = _HIGHEST_DB - _LOWEST_DB + 1
+        levels = HIGHEST_DB - LOWEST_DB + 1
         self._table = np.zeros((3, levels, layout.n_cues))  # Q, R, E by level and cue
         self._scale = 1.0  # what a frame of now is worth in the table: grows instead of it fading
         self._frames = 0.0
@@ -165,9 +156,9 @@ class LevelStatistics:
         with np.errstate(divide="ignore"):
             level = np.log10(power.min(axis=0).T)  # (t, F) of the weaker ear
         level *= 10
-        rows = np.clip(np.floor(level, out=level), _LOWEST_DB, _HIGHEST_DB, out=level)
+        rows = np.clip(np.floor(level, out=level), LOWEST_DB, HIGHEST_DB, out=level)
         # `take`, not an index: it keeps frames in rows, which the table wants.
-        place = np.take(rows.astype(np.intp) - _LOWEST_DB, layout.cue_frequencies, axis=1)
+        place = np.take(rows.astype(np.intp) - LOWEST_DB, layout.cue_frequencies, axis=1)
         t = len(y)
         worth = np.ones((t, 1)) if g == 1 else self._scale * g ** -np.arange(1.0, t + 1)[:, None]
         own = y if g == 1 else worth * y
@@ -208,34 +199,12 @@ class LevelStatistics:
 
     def floors_db(self, threshold: Threshold | None = None) -> Indices:
         """The level (D,) that each cue's bin must pass, in whole dB."""
-        floor = (threshold or Threshold()).floor_db(self._peak)
-        floors = np.full(self._layout.n_cues, floor, dtype=np.intp)
-        # Digital silence (padding, a gated input) is no noise, and its phase means nothing.
-        silent = int((threshold or Threshold()).absolute_db) - _LOWEST_DB
-        rows = np.arange(self._table.shape[1])[:, None]
-        counts, sums = self._table[:2] / self._scale * (rows >= silent)
-        below = np.cumsum(counts, axis=0)
-        quiet = np.argmax(below >= _QUIET_SHARE * below[-1], axis=0)  # (D,) a row of the table
-        is_quiet = rows <= quiet
-        cos, sin = (self._layout.cue_kinds == kind for kind in ("ipd_cos", "ipd_sin"))
-        if not cos.any():
-            return floors
-        seen = np.maximum((counts * is_quiet).sum(axis=0), 1e-300)
-        mean = (sums * is_quiet).sum(axis=0) / seen
-        if np.hypot(mean[cos], mean[sin]).mean() > _DIRECTIONAL:
-            return floors  # the quiet frames come from somewhere too: a steady sound, or its end
-        # The powers of noise are exponentially distributed: from their quantile to their mean.
-        to_mean_db = -10 * np.log10(-np.log(1 - _QUIET_SHARE))
-        noise = quiet + _LOWEST_DB + np.ceil(to_mean_db + _NOISE_MARGIN_DB).astype(np.intp)
-        raised: Indices = np.maximum(floors, noise)
-        if self._kept(raised)[0].sum() < _TOO_LITTLE * counts.sum():
-            return floors  # nothing stands out: steady sounds from several places, not noise
-        return raised
+        counts, sums = self._table[:2] / self._scale
+        return floors_of(counts, sums, self._layout, self._peak, threshold or Threshold())
 
     def _kept(self, floors: Indices) -> Array:
         """Q, R, E (3, D) of the levels from the floors up."""
-        first = np.clip(floors, _LOWEST_DB, _HIGHEST_DB) - _LOWEST_DB
-        heard = np.arange(self._table.shape[1])[:, None] >= first
+        heard = np.arange(self._table.shape[1])[:, None] >= level_rows(floors)
         kept: Array = (self._table * heard).sum(axis=1) / self._scale
         return kept
 

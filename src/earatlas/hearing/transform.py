@@ -95,17 +95,19 @@ def _strided(x: Array, count: int, step: int, window: int) -> Array:
 class FrameStream:
     """`stft` for a sound that arrives in pieces: the pieces' frames, put together, are the same.
 
-    `push` returns the frames that are complete, `finish` the rest, which wait for the end.
+    `push` returns the frames that are complete, `finish` the rest, which wait for the end. In
+    `single` precision they take half the time and memory.
     """
 
-    def __init__(self, window: int, hop: int, channels: int = 2) -> None:
+    def __init__(self, window: int, hop: int, channels: int = 2, *, single: bool = False) -> None:
         self._window, self._hop = window, hop
-        self._rest = np.zeros((channels, window // 2))
+        self._kind = np.float32 if single else np.float64
+        self._rest = np.zeros((channels, window // 2), dtype=self._kind)
         self._pushed = self._frames = 0
 
     def push(self, samples: ArrayLike) -> Spectra:
         """Spectra (C, B, t) of the frames that these samples (C, n) complete; t may be 0."""
-        x = np.asarray(samples, dtype=np.float64)
+        x = np.asarray(samples, dtype=self._kind)
         self._pushed += x.shape[-1]
         return self._take(np.concatenate([self._rest, x], axis=-1))
 
@@ -120,7 +122,7 @@ class FrameStream:
         self._frames += count
         self._rest = x[:, count * self._hop :].copy()
         if count == 0:
-            return np.zeros((len(x), self._window // 2 + 1, 0), dtype=np.complex128)
+            return _transform(np.zeros_like(x), self._window, self._hop, 0)
         return _transform(x, self._window, self._hop, count)
 
 

@@ -16,6 +16,7 @@ from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.calibration import Calibration
+from earatlas.learning.posteriors import Judged
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.rooms import RoomHearing
 from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
@@ -108,17 +109,17 @@ class LearnedHead:
         belief, nats = self.rooms.joined(opened, misfit, onsets, turns)
         return Judgement(belief, misfit, nats)
 
-    def joined_many(
-        self,
-        opened: Sequence[tuple[ChartMixture, float]],
-        onsets: Sequence[OnsetBins | None],
-    ) -> list[Judgement]:
-        """The same of many sounds that overlap; those of one recording have onsets, or none has."""
+    def joined_many(self, opened: Judged, onsets: Sequence[OnsetBins | None]) -> list[Judgement]:
+        """The same of many sounds that overlap; those of one recording have onsets, or none has.
+
+        Onsets are given in order of time, and all of them.
+        """
         heard = [bins for bins in onsets if bins is not None]
         if self.rooms is None or len(heard) < len(onsets):
-            return [Judgement(belief, misfit) for belief, misfit in opened]
+            beliefs = opened.beliefs(np.arange(len(onsets)))
+            return list(map(Judgement, beliefs, opened.misfits.tolist()))
         joined = self.rooms.joined_many(opened, heard)
         return [
             Judgement(belief, misfit, nats)
-            for (belief, nats), (_, misfit) in zip(joined, opened, strict=True)
+            for (belief, nats), misfit in zip(joined, opened.misfits.tolist(), strict=True)
         ]

@@ -16,6 +16,7 @@ import numpy as np
 from earatlas.heads.templates import Templates
 from earatlas.hearing.onsets import Gate, OnsetBins
 from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound, Look
+from earatlas.learning.posteriors import Judged
 from earatlas.learning.trust import BETAS, WIDTHS, Trust
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space, Sphere
@@ -57,32 +58,43 @@ class RoomHearing:
             return opened, math.nan
         sound = self.sound
         look = sound.look(onsets) if turns is None else sound.turned_look(onsets, turns)
-        return self._joined(opened, misfit, look)
+        return self._mixed(opened, look, self.trust.open_share(look.features, misfit))
 
     def joined_many(
-        self, opened: Sequence[tuple[ChartMixture, float]], onsets: Sequence[OnsetBins]
+        self, opened: Judged, onsets: Sequence[OnsetBins]
     ) -> list[tuple[ChartMixture, float]]:
-        """The same of many sounds that overlap: beliefs with their misfits, and onsets of each."""
-        joined = [(belief, math.nan) for belief, _ in opened]
-        asked = [n for n, (_, misfit) in enumerate(opened) if self._asks(misfit, onsets[n])]
+        """The same of many sounds that overlap, whose onsets are all given, in order of time."""
+        asked = [
+            n for n, misfit in enumerate(opened.misfits) if self._asks(float(misfit), onsets[n])
+        ]
+        own: dict[int, tuple[Look, float]] = {}
         if asked:
-            looks = self.sound.looks([onsets[n] for n in asked])
+            most = self.sound.gate.most_bins
+            looks = self.sound.looks([onsets[n].by_frequency().strongest(most) for n in asked])
             for n, look in zip(asked, looks, strict=True):
-                joined[n] = self._joined(*opened[n], look)
-        return joined
+                own[n] = look, self.trust.open_share(look.features, float(opened.misfits[n]))
+        wanted = [n for n in range(len(onsets)) if n not in own or own[n][1] >= _NONE]
+        beliefs = dict(zip(wanted, opened.beliefs(np.array(wanted, dtype=np.intp)), strict=True))
+        return [
+            self._mixed(beliefs.get(n), *own[n]) if n in own else (beliefs[n], math.nan)
+            for n in range(len(onsets))
+        ]
 
     def _asks(self, misfit: float, onsets: OnsetBins) -> bool:
         """Whether onsets have something to say beside the open-air model."""
         return misfit > self.doubted and len(onsets) >= _FEWEST_BINS
 
-    def _joined(
-        self, opened: ChartMixture, misfit: float, look: Look
+    def _mixed(
+        self, opened: ChartMixture | None, look: Look, share: float
     ) -> tuple[ChartMixture, float]:
-        nats, share = float(look.features[0]), self.trust.open_share(look.features, misfit)
-        if share > _ALL:
+        """A share of the open-air belief, which may be None where that is as good as nothing."""
+        nats = float(look.features[0])
+        if opened is not None and share > _ALL:
             return opened, nats
         own = self.trust.belief(self.sound.space, look)
-        return own if share < _NONE else _mixed(opened.pruned(1e-9), own, share), nats
+        if opened is None or share < _NONE:
+            return own, nats
+        return _mixed(opened.pruned(1e-9), own, share), nats
 
     def to_arrays(self) -> dict[str, Array]:
         """All numbers, for a file; `from_arrays` is the inverse."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit
@@ -37,6 +38,7 @@ _LIKE = 15  # scenes, about, that an answer's sureness is taken from
 _PRIOR_SCENES = 3.0  # that a neighbourhood is drawn towards what all scenes have together
 _SHARP = 0.25  # of the squared distance in φ, among the scenes nearest to a recording
 _MOST_PARTS, _MASS = 400, 0.995  # of a belief
+_NO_SHARE = 1e-6  # of a judge: he changes no digit
 _LEAST_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, where scenes are all alike
 _SCALES = np.array([1.0, 0.5, 1.0])  # of their distances: noise and echoes differ by the second
 _OPEN_PERCENTILE = 85  # of the scenes, 15 in 100 are in the open
@@ -54,7 +56,7 @@ class Trust:
     shares: Array  # (n, I, J) of the temperatures and widths, fitted around each scene
     weights: Array  # (4,) of π's logistic function
 
-    @property
+    @cached_property
     def usual_nats(self) -> float:
         """What an onset tells in the open, about: few of the scenes are better."""
         return float(np.percentile(self.features[:, 0], _OPEN_PERCENTILE))
@@ -73,10 +75,11 @@ class Trust:
     def belief(self, space: Space, look: Look) -> ChartMixture:
         """Where the sound is believed to be."""
         shares = self.near(look.features)
+        asked = shares.sum(axis=1) > _NO_SHARE * shares.sum()  # of the judges
         return _gaussians(
             space,
             look,
-            place_probabilities(look, BETAS).T @ shares,
+            place_probabilities(look, BETAS[asked]).T @ shares[asked],
             np.hypot(WIDTHS, _POINT_DEGREES),
             float(np.exp(shares.sum(axis=1) @ np.log(BETAS) / shares.sum())),
         )
@@ -127,9 +130,12 @@ def place_probabilities(look: Look, betas: Array) -> Array:
 def _refined(space: Space, look: Look, beta: float) -> Array:
     """Chart coordinates (L,) of the peak, between the best point and those around it."""
     best = int(np.argmax(look.log_likelihoods))
-    u = space.log(look.places[best], look.places)
-    near = (np.linalg.norm(u, axis=1) < _AROUND_DEGREES) & (look.sizes == 1)
-    gain = look.log_likelihoods[near] - look.log_likelihoods[best]
+    # No place is nearer than its last coordinate is: a tenth of them is looked at.
+    beside = np.abs(look.places[:, -1] - look.places[best, -1]) < _AROUND_DEGREES
+    some = np.flatnonzero(beside & (look.sizes == 1))
+    u = space.log(look.places[best], look.places[some])
+    near = np.linalg.norm(u, axis=1) < _AROUND_DEGREES
+    gain = look.log_likelihoods[some[near]] - look.log_likelihoods[best]
     w = np.exp(min(2 * beta, 1.0) * gain)
     refined: Array = w @ u[near] / w.sum()
     return refined

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.crowd import unsure
 from earatlas.learning.learned import Judgement, LearnedHead
-from earatlas.learning.posteriors import Posteriors
 from earatlas.localization.doubts import Doubt, asked, doubts_of, strangeness
 from earatlas.localization.poses import Pose, total_statistics
 from earatlas.localization.turning import turning_judgement
 from earatlas.space.belief import ChartMixture, CredibleRegion
 from earatlas.types import Array
 
-__all__ = ["Localization", "answer", "anywhere", "quick_answers", "turning_answer"]
+__all__ = ["Localization", "answer", "anywhere", "observed_shares", "rested", "turning_answer"]
 
 _PAUSE_SECONDS = 0.5  # between words: nobody doubts an answer for these
 # Of a belief without ground: how much of it goes how far. The rest keeps its direction the best.
@@ -124,22 +124,6 @@ def turning_answer(
     return _rested(head, judged, total_statistics(poses), onsets, still=still)
 
 
-def quick_answers(
-    head: LearnedHead,
-    posteriors: Posteriors,
-    sounds: Sequence[tuple[Pose, OnsetBins | None]],
-) -> list[Localization]:
-    """The same as `turning_answer` of many sounds, each heard in one pose, not thoroughly."""
-    opened = posteriors.judged(
-        head.calibration, CueStatistics.stacked([pose.statistics for pose, _ in sounds])
-    )
-    joined = head.joined_many(opened, [onsets for _, onsets in sounds])
-    return [
-        _rested(head, judged.turned(pose.yaw_degrees), pose.statistics, onsets)
-        for (pose, onsets), judged in zip(sounds, joined, strict=True)
-    ]
-
-
 def _of_one_pose(onsets: OnsetBins, yaw_of_bins: Array) -> OnsetBins:
     """Those of the pose with most of them: to a head that turns one sound is in many places."""
     number = np.floor(yaw_of_bins / _POSE_DEGREES + 0.5)
@@ -152,21 +136,19 @@ def anywhere(belief: ChartMixture) -> ChartMixture:
     return belief.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
 
 
-def _rested(
+def rested(
     head: LearnedHead,
     judged: Judgement,
-    statistics: CueStatistics,
     onsets: OnsetBins | None,
     *,
+    share: float,
+    seconds: float,
     still: OnsetBins | None = None,
 ) -> Localization:
-    """`still`: see `earatlas.localization.doubts.doubts_of`."""
-    layout = head.layout
-    per_frequency = np.zeros(layout.n_frequencies)
-    per_frequency[layout.cue_frequencies] = statistics.counts
-    used = np.unique(layout.cue_frequencies)
-    share = float(per_frequency[used].mean() / max(statistics.frames, 1e-300))
-    seconds = statistics.frames * layout.hop / layout.rate
+    """The answer of what is judged, from a share of the bins of so many seconds.
+
+    `still`: see `earatlas.localization.doubts.doubts_of`.
+    """
     belief = judged.belief
     doubts: tuple[Doubt, ...] = ()
     if share > 0:
@@ -178,3 +160,24 @@ def _rested(
     if "nothing directional" in words:
         belief = anywhere(belief)
     return Localization(belief, share, seconds, doubts)
+
+
+def observed_shares(layout: CueLayout, counts: Array, frames: Array) -> Array:
+    """How much (W,) of the bins that have cues was observed, of counts (W, D) and frames (W,)."""
+    _, once = np.unique(layout.cue_frequencies, return_index=True)
+    shares: Array = counts[:, once].mean(axis=1) / np.maximum(frames, 1e-300)
+    return shares
+
+
+def _rested(
+    head: LearnedHead,
+    judged: Judgement,
+    statistics: CueStatistics,
+    onsets: OnsetBins | None,
+    *,
+    still: OnsetBins | None = None,
+) -> Localization:
+    layout, frames = head.layout, np.array([statistics.frames])
+    share = float(observed_shares(layout, statistics.counts[None], frames)[0])
+    seconds = statistics.frames * layout.hop / layout.rate
+    return rested(head, judged, onsets, share=share, seconds=seconds, still=still)

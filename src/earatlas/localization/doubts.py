@@ -78,13 +78,13 @@ def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Itera
     elif len(onsets) < _FEW_ONSETS and not fits:
         reason = f"onsets that stand out: {len(onsets)}; hundreds are usual"
         yield Doubt("nothing directional", reason, len(onsets))
-    if len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
-        return
+    if fits or len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
+        return  # what fits may be above its quiet by little: without pauses that is its own
     above = onsets.above_quiet_db
-    if above < _NOISY_DB and not fits:  # without pauses the quiet of a sound is its own
+    if above < _NOISY_DB:
         reason = f"onsets are {above:.0f} dB above the quiet; 20 and more are usual"
         yield Doubt("noisy", reason, above)
-    elif above >= _NOISY_DB and onsets.decay_seconds > _REVERBERANT_SECONDS and not fits:
+    elif onsets.decay_seconds > _REVERBERANT_SECONDS:
         yield _reverberant(onsets.decay_seconds)
 
 

@@ -1,7 +1,7 @@
 """Where a sound is over time: one belief a window.
 
-A track takes two passes over the sound, in blocks: one for the floors that bins must pass, which
-depend on the whole, and one for the sums of every window. Memory holds a window, not the recording.
+A track takes two passes over the sound (`earatlas.localization.listening`), and answers many
+windows at once. Memory holds some windows, not the recording.
 """
 
 from __future__ import annotations
@@ -10,30 +10,25 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, islice, tee
-from operator import add
 from typing import Any
 
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.cues import bin_power, spectra_blocks
+from earatlas.hearing.hops import HopSums, sliding_sums
 from earatlas.hearing.layout import CueLayout, Threshold
-from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.recording import Recording
-from earatlas.hearing.statistics import CueStatistics, LevelStatistics
+from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import LearnedHead
-from earatlas.learning.posteriors import Posteriors
-from earatlas.localization.answer import Localization, answer, quick_answers, turning_answer
+from earatlas.localization.answer import Localization, answer, turning_answer
+from earatlas.localization.listening import Listening
 from earatlas.localization.motion import YawLike, checked_yaw
 from earatlas.localization.poses import Pose, joined_poses, total_statistics
+from earatlas.localization.quick import QuickAnswers
 from earatlas.space.yaw import Yaw
-from earatlas.types import Array, Indices, Progress, Spectra
+from earatlas.types import Array, Progress
 
 __all__ = ["Track", "Windows", "track", "windows_of"]
-
-_AT_ONCE = 32  # windows that are answered together: 0.5 MB of sums and a tenth of the time
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,170 +116,67 @@ def windows_of(
 def _windows(
     head: LearnedHead, recording: Recording, windows: Windows, progress: Progress | None
 ) -> Iterator[tuple[float, Localization]]:
-    posteriors, silence = Posteriors(head.model), None
+    yaw = checked_yaw(windows.yaw, head.space)
+    answers = _turning_answers if np.ptp(yaw.degrees) else _still_answers
+    # Frame t is centred on t hops of the layout.
     seconds, total = head.layout.hop / head.layout.rate, recording.seconds
-    heard = _listened(head, recording, windows)
-    while some := list(islice(heard, _AT_ONCE)):
-        quick = [n for n, part in enumerate(some) if len(part.poses) == 1 and not part.silent]
-        found: dict[int, Localization] = {}
-        if quick:
-            sounds = [(some[n].poses[0], some[n].onsets) for n in quick]
-            found = dict(zip(quick, quick_answers(head, posteriors, sounds), strict=True))
-        for n, part in enumerate(some):
-            if part.silent:  # nothing heard is the same belief every time
-                silence = silence or answer(head, part.sums)
-                found[n] = replace(silence, seconds=part.sums.frames * seconds)
-            elif n not in found:
-                found[n] = turning_answer(
-                    head, part.poses, part.onsets, part.yaw_of_bins, thorough=False
-                )
-            # Frame t is centred on t hops of the layout.
-            yield (part.begin + 0.5 * (part.sums.frames - 1)) * seconds, found.pop(n)
-            if progress is not None:
-                progress(min((part.begin + part.sums.frames) * seconds, total), total)
+    for begin, found in answers(head, Listening(head, recording), windows, yaw):
+        frames = found.seconds / seconds
+        yield (begin + 0.5 * (frames - 1)) * seconds, found
+        if progress is not None:
+            progress(min((begin + frames) * seconds, total), total)
 
 
-@dataclass(frozen=True, eq=False)
-class _Window:
-    """What was heard in a window that begins with a frame."""
+def _still_answers(
+    head: LearnedHead, listening: Listening, windows: Windows, yaw: Yaw
+) -> Iterator[tuple[int, Localization]]:
+    """(first frame, answer) of each window, of a head that stays: many at once."""
+    step, length = windows.frames(head.layout)
+    quick, begin = QuickAnswers(head, float(yaw.degrees[0])), 0
+    for sums in sliding_sums(listening.hops(step, windows.threshold), length):
+        begins = begin + step * np.arange(len(sums))
+        spans = zip(begins.tolist(), sums.frames.tolist(), strict=True)
+        onsets = [listening.onsets(first, frames) for first, frames in spans]
+        yield from zip(begins.tolist(), quick(sums, onsets), strict=True)
+        begin += step * len(sums)
 
-    begin: int
-    sums: CueStatistics
-    poses: list[Pose]
-    onsets: OnsetBins | None
-    yaw_of_bins: Array  # (B,) how the head is turned in each onset
 
-    @property
-    def silent(self) -> bool:
-        return not self.sums.counts.any()
-
-
-def _listened(head: LearnedHead, recording: Recording, windows: Windows) -> Iterator[_Window]:
-    """Every window, in order, of two passes over the sound."""
-    layout, yaw = head.layout, checked_yaw(windows.yaw, head.space)
-    step, length = windows.frames(layout)
-    levels, arriving = LevelStatistics(layout), _Arriving(head)
-    for spectra in spectra_blocks(arriving.first(recording.blocks(layout)), layout):
-        levels.push(spectra)
-    floors = levels.floors_db(windows.threshold)
-    again = arriving.second(recording.blocks(layout, again=True))
-    hops = _hop_sums(spectra_blocks(again, layout), layout, floors, step)
-    seconds = layout.hop / layout.rate
-    for number, (sums, poses) in enumerate(_posed(hops, length, yaw, seconds)):
+def _turning_answers(
+    head: LearnedHead, listening: Listening, windows: Windows, yaw: Yaw
+) -> Iterator[tuple[int, Localization]]:
+    """The same of a head that turns: hops with turns that are alike go together."""
+    step, length = windows.frames(head.layout)
+    silence: Localization | None = None
+    seconds = head.layout.hop / head.layout.rate
+    for number, recent in enumerate(_runs(listening.hops(step, windows.threshold), length)):
         begin = number * step
-        onsets, times = arriving.within((begin - 0.5) * seconds, sums.frames * seconds)
-        yield _Window(begin, sums, poses, onsets, yaw.at(times))
+        starts = begin + step * np.arange(len(recent))
+        middles = [
+            start + 0.5 * (hop.frames - 1) for start, hop in zip(starts, recent, strict=True)
+        ]
+        parts = map(Pose, yaw.at(np.array(middles) * seconds).tolist(), recent)
+        poses = joined_poses(parts)
+        sums = total_statistics(poses)
+        if not sums.counts.any():  # nothing heard is the same belief every time
+            silence = silence or answer(head, sums)
+            yield begin, replace(silence, seconds=sums.frames * seconds)
+            continue
+        onsets = listening.onsets(begin, sums.frames)
+        times = np.zeros(0)
+        if onsets is not None and head.rooms is not None:
+            onsets = onsets.by_frequency().strongest(head.rooms.sound.gate.most_bins)
+            times = listening.seconds_of(onsets)
+        yield begin, turning_answer(head, poses, onsets, yaw.at(times), thorough=False)
 
 
-class _Arriving:
-    """The onsets of each window: what is quiet is heard first, what arrives the second time."""
-
-    def __init__(self, head: LearnedHead) -> None:
-        self._gate = None if head.rooms is None else head.rooms.sound.gate
-        self._stream = None if self._gate is None else OnsetStream(self._gate)
-        self._recent: deque[OnsetBins] = deque()  # of the windows to come
-
-    def first(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
-        """The blocks, listened to."""
-        for block in blocks:
-            if self._stream is not None:
-                self._stream.push(block.samples)
-            yield block
-        if self._stream is not None:
-            self._stream.finish()
-
-    def second(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
-        """The blocks again; the onsets of each are known before it is handed on."""
-        if self._stream is None:
-            yield from blocks
-            return
-        now, later = tee(blocks)
-        arrived = self._stream.again(block.samples for block in now)
-        for block in later:
-            self._recent.append(next(arrived))
-            yield block
-        self._recent.extend(arrived)
-
-    def within(self, begin: float, seconds: float) -> tuple[OnsetBins | None, Array]:
-        """The strongest onsets of a window, and when (B,) they were; windows come in order."""
-        if self._gate is None or not self._recent:
-            return None, np.zeros(0)
-        frame = self._gate.hop / self._gate.rate
-        first, last = begin / frame, (begin + seconds) / frame
-        while len(self._recent) > 1 and not (self._recent[0].t >= first).any():
-            self._recent.popleft()
-        parts = [part[(part.t >= first) & (part.t < last)] for part in self._recent]
-        found = OnsetBins.joined(parts).strongest(self._gate.most_bins)
-        found = replace(found, frames=seconds / frame)
-        times: Array = np.asarray(found.t * frame, dtype=np.float64)
-        return found, times
-
-
-def _posed(
-    hops: Iterable[CueStatistics], length: int, yaw: Yaw, frame_seconds: float
-) -> Iterator[tuple[CueStatistics, list[Pose]]]:
-    """Sums of each window, and of the poses in it: hops with turns that are alike go together."""
-    if not np.ptp(yaw.degrees):  # a head that stays: one addition a window
-        for sums in _sliding(hops, length):
-            yield sums, [Pose(float(yaw.degrees[0]), sums)]
-        return
-    recent: deque[Pose] = deque(maxlen=length)
-    first, whole = 0.0, False
-    for hop in hops:
-        middle = (first + 0.5 * (hop.frames - 1)) * frame_seconds
-        recent.append(Pose(float(yaw.at([middle])[0]), hop))
-        first += hop.frames
+def _runs(parts: Iterable[HopSums], length: int) -> Iterator[list[CueStatistics]]:
+    """Every `length` hops in a row; all of them if there are fewer."""
+    recent: deque[CueStatistics] = deque(maxlen=length)
+    whole = False
+    for hop in (hop for part in parts for hop in part):
+        recent.append(hop)
         if len(recent) == length:
             whole = True
-            yield total_statistics(recent), joined_poses(recent)
+            yield list(recent)
     if recent and not whole:
-        yield total_statistics(recent), joined_poses(recent)
-
-
-def _hop_sums(
-    parts: Iterable[Spectra], layout: CueLayout, floors: Indices, step: int
-) -> Iterator[CueStatistics]:
-    """Sums of each `step` frames of spectra that come in parts; the last may have fewer."""
-    least = 10.0 ** (floors / 10)
-    rest: CueStatistics | None = None
-    for spectra in parts:
-        power = bin_power(spectra, layout.window).min(axis=0).T[:, layout.cue_frequencies]
-        mask = power >= least  # (t, D)
-        left, right = spectra[:, 1:].swapaxes(-1, -2)
-        y = np.where(mask, layout.stack(left, right), 0.0)
-        start = 0
-        while start < len(y):
-            end = start + step - (int(rest.frames) if rest else 0)
-            m, v = mask[start:end], y[start:end]
-            sums = CueStatistics(
-                m.sum(axis=0, dtype=np.float64), v.sum(axis=0), (v**2).sum(axis=0), float(len(v))
-            )
-            rest, start = (rest + sums if rest else sums), end
-            if rest.frames == step:
-                yield rest
-                rest = None
-    if rest is not None:
-        yield rest
-
-
-def _sliding(hops: Iterable[CueStatistics], length: int) -> Iterator[CueStatistics]:
-    """Sums of every `length` hops in a row; of all hops if there are fewer.
-
-    Each is a tail of one run of `length` hops and a head of the next, so nothing is ever
-    subtracted: silence sums to exactly zero, and one addition a window is enough.
-    """
-    tails: list[CueStatistics] = []  # of the last whole run, the longest at the end
-    run: list[CueStatistics] = []
-    head: CueStatistics | None = None  # sum of the run so far
-    fewer = True
-    for hop in hops:
-        run.append(hop)
-        head = hop if head is None else head + hop
-        if len(run) == length:
-            yield head
-            tails = list(accumulate(reversed(run[1:]), add))
-            run, head, fewer = [], None, False
-        elif tails:
-            yield tails.pop() + head
-    if fewer and head is not None:
-        yield head
+        yield list(recent)

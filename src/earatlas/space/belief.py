@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from earatlas.errors import InputError
+from earatlas.space.many_beliefs import Told
 from earatlas.space.sizes import densities, distinct, even_draws, round_parts
 from earatlas.space.spaces import Circle, Plane, Space
 from earatlas.types import Array, Indices
@@ -143,7 +144,7 @@ class ChartMixture:
         best: Array = points[np.argmax(p.log_density(points))]
         return best
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """The (Riemannian) mean direction (C,)."""
         p = self.pruned()
@@ -215,6 +216,8 @@ class ChartMixture:
         With t the density that `level` of the samples exceed, the region's size is the mean of
         1[p > t] / p over samples of p: no grid, so it is a hundred times as fast.
         """
+        if level in self._areas:
+            return self._areas[level]
         p, points = self._even_points
         density = densities(p, points)
         inside = density >= np.quantile(density, 1 - level)
@@ -234,8 +237,25 @@ class ChartMixture:
         Of one peak that is the radius of its credible region. Of two, front and back, it reaches
         the other one if that counts: a radius that holds the truth as often as it says.
         """
+        if level in self._radii:
+            return self._radii[level]
         _, points = self._even_points
         return float(np.quantile(self.space.distance(self.best, points), level))
+
+    @cached_property
+    def _radii(self) -> dict[float, float]:
+        """Those that are known, by level."""
+        return {}
+
+    @cached_property
+    def _areas(self) -> dict[float, float]:
+        """Those that are known, by level."""
+        return {}
+
+    def know(self, told: Told) -> None:
+        """Keep what was found out of many beliefs at once: it is not computed again."""
+        vars(self).update(best=told.best, mean=told.mean)
+        self._radii[0.9], self._areas[0.9] = told.radius_90, told.area_90
 
     @cached_property
     def _even_points(self) -> tuple[ChartMixture, Array]:

@@ -62,7 +62,7 @@ class Sphere(Space):
         return array
 
     @staticmethod
-    def _frame(centres: Array) -> tuple[Array, Array, Array]:
+    def frame(centres: Array) -> tuple[Array, Array, Array]:
         """Outward, east and north unit vectors (..., 3) at the centres."""
         azimuth, elevation = np.moveaxis(np.radians(centres), -1, 0)
         zero = np.zeros_like(azimuth)
@@ -79,7 +79,7 @@ class Sphere(Space):
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
         """The arc from c to x: its length in degrees, its direction in (east, north)."""
-        out, east, north = self._frame(np.asarray(centres, dtype=np.float64))
+        out, east, north = self.frame(np.asarray(centres, dtype=np.float64))
         v = to_vectors(points)
         e, n, o = (np.sum(v * axis, axis=-1) for axis in (east, north, out))
         flat = np.hypot(e, n)
@@ -93,7 +93,7 @@ class Sphere(Space):
 
     def charts(self, centres: ArrayLike, points: ArrayLike) -> Array:
         """As `log` of all pairs, but by products with the frames: no (N, K, 3) array appears."""
-        out, east, north = self._frame(np.asarray(centres, dtype=np.float64))
+        out, east, north = self.frame(np.asarray(centres, dtype=np.float64))
         v = to_vectors(points)
         u = np.stack([v @ east.T, v @ north.T])  # (L, N, K)
         ahead = v @ out.T
@@ -109,7 +109,7 @@ class Sphere(Space):
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
         """Walk |u| degrees along the great circle that leaves c in the direction u."""
-        out, east, north = self._frame(np.asarray(centres, dtype=np.float64))
+        out, east, north = self.frame(np.asarray(centres, dtype=np.float64))
         u = np.radians(np.asarray(coordinates, dtype=np.float64))
         angle = np.linalg.norm(u, axis=-1, keepdims=True)
         ratio = np.sinc(angle / np.pi)  # sin(angle) / angle
