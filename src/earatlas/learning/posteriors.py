@@ -34,7 +34,7 @@ __all__ = ["Judged", "Posteriors"]
 
 _EVERY = 8  # cue tells which charts may have a part
 _FEWEST_CUES = 60  # that tell it: models with less are looked at whole
-# Nats: a chart that is further behind by these cues is left out. With 15 and more, the directions of
+# Nats: a chart that is further behind by these cues is left out. With 15 and more, directions of
 # 3,600 windows in the open and in a room are those of all charts to 0.001°; with 8, one is not.
 _BEHIND = 20.0
 _FEW_CHARTS = 16

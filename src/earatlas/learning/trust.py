@@ -42,7 +42,7 @@ _NO_SHARE = 1e-6  # of a judge: he changes no digit
 _LEAST_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, where scenes are all alike
 _SCALES = np.array([1.0, 0.5, 1.0])  # of their distances: noise and echoes differ by the second
 _OPEN_PERCENTILE = 85  # of the scenes, 15 in 100 are in the open
-# Of the logistic weights, which forty scenes must tell: at 0.02 the truths of 40 talkers in the open
+# Of the logistic weights, which forty scenes must tell: at 0.02 truths of 40 talkers in the open
 # that fitted badly had a mean log p of -5.25, at 0.3 of -3.92; in noise and rooms all do alike.
 _RIDGE = 0.3
 
