@@ -25,7 +25,7 @@ from earatlas.separation.separator import Separator
 SEED = 71  # of no table
 FILTERS = "earatlas.separation.sound.spatial"
 FINDING = "earatlas.separation.separator"
-BROAD, NARROW = (65, 3), (5, 3)
+BROAD, NARROW = (65, 1), (5, 1)
 
 # (module, name, what it is changed to)
 CHOICES: list[tuple[str, str, Any]] = [

@@ -36,6 +36,7 @@ class Frames:
     rate: int  # Hz
     window: int  # samples
     hop: int  # samples
+    scale: float  # the greatest sample; levels and spectra are in units of it
     X: Spectra  # (2, F, T), F = window / 2: above 0 Hz
     ears: Array  # (2, F, 1) levels
     constant: Spectra  # (2, 1, T) at 0 Hz
@@ -46,14 +47,21 @@ class Frames:
         hop = max(window // hops, 1)
         # At one level, whatever the recording's: single precision has no room for all of them.
         scale = np.abs(samples).max()
-        spectra = stft((samples / scale).astype(np.float32), window, hop)
+        # In rows of a frequency, as all that follows reads them.
+        spectra = np.ascontiguousarray(stft((samples / scale).astype(np.float32), window, hop))
         X, ears = level(spectra[:, 1:])
-        return cls(samples, rate, window, hop, X, ears * scale, spectra[:, :1] * scale)
+        return cls(samples, rate, window, hop, float(scale), X, ears, spectra[:, :1])
 
     @cached_property
     def power(self) -> Array:
         """(F, T) of both ears."""
         power: Array = squared_size(self.X).sum(axis=0)
+        return power
+
+    def power_of(self, sound: Array) -> Array:
+        """(F, T) of both ears of another sound (2, n), levelled alike."""
+        spectra = stft((sound / self.scale).astype(np.float32), self.window, self.hop)
+        power: Array = squared_size(spectra[:, 1:] / self.ears).sum(axis=0)
         return power
 
     @property
@@ -80,6 +88,6 @@ class Frames:
         sounds = np.empty((M, 2, n))
         for m, image in enumerate(images[:-1]):
             spectra = np.concatenate([self.constant / M, image * self.ears], axis=1)
-            sounds[m] = istft(spectra, self.window, self.hop, n)
+            sounds[m] = self.scale * istft(spectra, self.window, self.hop, n)
         sounds[-1] = self.samples - sounds[:-1].sum(axis=0)
         return sounds
