@@ -24,11 +24,12 @@ from earatlas.hearing.cues import bin_power
 from earatlas.hearing.layout import CueLayout, level_differences, phase_differences
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.hearing.transform import squared_size
-from earatlas.types import Array, Indices, Spectra
+from earatlas.types import Array, Indices, Single, Spectra
 
 __all__ = ["HeardBins", "coherence", "wide_layout"]
 
 _TINY = 1e-200  # keeps the logarithm of a silent bin finite
+_SILENT = 1e-30  # product of two powers, of the loudest: 150 dB below, nothing is coherent
 _ANY_ILD = 12.0  # dB, about what directions of a head have
 _PHASE_NOISE = 0.05  # variance of a cosine or sine
 
@@ -38,7 +39,7 @@ def wide_layout(layout: CueLayout) -> CueLayout:
     return replace(layout, ipd_band_hz=(0.0, layout.rate / 2))
 
 
-def coherence(spectra: Spectra, reach: int = 2) -> Array:
+def coherence(spectra: Spectra, reach: int = 2) -> Single:
     """How much of each bin (F, T) one source can explain, from `reach` frames on either side.
 
     |Σ R L*|² / (Σ |L|² Σ |R|²) over neighbouring frames: 1 where the ears differ by one fixed
@@ -46,7 +47,9 @@ def coherence(spectra: Spectra, reach: int = 2) -> Array:
     """
     from scipy.ndimage import uniform_filter1d  # a tenth of a second, and only mixtures need it
 
-    left, right = spectra[:, 1:]
+    # At one level, in single precision: half the time, and a share of 1 is off by 1e-6.
+    loudest = max(float(np.abs(spectra.real).max()), float(np.abs(spectra.imag).max())) or 1.0
+    left, right = (spectra[:, 1:] / loudest).astype(np.complex64)
     cross = right * left.conj()
     parts = (cross.real, cross.imag, squared_size(left), squared_size(right))
     re, im, a, b = (uniform_filter1d(part, 2 * reach + 1, axis=1, mode="nearest") for part in parts)
@@ -54,7 +57,7 @@ def coherence(spectra: Spectra, reach: int = 2) -> Array:
     im *= im
     re += im
     a *= b
-    share: Array = np.divide(re, a, out=np.zeros_like(re), where=a > _TINY)
+    share: Single = np.divide(re, a, out=np.zeros_like(re), where=a > _SILENT)
     return share
 
 

@@ -111,7 +111,8 @@ class Assembly:
             sounds = without_late_sound(sounds, self._output.rate)
         power = bin_power(apart.spectra, layout.window).sum(axis=0)
         self._energies += np.einsum("mft,ft->m", apart.masks, power)
-        self._picture.add(apart.spectra, apart.masks, block.start // layout.hop, apart.bins)
+        first = block.start // layout.hop
+        self._picture.add(apart.spectra, power, apart.masks, first, apart.bins)
         stretch = Stretch(
             self._sound_fade.push(sounds, last=block.last),
             self._mask_fade.push(apart.masks, last=block.last).astype(np.float32),

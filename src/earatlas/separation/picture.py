@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import CueLayout
 from earatlas.types import Array, Indices, Spectra
@@ -43,8 +42,10 @@ class PictureBuilder:
         self._heard, self._ild = np.zeros(shape), np.zeros(shape)
         self._masks = np.zeros((n_sources, *shape))
 
-    def add(self, spectra: Spectra, masks: Array, first: int, heard: HeardBins) -> None:
-        """Frames from `first` on: spectra (2, B, t), masks (M, F, t), and the bins heard in them.
+    def add(
+        self, spectra: Spectra, power: Array, masks: Array, first: int, heard: HeardBins
+    ) -> None:
+        """Frames from `first` on: spectra (2, B, t), power (F, t), masks (M, F, t), bins heard.
 
         Frames that two blocks share count twice, in what is added up and in what it is divided by.
         """
@@ -52,7 +53,6 @@ class PictureBuilder:
         rows = np.arange(F) // self._row
         columns = np.minimum((first + np.arange(T)) // self._column, self._power.shape[1] - 1)
         cell = rows[:, None] * self._power.shape[1] + columns
-        power = bin_power(spectra, self._layout.window).sum(axis=0)
         self._power += self._sums(cell.ravel(), power.ravel())
         self._bins += self._sums(cell.ravel(), np.ones(F * T))
         own = cell[heard.f, heard.t]

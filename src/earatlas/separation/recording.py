@@ -64,6 +64,7 @@ _BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
 _RATES = (2_000, 384_000)  # Hz: below, no voice is left; above, no converter goes
 _DIGEST_BINS_A_BLOCK, _DIGEST_BINS = 12_000, 120_000
 _BINS_A_CELL = 20.0  # as a few seconds of two talkers have
+_LEVELS_EVERY = 2  # frames that tell the noise: they overlap by seven eighths
 _ANCHOR_FRAMES = 20.0  # what the digest is worth in a block, a cue and source
 
 
@@ -371,7 +372,7 @@ def _short(separator: Separator, block: Block, how: Separating) -> _Found | Foll
     floor_db = how.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
     bins = _heard(separator.sure_bins(spectra, floor_db))
     levels, arriving = LevelStatistics(layout), separator.onset_stream()
-    levels.push(spectra)
+    levels.push(spectra[..., ::_LEVELS_EVERY])
     if arriving is not None:
         arriving.push(block.samples)
     clear = separator.above_noise(bins, levels, how.threshold)
@@ -443,7 +444,7 @@ def _survey(
         parts.append(bins.subset(loudest(bins, _DIGEST_BINS_A_BLOCK, 4)))
         if sum(map(len, parts)) > 2 * _DIGEST_BINS:
             parts = _thinned(parts)
-        levels.push(spectra)
+        levels.push(spectra[..., ::_LEVELS_EVERY])
         samples = block.start + block.samples.shape[1]
         tell(SURVEY * min(samples / (seconds * layout.rate), 1.0), 1.0)
     floor_db = threshold.floor_db(peak)

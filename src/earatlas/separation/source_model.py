@@ -47,7 +47,9 @@ class Inference:
     noise_frames: float = 5.0  # how many frames the noise of the start is worth
     share_bins: float = 1.0  # how many bins an even share is worth, a cell
     most_steps: int = 20
-    tolerance: float = 2e-3  # nats a bin that a step must gain to go on
+    # Nats a bin that a step must gain to go on. With 0.002, two and three talkers (ku100, cipic_021,
+    # 10 and 5 mixtures each) take a quarter more steps and come out alike: 0.0 to 0.1 dB, 0.00°.
+    tolerance: float = 0.01
 
     def __post_init__(self) -> None:
         least = min(self.offsets, self.noise_frames, self.share_bins, self.tolerance)
