@@ -221,7 +221,7 @@ def test_coherence_of_neighbouring_frames(reach: int) -> None:
             cross = sum(right[f, i] * left[f, i].conj() for i in near)
             powers = [sum(abs(ear[f, i]) ** 2 for i in near) for ear in (left, right)]
             share = abs(cross) ** 2 / (powers[0] * powers[1])
-            np.testing.assert_allclose(found[f, t], share, rtol=1e-9)
+            np.testing.assert_allclose(found[f, t], share, rtol=1e-5)  # single precision
 
 
 def test_coherence_of_one_source_is_one() -> None:
@@ -231,5 +231,5 @@ def test_coherence_of_one_source_is_one() -> None:
     spectra[1] = ratio * spectra[0]
     spectra[:, 4] = 0
     found = coherence(spectra)
-    np.testing.assert_allclose(np.delete(found, 3, axis=0), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(np.delete(found, 3, axis=0), 1.0, rtol=1e-6)
     assert not found[3].any()

@@ -234,7 +234,8 @@ def picture_of(cuts: list[int]) -> Picture:
     edges = [0, *cuts, T]
     for first, last in pairwise(edges):
         part = spectra[:, :, first:last]
-        builder.add(part, masks[:, :, first:last], first, heard_in(part))
+        power = bin_power(part, 16).sum(axis=0)
+        builder.add(part, power, masks[:, :, first:last], first, heard_in(part))
     return builder.picture()
 
 

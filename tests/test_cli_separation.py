@@ -15,8 +15,8 @@ from tests_support import refused
 
 import earatlas as ea
 from earatlas.cli.separate import Render
-from earatlas.separation.recording import Separating
 from earatlas.separation.sound.rendering import Rendering
+from earatlas.separation.wishes import Separating
 from earatlas.space.angles import great_circle_error
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -27,7 +27,8 @@ import earatlas as ea
 from earatlas.batches.sidecar import read_sidecar
 from earatlas.files import clear_scratch
 from earatlas.hearing.sound_files import growing_sound_files
-from earatlas.separation.recording import Separating, sound_file
+from earatlas.separation.recording import sound_file
+from earatlas.separation.wishes import Separating
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, disks and limits of Linux")
 

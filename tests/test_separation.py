@@ -283,7 +283,7 @@ def test_long_recordings_keep_their_rate(
 ) -> None:
     """In blocks at 44.1 kHz: no seam, no sample too many, in memory and from a file."""
     # 0.3 s would be rounded to 0.304 s at 16 kHz, and to 0.32 s where it is whole samples of both.
-    monkeypatch.setattr("earatlas.separation.recording._OVERLAP_SECONDS", 0.32)
+    monkeypatch.setattr("earatlas.separation.pieces._OVERLAP_SECONDS", 0.32)
     audio = conversation.mixture.at_rate(44_100)
     path = audio.write(tmp_path / "party.wav")
     _, files = atlas.separate_file(path, tmp_path / "out", n_sources=2)
@@ -392,8 +392,8 @@ def refused(error: pytest.ExceptionInfo[InputError], words: str) -> None:
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is long is a matter of seconds."""
-    monkeypatch.setattr("earatlas.separation.recording._BLOCK_SECONDS", 2.0)
-    monkeypatch.setattr("earatlas.separation.recording._OVERLAP_SECONDS", 0.3)
+    monkeypatch.setattr("earatlas.separation.pieces._BLOCK_SECONDS", 2.0)
+    monkeypatch.setattr("earatlas.separation.pieces._OVERLAP_SECONDS", 0.3)
 
 
 @pytest.fixture(scope="module")

@@ -319,7 +319,7 @@ def test_every_file_of_the_page_is_there(page: Page) -> None:
 
 def test_a_first_look(party: bytes, tmp_path: Path) -> None:
     """It tells where the sources are, of a mixture that can be heard, and no sounds yet."""
-    from earatlas.separation.recording import Separating
+    from earatlas.separation.wishes import Separating
     from earatlas.studio.recordings import _first_look
     from earatlas.studio.tasks import _loaded
 

@@ -36,10 +36,11 @@ from earatlas.localization.recording import localize
 from earatlas.localization.stream import Localizer
 from earatlas.localization.track import Track, Windows, track
 from earatlas.scenes.murmur import Murmurs
-from earatlas.separation.recording import Separating, separate, separate_file
+from earatlas.separation.recording import separate, separate_file
 from earatlas.separation.scene import FoundScene, Scene
 from earatlas.separation.separator import Separator
 from earatlas.separation.sound.rendering import Rendering
+from earatlas.separation.wishes import Separating
 from earatlas.space.spaces import Space, space_from_dict
 from earatlas.types import Array, Progress, field_values
 

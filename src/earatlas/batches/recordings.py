@@ -21,9 +21,10 @@ from earatlas.files import output_folder
 from earatlas.hearing.files import audio_seconds
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.recording import FileRecording
-from earatlas.separation.recording import Separating, separate_file, sound_file
+from earatlas.separation.recording import separate_file, sound_file
 from earatlas.separation.scene import FoundScene
 from earatlas.separation.separator import MOST_SOURCES
+from earatlas.separation.wishes import Separating
 from earatlas.space.yaw import Yaw
 from earatlas.types import Progress
 

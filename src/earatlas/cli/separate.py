@@ -40,8 +40,9 @@ from earatlas.cli.truth import (
 )
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.judging.truth import Truth
-from earatlas.separation.recording import Separating, sound_file
+from earatlas.separation.recording import sound_file
 from earatlas.separation.scene import FoundScene
+from earatlas.separation.wishes import Separating
 from earatlas.types import Progress
 from earatlas.words import direction_words, rate_words, speed_words
 

@@ -253,8 +253,8 @@ class _Health:
         # An impulse response has a mean by nature; it is over in a fraction of a second.
         if warn and self.n > self.rate / 2 and (offset > 0.1 * np.sqrt(self.power / self.n)).any():
             warnings.warn(
-                f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): cues do "
-                "not use 0 Hz, but the lowest bins suffer. High-pass the recording.",
+                f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): localizing "
+                "and separating take it out first, live sound keeps it. Mend the recorder.",
                 EaratlasWarning,
                 stacklevel=3,
             )
@@ -280,9 +280,10 @@ def read_blocks(
     channels: tuple[int, int] = (0, 1),
     rate: int | None = None,
     block_seconds: float = 10.0,
+    offset: Array | None = None,
     warn: bool = True,
 ) -> Iterator[Audio]:
-    """The same samples as `read_audio`, about `block_seconds` at a time.
+    """The same samples as `read_audio`, about `block_seconds` at a time, less an offset (2, 1).
 
     A recording that is silent throughout, or a FLAC file whose end is missing, is known as such
     only at the end: the error then comes after the blocks.
@@ -301,6 +302,8 @@ def read_blocks(
             _check_samples(samples, path, done, native)
             health.add(samples)
             done += samples.shape[1]
+            if offset is not None:
+                samples = samples - offset
             if rate != native:
                 part = np.ascontiguousarray(samples.T)
                 samples = resampler.resample_chunk(part, last=data is nothing).T

@@ -2,14 +2,21 @@
 
 Long recordings are worked through twice (first what counts as heard, then what is heard), and are
 never all in memory: whatever works on recordings takes a `Recording`.
+
+A converter may add a constant to each ear. It is no sound, but its leakage fills the lowest bins,
+and where it begins it is an onset at all frequencies: with a tenth of full scale, separated sources
+came out 10 dB off, and one talker was found 28 degrees too high. `centred` is the recording
+without it. (A stream cannot know it beforehand, and is heard as it is.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
 
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.cues import checked_audio
@@ -20,6 +27,19 @@ from earatlas.types import Array
 __all__ = ["FileRecording", "MemoryRecording", "Recording"]
 
 _BLOCK_SECONDS = 10.0  # a few megabytes of spectra
+_FAINT = 1e-4  # of the power of a sound: an offset so small changes no answer
+
+
+def _nothing() -> Array:
+    return np.zeros((2, 1))
+
+
+def _offset(samples: Array) -> Array:
+    """(2, 1) the mean of each ear; 0 where it is nothing to speak of, as of any sound."""
+    count = max(samples.shape[1], 1)
+    mean = samples.sum(axis=1, keepdims=True) / count
+    power = (samples**2).sum(axis=1, keepdims=True) / count
+    return np.where(mean**2 > _FAINT * power, mean, 0.0)
 
 
 class Recording(Protocol):
@@ -27,6 +47,13 @@ class Recording(Protocol):
 
     The two begin at the same time.
     """
+
+    @property
+    def offset(self) -> Array:
+        """(2, 1) what was taken out of each ear."""
+
+    def centred(self) -> Recording:
+        """The same without what each ear has in the mean of the first seconds."""
 
     @property
     def seconds(self) -> float:
@@ -48,6 +75,13 @@ class MemoryRecording:
     """A recording in memory."""
 
     audio: Audio
+    offset: Array = field(default_factory=_nothing)  # (2, 1) that was taken out of it
+
+    def centred(self) -> MemoryRecording:
+        """The same without what each ear has in the mean of the first seconds."""
+        samples, rate = self.audio.samples, self.audio.rate
+        offset = _offset(samples[:, : int(_BLOCK_SECONDS * rate)])
+        return MemoryRecording(Audio(samples - offset, rate), self.offset + offset)
 
     @property
     def seconds(self) -> float:
@@ -71,12 +105,18 @@ class MemoryRecording:
             yield Audio(samples[:, start : start + size], layout.rate)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FileRecording:
     """A recording in a sound file of any length; `channels` are those of the two ears."""
 
     path: str | Path
     channels: tuple[int, int] = (0, 1)
+    offset: Array = field(default_factory=_nothing)  # (2, 1) that is taken out of it
+
+    def centred(self) -> FileRecording:
+        """The same without what each ear has in the mean of the first seconds."""
+        first = next(self._read(self.rate, warn=False))
+        return replace(self, offset=self.offset + _offset(first.samples))
 
     @property
     def seconds(self) -> float:
@@ -90,14 +130,14 @@ class FileRecording:
 
     def chunks(self, rate: int) -> Iterator[Array]:
         """The sound (2, n) piece by piece at any rate; what is to be warned of was said before."""
-        blocks = read_blocks(
-            self.path, channels=self.channels, rate=rate, block_seconds=_BLOCK_SECONDS, warn=False
-        )
-        return (block.samples for block in blocks)
+        return (block.samples for block in self._read(rate, warn=False))
 
     def blocks(self, layout: CueLayout, *, again: bool = False) -> Iterator[Audio]:
         """The sound in blocks, at the layout's rate."""
+        return self._read(layout.rate, warn=not again)
+
+    def _read(self, rate: int, *, warn: bool) -> Iterator[Audio]:
         return read_blocks(
-            self.path, channels=self.channels, rate=layout.rate, block_seconds=_BLOCK_SECONDS,
-            warn=not again,
+            self.path, channels=self.channels, rate=rate, block_seconds=_BLOCK_SECONDS,
+            offset=self.offset if self.offset.any() else None, warn=warn,
         )  # fmt: skip

@@ -24,6 +24,6 @@ def localize(
     turned = checked_yaw(yaw, head.space)
     turned.check_end(recording.seconds)
     localizer = Localizer(head, threshold=threshold, yaw=turned)
-    for block in recording.blocks(head.layout, again=again):
+    for block in recording.centred().blocks(head.layout, again=again):
         localizer.push(block.samples)
     return localizer.finish()

@@ -120,7 +120,7 @@ def _windows(
     answers = _turning_answers if np.ptp(yaw.degrees) else _still_answers
     # Frame t is centred on t hops of the layout.
     seconds, total = head.layout.hop / head.layout.rate, recording.seconds
-    for begin, found in answers(head, Listening(head, recording), windows, yaw):
+    for begin, found in answers(head, Listening(head, recording.centred()), windows, yaw):
         frames = found.seconds / seconds
         yield (begin + 0.5 * (frames - 1)) * seconds, found
         if progress is not None:

@@ -8,7 +8,7 @@ without a gap, and at the end a `FoundScene`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Output:
     rendering: Rendering
     rate: int  # Hz; blocks begin and end with a sample at this rate, too
     recording: Iterable[Array]  # (2, n) at that rate, in chunks
+    offset: Array  # (2, 1) of both ears, which was taken out of it: the sources have it again
     gate: Gate | None = None  # for the onsets of each source by itself
     in_room: bool = False  # sound dies away slowly
     dry: bool = False  # without the late sound of a room
@@ -118,7 +119,7 @@ class Assembly:
             self._mask_fade.push(apart.masks, last=block.last).astype(np.float32),
         )
         self._meter.add(stretch.sounds)
-        return stretch
+        return replace(stretch, sounds=stretch.sounds + self._output.offset / len(apart.masks))
 
     def _sounds(self, apart: TakenApart) -> Array:
         """Sounds (M, 2, n) of a block at the rate of the output."""

@@ -47,8 +47,8 @@ class Inference:
     noise_frames: float = 5.0  # how many frames the noise of the start is worth
     share_bins: float = 1.0  # how many bins an even share is worth, a cell
     most_steps: int = 20
-    # Nats a bin that a step must gain to go on. With 0.002, two and three talkers (ku100, cipic_021,
-    # 10 and 5 mixtures each) take a quarter more steps and come out alike: 0.0 to 0.1 dB, 0.00°.
+    # Nats a bin that a step must gain to go on. With 0.002, two and three talkers of ku100 and
+    # cipic_021 (10 and 5 mixtures each) take a quarter more steps and come out alike to 0.1 dB.
     tolerance: float = 0.01
 
     def __post_init__(self) -> None:
@@ -97,6 +97,7 @@ class _Charts:
     b: Array  # (K, D)
     root: Array  # (K, D) √g
     latent: Array  # (D, L_w) B
+    pairs: Array  # (D, L_w²) products of two columns of B
     offsets: Array  # (K, D) ω σ² g
     precisions: Array  # (K, L + L_w, L + L_w) of the prior of (u, w)
     volumes: Array  # (K,) log of their determinants
@@ -115,6 +116,7 @@ class _Charts:
             b=model.b,
             root=np.sqrt(model.spread),
             latent=model.latent,
+            pairs=(model.latent[:, :, None] * model.latent[:, None]).reshape(-1, L_w * L_w),
             offsets=omega * model.noise * model.spread,
             precisions=precisions,
             volumes=np.linalg.slogdet(precisions)[1],
@@ -142,8 +144,7 @@ class _Charts:
         across = (weighted * self.root[:, None]) @ B
         H[:, :L, L:] += across
         H[:, L:, :L] += across.mT
-        pairs = (B[:, :, None] * B[:, None]).reshape(len(B), L_w * L_w)
-        H[:, L:, L:] += ((rooted * self.root) @ pairs).reshape(len(p), L_w, L_w)
+        H[:, L:, L:] += ((rooted * self.root) @ self.pairs).reshape(len(p), L_w, L_w)
         pull = (weighted @ residual[:, :, None])[..., 0]
         return H, np.concatenate([pull, (rooted * residual) @ B], axis=1)
 

@@ -24,8 +24,9 @@ from earatlas.judging.truth import Truth, place_errors
 from earatlas.report import write_report
 from earatlas.report.comparison import Known, decibel_words
 from earatlas.scenes.murmur import murmur
-from earatlas.separation.recording import Separating, sound_file
+from earatlas.separation.recording import sound_file
 from earatlas.separation.scene import FoundScene
+from earatlas.separation.wishes import Separating
 from earatlas.studio.progress import Teller
 from earatlas.studio.scenes import read_truth
 from earatlas.studio.views import pictures, scene_view, truth_view

@@ -49,7 +49,6 @@ from earatlas.separation.sound.demixing import (
     apart,
     beside,
     columns_of,
-    powers,
     principal,
     smoothed,
     wiener,
@@ -57,7 +56,7 @@ from earatlas.separation.sound.demixing import (
 from earatlas.separation.sound.frames import FLOOR, Frames, level
 from earatlas.separation.sound.many import crowded_columns, sparse_powers
 from earatlas.separation.sound.permutation import exchanged, likeness
-from earatlas.types import Array, Complex, Mask, Spectra
+from earatlas.types import Array, Complex, Spectra
 
 __all__ = [
     "activity",
@@ -71,11 +70,11 @@ __all__ = [
 # What each of these does when it is changed alone: docs/figures.md, "Numbers in the code".
 _LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
 _HOPS = 8  # a window; 4 lose 2 dB in the open
-# Bins and frames that powers are smoothed over, step by step, and from which frames filters are
-# found: they overlap by seven eighths. From all of them and over three, as before, SDR was 0.4 dB
-# less (ku100), 0.2 (cipic_021), 0.6 (kemar_full), 0.4 (in noise at 20 dB), 0.6 (10 s), 5 to 12
-# mixtures each; from every second and over three 1.2 less, from every fourth 0.1 and 0.6.
-_PLAN, _AGAIN, _EVERY = ((65, 1), (65, 1), (5, 1), (5, 1)), ((5, 1), (5, 1)), 2
+# Bins and frames that powers are smoothed over, step by step. Over three frames, which are nearly
+# one, SDR is 0.2 dB less (cipic_021), 0.6 (kemar_full), and with the atlas of another head 0.4
+# (ku100) and 2.3 (cipic_021), 6 to 8 mixtures each. From every second frame it is the same, but
+# masks that are wrong at many frequencies are not mended.
+_PLAN, _AGAIN = ((65, 1), (65, 1), (5, 1), (5, 1)), ((5, 1), (5, 1))
 _BROAD, _NARROW = (65, 3), (5, 3)  # of a band without masks
 # In a room. Two talkers, SNR in dB and that of the worst of six, at T60 0.3 and 0.5 s: as in open
 # 9.3, 3.3 and 6.9, 4.2; with these 10.3, 6.9 and 7.8, 6.6; then in long windows 12.5, 8.0 and 9.3,
@@ -112,7 +111,6 @@ class _Plan:
 
     first: _Sizes
     again: _Sizes  # once sources are in order
-    every: int = 1  # frame that tells of filters
 
 
 def separate_spatially(
@@ -137,7 +135,7 @@ def separate_spatially(
     if not in_room:
         frames = Frames.of(samples, layout.rate, window, _HOPS)
         order = _Order.of(frames, ratios, layout)
-        return _two(frames, masks, layout, _Plan(_PLAN, _AGAIN, _EVERY), order)
+        return _two(frames, masks, layout, _Plan(_PLAN, _AGAIN), order)
     frames = Frames.of(samples, layout.rate, window, _ROOM_HOPS)
     plan = _Plan(_ROOM_PLAN, _ROOM_AGAIN)
     sounds = _two(frames, masks, layout, plan, _Order(frames.hertz))
@@ -179,13 +177,11 @@ def _two(
     order: _Order,
 ) -> Array:
     """Two sources by filters that independence has made better."""
-    X, told = frames.X, slice(None, None, plan.every)
-    moments = Moments.of(X[..., told])
+    X, moments = frames.X, Moments.of(frames.X)
     q = _on_grid(masks, frames, layout)
-    start = principal(moments.covariances(q[..., told] ** 2))
-    A, swap = _in_order(moments, start, q[..., told], order, frames.floor, plan)
-    q = np.where(swap[:, None], q[::-1], q)
-    shares = _shares(powers(X, A), frames.floor)
+    start = principal(moments.covariances(q**2))
+    A, q = _in_order(moments, start, q, order, frames.floor, plan)
+    shares = _shares(moments.powers(A), frames.floor)
     return frames.sounds(wiener(X, A, *_likely(frames, A, q, shares)))
 
 
@@ -238,8 +234,7 @@ def separate_band(
         v = envelopes + _PAUSE * envelopes.mean(axis=1, keepdims=True) + 1e-300
         start = columns_of(moments, np.broadcast_to(v[:, None], q.shape))
         plan = _Plan((_BROAD, _BROAD, _NARROW, _NARROW), (_NARROW, _NARROW))
-        A, swap = _in_order(moments, start, q, _Order(hertz), floor, plan)
-        q = np.where(swap[:, None], q[::-1], q)
+        A, q = _in_order(moments, start, q, _Order(hertz), floor, plan)
         shares = _shares(moments.powers(A), floor)
         clearest = _TYPICAL if in_room else _CLEAREST
         spread = _spread_of(float(np.quantile(_least_beside(X, A, shares), clearest)))
@@ -291,12 +286,12 @@ def _in_order(
     order: _Order,
     floor: float,
     plan: _Plan,
-) -> tuple[Complex, Mask]:
-    """Columns (F, 2, 2) of two sources made better from a start, and where (F,) masks q change."""
+) -> tuple[Complex, Array]:
+    """Columns (F, 2, 2) of two sources made better from a start, and the masks in their order."""
     A = _independent(moments, apart(A), plan.first, floor)
     swap = exchanged(moments.powers(A), q, order.hertz, order.told(A))
     A = np.where(swap[:, None, None], A[..., ::-1], A)
-    return _independent(moments, A, plan.again, floor), swap
+    return _independent(moments, A, plan.again, floor), np.where(swap[:, None], q[::-1], q)
 
 
 def _independent(moments: Moments, A: Complex, sizes: _Sizes, floor: float) -> Complex:

@@ -1,0 +1,231 @@
+"""Take a recording apart: who is there, and what of each block is whose.
+
+In: a `Separator` and a recording. Out: its sources, and its blocks as they are asked for. One that
+fits into a block is taken apart at once.
+
+A long recording is done twice, in overlapping blocks. The first pass keeps a digest of bounded size
+(`survey`) and finds the sources in it as in a short recording. The second pass separates block by
+block; what each source sounded like in the digest counts there like bins that were heard. So source
+2 is the same talker in every block, and one that is silent for a while does not take over somebody
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from earatlas.hearing.blocks import Block
+from earatlas.hearing.cues import bin_power, check_length, nothing_heard
+from earatlas.hearing.heard_bins import HeardBins
+from earatlas.hearing.onsets import OnsetBins, OnsetStream
+from earatlas.hearing.recording import Recording
+from earatlas.hearing.statistics import CueStatistics, LevelStatistics
+from earatlas.hearing.transform import stft
+from earatlas.separation.assembly import TakenApart
+from earatlas.separation.directions import MasksAtOnsets, drowned, misfits
+from earatlas.separation.following import FollowedScene, follow
+from earatlas.separation.pieces import blocks_of
+from earatlas.separation.separator import ROOM_SECONDS, Arrivals, Separator
+from earatlas.separation.survey import LEVELS_EVERY, anchor_of, survey
+from earatlas.separation.vessl import VESSL, State
+from earatlas.separation.wishes import Separating
+from earatlas.types import Array, Progress
+
+__all__ = ["Found", "Sources", "take_apart"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """The sources of a recording: followed by VESSL, and as their onsets tell them."""
+
+    vessl: VESSL
+    state: State
+    misfits: Array  # (M,)
+    heard: Arrivals
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The sources of a recording, and its blocks as they are taken apart."""
+
+    sources: Sources
+    samples: int  # of the whole recording
+    blocks: Iterator[TakenApart]
+    whose: MasksAtOnsets | None
+
+    @property
+    def n_sources(self) -> int:
+        """M."""
+        return len(self.sources.state.sources)
+
+    @property
+    def free_energies(self) -> tuple[float, ...]:
+        """One a step of VESSL."""
+        return self.sources.state.free_energies
+
+    @property
+    def onsets(self) -> OnsetBins | None:
+        """Those that tell of the sources; None where the head was not made ready for rooms."""
+        return self.sources.heard.onsets
+
+    @property
+    def in_room(self) -> bool:
+        """Whether sound dies away as slowly as in a room; False where the head cannot tell."""
+        return self.onsets is not None and self.onsets.decay_seconds >= ROOM_SECONDS
+
+    @property
+    def drowned(self) -> bool:
+        """Whether some source has to be looked at by itself to be placed."""
+        return drowned(self.sources.misfits, self.sources.heard)
+
+    def note(self, block: TakenApart) -> None:
+        """Which onsets of a block belong to whom."""
+        if self.whose is not None:
+            self.whose.add(block)
+
+
+def _nobody(done: float, total: float) -> None:
+    """Told of progress when nobody else is."""
+
+
+def take_apart(
+    separator: Separator, recording: Recording, how: Separating, tell: Progress = _nobody
+) -> Found | FollowedScene:
+    """Find the sources; the blocks are worked on as they are asked for."""
+    blocks = blocks_of(recording, separator.layout, how.rate or separator.layout.rate)
+    first = next(blocks)
+    check_length(first.samples.shape[1], separator.layout)
+    if first.last:
+        found = _short(separator, first, how)
+        tell(0.5, 1.0)
+        return found
+    return _long(separator, recording, chain([first], blocks), how, tell)
+
+
+def _sources(
+    separator: Separator, bins: HeardBins, onsets: OnsetBins | None, n_sources: int | None
+) -> Sources:
+    """Who is there: onsets say where and how many; in the open the free energy may say more.
+
+    In a room VESSL takes reflections for sources: it is not asked where sound dies away slowly, nor
+    believed where it does not fit.
+    """
+    heard = separator.heard(onsets, n_sources)
+    if onsets is None or not len(heard):
+        return _followed(separator, bins, heard, *separator.find(bins, n_sources))
+    sources = _started(separator, bins, heard)
+    if n_sources is not None or onsets.decay_seconds >= ROOM_SECONDS:
+        return sources
+    if heard.sure and (sources.misfits <= 1).all():
+        vessl, state = sources.vessl, separator.find_more(bins, sources.vessl, sources.state)
+    else:
+        vessl, state = separator.find(bins)
+    if len(state.sources) == len(heard) or (misfits(separator, state, bins) > 1).any():
+        return sources
+    return _followed(separator, bins, separator.heard(onsets, len(state.sources)), vessl, state)
+
+
+def _started(separator: Separator, bins: HeardBins, heard: Arrivals) -> Sources:
+    """Sources followed from where they were heard to arrive."""
+    if not heard.sure:  # one arrives louder than all others
+        return _followed(separator, bins, heard, *separator.find(bins, len(heard)))
+    return _followed(separator, bins, heard, *separator.find_at(bins, heard.places))
+
+
+def _followed(
+    separator: Separator, bins: HeardBins, heard: Arrivals, vessl: VESSL, state: State
+) -> Sources:
+    return Sources(vessl, state, misfits(separator, state, bins), heard)
+
+
+def _whose(separator: Separator, sources: Sources) -> MasksAtOnsets | None:
+    """Ready to take note of the masks, where there are onsets to be told whose they are."""
+    rooms, onsets = separator.head.rooms, sources.heard.onsets
+    if rooms is None or onsets is None or not len(sources.heard):
+        return None
+    M = len(sources.state.sources)
+    return MasksAtOnsets(separator.layout, rooms.sound.gate, onsets, M)
+
+
+def _short(separator: Separator, block: Block, how: Separating) -> Found | FollowedScene:
+    """A recording that is one block."""
+    layout = separator.layout
+    spectra = stft(block.samples, layout.window, layout.hop)
+    floor_db = how.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
+    bins = _heard(separator.sure_bins(spectra, floor_db))
+    levels, arriving = LevelStatistics(layout), separator.onset_stream()
+    levels.push(spectra[..., ::LEVELS_EVERY])
+    if arriving is not None:
+        arriving.push(block.samples)
+    clear = separator.above_noise(bins, levels, how.threshold)
+    onsets = _ended(arriving)
+    sources = _sources(separator, clear, onsets, how.n_sources)
+    ways = separator.ways(onsets, sources.heard, how.n_sources, block.samples.shape[1])
+    if onsets is not None and ways:
+        apart, energies = follow(separator, block, spectra, bins, ways)
+        in_room = onsets.decay_seconds >= ROOM_SECONDS
+        return FollowedScene(tuple(ways), apart, onsets, energies, in_room)
+    vessl, now = sources.vessl, sources.state
+    if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
+        vessl = VESSL(separator.source_model, bins)
+        now = vessl.run(vessl.start_from(now.sources, now.noise))
+    masks = separator.masks(vessl, now, spectra)
+    blocks = iter([TakenApart(block, spectra, masks, bins, separator.ratios(now))])
+    return Found(sources, block.samples.shape[1], blocks, _whose(separator, sources))
+
+
+def _ended(arriving: OnsetStream | None) -> OnsetBins | None:
+    if arriving is None:
+        return None
+    arriving.finish()
+    return arriving.bins()
+
+
+def _long(
+    separator: Separator,
+    recording: Recording,
+    blocks: Iterator[Block],
+    how: Separating,
+    tell: Progress,
+) -> Found:
+    """A recording of many blocks: a survey of all of them, then each by itself."""
+    arriving = separator.onset_stream()
+    surveyed = blocks if arriving is None else _listened(blocks, arriving)
+    all_of_it = survey(separator, surveyed, recording.seconds, how.threshold, tell)
+    digest, floor_db = _heard(all_of_it.digest), all_of_it.floor_db
+    sources = _sources(separator, digest, _ended(arriving), how.n_sources)
+    state, anchor = sources.state, anchor_of(digest, sources.state)
+    layout = separator.layout
+    again = blocks_of(recording, layout, how.rate or layout.rate, again=True)
+    apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
+    return Found(sources, all_of_it.samples, apart, _whose(separator, sources))
+
+
+def _listened(blocks: Iterator[Block], arriving: OnsetStream) -> Iterator[Block]:
+    """The blocks; their onsets are listened for, each sample once."""
+    end = 0
+    for block in blocks:
+        arriving.push(block.samples[:, end - block.start :])
+        end = block.start + block.samples.shape[1]
+        yield block
+
+
+def _anchored(
+    separator: Separator, block: Block, state: State, anchor: CueStatistics, floor_db: float
+) -> TakenApart:
+    """A block taken apart with what is known of the sources from the whole recording."""
+    layout = separator.layout
+    spectra = stft(block.samples, layout.window, layout.hop)
+    bins = separator.sure_bins(spectra, floor_db)
+    vessl = VESSL(separator.source_model, bins, anchor=anchor)
+    now = vessl.run(vessl.start_from(state.sources, state.noise))
+    masks = separator.masks(vessl, now, spectra)
+    return TakenApart(block, spectra, masks, bins, separator.ratios(now))
+
+
+def _heard(bins: HeardBins) -> HeardBins:
+    if not len(bins):
+        raise nothing_heard()
+    return bins
