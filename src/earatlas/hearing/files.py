@@ -253,8 +253,8 @@ class _Health:
         # An impulse response has a mean by nature; it is over in a fraction of a second.
         if warn and self.n > self.rate / 2 and (offset > 0.1 * np.sqrt(self.power / self.n)).any():
             warnings.warn(
-                f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): localizing "
-                "and separating take it out first, live sound keeps it. Mend the recorder.",
+                f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): localizing"
+                " and separating take it out first, live sound keeps it. Mend the recorder.",
                 EaratlasWarning,
                 stacklevel=3,
             )
