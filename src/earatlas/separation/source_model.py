@@ -105,7 +105,7 @@ class _Charts:
     @classmethod
     def of(cls, model: PPAM, omega: float) -> _Charts:
         """All of a model, with cues of a source's own worth ω."""
-        K, _, L = model.A.shape
+        K, D, L = model.A.shape
         L_w = model.latent.shape[1]
         precisions = np.zeros((K, L + L_w, L + L_w))
         precisions[:, :L, :L] = np.linalg.inv(model.gammas)
@@ -116,7 +116,7 @@ class _Charts:
             b=model.b,
             root=np.sqrt(model.spread),
             latent=model.latent,
-            pairs=(model.latent[:, :, None] * model.latent[:, None]).reshape(-1, L_w * L_w),
+            pairs=(model.latent[:, :, None] * model.latent[:, None]).reshape(D, L_w * L_w),
             offsets=omega * model.noise * model.spread,
             precisions=precisions,
             volumes=np.linalg.slogdet(precisions)[1],
