@@ -23,7 +23,8 @@ def recorded(head: ea.Head, rate: int) -> ea.Audio:
 def without_offset(samples: np.ndarray) -> np.ndarray:
     """Samples of 0 in the mean, which leave room for an offset."""
     level = samples - samples.mean(axis=1, keepdims=True)
-    return 0.4 * level / np.abs(level).max()
+    scaled: np.ndarray = 0.4 * level / np.abs(level).max()
+    return scaled
 
 
 def separated(atlas: ea.Atlas, audio: ea.Audio) -> np.ndarray:

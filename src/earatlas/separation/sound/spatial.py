@@ -258,7 +258,8 @@ def _on_grid(masks: Array, frames: Frames, layout: CueLayout) -> Array:
     columns = np.round(np.arange(T) * frames.hop / layout.hop).astype(np.intp)
     columns = np.minimum(columns, masks.shape[2] - 1)
     nearest = np.take(masks, columns, axis=2).astype(np.float32)  # fewer first, then more
-    return np.take(nearest, np.maximum(rows, 0), axis=1)
+    on_grid: Array = np.take(nearest, np.maximum(rows, 0), axis=1)
+    return on_grid
 
 
 def _shares(v: Array, floor: float) -> Array:
