@@ -90,15 +90,38 @@ def test_what_is_known_of_a_walk_counts() -> None:
     assert before.of_speed(12.0) == pytest.approx(-2.0)
 
 
-def test_a_head_that_turns_moves_who_stands() -> None:
-    """What was known of its sound is void after the head's turn as after a way of its own."""
+def test_what_is_known_of_a_sound_is_void_after_a_way() -> None:
+    """A walk, or a turn of the head; not a step that is taken back, nor a better place."""
     track = Track(1, to_vectors([20.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32))
-    assert track.moved() == 0
     assert track.moved(-15.0) == pytest.approx(1 - np.exp(-1))
-    track.velocity = np.array([10.0, 0.0])
-    track.predict(0.5)
-    assert track.moved(10.0) == pytest.approx(1 - np.exp(-1))
+    track.place = to_vectors([26.0, 0.0])  # it stands: that was better measured
     assert track.moved() == 0
+    track.velocity = np.array([10.0, 0.0])
+    track.predict(0.3)
+    assert track.moved() == 0  # 3 degrees may be taken back
+    track.predict(0.2)
+    assert track.moved(10.0) == pytest.approx(1 - np.exp(-1), abs=1e-6)
+    assert track.moved() == 0
+    track.jump(to_vectors([120.0, 30.0]))
+    assert track.moved() == 0
+
+
+def test_who_walks_goes_on_and_stops_when_it_is_silent() -> None:
+    """At its speed while it is heard, then ever slower, until it stands; its radius grows."""
+    track = Track(1, to_vectors([50.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32))
+    standing = track.radius_90
+    track.velocity = np.array([-20.0, 0.0])
+    assert track.radius_90 == pytest.approx(1.6 * standing)
+    for _ in range(10):
+        track.predict(0.1)
+        track.silent_seconds = 0.0  # it was heard
+    assert track.direction[0] == pytest.approx(30.0)
+    radius = track.radius_90
+    for _ in range(40):
+        track.predict(0.1)
+    assert not track.walks
+    assert -5 < track.direction[0] < 5  # 20 degrees a second for 1.5 s, and what the pause takes
+    assert track.radius_90 > 0.6 * radius
 
 
 def followed(atlas: ea.Atlas, samples: Array, degrees_a_second: float) -> Whereabouts:

@@ -208,7 +208,8 @@ class Columns:
             A = np.where(swap[:, None, None], A[..., ::-1], A)
             known.past[:, swap] = known.past[::-1, swap]
         A = self._independent(moments, A, looking.again, known.past, floor)
-        known.columns, known.updates, known.updated = A, known.updates + 1, self._hops
+        known.columns, known.updated = A, self._hops
+        known.updates += moved == 0  # who moves begins anew when it stands
         own = moments.powers(A)
         if X.shape[-1] == self._length:  # the first frames of all that are kept are the next to go
             leaving = slice(0, self._unused)

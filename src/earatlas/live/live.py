@@ -39,6 +39,7 @@ _LASTING_HITS = 24  # steps in which it was heard
 _STEP_SECONDS = 0.128  # between steps of the tracks
 _COLUMNS_EVERY = 2  # steps, of tracks that are new; those that are known change slowly
 _YOUNG = 8  # updates
+_MOVING_SECONDS = 1.5  # of which masks are asked while a source moves: what is older tells little
 _LEVEL_SECONDS = 0.3
 _TOLD_EVERY = 8  # steps
 _STILL_SECONDS, _STILL_DEGREES = 6.0, 3.0  # as long as cues are remembered
@@ -99,6 +100,7 @@ class Live:
         self._kept: list[Complex] = []  # frames of the masks
         self._rest = np.zeros((2, 0))
         self._pushed = self._hops = self._steps = 0
+        self._lately = round(_MOVING_SECONDS / bank.hop_seconds)  # hops
         self._hops_a_step = max(round(_STEP_SECONDS / bank.hop_seconds), 1)
         self._sounding: tuple[int, ...] = ()
         self._slots: dict[int, int] = {}
@@ -307,9 +309,9 @@ class Live:
         moved = {i: track.moved(turned) for i, track in tracks.items()}
         self._masks.update(places, moved)
         ids = self._sounding
-        again = None
+        again, furthest = None, max((moved[i] for i in ids), default=0.0)
         if self._parting.needs_masks(ids) and self._kept:
-            again = self._masks.again(self._parting.kept(self._kept), ids)
+            frames = self._kept[-self._lately :] if furthest else self._kept
+            again = self._masks.again(self._parting.kept(frames), ids)
         rows = {i: self._slots[i] for i in ids}
-        furthest = max((moved[i] for i in ids), default=0.0)
         self._parting.update(rows, again, furthest)

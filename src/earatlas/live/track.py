@@ -16,10 +16,17 @@ from earatlas.types import Array, Single
 __all__ = ["Track"]
 
 _RADIUS = 2.15  # of a round Gaussian: what holds nine tenths
+# Of walkers so many times as much. In 36 scenes of cipic_021 and kemar_full with walkers in the
+# open, 74 % of the steps of a walk were within the radius without it, 90 % with it; who stood 90 %.
+_WALKING = 1.6
 _WANDER = 1.0  # degrees a root second: what is not known of who is silent
 _VOID_DEGREES = 15.0  # after so far a way, what was known of a source's sound counts 1/e
+# Degrees. One who stood was taken for a walker for a moment: columns began anew from 0.8 s, and the
+# sound had 6.6 dB where it has 18.
+_LEAST_WAY = 4.0
 _FIRST_ERROR = 6.0  # degrees
-_STOP_SECONDS = 3.0  # in which a walker who is not heard any more slows down by 1/e
+_STOP_SECONDS = 1.5  # in which a walker who is not heard any more slows down by 1/e
+_PAUSE_SECONDS = 0.3  # after which it is not heard any more
 _SLOWEST = 2.0  # degrees a second; slower, it stands
 _SWERVE = 0.5  # of its speed, that a walker may have changed while it was silent
 _STEEPEST = 75.0  # degrees of elevation; beyond, azimuth is stretched no more
@@ -46,10 +53,10 @@ class Track:
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
-    way: float = 0.0  # degrees that it moved since it was last asked
+    known_at: Array = field(init=False)  # (3,) where what is known of its sound was heard
 
     def __post_init__(self) -> None:
-        self.heard_at = self.born
+        self.heard_at, self.known_at = self.born, self.place
 
     @property
     def confirmed(self) -> bool:
@@ -75,21 +82,22 @@ class Track:
     def radius_90(self) -> float:
         """Degrees within which it is with a probability of nine tenths, if it is there at all."""
         unsure = _WANDER * np.sqrt(self.silent_seconds) + _SWERVE * self.speed * self.silent_seconds
-        return float(_RADIUS * np.hypot(self.error, unsure))
+        sure = _RADIUS * (_WALKING if self.walks else 1.0)
+        return float(sure * np.hypot(self.error, unsure))
 
     def predict(self, seconds: float) -> None:
-        """Let time pass; a walker goes on, ever slower."""
+        """Let time pass; a walker goes on, and ever slower once it is not heard."""
         self.silent_seconds += seconds
         if not self.walks:
             return
-        self.way += self.speed * seconds
         azimuth, elevation = self.direction
         left, up = self.velocity * seconds
         stretch = np.cos(np.radians(min(abs(elevation), _STEEPEST)))
         self.place = to_vectors(
             np.array([azimuth + left / stretch, np.clip(elevation + up, -90, 90)])
         )
-        self.velocity = self.velocity * np.array([np.exp(-seconds / _STOP_SECONDS), 0.0])
+        slower = np.exp(-seconds / _STOP_SECONDS) if self.silent_seconds > _PAUSE_SECONDS else 1.0
+        self.velocity = self.velocity * np.array([slower, 0.0])
         if self.speed < _SLOWEST:
             self.velocity = np.zeros(2)
 
@@ -97,11 +105,15 @@ class Track:
         """How much of what was known of its sound its way since the last call makes void.
 
         `turned`: by how many degrees the head was turned meanwhile, which moves it around the ears.
+        A step that is taken back, or a better place of one who stands, is no way.
         """
-        way, self.way = self.way + abs(turned), 0.0
-        return float(-np.expm1(-way / _VOID_DEGREES))
+        way = float(np.degrees(np.arccos(np.clip(self.place @ self.known_at, -1, 1))))
+        if not self.walks or way >= _LEAST_WAY:
+            self.known_at = self.place
+        way = way if self.walks and way >= _LEAST_WAY else 0.0
+        return float(-np.expm1(-(way + abs(turned)) / _VOID_DEGREES))
 
     def jump(self, place: Array) -> None:
         """Begin anew elsewhere."""
         self.place, self.error, self.velocity = place, _FIRST_ERROR, np.zeros(2)
-        self.standing_since = -np.inf
+        self.standing_since, self.known_at = -np.inf, place
