@@ -95,11 +95,11 @@ class Templates:
         rows, w = at.rows, at.weights
         level = np.einsum("gk,gkf->gf", w, self.level_db[rows])
         delay = np.einsum("gk,gk->g", w, self.delay_seconds[rows])
-        phase = self._turns[rows]
-        mean = np.einsum("gk,gkf->gf", np.maximum(w, 0.0), phase)
+        mean = np.angle(np.einsum("gk,gkf->gf", np.maximum(w, 0.0), self._turns[rows]))
         # Phases are near each other: as turns from their mean they can be summed.
-        turn = np.angle(phase * mean[:, None].conj())
-        angle = np.angle(mean) + np.einsum("gk,gkf->gf", w, turn)
+        turn = self.phase_radians[rows] - mean[:, None]
+        turn -= 2 * np.pi * np.rint(turn / (2 * np.pi))
+        angle = mean + np.einsum("gk,gkf->gf", w, turn)
         angle -= 2 * np.pi * self.frequencies_hz * delay[:, None]
         ratios: Complex = 10 ** (level / 20) * np.exp(1j * angle)
         return ratios

@@ -184,9 +184,11 @@ class DirectSound:
 
     def points_of(self, at: Interpolation) -> Array:
         """s_x (F, 3, G) at interpolated directions."""
-        ratios = self.templates.ratios(at)
-        z = np.stack([np.ones_like(ratios), ratios], axis=-1)
-        return stokes(np.einsum("fab,gfb->gfa", self.whiten, z)).transpose(1, 2, 0)
+        ratios = self.templates.ratios(at)  # the pair of ears is (1, ratio)
+        z = np.empty((*ratios.shape, 2), dtype=ratios.dtype)
+        for ear in (0, 1):
+            z[..., ear] = self.whiten[:, ear, 0] + self.whiten[:, ear, 1] * ratios
+        return stokes(z).transpose(1, 2, 0)
 
     def points(self, rows: Indices) -> Single:
         """s_x (F, 3, rows) of some of the grid."""
@@ -216,9 +218,9 @@ class DirectSound:
         without = self.between(known[others], wanted)
         points = self.points_of(replace(without, rows=others[without.rows]))
         if self.spacing_degrees > _SPARSE_DEGREES:
-            points = (1 - _SPARSE_SHARE) * self.points_of(
-                self.between(known, wanted)
-            ) + _SPARSE_SHARE * points
+            own = self.points_of(self.between(known, known[rows]))
+            whole = np.concatenate([own, self.points(near)], axis=2)
+            points = (1 - _SPARSE_SHARE) * whole + _SPARSE_SHARE * points
             points /= np.linalg.norm(points, axis=1, keepdims=True)
         own, around = np.split(points, [len(rows)], axis=2)
         return Patch(near, around.astype(np.float32)), own
