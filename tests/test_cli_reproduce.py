@@ -28,8 +28,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def brief(*arguments: Any, seconds: tuple[float, float]) -> SimulatedScene:
-    """`talkers_at`, but talkers stop after two seconds: VESSL as printed takes its time."""
-    return talkers_at(*arguments, seconds=(2.0, 2.0))
+    """`talkers_at`, but talkers stop after 1.3 s: VESSL as printed takes its time."""
+    return talkers_at(*arguments, seconds=(1.3, 1.3))
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,7 @@ def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dic
         patch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 20)
         patch.setattr("earatlas.learning.direct_learning._SCENES", 20)
         patch.setattr(table3, "talkers_at", brief)
+        patch.setattr("earatlas.drawing.style.DOTS_AN_INCH", 40)  # nobody looks at them
         result = run("reproduce", "all", "--quick", "-o", folder, "--json")
     assert result.returncode == 0, result.stderr
     return folder, json.loads(result.stdout)

@@ -84,6 +84,7 @@ def check_picture(path: Path) -> None:
         raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
 
 
+DOTS_AN_INCH = 150  # of a PNG
 _MAKER = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
 
 
@@ -93,5 +94,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     check_picture(path)
     with written_whole(path, "plot") as scratch:
         # Told to whoever asks whose picture it is: PNG and PDF have room for it, SVG too.
-        figure.savefig(scratch, dpi=150, metadata={_MAKER[path.suffix.lower()]: "earatlas"})
+        figure.savefig(
+            scratch, dpi=DOTS_AN_INCH, metadata={_MAKER[path.suffix.lower()]: "earatlas"}
+        )
     return path
