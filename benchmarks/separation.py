@@ -22,6 +22,7 @@ from earatlas.experiments.vessl_printed import paper_scales
 from earatlas.judging.directions import assign_directions
 
 LEVELS = (0.5, 0.9)
+PLACES = ["open", "simulated", "measured"]
 PARTS = ("mixtures", "defaults", "starts", "count", "rooms", "fullband", "speed", "memory")
 
 
@@ -114,21 +115,24 @@ def measured_rooms(count: int, jobs: int) -> None:
         table(f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa", rows)
 
 
-def defaults(count: int, jobs: int, talkers: list[int]) -> None:
+def defaults(count: int, jobs: int, talkers: list[int], where: list[str]) -> None:
     """The default alone, on the same mixtures as in the tables: the open, then rooms."""
-    atlas, _, asked = plane_atlas()
     whole, hats = head_of("ku100"), head_of("hats")
-    for M in talkers:
+    if "measured" in where:
+        for name in ("room_a", "room_d"):
+            other, asked = without_talkers(hats, name)
+            rows = on_mixtures(default, mixtures(asked, count, 2), jobs, ea.learn(other))
+            table(f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa", rows)
+    if where == ["measured"]:
+        return
+    atlas, _, asked = plane_atlas()
+    for M in talkers if "open" in where else []:
         rows = on_mixtures(default, mixtures(asked, count, M), jobs, atlas)
         table(f"{M} talkers, ku100 plane, K = 64, {count} mixtures", rows)
-    for t60 in (0.3, 0.5):
+    for t60 in (0.3, 0.5) if "simulated" in where else ():
         scenes = mixtures(asked, count, 2, room=ea.Room(t60_seconds=t60), around=whole)
         rows = on_mixtures(default, scenes, jobs, atlas)
         table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
-    for name in ("room_a", "room_d"):
-        other, asked = without_talkers(hats, name)
-        rows = on_mixtures(default, mixtures(asked, count, 2), jobs, ea.learn(other))
-        table(f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa", rows)
 
 
 def main() -> None:
@@ -139,6 +143,7 @@ def main() -> None:
     parser.add_argument(
         "--talkers", type=int, nargs="+", default=[2, 3], help="of mixtures, starts"
     )
+    parser.add_argument("--where", nargs="+", choices=PLACES, default=PLACES, help="of defaults")
     parser.add_argument("--minutes", type=float, default=30.0, help="of the recording of memory")
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
@@ -147,7 +152,7 @@ def main() -> None:
             case "mixtures":
                 open_mixtures(asked.count, asked.jobs, asked.talkers)
             case "defaults":
-                defaults(asked.count, asked.jobs, asked.talkers)
+                defaults(asked.count, asked.jobs, asked.talkers, asked.where)
             case "starts":
                 starts(asked.count, asked.jobs, asked.talkers)
             case "count":

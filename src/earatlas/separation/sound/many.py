@@ -22,6 +22,9 @@ tell, one falls towards zero, the same in bins that belong together.
 
     v_m ← ½ E[c_mᴴ R_m⁻¹ c_m | x] = v_m + ½ v_m² (yᴴ R_m y - tr(S⁻¹ R_m))     S = Σ v R, y = S⁻¹ x
 
+Powers of bins alone are told by two numbers a bin, of three. So they are drawn towards what each
+voice has in its repertoire (`repertoire`), and made more probable again, in turns.
+
     X (2, F, T) spectra    q, r, v (M, F, T) masks, posteriors, powers    A (F, 2, M) columns
 """
 
@@ -39,9 +42,10 @@ from earatlas.separation.sound.demixing import (
     smoothed,
     spread_determinant,
 )
+from earatlas.separation.sound.repertoire import Repertoire
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["crowded_columns", "sparse_powers"]
+__all__ = ["crowded_columns", "sparse_powers", "voiced_powers"]
 
 # Chosen on 8 mixtures of three talkers in the open (SNR dB, mean and worst) and 6 in a room of T60
 # 0.3 s: columns and powers of the masks 12.2, 10.1 and 1.8; columns alone 13.2, 10.4; powers alone
@@ -54,6 +58,11 @@ _EVERY = 2  # frames that columns are found from: they overlap by seven eighths
 _LEAST = 1e-3  # of a bin that any source may have before it is looked at
 _NEIGHBOURS = (3, 3)  # bins and frames of a power
 _POWER_STEPS = 10  # 6 lose 0.2 dB
+# SDR in dB of 5 mixtures each of ku100 and cipic_021: without a repertoire 13.9 and 14.5, with it
+# 14.9 and 16.0. On cipic_021, 10 or 30 spectra 15.9, 10 turns 16.1, one step a turn 15.5, a third
+# or two thirds of the way 15.7 and 16.0. All of the way, in 3 turns of ku100: 13.8.
+_SPECTRA, _TURNS, _TURN_STEPS = 16, 5, 3
+_FIRST_FIT, _FIT = 15, 5  # steps of the repertoire, which goes on from where it was
 
 
 def crowded_columns(X: Spectra, q: Array, learned: int) -> Complex:
@@ -96,6 +105,18 @@ def _fit(X: Spectra, A: Complex, near: float) -> Array:
     """(M, F, T) how well a bin fits each column: 1 on it, a half if ε is beside it."""
     fit: Array = near / (beside(X, A) + near)
     return fit
+
+
+def voiced_powers(X: Spectra, A: Complex, v: Array, spread: float, floor: float) -> Array:
+    """Powers (M, F, T) that explain X better than v does, each nearly a few spectra."""
+    v = sparse_powers(X, A, v, spread, floor)
+    voices = [Repertoire.of(own, _SPECTRA) for own in v]
+    for turn in range(_TURNS):
+        for m, own in enumerate(v):
+            voices[m] = voices[m].fitted(own, _FIT if turn else _FIRST_FIT)
+            own *= voices[m].powers
+        v = sparse_powers(X, A, np.sqrt(v, out=v), spread, floor, steps=_TURN_STEPS)
+    return v
 
 
 def sparse_powers(

@@ -54,7 +54,7 @@ from earatlas.separation.sound.demixing import (
     wiener,
 )
 from earatlas.separation.sound.frames import FLOOR, Frames, level
-from earatlas.separation.sound.many import crowded_columns, sparse_powers
+from earatlas.separation.sound.many import crowded_columns, voiced_powers
 from earatlas.separation.sound.permutation import exchanged, likeness
 from earatlas.types import Array, Complex, Spectra
 
@@ -203,7 +203,7 @@ def _more_than_two(frames: Frames, masks: Array, layout: CueLayout) -> Array:
     _, highest = layout.ipd_band_hz or (0.0, 0.0)
     A = crowded_columns(X, q, int(np.searchsorted(frames.hertz, highest, "right")))
     v, spread = _likely(frames, A, q, q)
-    return frames.sounds(wiener(X, A, sparse_powers(X, A, v, spread, floor), spread))
+    return frames.sounds(wiener(X, A, voiced_powers(X, A, v, spread, floor), spread))
 
 
 def _likely(frames: Frames, A: Complex, q: Array, shares: Array) -> tuple[Array, float]:
