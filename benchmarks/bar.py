@@ -5,13 +5,12 @@ Two talkers of measured speech, ku100, the same minute over and over. Needs the 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from protocol import DATA, head_of
+from protocol import DATA, head_of, of_long_recordings
 
 import earatlas as ea
 from earatlas.hearing.files import read_mono
@@ -36,11 +35,7 @@ def recording(path: Path, head: ea.Head, minutes: int, t60: float | None) -> Pat
 
 def main() -> None:
     """Measure and print; CPU seconds stand for time, as other things may run beside it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=int, default=4)
-    parser.add_argument("--t60", type=float, default=None, help="of a room; without, in the open")
-    parser.add_argument("--atlas", type=Path, help="of ku100, where it was learned before")
-    wish = parser.parse_args()
+    wish = of_long_recordings(__doc__).parse_args()
     head = head_of("ku100")
     atlas = ea.learn(head) if wish.atlas is None else ea.Atlas.load(wish.atlas)
     told: list[tuple[float, float]] = []

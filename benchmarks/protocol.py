@@ -1,5 +1,6 @@
 """What the benchmarks share: the measured data, a timer, splits of a head, and placed talkers."""
 
+import argparse
 import csv
 import os
 import time
@@ -35,6 +36,15 @@ def head_of(name: str) -> ea.Head:
     if not path.exists():
         raise SystemExit(f"measured heads: none in {DATA}. Set EARATLAS_DATA to their folder.")
     return ea.read_sofa(path)
+
+
+def of_long_recordings(about: str | None) -> argparse.ArgumentParser:
+    """The options of what is measured on long recordings with ku100."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--minutes", type=int, default=4)
+    parser.add_argument("--t60", type=float, default=None, help="of a room; without, in the open")
+    parser.add_argument("--atlas", type=Path, help="of ku100, where it was learned before")
+    return parser
 
 
 def within_plane(head: ea.Head) -> ea.Head:

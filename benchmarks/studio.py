@@ -7,6 +7,7 @@ Needs Chromium and playwright (the group `dev`). Seconds are of this machine and
 does; beside them stand the CPU seconds of the studio's own processes.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -220,6 +221,11 @@ ONE = """async (hex) => {
 
 if __name__ == "__main__":
     parts = {"start": start, "answer": answer, "frames": frames, "size": size, "memory": memory}
-    for part in sys.argv[1:] or parts:
+    parser = argparse.ArgumentParser(description="The studio, measured as a user meets it.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(parts)}; all of them")
+    wished = parser.parse_args().parts or list(parts)
+    if unknown := set(wished) - set(parts):
+        parser.error(f"PART must be one of {', '.join(parts)}, got {', '.join(sorted(unknown))}")
+    for part in wished:
         print(f"--- {part}")
         parts[part]()

@@ -6,7 +6,6 @@ simulated room. Needs the measured data. The hour of docs/figures.md: --minutes 
 
 from __future__ import annotations
 
-import argparse
 import resource
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from protocol import DATA, head_of
+from protocol import DATA, head_of, of_long_recordings
 
 import earatlas as ea
 from earatlas.hearing.files import read_mono
@@ -49,11 +48,7 @@ def measured(atlas: Path, recording: Path, folder: Path) -> tuple[float, float, 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=int, default=4)
-    parser.add_argument("--t60", type=float, default=None, help="of a room; without, in the open")
-    parser.add_argument("--atlas", type=Path, help="of ku100, where it was learned before")
-    wish = parser.parse_args()
+    wish = of_long_recordings(__doc__).parse_args()
     head = head_of("ku100")
     speech = sorted((DATA / "speech").glob("*.flac"))
     room = None if wish.t60 is None else ea.Room(t60_seconds=wish.t60)

@@ -200,7 +200,7 @@ def test_commands_of_the_figures_are_accepted(
     """The benchmark has the parts and options that docs/figures.md names; nothing is measured."""
     pytest.importorskip("sklearn", reason="scikit-learn is an extra")
     script, *words = shlex.split(command)
-    if "argparse" not in (ROOT / script).read_text():
+    if "parse_args" not in (ROOT / script).read_text():
         assert words == []
         return
     read = argparse.ArgumentParser.parse_args
