@@ -239,8 +239,8 @@ def test_a_batch_that_is_ended(
     start = time.monotonic()
     while members(begun.pid) and time.monotonic() - start < 20:
         time.sleep(0.02)
-    # A second on a machine that has nothing else to do.
-    assert time.monotonic() - start < 5
+    # Less than a second with six other processes on two cores; the machine may be slower still.
+    assert time.monotonic() - start < 2
     assert begun.stderr is not None
     said = begun.stderr.read()
     for sidecar in out.glob("[0-9].json"):
