@@ -176,6 +176,10 @@ def test_maps_are_checked_at_once(folder: Path, tmp_path: Path) -> None:
         ea.map_recordings(atlas, [r, r / "0.wav"], tmp_path)
     with pytest.raises(ea.InputError, match="jobs must be"):
         ea.map_recordings(atlas, r, tmp_path, jobs=0)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "0.json").write_text('{"speaker": "Ada"}')
+    with pytest.raises(ea.InputError, match="file of yours"):
+        ea.map_recordings(atlas, r, tmp_path / "mine")
     (tmp_path / "a.wav").touch()
     (tmp_path / "a_source1.wav").touch()
     with pytest.raises(ea.InputError, match="overwritten"):

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.batches.batch import Batch, Hands, planned, run
+from earatlas.batches.batch import Batch, Hands, planned, run, to_replace
 from earatlas.batches.inputs import RECORDINGS, check_stems, listed
 from earatlas.batches.pace import Pace
 from earatlas.batches.recordings import Localizing
@@ -60,6 +60,13 @@ class Copying(Work):
     def may_write(self, file: Path) -> list[Path]:
         """The copy."""
         return [self.folder / f"{file.stem}.copy"]
+
+
+@dataclass(frozen=True)
+class Spacious(Copying):
+    """The same, somewhere."""
+
+    space: ea.Space = field(default_factory=ea.Sphere)
 
 
 def files_in(folder: Path, *names: str) -> tuple[Path, ...]:
@@ -151,6 +158,53 @@ def test_what_is_done_is_skipped(work: Copying, tmp_path: Path) -> None:
     assert (work.folder / "a.copy").stat().st_mtime_ns == before
     assert outcomes(work, files, resume=False)["a"].status == "done"
     assert outcomes(work, files, resume=False)["a"].replaced == (str(work.folder / "a.copy"),)
+
+
+def test_what_was_moved_has_its_new_names(work: Copying, tmp_path: Path) -> None:
+    """A recording and results in other folders: what is skipped tells of these."""
+    (file,) = files_in(tmp_path / "in", "a.wav")
+    outcomes(work, (file,))
+    there, moved = tmp_path / "there", replace(work, folder=tmp_path / "moved")
+    (tmp_path / "in").rename(there)
+    work.folder.rename(moved.folder)
+    (outcome,) = outcomes(moved, (there / "a.wav",)).values()
+    assert outcome.status == "skipped"
+    assert outcome.answer == {
+        "file": str(there / "a.wav"),
+        "copy": str(moved.folder / "a.copy"),
+    }
+
+
+def test_answers_of_another_file_are_told_to_be_replaced(work: Copying, tmp_path: Path) -> None:
+    """Two recordings of one name, one after the other into one folder."""
+    (first,) = files_in(tmp_path / "day1", "a.wav")
+    (second,) = files_in(tmp_path / "day2", "a.wav")
+    assert outcomes(work, (first,))["a"].replaced == ()
+    told = outcomes(work, (second,), resume=False)["a"].replaced
+    assert told == (str(work.folder / "a.copy"), str(work.folder / "a.json"))
+
+
+def test_settings_without_fields_differ_by_their_kind(tmp_path: Path) -> None:
+    """A circle is no sphere, though neither has anything to set."""
+    spaces = (ea.Sphere(), ea.Circle(), ea.Plane(), ea.Cylinder())
+    recipes = [Spacious(tmp_path, space=space).recipe() for space in spaces]
+    for i, one in enumerate(recipes):
+        for j, other in enumerate(recipes):
+            assert (one.changed(other) is None) == (i == j)
+
+
+def test_what_a_batch_would_replace(work: Copying, tmp_path: Path) -> None:
+    """Its own sidecars and summary, and what only has their names."""
+    files = files_in(tmp_path / "in", "a.wav", "b.wav")
+    outcomes(work, files)
+    (work.folder / "b.json").write_text('{"speaker": "Ada"}')
+    assert dict(to_replace(work, files)) == {
+        work.folder / "a.json": True,
+        work.folder / "b.json": False,
+        work.folder / "batch.jsonl": True,
+    }
+    (work.folder / "batch.jsonl").write_text("my notes")
+    assert (work.folder / "batch.jsonl", False) in list(to_replace(work, files))
 
 
 def test_a_sidecar_tells_all(work: Copying, tmp_path: Path) -> None:

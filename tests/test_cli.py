@@ -364,6 +364,21 @@ def test_a_recording_whose_end_is_missing_is_refused(
     refused(run("cues", path), "must be complete", "end is missing", "again")
 
 
+@pytest.mark.parametrize("length", [0x7FFFF000, 0x7FFFFF00, 0xFFFFFFFF])
+def test_a_recording_from_a_pipe_is_whole(
+    run: Run, tmp_path: Path, rng: np.random.Generator, length: int
+) -> None:
+    """Who writes to a pipe does not know the length, and says something large."""
+    path = tmp_path / "x.wav"
+    soundfile.write(path, 0.1 * rng.normal(size=(16000, 2)), 16000, subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    place = data.index(b"data") + 4
+    data[place : place + 4] = length.to_bytes(4, "little")
+    path.write_bytes(data)
+    result = run("cues", path)
+    assert result.returncode == 0, result.stderr
+
+
 def test_clipped_and_offset_recordings_work(
     run: Run, tmp_path: Path, rng: np.random.Generator
 ) -> None:

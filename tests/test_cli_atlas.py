@@ -47,7 +47,6 @@ def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
     *_, begun, done = result.stderr.splitlines()
     assert begun == "begun: learning ring, 72 directions."
     assert done.startswith("done: learning ring, 72 directions, in ")
-    assert answer["scales"] == [answer["components"]]
     assert answer["held_out"]["held_out"] == 12
     assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
     call = ("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--components", 4)

@@ -169,7 +169,13 @@ def test_a_head_known_behind_alone() -> None:
         [[a, e] for a in (120.0, 150.0, 180.0, -150.0, -120.0) for e in (-20.0, 40.0)]
     )
     words = coverage_words(ea.Sphere(), behind, 30.0)
-    assert words.startswith("azimuth -120° … 120°, elevation -20° … 40°, largest gap ")
+    assert words.startswith("azimuth -120° … -240°, elevation -20° … 40°, largest gap ")
+
+
+def test_a_head_known_on_one_side_alone() -> None:
+    """The right half, which ends behind: "0° … 180°" would be the left one."""
+    right = np.array([[a, 0.0] for a in (*range(-170, 1, 10), 180)], dtype=float)
+    assert coverage_words(ea.Circle(), right, 10.0).startswith("azimuth 0° … -180°")
 
 
 def test_where_nothing_can_speak(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,7 +217,12 @@ def test_silent_windows_have_no_direction(atlas: Atlas, recording: ea.SimulatedS
 def test_bad_streams_are_explained(atlas: Atlas) -> None:
     """Wrong shapes, NaN, nothing at all, and impossible settings."""
     stream = atlas.localizer()
-    for samples, words in ((np.zeros((1, 9)), "shape"), (np.full((2, 9), np.nan), "finite")):
+    bad = (
+        (np.zeros((1, 9)), "shape"),
+        (np.full((2, 9), np.nan), "finite"),
+        (np.full((2, 9), 1e160), "million times"),
+    )
+    for samples, words in bad:
         with pytest.raises(InputError, match=words):
             stream.push(samples)
     with pytest.raises(InputError, match="one window"):
@@ -230,6 +235,12 @@ def test_bad_streams_are_explained(atlas: Atlas) -> None:
         faint.push(np.zeros((2, 10)))
     with pytest.raises(InputError, match="memory_seconds"):
         atlas.localizer(memory_seconds=0.0)
+    with pytest.raises(InputError, match="yaw must be finite"):
+        atlas.localizer(yaw=1e300)
+    with pytest.raises(InputError, match="two channels"):
+        atlas.localize(ea.Audio(np.ones((3, 20_000)), 16000))
+    with pytest.raises(InputError, match="must be an Audio"):
+        atlas.localize(np.ones((2, 20_000)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="hop_seconds"):
         atlas.localize_frames(ea.Audio(np.ones((2, 20_000)), 16000), hop_seconds=2.0)
 

@@ -113,6 +113,18 @@ def test_silence_has_no_onsets() -> None:
     assert not (np.abs(GATE.frequencies_hz[swelling.f] - 500) < 60).any()
 
 
+def test_onsets_fade_by_their_power() -> None:
+    """Of two that rise alike the older has e^-3 of the newer's power: most bins are the newer's."""
+    rng = np.random.default_rng(1)
+    sound = np.tile(murmur(3.0, seed=2), 2)
+    both = np.stack([sound, sound]) + 1e-4 * rng.normal(size=(2, len(sound)))
+    found = onsets(both, 800, forgetting=float(np.exp(-128 / RATE / 1.0)))
+    older = found.t < 3.0 * RATE / 128
+    merit = found.rise_db + 10 * np.log10(np.exp(-(found.t.max() - found.t) * 128 / RATE))
+    assert older.mean() < 0.2
+    assert abs(merit[older].min() - merit[~older].min()) < 1
+
+
 def test_older_onsets_are_forgotten() -> None:
     """With forgetting, the bins are those of the newer of two sounds."""
     rng = np.random.default_rng(1)

@@ -21,7 +21,7 @@ from earatlas.batches.work import Outcome, Work
 from earatlas.errors import InputError
 from earatlas.files import clear_scratch, written_whole
 
-__all__ = ["SUMMARY", "Batch", "Hands", "check_jobs", "planned", "run"]
+__all__ = ["SUMMARY", "Batch", "Hands", "check_jobs", "planned", "run", "to_replace"]
 
 SUMMARY = "batch.jsonl"
 
@@ -75,6 +75,29 @@ def planned(work: Work, files: Sequence[Path], *, resume: bool) -> Batch:
     return Batch(work, tuple(files), kept, again)
 
 
+def to_replace(work: Work, files: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """What is there already under the names of sidecars and summary, and whether a batch wrote it.
+
+    Both go by their contents.
+    """
+    for file in files:
+        path = sidecar_path(work.folder, file)
+        if path.exists():
+            yield path, read_sidecar(path) is not None
+    path = work.folder / SUMMARY
+    if len(files) > 1 and path.exists():
+        yield path, _is_summary(path)
+
+
+def _is_summary(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            first = json.loads(file.readline(1 << 24))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and {"file", "status"} <= first.keys()
+
+
 def _why_again(work: Work, recipe: Recipe, file: Path, sidecar: Sidecar) -> str | None:
     try:
         return why_again(sidecar, recipe, work.inputs(file), work.folder)
@@ -86,12 +109,34 @@ def run(batch: Batch, hands: Hands, tell: Tell) -> Generator[Outcome, None, None
     """The outcomes of a batch; `tell` is told how far each of `batch.todo` is."""
     with _summary(batch) as outcomes:
         for file, sidecar in batch.kept.items():
-            outcomes[file] = Outcome(file, "skipped", sidecar.answer, warnings=sidecar.warnings)
+            answer = _as_now(batch.work, file, sidecar)
+            outcomes[file] = Outcome(file, "skipped", answer, warnings=sidecar.warnings)
             yield outcomes[file]
         for _, outcome in _worked(batch, hands, tell):
             again = batch.again.get(outcome.file)
             outcomes[outcome.file] = outcome = replace(outcome, again=again)
             yield outcome
+
+
+def _as_now(work: Work, file: Path, sidecar: Sidecar) -> dict[str, Any]:
+    """The answer of a sidecar with the names that its files have now: folders may have moved."""
+    before = work.outputs(sidecar.answer)
+    now = [work.folder / mark.file for mark in sidecar.outputs]
+    names = {str(old): str(new) for old, new in zip(before, now, strict=False)}
+    names |= {str(old.parent): str(new.parent) for old, new in zip(before, now, strict=False)}
+    if "file" in sidecar.answer:
+        names[sidecar.answer["file"]] = str(file)
+    renamed: dict[str, Any] = _renamed(sidecar.answer, names)
+    return renamed
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    """JSON values in which some strings are others."""
+    if isinstance(value, dict):
+        return {key: _renamed(part, names) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_renamed(part, names) for part in value]
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _worked(batch: Batch, hands: Hands, tell: Tell) -> Iterator[tuple[int, Outcome]]:

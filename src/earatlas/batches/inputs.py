@@ -123,5 +123,6 @@ def check_stems(files: Iterable[Path], what: str = "recordings") -> None:
         if other is not file:
             raise InputError(
                 f"{what} must differ in their names, got '{other}' and '{file}', whose "
-                "results would have the same names. Give them folders of their own."
+                "results would have the same names. Run the command once for each, with an output "
+                "folder of its own."
             )

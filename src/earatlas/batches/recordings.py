@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from earatlas.atlas import Atlas
-from earatlas.batches.batch import Hands, planned, run
+from earatlas.batches.batch import Hands, planned, run, to_replace
 from earatlas.batches.inputs import RECORDINGS, check_stems, listed
 from earatlas.batches.work import Outcome, Work
 from earatlas.errors import InputError
@@ -164,6 +164,12 @@ def map_recordings(
         files, folder = tuple(file.absolute() for file in files), Path(folder).absolute()
     work = _work(atlas, Path(folder), task, dict(settings or {}))
     check_stems(files)
+    for path, ours in to_replace(work, files):
+        if not ours:
+            raise InputError(
+                f"folder must not hold a file of yours under the name of an answer, got '{path}'. "
+                "Choose another folder, or rename the file."
+            )
     if isinstance(work, SeparatingFiles):
         check_overwritten(files, work.folder)
     return _mapped(work, files, Hands(jobs, client), resume=resume)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import threading
 import time
 import traceback
@@ -20,7 +21,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from earatlas.batches.sidecar import Recipe, Sidecar, marks_of, sidecar_path, write_sidecar
+from earatlas.batches.sidecar import (
+    Recipe,
+    Sidecar,
+    marks_of,
+    read_sidecar,
+    sidecar_path,
+    write_sidecar,
+)
 from earatlas.errors import EaratlasWarning, InputError, brief
 from earatlas.types import Progress
 
@@ -85,9 +93,10 @@ class Work(ABC):
 
 
 def _plain(value: Any) -> Any:
-    """A setting as JSON values; of arrays, their hash."""
+    """A setting as JSON values; of arrays, their hash. What has no fields goes by its kind."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        told = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {"kind": type(value).__name__, **told}
     if isinstance(value, np.ndarray):
         array = np.ascontiguousarray(value)
         about = f"{array.dtype.str} {array.shape} ".encode()
@@ -111,6 +120,7 @@ def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -
         start = time.perf_counter()
         answer, problem, bug = None, None, None
         old = {str(path) for path in work.may_write(file) if path.exists()}
+        lost = _lost_sidecar(work, file)
         try:
             inputs = marks_of(work.inputs(file))
             answer = work.answer(file, tell)
@@ -131,10 +141,22 @@ def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -
         answer if problem is None else None,
         problem,
         tuple(str(w.message) for w in caught),
-        tuple(str(path) for path in _written(work, answer) if str(path) in old),
+        tuple(str(path) for path in _written(work, answer) if str(path) in old) + lost,
         round(time.perf_counter() - start, 3),
         bug=bug,
     )
+
+
+def _lost_sidecar(work: Work, file: Path) -> tuple[str, ...]:
+    """The sidecar whose place will be taken, if it tells of another file or another command."""
+    path = sidecar_path(work.folder, file)
+    sidecar = read_sidecar(path)
+    if sidecar is None:
+        return ()
+    same = sidecar.recipe.command == work.command and (
+        not sidecar.inputs or Path(sidecar.inputs[0].file) == Path(os.path.abspath(file))
+    )
+    return () if same else (str(path),)
 
 
 def _written(work: Work, answer: dict[str, Any] | None) -> list[Path]:

@@ -20,9 +20,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.batches.batch import SUMMARY, Batch, Hands, planned, run
+from earatlas.batches.batch import SUMMARY, Batch, Hands, planned, run, to_replace
 from earatlas.batches.pace import Pace
-from earatlas.batches.sidecar import read_sidecar, sidecar_path
 from earatlas.batches.work import Outcome, Work
 from earatlas.cli.console import Tally, err, note, out, print_json, warn
 from earatlas.cli.outputs import Outputs, tell_replaced
@@ -97,11 +96,10 @@ def run_batch(
 
 
 def _check_sidecars(work: Work, files: Sequence[Path], *, force: bool) -> None:
-    """Refuse to replace what no batch wrote: sidecars go by their contents."""
+    """Refuse to replace what no batch wrote; what one wrote is told when it is replaced."""
     outputs = Outputs(force=force)
-    for file in files:
-        path = sidecar_path(work.folder, file)
-        outputs.claim_in_folder(path, not path.exists() or read_sidecar(path) is not None)
+    for path, ours in to_replace(work, files):
+        outputs.claim_in_folder(path, ours)
 
 
 def _client(how: BatchOptions) -> Any:

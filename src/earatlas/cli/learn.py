@@ -152,8 +152,10 @@ def learn_command(
         seed,
     )
     if heads.several or resume:
+        _check_folder_name(output)
         _learn_many(learning, heads.files, batch)
         return
+    _check_alone(batch)
     _check_name(output)
     outputs = Outputs(force=force)
     outputs.claim(output, is_atlas)
@@ -234,6 +236,22 @@ def _atlas_path(folder: Path, head: Path) -> Path:
     return folder / f"{head.stem}.atlas"
 
 
+def _check_alone(batch: BatchOptions) -> None:
+    """Refuse what one head has no use for."""
+    for name, wished in {"--jobs": batch.jobs > 1, "--scheduler": batch.scheduler}.items():
+        if wished:
+            raise InputError(f"{name} must go with several heads, got one. Leave it out.")
+
+
+def _check_folder_name(output: Path) -> None:
+    """The atlases of several heads, or of one that may be done already, are in a folder."""
+    if output.suffix.lower() == ".atlas":
+        raise InputError(
+            f"output must be a folder for several heads and with --resume, got '{output}'. "
+            "Name a folder; each atlas has the name of its head."
+        )
+
+
 def _check_name(output: Path) -> None:
     """An atlas is not to be taken for a sound, a head or a table."""
     if output.suffix.lower() in {".csv", ".flac", ".json", ".sofa", ".wav"}:
@@ -309,7 +327,6 @@ def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
         "head": atlas.about["head"],
         "space": atlas.space.name,
         "components": len(atlas.model.weights),
-        "scales": [len(atlas.model.weights)],
         "directions": atlas.about["directions"],
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
         "rooms": atlas.rooms is not None,

@@ -137,7 +137,11 @@ def _check(wish: _Wish, atlas: Atlas, recordings: list[Path], outputs: Outputs) 
             f"--plot and --track must go with one recording, got {len(recordings)}. "
             "Run the command once for each."
         )
-    if wish.track is not None:
+    windows = wish.windows.window_seconds, wish.windows.hop_seconds
+    if wish.track is None:
+        if windows != (Windows.window_seconds, Windows.hop_seconds):
+            raise InputError("--window and --hop must go with --track, got none. Name its file.")
+    else:
         if wish.track.suffix.lower() not in {".csv", ".json"}:
             raise InputError(
                 f"track must end in .csv or .json, got '{wish.track}'. Rename the output."

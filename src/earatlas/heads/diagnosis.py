@@ -106,7 +106,8 @@ def _azimuth_words(azimuths: Array, spacing_degrees: float) -> str:
     if gaps.max() <= max(_ALL_ROUND_DEGREES, 2 * spacing_degrees):
         return "all round"
     widest = int(np.argmax(gaps))  # what is not covered lies behind the last one
-    return _span_words(around[widest], around[(widest + 1) % len(around)])
+    first, last = around[widest], around[(widest + 1) % len(around)]
+    return _span_words(first, last if last <= first else last - 360)  # from left to right
 
 
 def _span_words(first: float, last: float) -> str:

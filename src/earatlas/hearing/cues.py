@@ -108,8 +108,8 @@ def spectra_cues(
     return Cues(layout.stack(left, right).T, observed, layout)
 
 
-def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
-    """The recording at the layout's rate, or an InputError if it can give no cues."""
+def check_ears(audio: Audio) -> None:
+    """An InputError if it is not what two ears heard."""
     if not isinstance(audio, Audio):
         raise InputError(
             f"audio must be an Audio, got {type(audio).__name__}. Use read_audio(path), or "
@@ -120,6 +120,11 @@ def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
             f"audio must have two channels (left, right), got {audio.channels}. "
             "A mono sound carries no interaural cues."
         )
+
+
+def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
+    """The recording at the layout's rate, or an InputError if it can give no cues."""
+    check_ears(audio)
     if not np.isfinite(audio.samples).all():
         raise InputError(
             "audio must be finite, got NaN or infinity among its samples. Repair or cut it."

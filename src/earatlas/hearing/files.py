@@ -33,6 +33,8 @@ MORE_CHANNELS = r".* channels: 0 and 1 are taken"  # how the warning of `_warn_o
 _UNKNOWN = 1 << 62  # frames; libsndfile says so of a FLAC file that was written to a pipe
 _FRAMES_A_BYTE = 5000  # at most: silence in FLAC takes 14 bytes for 65,535 frames
 _RATES = 1000, 10**6  # Hz: below there are no cues, and a second of 16 kHz is made of few samples
+# Written to a pipe, where the length is not known: 2³² - 1, or, by arecord and SoX, almost 2³¹.
+_UNKNOWN_LENGTH = 0x7FFFF000
 _MOST_CHUNKS = 1000  # before the sound: a hostile file may have millions
 _BLOCK_VALUES = 1 << 22  # of all channels together: 32 MB, whatever a header says of their number
 
@@ -135,7 +137,7 @@ def _is_cut_short(path: Path) -> bool:
                 break
             length = int.from_bytes(head[4:], "little" if kind == b"RIFF" else "big")
             if head[:4] in (b"data", b"SSND"):
-                streamed = length in (0, 0xFFFFFFFF)  # written to a pipe: the length is unknown
+                streamed = length == 0 or length >= _UNKNOWN_LENGTH
                 return not streamed and file.tell() + length > size
             file.seek(length + length % 2, 1)
     return False

@@ -248,8 +248,8 @@ class OnsetStream:
     def bins(self) -> OnsetBins:
         """The bins that rise most, of all that was pushed."""
         good = self._good(self._best())
-        age = (self._rising.count - good.t) * np.log(self._forgetting)
-        order = np.argsort(-(good.rise_db + age), kind="stable")[: self._gate.most_bins]
+        fade_db = (self._rising.count - good.t) * (10 * np.log10(self._forgetting))
+        order = np.argsort(-(good.rise_db + fade_db), kind="stable")[: self._gate.most_bins]
         return good[order[np.lexsort((good.t[order], good.f[order]))]]
 
     def arrived(self, since: int) -> OnsetBins:
@@ -369,7 +369,7 @@ class _Candidates:
         """The `most` that rise most, older ones by less."""
         if len(self.f) <= most:
             return self
-        merit = self.rise_db + (now - self.t) * np.log(forgetting)
+        merit = self.rise_db + (now - self.t) * (10 * np.log10(forgetting))
         # Ties by time and frequency: what is kept must not hang on how the sound was cut up.
         least = np.partition(merit, -most)[-most]
         above, level = np.flatnonzero(merit > least), np.flatnonzero(merit == least)

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from earatlas.hearing.audio import Audio
-from earatlas.hearing.cues import checked_audio
+from earatlas.hearing.cues import check_ears, checked_audio
 from earatlas.hearing.files import audio_rate, audio_seconds, read_blocks
 from earatlas.hearing.layout import CueLayout
 from earatlas.types import Array
@@ -76,6 +76,9 @@ class MemoryRecording:
 
     audio: Audio
     offset: Array = field(default_factory=_nothing)  # (2, 1) that was taken out of it
+
+    def __post_init__(self) -> None:
+        check_ears(self.audio)
 
     def centred(self) -> MemoryRecording:
         """The same without what each ear has in the mean of the first seconds."""

@@ -31,7 +31,7 @@ import numpy as np
 
 from earatlas.heads.templates import Interpolation, Templates
 from earatlas.hearing.onsets import Gate, OnsetBins
-from earatlas.space.angles import to_vectors
+from earatlas.space.angles import to_vectors, wrap_degrees
 from earatlas.space.spaces import Circle, Space, Sphere
 from earatlas.types import Array, Complex, Indices, Mask, Single
 
@@ -385,7 +385,10 @@ def _closest(L: Array) -> Mask:
 def _arc(known: Array) -> Array:
     """Every degree of a circle, or of the part of it that was measured."""
     azimuth = np.sort(known[:, 0])
-    closed = 360 - (azimuth[-1] - azimuth[0]) < 2.5 * np.median(np.diff(azimuth))
-    low, high = (-179.0, 180.0) if closed else (np.ceil(azimuth[0]), np.floor(azimuth[-1]))
-    degrees = np.arange(low, high + 1)
+    gaps = np.diff(azimuth, append=azimuth[0] + 360)
+    widest = int(gaps.argmax())  # what was not measured
+    low, high = -179.0, 180.0
+    if gaps[widest] >= 2.5 * np.median(gaps):
+        low, high = np.ceil(azimuth[widest] + gaps[widest]), np.floor(azimuth[widest] + 360)
+    degrees = wrap_degrees(np.arange(low, high + 1))
     return np.stack([degrees, np.full(len(degrees), known[0, 1])], axis=-1)

@@ -19,7 +19,12 @@ from earatlas.learning.calibration import Calibration
 from earatlas.learning.posteriors import Judged
 from earatlas.learning.ppam import PPAM
 from earatlas.learning.rooms import RoomHearing
-from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
+from earatlas.space.angles import (
+    azimuth_error,
+    elevation_error,
+    great_circle_error,
+    wrap_degrees,
+)
 from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array
@@ -62,7 +67,7 @@ class Judgement:
 
     def turned(self, degrees: float) -> Judgement:
         """The same with a belief turned to the left."""
-        return replace(self, belief=self.belief.turned(degrees))
+        return replace(self, belief=self.belief.turned(float(wrap_degrees(degrees))))
 
 
 @dataclass(frozen=True, eq=False)

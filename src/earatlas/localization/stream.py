@@ -1,7 +1,8 @@
 """A live stream: fed samples as they come, asked whenever an answer is wanted.
 
 It rests on the same sums as the answer to a recording (`earatlas.hearing.statistics`), so a stream,
-once it has ended, has that answer.
+once it has ended, has that answer; but an offset of the converter, which is taken out of a
+recording first, stays.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import soxr
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.hearing.audio import checked_block, checked_rate
+from earatlas.hearing.audio import LARGEST_SAMPLE, checked_block, checked_rate
 from earatlas.hearing.cues import check_length, nothing_heard
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.onsets import OnsetStream
@@ -26,6 +27,11 @@ __all__ = ["Localizer"]
 
 _AUDIBLE = 0.01  # of the loudest frame's power: what words have, and pauses have not
 _LOUDEST_SECONDS = 10.0  # after which the loudest frame counts 1/e
+
+
+def _fade(hop_seconds: float, memory_seconds: float | None) -> float:
+    """What is left of a frame after a hop."""
+    return 1.0 if memory_seconds is None else float(np.exp(-hop_seconds / memory_seconds))
 
 
 class Silence:
@@ -70,17 +76,17 @@ class Localizer:
                 f"memory_seconds must be at least one window ({shortest:g} s), got "
                 f"{memory_seconds}. One or two seconds follow a moving talker."
             )
-        fade = 1.0
-        if memory_seconds is not None:
-            fade = float(np.exp(-layout.hop / layout.rate / memory_seconds))
         self._head, self._threshold = head, threshold
         self._frames = FrameStream(layout.window, layout.hop)
+        fade = _fade(layout.hop / layout.rate, memory_seconds)
         self._levels = PoseStatistics(layout, forgetting=fade)
         known = None if yaw is None else checked_yaw(yaw, head.space)
         self._motion = Motion(known, memory_seconds)
         self._onsets = None
         if head.rooms is not None:
-            self._onsets = OnsetStream(head.rooms.sound.gate, forgetting=fade)
+            gate = head.rooms.sound.gate
+            fade = _fade(gate.hop / gate.rate, memory_seconds)
+            self._onsets = OnsetStream(gate, forgetting=fade)
         self._resampler = None
         if rate is not None and checked_rate(rate) != layout.rate:
             self._resampler = soxr.ResampleStream(
@@ -103,6 +109,11 @@ class Localizer:
         x = checked_block(samples)
         if not np.isfinite(x).all():
             raise InputError("samples must be finite, got NaN or infinity. Check the input device.")
+        if np.abs(x).max(initial=0.0) >= LARGEST_SAMPLE:
+            raise InputError(
+                f"samples must not be beyond a million times full scale, got {np.abs(x).max():.3g}."
+                " Divide them by their full scale."
+            )
         if yaw is not None:
             checked_yaw(yaw, self._head.space)
         self._motion.tell((self._pushed + x.shape[1]) / self._rate, yaw)

@@ -23,6 +23,7 @@ __all__ = ["Yaw", "check_yaw_step"]
 _FASTEST = 1000.0  # degrees a second; heads turn at up to 600
 _MARGIN_SECONDS = 0.1  # by which a tracker may start late and end early
 _ALWAYS = 1e9  # seconds before and after
+_MOST_DEGREES = 1e6  # of a head: beyond, degrees lose their digits
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -54,8 +55,11 @@ class Yaw:
     @classmethod
     def still(cls, degrees: float) -> Self:
         """That of a head which stays as it is."""
-        if not np.isfinite(degrees):
-            raise InputError(f"yaw must be finite, got {degrees}. Give degrees.")
+        if not abs(degrees) <= _MOST_DEGREES:
+            raise InputError(
+                f"yaw must be finite and at most {_MOST_DEGREES:g} either way, got {degrees}. "
+                "Give degrees."
+            )
         return cls(np.array([-_ALWAYS, _ALWAYS]), np.full(2, degrees))
 
     @classmethod
