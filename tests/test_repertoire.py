@@ -7,7 +7,7 @@ from test_many import three_columns
 
 from earatlas.separation.sound import many
 from earatlas.separation.sound.repertoire import Repertoire
-from earatlas.types import Array
+from earatlas.types import Array, Single
 
 F, T, K = 23, 40, 3
 
@@ -20,7 +20,7 @@ def few_spectra(seed: int) -> Array:
     return powers
 
 
-def divergence(v: Array, model: Array) -> float:
+def divergence(v: Array | Single, model: Array | Single) -> float:
     """Of Itakura and Saito, a bin at a time."""
     total = 0.0
     for f in range(F):

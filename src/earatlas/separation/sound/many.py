@@ -30,7 +30,7 @@ voice has in its repertoire (`repertoire`), and made more probable again, in tur
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from earatlas.separation.sound.demixing import (
     spread_determinant,
 )
 from earatlas.separation.sound.repertoire import Repertoire
-from earatlas.types import Array, Complex, Spectra
+from earatlas.types import Array, Complex, Single, Spectra
 
 __all__ = ["crowded_columns", "sparse_powers", "voiced_powers"]
 
@@ -107,23 +107,29 @@ def _fit(X: Spectra, A: Complex, near: float) -> Array:
     return fit
 
 
-def voiced_powers(X: Spectra, A: Complex, v: Array, spread: float, floor: float) -> Array:
+def voiced_powers(X: Spectra, A: Complex, v: Array | Single, spread: float, floor: float) -> Array:
     """Powers (M, F, T) that explain X better than v does, each nearly a few spectra."""
-    v = sparse_powers(X, A, v, spread, floor)
-    voices = [Repertoire.of(own, _SPECTRA) for own in v]
+    powers = sparse_powers(X, A, v, spread, floor)
+    voices = [Repertoire.of(own, _SPECTRA) for own in powers]
     for turn in range(_TURNS):
-        for m, own in enumerate(v):
+        for m, own in enumerate(powers):
             voices[m] = voices[m].fitted(own, _FIT if turn else _FIRST_FIT)
             own *= voices[m].powers
-        v = sparse_powers(X, A, np.sqrt(v, out=v), spread, floor, steps=_TURN_STEPS)
-    return v
+        powers = sparse_powers(X, A, np.sqrt(powers, out=powers), spread, floor, steps=_TURN_STEPS)
+    return powers
 
 
 def sparse_powers(
-    X: Spectra, A: Complex, v: Array, spread: float, floor: float, *, steps: int = _POWER_STEPS
+    X: Spectra,
+    A: Complex,
+    v: Array | Single,
+    spread: float,
+    floor: float,
+    *,
+    steps: int = _POWER_STEPS,
 ) -> Array:
     """Powers (M, F, T) that explain X better than v does."""
-    v = v.copy()
+    v = cast(Array, v.copy())  # of either precision
     a, b = (A[:, ear].T.astype(X.dtype)[..., None] for ear in (0, 1))  # (M, F, 1)
     R00, R11, R01 = squared_size(a) + spread, squared_size(b) + spread, a * b.conj()
     for _ in range(steps):

@@ -33,7 +33,7 @@ class Repertoire:
     least: float  # a power that is nothing
 
     @classmethod
-    def of(cls, v: Array, count: int) -> Repertoire:
+    def of(cls, v: Array | Single, count: int) -> Repertoire:
         """A start for powers (F, T): even, but no two spectra alike; the same for all sources."""
         rng = np.random.default_rng(0)
         level = float(v.mean())
@@ -47,7 +47,7 @@ class Repertoire:
         powers: Single = self.W @ self.H + np.float32(self.least)
         return powers
 
-    def fitted(self, v: Array, steps: int) -> Repertoire:
+    def fitted(self, v: Array | Single, steps: int) -> Repertoire:
         """Nearer to powers (F, T) by so many steps."""
         W, H = self.W.copy(), self.H.copy()
         for _ in range(steps):
@@ -57,10 +57,10 @@ class Repertoire:
             H *= _factor(W.T @ ratio, W.T @ weight)
         return Repertoire(W, H, self.least)
 
-    def _misses(self, v: Array, W: Single, H: Single) -> tuple[Single, Single]:
+    def _misses(self, v: Array | Single, W: Single, H: Single) -> tuple[Single, Single]:
         """v / (W H)² and 1 / (W H), (F, T)."""
-        weight = 1 / (W @ H + np.float32(self.least))
-        ratio = v * weight
+        weight: Single = np.reciprocal(W @ H + np.float32(self.least))
+        ratio = v.astype(np.float32) * weight
         ratio *= weight
         return ratio, weight
 
