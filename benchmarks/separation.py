@@ -2,7 +2,8 @@
 
 Parts: mixtures (two and three talkers, every method in one table), defaults (the default alone, in
 the open and in rooms: many mixtures in a short time), starts (which start VESSL
-should have), count (how many sources), rooms (simulated and measured), fullband (48 kHz), speed,
+should have), count (how many sources), rooms (simulated and measured), rivals (blind methods in a
+room, alone and after WPE), fullband (48 kHz), speed,
 memory. Without a part: all of them. The heads, rooms and speech come from EARATLAS_DATA.
 Seeds are fixed. `--jobs` mixtures are worked on at once; fullband, speed and memory run alone.
 """
@@ -14,7 +15,7 @@ import numpy as np
 from protocol import DATA, head_of, in_room, mixtures, split, within_plane
 from separating import cost, fullband
 from separating.figures import on_mixtures, table
-from separating.methods import default, every_method, ours, room_method
+from separating.methods import against_rivals, default, every_method, ours, room_method
 from separating.starts import every_start, our_scales
 
 import earatlas as ea
@@ -23,7 +24,9 @@ from earatlas.judging.directions import assign_directions
 
 LEVELS = (0.5, 0.9)
 PLACES = ["open", "simulated", "measured"]
-PARTS = ("mixtures", "defaults", "starts", "count", "rooms", "fullband", "speed", "memory")
+PARTS = (
+    "mixtures", "defaults", "starts", "count", "rooms", "rivals", "fullband", "speed", "memory",
+)  # fmt: skip
 
 
 def plane_atlas() -> tuple[ea.Atlas, ea.Head, ea.Head]:
@@ -135,6 +138,14 @@ def defaults(count: int, jobs: int, talkers: list[int], where: list[str]) -> Non
         table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
 
 
+def rivals(count: int, jobs: int) -> None:
+    """Blind methods in a simulated room, alone and after WPE, beside the default."""
+    atlas, _, asked = plane_atlas()
+    scenes = mixtures(asked, count, 2, room=ea.Room(t60_seconds=0.3), around=head_of("ku100"))
+    rows = on_mixtures(against_rivals, scenes, jobs, atlas)
+    table(f"2 talkers, simulated room, T60 0.3 s, {count} mixtures", rows)
+
+
 def main() -> None:
     """Run the parts that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -160,6 +171,8 @@ def main() -> None:
             case "rooms":
                 simulated_rooms(max(asked.count // 2, 1), asked.jobs)
                 measured_rooms(max(asked.count // 2, 1), asked.jobs)
+            case "rivals":
+                rivals(asked.count, asked.jobs)
             case "fullband":
                 known, head = split(head_of("ku100"), 0)
                 fullband.table(ea.learn(known), head, asked.count)

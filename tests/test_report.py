@@ -17,6 +17,8 @@ from matplotlib.image import imread
 import earatlas as ea
 from earatlas.drawing.belief_maps import belief_map
 from earatlas.drawing.palette import GREY, INK, TRUE, colour_of
+from earatlas.judging.intelligibility import intelligibility
+from earatlas.judging.interaural import interaural_errors
 from earatlas.judging.score import score
 from earatlas.judging.truth import Truth
 from earatlas.report import report_page, write_report
@@ -169,8 +171,8 @@ def test_long_recordings_are_cut_and_linked(
 
 
 def test_table_has_the_scores() -> None:
-    """Errors and decibels are those of the metrics, also when the sources come in another order."""
-    scene, images = made_scene()
+    """Errors and figures are those of the metrics, also when the sources come in another order."""
+    scene, images = made_scene(seconds=0.6)
     truth = Truth(np.array([[40.0, 10.0], [-50.0, -20.0]]), audios(images), ("Ada", "Hugh"))
     found = np.stack([s.audio.samples for s in scene.sources])
     expected = score(images, found, scene.mixture.samples)
@@ -183,6 +185,11 @@ def test_table_has_the_scores() -> None:
         quality = [getattr(q, k)[m].mean() for k in ("sdr_db", "sir_db")
                    for q in (expected.mixture, expected.quality)]  # fmt: skip
         assert row[3:] == [f"{v:.1f} dB".replace("-", "−") for v in quality]
+        heard = [c for c in cells[cells.index(name) :] if c][8:11]
+        ears = interaural_errors(images, found, rate=scene.rate)
+        clear = intelligibility(images, found, rate=scene.rate)[m].mean()
+        assert heard == [f"{clear:.2f}", f"{ears.ild_db[m]:.1f} dB",
+                         f"{ears.itd_microseconds[m]:.0f} µs"]  # fmt: skip
     assert "swapped" not in text
 
 
@@ -198,7 +205,7 @@ def test_table_is_the_same_from_files(tmp_path: Path) -> None:
         re.findall(r"(−?\d+\.\d) dB", report_page(bare, title="x", truth=truth, files=files)),
     ]
     kept, read = (np.array([float(v.replace("−", "-")) for v in table]) for table in tables)
-    assert len(kept) == 12
+    assert len(kept) == 15
     np.testing.assert_array_equal(read[1::2], kept[1::2])  # after
     np.testing.assert_allclose(read, kept, atol=0.5)  # before: resampling ends below 8 kHz
     assert "SDR" not in Page(report_page(bare, title="x", truth=truth)).text

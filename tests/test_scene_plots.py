@@ -1,5 +1,6 @@
 """The scene's figure: every source and space, left on the left, the truth beside what it is of."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from earatlas.judging.truth import (
     place_errors,
     true_masks,
 )
+from earatlas.report import report_page
 from earatlas.separation.source_track import SourceTrack
 from earatlas.space.spaces import Space
 
@@ -253,6 +255,29 @@ def test_truth_goes_with_its_source() -> None:
     assert pair_directions(with_sources(scene, []), np.array(places)).found.tolist() == [-1] * 3
     masks = scene.picture.masks
     assert pair_masks(np.rint(masks[:2]), turned.picture.masks).found.tolist() == [1, 2]
+
+
+def test_a_walker_is_judged_along_its_way() -> None:
+    """Half-way it is where another stands; over time it is the one that went with it."""
+    scene, images = made_scene(places=((0.0, 0.0), (5.0, 0.0)))
+    seconds = scene.sources[0].track.seconds
+    walk = ea.Route((0, 0.25), [(40.0, 0.0), (-40.0, 0.0)])
+    gone = np.where(
+        scene.sources[0].track.heard[:, None], walk.at(seconds) + np.array([3.0, 0.0]), np.nan
+    )
+    walker = replace(scene.sources[1], track=replace(scene.sources[1].track, directions=gone))
+    scene = replace(scene, sources=(scene.sources[0], walker))
+    truth = Truth(np.array([[0.0, 0.0], [2.0, 0.0]]), audios(images), routes=(walk, None))
+    matched = Matched.of(scene, truth)
+    assert matched.by_direction is not None
+    assert matched.by_direction.found.tolist() == [1, 0]
+    assert truth.off_by(0, walker) == pytest.approx(3.0, abs=0.01)
+    assert matched.off_by(0, scene.sources[0]) == pytest.approx(2.0, abs=0.1)
+    along = matched.places_of(1)
+    assert along is not None
+    np.testing.assert_allclose(along[[0, 4, -1], 0], [40, 0, -40], atol=1e-6)
+    page = report_page(scene, title="x", truth=truth)
+    assert page.count('class="truth"') > 3 * 9  # on both maps, and from near by
 
 
 def test_errors_are_angles_or_distances() -> None:

@@ -207,6 +207,12 @@ def every_method(
     )
 
 
+def against_rivals(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
+    """Our default and the blind methods in a room, alone and after WPE."""
+    rivals = blind(scene, (1024, 4096)) | blind_after_wpe(scene)
+    return rivals | ours(scene, atlas, renderings=("spatial",))
+
+
 def room_method(scene: ea.SimulatedScene, atlases: dict[str, ea.Atlas]) -> dict[str, Row]:
     """Every method, ours with every atlas, and with a garbage class."""
     rows = ends(scene) | blind(scene, (1024, 4096)) | blind_after_wpe(scene)

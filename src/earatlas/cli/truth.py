@@ -14,7 +14,8 @@ from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import audio_seconds, read_all_channels, read_audio
 from earatlas.judging.assignment import Assignment
-from earatlas.judging.truth import Truth
+from earatlas.judging.truth import Truth, pair_places
+from earatlas.scenes.routes import Route
 from earatlas.scenes.scene import read_scene_file
 from earatlas.separation.scene import FoundScene
 from earatlas.space.spaces import Sphere
@@ -51,13 +52,14 @@ def read_truth(path: Path, seconds: float) -> Truth:
         directions = Sphere().check(places, "directions")
         images = [file.parent / str(source["file"]) for source in sources]
         early = [file.parent / str(s["early_file"]) for s in sources if "early_file" in s]
+        routes = tuple(_route(source["path"]) if "path" in source else None for source in sources)
     except (ArithmeticError, OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"truth must be a scene.json that `earatlas simulate` wrote, or its folder, got "
             f"'{path}', which cannot be used. Name another."
         ) from error
     sounds, first = (tuple(map(read_audio, files)) for files in (images, early))
-    known = Truth(directions, sounds, names, first)
+    known = Truth(directions, sounds, names, first, routes)
     for image in known.images:
         if abs(image.seconds - seconds) > _SECONDS:
             raise InputError(
@@ -65,6 +67,12 @@ def read_truth(path: Path, seconds: float) -> Truth:
                 f"{seconds:.1f} s. Name the folder of the same scene."
             )
     return known
+
+
+def _route(rows: Any) -> Route:
+    """From rows of seconds, azimuth and elevation."""
+    table = np.array(rows, dtype=np.float64)
+    return Route(table[:, 0], table[:, 1:])
 
 
 def _scene_file(path: Path) -> Path:
@@ -139,7 +147,16 @@ def comparison(
     )
     assert judged.by_direction is not None
     assert judged.errors is not None
-    if not judged.agree:
+    placed, errors = judged.by_direction, judged.errors.great_circle_degrees
+    if any(truth.routes):
+        placed = pair_places(scene, truth)
+        errors = np.array(
+            [
+                truth.off_by(m, scene.sources[j]) if j >= 0 else np.nan
+                for m, j in enumerate(placed.found)
+            ]
+        )
+    if not np.array_equal(placed.found, judged.by_sound.found):
         warnings.warn(
             "sounds and directions are swapped: a source sounds like one true source and is placed "
             "at another. Errors and decibels are each for the best match.",
@@ -149,12 +166,12 @@ def comparison(
     heard = _hearing(true, early, found, judged.by_sound, mixture.rate)
     rows = []
     for m, name in enumerate(truth.names):
-        place, sound = (int(a.found[m]) for a in (judged.by_direction, judged.by_sound))
+        place, sound = (int(a.found[m]) for a in (placed, judged.by_sound))
         row: dict[str, Any] = {
             "name": name,
             "direction": _place(np.asarray(truth.directions)[m]),
             "found": None if place < 0 else _place(scene.sources[place].direction),
-            "error": _rounded(judged.errors.great_circle_degrees[m], 2),
+            "error": _rounded(errors[m], 2),
             "source": None if sound < 0 else scene.sources[sound].name,
         }
         for key in ("sdr_db", "sir_db"):

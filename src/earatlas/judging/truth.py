@@ -19,9 +19,10 @@ from earatlas.errors import InputError
 from earatlas.hearing.audio import Audio
 from earatlas.judging.assignment import Assignment, best_assignment
 from earatlas.judging.masks import true_masks_at
+from earatlas.scenes.routes import Route
 from earatlas.scenes.scene import SimulatedScene
 from earatlas.separation.picture import Picture
-from earatlas.separation.scene import FoundScene
+from earatlas.separation.scene import FoundScene, FoundSource
 from earatlas.space.angles import great_circle_error
 from earatlas.space.spaces import Space
 from earatlas.types import Array
@@ -31,9 +32,13 @@ __all__ = [
     "Truth",
     "pair_directions",
     "pair_masks",
+    "pair_places",
     "place_errors",
     "true_masks",
 ]
+
+
+_SHOWN = 9  # places of a way, on a map
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,7 @@ class Truth:
     images: tuple[Audio, ...] = ()  # (M) two channels each, as long as the mixture; or none
     names: tuple[str, ...] = ()  # (M) or none: "true 1", …
     early: tuple[Audio, ...] = ()  # (M) images of the first 50 ms, where they differ; or none
+    routes: tuple[Route | None, ...] = ()  # (M) of the sources that move; or none
 
     def __post_init__(self) -> None:
         if self.directions is not None:
@@ -55,7 +61,7 @@ class Truth:
                 )
             object.__setattr__(self, "directions", places)
         given = {"directions": self.directions, "images": self.images, "names": self.names,
-                 "early": self.early}  # fmt: skip
+                 "early": self.early, "routes": self.routes}  # fmt: skip
         counts = {name: len(v) for name, v in given.items() if v is not None and len(v)}
         if len(set(counts.values())) != 1 or set(counts) == {"names"}:
             raise InputError(
@@ -78,10 +84,29 @@ class Truth:
         images = tuple(scene.image(m) for m in range(len(scene.images)))
         rate = scene.mixture.rate
         early = tuple(Audio(x, rate) for x in scene.early) if scene.is_reverberant else ()
-        return cls(scene.directions, images, scene.names, early)
+        return cls(scene.directions, images, scene.names, early, scene.routes)
 
     def __len__(self) -> int:
         return len(self.images) if self.directions is None else len(self.directions)
+
+    def places(self, m: int) -> Array:
+        """(n, C) where true source m is: one place, or some along its way."""
+        assert self.directions is not None
+        route = self.routes[m] if self.routes else None
+        if route is None:
+            return self.directions[m : m + 1]
+        return route.at(np.linspace(route.seconds[0], route.seconds[-1], _SHOWN))
+
+    def off_by(self, m: int, source: FoundSource) -> float:
+        """How far a found source is from true source m; of one that moves, the median over time."""
+        assert self.directions is not None
+        space, route = source.belief.space, self.routes[m] if self.routes else None
+        there, track = self.directions[m], source.track
+        if route is None or not track.heard.any():
+            return float(place_errors(space, there, source.direction))
+        heard = track.heard
+        along = route.at(track.seconds[heard])
+        return float(np.median(place_errors(space, along, track.directions[heard])))
 
 
 def place_errors(space: Space, true: ArrayLike, found: ArrayLike) -> Array:
@@ -121,6 +146,17 @@ def pair_directions(scene: FoundScene, directions: Array) -> Assignment:
     return best_assignment(place_errors(space, directions[:, None], found[None]))
 
 
+def pair_places(scene: FoundScene, truth: Truth) -> Assignment:
+    """The same for a truth with directions, of which some may be ways."""
+    assert truth.directions is not None
+    if not scene.sources or not any(truth.routes):
+        return pair_directions(scene, truth.directions)
+    every = range(len(truth))
+    return best_assignment(
+        np.array([[truth.off_by(m, source) for source in scene.sources] for m in every])
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Matched:
     """Which found source of a scene is which true one."""
@@ -133,7 +169,7 @@ class Matched:
     @classmethod
     def of(cls, scene: FoundScene, truth: Truth) -> Matched:
         """By directions, and by the bins that true and found masks have in common."""
-        places = None if truth.directions is None else pair_directions(scene, truth.directions)
+        places = None if truth.directions is None else pair_places(scene, truth)
         if not truth.images:
             return cls(truth, places, None, None)
         masks = true_masks(scene.picture, truth.images)
@@ -143,6 +179,16 @@ class Matched:
         """The true direction of found source j."""
         m = _true_index(self.by_direction, j)
         return None if m is None or self.truth.directions is None else self.truth.directions[m]
+
+    def places_of(self, j: int) -> Array | None:
+        """Where the true source of found source j is, or was over time: (n, C)."""
+        m = _true_index(self.by_direction, j)
+        return None if m is None or self.truth.directions is None else self.truth.places(m)
+
+    def off_by(self, j: int, source: FoundSource) -> float:
+        """How far found source j, which is this one, is from the true one; NaN without one."""
+        m = _true_index(self.by_direction, j)
+        return np.nan if m is None else self.truth.off_by(m, source)
 
     def mask_of(self, j: int) -> tuple[str, Array] | None:
         """Name and mask of the true source that found source j is."""

@@ -16,11 +16,14 @@ from earatlas.drawing.palette import colour_of
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import read_blocks
 from earatlas.judging.assignment import known_mean
+from earatlas.judging.intelligibility import intelligibility
+from earatlas.judging.interaural import InterauralErrors, interaural_errors
 from earatlas.judging.quality import LIMIT_DB
 from earatlas.judging.score import Score, score
-from earatlas.judging.truth import Matched, Truth, place_errors
+from earatlas.judging.truth import Matched, Truth
 from earatlas.separation.scene import FoundScene
 from earatlas.space.spaces import Sphere
+from earatlas.types import Array
 from earatlas.words import error_words, place_words
 
 __all__ = ["MIXTURE", "Known", "comparison_table", "decibel_words"]
@@ -29,7 +32,8 @@ __all__ = ["MIXTURE", "Known", "comparison_table", "decibel_words"]
 MIXTURE = "mixture"  # the name of the recording itself among the sounds
 _DECIBELS = (
     '<p class="note">SDR: the source over everything else; SIR: over the other sources; in dB, '
-    "mean of both ears, BSS-eval. Before: of the recording as it is.</p>"
+    "mean of both ears, BSS-eval. Before: of the recording as it is. STOI: how much of speech is "
+    "understood, 1 is all. ILD and ITD: level and time between the ears.</p>"
 )
 _MOST_SECONDS = 60.0  # BSS-eval of longer sounds takes longer than a page may
 
@@ -39,17 +43,22 @@ class Known(Matched):
     """How the truth and the scene go together, and how good the sounds are."""
 
     score: Score | None  # None: a sound is missing, or all are long
+    heard: tuple[InterauralErrors, Array] | None = None  # with the score: errors, and STOI (M, 2)
 
     @classmethod
     def judged(cls, scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Known:
         """Both; `sounds` are the mixture and the sources by name, where there are any."""
         matched = Matched.of(scene, truth)
         judged = _judged(scene, truth, sounds) if truth.images else None
-        by_sound = matched.by_sound if judged is None else judged.by_sound
-        return cls(truth, matched.by_direction, by_sound, matched.masks, judged)
+        if judged is None:
+            return cls(truth, matched.by_direction, matched.by_sound, matched.masks, None)
+        by_sound = judged[0].by_sound
+        return cls(truth, matched.by_direction, by_sound, matched.masks, judged[0], judged[1:])
 
 
-def _judged(scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]) -> Score | None:
+def _judged(
+    scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path]
+) -> tuple[Score, InterauralErrors, Array] | None:
     """The scene against the images; None where a sound is missing, or all are long."""
     names = [source.name for source in scene.sources]
     if not names or scene.seconds > _MOST_SECONDS or not {MIXTURE, *names} <= set(sounds):
@@ -60,11 +69,11 @@ def _judged(scene: FoundScene, truth: Truth, sounds: Mapping[str, Audio | Path])
     images = [image.at_rate(rate) for image in truth.images]
     # Resampling and padding may differ by a few samples at the end.
     n = min(sound.samples.shape[1] for sound in (*images, mixture, *found))
-    return score(
-        np.stack([image.samples[:, :n] for image in images]),
-        np.stack([sound.samples[:, :n] for sound in found]),
-        mixture.samples[:, :n],
-    )
+    true, heard = (np.stack([x.samples[:, :n] for x in both]) for both in (images, found))
+    judged = score(true, heard, mixture.samples[:, :n])
+    order = judged.by_sound
+    errors = interaural_errors(true, heard, rate=rate, assignment=order)
+    return judged, errors, intelligibility(true, heard, rate=rate, assignment=order)
 
 
 def _samples(sound: Audio | Path, rate: int | None) -> Audio:
@@ -82,13 +91,15 @@ def comparison_table(scene: FoundScene, known: Known) -> str:
         columns += ["Truth", "Found", "Off by"]
     if known.score is not None:
         columns += ["SDR before", "SDR after", "SIR before", "SIR after"]
+        columns += ["STOI", "ILD off by", "ITD off by"]
     rows = [
-        [escape(name), *_found(scene, known, i), *_decibels(known.score, i)]
+        [escape(name), *_found(scene, known, i), *_decibels(known.score, i), *_hearing(known, i)]
         for i, name in enumerate(known.truth.names)
     ]
     last = []
     if known.score is not None and len(rows) > 1:
-        last = ["Mean", *[""] * (len(columns) - 5), *_decibels(known.score, None)]
+        figures = [*_decibels(known.score, None), *_hearing(known, None)]
+        last = ["Mean", *[""] * (len(columns) - 1 - len(figures)), *figures]
     notes = [f'<p class="note warn">{note}</p>' for note in _remarks(scene, known)]
     if known.score is not None:
         notes.append(_DECIBELS)
@@ -115,7 +126,7 @@ def _found(scene: FoundScene, known: Known, i: int) -> list[str]:
     if j < 0:
         return [place_words(space, true), "not found", "–"]
     source = scene.sources[j]
-    error = float(place_errors(space, true, source.direction))
+    error = known.truth.off_by(i, source)
     number = f'<span class="dot" style="background:{colour_of(j)}"></span>'
     return [
         place_words(space, true),
@@ -161,6 +172,22 @@ def _decibels(judged: Score | None, i: int | None) -> list[str]:
             value = known_mean(values if i is None else values[i])
             cells.append(decibel_words(value))
     return cells
+
+
+def _hearing(known: Known, i: int | None) -> list[str]:
+    """Cells of true source i, or of the means: STOI, and errors of both differences of the ears."""
+    if known.heard is None:
+        return []
+    errors, clear = known.heard
+    stoi, ild, itd = (
+        known_mean(np.atleast_1d(values if i is None else values[i]))
+        for values in (clear, errors.ild_db, errors.itd_microseconds)
+    )
+    return [
+        "–" if np.isnan(stoi) else f"{stoi:.2f}",
+        decibel_words(ild),
+        "–" if np.isnan(itd) else f"{itd:.0f} µs",
+    ]
 
 
 def decibel_words(value: float) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 
 from earatlas.drawing.belief_maps import belief_map, zoomed_map
 from earatlas.drawing.palette import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
-from earatlas.judging.truth import place_errors
 from earatlas.report.charts import course, spectrogram
 from earatlas.report.comparison import MIXTURE, Known, comparison_table
 from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, on_colour
@@ -63,12 +62,12 @@ def _doubts(doubts: Sequence[str]) -> str:
     return f'<ul class="doubts" aria-label="Doubts">{items}</ul>'
 
 
-def _facts(source: FoundSource, true: Array | None) -> str:
-    """A source in words."""
+def _facts(source: FoundSource, true: Array | None, off_by: float) -> str:
+    """A source in words; `off_by` degrees from the truth, if that is known."""
     space = source.belief.space
     off = ""
     if true is not None:
-        error = error_words(space, float(place_errors(space, true, source.direction)))
+        error = error_words(space, off_by)
         off = f"<dt>Truth</dt><dd>{place_words(space, true)} (off by {error})</dd>"
     return (
         f'<p class="place">{place_words(space, source.direction)}</p>'
@@ -78,12 +77,12 @@ def _facts(source: FoundSource, true: Array | None) -> str:
     )
 
 
-def _near(m: int, source: FoundSource, true: Array | None) -> str:
-    """Where source m is, from near by."""
+def _near(m: int, source: FoundSource, true: Array | None, places: Sequence[Array]) -> str:
+    """Where source m is, from near by; `places` are the true one, or some along its way."""
     space = source.belief.space
     return map_chart(
         [(m, source.belief, zoomed_map(source.belief, truth=true))],
-        truths=() if true is None else [true],
+        truths=places,
         caption=f"From near by <span>{_REGIONS[space.dims]}</span>",
         alt=f"Where {source.name} is believed to be: {place_words(space, source.direction)}",
         key="" if true is None else _TRUE_KEY,
@@ -123,7 +122,8 @@ class Sections:
             return _card(heading, "<p>No source was found in this recording.</p>")
         truths: Sequence[Array] = ()
         if self.known is not None and self.known.truth.directions is not None:
-            truths = list(self.known.truth.directions)
+            truth = self.known.truth
+            truths = [place for m in range(len(truth)) for place in truth.places(m)]
         words = "; ".join(
             f"{source.name}: {place_words(source.belief.space, source.direction)}"
             for source in sources
@@ -190,12 +190,17 @@ class Sections:
     def source(self, m: int) -> str:
         """Source m: where it is, what it sounds like, and which bins it was given."""
         source, colour = self.scene.sources[m], colour_of(m)
-        true = None if self.known is None else self.known.direction_of(m)
+        true, places, off_by = None, (), np.nan
+        if self.known is not None:
+            true, off_by = self.known.direction_of(m), self.known.off_by(m, source)
+            along = self.known.places_of(m)
+            places = () if along is None else tuple(along)
         heading = f'<h2><span class="badge">{m + 1}</span>{escape(source.name)}</h2>'
         return _card(
             "",
-            f'<div class="columns"><div>{heading}{_facts(source, true)}{_doubts(source.doubts)}'
-            f"{self.players.get(source.name, '')}</div>{_near(m, source, true)}</div>",
+            f'<div class="columns"><div>{heading}{_facts(source, true, off_by)}'
+            f"{_doubts(source.doubts)}{self.players.get(source.name, '')}</div>"
+            f"{_near(m, source, true, places)}</div>",
             f'<div class="pictures">{self._spectrograms(m, source)}</div>',
             kind="card source",
             style=f"--colour:{colour};--on:{on_colour(colour)}",

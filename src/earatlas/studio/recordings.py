@@ -20,7 +20,7 @@ from earatlas.errors import EaratlasWarning, InputError
 from earatlas.hearing.audio import Audio
 from earatlas.hearing.files import audio_seconds, read_audio
 from earatlas.judging.assignment import known_mean
-from earatlas.judging.truth import Truth, place_errors
+from earatlas.judging.truth import Truth
 from earatlas.report import write_report
 from earatlas.report.comparison import Known, decibel_words
 from earatlas.scenes.murmur import murmur
@@ -162,7 +162,7 @@ def _compared(scene: FoundScene, truth: Truth, sounds: dict[str, Path]) -> list[
         row = {"name": name, "true": direction_words(place), "found": "not found", "error": "–"}
         if j >= 0:
             space, found = scene.sources[j].belief.space, scene.sources[j].direction
-            off = error_words(space, float(place_errors(space, place, found)))
+            off = error_words(space, truth.off_by(m, scene.sources[j]))
             row |= {"found": f"{j + 1}: {place_words(space, found)}", "error": off}
         judged = {"before": math.nan, "after": math.nan}
         if known.score is not None:
