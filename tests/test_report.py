@@ -206,8 +206,10 @@ def test_table_is_the_same_from_files(tmp_path: Path) -> None:
     ]
     kept, read = (np.array([float(v.replace("−", "-")) for v in table]) for table in tables)
     assert len(kept) == 15
-    np.testing.assert_array_equal(read[1::2], kept[1::2])  # after
-    np.testing.assert_allclose(read, kept, atol=0.5)  # before: resampling ends below 8 kHz
+    after = np.array([1, 3, 4])  # of the five of a row; before, resampling ends below 8 kHz
+    for row in (0, 5, 10):
+        np.testing.assert_array_equal(read[row + after], kept[row + after])
+    np.testing.assert_allclose(read, kept, atol=0.5)
     assert "SDR" not in Page(report_page(bare, title="x", truth=truth)).text
 
 
