@@ -77,7 +77,12 @@ def test_charts_are_chosen_by_some_of_the_cues(rng: np.random.Generator) -> None
     assert (together.misfits[~strange] < 1).all()
     charts = [len(beliefs.centres) for _, beliefs in together._plain.groups]
     assert charts[0] < 40, "few of them"
+    parts: list[int] = []
     for n, belief in enumerate(together.beliefs(np.arange(len(means)))):
         alone, misfit = usual.judged(learned, many[n])
         assert together.misfits[n] == pytest.approx(misfit, rel=1e-3)
         assert space.distance(belief.best, alone.best) < 0.01
+        heavy = alone.pruned(1e-4)
+        parts.append(len(heavy.weights))
+        assert len(belief.pruned(1e-4).weights) == parts[-1]
+    assert max(parts) > 1, "some have several charts"
