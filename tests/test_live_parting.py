@@ -48,6 +48,34 @@ def test_windows_and_filters_take_over_between_two_hops() -> None:
     assert np.abs(sounds[0] - sounds[2]).max() > 0.1
 
 
+def test_who_takes_the_place_of_one_of_a_pair_has_none_of_its_sound() -> None:
+    """When the row of one of the two is given to another, it is silent; the other one goes on."""
+    rng = np.random.default_rng(5)
+    parting = Parting(8000, DELAY, HERTZ, 3)
+
+    def pushed(rows: tuple[int, ...]) -> Array:
+        masks = rng.uniform(size=(len(rows), len(HERTZ))) if parting.by_windows else None
+        return parting.push(rng.normal(size=(2, parting.bank.hop)), masks, rows)
+
+    for k in range(40):
+        if k == 30:
+            parting.enter(True)
+            nothing = np.zeros((2, 4, 1), dtype=np.complex128)
+            frames = parting.kept([nothing] * k).shape[-1]
+            parting.update({7: 2, 9: 0}, rng.uniform(size=(2, len(HERTZ), frames)), 0.0)
+        last = pushed((2, 0) if k >= 30 else ())
+    assert last[0].any()
+    assert last[2].any()
+    parting.clear(1)
+    assert not parting.by_windows
+    parting.clear(2)
+    assert parting.by_windows
+    parting.update({9: 0}, None, 0.0)
+    sounds = np.array([pushed((0,)) for _ in range(8)])
+    assert not sounds[:, 1:].any()
+    assert (np.abs(sounds[:, 0]).max(axis=(1, 2)) > 0.1).all()
+
+
 def test_frames_of_before_are_those_of_the_masks() -> None:
     """After the change, filters have the spectra of every other hop, and masks go with them."""
     rng = np.random.default_rng(8)

@@ -69,7 +69,8 @@ class Parting:
         self._lasting: Lasting | None = None  # in a room
         self._stands = False  # whether the long filters are those of the tracks that are heard
         self._heard_by: Lasting | None = None  # None: all that is heard was made in windows
-        self._pair = (0, 1)  # rows of the two that are heard by long filters
+        # Rows of the two that are heard by long filters; None: it is dead.
+        self._pair: tuple[int | None, int | None] = (None, None)
         count = round(RECENT_SECONDS / self.bank.hop_seconds) + delay.lasting_hops
         self._past: deque[Array] = deque(maxlen=count)
 
@@ -84,13 +85,14 @@ class Parting:
         self._windows.hear(x)
         for lasting in _different(self._lasting, self._heard_by):
             lasting.hear(x)
-        columns = self.filters.columns
-        if columns.due():
-            columns.keep(self._windows.spectra()[:, 1:])
         if masks is None:
             self._framed = 0
+            if self.filters.columns.due():
+                self.filters.columns.keep(self._windows.spectra()[:, 1:])
             return self._filtered()
-        return self._in_turn(self._framed_sounds(masks, rows))
+        spectra = self._windows.spectra()
+        self.filters.hear(spectra)
+        return self._in_turn(self._framed_sounds(spectra, masks, rows))
 
     def _in_turn(self, framed: Array) -> Array:
         """What was made in windows (sources, 2, hop), or by long filters, or between the two."""
@@ -105,29 +107,32 @@ class Parting:
         self._heard_by = None
         return _faded(filtered, framed)
 
-    def _framed_sounds(self, masks: Array, rows: Sequence[int]) -> Array:
+    def _framed_sounds(self, spectra: Complex, masks: Array, rows: Sequence[int]) -> Array:
         if not self._framed:
             self._adder = OverlapAdd(self.bank, self._sources)
         self._framed += 1
-        images = self.filters.images(self._windows.spectra(), masks)
-        spectra = np.zeros((self._sources, 2, images.shape[-1]), dtype=np.complex128)
-        spectra[list(rows)] = images
-        return self._adder.push(spectra)
+        images = np.zeros((self._sources, *spectra.shape), dtype=np.complex128)
+        images[list(rows)] = self.filters.images(spectra, masks)
+        return self._adder.push(images)
 
     def _filtered(self) -> Array:
         """By long filters: one of the pair, and what it leaves."""
         assert self._heard_by is not None
+        first = self._heard_by.sound()
+        rest = self._past[-self.bank.heard_hops] - first
         sounds = np.zeros((self._sources, 2, self.bank.hop))
-        first, second = self._pair
-        sounds[first] = self._heard_by.sound()
-        sounds[second] = self._past[-self.bank.heard_hops] - sounds[first]
+        for row, sound in zip(self._pair, (first, rest), strict=True):
+            if row is not None:
+                sounds[row] = sound
         return sounds
 
     def clear(self, row: int) -> None:
         """Forget what waits of one sound: its place is another's."""
         self._adder.clear(row)
         if row in self._pair:
-            self._stands, self._heard_by = False, None
+            first, second = self._pair
+            self._pair = (None if first == row else first, None if second == row else second)
+            self._stands = False
 
     def forget(self, alive: Sequence[int]) -> None:
         """Drop what was known of tracks that are dead."""
