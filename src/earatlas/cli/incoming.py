@@ -83,6 +83,8 @@ class Input:
             )
         if stdin and file is not None:
             raise InputError("input must be one, got --stdin and --from. Leave one of them out.")
+        if fast and file is None:
+            raise InputError("--fast must go with --from, got none. Name the recording.")
         self._file, self._stdin, self._device = file, stdin, device
         self._form, self._channels, self._fast = form, channels, fast
         self.rate = rate if file is None else _rate_of(file)

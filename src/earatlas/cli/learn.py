@@ -347,7 +347,8 @@ def _print(atlas: Atlas, path: Path, seconds: float) -> None:
         )
         say("are is a cautious guess.")
     else:
-        out.print(accuracy_table(atlas.accuracy), highlight=False)
+        flat = isinstance(atlas.space, Circle)
+        out.print(accuracy_table(atlas.accuracy, flat=flat), highlight=False)
     say(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -355,15 +356,16 @@ def _ready(atlas: Atlas) -> str:
     return "" if atlas.rooms is None else ", ready for rooms"
 
 
-def accuracy_table(accuracy: Accuracy) -> Table:
-    """Errors on held-out directions, for people."""
+def accuracy_table(accuracy: Accuracy, *, flat: bool = False) -> Table:
+    """Errors on held-out directions, for people; a `flat` head knows no elevations."""
     table = Table("held-out directions", str(accuracy.held_out), box=None, padding=(0, 2))
     for name, value in (
         ("median error", f"{accuracy.median_degrees:.2f}°"),
         ("mean error", f"{accuracy.mean_degrees:.2f}°"),
         ("beyond 30°", f"{100 * accuracy.beyond_30_share:.2f} %"),
         ("mean azimuth error", f"{accuracy.mean_azimuth_degrees:.2f}°"),
-        ("mean elevation error", f"{accuracy.mean_elevation_degrees:.2f}°"),
+        ("mean elevation error", "" if flat else f"{accuracy.mean_elevation_degrees:.2f}°"),
     ):
-        table.add_row(name, value)
+        if value:
+            table.add_row(name, value)
     return table

@@ -111,7 +111,13 @@ def listen_command(
     heard = Input(from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast)
     turned = opened_yaw(yaw)
     if not separate:
-        _check_alone(output=output, only=only, socket=socket, yaw_stream=yaw_stream)
+        _check_alone(
+            output=output,
+            only=only,
+            socket=socket,
+            yaw_stream=yaw_stream,
+            low_delay=low_delay or None,
+        )
         localizer = learned.localizer(rate=heard.rate, memory_seconds=memory, yaw=turned)
         _one_sound(localizer, heard.blocks(every), heard.rate, as_json=as_json)
         return
@@ -135,8 +141,11 @@ def _check(every: float, rate: int) -> None:
 
 def _check_alone(**wishes: object) -> None:
     """Refuse what only several sources have."""
-    names = {"output": "-o", "only": "--only", "socket": "--socket", "yaw_stream": "--yaw-stream"}
-    given = [names[name] for name, wish in wishes.items() if wish is not None]
+    given = [
+        "-o" if name == "output" else f"--{name.replace('_', '-')}"
+        for name, wish in wishes.items()
+        if wish is not None
+    ]
     if given:
         raise InputError(
             f"{given[0]} must come with --separate, got it without. Add --separate to the command."

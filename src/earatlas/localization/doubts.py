@@ -26,7 +26,7 @@ from earatlas.learning.several import Several
 
 __all__ = ["Doubt", "asked", "conditions", "doubts_of", "one_sound", "strangeness", "unlike"]
 
-_SHORT_SECONDS = 0.5
+_SHORT_SECONDS = 0.45  # a window of half a second, which tracks have, is a little less
 _NOISY_DB = 13.0  # onsets above the quiet
 _REVERBERANT_SECONDS, _SURELY_REVERBERANT_SECONDS = 0.22, 0.35
 # What fits badly is a room's from there on, another head's below: by an atlas of ku100, 0.18 s and

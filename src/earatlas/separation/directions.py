@@ -141,7 +141,9 @@ def placed_sources(
 
 def may_not_exist(gain: float) -> Doubt:
     """Of a source that gains so many nats an onset."""
-    reason = f"the others explain its onsets as well, but for {gain:.2f}; 0.1 and more are usual"
+    reason = (
+        f"the others explain its onsets as well, but for {max(gain, 0):.2f}; 0.1 and more are usual"
+    )
     return Doubt("may not exist", reason, gain)
 
 
