@@ -367,6 +367,12 @@ def test_a_table_says_who_is_where() -> None:
     for words in ("30° left, 10° down, front", "± 4°", "moves at 21°/s", "silent for 3.2 s", "new"):
         assert words in text
     assert "doubtful: noisy" in text
+    narrow = Console(width=80, record=True, file=io.StringIO())
+    narrow.print(live_table(report, "9.5 s", narrow.width))
+    rows = narrow.export_text().splitlines()
+    assert len(rows) == 1 + len(sources) + 2  # nothing is folded, and nothing is cut
+    for words in ("since", "30° left, 10° down, front", "moves at 21°/s", "silent for 3.2 s"):
+        assert any(words in row for row in rows)
     assert live_line(report).endswith("±4°; 2: 30° left, 10° down, front ±33° silent")
     assert "nobody" in live_line(LiveReport(1.0, 0, ()))
 
@@ -387,6 +393,7 @@ def test_a_clock_counts_what_comes_late() -> None:
     ("options", "words"),
     [
         (["--only", "30,0"], "--separate"),
+        (["--low-delay"], "--low-delay must come with --separate"),
         (["--separate", "--only", "north"], "azimuth,elevation"),
         (["--separate", "--channels", "1"], "from 2 to 64"),
         (["--separate", "--socket", "nowhere"], "HOST:PORT"),

@@ -120,9 +120,8 @@ def _shown(live: Live, console: Any, closing: ExitStack) -> Callable[[LiveReport
     delay = f"sounds come {1000 * live.delay_seconds:.0f} ms late"
 
     def show(report: LiveReport) -> None:
-        screen.update(
-            live_table(report, f"{report.time:.1f} s · {delay} · Ctrl-C ends it"), refresh=True
-        )
+        footer = f"{report.time:.1f} s · {delay} · Ctrl-C ends it"
+        screen.update(live_table(report, footer, console.width), refresh=True)
 
     return show
 
