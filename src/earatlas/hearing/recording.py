@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from earatlas.hearing.audio import Audio
+from earatlas.hearing.audio import LARGEST_SAMPLE, Audio
 from earatlas.hearing.cues import check_ears, checked_audio
 from earatlas.hearing.files import audio_rate, audio_seconds, read_blocks
 from earatlas.hearing.layout import CueLayout
@@ -36,6 +36,8 @@ def _nothing() -> Array:
 
 def _offset(samples: Array) -> Array:
     """(2, 1) the mean of each ear; 0 where it is nothing to speak of, as of any sound."""
+    if not np.abs(samples).max(initial=0.0) < LARGEST_SAMPLE:  # or NaN: it will be refused
+        return _nothing()
     count = max(samples.shape[1], 1)
     mean = samples.sum(axis=1, keepdims=True) / count
     power = (samples**2).sum(axis=1, keepdims=True) / count
