@@ -206,14 +206,15 @@ def _exchange(folder: Path, scratch: Path, instead_of: Iterable[str]) -> None:
     try:
         for name in {file.name for file in files} | set(instead_of):
             if (folder / name).is_file():
-                (folder / name).replace(old / name)
+                with suppress(FileNotFoundError):  # another writer has just moved it away
+                    (folder / name).replace(old / name)
         for file in files:
             placed.append(file.replace(folder / file.name))
         _flush(folder)
     except BaseException:
         complete.unlink()
         for file in placed:
-            file.unlink()
+            file.unlink(missing_ok=True)
         for file in old.iterdir():
             file.replace(folder / file.name)
         raise
