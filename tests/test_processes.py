@@ -57,9 +57,16 @@ def test_a_full_disk(arguments: list[str]) -> None:
     """Output that cannot be written: one sentence and exit code 2, in words and in JSON."""
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
+    # As a shell has it: what is written waits, and the interpreter tries once more at its end.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
-            [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+            [*COMMAND, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env=buffered,
         )
     assert result.returncode == 2, result.stderr
     assert result.stderr == "error: output must have room, got a full disk. Free some space.\n"

@@ -10,7 +10,9 @@ here, so that an interruption at any moment ends quietly.
 from __future__ import annotations
 
 import errno
+import os
 import sys
+from contextlib import suppress
 
 __all__ = ["main"]
 
@@ -63,6 +65,12 @@ def _check_options() -> None:
             raise InputError(f"options must be plain text, got '{option}'. See earatlas --help.")
 
 
+def _give_up_output() -> None:
+    """What waits to be written goes nowhere: the interpreter would try again, and complain."""
+    with suppress(OSError, ValueError, AttributeError):  # it may be closed, or no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run() -> None:
     import io
     import warnings
@@ -86,4 +94,5 @@ def _run() -> None:
         if error.errno != errno.ENOSPC:
             raise
         note("[bold red]error:[/]", "output must have room, got a full disk. Free some space.")
+        _give_up_output()
         sys.exit(2)
