@@ -120,10 +120,10 @@ def run(batch: Batch, hands: Hands, tell: Tell) -> Generator[Outcome, None, None
 
 def _as_now(work: Work, file: Path, sidecar: Sidecar) -> dict[str, Any]:
     """The answer of a sidecar with the names that its files have now: folders may have moved."""
-    before = work.outputs(sidecar.answer)
-    now = [work.folder / mark.file for mark in sidecar.outputs]
-    names = {str(old): str(new) for old, new in zip(before, now, strict=False)}
-    names |= {str(old.parent): str(new.parent) for old, new in zip(before, now, strict=False)}
+    names: dict[str, str] = {}
+    for old, mark in zip(work.outputs(sidecar.answer), sidecar.outputs, strict=False):
+        new = work.folder / mark.file
+        names |= {str(old): str(new), str(old.parent): str(new.parent)}
     if "file" in sidecar.answer:
         names[sidecar.answer["file"]] = str(file)
     renamed: dict[str, Any] = _renamed(sidecar.answer, names)

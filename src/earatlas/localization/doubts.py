@@ -109,8 +109,8 @@ def doubts_of(
     if head.rooms is None or onsets is None:
         return tuple(doubts) or tuple(unlike(judged.misfit / _WITHOUT_ONSETS))
     nats = judged.nats_an_onset
-    enough = still is not None and len(still) >= _FEW_ONSETS
-    if still is not None and enough and not _words(doubts) - {"reverberant"}:
+    heard_well = not _words(doubts) - {"reverberant"}
+    if heard_well and still is not None and len(still) >= _FEW_ONSETS:
         gain = Several(head.rooms.sound, still).second_gain()
         if gain > (_SECOND_GAIN if nats > _UNDIRECTED_NATS else 2 * _SECOND_GAIN):
             reason = f"onsets fit two directions better than one, by {gain:.1f}; one sound, by 0.1"

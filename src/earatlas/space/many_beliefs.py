@@ -26,7 +26,7 @@ import numpy as np
 
 from earatlas.space.angles import to_directions
 from earatlas.space.sizes import even_draws
-from earatlas.space.sphere import Sphere
+from earatlas.space.sphere import Sphere, read_by_versine
 from earatlas.types import Array, Indices, Mask, Single
 
 if TYPE_CHECKING:
@@ -316,11 +316,4 @@ def _arc_table() -> tuple[Single, Single]:
 
 def _arcs(ahead: Single) -> Single:
     """angle / sin(angle), in degrees, of cosines."""
-    ratios, slopes = _arc_table()
-    step = (1 - ahead) * np.float32(_STEPS / 2)
-    np.clip(step, 0, _STEPS - 1, out=step)
-    row = step.astype(np.int32)
-    step -= row
-    step *= slopes.take(row)
-    step += ratios.take(row)
-    return step
+    return read_by_versine(1 - ahead, *_arc_table())
