@@ -1,12 +1,13 @@
 """Tracks of a live stream: who stands, who walks, and a head that turns."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import earatlas as ea
+from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.learning.direct import bin_weights
 from earatlas.live.arrivals import Arrivals
 from earatlas.live.patch import CELL, Before, Patch, _along
@@ -197,3 +198,31 @@ def test_never_more_than_the_most_are_confirmed(ready: ea.Atlas) -> None:
     fifth = Track(5, places[0], 10.0, deque(), deque(), nothing)
     tracker._confirm(fifth, 10.0)  # both are heard: it must wait
     assert not fifth.confirmed
+
+
+def test_a_room_is_believed_in_later_than_heard(
+    ready: ea.Atlas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decays of 0.27 s are a room's after some seconds of sound; those of 0.40 s at once.
+
+    Silence before the words counts for nothing.
+    """
+    assert ready.rooms is not None
+    real = OnsetStream.bins
+    sound = np.stack([ea.murmur(5.0, seed=2)] * 2)
+    for decay, lead, begins in (
+        (0.27, 0.0, (2.5, 5.0)),
+        (0.27, 5.0, (2.5, 5.0)),
+        (0.40, 0.0, (0.9, 1.2)),
+    ):
+
+        def bins(stream: OnsetStream, decay: float = decay) -> OnsetBins:
+            return replace(real(stream), decay_seconds=decay)
+
+        monkeypatch.setattr(OnsetStream, "bins", bins)
+        where = Whereabouts(ready.rooms, np.zeros_like, Tracking())
+        x, told = np.concatenate([np.zeros((2, int(lead * RATE))), sound], axis=1), []
+        for k in range(x.shape[1] // STEP):
+            where.step(x[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
+            told.append(where.in_room)
+        assert begins[0] < (told.index(True) + 1) * STEP / RATE - lead < begins[1]

@@ -3,10 +3,8 @@
 Long recordings are worked through twice (first what counts as heard, then what is heard), and are
 never all in memory: whatever works on recordings takes a `Recording`.
 
-A converter may add a constant to each ear. It is no sound, but its leakage fills the lowest bins,
-and where it begins it is an onset at all frequencies: with a tenth of full scale, separated sources
-came out 10 dB off, and one talker was found 28 degrees too high. `centred` is the recording
-without it. (A stream cannot know it beforehand, and is heard as it is.)
+A converter may add a constant to each ear (`earatlas.hearing.offset`): `centred` is the recording
+without it.
 """
 
 from __future__ import annotations
@@ -18,30 +16,20 @@ from typing import Protocol
 
 import numpy as np
 
-from earatlas.hearing.audio import LARGEST_SAMPLE, Audio
+from earatlas.hearing.audio import Audio
 from earatlas.hearing.cues import check_ears, checked_audio
 from earatlas.hearing.files import audio_rate, audio_seconds, read_blocks
 from earatlas.hearing.layout import CueLayout
+from earatlas.hearing.offset import offset_of
 from earatlas.types import Array
 
 __all__ = ["FileRecording", "MemoryRecording", "Recording"]
 
 _BLOCK_SECONDS = 10.0  # a few megabytes of spectra
-_FAINT = 1e-4  # of the power of a sound: an offset so small changes no answer
 
 
 def _nothing() -> Array:
     return np.zeros((2, 1))
-
-
-def _offset(samples: Array) -> Array:
-    """(2, 1) the mean of each ear; 0 where it is nothing to speak of, as of any sound."""
-    if not np.abs(samples).max(initial=0.0) < LARGEST_SAMPLE:  # or NaN: it will be refused
-        return _nothing()
-    count = max(samples.shape[1], 1)
-    mean = samples.sum(axis=1, keepdims=True) / count
-    power = (samples**2).sum(axis=1, keepdims=True) / count
-    return np.where(mean**2 > _FAINT * power, mean, 0.0)
 
 
 class Recording(Protocol):
@@ -85,7 +73,7 @@ class MemoryRecording:
     def centred(self) -> MemoryRecording:
         """The same without what each ear has in the mean of the first seconds."""
         samples, rate = self.audio.samples, self.audio.rate
-        offset = _offset(samples[:, : int(_BLOCK_SECONDS * rate)])
+        offset = offset_of(samples[:, : int(_BLOCK_SECONDS * rate)])
         return MemoryRecording(Audio(samples - offset, rate), self.offset + offset)
 
     @property
@@ -121,7 +109,7 @@ class FileRecording:
     def centred(self) -> FileRecording:
         """The same without what each ear has in the mean of the first seconds."""
         first = next(self._read(self.rate, warn=False))
-        return replace(self, offset=self.offset + _offset(first.samples))
+        return replace(self, offset=self.offset + offset_of(first.samples))
 
     @property
     def seconds(self) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.hearing.audio import checked_block, checked_rate
+from earatlas.hearing.offset import OffsetStream
 from earatlas.live.columns import RECENT_SECONDS
 from earatlas.live.masks import MaskStream
 from earatlas.live.outlet import Outlet
@@ -89,6 +90,7 @@ class Live:
         self._space, self._layout = head.space, layout
         known = None if yaw is None else checked_yaw(yaw, head.space)
         self._motion = Motion(known, 0.1)
+        self._offset = OffsetStream(self.rate, bank.hop)
         self._resampler = Resampler(self.rate, layout.rate)
         self._where = Whereabouts(head.rooms, self._motion.at, Tracking(most=max_sources))
         self._masks = MaskStream(separator, bank.hop_seconds)
@@ -229,7 +231,7 @@ class Live:
     # --- a hop ---------------------------------------------------------------------------------
 
     def _hop(self, x: Array) -> None:
-        ids = self._sounding
+        ids, x = self._sounding, self._offset.push(x)
         at_head = self._resampler.push(x)
         self._stepped.append(at_head)
         n = at_head.shape[1]

@@ -1,8 +1,8 @@
 """A live stream: fed samples as they come, asked whenever an answer is wanted.
 
 It rests on the same sums as the answer to a recording (`earatlas.hearing.statistics`), so a stream,
-once it has ended, has that answer; but an offset of the converter, which is taken out of a
-recording first, stays.
+once it has ended, has that answer. (An offset of the converter is known from the beginning of a
+recording, and of a stream from when it shows: with one, the two answers differ a little.)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from earatlas.errors import InputError
 from earatlas.hearing.audio import LARGEST_SAMPLE, checked_block, checked_rate
 from earatlas.hearing.cues import check_length, nothing_heard
 from earatlas.hearing.layout import Threshold
+from earatlas.hearing.offset import OffsetStream
 from earatlas.hearing.onsets import OnsetStream
 from earatlas.hearing.transform import FrameStream, squared_size
 from earatlas.learning.learned import LearnedHead
@@ -93,6 +94,7 @@ class Localizer:
                 rate, layout.rate, 2, dtype="float64", quality="VHQ"
             )
         self._rate = layout.rate if rate is None else rate
+        self._offset = OffsetStream(self._rate)
         self._pushed = 0  # samples at the stream's rate
         self._samples = self._counted = 0  # and at the layout's, and frames
         self._silence = None if memory_seconds is None else Silence(layout.hop / layout.rate)
@@ -118,7 +120,7 @@ class Localizer:
             checked_yaw(yaw, self._head.space)
         self._motion.tell((self._pushed + x.shape[1]) / self._rate, yaw)
         self._pushed += x.shape[1]
-        self._take(x, last=False)
+        self._take(self._offset.push(x), last=False)
 
     def _take(self, x: Array, *, last: bool) -> None:
         if self._resampler is not None:
@@ -155,8 +157,7 @@ class Localizer:
     def finish(self) -> Localization:
         """End the stream, count its last frames, and answer."""
         if self._open:
-            if self._resampler is not None:
-                self._take(np.zeros((2, 0)), last=True)
+            self._take(self._offset.finish(), last=True)
             check_length(self._samples, self._head.layout)
             self._count(self._frames.finish())
             if self._onsets is not None:
