@@ -19,6 +19,7 @@ from earatlas.files import written_whole
 from earatlas.hearing.audio import Audio
 from earatlas.judging.truth import Truth
 from earatlas.report.comparison import MIXTURE, Known
+from earatlas.report.levels import levels_of
 from earatlas.report.sections import Sections
 from earatlas.report.sounds import players
 from earatlas.separation.scene import FoundScene, Scene
@@ -84,7 +85,8 @@ def report_page(
         )
     sounds = _sounds(scene, given)
     known = None if truth is None else Known.judged(scene, truth, sounds)
-    sections = Sections(scene, known, players(sounds, given, Path(folder)))
+    levels = {name: levels_of(sound) for name, sound in sounds.items()}
+    sections = Sections(scene, known, players(sounds, given, Path(folder)), levels)
     body = "".join(
         (
             sections.header(title, elapsed_seconds),

@@ -16,6 +16,7 @@ from earatlas.drawing.palette import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, 
 from earatlas.report.charts import course, spectrogram
 from earatlas.report.comparison import MIXTURE, Known, comparison_table
 from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, on_colour
+from earatlas.report.levels import Levels
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.tracks import track_charts
 from earatlas.separation.scene import FoundScene, FoundSource
@@ -92,10 +93,19 @@ def _near(m: int, source: FoundSource, true: Array | None, places: Sequence[Arra
 class Sections:
     """What a page is put together from."""
 
-    def __init__(self, scene: FoundScene, known: Known | None, players: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        scene: FoundScene,
+        known: Known | None,
+        players: Mapping[str, str],
+        levels: Mapping[str, Levels],
+    ) -> None:
+        """`players` and `levels` are by the names of sounds; those of others are missing."""
         self.scene, self.known, self.players = scene, known, players
-        level = scene.picture.level_db
-        self.top_db = float(level[np.isfinite(level)].max(initial=-200.0))
+        picture = scene.picture
+        given = Levels(picture.seconds, picture.frequencies_hz, picture.level_db)
+        self.levels = {MIXTURE: given, **levels}
+        self.top_db = self.levels[MIXTURE].top_db
 
     def header(self, title: str, elapsed_seconds: float | None) -> str:
         """Title, length, number of sources and the time that it took."""
@@ -166,12 +176,10 @@ class Sections:
         """The recording: what it sounds like, and both of its spectrograms."""
         picture = self.scene.picture
         axes = picture.seconds, picture.frequencies_hz
-        level = spectrogram(
-            level_image(picture.level_db, self.top_db, LEVEL_RANGE_DB),
-            *axes,
+        level = self._level(
+            self.levels[MIXTURE],
             caption="Spectrogram <span>both ears</span>",
             alt="Spectrogram of the mixture",
-            opaque=True,
             key=_scale(LEVEL_STOPS, f"−{LEVEL_RANGE_DB:g}", "0 dB"),
         )
         ild = spectrogram(
@@ -206,21 +214,36 @@ class Sections:
             style=f"--colour:{colour};--on:{on_colour(colour)}",
         )
 
+    def _level(self, levels: Levels, *, caption: str, alt: str, key: str = "") -> str:
+        """A spectrogram in the colours of all others."""
+        return spectrogram(
+            level_image(levels.level_db, self.top_db, LEVEL_RANGE_DB),
+            levels.seconds,
+            levels.frequencies_hz,
+            caption=caption,
+            alt=alt,
+            opaque=True,
+            key=key,
+        )
+
+    def _sound_of(self, m: int, source: FoundSource) -> str:
+        """The spectrogram of a source's sound; without one, what it was given of the mixture's."""
+        levels, caption = self.levels.get(source.name), "Its sound <span>both ears</span>"
+        if levels is None:
+            picture = self.scene.picture
+            with np.errstate(divide="ignore"):
+                heard = picture.level_db + 20 * np.log10(np.nan_to_num(picture.masks[m]))
+            levels = Levels(picture.seconds, picture.frequencies_hz, heard)
+            caption = "What it was given <span>of the spectrogram</span>"
+        return self._level(levels, caption=caption, alt=f"Spectrogram of {source.name}")
+
     def _spectrograms(self, m: int, source: FoundSource) -> str:
         picture, colour = self.scene.picture, colour_of(m)
         axes = picture.seconds, picture.frequencies_hz
         mask = picture.masks[m]
-        with np.errstate(divide="ignore"):
-            heard = picture.level_db + 20 * np.log10(np.nan_to_num(mask))
         key = _scale(("transparent", colour), "0", "1") + _GREY_KEY
         shown = [
-            spectrogram(
-                level_image(heard, self.top_db, LEVEL_RANGE_DB),
-                *axes,
-                caption="What it was given <span>of the spectrogram</span>",
-                alt=f"Spectrogram of {source.name}",
-                opaque=True,
-            ),
+            self._sound_of(m, source),
             spectrogram(
                 mask_image(mask, colour),
                 *axes,
