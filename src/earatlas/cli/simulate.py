@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -43,6 +45,7 @@ from earatlas.scenes.rooms import Room
 from earatlas.scenes.routes import Route, path_of
 from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
 from earatlas.scenes.speech import DEMO_TALKERS, can_speak, demo_talkers, murmured_talkers
+from earatlas.space.angles import great_circle_error
 from earatlas.types import Array, Progress
 
 __all__ = ["app", "simulate", "voices"]
@@ -188,7 +191,7 @@ def simulate(
     if as_json:
         print_json({"folder": str(output), **scene.to_dict()})
         return
-    _print(scene)
+    _print(scene, work.sources.directions)
     say(f"{len(files)} files in {output}")
 
 
@@ -304,17 +307,33 @@ def _sound(wish: str) -> tuple[Path, tuple[float, float] | Route]:
         ) from None
 
 
-def _print(scene: SimulatedScene) -> None:
-    """Who is where, and when each one starts."""
+def _print(scene: SimulatedScene, wishes: Sequence[tuple[float, float] | Route]) -> None:
+    """Who is where, and when each one starts; and what was asked for, where that was not measured.
+
+    `wishes` is a place or a route for each source.
+    """
     table = Table("source", "azimuth", "elevation", "starts", box=None, padding=(0, 2))
-    for name, (azimuth, elevation), start, route in zip(
-        scene.names, scene.directions, scene.starts_seconds, scene.routes, strict=True
+    asked = [
+        "" if isinstance(wish, Route) or _near(wish, place) else ", ".join(map(degrees, wish))
+        for wish, place in zip(wishes, scene.directions, strict=True)
+    ]
+    if any(asked):
+        table.add_column("asked for")
+    for name, (azimuth, elevation), start, route, wish in zip(
+        scene.names, scene.directions, scene.starts_seconds, scene.routes, asked, strict=True
     ):
         place = [degrees(azimuth), degrees(elevation)]
         if route is not None:
             place = ["moves", _way(route)]
-        table.add_row(escape(name), *place, f"{start:.2f} s")
+        table.add_row(escape(name), *place, f"{start:.2f} s", *([wish] if any(asked) else []))
     out.print(table, highlight=False)
+    if any(asked):
+        say("Sounds are at the nearest measured directions; --between puts them exactly there.")
+
+
+def _near(wish: tuple[float, float], place: Array) -> bool:
+    """Whether a place is the one that was asked for, to a tenth of a degree."""
+    return float(great_circle_error(np.array(wish), place)) < 0.1
 
 
 def _way(route: Route) -> str:
