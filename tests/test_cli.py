@@ -167,7 +167,8 @@ def test_simulate_moves_sounds(run: Run, good_wav: Path, tmp_path: Path) -> None
     assert second["direction"] == [33.3, 14.4]
     spoken = run(*call, *both).stdout
     assert "moves" in spoken
-    assert "asked for" in spoken and "33.3°, 14.4°" in spoken  # the nearest is not quite there
+    assert "asked for" in spoken
+    assert "33.3°, 14.4°" in spoken  # the nearest is not quite there
     assert "asked for" not in run(*call, *both, "--between").stdout
     for path, words in (
         ("0,40,0/0.1,-40,0", "path must not jump"),

@@ -53,20 +53,19 @@ def levels_of(sound: Audio | Path) -> Levels:
     frames = 1 + int(seconds * rate) // hop
     column = -(-frames // _MOST_COLUMNS)  # frames a column
     row = max(window // 2 // _MOST_ROWS, 1)  # bins a row
-    sums, counts = np.zeros((window // 2 // row, -(-frames // column))), 0
+    shape = -(-frames // column), window // 2 // row
+    sums, counts, done = np.zeros(shape), np.zeros(shape[0]), 0
     for power in _powers(sound, window, hop):  # (B, t)
-        rows = power.reshape(len(sums), row, -1).mean(axis=1)
+        rows = power.reshape(shape[1], row, -1).mean(axis=1)
         # A file may have some samples more than its header says.
-        at = np.minimum((counts + np.arange(rows.shape[1])) // column, sums.shape[1] - 1)
-        np.add.at(sums, (slice(None), at), rows)
-        counts += rows.shape[1]
-    every = np.bincount(
-        np.minimum(np.arange(max(counts, 1)) // column, sums.shape[1] - 1), minlength=sums.shape[1]
-    )
-    mean = sums / np.maximum(every, 1)
+        at = np.minimum((done + np.arange(rows.shape[1])) // column, shape[0] - 1)
+        np.add.at(sums, at, rows.T)
+        np.add.at(counts, at, 1.0)
+        done += rows.shape[1]
+    mean = (sums / np.maximum(counts, 1.0)[:, None]).T
     return Levels(
-        seconds=((np.arange(sums.shape[1]) + 0.5) * column - 0.5) * hop / rate,
-        frequencies_hz=((np.arange(len(sums)) + 0.5) * row + 0.5) * rate / window,
+        seconds=((np.arange(shape[0]) + 0.5) * column - 0.5) * hop / rate,
+        frequencies_hz=((np.arange(shape[1]) + 0.5) * row + 0.5) * rate / window,
         level_db=10 * np.log10(np.maximum(mean, 1e-20)),
     )
 
