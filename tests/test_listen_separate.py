@@ -69,6 +69,8 @@ def test_a_file_is_followed(run: Run, folder: Path, tmp_path: Path) -> None:
     assert {"seconds", "delay_ms", "late_blocks", "dropped_samples", "tracks"} <= set(summary)
     assert summary["seconds"] == pytest.approx(2.5, abs=0.1)
     assert 0 < summary["delay_ms"] <= 120
+    assert (summary["late_blocks"], summary["measured_delay_ms"]) == (0, None)  # nothing waits
+    assert summary["work_seconds"] > 0
     assert len(summary["tracks"]) >= 2
     for track in summary["tracks"]:
         sound, rate = soundfile.read(tmp_path / "out" / track["file"])

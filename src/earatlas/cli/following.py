@@ -157,13 +157,16 @@ def _tell(
 ) -> None:
     """How it went."""
     seconds, delay = clock.samples / live.rate, 1000 * live.delay_seconds
-    measured = delay + 1000 * (clock.usual_work_seconds + BLOCK_SECONDS)
+    measured = None
+    if clock.live:
+        measured = round(delay + 1000 * (clock.usual_work_seconds + BLOCK_SECONDS), 1)
     tracks = [] if files is None else list(files.summary)
     if wishes.as_json:
         summary = {
             "seconds": round(seconds, 3),
             "delay_ms": round(delay, 1),
-            "measured_delay_ms": round(measured, 1),
+            "measured_delay_ms": measured,
+            "work_seconds": round(clock.worked_seconds, 3),
             "late_blocks": clock.late_blocks,
             "dropped_samples": clock.dropped_samples,
             "left_over_bytes": clock.left_over_bytes,
@@ -175,9 +178,12 @@ def _tell(
         print_json({"summary": summary})
         return
     write = say if wishes.only is None else lambda text: err.print(text, highlight=False)
+    kept_up = f"worked through in {clock.worked_seconds:.1f} s"
+    if measured is not None:
+        kept_up = f"{measured:.0f} ms measured · {clock.late_blocks} blocks late"
     write(
-        f"{seconds:.1f} s heard · delay {delay:.0f} ms by the method, {measured:.0f} ms measured · "
-        f"{clock.late_blocks} blocks late · {clock.dropped_samples} samples dropped"
+        f"{seconds:.1f} s heard · delay {delay:.0f} ms by the method, {kept_up} · "
+        f"{clock.dropped_samples} samples dropped"
     )
     for track in tracks:
         write(f"  {track['file']}: from {track['start']:.1f} s, {track['seconds']:.1f} s")

@@ -40,7 +40,9 @@ class Clock:
     """How a stream keeps up with its sound."""
 
     rate: int
+    live: bool = True  # else the sound waits for the work, and nothing can be late
     samples: int = 0
+    worked_seconds: float = 0.0  # in all
     behind_seconds: float = 0.0  # that the work is behind the sound
     late_blocks: int = 0
     dropped_samples: int = 0
@@ -50,6 +52,9 @@ class Clock:
     def worked(self, seconds: float, samples: int) -> None:
         """A block of so many samples took so long."""
         self.samples += samples
+        self.worked_seconds += seconds
+        if not self.live:
+            return
         self.behind_seconds = max(self.behind_seconds + seconds - samples / self.rate, 0.0)
         self.late_blocks += self.behind_seconds > _PATIENCE_SECONDS
         self.work_seconds.append(seconds + self.behind_seconds)
@@ -88,7 +93,7 @@ class Input:
         self._file, self._stdin, self._device = file, stdin, device
         self._form, self._channels, self._fast = form, channels, fast
         self.rate = rate if file is None else _rate_of(file)
-        self.clock = Clock(self.rate)
+        self.clock = Clock(self.rate, live=not fast)
 
     def blocks(self, seconds: float) -> Iterator[Array]:
         """Blocks (2, n) of so many seconds, until it ends."""
