@@ -89,6 +89,21 @@ def test_a_bad_recording_among_many(run: Run, folder: Path) -> None:
     assert spoken.stdout.count("azimuth") == 2
 
 
+@pytest.mark.parametrize("name", ["gone.wav", "head.sofa"])
+@pytest.mark.parametrize("more", [[], ["--track", "t.csv"], ["-o", "answers"]])
+def test_a_bad_recording_alone(
+    run: Run, folder: Path, tmp_path: Path, name: str, more: list[str]
+) -> None:
+    """One line of JSON with what is wrong, the same sentence for people, and exit code 2."""
+    options = [option if option.startswith("-") else tmp_path / option for option in more]
+    result = run("localize", folder / "head.atlas", folder / name, "--json", *options)
+    assert result.returncode == 2
+    (told,) = map(json.loads, result.stdout.splitlines())
+    assert told["file"] == str(folder / name)
+    assert result.stderr.strip() == f"error: {told['error']}"
+    assert not (tmp_path / "t.csv").exists()
+
+
 def test_how_sure_is_a_radius_everywhere(run: Run, folder: Path, tmp_path: Path) -> None:
     """In words, in JSON and in the last column of a track, about that of the 90 % region."""
     call = ["localize", folder / "head.atlas", folder / "talker.wav"]
@@ -108,7 +123,7 @@ def test_how_sure_is_a_radius_everywhere(run: Run, folder: Path, tmp_path: Path)
 
 
 def test_a_warning_is_shown_once(run: Run, folder: Path, tmp_path: Path) -> None:
-    """A recording that is read three times, for its answer and twice for its track, warns once."""
+    """A recording that is read twice for its track and its answer warns once."""
     audio = ea.read_audio(folder / "talker.wav")
     ea.Audio(np.clip(20 * audio.samples, -1, 1), audio.rate).write(tmp_path / "loud.wav")
     result = run("localize", folder / "head.atlas", tmp_path / "loud.wav",

@@ -10,11 +10,11 @@ import earatlas as ea
 from earatlas.atlas import Atlas
 from earatlas.errors import InputError
 from earatlas.hearing.audio import resample
-from earatlas.hearing.recording import FileRecording
+from earatlas.hearing.recording import FileRecording, MemoryRecording
 from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
 from earatlas.localization.answer import answer
-from earatlas.localization.track import Windows, windows_of
+from earatlas.localization.track import Tracking, Windows, windows_of
 from earatlas.scenes.murmur import murmur
 from earatlas.space.angles import great_circle_error
 
@@ -116,6 +116,33 @@ def test_one_window_track_is_localize(atlas: Atlas, recording: ea.SimulatedScene
     track = atlas.localize_frames(recording.mixture, window_seconds=60.0, hop_seconds=0.5)
     assert len(track) == 1
     np.testing.assert_allclose(track.directions[0], whole.direction, atol=1e-3)
+
+
+def test_a_track_ends_with_the_answer_to_the_whole(
+    atlas: Atlas, recording: ea.SimulatedScene
+) -> None:
+    """In the same passes: `localize`, of a head that stays and of one that turns."""
+    seconds = recording.mixture.seconds
+    for yaw in (0.0, 40.0, ea.Yaw([0.0, seconds], [0.0, 30.0])):
+        expected = atlas.localize(recording.mixture, yaw=yaw)
+        tracking = Tracking(atlas, MemoryRecording(recording.mixture), Windows(yaw=yaw))
+        next(iter(tracking))
+        whole = tracking.whole()  # the windows that nobody asked for are heard for it
+        assert len(list(tracking)) > 9 if isinstance(yaw, ea.Yaw) else list(tracking) == []
+        np.testing.assert_allclose(whole.direction, expected.direction, atol=1e-3)
+        assert whole.radius_degrees() == pytest.approx(expected.radius_degrees(), rel=1e-3)
+        assert whole.observed_share == pytest.approx(expected.observed_share, rel=1e-6)
+        assert whole.seconds == pytest.approx(expected.seconds, rel=1e-9)
+        assert [doubt.word for doubt in whole.doubts] == [d.word for d in expected.doubts]
+
+
+def test_nothing_heard_is_told_of_a_track_too(atlas: Atlas) -> None:
+    """Clicks in one ear alone: windows have no direction, and the whole is refused."""
+    samples = np.zeros((2, 16000))
+    samples[0, ::400] = 0.5
+    tracking = Tracking(atlas, MemoryRecording(ea.Audio(samples, 16000)), Windows())
+    with pytest.raises(InputError, match="both ears hear above"):
+        tracking.whole()
 
 
 def slow_track(

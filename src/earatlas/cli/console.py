@@ -175,12 +175,12 @@ class Tally:
         """Tell that a recording failed."""
         if str(file) not in problem:
             problem = f"{file}: {problem}"
+        if self.as_json:
+            print_json({"file": str(file), "error": problem})
         if self.total == 1:
             raise InputError(problem)
         self.failed += 1
         note("[bold red]error:[/]", problem)
-        if self.as_json:
-            print_json({"file": str(file), "error": problem})
 
     def close(self) -> None:
         """Tell how many failed, if any did, and leave with exit code 1."""

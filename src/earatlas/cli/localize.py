@@ -39,7 +39,7 @@ from earatlas.files import written_whole
 from earatlas.hearing.files import audio_seconds
 from earatlas.hearing.recording import FileRecording
 from earatlas.localization.answer import Localization
-from earatlas.localization.track import Windows, windows_of
+from earatlas.localization.track import Tracking, Windows
 from earatlas.space.spaces import Space
 from earatlas.space.yaw import Yaw
 from earatlas.words import direction_words, radius_words
@@ -119,11 +119,12 @@ def localize_command(
     tally = Tally(len(recordings), as_json=as_json)
     for recording in recordings:
         try:
-            where = _localized(learned, recording, wish, as_json=as_json)
+            found = _found(learned, recording, wish)
         except InputError as error:
             tally.fail(recording, str(error))
             continue
-        for kind, file in _extras(learned, recording, where, wish):
+        _tell(recording, found, as_json=as_json)
+        for kind, file in _extras(recording, found, wish):
             if not as_json:
                 say(f"{kind}: {file}")
     outputs.tell()
@@ -166,19 +167,40 @@ def _check_folder(wish: _Wish, batch: BatchOptions, output: Path | None) -> None
             )
 
 
-def _localized(atlas: Atlas, recording: Path, wish: _Wish, *, as_json: bool) -> Localization:
-    """Where the sound of a recording is, and say it."""
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was found out of a recording."""
+
+    where: Localization
+    rows: list[dict[str, Any]]  # of the track; none where none is wished
+    seconds: float  # that it took
+
+
+def _found(atlas: Atlas, recording: Path, wish: _Wish) -> _Found:
+    """Where the sound of a recording is; with a track, in the same two passes over it."""
     start = time.perf_counter()
-    where = atlas.localize_file(recording, channels=wish.channels, yaw=wish.windows.yaw)
+    if wish.track is None:
+        yaw = wish.windows.yaw
+        where = atlas.localize_file(recording, channels=wish.channels, yaw=yaw)
+        return _Found(where, [], time.perf_counter() - start)
+    with progress("tracking") as update:
+        file = FileRecording(recording, wish.channels)
+        tracking = Tracking(atlas, file, wish.windows, progress=update)
+        # Rows, not a Track: the beliefs of an hour's windows are gigabytes.
+        rows = [window.to_row(middle) for middle, window in tracking]
+    return _Found(tracking.whole(), rows, time.perf_counter() - start)
+
+
+def _tell(recording: Path, found: _Found, *, as_json: bool) -> None:
+    """Say where the sound of a recording is."""
     if as_json:
-        answer = {"file": str(recording), **where.to_dict()}
-        answer["seconds"] = round(time.perf_counter() - start, 4)
+        answer = {"file": str(recording), **found.where.to_dict()}
+        answer["seconds"] = round(found.seconds, 4)
         answer["recording_seconds"] = round(audio_seconds(recording), 3)
         print_json(answer)
     else:
-        say(line(str(recording), where))
-        say_doubts(where.doubts)
-    return where
+        say(line(str(recording), found.where))
+        say_doubts(found.where.doubts)
 
 
 def line(name: str, where: Localization) -> str:
@@ -205,9 +227,7 @@ def _words(name: str, direction: ArrayLike, radius: float, share: float, space: 
     )
 
 
-def _extras(
-    atlas: Atlas, recording: Path, where: Localization, wish: _Wish
-) -> list[tuple[str, Path]]:
+def _extras(recording: Path, found: _Found, wish: _Wish) -> list[tuple[str, Path]]:
     """Write the track and the picture that are wished for: what each is, and its file.
 
     Both appear when both are complete, or neither does.
@@ -215,27 +235,17 @@ def _extras(
     written = []
     with ExitStack() as together:
         if wish.track is not None:
-            rows = _track_rows(atlas, FileRecording(recording, wish.channels), wish.windows)
-            _write_track(rows, together.enter_context(written_whole(wish.track, "track")))
+            _write_track(found.rows, together.enter_context(written_whole(wish.track, "track")))
             written.append(("track", wish.track))
         if wish.plot is not None:
             from earatlas.drawing.beliefs import plot_belief
             from earatlas.drawing.style import save
 
             with progress("drawing"):
-                figure = plot_belief(where.belief, title=harmless(recording.name))
+                figure = plot_belief(found.where.belief, title=harmless(recording.name))
                 save(figure, together.enter_context(written_whole(wish.plot, "plot")))
             written.append(("picture", wish.plot))
     return written
-
-
-def _track_rows(atlas: Atlas, recording: FileRecording, windows: Windows) -> list[dict[str, Any]]:
-    with progress("tracking") as update:
-        # Rows, not a Track: the beliefs of an hour's windows are gigabytes.
-        return [
-            window.to_row(time)
-            for time, window in windows_of(atlas, recording, windows, progress=update)
-        ]
 
 
 def _write_track(rows: list[dict[str, Any]], path: Path) -> None:

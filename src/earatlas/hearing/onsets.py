@@ -215,7 +215,9 @@ class OnsetStream:
         age = g ** np.arange(t - 1.0, -1.0, -1.0)
         self._products *= g**t
         together = X[0].real * X[1].real + X[0].imag * X[1].imag
-        self._products += [age @ part.sum(axis=1) for part in (left, right, together)]
+        # In double precision: whether both ears have one sound hangs on the eighth digit.
+        sums = (part.sum(axis=1, dtype=np.float64) for part in (left, right, together))
+        self._products += [age @ part for part in sums]
         self._heard = self._heard * g**t + float(age.sum())
         self._peak = max(self._peak * g**t, float((P.max(axis=1) * age).max()))
         self._kept.append(new)

@@ -16,6 +16,7 @@ these charts are all cues looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,7 +40,7 @@ _FEWEST_CUES = 60  # that tell it: models with less are looked at whole
 _BEHIND = 20.0
 _FEW_CHARTS = 16
 _PEAKS, _AROUND = 8, 32  # parts at which a density may be greatest, and that it may be made of
-_NEGLIGIBLE = 1e-9  # weight of a part
+_LOG_NEGLIGIBLE = math.log(1e-9)  # of a part's weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +72,12 @@ class Posteriors:
             return np.zeros((len(heard.P), len(self.model.weights)))
         some = _Heard(np.float32(_EVERY) * heard.P[:, ::_EVERY], heard.y[:, ::_EVERY])
         rough = self._some_cues.beliefs(some)
-        best = np.argmax(rough.log_weights, axis=1)
-        fits = rough.fits[np.arange(len(best)), best]
+        best = np.argmax(rough.log_weights, axis=0)
+        columns = np.arange(len(best))
+        fits = rough.fits[best, columns]
         misfits = fits / (heard.P @ self.model.noise.astype(np.float32)) / calibration.misfit
-        gaps = rough.log_weights.max(axis=1, keepdims=True) - rough.log_weights
-        behind: Array = gaps / np.maximum(misfits, 1.0)[:, None]
+        gaps = rough.log_weights[best, columns] - rough.log_weights
+        behind: Array = (gaps / np.maximum(misfits, 1.0)).T
         return behind
 
     def _beliefs(self, heard: _Heard, behind: Array) -> _Groups:
@@ -95,11 +97,26 @@ class Posteriors:
     def _misfits(self, believed: CueStatistics, directions: Array) -> Array:
         """As `PPAM.misfit` (W,), at a direction (W, C) each."""
         model, Q = self.model, believed.counts
-        residual = believed.means - model.forward_map(directions)
-        variance = model.noise + (model.latent**2).sum(axis=1)
-        total = (Q * residual**2 / variance).sum(axis=1)
+        residual = believed.means
+        residual -= self._expected(directions)
+        residual *= residual
+        residual *= Q
+        total = residual @ (1 / (model.noise + (model.latent**2).sum(axis=1)))
         misfits: Array = total / np.maximum(Q.sum(axis=1), 1e-300)
         return misfits
+
+    def _expected(self, directions: Array) -> Array:
+        """As `PPAM.forward_map` (W, D), by the charts that have a part in any of them."""
+        model = self.model
+        logs, u = model.gates(directions)
+        logs -= logs.max(axis=1, keepdims=True)
+        own = np.flatnonzero((logs > _LOG_NEGLIGIBLE).any(axis=0))
+        r = np.exp(logs[:, own])
+        r /= r.sum(axis=1, keepdims=True)
+        slopes = (r[..., None] * u[:, own]).reshape(len(r), -1)
+        maps = model.A[own].transpose(0, 2, 1).reshape(-1, model.A.shape[1])
+        expected: Array = slopes @ maps + r @ model.b[own]
+        return expected
 
     @cached_property
     def _middle(self) -> Array:
@@ -131,15 +148,17 @@ class Judged:
         """Honest beliefs of some of the sounds, as those of `Calibration.judged`."""
         excess = np.maximum(self.misfits[rows], 1.0)
         much = np.flatnonzero(excess > 1)
-        relaxed: Iterator[ChartMixture] = iter(())
+        relaxed = self._plain
         if len(much):
-            by, own = 1 / excess[much], rows[much]
-            heard = self._heard[own].scaled(by)
-            found = self._posteriors._beliefs(heard, self._behind[own])
-            relaxed = (found.one(n) for n in range(len(much)))
-        for row, factor in zip(rows, excess, strict=True):
-            belief = next(relaxed) if factor > 1 else self._plain.one(row)
-            yield self._calibration.relaxed(factor).blur(belief)
+            heard = self._heard[rows[much]].scaled(1 / excess[much])
+            relaxed = self._posteriors._beliefs(heard, self._behind[rows[much]])
+        place = np.cumsum(excess > 1) - 1
+        widths, shares = (np.array(v) for v in (self._calibration.widths, self._calibration.shares))
+        for row, own, factor in zip(rows.tolist(), place.tolist(), excess.tolist(), strict=True):
+            if factor > 1:
+                yield relaxed.one(own, factor**0.5 * widths, shares)
+            else:
+                yield self._plain.one(row, widths, shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,60 +231,68 @@ class _Charts:
         """The posterior of each row, as `PPAM.posterior`."""
         H, spread = self._forms(heard)
         L = self.space.dims
-        precisions = self.precisions + H[..., :L, :L]
+        precisions = H[:L, :L] + self.precisions.transpose(1, 2, 0)[..., None]
         V, log_det = _inverses(precisions)
-        h = H[..., :L, L]
-        means = (V @ h[..., None])[..., 0]
-        fit = H[..., L, L] - (h * means).sum(axis=-1)
-        logs = self.log_priors - 0.5 * (log_det + fit + spread)
-        logs -= logsumexp(logs, axis=1, keepdims=True)
+        means = (V * H[:L, L]).sum(axis=1)
+        fit = H[L, L] - (H[:L, L] * means).sum(axis=0)
+        logs = self.log_priors[:, None] - 0.5 * (log_det + fit + spread)
+        logs -= logs.max(axis=0)
+        logs -= np.log(np.exp(logs).sum(axis=0))
         return _Beliefs(self.space, self.centres, logs, fit, means, V, precisions, -log_det)
 
     def _forms(self, heard: _Heard) -> tuple[Single, Single]:
-        """Z_kᵀ S Z_k (W, K, L+1, L+1), latent coordinates integrated out, and Σ_d log g_kd Q_d."""
-        (W, _), (K, L, _) = heard.P.shape, self.maps.shape
-        P, Py = heard.P, heard.P * heard.y
+        """Z_kᵀ S Z_k (L+1, L+1, K, W), latent coordinates integrated out, and Σ_d log g_kd Q_d."""
+        W, (K, L, _) = len(heard.P), self.maps.shape
+        P = np.ascontiguousarray(heard.P.T)
+        y = np.ascontiguousarray(heard.y.T)
         linear, middles, squares = self._products
-        one = (P @ linear).reshape(W, K, -1)
-        two = (Py @ middles).reshape(W, K, -1)
-        U = self._with_latent(P, Py)
-        H: Single = U @ U.mT
-        np.negative(H, out=H)
+        one = (linear @ P).reshape(-1, K, W)
+        two = (middles @ (P * y)).reshape(-1, K, W)
+        H = np.empty((L + 1, L + 1, K, W), dtype=np.float32)
         for n, (i, j) in enumerate(zip(*np.tril_indices(L), strict=True)):
-            H[..., i, j] += one[..., n]
-            if i != j:
-                H[..., j, i] = H[..., i, j]
-        linear_part = two[..., :L] - one[..., -L - 2 : -2]
-        H[..., :L, L] += linear_part
-        H[..., L, :L] = H[..., :L, L]
-        H[..., L, L] += (Py * heard.y) @ squares - 2 * two[..., L] + one[..., -2]
-        return H, one[..., -1]
+            H[i, j] = one[n]
+        np.subtract(two[:L], one[-L - 2 : -2], out=H[L, :L])
+        np.subtract(squares @ (P * y * y), 2 * two[L], out=H[L, L])
+        H[L, L] += one[-2]
+        if self.latent.shape[1]:
+            U = self._with_latent(P, y)
+            for i, j in zip(*np.tril_indices(L + 1), strict=True):
+                H[i, j] -= (U[i] * U[j]).sum(axis=1)
+        for i, j in zip(*np.triu_indices(L + 1, 1), strict=True):
+            H[i, j] = H[j, i]
+        return H, one[-1]
 
-    def _with_latent(self, P: Single, Py: Single) -> Single:
-        """N_k C^(-1/2) (W, K, L+1, L_w), with C = I + Bᵀ P B (Schur): most of the work."""
-        (W, D), (K, L, _), latent = P.shape, self.maps.shape, self.latent.shape[1]
-        first, second = (
-            (part.T[..., None] * self.latent[:, None]).reshape(D, W * latent) for part in (P, Py)
-        )
-        C = np.eye(latent)[:, None] + (self.latent.T @ first).reshape(latent, W, latent)
-        N = np.empty((K, L + 1, W, latent), dtype=np.float32)
-        N[:, :L] = (self.maps.reshape(K * L, D) @ first).reshape(K, L, W, latent)
-        N[:, L] = (self.root @ second - self.b @ first).reshape(K, W, latent)
-        root = np.linalg.inv(np.linalg.cholesky(C.swapaxes(0, 1))).astype(np.float32)
-        U = N.transpose(2, 0, 1, 3).reshape(W, K * (L + 1), latent) @ root.mT
-        return U.reshape(W, K, L + 1, latent)
+    def _with_latent(self, P: Single, y: Single) -> Single:
+        """N_k C^(-1/2) (L+1, K, L_w, W), with C = I + Bᵀ P B (Schur), of P and ȳ (D, W)."""
+        (D, W), (K, L, _), latent = P.shape, self.maps.shape, self.latent.shape[1]
+        pairs = (self.latent[:, :, None] * self.latent[:, None]).reshape(D, -1)
+        C = np.eye(latent) + (pairs.T @ P).T.reshape(W, latent, latent)
+        root = np.linalg.inv(np.linalg.cholesky(C)).astype(np.float32)
+        first = (self.latent @ root.transpose(2, 1, 0).reshape(latent, -1)).reshape(D, latent, W)
+        first *= P[:, None]
+        second = first * y[:, None]
+        U = np.empty((L + 1, K, latent, W), dtype=np.float32)
+        rows = self._rows
+        np.matmul(rows[:-1], first.reshape(D, -1), out=U.reshape(L + 1, K, -1))
+        U[L] *= -1
+        U[L] += (rows[-1] @ second.reshape(D, -1)).reshape(K, latent, W)
+        return U
+
+    @cached_property
+    def _rows(self) -> Single:
+        """(L+2, K, D): the maps, b and 1 / √g, an axis after the other."""
+        return np.concatenate([self.maps.transpose(1, 0, 2), self.b[None], self.root[None]])
 
     @cached_property
     def _products(self) -> tuple[Single, Single, Single]:
-        """Matrices (D, …) that P, P ȳ and P ȳ² are multiplied with, for each k in a row."""
-        maps, root, b = self.maps, self.root, self.b
-        rows, columns = np.tril_indices(maps.shape[1])
-        linear = [maps[:, rows] * maps[:, columns], maps * b[:, None], (b**2)[:, None],
-                  self.spread[:, None]]  # fmt: skip
-        middles = [maps * root[:, None], (b * root)[:, None]]
+        """Matrices (… K, D) that P, P ȳ and P ȳ² are multiplied with."""
+        maps, b, root = self._rows[:-2], self.b, self.root
+        rows, columns = np.tril_indices(len(maps))
+        linear = [maps[rows] * maps[columns], maps * b, (b**2)[None], self.spread[None]]
+        middles = [maps * root, (b * root)[None]]
         D = maps.shape[-1]
-        one, two = (np.concatenate(parts, axis=1).reshape(-1, D).T for parts in (linear, middles))
-        return one, two, (root**2).T
+        one, two = (np.concatenate(parts).reshape(-1, D) for parts in (linear, middles))
+        return one, two, root**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,37 +301,44 @@ class _Beliefs:
 
     space: Space
     centres: Array  # (K, C)
-    log_weights: Array  # (W, K)
-    fits: Single  # (W, K) squared residuals at the means, in units of the noise
-    means: Single  # (W, K, L)
-    covariances: Single  # (W, K, L, L)
-    precisions: Single  # (W, K, L, L)
-    log_volumes: Single  # (W, K) log-determinants of the covariances
+    log_weights: Array  # (K, W)
+    fits: Single  # (K, W) squared residuals at the means, in units of the noise
+    means: Single  # (L, K, W)
+    covariances: Single  # (L, L, K, W)
+    precisions: Single  # (L, L, K, W)
+    log_volumes: Single  # (K, W) log-determinants of the covariances
 
-    def one(self, row: int) -> ChartMixture:
-        """Of one sound, without the parts that have no weight to speak of."""
-        logs = self.log_weights[row]
-        own = np.flatnonzero(logs >= min(np.log(_NEGLIGIBLE), float(logs.max())))
+    def one(self, row: int, widths: Array, shares: Array) -> ChartMixture:
+        """Of one sound, as `Calibration.blur` has it with these widths and shares (J,).
+
+        Parts that have no weight to speak of are left out.
+        """
+        logs = self.log_weights[:, row]
+        own = np.flatnonzero(logs >= min(_LOG_NEGLIGIBLE, float(logs.max())))
         weights = np.exp(logs[own])
+        weights /= weights.sum()
+        every, L = np.concatenate([own] * len(widths)), self.space.dims
+        V = np.multiply.outer(widths**2, np.eye(L))[:, None] + np.zeros((len(own), 1, 1))
+        V += self.covariances[:, :, own, row].transpose(2, 0, 1)
         return ChartMixture(
             self.space,
-            self.centres[own],
-            weights / weights.sum(),
-            self.means[row, own].astype(np.float64),
-            self.covariances[row, own].astype(np.float64),
+            self.centres[every],
+            np.multiply.outer(shares / shares.sum(), weights).ravel(),
+            self.means[:, every, row].T.astype(np.float64),
+            V.reshape(-1, L, L),
         )
 
     def best(self) -> Array:
         """(W, C) the means at which the densities are greatest, as `ChartMixture.best`."""
-        norms = self.log_weights - 0.5 * self.log_volumes
+        norms = np.ascontiguousarray((self.log_weights - 0.5 * self.log_volumes).T)
         most = min(_AROUND, norms.shape[1])
         top = np.argpartition(-norms, most - 1, axis=1)[:, :most]
         rows = np.arange(len(top))[:, None]
         top = top[rows, np.argsort(-norms[rows, top], axis=1)]
-        centres, means = self.centres[top], self.means[rows, top]
+        centres, means = self.centres[top], np.moveaxis(self.means[:, top, rows], 0, -1)
         points = self.space.exp(centres[:, :_PEAKS], means[:, :_PEAKS])
         r = self.space.log(centres[:, None], points[:, :, None]) - means[:, None]
-        white = np.einsum("wklm,wpkm->wpkl", self.precisions[rows, top], r)
+        white = np.einsum("lmwk,wpkm->wpkl", self.precisions[:, :, top, rows], r)
         density = logsumexp(norms[rows, top][:, None] - 0.5 * (white * r).sum(axis=-1), axis=-1)
         best: Array = points[rows[:, 0], np.argmax(density, axis=1)]
         return best
@@ -323,23 +357,32 @@ class _Groups:
         best: Array = found[np.argsort(rows)]
         return best
 
-    def one(self, row: int) -> ChartMixture:
-        """Of one sound."""
-        for rows, beliefs in self.groups:
-            place = int(np.searchsorted(rows, row))
-            if place < len(rows) and rows[place] == row:
-                return beliefs.one(place)
-        raise IndexError(row)
+    def one(self, row: int, widths: Array, shares: Array) -> ChartMixture:
+        """Of one sound, as `_Beliefs.one`."""
+        beliefs, place = self._places[row]
+        return beliefs.one(place, widths, shares)
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[_Beliefs, int]]:
+        """The group of each sound, and which of it that is."""
+        return {
+            row: (beliefs, place)
+            for rows, beliefs in self.groups
+            for place, row in enumerate(rows.tolist())
+        }
 
 
 def _inverses(M: Single) -> tuple[Single, Single]:
-    """Inverses (..., L, L) of symmetric matrices, and log-determinants: by hand for two axes."""
-    if M.shape[-1] != 2:
-        inverses: Single = np.linalg.inv(M).astype(np.float32)
-        return inverses, np.linalg.slogdet(M)[1]
-    a, b, c = M[..., 0, 0], M[..., 0, 1], M[..., 1, 1]
+    """Inverses of symmetric matrices (L, L, ...), and log-determinants: by hand for two axes."""
+    if len(M) != 2:
+        last = np.moveaxis(M, (0, 1), (-2, -1))
+        inverses = np.moveaxis(np.linalg.inv(last), (-2, -1), (0, 1)).astype(np.float32)
+        return inverses, np.linalg.slogdet(last)[1]
+    (a, b), (_, c) = M
     det = a * c - b * b
     V = np.empty_like(M)
-    V[..., 0, 0], V[..., 1, 1] = c / det, a / det
-    V[..., 0, 1] = V[..., 1, 0] = -b / det
+    np.divide(c, det, out=V[0, 0])
+    np.divide(a, det, out=V[1, 1])
+    np.divide(-b, det, out=V[0, 1])
+    V[1, 0] = V[0, 1]
     return V, np.log(det)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from earatlas.hearing.cues import nothing_heard
 from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.statistics import CueStatistics
@@ -20,7 +21,15 @@ from earatlas.localization.turning import turning_judgement
 from earatlas.space.belief import ChartMixture, CredibleRegion
 from earatlas.types import Array
 
-__all__ = ["Localization", "answer", "anywhere", "observed_shares", "rested", "turning_answer"]
+__all__ = [
+    "Localization",
+    "answer",
+    "anywhere",
+    "heard",
+    "observed_shares",
+    "rested",
+    "turning_answer",
+]
 
 _PAUSE_SECONDS = 0.5  # between words: nobody doubts an answer for these
 # Of a belief without ground: how much of it goes how far. The rest keeps its direction the best.
@@ -129,6 +138,13 @@ def _of_one_pose(onsets: OnsetBins, yaw_of_bins: Array) -> OnsetBins:
     number = np.floor(yaw_of_bins / _POSE_DEGREES + 0.5)
     values, counts = np.unique(number, return_counts=True)
     return onsets if len(values) < 2 else onsets[number == values[counts.argmax()]]
+
+
+def heard(found: Localization) -> Localization:
+    """The same, or an InputError if nothing was heard."""
+    if found.observed_share == 0:
+        raise nothing_heard()
+    return found
 
 
 def anywhere(belief: ChartMixture) -> ChartMixture:

@@ -20,6 +20,7 @@ from earatlas.hearing.hops import HopSums, hop_sums
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.recording import Recording
+from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import LearnedHead
 from earatlas.types import Array
 
@@ -34,6 +35,7 @@ class Listening:
         self._gate = None if head.rooms is None else head.rooms.sound.gate
         self._stream = None if self._gate is None else OnsetStream(self._gate, single=True)
         self._recent: OnsetBins | None = None  # in order of time, of the windows to come
+        self._total = HopSums(np.zeros((3, 1, head.layout.n_cues)), np.zeros(1))
 
     def hops(self, step: int, threshold: Threshold | None) -> Iterator[HopSums]:
         """Sums of each `step` frames, some at a time."""
@@ -43,7 +45,14 @@ class Listening:
             levels.push(spectra)
         again = self._second(self._recording.blocks(layout, again=True))
         spectra_again = spectra_blocks(again, layout, single=True)
-        return hop_sums(spectra_again, layout, levels.floors_db(threshold), step)
+        for sums in hop_sums(spectra_again, layout, levels.floors_db(threshold), step):
+            self._total += sums.total()
+            yield sums
+
+    def whole(self) -> tuple[CueStatistics, OnsetBins | None]:
+        """Sums and strongest onsets of all hops that were heard."""
+        (statistics,) = self._total
+        return statistics, None if self._stream is None else self._stream.bins()
 
     def _first(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
         """The blocks, listened to: what is quiet is known after all of them."""

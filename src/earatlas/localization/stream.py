@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.hearing.audio import LARGEST_SAMPLE, checked_block, checked_rate
-from earatlas.hearing.cues import check_length, nothing_heard
+from earatlas.hearing.cues import check_length
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.offset import OffsetStream
 from earatlas.hearing.onsets import OnsetStream
 from earatlas.hearing.transform import FrameStream, squared_size
 from earatlas.learning.learned import LearnedHead
-from earatlas.localization.answer import Localization, turning_answer
+from earatlas.localization.answer import Localization, heard, turning_answer
 from earatlas.localization.motion import Motion, YawLike, checked_yaw
 from earatlas.localization.poses import PoseStatistics
 from earatlas.types import Array, Spectra
@@ -163,7 +163,4 @@ class Localizer:
             if self._onsets is not None:
                 self._onsets.finish()
             self._open = False
-        found = self.where()
-        if found.observed_share == 0:
-            raise nothing_heard()
-        return found
+        return heard(self.where())

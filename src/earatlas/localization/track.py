@@ -20,15 +20,16 @@ from earatlas.hearing.layout import CueLayout, Threshold
 from earatlas.hearing.recording import Recording
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import LearnedHead
-from earatlas.localization.answer import Localization, answer, turning_answer
+from earatlas.localization.answer import Localization, answer, heard, turning_answer
 from earatlas.localization.listening import Listening
 from earatlas.localization.motion import YawLike, checked_yaw
 from earatlas.localization.poses import Pose, joined_poses, total_statistics
 from earatlas.localization.quick import QuickAnswers
+from earatlas.localization.recording import localize
 from earatlas.space.yaw import Yaw
 from earatlas.types import Array, Progress
 
-__all__ = ["Track", "Windows", "track", "windows_of"]
+__all__ = ["Track", "Tracking", "Windows", "track", "windows_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,23 +109,55 @@ def windows_of(
 
     `progress(done, total)` is called with seconds of sound.
     """
-    windows.frames(head.layout)  # an InputError here, not when the first one is asked for
-    checked_yaw(windows.yaw, head.space).check_end(recording.seconds)
-    return _windows(head, recording, windows, progress)
+    return iter(Tracking(head, recording, windows, progress=progress))
 
 
-def _windows(
-    head: LearnedHead, recording: Recording, windows: Windows, progress: Progress | None
-) -> Iterator[tuple[float, Localization]]:
-    yaw = checked_yaw(windows.yaw, head.space)
-    answers = _turning_answers if np.ptp(yaw.degrees) else _still_answers
-    # Frame t is centred on t hops of the layout.
-    seconds, total = head.layout.hop / head.layout.rate, recording.seconds
-    for begin, found in answers(head, Listening(head, recording.centred()), windows, yaw):
-        frames = found.seconds / seconds
-        yield (begin + 0.5 * (frames - 1)) * seconds, found
-        if progress is not None:
-            progress(min((begin + frames) * seconds, total), total)
+class Tracking:
+    """A recording that is being followed: its windows, one by one, and the answer to all of it."""
+
+    def __init__(
+        self,
+        head: LearnedHead,
+        recording: Recording,
+        windows: Windows,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        windows.frames(head.layout)  # an InputError here, not when the first one is asked for
+        self._yaw = checked_yaw(windows.yaw, head.space)
+        self._yaw.check_end(recording.seconds)
+        self._head, self._recording, self._windows = head, recording, windows
+        self._listening = Listening(head, recording.centred())
+        self._answers = self._followed(progress)
+
+    def __iter__(self) -> Iterator[tuple[float, Localization]]:
+        """(middle in seconds, answer) of each window that was not asked for yet."""
+        return self._answers
+
+    def _followed(self, progress: Progress | None) -> Iterator[tuple[float, Localization]]:
+        head = self._head
+        answers = _turning_answers if np.ptp(self._yaw.degrees) else _still_answers
+        # Frame t is centred on t hops of the layout.
+        seconds, total = head.layout.hop / head.layout.rate, self._recording.seconds
+        for begin, found in answers(head, self._listening, self._windows, self._yaw):
+            frames = found.seconds / seconds
+            yield (begin + 0.5 * (frames - 1)) * seconds, found
+            if progress is not None:
+                progress(min((begin + frames) * seconds, total), total)
+
+    def whole(self) -> Localization:
+        """What is believed after all of the recording: `localize`, in single precision.
+
+        The sums and onsets are those of the windows, so the sound is not heard once more.
+        """
+        threshold, yaw = self._windows.threshold, self._yaw
+        if np.ptp(yaw.degrees):  # what is heard in each pose stands in no sum of windows
+            return localize(self._head, self._recording, threshold=threshold, yaw=yaw, again=True)
+        deque(self._answers, maxlen=0)
+        statistics, onsets = self._listening.whole()
+        pose = Pose(float(yaw.degrees[0]), statistics)
+        turns = np.zeros(0) if onsets is None else np.full(len(onsets), pose.yaw_degrees)
+        return heard(turning_answer(self._head, [pose], onsets, turns))
 
 
 def _still_answers(

@@ -6,27 +6,31 @@ says. It is what one belief after the other says, in single precision, and areas
 
     b   beliefs of about the same size, padded with parts of no weight to n parts each
     m   points at which they are looked at
-    v   (..., 3) unit vectors        u   (..., 2) coordinates in a chart, degrees
+    v   (..., 3) unit vectors        x, y   coordinates in a chart, radians
 
 A narrow part has, around its middle p, with r its precision along a and s across, the exponent
 
     -s (1 - v · p) - (r - s) (a · v - a · p)² / 2
 
-(a chord for an arc, degrees for radians), which is linear in (1, v, v vᵀ): one product of matrices.
+(a chord for an arc), which is linear in (1, v, v vᵀ): one product of matrices.
+
+Four of five beliefs in the open have all their parts at one place, a chart and its blur: these need
+nothing but that chart (`earatlas.space.one_place`), and take a tenth of the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from earatlas.space.angles import to_directions
-from earatlas.space.sizes import even_draws
+from earatlas.space.one_place import OnePlace
 from earatlas.space.sphere import Sphere, read_by_versine
+from earatlas.space.spread import OF_AREA, areas_of, drawn, normals_of, radii_of, roots_of
 from earatlas.types import Array, Indices, Mask, Single
 
 if TYPE_CHECKING:
@@ -34,13 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Told", "told_of"]
 
-_DRAWS, _OF_AREA = 1000, 250  # points of a radius, and of an area: a density costs more
 _CANDIDATES = 16  # parts at which the density may be greatest
 _MASS = 0.998  # of a belief: what is left out changes a 90 % region by less than its digits
-_NUMBERS = 300_000  # that are worked on at a time, about
+_PARTS = 8_000  # of beliefs that are worked on at a time
+_NUMBERS = 150_000  # exponents that are worked on at a time: they stay in the cache
 _LEAST = np.float32(-60)  # of an exponent: what is less is not told, and would be ten times as slow
 _STEPS = 4096  # of the table of angle / sin(angle)
 _NARROW_DEGREES = 12.0  # wide of a part whose exponent may be told by chords
+_STILL = 1e-5  # radians: a mean that moves by less is not a hundredth of a degree off
 _DEGREES = 180 / np.pi
 _PAIRS = np.triu_indices(3)
 
@@ -57,142 +62,231 @@ class Told:
 
 def told_of(beliefs: Sequence[ChartMixture]) -> list[Told]:
     """What is told of each belief, all on the sphere."""
-    parts = _Parts.of(beliefs)
-    counts = np.array([len(belief.weights) for belief in beliefs])
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    every = _Every.of(beliefs)
     told: dict[int, Told] = {}
-    for some in _alike(counts):
-        rows = np.arange(counts[some].max())
-        own = parts.padded(starts[some][:, None] + rows, rows < counts[some][:, None])
-        told.update(zip(some.tolist(), own.told(), strict=True))
+    alone = every.at_one_place()
+    for count in np.unique(every.counts[alone]):
+        some = np.flatnonzero(alone & (every.counts == count))
+        told.update(zip(some.tolist(), every.one_place(some), strict=True))
+    for some in _alike(np.where(alone, 0, every.counts)):
+        told.update(zip(some.tolist(), every.several_places(some), strict=True))
     return [told[n] for n in range(len(beliefs))]
 
 
 def _alike(counts: Indices) -> Iterator[Indices]:
     """Numbers of beliefs with about as many parts, few enough to be worked on at a time."""
     order = np.argsort(counts, kind="stable")
-    start = 0
+    ordered = counts[order]
+    start = int(np.searchsorted(ordered, 0, side="right"))
     while start < len(order):
-        least = int(counts[order[start]])
-        end = int(np.searchsorted(counts[order], 1.5 * least + 4, side="right"))
-        end = min(end, start + max(_NUMBERS // (_OF_AREA * least), 1))
+        least = int(ordered[start])
+        end = int(np.searchsorted(ordered, 1.5 * least + 4, side="right"))
+        end = min(end, start + max(_PARTS // least, 1))
         yield order[start:end]
         start = end
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
-    """Parts of beliefs, one after the other (n, …) or padded (b, n, …); narrow ones come first."""
+class _Every:
+    """The parts of all beliefs, one after the other; degrees."""
 
-    weights: Single  # (..., n)
-    narrow: Mask  # (..., n)
-    frames: Single  # (..., n, 9) outward, east and north at the centre
-    means: Single  # (..., n, 2) degrees
-    roots: Single  # (..., n, 3) of the covariance: a lower triangle, by rows
-    points: Single  # (..., n, 3) v of the means
-    forms: Single  # (..., n, 10) of the exponent of a narrow one
+    weights: Array  # (N,)
+    centres: Array  # (N, 2)
+    means: Array  # (N, 2)
+    V: Array  # (N, 2, 2)
+    counts: Indices  # of parts of each belief
+    starts: Indices  # of each belief
 
     @classmethod
-    def of(cls, beliefs: Sequence[ChartMixture]) -> _Parts:
-        """Those of all beliefs, one after the other."""
+    def of(cls, beliefs: Sequence[ChartMixture]) -> _Every:
+        """Those of some beliefs."""
         weights, centres, means, V = (
             np.concatenate([getattr(belief, name) for belief in beliefs])
             for name in ("weights", "centres", "means", "covariances")
         )
-        narrow = _widest(V) < _NARROW_DEGREES**2
-        owner = np.repeat(np.arange(len(beliefs)), [len(belief.weights) for belief in beliefs])
-        order = np.lexsort((~narrow, owner))
-        narrow = narrow[order]
-        weights, centres, means, V = (part[order] for part in (weights, centres, means, V))
-        frames = np.concatenate(Sphere.frame(centres), axis=-1)
-        a = np.sqrt(V[:, 0, 0])
-        b = V[:, 0, 1] / a
-        roots = np.stack([a, b, np.sqrt(V[:, 1, 1] - b**2)], axis=-1)
-        points = _placed(frames, means)
-        every = (weights, frames, means, roots, points, _chord_forms(V, frames, points))
-        first, *rest = (part.astype(np.float32) for part in every)
-        return cls(first, narrow, *rest)
+        counts = np.array([len(belief.weights) for belief in beliefs])
+        return cls(weights, centres, means, V, counts, np.cumsum(counts) - counts)
 
-    def padded(self, rows: Indices, there: Mask) -> _Parts:
-        """Those of several beliefs: rows (b, n), of which some are there."""
-        own = _Parts(*(getattr(self, field.name)[rows * there] for field in fields(self)))
-        return replace(own, weights=own.weights * there)
+    def at_one_place(self) -> Mask:
+        """Which beliefs have all their parts at one place."""
+        first = np.repeat(self.starts, self.counts)
+        same = (self.centres == self.centres[first]).all(axis=1)
+        same &= (self.means == self.means[first]).all(axis=1)
+        together: Mask = np.logical_and.reduceat(same, self.starts)
+        return together
 
-    def told(self) -> Iterator[Told]:
-        """Of each belief."""
-        best = self._best()
-        heavy = self._heaviest()
-        draws, first = heavy._draws()
-        radii = _quantile(_angles(draws, best[:, None]), 0.9)
-        areas = _areas(heavy._densities(draws[:, first]), 0.9)
-        areas = np.minimum(areas, Sphere().largest_region)
-        directions, means = to_directions(best), to_directions(self._means())
-        for n in range(len(best)):
-            yield Told(directions[n], means[n], float(radii[n]), float(areas[n]))
+    def one_place(self, some: Indices) -> Iterator[Told]:
+        """Of beliefs at one place, with as many parts each."""
+        first = self.starts[some]
+        rows = first[:, None] + np.arange(self.counts[some[0]])
+        best = Sphere().exp(self.centres[first], self.means[first])
+        place = OnePlace.of(self.means[first], self.weights[rows], self.V[rows], _MASS)
+        return map(_told, best, best, *place.sizes(0.9))
 
-    def _best(self) -> Single:
-        """v (b, 3) of the means at which the density is greatest."""
-        peaks = self.weights / (self.roots[..., 0] * self.roots[..., 2])
-        most = min(_CANDIDATES, peaks.shape[1])
-        top = np.argpartition(-peaks, most - 1, axis=1)[:, :most]
-        points = np.take_along_axis(self.points, top[..., None], axis=1)
-        best = np.argmax(self._densities(points), axis=1)
-        found: Single = points[np.arange(len(points)), best]
-        return found
+    def several_places(self, some: Indices) -> Iterator[Told]:
+        """Of beliefs with about as many parts each."""
+        rows = np.arange(self.counts[some].max())
+        there = rows < self.counts[some][:, None]
+        rows = (self.starts[some][:, None] + rows) * there
+        weights = self.weights.take(rows).astype(np.float32) * there
+        points = self._points.take(rows, axis=1)
+        means = to_directions(_mean(np.ascontiguousarray(points.transpose(1, 2, 0)), weights))
+        peaks = weights / (self._roots[0] * self._roots[2]).take(rows)
+        count = min(_CANDIDATES, peaks.shape[1])
+        candidates = np.argpartition(-peaks, count - 1, axis=1)[:, :count]
+        candidates += np.arange(0, weights.size, weights.shape[1])[:, None]
+        sized = _heaviest(weights)
+        used = sized > 0
+        used.ravel()[candidates] = True
+        parts = self._parts(rows, used, weights * used, sized)
+        best, radii, areas = parts.sizes(points.reshape(3, -1).take(candidates, axis=1))
+        return map(_told, to_directions(best.T), means, radii, areas)
 
-    def _heaviest(self) -> _Parts:
-        """The same without the lightest parts: the others hold nearly all of each belief."""
-        order = np.argsort(-self.weights, axis=1, kind="stable")
-        ordered = np.take_along_axis(self.weights, order, axis=1)
-        before = np.cumsum(ordered, axis=1) - ordered
-        kept = np.empty_like(self.narrow)
-        np.put_along_axis(kept, order, before < _MASS * ordered.sum(axis=1)[:, None], axis=1)
-        weights = self.weights * kept
-        return replace(self, weights=weights / weights.sum(axis=1, keepdims=True))
-
-    def _draws(self) -> tuple[Single, Indices]:
-        """v (b, m, 3) of points that are spread evenly over each belief; some that are so, too."""
-        b, n = self.weights.shape
-        which, normals, first = _ordered_draws()
-        order = np.argsort(-self.weights, axis=1, kind="stable")
-        total = np.cumsum(np.take_along_axis(self.weights, order, axis=1), axis=1, dtype=np.float64)
-        rows = np.arange(b)[:, None]
-        edges = (total[:, :-1] + rows).ravel()
-        number = np.searchsorted(edges, (which + rows).ravel(), side="right").reshape(b, -1)
-        k = np.take_along_axis(order, number - rows * (n - 1), axis=1) + rows * n
-        frames, means, roots = (
-            part.reshape(b * n, -1).take(k, axis=0)
-            for part in (self.frames, self.means, self.roots)
+    def _parts(self, rows: Indices, used: Mask, weights: Single, sized: Single) -> _Parts:
+        """Parts (b, n) of which some are used, with those that are narrow first."""
+        kind = np.where(used, (self._widest >= _NARROW_DEGREES**2).take(rows), 2)
+        place = np.argsort(kind, axis=1, kind="stable")[:, : int(used.sum(axis=1).max())]
+        place += np.arange(0, weights.size, weights.shape[1])[:, None]
+        rows = rows.take(place)
+        return _Parts(
+            weights.take(place),
+            sized.take(place),
+            self._widest.take(rows) < _NARROW_DEGREES**2,
+            self._frames.take(rows, axis=1),
+            self._arcs.take(rows, axis=1),
+            self._roots.take(rows, axis=1),
+            self._forms.take(rows, axis=0),
         )
-        u = np.empty_like(means)
-        u[..., 0] = roots[..., 0] * normals[:, 0]
-        u[..., 1] = roots[..., 1] * normals[:, 0] + roots[..., 2] * normals[:, 1]
-        u += means
-        return _placed(frames, u).astype(np.float32, copy=False), first
 
-    def _densities(self, points: Single) -> Single:
-        """p (b, m) at v (b, m, 3)."""
-        norms = self.weights / (2 * np.pi * self.roots[..., 0] * self.roots[..., 2])
-        narrow = self.narrow.sum(axis=1)
-        p = np.zeros(points.shape[:2], dtype=np.float32)
-        if narrow.max():
-            some = slice(0, int(narrow.max()))
-            p += _summed(_powers(points) @ self.forms[:, some].mT, (norms * self.narrow)[:, some])
-        if narrow.min() < norms.shape[1]:
-            some = slice(int(narrow.min()), None)
-            p += _summed(self._exponents(points, some), (norms * ~self.narrow)[:, some])
+    @cached_property
+    def _frames(self) -> Single:
+        """(9, N) outward, east and north at the centres."""
+        azimuth, elevation = np.radians(self.centres).T.astype(np.float32)
+        sin, cos, up, level = np.sin(azimuth), np.cos(azimuth), np.sin(elevation), np.cos(elevation)
+        rows = (level * cos, level * sin, up, -sin, cos, 0 * up, -up * cos, -up * sin, level)
+        return np.stack(rows)
+
+    @cached_property
+    def _arcs(self) -> Single:
+        """(2, N) the means, in radians."""
+        return np.radians(self.means).T.astype(np.float32)
+
+    @cached_property
+    def _points(self) -> Single:
+        """v (3, N) of the means."""
+        x, y = self._arcs
+        angle = np.sqrt(x * x + y * y)
+        ratio = np.sin(angle) / np.maximum(angle, np.float32(1e-12))
+        ratio[angle < 1e-6] = 1
+        points: Single = np.cos(angle) * self._frames[:3]
+        points += (ratio * x) * self._frames[3:6]
+        points += (ratio * y) * self._frames[6:]
+        return points
+
+    @cached_property
+    def _roots(self) -> Single:
+        """(3, N) of the covariances."""
+        return roots_of(self.V)
+
+    @cached_property
+    def _widest(self) -> Array:
+        """(N,) the larger eigenvalue of the covariances."""
+        a, b, c = self.V[:, 0, 0], self.V[:, 0, 1], self.V[:, 1, 1]
+        widest: Array = 0.5 * (a + c) + np.hypot(0.5 * (a - c), b)
+        return widest
+
+    @cached_property
+    def _forms(self) -> Single:
+        """(N, 10) of the exponents of narrow parts: times 1, v and the products of v."""
+        V, points, frames = self.V, self._points, self._frames
+        sharp = _DEGREES**2 / (V[:, 0, 0] + V[:, 1, 1] - self._widest)
+        blunt = _DEGREES**2 / self._widest
+        turn = 0.5 * np.arctan2(2 * V[:, 0, 1], V[:, 0, 0] - V[:, 1, 1])
+        a = np.cos(turn) * frames[6:] - np.sin(turn) * frames[3:6]  # (3, N)
+        more = 0.5 * (sharp - blunt)
+        at = (a * points).sum(axis=0)
+        forms = np.empty((len(V), 10), dtype=np.float32)
+        forms[:, 0] = -blunt - more * at**2
+        forms[:, 1:4] = (blunt * points + (2 * more * at) * a).T
+        i, j = _PAIRS
+        forms[:, 4:] = (np.where(i == j, -1, -2)[:, None] * more * a[i] * a[j]).T
+        return forms
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Parts of b beliefs; narrow ones come first."""
+
+    weights: Single  # (b, n)
+    sized: Single  # (b, n) the same for sizes: of the heaviest parts alone
+    narrow: Mask  # (b, n)
+    frames: Single  # (9, b, n) outward, east and north at the centre
+    means: Single  # (2, b, n) radians
+    roots: Single  # (3, b, n) of the covariance: a lower triangle, by rows; radians
+    forms: Single  # (b, n, 10) of the exponent of a narrow one
+
+    def sizes(self, candidates: Single) -> tuple[Single, Array, Array]:
+        """v (3, b) of the one of v (3, b, c) that is most probable, radii and areas (b,)."""
+        peaks = self._densities(candidates, self.weights)
+        best = candidates[:, np.arange(len(peaks)), np.argmax(peaks, axis=1)]
+        draws, versines = self._draws(best[..., None])
+        areas = areas_of(self._densities(draws, self.sized), 0.9)
+        return best, radii_of(versines, 0.9), areas
+
+    def _draws(self, best: Single) -> tuple[Single, Single]:
+        """Points (3, b, m) that are spread evenly over each belief.
+
+        And 1 - cos of the angles (b, M) from `best` (3, b, 1) to these and more such points, in
+        terms that are as small as the answer: nothing cancels.
+        """
+        k = drawn(self.sized)
+        x, y = normals_of(k, self.roots.reshape(3, -1), self.means.reshape(2, -1))
+        half = np.sqrt(x * x + y * y)
+        half *= np.float32(0.5)
+        sine = np.sin(half)
+        ratio = sine * np.cos(half)
+        ratio /= np.maximum(half, np.float32(1e-12))  # sin(angle) / angle
+        sine *= sine
+        sine *= np.float32(2)  # 1 - cos(angle)
+        ahead, *aside = self.frames.reshape(3, 3, *self.sized.shape)
+        versines = (np.float32(0.5) * ((ahead - best) ** 2).sum(axis=0)).take(k)
+        east, north = ((axis * best).sum(axis=0).take(k) for axis in aside)
+        versines += sine * (1 - versines) - ratio * (x * east + y * north)
+        some = slice(0, OF_AREA)
+        own = self.frames.reshape(9, -1).take(k[:, some], axis=1)
+        points = (1 - sine[:, some]) * own[:3]
+        points += (ratio[:, some] * x[:, some]) * own[3:6]
+        points += (ratio[:, some] * y[:, some]) * own[6:]
+        return points, versines
+
+    def _densities(self, points: Single, weights: Single) -> Single:
+        """p (b, m) at v (3, b, m), of parts with weights (b, n), per square degree."""
+        p = np.zeros(points.shape[1:], dtype=np.float32)
+        v = points.transpose(1, 2, 0)
+        powers = _powers(v)
+        norms = weights / (2 * np.pi * _DEGREES**2 * self.roots[0] * self.roots[2])
+        counts = self.narrow.sum(axis=1)
+        block = max(_NUMBERS // (v.shape[1] * weights.shape[1]), 1)
+        for start in range(0, len(p), block):
+            own = slice(start, start + block)
+            few, many = int(counts[own].min()), int(counts[own].max())
+            if many:
+                exponents = powers[own] @ self.forms[own, :many].mT
+                p[own] += _summed(exponents, (norms * self.narrow)[own, :many])
+            if few < norms.shape[1]:
+                exponents = self._wide_exponents(v[own], own, slice(few, None))
+                p[own] += _summed(exponents, (norms * ~self.narrow)[own, few:])
         return p
 
-    def _exponents(self, points: Single, some: slice) -> Single:
-        """(b, m, …) of some parts of any width, at v (b, m, 3)."""
-        ahead, east, north = (
-            points @ axis.mT for axis in np.split(self.frames[:, some], 3, axis=-1)
-        )
+    def _wide_exponents(self, v: Single, own: slice, some: slice) -> Single:
+        """(b, m, …) of some parts of any width of some beliefs, at v (b, m, 3)."""
+        axes = self.frames.reshape(3, 3, *self.sized.shape)[:, :, own, some]
+        ahead, east, north = (v @ axis.transpose(1, 0, 2) for axis in axes)
         scale = _arcs(ahead)
         east *= scale
         north *= scale
-        a, c, d = np.moveaxis(self.roots[:, some], -1, 0)[:, :, None]
-        x, y = np.moveaxis(self.means[:, some], -1, 0)[:, :, None]
+        a, c, d = self.roots[:, own, None, some]
+        x, y = self.means[:, own, None, some]
         east -= x
         east /= a
         north -= y
@@ -201,68 +295,45 @@ class _Parts:
         east *= east
         north *= north
         east += north
-        east *= np.float32(-0.5)
-        return east
-
-    def _means(self) -> Array:
-        """v (b, 3): where the weighted arcs to the middles of all parts sum to zero."""
-        v, w = self.points, self.weights / self.weights.sum(axis=1, keepdims=True)
-        c = w[:, None] @ v  # (b, 1, 3)
-        for _ in range(50):
-            c /= np.linalg.norm(c, axis=-1, keepdims=True)
-            ahead = (v @ c.mT)[..., 0]
-            pull = w * _arcs(ahead) / np.float32(_DEGREES)
-            step = pull[:, None] @ v - (pull * ahead).sum(axis=1)[:, None, None] * c
-            length = np.linalg.norm(step, axis=-1, keepdims=True)
-            c = np.cos(length) * c + np.sinc(length / np.pi) * step
-            if length.max() < 1e-6:  # radians: less than is told
-                break
-        return np.asarray(c[:, 0], dtype=np.float64)
+        exponents: Single = east
+        exponents *= np.float32(-0.5)
+        return exponents
 
 
-def _placed(frames: Array, u: Array) -> Array:
-    """v (..., 3) at coordinates (..., 2) around centres with frames (..., 9)."""
-    u = np.radians(u)
-    angle = np.sqrt(u[..., 0] ** 2 + u[..., 1] ** 2)
-    near = angle < 1e-6
-    ratio = np.sin(angle) / np.where(near, 1, angle)
-    ratio[near] = 1
-    u *= ratio[..., None]
-    placed: Array = np.cos(angle)[..., None] * frames[..., :3]
-    placed += u[..., :1] * frames[..., 3:6]
-    placed += u[..., 1:] * frames[..., 6:]
-    return placed
+def _told(best: Array, mean: Array, radius: float, area: float) -> Told:
+    return Told(best, mean, float(radius), min(float(area), Sphere().largest_region))
 
 
-def _widest(V: Array) -> Array:
-    """The larger eigenvalue (n,) of covariances (n, 2, 2)."""
-    a, b, c = V[:, 0, 0], V[:, 0, 1], V[:, 1, 1]
-    widest: Array = 0.5 * (a + c) + np.hypot(0.5 * (a - c), b)
-    return widest
+def _heaviest(weights: Single) -> Single:
+    """Weights (b, n) of the heaviest parts alone, which hold nearly all of each belief."""
+    ordered = -np.sort(-weights, axis=1)
+    before = np.cumsum(ordered, axis=1) - ordered
+    last = (before < _MASS * ordered.sum(axis=1, keepdims=True)).sum(axis=1) - 1
+    heavy = np.where(weights >= ordered[np.arange(len(ordered)), last][:, None], weights, 0)
+    heavy /= heavy.sum(axis=1, keepdims=True)
+    return heavy
 
 
-def _chord_forms(V: Array, frames: Array, points: Array) -> Array:
-    """(n, 10) of the exponents of narrow parts: times 1, v and the products of v."""
-    widest = _widest(V)
-    sharp = _DEGREES**2 / (V[:, 0, 0] + V[:, 1, 1] - widest)
-    blunt = _DEGREES**2 / widest
-    turn = 0.5 * np.arctan2(2 * V[:, 0, 1], V[:, 0, 0] - V[:, 1, 1])[:, None]
-    a = np.cos(turn) * frames[:, 6:] - np.sin(turn) * frames[:, 3:6]  # (n, 3)
-    more = 0.5 * (sharp - blunt)
-    at = (a * points).sum(axis=1)
-    forms = np.empty((len(V), 10))
-    forms[:, 0] = -blunt - more * at**2
-    forms[:, 1:4] = blunt[:, None] * points + (2 * more * at)[:, None] * a
-    i, j = _PAIRS
-    forms[:, 4:] = -(more[:, None] * a[:, i] * a[:, j] * np.where(i == j, 1, 2))
-    return forms
+def _mean(v: Single, weights: Single) -> Array:
+    """v (b, 3): where the weighted arcs to v (b, n, 3) sum to zero."""
+    w = weights / weights.sum(axis=1, keepdims=True)
+    c = w[:, None] @ v  # (b, 1, 3)
+    for _ in range(50):
+        c /= np.linalg.norm(c, axis=-1, keepdims=True)
+        ahead = (v @ c.mT)[..., 0]
+        pull = w * _arcs(ahead)
+        step = pull[:, None] @ v - (pull * ahead).sum(axis=1)[:, None, None] * c
+        length = np.linalg.norm(step, axis=-1, keepdims=True)
+        c = np.cos(length) * c + np.sinc(length / np.pi) * step
+        if length.max() < _STILL:
+            break
+    return np.asarray(c[:, 0], dtype=np.float64)
 
 
-def _powers(points: Single) -> Single:
+def _powers(v: Single) -> Single:
     """1, v and the products of v (..., 10) of v (..., 3)."""
     i, j = _PAIRS
-    ones = np.ones_like(points[..., :1])
-    return np.concatenate([ones, points, points[..., i] * points[..., j]], axis=-1)
+    return np.concatenate([np.ones_like(v[..., :1]), v, v[..., i] * v[..., j]], axis=-1)
 
 
 def _summed(exponents: Single, norms: Single) -> Single:
@@ -273,47 +344,15 @@ def _summed(exponents: Single, norms: Single) -> Single:
 
 
 @cache
-def _ordered_draws() -> tuple[Array, Single, Indices]:
-    """`even_draws` in order of the parts they choose, and the places of the first ones of them."""
-    which, normals = even_draws(_DRAWS, 2)
-    order = np.argsort(which)
-    return which[order], normals[order].astype(np.float32), np.flatnonzero(order < _OF_AREA)
-
-
-def _angles(points: Single, others: Single) -> Single:
-    """Degrees (...) between unit vectors: from the chord, which loses nothing at 0."""
-    chord = np.sqrt(((points - others) ** 2).sum(axis=-1))
-    angles: Single = np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1)))
-    return angles
-
-
-def _quantile(values: Single, level: float) -> Single:
-    """Of each row (b, m): as `np.quantile`, in a fifth of the time."""
-    place = level * (values.shape[1] - 1)
-    low = int(place)
-    ordered = np.partition(values, (low, low + 1), axis=1)
-    below, above = ordered[:, low], ordered[:, low + 1]
-    quantile: Single = below + (place - low) * (above - below)
-    return quantile
-
-
-def _areas(densities: Single, level: float) -> Array:
-    """(b,): the mean of 1[p > t] / p over points of p, t the density that `level` exceed."""
-    least = _quantile(densities, 1 - level)[:, None]
-    areas: Array = np.where(densities >= least, 1 / densities, 0).mean(axis=1, dtype=np.float64)
-    return areas
-
-
-@cache
 def _arc_table() -> tuple[Single, Single]:
-    """angle / sin(angle), in degrees, by steps of 1 - cos(angle), and the slopes between them."""
+    """angle / sin(angle) by steps of 1 - cos(angle), and the slopes between them."""
     ahead = 1 - np.linspace(0, 2, _STEPS + 1)
     angle = np.arccos(ahead[1:-1])
-    ratios = np.degrees(np.concatenate([[1.0], angle / np.sin(angle)]))
+    ratios = np.concatenate([[1.0], angle / np.sin(angle)])
     ratios = np.append(ratios, ratios[-1])  # at the antipode it grows without end
     return ratios[:-1].astype(np.float32), np.diff(ratios).astype(np.float32)
 
 
 def _arcs(ahead: Single) -> Single:
-    """angle / sin(angle), in degrees, of cosines."""
+    """angle / sin(angle) of cosines."""
     return read_by_versine(1 - ahead, *_arc_table())
