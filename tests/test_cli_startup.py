@@ -46,7 +46,16 @@ def test_nothing_heavy_is_imported(code: str) -> None:
 def test_a_command_does_not_wait_for_pictures() -> None:
     """What one command alone needs is not imported by another."""
     modules = imported("import earatlas.cli.localize, earatlas.cli.separate, earatlas.cli.info")
-    assert not modules & {"matplotlib", "netCDF4", "sofar", "scipy.signal", "sklearn", "joblib"}
+    assert not modules & {
+        "matplotlib",
+        "netCDF4",
+        "sofar",
+        "scipy.signal",
+        "scipy.spatial",
+        "scipy.ndimage",
+        "sklearn",
+        "joblib",
+    }
 
 
 def test_every_name_is_there() -> None:

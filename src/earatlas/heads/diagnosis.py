@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from earatlas.heads.head import Head, ImpulseResponses
 from earatlas.hearing.layout import CueLayout
@@ -121,6 +120,8 @@ def _median_plane_ild(ild: Array, v: Array) -> float:
 
 def _mirror_ild(ild: Array, v: Array) -> float:
     """RMS of ILD(x) + ILD(mirror of x): zero if the right ear is the left one mirrored."""
+    from scipy.spatial import cKDTree  # a third of a second, and only heads need it
+
     chord, partner = cKDTree(v).query(v * (1.0, -1.0, 1.0))
     pairs = (chord < np.radians(1.0)) & (np.abs(v[:, 1]) > np.sin(np.radians(_MEDIAN_DEGREES)))
     if not pairs.any():

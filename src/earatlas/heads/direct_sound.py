@@ -14,7 +14,6 @@ hears it first, serves both ears, so delay and level between them stay as they a
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import uniform_filter1d
 
 from earatlas.errors import InputError
 from earatlas.types import Array, Indices
@@ -38,6 +37,8 @@ _FADE_SHARE = 0.5  # of the window; a quarter lets more of the room in, four fif
 
 def onsets(responses: Array, rate: float) -> Indices:
     """The sample (N,) at which the first sound reaches the ears; an InputError where none does."""
+    from scipy.ndimage import uniform_filter1d  # a tenth of a second, and only rooms need it
+
     width = max(round(_SMOOTH_SECONDS * rate), 1)
     power = uniform_filter1d((responses**2).sum(axis=1), width, axis=-1, mode="constant")
     peak, usual = power.max(axis=1), np.median(power, axis=1)

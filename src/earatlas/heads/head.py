@@ -16,7 +16,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial import cKDTree
 
 from earatlas.errors import EaratlasWarning, InputError, harmless
 from earatlas.heads.direct_sound import DIRECT_SECONDS, direct_responses
@@ -179,6 +178,8 @@ class Head:
         """Median distance from a direction to its nearest neighbour."""
         if len(self) < 2:
             return float("nan")
+        from scipy.spatial import cKDTree  # a third of a second, which few commands need
+
         v = to_vectors(self.directions)
         chord = cKDTree(v).query(v, k=2)[0][:, 1]
         return float(np.median(np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))))

@@ -286,6 +286,8 @@ class DirectSound:
         V = np.zeros((len(sounds), len(bins)), dtype=np.float32)
         for weights, sound, own in zip(V, sounds, rows, strict=True):
             weights[own] = bin_weights(sound.f)
+        by_time = np.argsort(bins.t, kind="stable")
+        bins, V = bins[by_time], V[:, by_time]
         coarse, cell = self.cells
         rough = self._shared(bins, V, self.coarse_points)
         close = np.stack([_closest(L) for L in rough])
@@ -297,10 +299,15 @@ class DirectSound:
         ]
 
     def _shared(self, bins: OnsetBins, weights: Single, points: Single) -> Array:
-        """L (W, G) of sounds with weights (W, B), at points (F, 3, G)."""
+        """L (W, G) of sounds with weights (W, B), at points (F, 3, G).
+
+        Bins in order of time are those of few sounds: the others have no part in the product.
+        """
         total = np.zeros((len(weights), points.shape[-1]), dtype=np.float32)
         for own, values in self.read(self.log_densities, bins, points):
-            total += weights[:, own] @ values
+            some = np.flatnonzero(weights[:, own].any(axis=1))
+            some = slice(some[0], some[-1] + 1)
+            total[some] += weights[some, own] @ values
         return total.astype(np.float64)
 
     def turned_look(self, bins: OnsetBins, turns: Array) -> Look:

@@ -97,8 +97,12 @@ def _gaussians(space: Space, look: Look, p: Array, widths: Array, beta: float) -
     The likeliest place stands between the points of the grid, where `beta` says.
     """
     flat = p.ravel()
+    # Those above the mean, and the greatest of them: a twentieth of the time of sorting all.
+    above = np.flatnonzero(flat > flat.mean())
+    if len(above) < _MOST_PARTS:
+        above = np.arange(len(flat))
     most = min(_MOST_PARTS, len(flat))
-    top = np.sort(np.argpartition(-flat, most - 1)[:most])  # a tenth of the time of sorting all
+    top = np.sort(above[np.argpartition(-flat[above], most - 1)[:most]])
     order = top[np.argsort(-flat[top], kind="stable")]
     count = min(int(np.searchsorted(np.cumsum(flat[order]), _MASS * flat.sum())) + 1, _MOST_PARTS)
     kept = np.sort(order[:count])
@@ -120,9 +124,18 @@ def _inputs(features: Array, misfit: float) -> Array:
 
 
 def place_probabilities(look: Look, betas: Array) -> Array:
-    """p (I, P): how probable each place is to judges of such sharpness."""
-    logs = np.multiply.outer(betas, look.log_likelihoods) + np.log(look.sizes)
-    p: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
+    """p (I, P): how probable each place is to judges of such sharpness, the sharpest first.
+
+    Most are twice as sharp as the next: a square is a tenth of the time of an exponential.
+    """
+    gaps = look.log_likelihoods - look.log_likelihoods.max()
+    p = np.empty((len(betas), len(gaps)))
+    for n in range(len(betas))[::-1]:
+        if n + 1 < len(betas) and betas[n] == 2 * betas[n + 1]:
+            np.square(p[n + 1], out=p[n])
+        else:
+            np.exp(betas[n] * gaps, out=p[n])
+    p *= look.sizes
     p /= p.sum(axis=1, keepdims=True)
     return p
 

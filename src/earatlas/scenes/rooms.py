@@ -24,17 +24,19 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from earatlas.errors import EaratlasWarning, InputError, missing_extra
 from earatlas.heads.simulated import SPEED_OF_SOUND
 from earatlas.space.angles import to_vectors
 from earatlas.space.spaces import Sphere
 from earatlas.types import Array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = ["Room", "image_sources", "room_responses"]
 
@@ -116,6 +118,9 @@ def room_responses(
     second. Reflections that come more than T60 after the direct sound are left out. Warns where
     they come, on the average of their energy, from far beside any of the head's directions.
     """
+    from scipy.sparse import csr_array  # a third of a second, and only rooms need them
+    from scipy.spatial import cKDTree
+
     sources = Sphere().check(directions, "directions")
     known = Sphere().check(head_directions, "head_directions")
     heard = np.asarray(head_responses, dtype=np.float64)
