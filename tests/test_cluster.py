@@ -111,33 +111,31 @@ def test_a_worker_that_dies(folder: Path, tmp_path: Path, workers: int) -> None:
     assert list(tmp_path.glob(".earatlas-*")) == []
 
 
-_ASKING = """
-import sys
-import earatlas as ea
-from earatlas.batches.cluster import connected
-address, atlas, recordings, out = sys.argv[1:]
-with connected(address) as client:
-    for outcome in ea.map_recordings(ea.Atlas.load(atlas), recordings, out, task="separate",
-                                     settings={"n_sources": 2}, client=client):
-        print(outcome.status, flush=True)
-"""
-
-
-def test_who_asks_is_killed(client: Any, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_who_asks_is_ended(client: Any, folder: Path, tmp_path: Path, run: Run, name: str) -> None:
     """The cluster forgets what was not begun and is there for the next, who does the rest."""
-    names = [client.scheduler.address, folder / "ring.atlas", folder / "r", tmp_path]
+    call = ["separate", folder / "ring.atlas", folder / "r", "-n", 2, "-o", tmp_path, "--json",
+            "--scheduler", client.scheduler.address]  # fmt: skip
     with subprocess.Popen(
-        [sys.executable, "-c", _ASKING, *map(str, names)], stdout=subprocess.PIPE, text=True
-    ) as asking:
+        [sys.executable, "-m", "earatlas", *map(str, call)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as asking:  # fmt: skip
         assert asking.stdout is not None
-        assert asking.stdout.readline() == "done\n"
-        asking.kill()
-    for sidecar in tmp_path.glob("*.json"):
-        told = read_sidecar(sidecar)
-        assert told is not None
-        assert all(mark.fits(tmp_path / mark.file) for mark in told.outputs)
-    found = [outcome.status for outcome in mapped(folder, tmp_path, client)]
-    assert set(found) == {"skipped", "done"}
+        assert asking.stderr is not None
+        assert "sources" in json.loads(asking.stdout.readline())
+        asking.send_signal(getattr(signal, name))
+        asking.wait(timeout=1)
+        told = asking.stderr.read()
+    if name == "SIGTERM":
+        assert asking.returncode == 128 + signal.SIGTERM
+        assert "of 8 recordings are done. Go on with: earatlas separate" in told
+    for sidecar in tmp_path.glob("[0-9].json"):
+        read = read_sidecar(sidecar)
+        assert read is not None
+        assert all(mark.fits(tmp_path / mark.file) for mark in read.outputs)
+    rest = run(*call, "--resume")
+    assert rest.returncode == 0, rest.stderr
+    assert "of 8 are done already." in rest.stderr
     assert sounds(tmp_path) == sounds(folder / "whole")
     assert list(tmp_path.glob(".earatlas-*")) == []
 

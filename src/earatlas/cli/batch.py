@@ -23,6 +23,7 @@ from rich.table import Table
 from earatlas.batches.batch import SUMMARY, Batch, Hands, planned, run, to_replace
 from earatlas.batches.pace import Pace
 from earatlas.batches.work import Outcome, Work
+from earatlas.cli import Stopped
 from earatlas.cli.console import Tally, err, note, out, print_json, warn
 from earatlas.cli.outputs import Outputs, tell_replaced
 from earatlas.errors import InputError, harmless
@@ -134,7 +135,7 @@ def _ended_by_signals(batch: Batch, how: BatchOptions) -> Iterator[list[Outcome]
     except _InterruptedError as interrupted:
         with suppress(OSError):  # the terminal may be gone
             _tell_stop(batch, told, how)
-        sys.exit(128 + interrupted.number)  # as shells have it
+        raise Stopped(128 + interrupted.number) from None  # as shells have it
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
