@@ -23,7 +23,10 @@ from fuzz_mutators import (
 
 import earatlas as ea
 from earatlas.atlas import Atlas
+from earatlas.batches.batch import Hands, planned, run, to_replace
 from earatlas.batches.inputs import RECORDINGS, listed
+from earatlas.batches.recordings import SeparatingFiles
+from earatlas.batches.sidecar import Sidecar, marks_of, write_sidecar
 from earatlas.cli.outputs import is_scene
 from earatlas.cli.truth import read_truth
 from earatlas.container import read_container, write_container
@@ -250,6 +253,45 @@ def _use_list(path: Path) -> None:
     assert listed([f"@{path}"], RECORDINGS, "recordings").files
 
 
+# --- what a batch left, which --resume believes ------------------------------------------------
+
+
+def _work(folder: Path) -> SeparatingFiles:
+    return SeparatingFiles(folder, Atlas.load(folder / "small.atlas"))
+
+
+def _sidecars(folder: Path) -> list[bytes]:
+    _atlas(ea.Sphere(), ea.Sphere().grid(40.0)).save(folder / "small.atlas")
+    for name in ("x.wav", "x_source1.wav"):
+        _RECORDING.write(folder / name)
+    source = {"direction": [30.0, 0.0], "doubts": [], "file": str(folder / "x_source1.wav")}
+    answer = {"file": str(folder / "x.wav"), "sources": [source], "report": None, "rate": 16000}
+    inputs = marks_of([folder / "x.wav"])
+    outputs = marks_of([folder / "x_source1.wav"], folder)
+    sidecar = Sidecar(_work(folder).recipe(), inputs, outputs, answer, ("it is short",), 0.5)
+    write_sidecar(folder / "x.json", sidecar)
+    return [(folder / "x.json").read_bytes()]
+
+
+def _other_answer(blob: bytes, random: np.random.Generator) -> bytes:
+    """Another answer beside files and settings that are those of the batch."""
+    told = json.loads(blob)
+    told["answer"] = mutated_value(told["answer"], random)
+    return json.dumps(told).encode()
+
+
+def _use_sidecar(path: Path) -> None:
+    """As `separate --resume --json` does: skipped with an answer, or done again with a reason."""
+    work, file = _work(path.parent), path.with_suffix(".wav")
+    list(to_replace(work, [file, path.with_name("y.wav")]))
+    batch = planned(work, [file], resume=True)
+    if file not in batch.kept:
+        raise ea.InputError(f"it is done again: {batch.again.get(file, 'nothing is known of it')}")
+    outcome = next(run(batch, Hands(), lambda number, share: None))
+    assert outcome.status == "skipped", outcome
+    json.dumps({**(outcome.answer or {}), "warnings": outcome.warnings}, allow_nan=False)
+
+
 def _all() -> Iterator[Format]:
     yield Format("atlas", "x.atlas", _atlases, mixed(mutated_bytes, _resealed), _use_atlas)
     yield Format("sofa", "x.sofa", _sofas, mutated_bytes, ea.read_sofa)
@@ -264,6 +306,8 @@ def _all() -> Iterator[Format]:
     yield Format("yaw", "x.csv", _yaws, mixed(mutated_bytes, mutated_text), _use_yaw)
     yield Format("path", "path.txt", _paths, mixed(mutated_bytes, mutated_text), _use_path)
     yield Format("list", "list.txt", _lists, mixed(mutated_bytes, mutated_text), _use_list)
+    changed = mixed(mutated_bytes, mutated_json, _other_answer)
+    yield Format("sidecar", "x.json", _sidecars, changed, _use_sidecar)
     yield Format("scene", "scene.json", _scenes, mixed(mutated_bytes, mutated_json), _use_scene)
 
 

@@ -90,6 +90,8 @@ def to_replace(work: Work, files: Sequence[Path]) -> Iterator[tuple[Path, bool]]
 
 
 def _is_summary(path: Path) -> bool:
+    if not path.is_file():  # of a pipe nothing may ever come
+        return False
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(1 << 24))
@@ -99,6 +101,10 @@ def _is_summary(path: Path) -> bool:
 
 
 def _why_again(work: Work, recipe: Recipe, file: Path, sidecar: Sidecar) -> str | None:
+    try:
+        work.outputs(sidecar.answer)
+    except (LookupError, TypeError):
+        return "an answer that was changed"
     try:
         return why_again(sidecar, recipe, work.inputs(file), work.folder)
     except InputError:  # a table that cannot be read: that is told when it is done
@@ -124,7 +130,7 @@ def _as_now(work: Work, file: Path, sidecar: Sidecar) -> dict[str, Any]:
     for old, mark in zip(work.outputs(sidecar.answer), sidecar.outputs, strict=False):
         new = work.folder / mark.file
         names |= {str(old): str(new), str(old.parent): str(new.parent)}
-    if "file" in sidecar.answer:
+    if isinstance(sidecar.answer.get("file"), str):
         names[sidecar.answer["file"]] = str(file)
     renamed: dict[str, Any] = _renamed(sidecar.answer, names)
     return renamed

@@ -16,12 +16,13 @@ import json
 import os
 import platform
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import earatlas
+from earatlas.errors import brief, harmless
 from earatlas.files import written_whole
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 _LARGEST = 64 << 20  # bytes; a sidecar has a few thousand
+_DEEPEST = 30  # values within values; an answer has five
 _MARKS = ("inputs", "outputs")
 
 
@@ -47,6 +49,11 @@ class FileMark:
     size: int
     mtime_ns: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        kinds = (str, int, int, str)
+        if tuple(type(getattr(self, part.name)) for part in fields(self)) != kinds:
+            raise TypeError("a mark has a name, a length, a time and a hash")
 
     def fits(self, path: Path) -> bool:
         """Whether that is the file, unchanged; its contents are read where the time is another."""
@@ -71,9 +78,9 @@ class Recipe:
     def changed(self, other: Recipe) -> str | None:
         """What is not the same in an earlier recipe, in words; None: nothing is."""
         if other.command != self.command:
-            return f"it was made by {other.command}"
+            return f"it was made by {_word(other.command)}"
         if other.version != self.version:
-            return f"it was made by version {other.version} of earatlas"
+            return f"it was made by version {_word(other.version)} of earatlas"
         if other.atlas != self.atlas:
             return "another atlas"
         names = sorted(self.settings.keys() | other.settings.keys())
@@ -83,7 +90,7 @@ class Recipe:
             for name in names
             if self.settings.get(name, missing) != other.settings.get(name, missing)
         ]
-        return f"other settings: {', '.join(differ)}" if differ else None
+        return f"other settings: {_word(', '.join(differ))}" if differ else None
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,11 @@ class Sidecar:
     answer: dict[str, Any]
     warnings: tuple[str, ...]
     seconds: float  # that the work took
+
+
+def _word(text: str) -> str:
+    """What a file says, in a sentence of ours."""
+    return brief(harmless(text))
 
 
 def sidecar_path(folder: Path, file: Path) -> Path:
@@ -156,7 +168,8 @@ def read_sidecar(path: Path) -> Sidecar | None:
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return None
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        _check_depth(told)
         settings, answer = dict(told["settings"]), dict(told["answer"])
         recipe = Recipe(str(told["command"]), settings, told["atlas"], str(told["earatlas"]))
         inputs, outputs = (tuple(FileMark(**mark) for mark in told[n]) for n in _MARKS)
@@ -164,6 +177,19 @@ def read_sidecar(path: Path) -> Sidecar | None:
         return Sidecar(recipe, inputs, outputs, answer, words, float(told["seconds"]))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _check_depth(value: Any, most: int = _DEEPEST) -> None:
+    """A ValueError for values within values that no answer has, and no function could go down."""
+    if most == 0:
+        raise ValueError("values lie too deep")
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _check_depth(part, most - 1)
 
 
 def why_again(sidecar: Sidecar, recipe: Recipe, inputs: Iterable[Path], folder: Path) -> str | None:
