@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import threading
 import time
 import warnings
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from earatlas.batches.pace import Pace
 from earatlas.batches.recordings import Localizing
 from earatlas.batches.sidecar import read_sidecar, sidecar_path
 from earatlas.batches.work import Outcome, Work
+from earatlas.learning.threads import side_by_side, together
 from earatlas.types import Progress
 
 
@@ -63,6 +65,22 @@ class Copying(Work):
 
 
 @dataclass(frozen=True)
+class Counting(Copying):
+    """Counts the threads that its work is done on."""
+
+    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
+        """How many there were."""
+
+        def own(n: int) -> int:
+            time.sleep(0.02)
+            return threading.get_ident()
+
+        many = set(side_by_side(own, range(8)))
+        first, second = together(threading.get_ident, threading.get_ident)
+        return {**super().answer(file, tell), "threads": len(many | {first, second})}
+
+
+@dataclass(frozen=True)
 class Spacious(Copying):
     """The same, somewhere."""
 
@@ -90,6 +108,20 @@ def outcomes(
 def work(tmp_path: Path) -> Copying:
     """Copies into a folder of its own."""
     return Copying(tmp_path / "out", 2, (0.5, 1.0))
+
+
+def test_processes_that_share_the_cores_have_a_thread_each(tmp_path: Path) -> None:
+    """One process alone has several, of several each has one."""
+    work = Counting(tmp_path / "out")
+    files = files_in(tmp_path, "a", "b")
+    for jobs, most in ((2, 1), (1, 9)):
+        found = [
+            outcome.answer for outcome in outcomes(work, files, jobs=jobs, resume=False).values()
+        ]
+        counts = [answer["threads"] for answer in found if answer is not None]
+        assert len(counts) == 2
+        assert min(counts) >= min(most, 2)
+        assert max(counts) <= most
 
 
 # --- what is meant ----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ import earatlas
 from earatlas.batches.sidecar import Recipe
 from earatlas.batches.work import Outcome, Work, done
 from earatlas.errors import InputError, brief, missing_extra
+from earatlas.learning.threads import one_thread
 
 __all__ = ["connected", "on_cluster"]
 
@@ -126,7 +127,8 @@ def _sent(
 
 def _ordered(order: tuple[Work, Recipe], file: Path) -> Outcome:
     _keep_memory()
-    return done(*order, file)
+    with one_thread():  # a worker has as many as it was given
+        return done(*order, file)
 
 
 @cache

@@ -30,6 +30,7 @@ from typing import Any
 from earatlas.batches.sidecar import Recipe
 from earatlas.batches.work import Outcome, Work, done
 from earatlas.files import clear_scratch
+from earatlas.learning.threads import one_thread
 
 __all__ = ["Tell", "alone", "together"]
 
@@ -155,7 +156,8 @@ def _shares(order: Path, number: int) -> Path:
 
 
 def _ordered(order: str, number: int, file: Path) -> Outcome:
-    return done(*_read_order(order), file, _Told(_shares(Path(order), number)))
+    with one_thread():  # learning has several, and there are several of us
+        return done(*_read_order(order), file, _Told(_shares(Path(order), number)))
 
 
 class _Told:

@@ -305,8 +305,8 @@ class DirectSound:
         """
         total = np.zeros((len(weights), points.shape[-1]), dtype=np.float32)
         for own, values in self.read(self.log_densities, bins, points):
-            some = np.flatnonzero(weights[:, own].any(axis=1))
-            some = slice(some[0], some[-1] + 1)
+            held = np.flatnonzero(weights[:, own].any(axis=1))
+            some = slice(held[0], held[-1] + 1)
             total[some] += weights[some, own] @ values
         return total.astype(np.float64)
 
