@@ -2,8 +2,8 @@
 
 Parts: mixtures (two and three talkers, every method in one table), defaults (the default alone, in
 the open and in rooms: many mixtures in a short time), starts (which start VESSL
-should have), count (how many sources), rooms (simulated and measured), rivals (blind methods in a
-room, alone and after WPE), fullband (48 kHz), speed,
+should have), count (how many sources), rooms (simulated and measured), rivals (blind methods in
+every room, alone and after WPE), fullband (48 kHz), speed,
 memory. Without a part: all of them. The heads, rooms and speech come from EARATLAS_DATA.
 Seeds are fixed. `--jobs` mixtures are worked on at once; fullband, speed and memory run alone.
 """
@@ -14,8 +14,8 @@ import joblib
 import numpy as np
 from protocol import DATA, head_of, in_room, mixtures, split, within_plane
 from separating import cost, fullband
-from separating.figures import on_mixtures, table
-from separating.methods import against_rivals, default, every_method, ours, room_method
+from separating.figures import as_they_come, on_mixtures, table
+from separating.methods import default, every_method, ours, rivals_of, room_method
 from separating.starts import every_start, our_scales
 
 import earatlas as ea
@@ -138,12 +138,22 @@ def defaults(count: int, jobs: int, talkers: list[int], where: list[str]) -> Non
         table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
 
 
-def rivals(count: int, jobs: int) -> None:
-    """Blind methods in a simulated room, alone and after WPE, beside the default."""
-    atlas, _, asked = plane_atlas()
-    scenes = mixtures(asked, count, 2, room=ea.Room(t60_seconds=0.3), around=head_of("ku100"))
-    rows = on_mixtures(against_rivals, scenes, jobs, atlas)
-    table(f"2 talkers, simulated room, T60 0.3 s, {count} mixtures", rows)
+def rivals(asked: argparse.Namespace) -> None:
+    """Blind methods in every room, alone and after WPE, beside the default."""
+    count, jobs, windows = asked.count, asked.jobs, tuple(asked.windows)
+    if "simulated" in asked.where:
+        atlas, _, head = plane_atlas()
+        for t60 in asked.t60:
+            room = ea.Room(t60_seconds=t60)
+            scenes = list(mixtures(head, count, 2, room=room, around=head_of("ku100")))
+            title = f"2 talkers, simulated room, T60 {t60} s, {count} mixtures"
+            as_they_come(title, rivals_of(atlas, windows), scenes, jobs)
+    hats = head_of("hats")
+    for name in ("room_a", "room_d") if "measured" in asked.where else ():
+        other, head = without_talkers(hats, name)
+        title = f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa"
+        scenes = list(mixtures(head, count, 2))
+        as_they_come(title, rivals_of(ea.learn(other), windows), scenes, jobs)
 
 
 def main() -> None:
@@ -154,8 +164,12 @@ def main() -> None:
     parser.add_argument(
         "--talkers", type=int, nargs="+", default=[2, 3], help="of mixtures, starts"
     )
-    parser.add_argument("--where", nargs="+", choices=PLACES, default=PLACES, help="of defaults")
+    parser.add_argument(
+        "--where", nargs="+", choices=PLACES, default=PLACES, help="of defaults, rivals"
+    )
     parser.add_argument("--minutes", type=float, default=30.0, help="of the recording of memory")
+    parser.add_argument("--windows", type=int, nargs="+", default=[1024, 4096], help="of rivals")
+    parser.add_argument("--t60", type=float, nargs="+", default=[0.3, 0.5], help="of rivals")
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
     for part in asked.parts or PARTS:
@@ -172,7 +186,7 @@ def main() -> None:
                 simulated_rooms(max(asked.count // 2, 1), asked.jobs)
                 measured_rooms(max(asked.count // 2, 1), asked.jobs)
             case "rivals":
-                rivals(asked.count, asked.jobs)
+                rivals(asked)
             case "fullband":
                 known, head = split(head_of("ku100"), 0)
                 fullband.table(ea.learn(known), head, asked.count)

@@ -72,6 +72,46 @@ def test_an_exchanged_stretch_is_found(stretch: slice) -> None:
     assert np.mean(found == true) > 0.97
 
 
+def test_fine_ties_find_a_harmonic_between_two_that_are_right() -> None:
+    """A bin in three of 4 Hz is exchanged below 400 Hz: bands of 8 Hz hold two or three."""
+    powers = two_voices()
+    masks = np.full_like(powers, 0.5)
+    hertz = 3.90625 * np.arange(1.0, len(HERTZ) + 1)
+    true = (np.arange(len(hertz)) % 3 == 1) & (hertz > 100) & (hertz < 400)
+    powers[:, true] = powers[::-1, true]
+    fine = permutation.exchanged(powers, masks, hertz, ties=permutation.FINE)
+    coarse = permutation.exchanged(powers, masks, hertz)
+    right = [
+        float(np.mean(((found ^ found[0]) == true)[(hertz > 100) & (hertz < 400)]))
+        for found in (fine, coarse)
+    ]
+    assert right[0] > 0.8 > right[1]
+
+
+def test_far_bands_tell_the_order_across_a_stretch_that_tells_nothing() -> None:
+    """Low bands are exchanged, and all up to 2.5 kHz are noise: near ties do not reach across."""
+    rng = np.random.default_rng(4)
+    envelopes = np.exp(2 * rng.normal(size=(2, 1, 200)))
+    powers = envelopes * rng.exponential(size=(2, len(HERTZ), 200))
+    low, nothing = HERTZ < 300, (HERTZ >= 300) & (HERTZ < 2500)
+    powers[:, low] = powers[::-1, low]
+    powers[:, nothing] = rng.exponential(size=(2, int(nothing.sum()), 200))
+    masks = powers / powers.sum(axis=0)
+    masks[:, HERTZ < 2500] = 0.5 + 0.05 * (masks[:, HERTZ < 2500] - 0.5)  # wrong, and hardly sure
+    ties = permutation.Ties(far=0.03)
+    found = permutation.exchanged(powers, masks, HERTZ, ties=ties)
+    assert found[low].all()
+    assert not found[HERTZ >= 2500].any()
+    assert not permutation.exchanged(powers, masks, HERTZ)[low].all()
+
+
+def test_ties_fade_with_the_distance_in_pitch() -> None:
+    """exp(-|p_i - p_j| / reach), also far apart."""
+    pitch = np.sort(np.random.default_rng(2).uniform(0.1, 3.2, size=9))
+    expected = np.exp(-np.abs(pitch[:, None] - pitch) / 0.25)
+    np.testing.assert_allclose(permutation._fading(pitch, 0.25), expected, rtol=1e-9)
+
+
 def test_a_right_order_is_left_alone() -> None:
     """Nothing changes where masks and powers agree."""
     powers = two_voices(seed=1)

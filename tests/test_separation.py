@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import earatlas as ea
 from earatlas.atlas import Atlas
 from earatlas.errors import InputError
 from earatlas.hearing.audio import resample
+from earatlas.hearing.onsets import OnsetBins
 from earatlas.hearing.transform import stft
 from earatlas.judging.directions import direction_errors
 from earatlas.separation.passes import SURVEY
@@ -23,6 +25,7 @@ from earatlas.separation.scene import Scene
 from earatlas.separation.scout import Sighting
 from earatlas.separation.sound.masks import binary_masks, render
 from earatlas.separation.sound.rendering import sounds_of
+from earatlas.separation.taking_apart import Found
 from earatlas.space.angles import great_circle_error
 from earatlas.types import Array, Indices
 
@@ -614,3 +617,23 @@ def test_a_part_of_a_source_is_refused(
     """A number of sources is a whole number."""
     with pytest.raises(InputError, match="n_sources must be from 1 to 6, or left out"):
         atlas.separate(two.mixture, n_sources=n_sources)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("decay_seconds", "noisy", "room", "unsure"),
+    [(0.15, False, False, False), (0.22, False, False, True), (0.22, True, False, False),
+     (0.3, False, True, False), (np.nan, False, False, False)],
+)  # fmt: skip
+def test_a_dry_room_is_left_to_the_filters(
+    decay_seconds: float, noisy: bool, room: bool, unsure: bool
+) -> None:
+    """How fast sound dies away tells the open and a room; between them, and not in noise, ε."""
+    nothing = np.zeros(0, dtype=np.intp)
+    onsets = OnsetBins(
+        nothing, nothing, np.zeros((0, 2), dtype=complex), np.zeros(0), np.zeros(0), 0.0,
+        decay_seconds=decay_seconds,
+    )  # fmt: skip
+    sources: Any = SimpleNamespace(heard=SimpleNamespace(onsets=onsets))
+    found = Found(sources, RATE, iter([]), None, noisy)
+    assert found.in_room == room
+    assert found.may_be_room == unsure

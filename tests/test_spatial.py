@@ -236,6 +236,19 @@ def test_a_room_is_cancelled_in_long_windows() -> None:
     assert better > separation_quality(images, as_open).mean().sdr_db + 0.8
 
 
+@pytest.mark.parametrize("is_room", [False, True])
+def test_where_it_is_not_told_the_filters_tell_a_room(is_room: bool) -> None:
+    """What they miss is little in the open and much in a room: the same sounds as if told."""
+    images = reverberant(2, seconds=2.0) if is_room else images_of(2)
+    mixture, masks = images.sum(axis=0), masks_of(images, softness=0.2)
+    told, other, found = (
+        spatial.separate_spatially(mixture, masks, LAYOUT, in_room=in_room)
+        for in_room in (is_room, not is_room, None)
+    )
+    np.testing.assert_array_equal(found, told)
+    assert np.abs(found - other).max() > 1e-3 * np.abs(mixture).max()
+
+
 def test_moments_are_those_of_single_bins() -> None:
     """Covariances and powers from four numbers a bin, against loops over bins."""
     rng = np.random.default_rng(8)

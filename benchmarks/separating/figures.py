@@ -74,15 +74,33 @@ def table(title: str, rows: list[dict[str, Row]]) -> None:
     """Means over the mixtures, and the mean SDR of the worst tenth of them."""
     print("\n" + HEADER.format(title))
     for name in rows[0]:
-        figures = np.array([row[name] for row in rows])
-        sdr = np.sort(figures[:, 0])
-        worst = float(sdr[: max(len(sdr) // 10, 1)].mean())
-        *sound, clear, early, ild, itd, azimuth, elevation, beyond, seconds = figures.mean(axis=0)
-        cells = [f"{v:.1f}" for v in sound] + [f"{clear:.2f}", f"{early:.1f}", f"{ild:.2f}"]
-        cells += [f"{itd:.0f}", f"{worst:.1f}"]
-        cells += [f"{v:.1f}" for v in (azimuth, elevation, beyond)] + [f"{seconds:.2f}"]
-        shown = ["–" if cell == "nan" else cell for cell in cells]
-        print(f"| {name} | " + " | ".join(shown) + " |", flush=True)
+        print_row(name, [row[name] for row in rows])
+
+
+def print_row(name: str, rows: list[Row]) -> None:
+    """A line of the table: means of a method's rows, one a mixture."""
+    figures = np.array(rows)
+    sdr = np.sort(figures[:, 0])
+    worst = float(sdr[: max(len(sdr) // 10, 1)].mean())
+    *sound, clear, early, ild, itd, azimuth, elevation, beyond, seconds = figures.mean(axis=0)
+    cells = [f"{v:.1f}" for v in sound] + [f"{clear:.2f}", f"{early:.1f}", f"{ild:.2f}"]
+    cells += [f"{itd:.0f}", f"{worst:.1f}"]
+    cells += [f"{v:.1f}" for v in (azimuth, elevation, beyond)] + [f"{seconds:.2f}"]
+    shown = ["–" if cell == "nan" else cell for cell in cells]
+    print(f"| {name} | " + " | ".join(shown) + " |", flush=True)
+
+
+def as_they_come(
+    title: str,
+    methods: dict[str, Callable[[ea.SimulatedScene], Row]],
+    scenes: list[ea.SimulatedScene],
+    jobs: int,
+) -> None:
+    """The table of methods that take long: each line as soon as it is known."""
+    print("\n" + HEADER.format(title), flush=True)
+    for name, method in methods.items():
+        rows = joblib.Parallel(n_jobs=jobs)(joblib.delayed(method)(s) for s in scenes)
+        print_row(name, list(rows))
 
 
 def on_mixtures(

@@ -1,6 +1,8 @@
 """Every method on one mixture: the bounds, the blind ones, VESSL as printed, and ours."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -23,6 +25,7 @@ from earatlas.separation.vessl import VESSL, State
 from earatlas.types import Array, Spectra
 from separating.figures import NOWHERE, Row, hearing_figures, masked, row
 
+BLIND = ("AuxIVA", "ILRMA", "FastMNMF2")
 RENDERINGS: tuple[Rendering, ...] = ("spatial", "soft", "binary")
 
 
@@ -83,31 +86,30 @@ def blind(scene: ea.SimulatedScene, windows: tuple[int, ...] = (1024,)) -> dict[
     seconds = time.process_time() - start
     rows["MESSL-G, soft"] = row(scene, masks.render(), None, seconds)
     rows["MESSL-G, binary"] = row(scene, masks.render(binary=True), None, seconds)
-    for name, window in product(("AuxIVA", "ILRMA", "FastMNMF2"), windows):
+    for name, window in product(BLIND, windows):
         if M > 2 and name != "FastMNMF2":
             continue  # they need as many ears as sources
-        start = time.process_time()
-        sounds = blind_sounds(scene, name, window)
-        if not np.isfinite(sounds).all():  # it broke down: nothing is gained over the mixture
-            sounds = np.repeat(scene.mixture.samples[None], M, axis=0)
         label = name if len(windows) == 1 else f"{name}, window {window}"
-        rows[label] = row(scene, sounds, None, time.process_time() - start)
+        rows[label] = blind_row(scene, name, window)
     return rows
 
 
 def blind_after_wpe(scene: ea.SimulatedScene, window: int = 4096) -> dict[str, Row]:
     """The blind methods once late reverberation was taken away from the mixture."""
+    return {
+        f"WPE + {name}, window {window}": blind_row(scene, name, window, after_wpe=True)
+        for name in BLIND
+    }
+
+
+def blind_row(scene: ea.SimulatedScene, name: str, window: int, *, after_wpe: bool = False) -> Row:
+    """Figures of a blind method; where it broke down nothing is gained over the mixture."""
     start = time.process_time()
-    dry = dereverberated(scene.mixture.samples)
-    before, rows = time.process_time() - start, {}
-    for name in ("AuxIVA", "ILRMA", "FastMNMF2"):
-        start = time.process_time()
-        sounds = blind_sounds(scene, name, window, dry)
-        if not np.isfinite(sounds).all():
-            sounds = np.repeat(scene.mixture.samples[None], len(scene.directions), axis=0)
-        seconds = before + time.process_time() - start
-        rows[f"WPE + {name}, window {window}"] = row(scene, sounds, None, seconds)
-    return rows
+    heard = scene.mixture.samples
+    sounds = blind_sounds(scene, name, window, dereverberated(heard) if after_wpe else heard)
+    if not np.isfinite(sounds).all():
+        sounds = np.repeat(heard[None], len(scene.directions), axis=0)
+    return row(scene, sounds, None, time.process_time() - start)
 
 
 def dereverberated(samples: Array) -> Array:
@@ -117,13 +119,10 @@ def dereverberated(samples: Array) -> Array:
     return istft(dry, 512, 128, samples.shape[1])
 
 
-def blind_sounds(
-    scene: ea.SimulatedScene, name: str, window: int, samples: Array | None = None
-) -> Array:
-    """Both ears (M, 2, n) by a method of pyroomacoustics, 50 iterations; of `samples` if given."""
+def blind_sounds(scene: ea.SimulatedScene, name: str, window: int, heard: Array) -> Array:
+    """Both ears (M, 2, n) of a mixture (2, n) by a method of pyroomacoustics, 50 iterations."""
     np.random.seed(0)  # noqa: NPY002 (pyroomacoustics draws from it)
     hop, M = window // 4, len(scene.directions)
-    heard = scene.mixture.samples if samples is None else samples
     X = stft(heard, window, hop).transpose(2, 1, 0)
     if name == "FastMNMF2":
         images = pra.bss.fastmnmf2(X, n_src=M, n_iter=50, n_components=8, mic_index="all")
@@ -207,10 +206,22 @@ def every_method(
     )
 
 
-def against_rivals(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[str, Row]:
-    """Our default and the blind methods in a room, alone and after WPE."""
-    rivals = blind(scene, (1024, 4096)) | blind_after_wpe(scene)
-    return rivals | ours(scene, atlas, renderings=("spatial",))
+def default_row(scene: ea.SimulatedScene, atlas: ea.Atlas) -> Row:
+    """Figures of our default."""
+    return ours(scene, atlas, renderings=("spatial",))["ours, spatial"]
+
+
+def rivals_of(
+    atlas: ea.Atlas, windows: tuple[int, ...] = (1024, 4096)
+) -> dict[str, Callable[[ea.SimulatedScene], Row]]:
+    """Our default and the blind methods, alone and after WPE, by their names."""
+    methods: dict[str, Callable[[ea.SimulatedScene], Row]] = {
+        "ours, spatial": partial(default_row, atlas=atlas)
+    }
+    for name, window, after in product(BLIND, windows, (False, True)):
+        label = f"{'WPE + ' if after else ''}{name}, window {window}"
+        methods[label] = partial(blind_row, name=name, window=window, after_wpe=after)
+    return methods
 
 
 def room_method(scene: ea.SimulatedScene, atlases: dict[str, ea.Atlas]) -> dict[str, Row]:

@@ -38,7 +38,7 @@ class Output:
     recording: Iterable[Array]  # (2, n) at that rate, in chunks
     offset: Array  # (2, 1) of both ears, which was taken out of it: the sources have it again
     gate: Gate | None = None  # for the onsets of each source by itself
-    in_room: bool = False  # sound dies away slowly
+    in_room: bool | None = False  # sound dies away slowly; None: the filters are to tell
     dry: bool = False  # without the late sound of a room
 
 
@@ -57,7 +57,7 @@ class TakenApart:
         """The sample after its last."""
         return self.block.start + int(self.block.samples.shape[1])
 
-    def sounds(self, layout: CueLayout, rendering: Rendering, *, in_room: bool) -> Array:
+    def sounds(self, layout: CueLayout, rendering: Rendering, *, in_room: bool | None) -> Array:
         """Both ears (M, 2, n) of every source."""
         return sounds_of(
             self.block.samples,

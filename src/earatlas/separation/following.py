@@ -51,7 +51,7 @@ class FollowedApart(TakenApart):
     ratios: Complex = field(kw_only=True)  # (M, S, F) of both ears
     starts: Indices = field(kw_only=True)  # (S,) first frame of each step
 
-    def sounds(self, layout: CueLayout, rendering: Rendering, *, in_room: bool) -> Array:
+    def sounds(self, layout: CueLayout, rendering: Rendering, *, in_room: bool | None) -> Array:
         """Both ears (M, 2, n) of every source."""
         if len(self.masks) == 1 or rendering != "spatial":
             return super().sounds(layout, rendering, in_room=in_room)
@@ -87,6 +87,7 @@ class FollowedScene:
     free_energies: tuple[float, ...]
     in_room: bool  # whether sound dies away as slowly as in a room
     drowned: bool = False  # nobody: windows are looked at one by one
+    may_be_room: bool = False  # filters along ways are the same everywhere
 
     @property
     def n_sources(self) -> int:

@@ -115,7 +115,8 @@ def _assembly(
     gate = None if rooms is None or not found.drowned else rooms.sound.gate
     if how.dry and not found.in_room:
         warnings.warn(_not_dried(found.onsets), EaratlasWarning, stacklevel=4)
-    in_room, dry = found.in_room, how.dry and found.in_room
+    in_room = None if found.may_be_room else found.in_room
+    dry = how.dry and found.in_room
     output = Output(
         how.rendering,
         rate,

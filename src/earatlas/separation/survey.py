@@ -39,6 +39,7 @@ class Survey:
     digest: HeardBins  # the loudest sure bins of every block
     floor_db: int  # that a bin of the recording must pass
     samples: int  # of all of it
+    noisy: bool  # some of what is heard is noise
 
 
 def survey(
@@ -66,7 +67,8 @@ def survey(
     parts = [part.subset(np.flatnonzero(part.level_db >= floor_db)) for part in parts]
     digest = HeardBins.joined(_thinned(parts))
     clear = separator.above_noise(digest, levels, threshold)
-    return Survey(_coarser(clear, separator.source_model.how.bands), floor_db, samples)
+    coarse = _coarser(clear, separator.source_model.how.bands)
+    return Survey(coarse, floor_db, samples, noisy=len(clear) < len(digest))
 
 
 def anchor_of(digest: HeardBins, state: State) -> CueStatistics:

@@ -41,12 +41,13 @@ def sounds_of(
     layout: CueLayout,
     rendering: Rendering,
     *,
-    in_room: bool = False,
+    in_room: bool | None = False,
     ratios: Complex | None = None,
 ) -> Array:
     """Both ears (M, 2, n) of every source of samples (2, n) with spectra (2, B, T).
 
-    `ratios` (M, F) of right to left ear are expected of the sources, NaN where none is known.
+    `in_room` None: it is not known. `ratios` (M, F) of right to left ear are expected of the
+    sources, NaN where none is known.
     """
     if len(masks) == 1:
         return samples[None]
