@@ -101,6 +101,11 @@ class Arrivals:
         """The bins of the last step."""
         return slice(len(self) - int(self.lengths[-1]) if len(self.lengths) else 0, len(self))
 
+    def since(self, seconds: float) -> slice:
+        """The bins of the steps of the last seconds."""
+        old = self.lengths[: int((self.step_ages > seconds).sum())]
+        return slice(int(old.sum()), len(self))
+
     def recent_weights(self, seconds: float) -> Array:
         """v (B,) of bins that count 1/e after so many seconds."""
         recent = np.exp(-self.ages / seconds)

@@ -24,7 +24,7 @@ from earatlas.live.parting import LOW, USUAL, Parting
 from earatlas.live.report import LiveReport, LiveSource
 from earatlas.live.resampling import Resampler
 from earatlas.live.track import Track
-from earatlas.live.tracker import Tracking
+from earatlas.live.tracking import Tracking
 from earatlas.live.whereabouts import Whereabouts
 from earatlas.localization.doubts import Doubt
 from earatlas.localization.motion import Motion, YawLike, checked_yaw

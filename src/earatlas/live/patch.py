@@ -34,6 +34,7 @@ _LONGEST = 1.6  # seconds that are taken for a straight walk
 _RISE_NATS = 1.0  # that going up or down must explain more: people walk
 _BETA = 0.5  # sharpness of what bins tell: they err together
 _LEAST_ERROR = 1.5  # degrees, of a measured place
+_NOBODY = np.zeros((0, 3))
 _OUTSIDE_DEGREES = 4.0  # from the nearest place that was measured
 
 
@@ -72,7 +73,14 @@ class Before:
 class Patch:
     """The bins of a stream under places around one."""
 
-    def __init__(self, arrivals: Arrivals, middle: Array) -> None:
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        middle: Array,
+        *,
+        beside: Array = _NOBODY,
+        reach_degrees: float = 180.0,
+    ) -> None:
         self._arrivals = arrivals
         stretch = 1 / np.cos(np.radians(min(abs(float(middle[1])), _STEEPEST)))
         if arrivals.elevation is None:
@@ -85,7 +93,10 @@ class Patch:
         places = np.stack([(azimuth.ravel() + 180) % 360 - 180, elevation.ravel()], axis=-1)
         self.places, gaps = arrivals.snapped(places)
         self.vectors = to_vectors(self.places)
-        self._outside: Mask = gaps > _OUTSIDE_DEGREES
+        own = self.vectors @ to_vectors(middle)
+        theirs = (self.vectors @ beside.T).max(axis=1, initial=-1.0)
+        far = own < np.cos(np.radians(reach_degrees))
+        self._outside: Mask = (gaps > _OUTSIDE_DEGREES) | (theirs > own) | far
         self.densities = arrivals.at(self.places)  # (B, P)
 
     def fits(
@@ -99,13 +110,14 @@ class Patch:
         mixed = self.densities * np.float32(share)
         mixed += others.astype(np.float32)[:, None]
         logs: Single = np.log(mixed, out=mixed)
-        stands = self._stands(logs, arrivals.weights * (arrivals.ages <= since))
+        prior = before.of_place(self.vectors)
+        stands = self._stands(logs, arrivals.weights * (arrivals.ages <= since), prior)
         weights = arrivals.recent_weights(before.lag_seconds)
         walks, more = self._walks(logs, weights, np.log(share * own + others), before)
         return stands, walks, more
 
-    def _stands(self, logs: Single, weights: Array) -> Fit:
-        L = weights @ logs
+    def _stands(self, logs: Single, weights: Array, prior: Array) -> Fit:
+        L = weights @ logs + prior
         place, error, best = self._measured(L)
         return Fit(place, error, np.zeros(2), float(L[best]), self.densities[:, best])
 

@@ -29,6 +29,8 @@ _STOP_SECONDS = 1.5  # in which a walker who is not heard any more slows down by
 _PAUSE_SECONDS = 0.3  # after which it is not heard any more
 _SLOWEST = 2.0  # degrees a second; slower, it stands
 _SWERVE = 0.5  # of its speed, that a walker may have changed while it was silent
+_YOUNG_HITS = 8
+_STEEPER = 2.0  # times as fast, at most, elsewhere on a cone
 _STEEPEST = 75.0  # degrees of elevation; beyond, azimuth is stretched no more
 
 
@@ -50,13 +52,19 @@ class Track:
     confirmed_at: float | None = None
     dead: bool = False
     told: bool = False  # where on its cone it is, by its cues
+    met_at: float | None = None  # seconds, since when another one is where it is
+    meets: bool = False  # and it goes on as it did
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
+    heard_place: Array = field(init=False)  # (3,) where it was heard last
+    little: int = 0  # steps in which it was heard and explained little, since it explained more
+    strayed: bool = False  # it walked, or was hardly known, when it was heard last
     known_at: Array = field(init=False)  # (3,) where what is known of its sound was heard
 
     def __post_init__(self) -> None:
         self.heard_at, self.known_at = self.born, self.place
+        self.heard_place = self.place
 
     @property
     def confirmed(self) -> bool:
@@ -85,6 +93,26 @@ class Track:
         sure = _RADIUS * (_WALKING if self.walks else 1.0)
         return float(sure * np.hypot(self.error, unsure))
 
+    def hear(self, now: float) -> None:
+        """It is heard where it is."""
+        self.heard_at, self.silent_seconds, self.heard_place = now, 0.0, self.place
+        self.strayed = self.walks or self.hits < _YOUNG_HITS
+
+    def count_little(self, heard: bool, little: bool) -> None:
+        """A step in which it is heard or not, and explains little or more."""
+        self.little = self.little + heard if little else 0
+
+    def become(self, other: Track) -> None:
+        """Be where another one is that is the same source, which is dead then."""
+        self.place, self.error, self.velocity = other.place, other.error, other.velocity
+        self.trail, self.passed, self.memory = other.trail, other.passed, other.memory
+        self.standing_since = other.standing_since
+        self.hits += other.hits
+        self.little = 0
+        self.misses = 0
+        self.hear(other.heard_at)
+        other.dead = True
+
     def predict(self, seconds: float) -> None:
         """Let time pass; a walker goes on, and ever slower once it is not heard."""
         self.silent_seconds += seconds
@@ -96,7 +124,8 @@ class Track:
         self.place = to_vectors(
             np.array([azimuth + left / stretch, np.clip(elevation + up, -90, 90)])
         )
-        slower = np.exp(-seconds / _STOP_SECONDS) if self.silent_seconds > _PAUSE_SECONDS else 1.0
+        coasts = self.silent_seconds <= _PAUSE_SECONDS or self.meets
+        slower = 1.0 if coasts else np.exp(-seconds / _STOP_SECONDS)
         self.velocity = self.velocity * np.array([slower, 0.0])
         if self.speed < _SLOWEST:
             self.velocity = np.zeros(2)
@@ -117,3 +146,12 @@ class Track:
         """Begin anew elsewhere."""
         self.place, self.error, self.velocity = place, _FIRST_ERROR, np.zeros(2)
         self.standing_since, self.known_at = -np.inf, place
+
+    def turn_over(self, place: Array) -> None:
+        """Go on elsewhere on its cone; who walks there goes to the same side."""
+        before, after = (
+            np.cos(np.radians(a)) for a in (self.direction[0], to_directions(place)[0])
+        )
+        along = np.clip(before / after if after else 1.0, -_STEEPER, _STEEPER)
+        self.place, self.error, self.known_at = place, _FIRST_ERROR, place
+        self.velocity = self.velocity * np.array([along, 0.0])

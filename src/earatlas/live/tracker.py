@@ -12,65 +12,28 @@ fit the place it had then) and diffuse sound:
 - A tentative one that goes on explaining is confirmed; one that stops is forgotten. A confirmed one
   that is silent is kept for a while, ever less sure of its place, and then dead.
 - Where on its cone one is, cues of long windows tell better than onsets in the open (`tell`).
-- Two that come close are not told apart by their bins: each goes on as it moved before.
+- Each keeps to its side of the middle between it and others that are heard. Two that come close are
+  not told apart by their bins: each goes on as it moved before.
+- A new one that comes up where a walker was lost is that walker. One that explains little for long
+  is dead; beside one on its cone the two are one, with the older name.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.learning.counting import CONE_DEGREES, SAME_CONE_WORTH, WORTH
+from earatlas.learning.counting import CONE_DEGREES
 from earatlas.live.arrivals import Arrivals
 from earatlas.live.patch import Before, Fit, Patch
 from earatlas.live.track import Track
+from earatlas.live.tracking import Tracking
 from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Mask, Single
 
-__all__ = ["Tracker", "Tracking"]
-
-
-@dataclass(frozen=True)
-class Tracking:
-    """How tracks are kept.
-
-    Chosen on 18 standing and 24 walking scenes of cipic_021 and kemar_full, in the open and in
-    simulated rooms, by false tracks, swaps and misses; judged on other heads (docs/figures.md,
-    "Live"). Where nothing is said, a number was set by hand and not tried alone.
-    """
-
-    most: int = 4  # confirmed at a time
-    keep_seconds: float = 30.0  # of silence, until a track is dead
-    # Nats a bin that one more must explain: of the second on as in a recording.
-    worth: tuple[float, ...] = (0.25, *WORTH)
-    cone_worth: float = SAME_CONE_WORTH
-    going_on: float = 0.7  # of its worth, that a tentative one must go on explaining
-    fewest_nats: float = 4.0  # in all, that a new one must explain
-    confirm_hits: int = 3  # steps
-    forget_steps: int = 4  # without a hit, until a tentative one is forgotten
-    near_degrees: float = 12.0  # places that are one source's
-    close_degrees: float = 12.0  # two walkers that are not told apart
-    lag_seconds: float = 0.6  # of which bins tell where a walker is now, 1/e
-    sway_degrees: float = 3.0  # that a walker may be from where it is expected
-    sway_speed: float = 6.0  # degrees a second that its speed may change
-    straight_seconds: float = 0.8  # of a walk that are told anew
-    # That a walk must explain more than standing. False tracks of six pairs in rooms and of six
-    # walkers in the open: 2 and 1 with 1 and 2.5, 1 and 2 with 4 (before tracks told the rest).
-    walk_nats: float = 3.0
-    # The same of one who stood until then. With 3, talkers of ku100 at T60 0.3 s walked over to the
-    # other one: 7.2 dB (five scenes that were looked at), with 6 10.8, with 10 11.7. Walkers of
-    # cipic_021 and kemar_full (12 scenes) were followed as well with 10 as with 3.
-    start_nats: float = 10.0
-    # Of what a speed differs from that of before, the part taken over in a step. With all of it
-    # and a sway_speed of 10, walkers whom few bins told went off at any speed: two that cross, 12
-    # scenes, had 6.7 false tracks and 6.1 swaps a minute; now 3.3 and 3.3.
-    new_speed: float = 0.4
-    jump_nats: float = 1.0  # that another place on its cone must explain more
-    memory_steps: float = 80.0  # after which what fitted a place long ago counts 1/e
-    new_every: int = 2  # steps, in which new ones are looked for; in the others, better places
+__all__ = ["Tracker"]
 
 
 # Shares as in a recording (`earatlas.learning.counting`); the rest by hand, as `Tracking`.
@@ -82,6 +45,7 @@ _LEAST_SHARE = 0.02  # of a track that is silent, so that it can come back
 _HIT_GAIN = 0.03  # nats a bin lately: it is heard
 _LEAST_GAIN = 0.02  # nats a bin of the last seconds, that a track that is heard explains
 _AUDIBLE_SECONDS = 1.0
+_BINS_AT_ONCE = 64  # whose logarithms stay in the cache
 _LOST_STEPS = 2  # without a hit, after which a track is not placed
 
 
@@ -112,10 +76,11 @@ class Tracker:
             if self._steps % self.how.new_every == 0:
                 self._give_birth(v, heard, now)
             else:
-                self._look_elsewhere(v, heard)
+                self._look_elsewhere(v, heard, now)
         else:
             for track in self.tracks:
                 track.trail.append(np.zeros(0, dtype=np.float32))
+        self._merge(now)
         self._bury(now)
 
     # --- those that are known ------------------------------------------------------------------
@@ -137,9 +102,15 @@ class Tracker:
             others = total - explained[:, m]
             # Without it, the others and nowhere have its share.
             alone = others / max(1 - shares[m], 1e-3)
-            self._hear(track, v * np.log(total / alone), v, now)
+            meets = self._meets(m, now)
+            self._hear(track, v * np.log(total / alone), v, now, meets)
+            if meets and track.walks:
+                continue
             if track.misses > _LOST_STEPS or v @ (explained[:, m] / total) < 1.0:
                 continue  # of who is silent, nothing is learned
+            known = track.hits > self.how.young_hits and self._is_settled(track, now)
+            if known and (self._steps + track.id) % self.how.settled_every:
+                continue
             self._place(m, others, own[:, m], float(shares[m]), now)
             explained[:, m] = shares[m] * np.concatenate(list(track.trail))
         return explained
@@ -147,15 +118,16 @@ class Tracker:
     def _place(self, m: int, others: Array, own: Array, share: float, now: float) -> None:
         """Measure where it is beside what others explain (B,), with its own densities (B,)."""
         track, how = self.tracks[m], self.how
-        if track.walks and self._is_close(m):
-            return
-        patch = Patch(self._arrivals, track.direction)
+        reach = how.reach_degrees + how.reach_speed * track.silent_seconds if track.walks else 180.0
+        patch = Patch(
+            self._arrivals, track.direction, beside=self._rivals(track, now), reach_degrees=reach
+        )
         stood = now - track.standing_since
         before = self._before(track)
         # Of who stands, a walk must explain all: else any haste of the last moments is one.
         trail = own if track.walks else np.zeros(len(own))
         stands, walks, more = patch.fits(others, trail, share, stood, before)
-        if more > (how.walk_nats if track.walks else how.start_nats):
+        if more > (how.walk_nats if track.walks else how.start_nats) and not track.meets:
             self._set(track, walks, how.straight_seconds)
             track.standing_since = now
         else:
@@ -163,6 +135,19 @@ class Tracker:
                 track.standing_since = now - how.lag_seconds
                 stands, _, _ = patch.fits(others, trail, share, how.lag_seconds, before)
             self._set(track, stands, now - track.standing_since)
+
+    def _is_settled(self, track: Track, now: float) -> bool:
+        """Whether it has stood for long."""
+        return not track.walks and now - track.standing_since > self.how.settled_seconds
+
+    def _rivals(self, track: Track, now: float) -> Array:
+        """(K, 3) places of others that are heard: what is nearer to one of them is not its own."""
+        places = [
+            t.place
+            for t in self.tracks
+            if t is not track and t.confirmed and now - t.heard_at < _AUDIBLE_SECONDS
+        ]
+        return np.array(places).reshape(-1, 3)
 
     def _before(self, track: Track) -> Before:
         """What is expected of a walk: of who walks already, that it goes on."""
@@ -178,13 +163,17 @@ class Tracker:
         taken = self.how.new_speed if track.walks and fit.velocity.any() else 1.0
         track.velocity = track.velocity + taken * (fit.velocity - track.velocity)
         track.place, track.error = fit.place, fit.error
+        self._lay(track, fit.densities, seconds)
+
+    def _lay(self, track: Track, densities: Single, seconds: float) -> None:
+        """The trail of the last seconds, from densities (B,) of all bins."""
         ends = np.cumsum(self._arrivals.lengths)
         ages = self._arrivals.step_ages
-        for s, part in enumerate(np.split(fit.densities, ends[:-1])):
+        for s, part in enumerate(np.split(densities, ends[:-1])):
             if ages[s] <= seconds:
                 track.trail[s] = part
 
-    def _hear(self, track: Track, gains: Array, v: Array, now: float) -> None:
+    def _hear(self, track: Track, gains: Array, v: Array, now: float, meets: bool) -> None:
         new = self._arrivals.new
         weight = max(float(v[new].sum()), 1e-9)
         gain = float(gains[new].sum())
@@ -196,15 +185,26 @@ class Tracker:
         if heard:
             track.hits += 1
             track.misses = 0
-            track.heard_at, track.silent_seconds = now, 0.0
+            track.hear(now)
+        elif meets:
+            track.misses = 0
         else:
             track.misses += 1
-        wanted = track.hits >= self.how.confirm_hits and heard
-        if wanted and not track.confirmed and track.gain > self._worth(track, now):
+        worth = track.gain / self._worth(track, now)
+        track.count_little(heard, worth < self.how.little)
+        hits = self.how.sure_hits if worth > self.how.sure else self.how.confirm_hits
+        if heard and not track.confirmed and worth > 1 and track.hits >= hits:
             self._confirm(track, now)
 
     def _confirm(self, track: Track, now: float) -> None:
-        """Believe in a track; of too many, the one that was heard longest ago goes."""
+        """Believe in a track; of too many, the one that was heard longest ago goes.
+
+        One that was lost a moment ago, where it may have gone from there, is found again.
+        """
+        lost = [other for other in self.confirmed if self._is_found(other, track)]
+        if lost:
+            min(lost, key=lambda other: other.id).become(track)
+            return
         others = self.confirmed
         if len(others) >= self.how.most:
             oldest = min(others, key=lambda other: other.heard_at)
@@ -212,6 +212,37 @@ class Tracker:
                 return
             oldest.dead = True
         track.confirmed_at = now
+
+    def _is_found(self, lost: Track, track: Track) -> bool:
+        """Whether a track may be one that was lost while it walked, or before it was well known."""
+        how = self.how
+        away = track.born - lost.heard_at
+        if not lost.misses or lost.gain > how.lost_gain * track.gain:
+            return False
+        if away > how.lost_seconds or not lost.strayed:
+            return False
+        gap = abs(self._side(lost.heard_place) - self._side(track.place))
+        return gap < how.found_degrees + how.reach_speed * max(away, 0.0)
+
+    def _merge(self, now: float) -> None:
+        """Who has explained little for long is dead; beside one on its cone, both are that one.
+
+        The older name stays.
+        """
+        for track in self.confirmed:
+            others = [
+                other
+                for other in self.confirmed
+                if now - other.heard_at < _AUDIBLE_SECONDS and other.gain > track.gain
+            ]
+            if track.little <= self.how.little_steps or not others:
+                continue
+            twins = [other for other in others if self._share_cone(other, track)]
+            twin = max(twins or [track], key=lambda other: other.gain)
+            if twin.id > track.id:
+                track.become(twin)
+            else:
+                track.dead = True
 
     def _worth(self, track: Track, now: float) -> float:
         """Nats a bin that a track must explain to be believed beside those that are heard."""
@@ -223,7 +254,7 @@ class Tracker:
             and (t.confirmed or t.id < track.id)
         ]
         least = self._least(len(others))
-        if any(abs(self._side(o) - self._side(track)) < CONE_DEGREES for o in others):
+        if any(self._share_cone(other, track) for other in others):
             return least + self.how.cone_worth
         return least
 
@@ -231,38 +262,65 @@ class Tracker:
         """Nats a bin that one more beside so many others must explain."""
         return self.how.worth[min(others, len(self.how.worth) - 1)]
 
-    def _side(self, track: Track) -> float:
-        """The lateral angle of a track, as the head is turned now."""
-        return float(np.degrees(np.arcsin(np.clip(track.place @ self._axis, -1, 1))))
+    def _side(self, place: Array) -> float:
+        """The lateral angle of a place (3,), as the head is turned now."""
+        return float(np.degrees(np.arcsin(np.clip(place @ self._axis, -1, 1))))
 
-    def _look_elsewhere(self, v: Array, explained: Array) -> None:
+    def _share_cone(self, one: Track, other: Track) -> bool:
+        """Whether two tracks are on one cone of confusion."""
+        return abs(self._side(one.place) - self._side(other.place)) < CONE_DEGREES
+
+    def _look_elsewhere(self, v: Array, explained: Array, now: float) -> None:
         """Whether another place on its cone explains more than that of one track, in turn."""
         if not self.tracks:
             return
         m = (self._steps // self.how.new_every) % len(self.tracks)
         track = self.tracks[m]
-        if track.walks:
+        settled = self._is_settled(track, now)
+        if not settled:
             track.memory *= 0
-        if track.walks or track.told or track.misses > _LOST_STEPS:
+        known = not settled and track.hits > self.how.young_hits
+        if track.told or track.meets or known or track.misses > _LOST_STEPS:
             return
         total = explained.sum(axis=1)
         share = float(np.clip(v @ (explained[:, m] / total) / v.sum(), _LEAST_SHARE, 1.0))
-        L = self._likelihoods(v, total - explained[:, m], share)
-        L -= L.max()
-        rate = len(self.tracks) * self.how.new_every / self._arrivals.most_steps
-        fade = np.exp(-rate * self._arrivals.most_steps / self.how.memory_steps)
-        both = L + fade * track.memory
-        track.memory = rate * L + fade * track.memory
+        others = total - explained[:, m]
+        if settled:
+            both = self._stander_at(track, v, others, share)
+        else:
+            both = self._walker_at(others, share)
         here = both[self._near(track)]
-        allowed = self._on_cone(track) if track.confirmed else np.ones(len(L), dtype=bool)
+        allowed = self._on_cone(track) if track.confirmed else np.ones(len(both), dtype=bool)
         for other in self.tracks:
             allowed &= ~self._near(other)
         both = np.where(allowed, both, -np.inf)
         best = int(both.argmax())
-        if len(here) and both[best] < here.max() + self.how.jump_nats:
+        more = self.how.jump_nats if settled else self.how.walker_jump_nats
+        if len(here) and both[best] < here.max() + more:
             return
-        track.jump(self._arrivals.vectors[best])
-        track.trail = self._trail(self._arrivals.densities[:, best])
+        place, column = self._arrivals.vectors[best], self._arrivals.densities[:, best]
+        if settled:
+            track.jump(place)
+            track.trail = self._trail(column)
+        else:
+            track.turn_over(place)
+            self._lay(track, column, self.how.lag_seconds)
+
+    def _stander_at(self, track: Track, v: Array, others: Array, share: float) -> Single:
+        """(G,) nats of places of one who stands, by the last seconds and what was before."""
+        L = self._likelihoods(v, others, share)
+        L -= L.max()
+        rate = len(self.tracks) * self.how.new_every / self._arrivals.most_steps
+        fade = np.exp(-rate * self._arrivals.most_steps / self.how.memory_steps)
+        both: Single = L + fade * track.memory
+        track.memory = rate * L + fade * track.memory
+        return both
+
+    def _walker_at(self, others: Array, share: float) -> Single:
+        """(G,) nats of places of one who walks, by the last moments."""
+        v = self._arrivals.recent_weights(self.how.lag_seconds)
+        late = self._arrivals.since(2 * self.how.lag_seconds)
+        return self._likelihoods(v[late], others[late], share, late)
 
     def tell(self, places: Mapping[int, Array]) -> None:
         """Take in places (C,) by name that are surer than onsets about where on its cone one is."""
@@ -276,8 +334,8 @@ class Tracker:
 
     def _fits_cone(self, track: Track, place: Array) -> bool:
         """Whether a place (3,) is on the cone of a track, and no other's."""
-        gap = np.degrees(np.arcsin(np.clip(place @ self._axis, -1, 1))) - self._side(track)
-        return abs(float(gap)) < CONE_DEGREES and not any(
+        gap = abs(self._side(place) - self._side(track.place))
+        return gap < CONE_DEGREES and not any(
             self._is_at(other, place) for other in self.tracks if other is not track
         )
 
@@ -290,17 +348,24 @@ class Tracker:
         parts = np.split(column, np.cumsum(self._arrivals.lengths)[:-1])
         return deque(parts, maxlen=self._arrivals.most_steps)
 
-    def _likelihoods(self, v: Array, others: Array, share: float) -> Single:
+    def _likelihoods(
+        self, v: Array, others: Array, share: float, among: slice = slice(None)
+    ) -> Single:
         """(G,) of a source with this share anywhere, beside what others explain (B,)."""
-        mixed = self._arrivals.densities * np.float32(share)
-        mixed += others.astype(np.float32)[:, None]
-        L: Single = v.astype(np.float32) @ np.log(mixed, out=mixed)
+        g = self._arrivals.densities[among]
+        weights, e = v.astype(np.float32), others.astype(np.float32)[:, None]
+        L = np.zeros(g.shape[1], dtype=np.float32)
+        for first in range(0, len(g), _BINS_AT_ONCE):
+            some = slice(first, first + _BINS_AT_ONCE)
+            mixed = g[some] * np.float32(share)
+            mixed += e[some]
+            L += weights[some] @ np.log(mixed, out=mixed)
         return L
 
     def _on_cone(self, track: Track) -> Mask:
         """(G,) the places on the cone of confusion of a track."""
         sides = np.degrees(np.arcsin(np.clip(self._arrivals.vectors @ self._axis, -1, 1)))
-        on_cone: Mask = np.abs(sides - self._side(track)) < CONE_DEGREES
+        on_cone: Mask = np.abs(sides - self._side(track.place)) < CONE_DEGREES
         return on_cone
 
     def _near(self, track: Track) -> Mask:
@@ -315,14 +380,24 @@ class Tracker:
         passed: Mask = (self._arrivals.vectors @ np.stack(track.passed).T > cosine).any(axis=1)
         return passed
 
-    def _is_close(self, m: int) -> bool:
-        """Whether another confirmed track is where this one is."""
-        track = self.tracks[m]
-        cosine = np.cos(np.radians(self.how.close_degrees))
-        return any(
-            other is not track and other.confirmed and float(other.place @ track.place) > cosine
+    def _meets(self, m: int, now: float) -> bool:
+        """Whether another confirmed track is where this one is, so that bins do not part them."""
+        track, how = self.tracks[m], self.how
+        cosine = np.cos(np.radians(how.close_degrees))
+        close = track.confirmed and any(
+            other is not track
+            and other.confirmed
+            and (other.walks or track.walks)
+            and (other.meets or now - other.heard_at < _AUDIBLE_SECONDS)
+            and float(other.place @ track.place) > cosine
             for other in self.tracks
         )
+        if not close:
+            track.met_at = None
+        elif track.met_at is None:
+            track.met_at = now
+        track.meets = track.met_at is not None and now - track.met_at < how.meeting_seconds
+        return track.meets
 
     # --- those that are new --------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from earatlas.hearing.onsets import OnsetStream
 from earatlas.learning.rooms import RoomHearing
 from earatlas.live.arrivals import Arrivals
 from earatlas.live.track import Track
-from earatlas.live.tracker import Tracker, Tracking
+from earatlas.live.tracker import Tracker
+from earatlas.live.tracking import Tracking
 from earatlas.localization.doubts import Doubt, conditions, one_sound
 from earatlas.types import Array
 
