@@ -1,14 +1,16 @@
 """Live streams: how well and how soon, on talkers that stand and walk; and long runs.
 
-    python benchmarks/live.py [standing walking tracks soak] [--count 6] [--atlas FILE] [--seed 31]
-                              [--minutes 60]
+    python benchmarks/live.py [standing walking tracks fullband blocks soak] [--count 6]
+                              [--atlas FILE] [--seed 31] [--minutes 60]
 
 `standing`: two talkers of 9 s, ku100 learned whole, in the open and at T60 0.3 s, and the HATS in
 measured room A: SDR after the first 3 s beside `separate` of the same sound, with both delays;
 seconds until a track is confirmed, misses, false tracks and swaps, direction errors, CPU seconds a
 second. `walking`: one talker at 20 degrees a second, and two that cross. `tracks`: who is where of
-both, without the sound of any. `soak`: talkers come and go; resident memory at minute 5 and at the
-end, samples in and out.
+both, without the sound of any. `fullband`: two talkers in the open at 48 kHz, SDR and CPU seconds a
+second. `blocks`: the same sound in blocks of 64, 1000 and 48,000 samples, which ends with an error
+where tracks or samples differ. `soak`: talkers come and go; peak memory after a minute and every
+five, samples in and out.
 
 A step (each 50 ms) matches talkers and confirmed tracks within 20 degrees: who was matched before
 stays so while it can (as in CLEAR MOT), the others are matched by Hungarian assignment. A track
@@ -26,12 +28,14 @@ from pathlib import Path
 import numpy as np
 from protocol import DATA, head_of, mixtures, talker, utterances
 from scipy.optimize import linear_sum_assignment
+from separating import fullband
 
 import earatlas as ea
 from earatlas.space.angles import great_circle_error
 from earatlas.types import Array
 
-PARTS = ("standing", "walking", "tracks", "soak")
+PARTS = ("standing", "walking", "tracks", "fullband", "blocks", "soak")
+BLOCKS = (64, 1000, 48_000)  # samples
 RATE, SECONDS, LATE, STEP = 16_000, 9.0, 3 * 16_000, 800
 BLOCK = 4000  # of a long run
 NEAR = 20.0  # degrees
@@ -197,31 +201,121 @@ def standers(count: int, seed: int) -> Iterator[tuple[str, Iterator[ea.Simulated
         yield title, mixtures(head, count, 2, seconds=SECONDS, room=room, seed=seed)
 
 
-def soak(atlas: ea.Atlas, minutes: float, seed: int) -> None:
-    """Talkers come and go for a long time; memory and samples."""
+def at_48_khz(atlas: ea.Atlas, count: int) -> None:
+    """Two talkers in the open, with both delays."""
+    rows = []
+    for scene in fullband.scenes(head_of("ku100"), count, SECONDS):
+        x, late = scene.mixture.samples, slice(3 * fullband.RATE, None)
+        true = fullband.above(scene.images)[..., late]
+        row = [fullband.distortion(true, fullband.above(x)[None, :, late])]
+        for low_delay in (False, True):
+            live = atlas.live(rate=fullband.RATE, low_delay=low_delay)
+            _, sounds, cost = heard(live, x)
+            whole = np.array([*sounds.values(), np.zeros_like(x)])
+            own = [int(np.argmin([((i - s) ** 2).sum() for s in whole])) for i in scene.images]
+            found = whole[own]
+            high = fullband.above(found)[..., late]
+            row += [fullband.distortion(scene.images[..., late], found[..., late])]
+            row += [fullband.distortion(true, high), cost]
+        rows.append(row)
+    mixture, *figures = np.mean(rows, axis=0)
+    print(
+        "\n| 48 kHz, two in the open | SDR | above 8 kHz | that of the mixture | CPU s a second |"
+        "\n|---|---|---|---|---|"
+    )
+    for title, (all_db, high_db, cost) in zip(
+        ("live", "low delay"), np.reshape(figures, (2, 3)), strict=True
+    ):
+        print(
+            f"| {title} | {all_db:.1f} | {high_db:.1f} | {mixture:.1f} | {cost:.2f} |", flush=True
+        )
+
+
+def coming_and_going(minutes: float, seed: int) -> Iterator[Array]:
+    """Two talkers at a time, others elsewhere after up to 4 s of silence, for so long."""
     rng, files, head = np.random.default_rng(seed), utterances(), head_of("ku100")
-    live = atlas.live(rate=RATE)
-    taken = given = tracks = 0
-    early, begun = 0.0, time.process_time()
+    taken = 0
     while taken < minutes * 60 * RATE:
         places = head.directions[rng.choice(len(head), 2, replace=False)]
         sounds = [ea.read_mono(files[rng.integers(len(files))], rate=RATE) for _ in places]
         x = ea.render_scene(head, sounds, places).mixture.samples
         x = np.concatenate([x, np.zeros((2, int(rng.integers(4 * RATE))))], axis=1)
+        taken += x.shape[1]
+        yield x
+
+
+def blocks(atlas: ea.Atlas, minutes: float, seed: int) -> None:
+    """The same sound in blocks of several sizes: an error where what comes out differs."""
+    streams = [atlas.live(rate=RATE) for _ in BLOCKS]
+    taken = given = names = told = 0
+    for x in coming_and_going(minutes, seed):
+        taken += x.shape[1]
+        out = [in_blocks(live, x, n) for live, n in zip(streams, BLOCKS, strict=True)]
+        tracks, sounds = out[0]
+        for n, (other_tracks, other_sounds) in zip(BLOCKS[1:], out[1:], strict=True):
+            same = other_sounds.keys() == sounds.keys() and all(
+                np.array_equal(sounds[i], other_sounds[i]) for i in sounds
+            )
+            if not same or tracks != other_tracks:
+                at = taken / RATE
+                raise SystemExit(f"blocks of {BLOCKS[0]} and {n} differ before {at:.1f} s")
+        given += sum(sound.shape[1] for sound in sounds.values())
+        names = max([names, *sounds])
+        if taken >= (told + 1) * 60 * RATE:
+            told = int(taken / RATE / 60)
+            print(f"blocks: alike at minute {taken / RATE / 60:.1f}", flush=True)
+    print(
+        f"blocks of {', '.join(map(str, BLOCKS))}: {taken / RATE / 60:.1f} minutes, {names} names, "
+        f"{given} samples of sources, all tracks and samples the same",
+        flush=True,
+    )
+
+
+def in_blocks(
+    live: ea.Live, x: Array, size: int
+) -> tuple[list[tuple[object, ...]], dict[int, Array]]:
+    """The tracks at the end of a stretch, and all that came out during it, by name."""
+    parts: list[ea.LiveReport] = []
+    for i in range(0, x.shape[1], size):
+        parts.append(live.push(x[:, i : i + size]))
+    start, n = parts[0].start, sum(report.samples for report in parts)
+    sounds: dict[int, Array] = {}
+    for report in parts:
+        for source in (*report.sources, *report.ended):
+            if source.samples.any():
+                whole = sounds.setdefault(source.id, np.zeros((2, n)))
+                at = report.start - start
+                whole[:, at : at + source.samples.shape[1]] = source.samples
+    return [(s.id, *s.direction, s.confirmed, s.radius_90) for s in parts[-1].sources], sounds
+
+
+def soak(atlas: ea.Atlas, minutes: float, seed: int) -> None:
+    """Talkers come and go for a long time; memory and samples."""
+    live = atlas.live(rate=RATE)
+    taken = tracks = 0
+    cpu, early, due = 0.0, 0.0, 1.0
+    for x in coming_and_going(minutes, seed):
+        begun = time.process_time()
         for i in range(0, x.shape[1], BLOCK):
             report = live.push(x[:, i : i + BLOCK])
-            given = max(given, report.start)
             tracks = max([tracks, *(s.id for s in report.sources if s.confirmed)])
+        cpu += time.process_time() - begun
         taken += x.shape[1]
-        if not early and taken >= min(5, minutes / 2) * 60 * RATE:
-            early = _resident()
+        passed = taken / RATE / 60
+        if passed >= due:
+            early = early or _resident()
+            print(
+                f"soak: minute {passed:.1f}, {tracks} names, peak memory {_resident():.0f} MB, "
+                f"{cpu / (taken / RATE):.2f} CPU seconds a second",
+                flush=True,
+            )
+            due = 5.0 * (passed // 5 + 1)
     last = live.finish()
-    lost = taken - last.start - max((s.samples.shape[1] for s in last.sources), default=0)
-    cost = (time.process_time() - begun) / (taken / RATE)
+    lost = taken - last.start - last.samples
     print(
-        f"soak: {taken / RATE / 60:.1f} minutes, {tracks} names; peak memory {early:.0f} MB at the "
-        f"first fifth or minute 5, {_resident():.0f} MB at the end; {max(lost, 0)} samples lost; "
-        f"{cost:.2f} CPU seconds a second",
+        f"soak: {taken / RATE / 60:.1f} minutes, {tracks} names; peak memory {early:.0f} MB after "
+        f"the first minute, {_resident():.0f} MB at the end; {max(lost, 0)} samples lost; "
+        f"{cpu / (taken / RATE):.2f} CPU seconds a second",
         flush=True,
     )
 
@@ -267,6 +361,10 @@ def main() -> None:
             print(f"| {title} | {followed(ku100, some).row()} |", flush=True)
         hats = atlas_of("hats", options.hats)
         print(f"| room A | {followed(hats, in_room_a(count, seed)).row()} |", flush=True)
+    if "fullband" in options.parts:
+        at_48_khz(ku100, count)
+    if "blocks" in options.parts:
+        blocks(ku100, options.minutes, seed)
     if "soak" in options.parts:
         soak(ku100, options.minutes, seed)
 

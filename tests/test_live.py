@@ -136,13 +136,13 @@ def test_what_is_past_fades_and_is_counted_once() -> None:
     bank = Bank.of(8000, hop_seconds=0.016, window_hops=2, heard_hops=2)
     hertz = bank.hertz[1:]
     filters = Filters(bank, hertz)
-    F, T = len(hertz), round(RECENT_SECONDS / bank.hop_seconds)
+    F, T = len(hertz), round(RECENT_SECONDS / (2 * bank.hop_seconds))  # every second is kept
 
     def hear(frames: int) -> None:
         for x in rng.normal(size=(frames, 2, 2, F + 1)):
             filters.hear(x[0] + 1j * x[1])
 
-    hear(T)
+    hear(2 * T)
     filters.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
     pair = filters.columns._pairs[1, 2]
     before, ears = pair.past.copy(), pair.ears

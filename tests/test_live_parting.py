@@ -5,19 +5,22 @@ import pytest
 
 from earatlas.live.bank import Bank
 from earatlas.live.columns import RECENT_SECONDS, Columns, Looking
+from earatlas.live.expected import Expected
 from earatlas.live.firs import Firs, taps_of
 from earatlas.live.lasting import Lasting
 from earatlas.live.parting import Delay, Parting
-from earatlas.types import Array
+from earatlas.live.recent import Recent
+from earatlas.separation.sound.demixing import Moments
+from earatlas.types import Array, Complex
 
 HERTZ = np.arange(1.0, 65.0) * 62.5
-DELAY = Delay(0.016, 3, 8, 3, 16)
+DELAY = Delay(0.016, 3, 8, 3, 16, 4)
 
 
 def test_windows_and_filters_take_over_between_two_hops() -> None:
     """Two sounds add up to what was heard: in windows of both kinds, by long filters, and between.
 
-    The pair stands in a room, moves, stands again, and is heard in the open at last.
+    The pair stands in the open, then in a room, moves, stands again, and is heard in the open.
     """
     rng = np.random.default_rng(4)
     parting = Parting(8000, DELAY, HERTZ, 3)
@@ -25,10 +28,10 @@ def test_windows_and_filters_take_over_between_two_hops() -> None:
     x = rng.normal(size=(2, hops * bank.hop))
     out, ways = [], []
     for k in range(hops):
-        if k in (20, 110):
-            parting.enter(k == 20)
+        if k in (30, 110):
+            parting.enter(k == 30)
             assert parting.bank.heard == bank.heard
-            assert parting.bank.window_hops == (8 if k == 20 else 3)
+            assert parting.bank.window_hops == (8 if k == 30 else 3)
         if k % 5 == 0:
             kept = parting.kept([np.full((2, 4, 1), i) for i in range(k)]) if k else None
             masks = None if kept is None else rng.uniform(size=(2, len(HERTZ), kept.shape[-1]))
@@ -37,7 +40,7 @@ def test_windows_and_filters_take_over_between_two_hops() -> None:
         ways.append(parting.by_windows)
         masks = rng.uniform(size=(2, len(HERTZ))) if parting.by_windows else None
         out.append(parting.push(block, masks, (2, 0)))
-    assert [k for k in range(1, hops) if ways[k] != ways[k - 1]] == [21, 50, 71, 110]
+    assert [k for k in range(1, hops) if ways[k] != ways[k - 1]] == [21, 30, 31, 50, 71, 110, 111]
     sounds = np.concatenate(out, axis=-1)
     assert not sounds[1].any()
     late = bank.heard - bank.hop
@@ -86,14 +89,52 @@ def test_frames_of_before_are_those_of_the_masks() -> None:
         parting.push(block, np.zeros((0, len(HERTZ))), ())
     parting.enter(True)
     columns = parting.filters.columns
-    frames = columns._frames
-    assert len(frames) == 18  # of 37, every other
+    assert len(columns._frames) == 18  # of 37, every other
     np.testing.assert_array_equal(columns.kept_of(10), [0, 2, 4, 6, 8])
     np.testing.assert_array_equal(columns.kept_hops[-3:], [-5, -3, -1])
     window = parting.bank.windows()[0]
     ending = np.concatenate(list(blocks[28:36]), axis=1)  # the eight hops up to the 36th
-    np.testing.assert_allclose(frames[-1], np.fft.rfft(ending * window)[:, 1:], rtol=1e-9)
-    assert len(frames) < RECENT_SECONDS / parting.bank.hop_seconds
+    left, right = np.fft.rfft(ending * window)[:, 1:]
+    across = left * right.conj()
+    last = columns._frames.moments(1, np.ones((2, len(left)))).values[..., 0]
+    expected = np.stack([abs(left) ** 2, abs(right) ** 2, across.real, across.imag], axis=1)
+    np.testing.assert_allclose(last, expected, rtol=1e-5, atol=1e-5)
+    assert len(columns._frames) < RECENT_SECONDS / parting.bank.hop_seconds
+
+
+def test_recent_frames_are_kept_in_their_order_in_units_of_the_ears() -> None:
+    """Moments and lower spectra of the last frames, when there were few and when many."""
+    rng = np.random.default_rng(12)
+    frames = rng.normal(size=(17, 2, 5)) + 1j * rng.normal(size=(17, 2, 5))
+    ears = rng.uniform(1, 3, size=(2, 5))
+    recent = Recent(5, 4, low=3)
+    for count, frame in enumerate(frames, start=1):
+        recent.keep(frame)
+        T = min(count, 4)
+        assert len(recent) == T
+        recent_frames = frames[count - T : count] / ears
+        X: Complex = np.asarray(recent_frames.transpose(1, 2, 0), dtype=np.complex128)
+        np.testing.assert_allclose(recent.lower(T, ears), X[:, :3], rtol=1e-5)
+        oracle = Moments.of(X).values
+        np.testing.assert_allclose(recent.moments(T, ears).values, oracle, rtol=1e-4, atol=1e-5)
+
+
+def test_where_two_are_tells_which_is_which() -> None:
+    """With phases, by level alone, and not at all where nothing is known."""
+    level = np.array([[6.0, 6.0, np.nan, 3.0], [-4.0, -4.0, np.nan, 3.0]])
+    phase = np.array([[0.3, np.nan, np.nan, 0.5], [1.4, np.nan, np.nan, 0.5]])
+    expected = Expected(level, phase)
+    ears = np.array([[1.0, 2.0, 1.0, 3.0], [2.0, 1.0, 5.0, 1.0]])
+    turn = np.where(np.isnan(phase), [[2.0], [-1.0]], phase)  # of what is not known, any
+    ratios = 10 ** (np.nan_to_num(level) / 20) * np.exp(1j * turn)
+    A = np.stack([np.ones_like(ratios), ratios]).transpose(2, 0, 1) / ears.T[:, :, None]
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    order, exchanged = expected.order(A, ears), expected.order(A[..., ::-1], ears)
+    assert (order[:2] > 5).all()
+    assert (exchanged[:2] < -5).all()
+    np.testing.assert_allclose(order[2:], 0.0, atol=1e-12)
+    rows = np.array([3, 0])
+    np.testing.assert_allclose(expected.at(rows).order(A[rows], ears[:, rows]), order[rows])
 
 
 def convolved(h: Array, x: Array, before: int) -> Array:
@@ -132,11 +173,27 @@ def test_filters_hop_by_hop_are_a_convolution() -> None:
     np.testing.assert_allclose(y[:, between], expected, atol=1e-12)
 
 
+def test_filters_may_be_heard_later_than_they_could_be() -> None:
+    """The same samples, so many later: those of a shorter future within the same delay."""
+    rng = np.random.default_rng(6)
+    x, h = rng.normal(size=(2, 60)), rng.normal(size=(9, 2, 2))
+    soon, late = Firs(5, len(h)), Firs(5, len(h), 7)
+    sounds = []
+    for firs in (soon, late):
+        firs.change(h)
+        out = []
+        for k in range(12):
+            firs.hear(x[:, 5 * k : 5 * (k + 1)])
+            out.append(firs.sound())
+        sounds.append(np.concatenate(out, axis=1))
+    np.testing.assert_allclose(sounds[1][:, 7:], sounds[0][:, :-7], atol=1e-12)
+
+
 def test_taps_are_those_of_the_spectrum_that_are_heard() -> None:
     """In the middle as they are, at either end faded."""
     rng = np.random.default_rng(3)
     h = rng.normal(size=(48, 2, 2))
-    taps = taps_of(np.fft.rfft(h, axis=0), 12)
+    taps = taps_of(np.fft.rfft(h, axis=0), 12, 24, 1 / 6)
     assert len(taps) == 12 + 24
     np.testing.assert_allclose(taps[2 : 12 + 20], np.concatenate([h[-10:], h[:20]]), atol=1e-12)
     assert (np.abs(taps[0]) < np.abs(h[-12])).all()
@@ -164,8 +221,8 @@ def test_long_filters_part_more_than_the_windows_that_they_begin_with(
     """From shares of windows of 64 ms; the sound is the first one's, at the stream's delay."""
     mixture, images = in_room
     bank = Bank.of(8000, hop_seconds=0.016, window_hops=4, heard_hops=4)
-    shorter = Columns(bank, 4000.0, Looking(1, ((9, 3),) * 4, ((5, 3),), 3))
-    lasting = Lasting(bank, 4000.0, 16)
+    shorter = Columns(bank, HERTZ, Looking(1, ((9, 3),) * 4, ((5, 3),), 3))
+    lasting = Lasting(bank, HERTZ, 16, in_room=True)
     window, hop = bank.windows()[0], bank.hop
     out = []
     for k in range(mixture.shape[1] // hop):

@@ -18,12 +18,12 @@ RATE, SECONDS, APART = 48_000, 4.0, 20.0
 TALKERS = ("talker_a_44k1.wav", "talker_b_48k.wav", "talker_c_44k1.wav")
 
 
-def scenes(head: ea.Head, count: int) -> Iterator[ea.SimulatedScene]:
-    """Pairs of the three talkers, any 4 s of each, at random places more than 20 degrees apart."""
+def scenes(head: ea.Head, count: int, seconds: float = SECONDS) -> Iterator[ea.SimulatedScene]:
+    """Pairs of the three talkers, any seconds of each, at random places more than 20° apart."""
     rng = np.random.default_rng(3)
     dry = {name: read_mono(DATA / "fullband" / name, rate=RATE) for name in TALKERS}
     for number, pair in enumerate(islice(cycle(combinations(TALKERS, 2)), count)):
-        n = min(int(SECONDS * RATE), *(len(dry[name]) for name in pair))
+        n = min(int(seconds * RATE), *(len(dry[name]) for name in pair))
         starts = [rng.integers(len(dry[name]) - n + 1) for name in pair]
         sounds = [dry[name][s : s + n] for name, s in zip(pair, starts, strict=True)]
         while True:

@@ -16,7 +16,6 @@ track is in the frame, as the bands below tell.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,14 +23,9 @@ import numpy as np
 
 from earatlas.hearing.transform import squared_size
 from earatlas.live.bank import Bank
-from earatlas.separation.sound.demixing import (
-    Moments,
-    apart,
-    columns_of_pair,
-    covariances,
-    principal,
-    smoothed,
-)
+from earatlas.live.expected import Expected
+from earatlas.live.recent import Recent
+from earatlas.separation.sound.demixing import Moments, apart, columns_of_pair, principal, smoothed
 from earatlas.separation.sound.frames import FLOOR
 from earatlas.separation.sound.permutation import exchanged
 from earatlas.separation.sound.spatial import measured_spread
@@ -61,6 +55,7 @@ class Looking:
     anew: _Sizes  # bins and frames that powers are smoothed over, in each step from masks
     again: _Sizes  # and in those from columns that are known
     begins: int  # updates of a pair that are from masks anew
+    measured: bool = False  # whether ε is asked for
 
 
 @dataclass(eq=False)
@@ -91,14 +86,17 @@ def _unit(columns: Complex) -> Complex:
 class Columns:
     """The columns of a stream's tracks, in windows of one kind."""
 
-    def __init__(self, bank: Bank, highest_hertz: float, looking: Looking) -> None:
-        """Masks tell of frequencies up to the highest."""
+    def __init__(self, bank: Bank, mask_hertz: Array, looking: Looking) -> None:
+        """Masks tell of frequencies `mask_hertz`, which are evenly spaced."""
         self._bank, self._looking = bank, looking
         self.hertz = bank.hertz[1:]
         F = len(self.hertz)
-        self.told = int(np.searchsorted(self.hertz, highest_hertz, side="right"))  # frequencies
+        self.told = int(np.searchsorted(self.hertz, mask_hertz[-1], side="right"))  # frequencies
+        nearest = np.round(self.hertz / (mask_hertz[1] - mask_hertz[0])).astype(np.intp) - 1
+        self.row: Indices = np.clip(nearest, 0, len(mask_hertz) - 1)  # (F,) of the masks
         self._length = round(RECENT_SECONDS / (looking.stride * bank.hop_seconds))
-        self._frames: deque[Complex] = deque(maxlen=self._length)
+        low = max(int(np.searchsorted(self.hertz, _SPREAD_HERTZ)), 1) if looking.measured else 0
+        self._frames = Recent(F, self._length, low)
         self._power = np.zeros((2, F))  # of either ear, lately
         self._hops = 0
         self._unused = 0  # frames since the last update
@@ -115,7 +113,7 @@ class Columns:
 
     def keep(self, x: Complex) -> None:
         """Take in the frame (2, F) of a hop."""
-        self._frames.append(x)
+        self._frames.keep(x)
         self._unused += 1
         seconds = self._looking.stride * self._bank.hop_seconds
         fade = float(np.exp(-seconds / _LEVEL_SECONDS))
@@ -153,11 +151,14 @@ class Columns:
         """Drop what was known of tracks that are dead."""
         self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(alive)}
 
-    def update(self, ids: Sequence[int], q: Array | None, moved: float) -> None:
+    def update(
+        self, ids: Sequence[int], q: Array | None, moved: float, expected: Expected | None = None
+    ) -> None:
         """Columns for these tracks; q (M, F, T) of the recent frames.
 
         Without masks, those of a pair that is known are improved. `moved`, from 0 to 1, is how
-        much of what was known their motion has made void.
+        much of what was known their motion has made void. What is expected of a pair, at
+        the masks' frequencies, tells which is which.
         """
         self.ids = tuple(ids)
         recent = len(self._frames)
@@ -170,54 +171,51 @@ class Columns:
             return
         ears = np.sqrt(self._power)
         self.ears = np.maximum(ears, 1e-6 * float(ears.max()) + 1e-12)
-        X = self._recent(T)
-        own = None if q is None else q[..., -T:]
+        moments = self._frames.moments(T, self.ears)
+        own: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
         if len(ids) == 2:
-            self.A, self.spread = self._pair(X, own, moved)
+            self.A = self._pair(moments, own, moved, expected)
+            self.spread = self._spread(moments, self.A) if self._looking.measured else 0.0
         elif own is not None:
-            self.A, self.spread = principal(covariances(X, own**2)), MORE
+            self.A, self.spread = principal(moments.covariances(own**2)), MORE
         self._unused = 0
 
     def shares(self) -> Array:
         """(2, F, T) of a pair in all frames that are kept."""
         assert self.A is not None
-        X = self._recent(len(self._frames))
-        own = Moments.of(X).powers(self.A)
-        shares: Array = own / (own.sum(axis=0) + self._floor(X))
-        return shares
+        moments = self._frames.moments(len(self._frames), self.ears)
+        return _shares(moments.powers(self.A), _floor(moments))
 
-    def _recent(self, T: int) -> Complex:
-        frames = np.stack([self._frames[t] for t in range(-T, 0)], axis=-1)
-        X: Complex = (frames / self.ears[..., None]).astype(np.complex128, copy=False)
-        return X
-
-    def _floor(self, X: Complex) -> float:
-        return FLOOR * float(squared_size(X).sum(axis=0).max()) + 1e-30
-
-    def _pair(self, X: Complex, q: Array | None, moved: float) -> tuple[Complex, float]:
-        """Columns of two sources, and ε; masks q (2, F, T) where they are to begin anew."""
-        known, moments, looking = self._known_pair(X.shape[1]), Moments.of(X), self._looking
-        floor = self._floor(X)
+    def _pair(
+        self, moments: Moments, q: Array | None, moved: float, expected: Expected | None
+    ) -> Complex:
+        """Columns of two sources; masks q (2, F, T) where they are to begin anew."""
+        F, _, T = moments.values.shape
+        known, looking, floor = self._known_pair(F), self._looking, _floor(moments)
         old = (self._hops - known.updated) * self._bank.hop_seconds  # others may have been heard
         known.past *= (1 - moved) * np.exp(-old / _PAST_SECONDS)
         A = known.columns
         if q is not None:  # what few frames told may have been wrong: from the masks anew
             A = apart(principal(moments.covariances(q**2)))
             A = self._independent(moments, A, looking.anew, known.past, floor)
-            known.swapped = swap = self._exchanged(moments.powers(A), q)
+            order = 0.0 if expected is None else expected.at(self.row).order(A, self.ears)
+            known.swapped = swap = self._exchanged(moments.powers(A), q, order)
             A = np.where(swap[:, None, None], A[..., ::-1], A)
             known.past[:, swap] = known.past[::-1, swap]
         A = self._independent(moments, A, looking.again, known.past, floor)
         known.columns, known.updated = A, self._hops
         known.updates += moved == 0  # who moves begins anew when it stands
-        own = moments.powers(A)
-        if X.shape[-1] == self._length:  # the first frames of all that are kept are the next to go
+        if self._length == T and self._unused:  # the first frames of all are the next to go
+            v = self._smoothed(moments.powers(A), looking.again[-1], floor)
             leaving = slice(0, self._unused)
-            v = self._smoothed(own, looking.again[-1], floor)
-            known.past += covariances(X[..., leaving], 1 / v[..., leaving])
-        shares = own / (own.sum(axis=0) + floor)
-        low = slice(None, max(int(np.searchsorted(self.hertz, _SPREAD_HERTZ)), 1))
-        return A, measured_spread(X[:, low], A[low], shares[:, low])
+            known.past += Moments(moments.values[..., leaving]).covariances(1 / v[..., leaving])
+        return A
+
+    def _spread(self, moments: Moments, A: Complex) -> float:
+        """ε, from the lower frequencies."""
+        T, low = moments.values.shape[-1], slice(None, self._frames.low)
+        shares = _shares(Moments(moments.values[low]).powers(A[low]), _floor(moments))
+        return measured_spread(self._frames.lower(T, self.ears), A[low], shares)
 
     def _known_pair(self, F: int) -> _Pair:
         """What is known of the two that are heard, in the units of now."""
@@ -239,11 +237,12 @@ class Columns:
             A = apart(columns_of_pair((moments.covariances(1 / v) + past) / v.shape[-1]))
         return A
 
-    def _exchanged(self, v: Array, q: Array) -> Mask:
+    def _exchanged(self, v: Array, q: Array, order: Array | float) -> Mask:
         """(F,) where two sources came out exchanged; above what masks tell, nowhere."""
         told = slice(None, self.told)
         swap = np.zeros(v.shape[1], dtype=bool)
-        swap[told] = exchanged(v[:, told], q[:, told], self.hertz[told])
+        known = np.broadcast_to(order, swap.shape)[told]
+        swap[told] = exchanged(v[:, told], q[:, told], self.hertz[told], known)
         return swap
 
     def _smoothed(self, v: Array, size: tuple[int, int], floor: float) -> Array:
@@ -257,3 +256,12 @@ class Columns:
         envelopes = envelopes + 1e-3 * envelopes.mean(axis=1, keepdims=True) + 1e-30
         upper = v[:, told:].mean(axis=2, keepdims=True) * envelopes[:, None] + floor
         return np.concatenate([out, upper], axis=1)
+
+
+def _floor(moments: Moments) -> float:
+    return FLOOR * float((moments.values[:, 0] + moments.values[:, 1]).max()) + 1e-30
+
+
+def _shares(v: Array, floor: float) -> Array:
+    shares: Array = v / (v.sum(axis=0) + floor)
+    return shares

@@ -2,8 +2,9 @@
 
     y(n) = Σ_l h(l) x(n - l)        l from -before to after; h (before + after, 2, 2)
 
-In: hops (2, hop) of both ears. Out: as many samples of y, those of `before` samples ago. Spectra of
-as many samples as it takes give each hop exactly (overlap-save). A change of h is faded over a hop.
+In: hops (2, hop) of both ears. Out: as many samples of y, those of `before` samples ago, or of more
+where they are to wait. Spectra of as many samples as it takes give each hop exactly (overlap-save).
+A change of h is faded over a hop.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from earatlas.types import Array, Complex
 
 __all__ = ["Firs", "taps_of"]
 
-_FADED = 6  # of either side of a filter, so manieth a part is faded
 
+def taps_of(spectrum: Complex, before: int, after: int, faded: float) -> Array:
+    """h (before + after, 2, 2) of filters (N / 2 + 1, 2, 2), as many in the future as are heard.
 
-def taps_of(spectrum: Complex, before: int) -> Array:
-    """h (N / 2 + before, 2, 2) of filters (N / 2 + 1, 2, 2), as many in the future as are heard.
-
-    Those at the ends are faded: where h is cut off, the filter rings.
+    The ends are faded, from so great a part of either side on: where h is cut off, it rings.
     """
     h = scipy.fft.irfft(spectrum, axis=0)
-    after = len(h) // 2
     taps: Array = np.concatenate([h[len(h) - before :], h[:after]])
-    for length, edge in ((before // _FADED, taps), (after // _FADED, taps[::-1])):
+    for side, edge in ((before, taps), (after, taps[::-1])):
+        length = int(faded * side)
         fade = np.sin(0.5 * np.pi * (np.arange(length) + 0.5) / max(length, 1)) ** 2
         edge[:length] *= fade[:, None, None]
     return taps
@@ -35,11 +34,11 @@ def taps_of(spectrum: Complex, before: int) -> Array:
 class Firs:
     """Two ears to two ears."""
 
-    def __init__(self, hop: int, length: int) -> None:
-        """For filters of so many samples."""
+    def __init__(self, hop: int, length: int, waits: int = 0) -> None:
+        """For filters of so many samples, heard so many later than they could be."""
         self._hop = hop
         self._size = scipy.fft.next_fast_len(length + hop - 1, real=True)
-        self._samples = np.zeros((2, self._size))
+        self._samples = np.zeros((2, self._size + waits))
         self._filter: Complex | None = None  # (F, 2, 2)
         self._next: Complex | None = None
 
@@ -53,7 +52,7 @@ class Firs:
 
     def sound(self) -> Array:
         """(2, hop) that the last hop completes."""
-        X = scipy.fft.rfft(self._samples, axis=-1)
+        X = scipy.fft.rfft(self._samples[:, : self._size], axis=-1)
         old, self._filter = self._filter, self._filter if self._next is None else self._next
         self._next = None
         assert self._filter is not None, "change comes first"

@@ -1,9 +1,10 @@
-"""Two who stand in a room, taken apart by filters as long as the room answers.
+"""Two who stand, taken apart by filters that are longer than windows within the delay could be.
 
-In a room a source reaches the ears over many ways. Windows that hold most of them tell filters that
-cancel more, but what is made of a window is heard when it has ended. So long windows only tell the
-filters, which are then applied to the samples themselves (`earatlas.live.firs`): all of the past
-that they ask for, and of the future what the delay of the stream has.
+What is made of a window is heard when it has ended. So longer windows only tell the filters, which
+are then applied to the samples themselves (`earatlas.live.firs`): all of the past that they ask
+for, and of the future what the delay of the stream has. In a room a source reaches the ears over
+many ways, and filters are as long as windows that hold most of them. In the open they are short:
+taps far from the middle hold more of what was guessed wrong than of the head.
 
 In: hops (2, hop) of a stream, and to begin with, shares of two tracks that shorter windows parted.
 Out: hops of what the first of the two puts into both ears; the rest is the other's.
@@ -20,30 +21,40 @@ import numpy as np
 
 from earatlas.live.bank import Bank, WindowStream
 from earatlas.live.columns import Columns, Looking
+from earatlas.live.expected import Expected
 from earatlas.live.firs import Firs, taps_of
 from earatlas.separation.sound.two_by_two import inverse
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["Lasting"]
 
-_LONG = (9, 3)  # as in a recording (`earatlas.separation.sound.spatial`)
-_FRAMES_A_WINDOW = 8
+_NARROW, _LONG = (5, 1), (9, 3)  # as in a recording (`earatlas.separation.sound.spatial`)
+_ROOM_FRAMES, _OPEN_FRAMES = 8, 4  # a window; 8 in the open 32.9 dB, 4 32.7 at 0.85 of the cost
 # Updates, about 5 s. Six pairs in rooms had 11.3 dB with 2.5 s of them, 12.2 with 5 s.
 _BEGINS = 14
+# Of filters on either side, and the part of it over which they fade. Eight pairs in the open whose
+# places were told (cipic_021, kemar_full): 48 ms of which a sixth fades 30.9 dB, half 31.7, all
+# 32.4; 32 ms of which half fades 32.0; in windows without such filters 30.1, `separate` 34.9. Seven
+# of them by all of the 128 ms of the windows 31.2, where 48 ms have 32.1.
+_OPEN_SECONDS, _OPEN_FADED = 0.048, 1.0
+_ROOM_FADED = 1 / 6
 
 
 class Lasting:
     """Long filters for a pair of tracks that stand."""
 
-    def __init__(self, bank: Bank, highest_hertz: float, window_hops: int) -> None:
-        """For a stream in the windows of a bank; masks tell of frequencies up to the highest."""
+    def __init__(self, bank: Bank, mask_hertz: Array, window_hops: int, *, in_room: bool) -> None:
+        """For a stream in the windows of a bank; masks tell of frequencies `mask_hertz`."""
         long = replace(bank, window_hops=window_hops, heard_hops=window_hops)
-        stride = max(window_hops // _FRAMES_A_WINDOW, 1)
-        looking = Looking(stride, (_LONG,) * 3, (_LONG,), _BEGINS)
+        size, frames = (_LONG, _ROOM_FRAMES) if in_room else (_NARROW, _OPEN_FRAMES)
+        looking = Looking(max(window_hops // frames, 1), (size,) * 3, (size,), _BEGINS)
         self._windows = WindowStream(long)
-        self.columns = Columns(long, highest_hertz, looking)
-        self._before = bank.heard - bank.hop
-        self._firs = Firs(bank.hop, self._before + long.window // 2)
+        self.columns = Columns(long, mask_hertz, looking)
+        self._after = long.window // 2 if in_room else round(_OPEN_SECONDS * bank.rate)
+        self._before = min(bank.heard - bank.hop, self._after)
+        self._faded = _ROOM_FADED if in_room else _OPEN_FADED
+        waits = bank.heard - bank.hop - self._before
+        self._firs = Firs(bank.hop, self._before + self._after, waits)
         # The middle of a long window is so many hops before that of what is heard of another.
         self._lag = (window_hops - bank.heard_hops) // 2
 
@@ -67,13 +78,20 @@ class Lasting:
         """Drop what was known of tracks that are dead."""
         self.columns.forget(alive)
 
-    def update(self, ids: Sequence[int], shorter: Columns | None, moved: float) -> None:
+    def update(
+        self,
+        ids: Sequence[int],
+        shorter: Columns | None,
+        moved: float,
+        expected: Expected | None = None,
+    ) -> None:
         """Filters for two tracks; with shorter windows that have parted them, from these anew."""
         q = None if shorter is None else self._begun(shorter)
-        self.columns.update(ids, q, moved)
+        self.columns.update(ids, q, moved, expected)
         A = self.columns.A
         if A is not None:
-            self._firs.change(taps_of(self._filters(A), self._before))
+            taps = taps_of(self._filters(A), self._before, self._after, self._faded)
+            self._firs.change(taps)
 
     def _begun(self, shorter: Columns) -> Array:
         """Shares (2, F, T) in the long frames: those of the frames and frequencies nearest."""

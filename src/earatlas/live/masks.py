@@ -20,6 +20,7 @@ from earatlas.hearing.cues import bin_power
 from earatlas.hearing.heard_bins import HeardBins
 from earatlas.hearing.layout import Threshold
 from earatlas.hearing.statistics import CueStatistics
+from earatlas.live.expected import Expected
 from earatlas.separation.separator import Separator
 from earatlas.separation.source_model import SourcePosterior
 from earatlas.separation.vessl import VESSL
@@ -147,6 +148,18 @@ class MaskStream:
             self._known[i] = known[m]
             self._sources[i] = state.sources[m]
             self._cues[i] = (state.sources[m].cues, state.sources[m].squares)
+
+    def expected(self, ids: Sequence[int]) -> Expected:
+        """What the head makes expect of tracks where they are."""
+        layout = self._model.layout
+        level, cosine, sine = (np.full((len(ids), layout.n_frequencies), np.nan) for _ in range(3))
+        for kind, values in (("ild", level), ("ipd_cos", cosine), ("ipd_sin", sine)):
+            own = layout.cue_kinds == kind
+            for row, i in zip(values, ids, strict=True):
+                known = self._expected[i][1]
+                heard = own & (known.counts > 0)
+                row[layout.cue_frequencies[heard]] = known.sums[heard] / known.counts[heard]
+        return Expected(level, np.arctan2(sine, cosine))
 
     def places(self) -> dict[int, Array]:
         """Where each track is by its cues alone, as its head hears it: of those that tell it."""

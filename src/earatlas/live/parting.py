@@ -5,8 +5,8 @@ they lose (`earatlas.separation.sound.spatial`). Which it is shows after a while
 kinds are heard in the same last samples and add up to 1 there, so that a stream can go from one
 kind to the other between two hops; filters then begin again from the last seconds, which are kept.
 
-Two who stand in a room are taken apart by longer filters, once they have been parted by windows
-(`earatlas.live.lasting`); while they are, nothing is made of the windows.
+Two who stand are taken apart by filters that are applied to the samples themselves, once they have
+been parted by windows (`earatlas.live.lasting`); while they are, nothing is made of the windows.
 
     x (2, hop) samples    masks (M, F) of a frame    sounds (M, 2, hop), `heard` samples later
 """
@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.live.bank import Bank, OverlapAdd, WindowStream
-from earatlas.live.columns import RECENT_SECONDS, Columns
+from earatlas.live.columns import RECENT_SECONDS
+from earatlas.live.expected import Expected
 from earatlas.live.filters import Filters
 from earatlas.live.lasting import Lasting
 from earatlas.types import Array, Complex, Indices
@@ -36,15 +37,17 @@ class Delay:
     window_hops: int
     room_hops: int  # windows in a room
     heard_hops: int
-    lasting_hops: int  # windows that tell long filters
+    lasting_hops: int  # windows that tell long filters in a room
+    open_hops: int  # and in the open
 
 
 # In rooms, two talkers at T60 0.2 to 0.45 s (three scenes of cipic_021 and kemar_full): 7.4 dB with
 # 7 hops, 10.1 with 16, 9.6 with 24, 8.0 with 32. In the open 26.8 with 7 and 23.2 with 16 (two).
 # Six of them whose places were told: 9.9 dB in windows of 16, 12.2 by long filters from windows of
-# 24; with low delay 7.6 and 7.9. `separate` had 15.0.
-USUAL = Delay(0.016, 7, 16, 7, 24)
-LOW = Delay(0.008, 8, 32, 3, 48)
+# 24; with low delay 7.6 and 7.9. `separate` had 15.0. In the open (`earatlas.live.lasting`) windows
+# of 128 ms tell filters best: 31.2 dB, of 192 ms 30.1 and of 256 ms 29.3 (seven pairs, told too).
+USUAL = Delay(0.016, 7, 16, 7, 24, 8)
+LOW = Delay(0.008, 8, 32, 3, 48, 16)
 
 
 # Of what was known of two, that their motion makes void between updates: with more they walk.
@@ -66,7 +69,7 @@ class Parting:
         self._windows, self._adder = WindowStream(self.bank), OverlapAdd(self.bank, sources)
         self._framed = 0  # hops in a row that were taken apart in windows
         self.filters = Filters(self.bank, mask_hertz)
-        self._lasting: Lasting | None = None  # in a room
+        self._lasting = self._lasting_of(in_room=False)
         self._stands = False  # whether the long filters are those of the tracks that are heard
         self._heard_by: Lasting | None = None  # None: all that is heard was made in windows
         # Rows of the two that are heard by long filters; None: it is dead.
@@ -96,9 +99,10 @@ class Parting:
 
     def _in_turn(self, framed: Array) -> Array:
         """What was made in windows (sources, 2, hop), or by long filters, or between the two."""
-        if self._stands:
+        if self._stands:  # from windows, or from the filters of the open to those of a room
+            before = framed if self._heard_by is None else self._filtered()
             self._heard_by = self._lasting
-            return _faded(framed, self._filtered())
+            return _faded(before, self._filtered())
         if self._heard_by is None:
             return framed
         filtered = self._filtered()
@@ -137,8 +141,7 @@ class Parting:
     def forget(self, alive: Sequence[int]) -> None:
         """Drop what was known of tracks that are dead."""
         self.filters.forget(alive)
-        if self._lasting is not None:
-            self._lasting.forget(alive)
+        self._lasting.forget(alive)
 
     def enter(self, in_room: bool) -> None:
         """Go on with the windows of a room, or of the open."""
@@ -147,43 +150,48 @@ class Parting:
         self.in_room, self.bank = in_room, replace(self.bank, window_hops=hops)
         self._windows, self._adder = WindowStream(self.bank), self._adder.with_bank(self.bank)
         self.filters = Filters(self.bank, self._mask_hertz, in_room=in_room)
-        highest = float(self._mask_hertz[-1])
-        self._lasting = Lasting(self.bank, highest, delay.lasting_hops) if in_room else None
+        self._lasting = self._lasting_of(in_room=in_room)
         self._stands = False
         for x in self._past:
             self.filters.hear(self._windows.push(x))
-            if self._lasting is not None:
-                self._lasting.hear(x)
+            self._lasting.hear(x)
+
+    def _lasting_of(self, *, in_room: bool) -> Lasting:
+        hops = self._delay.lasting_hops if in_room else self._delay.open_hops
+        return Lasting(self.bank, self._mask_hertz, hops, in_room=in_room)
 
     def needs_masks(self, ids: Sequence[int]) -> bool:
         """Whether an update for these tracks needs masks of the recent frames."""
-        return any(columns.needs_masks(ids) for columns in self._all_columns())
+        return any(part.columns.needs_masks(ids) for part in (self.filters, self._lasting))
 
     def updates(self, ids: Sequence[int]) -> int:
         """How often filters of these tracks were looked for; of more than two, not counted."""
-        return max(columns.updates(ids) for columns in self._all_columns())
-
-    def _all_columns(self) -> list[Columns]:
-        shorter = self.filters.columns
-        return [shorter] if self._lasting is None else [shorter, self._lasting.columns]
+        return max(part.columns.updates(ids) for part in (self.filters, self._lasting))
 
     def kept(self, frames: Sequence[Complex]) -> Complex:
         """Of the mask's frames of the last hops, those of the hops whose spectra are kept."""
         rows: Indices = self.filters.columns.kept_of(len(frames))
         return np.concatenate([frames[i] for i in rows], axis=-1)
 
-    def update(self, tracks: Mapping[int, int], masks: Array | None, moved: float) -> None:
+    def update(
+        self,
+        tracks: Mapping[int, int],
+        masks: Array | None,
+        moved: float,
+        expected: Expected | None = None,
+    ) -> None:
         """New filters for tracks, by name with their rows; the rest as for `Filters.update`."""
         ids, lasting = list(tracks), self._lasting
         stood, self._stands = self._stands, False
         if masks is not None or not stood:
-            self.filters.update(ids, masks, moved)
-        if lasting is None or len(ids) != 2:
+            self.filters.update(ids, masks, moved, expected)
+        if len(ids) != 2:
             return
         if moved > _STANDING:
             lasting.forget([])
         elif self.filters.columns.A is not None:
-            lasting.update(ids, self.filters.columns if masks is not None else None, moved)
+            shorter = self.filters.columns if masks is not None else None
+            lasting.update(ids, shorter, moved, expected)
             self._stands = lasting.ready
             self._pair = (tracks[ids[0]], tracks[ids[1]])
 

@@ -33,7 +33,7 @@ import numpy as np
 from earatlas.hearing.transform import squared_size
 from earatlas.types import Array, Complex, Mask
 
-__all__ = ["FINE", "Ties", "exchanged", "likeness"]
+__all__ = ["FINE", "Ties", "exchanged", "expected_columns", "likeness"]
 
 _KNEE_HERTZ = 1000.0  # pitch is log2(1 + frequency / knee): even below it, in octaves above
 _REACH, _FAR_REACH = 0.25, 2.0  # in pitch
@@ -84,6 +84,20 @@ def exchanged(
     order = _best_order(near * (d @ d.T), (d * mask).sum(axis=1) + known)
     changed: Mask = order[band] < 0
     return changed
+
+
+def expected_columns(ratios: Complex, ears: Array) -> tuple[Complex, Mask]:
+    """Columns (F, 2, 2) of length 1 of two sources, and where (F,) they are known.
+
+    `ratios` (2, F) are those of the right ear to the left, NaN where none is known; `ears` (2, F)
+    levels in whose units the columns are to be.
+    """
+    known: Mask = np.asarray(np.isfinite(ratios).all(axis=0))
+    own = np.where(known, ratios, 1.0)
+    reaching = np.stack([np.ones_like(own), own]).transpose(2, 0, 1)
+    columns = np.asarray(reaching / ears.T[:, :, None], dtype=np.complex128)
+    columns /= np.linalg.norm(columns, axis=1, keepdims=True)
+    return columns, known
 
 
 def likeness(A: Complex, expected: Complex) -> Array:

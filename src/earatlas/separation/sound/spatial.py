@@ -56,10 +56,17 @@ from earatlas.separation.sound.demixing import (
 )
 from earatlas.separation.sound.frames import FLOOR, Frames, level
 from earatlas.separation.sound.many import crowded_columns, voiced_powers
-from earatlas.separation.sound.permutation import FINE, Ties, exchanged, likeness
+from earatlas.separation.sound.permutation import (
+    FINE,
+    Ties,
+    exchanged,
+    expected_columns,
+    likeness,
+)
 from earatlas.types import Array, Complex, Spectra
 
 __all__ = [
+    "TOLD",
     "activity",
     "in_long_windows",
     "measured_spread",
@@ -93,7 +100,7 @@ _ROOM_SPREAD = 0.006
 # How much the expected columns count for the order of the sources, in the open. SDR in dB, mean and
 # worst tenth, of 16 mixtures of cipic_021 with 0, 10, 20, 30: 29.8, 14.0; 30.2, 20.2; 30.6, 22.5;
 # 30.6, 22.5. In rooms reflections turn the columns, and they are not asked: docs/figures.md.
-_TOLD = 20.0
+TOLD = 20.0
 _MORE = 3e-3  # ε of more than two sources in a band without masks, where none is surely alone
 _ALONE = 0.05  # of a source's bins, those that fit best, are its alone; 0.2 loses 4 dB
 _WIDER = 16.0  # ε in what they miss: they fit better than most
@@ -168,12 +175,8 @@ class _Order:
             return cls(frames.hertz)
         rows = np.round(frames.hertz * layout.window / layout.rate).astype(np.intp) - 1
         own = ratios[:, np.clip(rows, 0, ratios.shape[1] - 1)]
-        known = np.isfinite(own).all(axis=0)
-        own = np.where(known, own, 1.0)
-        columns = np.stack([np.ones_like(own), own]).transpose(2, 0, 1)  # (F, 2, 2)
-        columns = columns / frames.ears[..., 0].T[:, :, None]
-        columns /= np.linalg.norm(columns, axis=1, keepdims=True)
-        return cls(frames.hertz, columns, np.where(known, _TOLD, 0.0))
+        columns, known = expected_columns(own, frames.ears[..., 0])
+        return cls(frames.hertz, columns, np.where(known, TOLD, 0.0))
 
     def told(self, A: Complex) -> Array | float:
         """(F,) for `exchanged`."""
