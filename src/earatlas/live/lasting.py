@@ -35,7 +35,7 @@ _BEGINS = 14
 # Of filters on either side, and the part of it over which they fade. Eight pairs in the open whose
 # places were told (cipic_021, kemar_full): 48 ms of which a sixth fades 30.9 dB, half 31.7, all
 # 32.4; 32 ms of which half fades 32.0; in windows without such filters 30.1, `separate` 34.9. Seven
-# of them by all of the 128 ms of the windows 31.2, where 48 ms have 32.1.
+# of them by all of the 128 ms of the windows 31.3, where 48 ms have 32.1.
 _OPEN_SECONDS, _OPEN_FADED = 0.048, 1.0
 _ROOM_FADED = 1 / 6
 
