@@ -14,6 +14,7 @@ from slow_tests import (  # noqa: F401, hooks that pytest finds here
     pytest_fixture_setup,
     pytest_runtest_call,
     pytest_runtest_logreport,
+    pytest_runtest_setup,
     pytest_sessionfinish,
 )
 

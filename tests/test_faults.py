@@ -267,7 +267,7 @@ def test_a_read_only_disk(
 
     out = mounted("ro")
     for work in ("earatlas.atlas.learn_head", "earatlas.batches.recordings.separate_file",
-                 "earatlas.cli.localize._localized"):  # fmt: skip
+                 "earatlas.cli.localize._found"):  # fmt: skip
         monkeypatch.setattr(work, fail)
     result = run(*commands(folder, out)[name])
     assert result.returncode == 2, result.stderr

@@ -116,7 +116,7 @@ def _pooled(
     except BrokenProcessPool as error:
         raise _BrokenPoolError(sorted(given.values())) from error
     finally:
-        pool.shutdown(wait=True, kill_workers=True)
+        _end(pool)
 
 
 def _pool(scratch: Path, jobs: int) -> Any:
@@ -125,6 +125,18 @@ def _pool(scratch: Path, jobs: int) -> Any:
     return ProcessPoolExecutor(
         jobs, initializer=_begin, initargs=(os.getpid(), scratch), env=_ONE_THREAD, timeout=None
     )
+
+
+def _end(pool: Any) -> None:
+    """End its processes at once.
+
+    A pool that is told to kill them while it has work to give out may stumble over that work, and
+    say so (a KeyError of its thread); one whose processes have died tidies up.
+    """
+    for process in list(pool._processes.values()):
+        with suppress(OSError, AttributeError):  # it has just ended
+            process.kill()
+    pool.shutdown(wait=True, kill_workers=True)
 
 
 # --- in the other processes -----------------------------------------------------------------

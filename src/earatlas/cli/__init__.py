@@ -9,6 +9,7 @@ here, so that an interruption at any moment ends quietly.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import sys
@@ -29,7 +30,9 @@ def main() -> None:
         _fill_closed_streams()
         _run()
     except Stopped as stopped:
-        # At once: taking the interpreter down took half a second, of the one that users have.
+        # What waits for the end is done, but the interpreter is not taken down: that took half a
+        # second, of the one that users have.
+        atexit._run_exitfuncs()
         with suppress(OSError, ValueError, AttributeError):  # the terminal may be gone
             sys.stdout.flush()
             sys.stderr.flush()
