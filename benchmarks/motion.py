@@ -2,7 +2,8 @@
 
 Scenes of 10 s: one who walks 200 degrees around the head at 20 degrees a second; the same beside
 one who stands (whose direction is passed in most scenes); two who walk towards each other and
-cross; and two who stand, as a control. In the open, and with T60 0.3 s. Printed: how often the
+cross; and two who stand, as a control. Longer ones (`--seconds 30`) have walkers who go to and fro
+on the same way. In the open, and with T60 0.3 s (`--t60`). Printed: how often the
 number of sources is right, the median error of direction along the way, how many of the true
 directions lie within the 90 % radius, and SDR.
 
@@ -13,7 +14,7 @@ ways are drawn from the seed. `--atlas` takes a learned head instead of learning
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -30,23 +31,26 @@ from earatlas.separation.source_track import SourceTrack
 from earatlas.space.angles import great_circle_error
 from earatlas.types import Array
 
-RATE, SECONDS = 16_000, 10.0
+RATE = 16_000
+ARC_SECONDS = 10.0  # of one walk
 KINDS = ("walker", "walker and stander", "two cross", "two stand")
 STEP_DEGREES = 1.0  # between the responses of a room along a way
 
 
-def places_of(kind: str, rng: np.random.Generator) -> list[ea.Route]:
+def places_of(kind: str, rng: np.random.Generator, seconds: float) -> list[ea.Route]:
     """Ways of all sources; one who stands has a way of one place."""
     side, elevation = rng.choice([-1.0, 1.0]), rng.choice([-10.0, 0.0, 10.0, 20.0])
     start = rng.uniform(60, 100)
     stops = start - np.array([0.0, 100.0, 199.5])
+    times = np.arange(0.0, seconds + 1e-9, ARC_SECONDS / 2)
+    there = [stops[i] for i in _to_and_fro(len(times))]
     walk, back = (
-        ea.Route((0, 5, SECONDS), [(sign * side * a, elevation) for a in stops])
+        ea.Route(tuple(times), [(sign * side * a, elevation) for a in there])
         for sign in (1.0, -1.0)
     )
     where = (rng.choice([-1.0, 1.0]) * rng.uniform(20, 60), rng.choice([-10.0, 0.0, 20.0]))
     stand, other = (
-        ea.Route((0, SECONDS), [place, place]) for place in (where, (-where[0], elevation))
+        ea.Route((0, seconds), [place, place]) for place in (where, (-where[0], elevation))
     )
     return {
         "walker": [walk],
@@ -54,6 +58,11 @@ def places_of(kind: str, rng: np.random.Generator) -> list[ea.Route]:
         "two cross": [walk, back],
         "two stand": [stand, other],
     }[kind]
+
+
+def _to_and_fro(count: int) -> list[int]:
+    """0, 1, 2, 1, 0, 1, …: which of three stops comes when."""
+    return [(0, 1, 2, 1)[i % 4] for i in range(count)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +90,7 @@ def rendered(head: ea.Head, sounds: list[Array], ways: list[ea.Route], t60: floa
     n, images, ears = len(sounds[0]), [], head.responses()
     for sound, way in zip(sounds, ways, strict=True):
         steps = max(int(great_circle_error(*way.directions[[0, 1]]) / STEP_DEGREES), 1)
-        along = way.at(np.linspace(0, SECONDS, 2 * steps))
+        along = way.at(np.linspace(0, ARC_SECONDS, 2 * steps))
         wet = room_responses(
             ea.Room(t60_seconds=t60), along, head.directions, ears.samples, ears.rate
         )
@@ -93,16 +102,24 @@ def rendered(head: ea.Head, sounds: list[Array], ways: list[ea.Route], t60: floa
 
 
 def scenes(
-    head: ea.Head, kind: str, seeds: range, t60: float
+    head: ea.Head, kind: str, seeds: range, t60: float, seconds: float
 ) -> Iterator[tuple[Array, list[ea.Route]]]:
     """Images and ways."""
-    files = [path for path in utterances() if audio_seconds(path) >= SECONDS + 0.2]
+    files = [path for path in utterances() if audio_seconds(path) >= ARC_SECONDS + 0.2]
     for seed in seeds:
         rng = np.random.default_rng((31, seed))
-        ways = places_of(kind, rng)
+        ways = places_of(kind, rng, seconds)
         chosen = rng.choice(len(files), len(ways), replace=False)
-        sounds = [ea.read_mono(files[i], rate=RATE)[: int(SECONDS * RATE)] for i in chosen]
+        sounds = [speech(files, int(i), seconds) for i in chosen]
         yield rendered(head, sounds, ways, t60), ways
+
+
+def speech(files: list[Path], first: int, seconds: float) -> Array:
+    """A reader, and others after it where it is not enough, each for ten seconds."""
+    count = int(np.ceil(seconds / ARC_SECONDS))
+    own = [files[(first + 7 * k) % len(files)] for k in range(count)]
+    parts = [ea.read_mono(path, rate=RATE)[: int(ARC_SECONDS * RATE)] for path in own]
+    return np.concatenate(parts)[: int(seconds * RATE)]
 
 
 def judged(atlas: ea.Atlas, images: Array, ways: list[ea.Route]) -> tuple[int, Array, float, float]:
@@ -135,7 +152,9 @@ def _off(way: ea.Route, track: SourceTrack) -> float:
     return float(np.nanmedian(_gaps(way, track)))
 
 
-def table(atlas: ea.Atlas, head: ea.Head, seeds: range, jobs: int) -> None:
+def table(
+    atlas: ea.Atlas, head: ea.Head, seeds: range, jobs: int, asked: argparse.Namespace
+) -> None:
     """A row a kind of scene."""
     print(
         f"\n| {head.name}, {len(seeds)} scenes each | number right | median error, ° "
@@ -143,10 +162,11 @@ def table(atlas: ea.Atlas, head: ea.Head, seeds: range, jobs: int) -> None:
         "|---|---|---|---|---|---|---|"
     )
     work: Callable[..., object] = joblib.delayed(judged)
-    for t60 in (0.0, 0.3):
-        for kind in KINDS:
+    for seconds, t60 in product(asked.seconds, asked.t60):
+        for kind in asked.kinds:
             rows = joblib.Parallel(n_jobs=jobs)(
-                work(atlas, images, ways) for images, ways in scenes(head, kind, seeds, t60)
+                work(atlas, images, ways)
+                for images, ways in scenes(head, kind, seeds, t60, seconds)
             )
             right = np.mean([row[0] == len(row[1]) for row in rows])
             errors = np.array(
@@ -158,7 +178,7 @@ def table(atlas: ea.Atlas, head: ea.Head, seeds: range, jobs: int) -> None:
                 f"{np.nanmean(sdr):.1f} | {np.nanquantile(sdr, 0.1):.1f}"
                 if np.isfinite(sdr).any() else "– | –"
             )  # fmt: skip
-            where = f"T60 {t60:g} s" if t60 else "open"
+            where = f"{seconds:g} s, " + (f"T60 {t60:g} s" if t60 else "open")
             print(
                 f"| {kind}, {where} | {100 * right:.0f} % | {np.nanmedian(every):.1f} | "
                 f"{np.nanmax(errors):.1f} | {100 * np.nanmean(within):.0f} % | {quality} |",
@@ -173,11 +193,14 @@ def main() -> None:
     parser.add_argument("--atlas", type=Path, default=None)
     parser.add_argument("--count", type=int, default=10, help="scenes a row")
     parser.add_argument("--first", type=int, default=100, help="seed of the first scene")
+    parser.add_argument("--seconds", type=float, nargs="+", default=[10.0], help="of a scene")
+    parser.add_argument("--t60", type=float, nargs="+", default=[0.0, 0.3], help="0 is the open")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args()
     head = head_of(asked.head)
     atlas = ea.learn(head) if asked.atlas is None else ea.Atlas.load(asked.atlas)
-    table(atlas, head, range(asked.first, asked.first + asked.count), asked.jobs)
+    table(atlas, head, range(asked.first, asked.first + asked.count), asked.jobs, asked)
 
 
 if __name__ == "__main__":

@@ -192,6 +192,8 @@ def main() -> None:
                 fullband.table(ea.learn(known), head, asked.count)
             case "speed":
                 cost.speed(*plane_atlas())
+                known, head = split(head_of("ku100"), 0)
+                cost.from_file_to_files(ea.learn(known), head, "sphere")
             case "memory":
                 atlas, _, head = plane_atlas()
                 cost.memory(atlas, head, asked.minutes)

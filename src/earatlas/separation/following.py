@@ -36,12 +36,13 @@ from earatlas.space.belief import ChartMixture
 from earatlas.space.spaces import Space
 from earatlas.types import Array, Complex, Indices, Spectra
 
-__all__ = ["FollowedScene", "follow"]
+__all__ = ["FollowedScene", "Follower"]
 
 _STEP_FRAMES = 16  # an eighth of a second: at 20 degrees a second 2.5 degrees
 _STEPS_OF_EM = 4
 _WITHIN_90 = {1: 1.645, 2: 2.146}  # standard deviations of a Gaussian on a line, on a surface
 _HEARD = 1.0  # onsets (weighted) of a window that tell where a source is
+_MOST_PLACES = 240  # of a belief about one that moves: all windows of a minute
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +80,14 @@ class OnItsWay(Placed):
 
 @dataclass(frozen=True, eq=False)
 class FollowedScene:
-    """The sources of a recording of which some move, and its one block taken apart."""
+    """The sources of a recording of which some move, and its blocks as they are taken apart."""
 
     ways: tuple[Way, ...]
-    apart: FollowedApart
+    samples: int  # of the whole recording
+    blocks: Iterator[TakenApart]
     onsets: OnsetBins
-    free_energies: tuple[float, ...]
     in_room: bool  # whether sound dies away as slowly as in a room
+    energies: list[Array]  # (steps,) of every block that was asked for
     drowned: bool = False  # nobody: windows are looked at one by one
     may_be_room: bool = False  # filters along ways are the same everywhere
 
@@ -95,14 +97,9 @@ class FollowedScene:
         return len(self.ways)
 
     @property
-    def samples(self) -> int:
-        """Of the whole recording."""
-        return self.apart.end
-
-    @property
-    def blocks(self) -> Iterator[TakenApart]:
-        """The one."""
-        return iter([self.apart])
+    def free_energies(self) -> tuple[float, ...]:
+        """One a step, of all blocks so far."""
+        return tuple(float(energy) for energy in np.sum(self.energies, axis=0))
 
     def note(self, block: TakenApart) -> None:
         """Ways need no masks to be told whose onsets are whose."""
@@ -119,6 +116,7 @@ def _placed(space: Space, way: Way) -> OnItsWay:
     """The belief is that of all windows in which it was heard; of one place if it stands."""
     told = np.flatnonzero(way.weights > _HEARD) if way.moves else np.zeros(1, dtype=np.intp)
     told = told if len(told) else np.array([int(way.weights.argmax())])
+    told = told[:: -(-len(told) // _MOST_PLACES)]
     width = way.radius_90[told] / _WITHIN_90[space.dims]
     belief = ChartMixture(
         space,
@@ -132,20 +130,34 @@ def _placed(space: Space, way: Way) -> OnItsWay:
     return OnItsWay(belief, evidence, doubts, way=way)
 
 
-def follow(
-    separator: Separator, block: Block, spectra: Spectra, bins: HeardBins, ways: list[Way]
-) -> tuple[FollowedApart, tuple[float, ...]]:
-    """A block taken apart along the ways of its sources, and the free energy of each step."""
-    layout, rooms = separator.layout, separator.head.rooms
-    assert rooms is not None  # there are no ways without
-    starts = np.arange(0, spectra.shape[-1], _STEP_FRAMES)
-    seconds = (starts + 0.5 * _STEP_FRAMES) * layout.hop / layout.rate
-    directions = np.stack([way.at(seconds) for way in ways])  # (M, S, 2)
-    masks, energies = _Following(separator, bins, directions, starts).masks(spectra)
-    sound, hertz = rooms.sound, (np.arange(layout.n_frequencies) + 1) * layout.rate / layout.window
-    at = sound.between(sound.templates.directions, directions.reshape(-1, directions.shape[-1]))
-    ratios = ratios_at(sound.templates, at, hertz).reshape(*directions.shape[:2], -1)
-    return FollowedApart(block, spectra, masks, bins, ratios=ratios, starts=starts), energies
+@dataclass(frozen=True, eq=False)
+class Follower:
+    """Takes blocks apart along the ways of their sources."""
+
+    separator: Separator
+    ways: list[Way]
+    energies: list[Array] = field(default_factory=list)  # (steps,) of every block
+
+    def apart(self, block: Block, spectra: Spectra, bins: HeardBins) -> FollowedApart:
+        """A block of a recording with these ways."""
+        layout, rooms = self.separator.layout, self.separator.head.rooms
+        assert rooms is not None  # there are no ways without
+        starts = np.arange(0, spectra.shape[-1], _STEP_FRAMES)
+        seconds = (block.start + (starts + 0.5 * _STEP_FRAMES) * layout.hop) / layout.rate
+        directions = np.stack([way.at(seconds) for way in self.ways])  # (M, S, 2)
+        masks, energies = _Following(self.separator, bins, directions, starts).masks(spectra)
+        self.energies.append(np.array(energies))
+        sound = rooms.sound
+        hertz = (np.arange(layout.n_frequencies) + 1) * layout.rate / layout.window
+        at = sound.between(sound.templates.directions, directions.reshape(-1, directions.shape[-1]))
+        ratios = ratios_at(sound.templates, at, hertz).reshape(*directions.shape[:2], -1)
+        return FollowedApart(block, spectra, masks, bins, ratios=ratios, starts=starts)
+
+    def scene(
+        self, blocks: Iterator[TakenApart], onsets: OnsetBins, samples: int, *, in_room: bool
+    ) -> FollowedScene:
+        """What is made of blocks that are taken apart here."""
+        return FollowedScene(tuple(self.ways), samples, blocks, onsets, in_room, self.energies)
 
 
 class _Following:

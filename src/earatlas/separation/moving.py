@@ -21,7 +21,7 @@ from earatlas.separation.ways import FASTEST, WAY_COST, FoundWays, Ways
 from earatlas.space.angles import to_directions, to_vectors
 from earatlas.types import Array, Indices, Mask, Single
 
-__all__ = ["Wanted", "Way", "ways_of"]
+__all__ = ["HOP_SECONDS", "Wanted", "Way", "all_ways", "ways_of"]
 
 HOP_SECONDS = 0.25  # a window of a way
 # Nats an onset that another place each second would gain, from which on ways are looked for: 0.01
@@ -78,29 +78,63 @@ class Wanted:
 
 def ways_of(sound: DirectSound, onsets: OnsetBins, places: Array, wanted: Wanted) -> list[Way]:
     """The ways of all sources if one of them moves; none if all stand in their places (M, C)."""
-    if wanted.seconds < _SHORTEST_SECONDS:
+    if wanted.seconds < _SHORTEST_SECONDS or not len(onsets):
         return []
-    windows = max(int(np.ceil(wanted.seconds / HOP_SECONDS)), 1)
-    window = np.minimum(onsets.t * sound.gate.hop / sound.gate.rate / HOP_SECONDS, windows - 1)
-    window = window.astype(np.intp)
-    weights = _window_weights(onsets, window)
-    # The places are among the cells, or ways would explain more by being nearer to them.
-    coarse, exact = sound.cells[0], (to_vectors(sound.grid) @ to_vectors(places).T).argmax(axis=0)
-    rows = np.concatenate([coarse, exact])
-    grid = WayGrid.of(sound.grid[rows], FASTEST * HOP_SECONDS)
-    ways = Ways(_densities(sound, onsets, rows), weights, window, windows, grid)
-    standing = ways.standing(list(range(len(coarse), len(rows))))
-    if len(places) < _MANY and ways.restless(standing) < _RESTLESS:
+    heard = _Heard.of(sound, onsets, places, wanted.seconds)
+    if len(places) < _MANY and heard.ways.restless(heard.standing) < _RESTLESS:
         return []
-    M = wanted.n_sources
-    found = ways.counted(wanted.most) if M is None else ways.numbered(M)
-    if ways.score(found) - ways.score(standing) < _BETTER * ways.total:
+    found = heard.found(wanted)
+    if heard.ways.score(found) - heard.ways.score(heard.standing) < _BETTER * heard.ways.total:
         return []
-    found, moves = _settled(ways, found)
-    if not moves.any():
+    found, moves = _settled(heard.ways, found)
+    return heard.closely(found, moves) if moves.any() else []
+
+
+def all_ways(sound: DirectSound, onsets: OnsetBins, places: Array, wanted: Wanted) -> list[Way]:
+    """The ways of all sources, who may all stand; `places` (M, C) are among those looked at."""
+    if not len(onsets):
         return []
-    looks = _Closely(sound, onsets, weights, window, windows)
-    return [looks.way(ways, found, m, moves=bool(moves[m])) for m in range(len(found.cells))]
+    heard = _Heard.of(sound, onsets, places, wanted.seconds)
+    return heard.closely(*_settled(heard.ways, heard.found(wanted)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Heard:
+    """Onsets made ready to look for ways, and sources that stand in their places."""
+
+    sound: DirectSound
+    onsets: OnsetBins
+    ways: Ways
+    standing: FoundWays
+    looks: _Closely
+
+    @classmethod
+    def of(cls, sound: DirectSound, onsets: OnsetBins, places: Array, seconds: float) -> _Heard:
+        """Of a recording of so many seconds."""
+        windows = max(int(np.ceil(seconds / HOP_SECONDS)), 1)
+        window = np.minimum(onsets.t * sound.gate.hop / sound.gate.rate / HOP_SECONDS, windows - 1)
+        window = window.astype(np.intp)
+        weights = _window_weights(onsets, window)
+        # The places are among the cells, or ways would explain more by being nearer to them.
+        coarse = sound.cells[0]
+        exact = (to_vectors(sound.grid) @ to_vectors(places).T).argmax(axis=0)
+        rows = np.concatenate([coarse, exact])
+        grid = WayGrid.of(sound.grid[rows], FASTEST * HOP_SECONDS)
+        ways = Ways(_densities(sound, onsets, rows), weights, window, windows, grid)
+        standing = ways.standing(list(range(len(coarse), len(rows))))
+        return cls(sound, onsets, ways, standing, _Closely(sound, onsets, weights, window, windows))
+
+    def found(self, wanted: Wanted) -> FoundWays:
+        """As many as are wanted, or as the onsets tell of."""
+        M = wanted.n_sources
+        return self.ways.counted(wanted.most) if M is None else self.ways.numbered(M)
+
+    def closely(self, found: FoundWays, moves: Mask) -> list[Way]:
+        """Each on the fine grid."""
+        return [
+            self.looks.way(self.ways, found, m, moves=bool(moves[m]))
+            for m in range(len(found.cells))
+        ]
 
 
 def _settled(ways: Ways, found: FoundWays) -> tuple[FoundWays, Mask]:

@@ -20,6 +20,7 @@ from earatlas.learning.learned import LearnedHead
 from earatlas.learning.pairs import ONSETS, STRONGEST
 from earatlas.learning.several import Heard, Several
 from earatlas.separation.everywhere import masks_everywhere
+from earatlas.separation.handing_on import handed_on
 from earatlas.separation.moving import Wanted, Way, ways_of
 from earatlas.separation.scout import Scout, Scouting, Sighting
 from earatlas.separation.source_model import Inference, SourceModel
@@ -112,11 +113,12 @@ class Separator:
         quiet = np.mean(above >= -_PAUSE_DB) > _CLEAN or not (above >= 0).any()
         return bins if quiet else bins.subset(np.flatnonzero(above >= 0))
 
-    def onset_stream(self) -> OnsetStream | None:
+    def onset_stream(self, *, stretches: bool = False) -> OnsetStream | None:
         """For the onsets of a mixture; None where the head was not made ready for rooms."""
         if self.head.rooms is None:
             return None
-        return OnsetStream(replace(self.head.rooms.sound.gate, most_bins=ONSETS))
+        gate = replace(self.head.rooms.sound.gate, most_bins=ONSETS)
+        return OnsetStream(gate, stretches=stretches)
 
     def heard(self, onsets: OnsetBins | None, n_sources: int | None) -> Arrivals:
         """The sources that the onsets tell of; none where too few arrive to tell.
@@ -149,6 +151,15 @@ class Separator:
             return []
         wanted = Wanted(samples / self.layout.rate, n_sources, MOST_SOURCES)
         return ways_of(self.head.rooms.sound, onsets, heard.places, wanted)
+
+    def long_ways(
+        self, stretches: list[OnsetBins], heard: Arrivals, n_sources: int | None, samples: int
+    ) -> list[Way]:
+        """The same of a long recording, from the onsets of its stretches, one after the other."""
+        if self.head.rooms is None or not stretches or not len(heard):
+            return []
+        wanted = Wanted(samples / self.layout.rate, n_sources, MOST_SOURCES)
+        return handed_on(self.head.rooms.sound, stretches, heard.places, wanted)
 
     def find_at(self, bins: HeardBins, places: Array) -> tuple[VESSL, State]:
         """Sources followed from known places (M, C)."""

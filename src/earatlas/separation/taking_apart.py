@@ -25,7 +25,7 @@ from earatlas.hearing.statistics import CueStatistics, LevelStatistics
 from earatlas.hearing.transform import stft
 from earatlas.separation.assembly import TakenApart
 from earatlas.separation.directions import MasksAtOnsets, drowned, misfits
-from earatlas.separation.following import FollowedScene, follow
+from earatlas.separation.following import FollowedScene, Follower
 from earatlas.separation.pieces import blocks_of
 from earatlas.separation.separator import ROOM_SECONDS, Arrivals, Separator
 from earatlas.separation.survey import LEVELS_EVERY, anchor_of, survey
@@ -179,9 +179,10 @@ def _short(separator: Separator, block: Block, how: Separating) -> Found | Follo
     sources = _sources(separator, clear, onsets, how.n_sources)
     ways = separator.ways(onsets, sources.heard, how.n_sources, block.samples.shape[1])
     if onsets is not None and ways:
-        apart, energies = follow(separator, block, spectra, bins, ways)
+        follower, samples = Follower(separator, ways), block.samples.shape[1]
+        apart = iter([follower.apart(block, spectra, bins)])
         in_room = onsets.decay_seconds >= ROOM_SECONDS
-        return FollowedScene(tuple(ways), apart, onsets, energies, in_room)
+        return follower.scene(apart, onsets, samples, in_room=in_room)
     vessl, now = sources.vessl, sources.state
     if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
         vessl = VESSL(separator.source_model, bins)
@@ -205,28 +206,46 @@ def _long(
     blocks: Iterator[Block],
     how: Separating,
     tell: Progress,
-) -> Found:
+) -> Found | FollowedScene:
     """A recording of many blocks: a survey of all of them, then each by itself."""
-    arriving = separator.onset_stream()
-    surveyed = blocks if arriving is None else _listened(blocks, arriving)
+    arriving = separator.onset_stream(stretches=True)
+    stretches: list[OnsetBins] = []
+    surveyed = blocks if arriving is None else _listened(blocks, arriving, stretches)
     all_of_it = survey(separator, surveyed, recording.seconds, how.threshold, tell)
     digest, floor_db = _heard(all_of_it.digest), all_of_it.floor_db
-    sources = _sources(separator, digest, _ended(arriving), how.n_sources)
+    onsets = _ended(arriving)
+    sources = _sources(separator, digest, onsets, how.n_sources)
+    ways = separator.long_ways(stretches, sources.heard, how.n_sources, all_of_it.samples)
     state, anchor = sources.state, anchor_of(digest, sources.state)
     layout = separator.layout
     again = blocks_of(recording, layout, how.rate or layout.rate, again=True)
+    if onsets is not None and ways:
+        follower = Follower(separator, ways)
+        followed = (_followed_block(follower, block, floor_db) for block in again)
+        in_room = onsets.decay_seconds >= ROOM_SECONDS
+        return follower.scene(followed, onsets, all_of_it.samples, in_room=in_room)
     apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
     whose = _whose(separator, sources)
     return Found(sources, all_of_it.samples, apart, whose, all_of_it.noisy)
 
 
-def _listened(blocks: Iterator[Block], arriving: OnsetStream) -> Iterator[Block]:
-    """The blocks; their onsets are listened for, each sample once."""
+def _listened(
+    blocks: Iterator[Block], arriving: OnsetStream, stretches: list[OnsetBins]
+) -> Iterator[Block]:
+    """The blocks; their onsets are listened for, each sample once, and those of each kept."""
     end = 0
     for block in blocks:
         arriving.push(block.samples[:, end - block.start :])
         end = block.start + block.samples.shape[1]
+        stretches.append(arriving.stretch().lighter())
         yield block
+
+
+def _followed_block(follower: Follower, block: Block, floor_db: float) -> TakenApart:
+    """A block taken apart along the ways of its sources."""
+    layout = follower.separator.layout
+    spectra = stft(block.samples, layout.window, layout.hop)
+    return follower.apart(block, spectra, follower.separator.sure_bins(spectra, floor_db))
 
 
 def _anchored(
