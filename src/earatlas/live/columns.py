@@ -17,7 +17,7 @@ track is in the frame, as the bands below tell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from earatlas.live.expected import Expected
 from earatlas.live.recent import Recent
 from earatlas.separation.sound.demixing import Moments, apart, columns_of_pair, principal, smoothed
 from earatlas.separation.sound.frames import FLOOR
-from earatlas.separation.sound.permutation import exchanged
+from earatlas.separation.sound.permutation import Ties, exchanged
 from earatlas.separation.sound.spatial import measured_spread
 from earatlas.types import Array, Complex, Indices, Mask
 
@@ -56,6 +56,7 @@ class Looking:
     again: _Sizes  # and in those from columns that are known
     begins: int  # updates of a pair that are from masks anew
     measured: bool = False  # whether ε is asked for
+    ties: Ties = field(default_factory=Ties)  # by which frequencies are put in order
 
 
 @dataclass(eq=False)
@@ -242,7 +243,8 @@ class Columns:
         told = slice(None, self.told)
         swap = np.zeros(v.shape[1], dtype=bool)
         known = np.broadcast_to(order, swap.shape)[told]
-        swap[told] = exchanged(v[:, told], q[:, told], self.hertz[told], known)
+        ties = self._looking.ties
+        swap[told] = exchanged(v[:, told], q[:, told], self.hertz[told], known, ties)
         return swap
 
     def _smoothed(self, v: Array, size: tuple[int, int], floor: float) -> Array:

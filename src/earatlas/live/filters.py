@@ -20,6 +20,7 @@ from earatlas.live.columns import Columns, Looking
 from earatlas.live.expected import Expected
 from earatlas.separation.sound.demixing import wiener
 from earatlas.separation.sound.frames import FLOOR
+from earatlas.separation.sound.permutation import FINE
 from earatlas.types import Array, Complex
 
 __all__ = ["Filters"]
@@ -37,12 +38,14 @@ _OPEN_SECONDS = 0.032
 def _looking(bank: Bank, in_room: bool) -> Looking:
     """How columns are looked for.
 
-    Windows tell hardly more of a source each hop than each quarter of them.
+    Windows tell hardly more of a source each hop than each quarter of them. In rooms, finer ties
+    gained 0.5, 1.1 and 0.2 dB, and of five more pairs nothing (cipic_021 and kemar_full, T60 0.22
+    to 0.4 s).
     """
     if in_room:
         stride = max(bank.window_hops // 4, 1)
         plan = (_BROAD, _BROAD, _LASTING, _LASTING)
-        return Looking(stride, plan, (_LASTING,), _BEGINS, measured=True)
+        return Looking(stride, plan, (_LASTING,), _BEGINS, measured=True, ties=FINE)
     plan = (_BROAD, _BROAD, _NARROW, _NARROW)
     stride = max(round(_OPEN_SECONDS / bank.hop_seconds), 1)
     return Looking(stride, plan, (_NARROW,), _BEGINS, measured=True)

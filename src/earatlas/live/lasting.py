@@ -23,6 +23,7 @@ from earatlas.live.bank import Bank, WindowStream
 from earatlas.live.columns import Columns, Looking
 from earatlas.live.expected import Expected
 from earatlas.live.firs import Firs, taps_of
+from earatlas.separation.sound.permutation import FINE, Ties
 from earatlas.separation.sound.two_by_two import inverse
 from earatlas.types import Array, Complex, Indices
 
@@ -47,7 +48,8 @@ class Lasting:
         """For a stream in the windows of a bank; masks tell of frequencies `mask_hertz`."""
         long = replace(bank, window_hops=window_hops, heard_hops=window_hops)
         size, frames = (_LONG, _ROOM_FRAMES) if in_room else (_NARROW, _OPEN_FRAMES)
-        looking = Looking(max(window_hops // frames, 1), (size,) * 3, (size,), _BEGINS)
+        ties = FINE if in_room else Ties()
+        looking = Looking(max(window_hops // frames, 1), (size,) * 3, (size,), _BEGINS, ties=ties)
         self._windows = WindowStream(long)
         self.columns = Columns(long, mask_hertz, looking)
         self._after = long.window // 2 if in_room else round(_OPEN_SECONDS * bank.rate)

@@ -261,7 +261,8 @@ class Live:
         """Tracks, and what hangs on them."""
         seconds = self._hops_a_step * self._hop_seconds
         now = self._hops * self._hop_seconds
-        self._where.step(np.concatenate(self._stepped, axis=1), now, seconds)
+        heard = np.concatenate(self._stepped, axis=1)
+        self._where.step(heard, now, seconds, self._parting.missed)
         self._stepped = []
         self._steps += 1
         if self._steps % _TOLD_EVERY == 0:

@@ -82,6 +82,13 @@ class Parting:
         """Whether the next hop is taken apart in windows, for which it needs masks."""
         return not self._stands or self._heard_by is not self._lasting
 
+    @property
+    def missed(self) -> float | None:
+        """ε of two sources in windows of the open; None where there is no such pair."""
+        columns = self.filters.columns
+        pair = len(columns.ids) == 2 and columns.A is not None
+        return columns.spread if pair and not self.in_room else None
+
     def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
         """Sounds (sources, 2, hop); `rows` are the places of the masks (M, F) among the sources."""
         self._past.append(x)
