@@ -243,8 +243,8 @@ def test_a_batch_that_is_ended(
     start = time.monotonic()
     while members(begun.pid) and time.monotonic() - start < 20:
         time.sleep(0.02)
-    # 0.4 to 0.5 s with nine other processes on two cores.
-    assert time.monotonic() - start < 1
+    # 0.4 to 0.5 s with nine other processes on two cores; twice a second is a fault, not a load.
+    assert time.monotonic() - start < 2
     assert begun.stderr is not None
     said = begun.stderr.read()
     for sidecar in out.glob("[0-9].json"):

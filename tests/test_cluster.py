@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,7 +125,7 @@ def test_who_asks_is_ended(client: Any, folder: Path, tmp_path: Path, run: Run, 
         assert asking.stderr is not None
         assert "sources" in json.loads(asking.stdout.readline())
         asking.send_signal(getattr(signal, name))
-        asking.wait(timeout=1)
+        asking.wait(timeout=10)
         told = asking.stderr.read()
     if name == "SIGTERM":
         assert asking.returncode == 128 + signal.SIGTERM
@@ -135,7 +136,9 @@ def test_who_asks_is_ended(client: Any, folder: Path, tmp_path: Path, run: Run, 
         assert all(mark.fits(tmp_path / mark.file) for mark in read.outputs)
     rest = run(*call, "--resume")
     assert rest.returncode == 0, rest.stderr
-    assert "of 8 are done already." in rest.stderr
+    done = re.search(r"(\d) of 8 are done already\.", rest.stderr)
+    assert done is not None
+    assert 1 <= int(done[1]) < 8
     assert sounds(tmp_path) == sounds(folder / "whole")
     assert list(tmp_path.glob(".earatlas-*")) == []
 

@@ -79,6 +79,32 @@ def test_who_takes_the_place_of_one_of_a_pair_has_none_of_its_sound() -> None:
     assert (np.abs(sounds[:, 0]).max(axis=(1, 2)) > 0.1).all()
 
 
+def test_another_pair_fades_in() -> None:
+    """Where one of two gives way to a third, no sound jumps; and the new pair stands again."""
+    rng = np.random.default_rng(15)
+    parting = Parting(8000, DELAY, HERTZ, 3)
+    hop, pair = parting.bank.hop, {7: 2, 9: 0}
+    t = np.arange(120 * hop) / 8000
+    x = np.stack([np.sin(2 * np.pi * 90 * t), 3 * np.cos(2 * np.pi * 70 * t)])
+    out, ways = [], []
+    for k in range(120):
+        pair = {7: 2, 4: 1} if k >= 60 else pair
+        if k % 5 == 0:
+            nothing = np.zeros((2, 4, 1), dtype=np.complex128)
+            kept = parting.kept([nothing] * k).shape[-1] if k else 0
+            masks = rng.uniform(size=(2, len(HERTZ), kept)) if k else None
+            parting.update(pair, masks, 0.0)
+        ways.append(parting.by_windows)
+        masks = np.full((2, len(HERTZ)), 0.5) if parting.by_windows else None
+        out.append(parting.push(x[:, k * hop : (k + 1) * hop], masks, tuple(pair.values())))
+    assert [ways[k] for k in (59, 60, 119)] == [False, True, False]
+    sounds = np.concatenate(out, axis=-1)[..., 30 * hop :]
+    np.testing.assert_allclose(np.abs(np.diff(sounds)).max(), 0.0, atol=0.8)
+    assert np.abs(sounds[0, :, : 20 * hop]).max() > 0.5
+    assert not sounds[0, :, -20 * hop :].any()
+    assert np.abs(sounds[1, :, -20 * hop :]).max() > 0.5
+
+
 def test_frames_of_before_are_those_of_the_masks() -> None:
     """After the change, filters have the spectra of every other hop, and masks go with them."""
     rng = np.random.default_rng(8)

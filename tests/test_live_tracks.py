@@ -364,6 +364,18 @@ def test_who_explains_little_for_long_is_another_one(tracker: Tracker) -> None:
     assert [track.id for track in tracker.confirmed] == [1]
 
 
+def test_who_has_become_another_one_takes_nobody_along(tracker: Tracker) -> None:
+    """Of three in a row, the dead one of the first two does not become the third."""
+    tracks = [made_track(i, (azimuth, 0.0)) for i, azimuth in ((1, 10.0), (2, 18.0), (3, 26.0))]
+    for track, gain, little in zip(tracks, (0.01, 0.02, 0.5), (11, 11, 0), strict=True):
+        track.gain, track.little = gain, little
+    tracker.tracks = tracks
+    tracker._merge(10.0)
+    assert [track.id for track in tracker.confirmed] == [1, 3]
+    np.testing.assert_allclose(tracks[2].direction, [26.0, 0.0])
+    assert tracks[0].gain == 0.02
+
+
 def test_little_is_counted_while_one_is_heard() -> None:
     """A pause counts nothing, and explaining more begins anew."""
     track = made_track(1, (0.0, 0.0))

@@ -217,7 +217,8 @@ class Atlas(LearnedHead):
     ) -> Live:
         """A `Live` stream at `rate`: several sources, followed and separated as they sound.
 
-        Sounds come out 112 ms after they went in; with `low_delay` 24 ms, less well separated.
+        Sounds come out 112 ms after they went in; with `low_delay` 24 ms, in rooms less
+        well separated.
         `yaw` as for `localizer`.
         """
         from earatlas.live.live import Live

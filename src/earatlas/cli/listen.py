@@ -79,7 +79,8 @@ def listen_command(
         str | None, typer.Option(metavar="DEVICE", help="Input device, by name or number.")
     ] = None,
     low_delay: Annotated[
-        bool, typer.Option("--low-delay", help="24 ms instead of 112, less well separated.")
+        bool,
+        typer.Option("--low-delay", help="24 ms instead of 112; in rooms, less well separated."),
     ] = False,
     sources: Annotated[int, typer.Option(metavar="N", help="At most, with --separate.")] = 4,
     socket: Annotated[

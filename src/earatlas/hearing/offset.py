@@ -55,6 +55,11 @@ class OffsetStream:
         self._clear = np.zeros((2, 1), dtype=bool)
         self._taken = np.zeros((2, 1))  # at the end of the last hop
 
+    @property
+    def taken(self) -> Array:
+        """(2, 1) what is taken out now."""
+        return self._taken
+
     def push(self, x: Array) -> Array:
         """The hops (2, n) that a block completes, without it."""
         x = np.concatenate([self._rest, x], axis=1)

@@ -175,7 +175,9 @@ class Live:
         self._open = False
         hop = self._hop_size
         missing = -(self._pushed + self.delay_samples) % hop + self.delay_samples
-        return self._through(np.zeros((2, missing)), self._pushed)
+        # Silence of this converter: zeros would be a step, which filters that look ahead hear.
+        silence = np.repeat(self._offset.taken, missing, axis=1)
+        return self._through(silence, self._pushed)
 
     def _through(self, x: Array, until: int) -> LiveReport:
         before = {track.id: track for track in self._where.confirmed}

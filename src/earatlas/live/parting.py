@@ -194,13 +194,16 @@ class Parting:
             self.filters.update(ids, masks, moved, expected)
         if len(ids) != 2:
             return
+        rows = (tracks[ids[0]], tracks[ids[1]])
+        if self._heard_by is lasting and rows != self._pair:
+            return  # first windows take over: filters change over a hop, and rows at once
         if moved > _STANDING:
             lasting.forget([])
         elif self.filters.columns.A is not None:
             shorter = self.filters.columns if masks is not None else None
             lasting.update(ids, shorter, moved, expected)
             self._stands = lasting.ready
-            self._pair = (tracks[ids[0]], tracks[ids[1]])
+            self._pair = rows
 
 
 def _different(*lasting: Lasting | None) -> list[Lasting]:

@@ -50,7 +50,8 @@ class LiveReport:
     """The state of a stream after a block.
 
     The sounds of all sources are of the same stretch: input samples `start` to `start` + n, which
-    came in `delay_samples` before; where two or more sources have sound, they add up to it.
+    came in `delay_samples` before; where two or more sources have sound, they add up to it,
+    less a constant offset of the converter.
     """
 
     time: float  # seconds of input so far

@@ -108,6 +108,7 @@ class Track:
         self.trail, self.passed, self.memory = other.trail, other.passed, other.memory
         self.standing_since = other.standing_since
         self.hits += other.hits
+        self.gain = other.gain
         self.little = 0
         self.misses = 0
         self.hear(other.heard_at)

@@ -235,7 +235,7 @@ class Tracker:
                 for other in self.confirmed
                 if now - other.heard_at < _AUDIBLE_SECONDS and other.gain > track.gain
             ]
-            if track.little <= self.how.little_steps or not others:
+            if track.dead or track.little <= self.how.little_steps or not others:
                 continue
             twins = [other for other in others if self._share_cone(other, track)]
             twin = max(twins or [track], key=lambda other: other.gain)

@@ -56,7 +56,8 @@ class Tracking:
     walk_nats: float = 3.0
     # The same of one who stood until then. Two that cross in a room, 8 scenes: 10.4 false tracks a
     # minute with 10, 3.8 with 6; two that stand there 2.4 and 3.2. (Before each had its side of the
-    # middle, talkers of ku100 at T60 0.3 s walked over to the other one with 3 and with 6.)
+    # middle, talkers of ku100 at T60 0.3 s walked over to the other one with 3 and with 6.) What is
+    # between the two was not measured alone.
     start_nats: float = 8.0
     # Of what a speed differs from that of before, the part taken over in a step. With all of it
     # and a sway_speed of 10, walkers whom few bins told went off at any speed: two that cross, 12

@@ -31,7 +31,8 @@ _ROOM_SECONDS, _OPEN_SECONDS, _SURELY_OPEN = 0.24, 0.20, 0.22
 # Who talks at once fills each other's gaps, and a few seconds have few others. Of cipic_021 and
 # kemar_full, 20 scenes each, after 1, 2, 3 and 4 s: two in the open had up to 0.25, 0.23, 0.23 and
 # 0.20 s, three 0.37, 0.31, 0.28 and 0.25; two at T60 0.3 s half of the time 0.30, 0.30, 0.30, 0.28.
-# A pair of ku100 that was taken for one in a room after 2 s lost 28 dB, and a name.
+# So three in the open may still be taken for three in a room, for seconds. A pair of ku100 that was
+# taken for one in a room after 2 s lost 28 dB, and a name.
 _EARLY, _EARLY_SECONDS = 0.4, 4.0  # so much more must it be to begin with, and until when
 # ε of filters of the open for two, which tells a room from the open at once: after 1.5 to 4 s at
 # most 0.005 in the open, at least 0.024 at T60 0.2 s (the same heads, 10 scenes each); in noise at

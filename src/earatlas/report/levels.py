@@ -9,7 +9,6 @@ in bounded size. (A scene's `Picture` is of what directions are told by, which e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +73,12 @@ def _powers(sound: Audio | Path, window: int, hop: int) -> Iterator[Array]:
     """Powers (B, t) of both ears, piece by piece."""
     stream = FrameStream(window, hop, single=True)
     blocks = iter([sound]) if isinstance(sound, Audio) else read_blocks(sound, warn=False)
-    with suppress(InputError):  # a file that is silent throughout says so at its end: it is shown
+    heard = False
+    try:
         for block in blocks:
+            heard = heard or bool(block.samples.any())
             yield bin_power(stream.push(block.samples), window).mean(axis=0)
+    except InputError:  # a file that is silent throughout says so at its end: it is shown
+        if heard:
+            raise
     yield bin_power(stream.finish(), window).mean(axis=0)
