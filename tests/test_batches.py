@@ -19,7 +19,7 @@ from earatlas.batches.batch import Batch, Hands, planned, run, to_replace
 from earatlas.batches.inputs import RECORDINGS, check_stems, listed
 from earatlas.batches.pace import Pace
 from earatlas.batches.recordings import Localizing
-from earatlas.batches.sidecar import read_sidecar, sidecar_path
+from earatlas.batches.sidecar import Recipe, read_sidecar, sidecar_path
 from earatlas.batches.work import Outcome, Work
 from earatlas.learning.threads import side_by_side, together
 from earatlas.types import Progress
@@ -255,6 +255,14 @@ def test_a_sidecar_tells_all(work: Copying, tmp_path: Path) -> None:
     assert (written["file"], written["size"]) == ("odd.copy", 14)
     assert len(read["sha256"]) == 64
     assert told["seconds"] >= 0
+
+
+def test_settings_within_settings_are_named() -> None:
+    """The very ones that differ, also of what only one of the two has."""
+    one = Recipe("separate", {"how": {"dry": False, "rate": 1, "n": 2}, "channels": [0, 1]}, "x")
+    other = replace(one, settings={"how": {"dry": True, "rate": 1}, "channels": [0, 1]})
+    assert one.changed(other) == "other settings: dry, n"
+    assert one.changed(replace(one, settings={"channels": [0, 1]})) == "other settings: how"
 
 
 def test_why_it_is_done_again(

@@ -14,7 +14,8 @@ import soundfile
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.cli.separate import Render
+from earatlas.cli.separate import Render, _source_lines
+from earatlas.cli.truth import comparison_lines
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.separation.wishes import Separating
 from earatlas.space.angles import great_circle_error
@@ -344,3 +345,25 @@ def test_no_recording_is_overwritten(run: Run, folder: Path, tmp_path: Path) -> 
         refused(run("separate", folder / "head.atlas", *files, "-o", place, cwd=tmp_path),
                 "overwritten")  # fmt: skip
     assert sorted(file.name for file in tmp_path.iterdir()) == ["link", *names]
+
+
+def test_who_moves_is_told_from_where_to_where() -> None:
+    """In the table of sources, how sure it is along its way; of the truth, that it moves."""
+    track = [
+        {"time": 0.1, "direction": [80.0, 0.0], "radius_90": 3.0, "level_db": -20.0},
+        {"time": 0.4, "direction": None, "radius_90": None, "level_db": -90.0},
+        {"time": 0.6, "direction": [-70.0, 10.0], "radius_90": 5.0, "level_db": -20.0},
+    ]
+    moving = {"direction": [5.0, 4.0], "radius_90": 90.0, "share": 0.5, "file": "a.wav",
+              "moves": True, "track": track}  # fmt: skip
+    _, one, other = _source_lines([moving, moving | {"moves": False}], flat=False)
+    for words in ("moves", "80° left", "70° right", " 4.0° "):
+        assert words in one
+    assert "90.0°" in other
+    assert "moves" not in other
+    row = {"name": "m", "direction": [5.0, 0.0], "found": [60.0, 0.0], "error": 1.0, "sdr_db": 9.0,
+           "mixture_sdr_db": 0.0, "sir_db": 9.0, "mixture_sir_db": 0.0}  # fmt: skip
+    assert "60.0°" in "".join(comparison_lines([row | {"moves": False}]))
+    told = comparison_lines([row | {"moves": True}])
+    assert "60.0°" not in "".join(told)
+    assert "along its way" in told[-1]

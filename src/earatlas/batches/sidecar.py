@@ -83,14 +83,20 @@ class Recipe:
             return f"it was made by version {_word(other.version)} of earatlas"
         if other.atlas != self.atlas:
             return "another atlas"
-        names = sorted(self.settings.keys() | other.settings.keys())
-        missing = object()
-        differ = [
-            name
-            for name in names
-            if self.settings.get(name, missing) != other.settings.get(name, missing)
-        ]
+        differ = _differing(self.settings, other.settings)
         return f"other settings: {_word(', '.join(differ))}" if differ else None
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The names of settings that differ; of those that hold settings, theirs."""
+    found, missing = [], object()
+    for name in sorted(one.keys() | other.keys()):
+        mine, theirs = one.get(name, missing), other.get(name, missing)
+        if mine == theirs:
+            continue
+        inside = isinstance(mine, dict) and isinstance(theirs, dict)
+        found += _differing(mine, theirs) if inside else [name]
+    return found
 
 
 @dataclass(frozen=True)

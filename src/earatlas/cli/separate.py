@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from earatlas.atlas import Atlas
@@ -218,14 +219,21 @@ def _print(answer: dict[str, Any], *, flat: bool) -> None:
 def _source_lines(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]:
     """A table of what was found; file names come last, for they may be of any length."""
     rows = [("azimuth", "" if flat else "elevation", "", "90 % within", "share", "file")]
+    columns = 1 if flat else 2
     for source in sources:
-        azimuth, elevation = source["direction"]
+        azimuth, elevation = map(degrees, source["direction"])
+        words, radius = direction_words(source["direction"][:columns]), source["radius_90"]
+        way = [row for row in source["track"] if row["direction"]] if source["moves"] else []
+        if way:  # where it was half-way says little, and it is not as unsure as it went far
+            azimuth, elevation = "moves", ""
+            ends = (direction_words(row["direction"][:columns]) for row in (way[0], way[-1]))
+            words, radius = " to ".join(ends), float(np.median([row["radius_90"] for row in way]))
         rows.append(
             (
-                degrees(azimuth),
-                "" if flat else degrees(elevation),
-                direction_words(source["direction"][: 1 if flat else 2]),
-                f"{source['radius_90']:.1f}°",
+                azimuth,
+                "" if flat else elevation,
+                words,
+                f"{radius:.1f}°",
                 f"{100 * source['share']:.0f} %",
                 source["file"],
             )

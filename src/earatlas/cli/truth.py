@@ -172,6 +172,7 @@ def comparison(
             "direction": _place(np.asarray(truth.directions)[m]),
             "found": None if place < 0 else _place(scene.sources[place].direction),
             "error": _rounded(errors[m], 2),
+            "moves": m < len(truth.routes) and truth.routes[m] is not None,
             "source": None if sound < 0 else scene.sources[sound].name,
         }
         for key in ("sdr_db", "sir_db"):
@@ -242,7 +243,7 @@ def comparison_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = [f"{head}  {'SDR, dB':>11}{'SIR, dB':>13}"]
     for name, row in zip(names, rows, strict=True):
         true, found = (
-            "-" if place is None else ", ".join(map(degrees, place))
+            "-" if place is None else "moves" if row["moves"] else ", ".join(map(degrees, place))
             for place in (row["direction"], row["found"])
         )
         error = "-" if row["error"] is None else f"{row['error']:.1f}°"
@@ -253,6 +254,8 @@ def comparison_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
             for key in ("sdr_db", "sir_db")
         )
         lines.append(f"  {name:{wide}}{true:>16}{found:>17}{error:>8}{decibels}")
+    if any(row["moves"] for row in rows):
+        lines.append("  (of one that moves, the error is the median along its way)")
     return lines
 
 

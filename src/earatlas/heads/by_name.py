@@ -54,7 +54,10 @@ def open_head(
                 progress=progress,
             )  # fmt: skip
     what = "the folder" if os.path.isdir(source) else "the name"
+    remedy = "Check the ending."
+    if str(source).lower().endswith(".atlas"):
+        what, remedy = "the atlas", "Name the measured head that it was learned from."
     raise InputError(
         f"head must be a .sofa file, a .csv table (file, azimuth, elevation), 'simulated' or "
-        f"'kemar', got {what} '{source}'. Check the ending."
+        f"'kemar', got {what} '{source}'. {remedy}"
     )

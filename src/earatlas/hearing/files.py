@@ -255,8 +255,9 @@ class _Health:
         # An impulse response has a mean by nature; it is over in a fraction of a second.
         if warn and self.n > self.rate / 2 and (offset > 0.1 * np.sqrt(self.power / self.n)).any():
             warnings.warn(
-                f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): localizing"
-                " and separating take it out first, live sound keeps it. Mend the recorder.",
+                f"'{self.path}' has a DC offset (mean {offset.max():.3g} of full scale): it is"
+                " taken out before anything is heard; separated sounds have their share of it"
+                " again, so that they add up, those of a live stream have none. Mend the recorder.",
                 EaratlasWarning,
                 stacklevel=3,
             )

@@ -65,16 +65,23 @@ def _doubts(doubts: Sequence[str]) -> str:
 
 def _facts(source: FoundSource, true: Array | None, off_by: float) -> str:
     """A source in words; `off_by` degrees from the truth, if that is known."""
-    space = source.belief.space
-    off = ""
-    if true is not None:
-        error = error_words(space, off_by)
-        off = f"<dt>Truth</dt><dd>{place_words(space, true)} (off by {error})</dd>"
+    space, track = source.belief.space, source.track
+    place = place_words(space, source.direction)
+    numbers = number_words(space, source.direction)
+    sure = sure_words(space, source.radius_90, source.credible_90_area)
+    off = error_words(space, off_by)
+    truth = "" if true is None else f"{place_words(space, true)} (off by {off})"
+    if source.moves and track.heard.any():
+        ends = track.directions[track.heard][[0, -1]]
+        place = "Moves: " + " to ".join(place_words(space, end) for end in ends)
+        numbers = " to ".join(number_words(space, end) for end in ends)
+        sure = f"within {np.nanmedian(track.radius_90):.1f}° along its way"
+        truth = "" if true is None else f"off by {off} along its way"
+    told = f"<dt>Truth</dt><dd>{truth}</dd>" if truth else ""
     return (
-        f'<p class="place">{place_words(space, source.direction)}</p>'
-        f"<dl><dt>Direction</dt><dd>{number_words(space, source.direction)}</dd>"
-        f"<dt>90 % sure</dt><dd>{sure_words(space, source.radius_90, source.credible_90_area)}</dd>"
-        f"<dt>Energy</dt><dd>{percent_words(source.share)} of the recording</dd>{off}</dl>"
+        f'<p class="place">{place}</p><dl><dt>Direction</dt><dd>{numbers}</dd>'
+        f"<dt>90 % sure</dt><dd>{sure}</dd>"
+        f"<dt>Energy</dt><dd>{percent_words(source.share)} of the recording</dd>{told}</dl>"
     )
 
 

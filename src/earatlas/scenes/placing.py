@@ -107,8 +107,9 @@ def placed(
         return [Standing(*pair) for pair in zip(head.directions[chosen], responses, strict=True)]
     if room is not None:
         raise InputError(
-            f"room must be None for sources that move or stand between measured directions, got "
-            f"{room}. Reflections are of measured directions: leave out one of the two."
+            "room must be None for sources that move or stand between measured directions, got one "
+            f"of T60 {room.t60_seconds:g} s. Reflections are of measured directions: leave out the "
+            "room (--t60, --room), or the path and --between."
         )
     ears = head.responses()
     if ears.samples.shape[-1] > _LONGEST_SECONDS * ears.rate:
