@@ -42,7 +42,7 @@ def places_of(kind: str, rng: np.random.Generator, seconds: float) -> list[ea.Ro
     side, elevation = rng.choice([-1.0, 1.0]), rng.choice([-10.0, 0.0, 10.0, 20.0])
     start = rng.uniform(60, 100)
     stops = start - np.array([0.0, 100.0, 199.5])
-    times = np.arange(0.0, seconds + 1e-9, ARC_SECONDS / 2)
+    times = np.arange(np.ceil(2 * seconds / ARC_SECONDS) + 1) * ARC_SECONDS / 2  # to the end
     there = [stops[i] for i in _to_and_fro(len(times))]
     walk, back = (
         ea.Route(tuple(times), [(sign * side * a, elevation) for a in there])

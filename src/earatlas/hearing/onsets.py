@@ -276,7 +276,10 @@ class OnsetStream:
         )
 
     def stretch(self) -> OnsetBins:
-        """The bins that rise most since this was asked the last time, by what is quiet now."""
+        """The bins that rise most since this was asked the last time, by what is quiet now.
+
+        Its `frames` are all until now: where the stretch ends, whether anything rises in it or not.
+        """
         kept = _Candidates.joined(self._newest or []).best(self._most, self._rising.count, 1.0)
         self._newest = []
         return self._good(kept).by_frequency().strongest(self._gate.most_bins)

@@ -27,7 +27,7 @@ from earatlas.separation.assembly import TakenApart
 from earatlas.separation.directions import may_not_exist, scene_doubts
 from earatlas.separation.moving import Way
 from earatlas.separation.scene import Evidence, Placed
-from earatlas.separation.separator import Separator
+from earatlas.separation.separator import Separator, in_room
 from earatlas.separation.sound.along import ratios_at, separate_along
 from earatlas.separation.sound.rendering import Rendering
 from earatlas.separation.source_track import Levels, SourceTrack
@@ -153,11 +153,10 @@ class Follower:
         ratios = ratios_at(sound.templates, at, hertz).reshape(*directions.shape[:2], -1)
         return FollowedApart(block, spectra, masks, bins, ratios=ratios, starts=starts)
 
-    def scene(
-        self, blocks: Iterator[TakenApart], onsets: OnsetBins, samples: int, *, in_room: bool
-    ) -> FollowedScene:
+    def scene(self, blocks: Iterator[TakenApart], onsets: OnsetBins, samples: int) -> FollowedScene:
         """What is made of blocks that are taken apart here."""
-        return FollowedScene(tuple(self.ways), samples, blocks, onsets, in_room, self.energies)
+        room = in_room(onsets)
+        return FollowedScene(tuple(self.ways), samples, blocks, onsets, room, self.energies)
 
 
 class _Following:

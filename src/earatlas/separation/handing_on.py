@@ -5,7 +5,8 @@ them stand. Out: a `Way` a source, from beginning to end, where somebody moves; 
 
 Two stretches are a piece: each but the first begins with the last seconds of the one before. A
 source of a piece is the one of the piece before that was nearest to it in the time that both know;
-one that was not heard for a while is where it was heard last. Whoever is nobody's is new.
+one that was not heard for a while is where it was heard last. Whoever is nobody's is new. How many
+there are is settled at the end: in a piece somebody may be silent.
 
     piece k    |———————————————|
     piece k+1              |———————————————|      the same windows tell who is who
@@ -13,7 +14,7 @@ one that was not heard for a while is where it was heard last. Whoever is nobody
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +30,9 @@ __all__ = ["handed_on"]
 _SHARED_SECONDS = 4.0  # of two pieces: as long as a short walk is followed without a break
 # Degrees between a source of a piece and one of the piece before, up to which they may be the same.
 _SAME_DEGREES, _WAITED_DEGREES = 25.0, 15.0  # heard in both; not heard in the piece before
+# What it is worth, when somebody speaks again, to have been heard e times as much before: beside
+# a talker's last place there may be the ghost of one piece, heard a twentieth as much as he was.
+_HEARD_MORE_DEGREES = 5.0
 _STANDS_DEGREES = 10.0  # between the pieces of one that stands
 _FEWEST = 0.03  # of all onsets that a source must have: less is a reflection in a single piece
 
@@ -68,7 +72,8 @@ class _Track:
         else:
             before, after = slice(first - begin, None), slice(0, shared)
             cosines = np.einsum("wa,wa->w", own.vectors[before], way.vectors[after])
-            told = own.weights[before] * way.weights[after] + 1e-6
+            # Where one of them is heard, not both: whoever goes off without a source is not it.
+            told = own.weights[before] + way.weights[after] + 1e-6
         degrees = np.degrees(np.arccos(np.clip(cosines.ravel(), -1, 1)))
         return float(degrees @ told / told.sum())
 
@@ -123,22 +128,66 @@ def handed_on(
 ) -> list[Way]:
     """The ways of all sources if one of them moves; none if all stand in their places (M, C)."""
     pieces = list(_pieces(sound, stretches, wanted.seconds))
-    wants = [replace(wanted, seconds=piece.seconds) for piece in pieces]
+    # No more than there are, but not as many: of those who are told of, some are silent in a piece.
+    most = wanted.n_sources or wanted.most
+    wants = [Wanted(piece.seconds, None, most) for piece in pieces]
     moving = [
         ways_of(sound, piece.onsets, places, want)
         for piece, want in zip(pieces, wants, strict=True)
     ]
     if not any(moving):
         return []
-    tracks: list[_Track] = []
-    for piece, want, known in zip(pieces, wants, moving, strict=True):
-        ways = known or all_ways(sound, piece.onsets, places, want)
-        _hand_on(tracks, piece.first, ways, wanted)
-    every = sum(track.told for track in tracks)
-    kept = [track for track in tracks if track.told >= _FEWEST * every]
+    found = zip(pieces, wants, moving, strict=True)
+    tracks = _tracks(
+        (piece.first, known or all_ways(sound, piece.onsets, places, want))
+        for piece, want, known in found
+    )
+    kept = _kept(tracks, wanted)
+    if len(kept) < (wanted.n_sources or 0):  # as in a short recording: so many, heard or not
+        told = (replace(want, n_sources=wanted.n_sources) for want in wants)
+        asked = zip(pieces, told, strict=True)
+        tracks = _tracks(
+            (piece.first, all_ways(sound, piece.onsets, places, want)) for piece, want in asked
+        )
+        kept = _most_told(tracks)[: wanted.n_sources]
     windows = int(np.ceil(wanted.seconds / HOP_SECONDS))
     ways = [track.whole(windows) for track in kept]
     return ways if any(way.moves for way in ways) else []
+
+
+def _tracks(pieces: Iterable[tuple[int, list[Way]]]) -> list[_Track]:
+    """All that are heard in pieces, each a first window and its ways."""
+    tracks: list[_Track] = []
+    for first, ways in pieces:
+        _hand_on(tracks, first, ways)
+    return tracks
+
+
+def _kept(tracks: list[_Track], wanted: Wanted) -> list[_Track]:
+    """Those that are sources, who is heard most first; no more than there can be."""
+    most = wanted.n_sources or wanted.most
+    least = _FEWEST * sum(track.told for track in tracks)
+    by_told = _most_told(tracks)
+    if wanted.n_sources is None:
+        return [track for track in by_told if track.told >= least][:most]
+    kept = by_told[:most]
+    for track in by_told[most:]:
+        if track.told >= least:
+            _join(kept, track)
+    return kept
+
+
+def _most_told(tracks: list[_Track]) -> list[_Track]:
+    return sorted(tracks, key=lambda track: -track.told)
+
+
+def _join(kept: list[_Track], track: _Track) -> None:
+    """One too many is the nearest of those who were gone when it came, or came when it was gone."""
+    pairs = [(one, track, one) for one in kept if one.parts[-1][0] < track.parts[0][0]]
+    pairs += [(track, one, one) for one in kept if track.parts[-1][0] < one.parts[0][0]]
+    if pairs:
+        before, after, one = min(pairs, key=lambda pair: pair[0].apart(*pair[1].parts[0]))
+        one.parts = before.parts + after.parts
 
 
 def _pieces(sound: DirectSound, stretches: Sequence[OnsetBins], seconds: float) -> Iterator[_Piece]:
@@ -149,9 +198,9 @@ def _pieces(sound: DirectSound, stretches: Sequence[OnsetBins], seconds: float) 
     before, end = None, 0
     for number, stretch in enumerate(stretches):
         first = max(end - shared, 0)
-        # Stretches follow each other: what arrives in one is after all that arrived before.
-        end = windows if number == len(stretches) - 1 else int(stretch.t.max(initial=0) / a_window)
-        end = max(end, first + 1)
+        # By the frames heard until then, not by the last onset: there may be none.
+        last = number == len(stretches) - 1
+        end = windows if last else min(int(np.ceil(stretch.frames / a_window)), windows)
         onsets = stretch if before is None else OnsetBins.joined([before, stretch])
         onsets = onsets[np.flatnonzero(onsets.t >= first * a_window)]
         t = np.maximum(onsets.t - round(first * a_window), 0)
@@ -159,21 +208,20 @@ def _pieces(sound: DirectSound, stretches: Sequence[OnsetBins], seconds: float) 
         before = stretch
 
 
-def _hand_on(tracks: list[_Track], first: int, ways: list[Way], wanted: Wanted) -> None:
+def _hand_on(tracks: list[_Track], first: int, ways: list[Way]) -> None:
     """Give each way of a piece to the track that it goes on with, or to a new one."""
     apart = np.array([[track.apart(first, way) for way in ways] for track in tracks])
     left = set(range(len(ways)))
     if apart.size:
         heard = np.array([track.end > first for track in tracks])
         limit = np.where(heard, _SAME_DEGREES, _WAITED_DEGREES)[:, None]
+        told = np.array([track.told for track in tracks])
+        less = np.log((told.max() + 1e-9) / (told + 1e-3 * told.max() + 1e-9))
+        far = apart + np.where(heard, 0.0, _HEARD_MORE_DEGREES * less)[:, None]
         # What is too far is taken only where there is nothing else: then not at all.
-        known = wanted.n_sources is not None
-        price = apart if known else np.where(apart <= limit, apart - 1000.0, 0.0)
+        price = np.where(apart <= limit, far - 1000.0, 0.0)
         for m, way in zip(*linear_sum_assignment(price), strict=True):
-            if known or apart[m, way] <= limit[m, 0]:
+            if apart[m, way] <= limit[m, 0]:
                 tracks[m].parts.append((first, ways[way]))
                 left.discard(int(way))
-    most = wanted.n_sources or wanted.most
-    for way in sorted(left, key=lambda w: -float(ways[w].weights.sum())):
-        if len(tracks) < most:
-            tracks.append(_Track([(first, ways[way])]))
+    tracks.extend(_Track([(first, ways[way])]) for way in sorted(left))

@@ -27,7 +27,7 @@ from earatlas.separation.source_model import Inference, SourceModel
 from earatlas.separation.vessl import VESSL, State, moments
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["Arrivals", "Separator"]
+__all__ = ["Arrivals", "Separator", "in_room"]
 
 _SURE = 0.99  # coherence that one source alone easily reaches
 _SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
@@ -50,6 +50,11 @@ _HOPELESS = -0.2
 # kemar_full), the 8 in which the free energy found one more had 27 and more before it; one talker
 # alone has up to 6, and so half of those with two are not asked: a third of their time.
 _EXPLAINED = 12.0
+
+
+def in_room(onsets: OnsetBins) -> bool:
+    """Whether sound dies away as slowly as in a room."""
+    return onsets.decay_seconds >= ROOM_SECONDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +145,7 @@ class Separator:
             if n_sources is None or min(own.evidence for own in sources) >= DOUBTFUL_GAIN:
                 break
         # In the open the free energy is asked for more of them.
-        ask = n_sources is None and onsets.decay_seconds >= ROOM_SECONDS
+        ask = n_sources is None and in_room(onsets)
         return Arrivals(sources, bins, nearly=several.nearly(cells) if ask else 0.0)
 
     def ways(

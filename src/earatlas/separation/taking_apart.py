@@ -27,7 +27,7 @@ from earatlas.separation.assembly import TakenApart
 from earatlas.separation.directions import MasksAtOnsets, drowned, misfits
 from earatlas.separation.following import FollowedScene, Follower
 from earatlas.separation.pieces import blocks_of
-from earatlas.separation.separator import ROOM_SECONDS, Arrivals, Separator
+from earatlas.separation.separator import ROOM_SECONDS, Arrivals, Separator, in_room
 from earatlas.separation.survey import LEVELS_EVERY, anchor_of, survey
 from earatlas.separation.vessl import VESSL, State
 from earatlas.separation.wishes import Separating
@@ -78,7 +78,7 @@ class Found:
     @property
     def in_room(self) -> bool:
         """Whether sound dies away as slowly as in a room; False where the head cannot tell."""
-        return self.onsets is not None and self.onsets.decay_seconds >= ROOM_SECONDS
+        return self.onsets is not None and in_room(self.onsets)
 
     @property
     def may_be_room(self) -> bool:
@@ -131,7 +131,7 @@ def _sources(
     if onsets is None or not len(heard):
         return _followed(separator, bins, heard, *separator.find(bins, n_sources))
     sources = _started(separator, bins, heard)
-    if n_sources is not None or onsets.decay_seconds >= ROOM_SECONDS:
+    if n_sources is not None or in_room(onsets):
         return sources
     if heard.sure and (sources.misfits <= 1).all():
         vessl, state = sources.vessl, separator.find_more(bins, sources.vessl, sources.state)
@@ -181,8 +181,7 @@ def _short(separator: Separator, block: Block, how: Separating) -> Found | Follo
     if onsets is not None and ways:
         follower, samples = Follower(separator, ways), block.samples.shape[1]
         apart = iter([follower.apart(block, spectra, bins)])
-        in_room = onsets.decay_seconds >= ROOM_SECONDS
-        return follower.scene(apart, onsets, samples, in_room=in_room)
+        return follower.scene(apart, onsets, samples)
     vessl, now = sources.vessl, sources.state
     if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
         vessl = VESSL(separator.source_model, bins)
@@ -222,8 +221,7 @@ def _long(
     if onsets is not None and ways:
         follower = Follower(separator, ways)
         followed = (_followed_block(follower, block, floor_db) for block in again)
-        in_room = onsets.decay_seconds >= ROOM_SECONDS
-        return follower.scene(followed, onsets, all_of_it.samples, in_room=in_room)
+        return follower.scene(followed, onsets, all_of_it.samples)
     apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
     whose = _whose(separator, sources)
     return Found(sources, all_of_it.samples, apart, whose, all_of_it.noisy)
