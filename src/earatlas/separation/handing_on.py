@@ -30,8 +30,8 @@ __all__ = ["handed_on"]
 _SHARED_SECONDS = 4.0  # of two pieces: as long as a short walk is followed without a break
 # Degrees between a source of a piece and one of the piece before, up to which they may be the same.
 _SAME_DEGREES, _WAITED_DEGREES = 25.0, 15.0  # heard in both; not heard in the piece before
-# What it is worth, when somebody speaks again, to have been heard e times as much before: beside
-# a talker's last place there may be the ghost of one piece, heard a twentieth as much as he was.
+# What it is worth, when somebody speaks again, to have been heard e times as much before: near a
+# talker's last place there may be the ghost of one piece. A third of the above; not measured.
 _HEARD_MORE_DEGREES = 5.0
 _STANDS_DEGREES = 10.0  # between the pieces of one that stands
 _FEWEST = 0.03  # of all onsets that a source must have: less is a reflection in a single piece
