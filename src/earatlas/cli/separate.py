@@ -223,7 +223,7 @@ def _source_lines(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]
     for source in sources:
         azimuth, elevation = map(degrees, source["direction"])
         words, radius = direction_words(source["direction"][:columns]), source["radius_90"]
-        way = [row for row in source["track"] if row["direction"]] if source["moves"] else []
+        way = [row for row in source["track"] if row["direction"]] if source.get("moves") else []
         if way:  # where it was half-way says little, and it is not as unsure as it went far
             azimuth, elevation = "moves", ""
             ends = (direction_words(row["direction"][:columns]) for row in (way[0], way[-1]))

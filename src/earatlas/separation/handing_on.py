@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from earatlas.hearing.onsets import OnsetBins
 from earatlas.learning.direct import DirectSound
@@ -210,6 +209,8 @@ def _pieces(sound: DirectSound, stretches: Sequence[OnsetBins], seconds: float) 
 
 def _hand_on(tracks: list[_Track], first: int, ways: list[Way]) -> None:
     """Give each way of a piece to the track that it goes on with, or to a new one."""
+    from scipy.optimize import linear_sum_assignment
+
     apart = np.array([[track.apart(first, way) for way in ways] for track in tracks])
     left = set(range(len(ways)))
     if apart.size:
