@@ -6,7 +6,7 @@ import pytest
 from earatlas.live.bank import Bank
 from earatlas.live.columns import RECENT_SECONDS, Columns, Looking
 from earatlas.live.expected import Expected
-from earatlas.live.firs import Firs, taps_of
+from earatlas.live.firs import Firs, fitted, taps_of
 from earatlas.live.lasting import Lasting
 from earatlas.live.parting import Delay, Parting
 from earatlas.live.recent import Recent
@@ -224,6 +224,33 @@ def test_taps_are_those_of_the_spectrum_that_are_heard() -> None:
     np.testing.assert_allclose(taps[2 : 12 + 20], np.concatenate([h[-10:], h[:20]]), atol=1e-12)
     assert (np.abs(taps[0]) < np.abs(h[-12])).all()
     assert (np.abs(taps[-1]) < np.abs(h[23])).all()
+
+
+def test_fitted_taps_are_those_of_least_squares() -> None:
+    """J falls with every step to that of the equations of all frequencies at once."""
+    rng = np.random.default_rng(13)
+    N, before, after = 16, 3, 6
+    H = np.fft.fft(rng.normal(size=(N, 2, 2)), axis=0)
+    ears = np.fft.fft(rng.normal(size=(N, 2, 2)), axis=0)
+    Phi = ears @ ears.conj().swapaxes(1, 2)
+    half = slice(N // 2 + 1)
+    mean = np.trace(Phi[half], axis1=1, axis2=2).real.mean()
+    roots = np.linalg.cholesky(Phi / mean + 1e-4 * np.eye(2))  # (H - ĥ) Φ (H - ĥ)ᴴ is a square
+    turns = np.exp(-2j * np.pi * np.outer(np.arange(N), np.arange(-before, after)) / N)
+    A = np.einsum("fl,fik->fkil", turns, roots).reshape(2 * N, -1)  # of an ear's taps (i, l)
+    b = np.einsum("fei,fik->fke", H, roots).reshape(2 * N, 2)
+
+    def J(h: Array) -> float:
+        miss: Complex = A @ h.transpose(2, 0, 1).reshape(-1, 2) - b  # taps (i, l) of each ear
+        return float((np.abs(miss) ** 2).sum())
+
+    exact = np.linalg.lstsq(np.r_[A.real, A.imag], np.r_[b.real, b.imag], rcond=None)[0]
+    oracle = exact.reshape(2, before + after, 2).transpose(1, 2, 0)  # (l, e, i)
+    start = taps_of(H[half], before, after, 1 / 6)
+    taps = [fitted(H[half], Phi[half], start, before, steps) for steps in (0, 1, 3, 18)]
+    np.testing.assert_allclose(taps[0], start)
+    np.testing.assert_allclose(taps[-1], oracle, rtol=1e-6)
+    assert (np.diff([J(h) for h in taps]) < 0).all()
 
 
 @pytest.fixture(scope="module")

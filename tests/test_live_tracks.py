@@ -168,18 +168,26 @@ def test_who_stands_stands_while_the_head_turns(ready: ea.Atlas, passing: Array)
 
 
 def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> None:
-    """A track goes to the mirror image behind the turned head; not to another side."""
+    """A track at the mirror image behind the turned head goes where its cues put it, and stays.
+
+    Not to another side, and not to where the onsets say that nobody is.
+    """
     where = followed(ready, passing, 30.0)
     (track,) = where.confirmed
     yaw = 30.0 * (passing.shape[1] // STEP) * STEP / RATE
-    mirrored = np.array([2 * yaw + 180.0 - track.direction[0], track.direction[1]])
-    where.tell({track.id: mirrored})
+    true = track.direction
+    mirrored = np.array([2 * yaw + 180.0 - true[0], true[1]])
+    track.jump(to_vectors(mirrored))
+    tracker = where._tracker
+    track.trail = tracker._trail(tracker._arrivals.at(mirrored[None])[:, 0])
+    where.tell({track.id: true})
     assert track.told
-    np.testing.assert_allclose(great_circle_error(mirrored, track.direction), 0, atol=1e-5)
+    np.testing.assert_allclose(great_circle_error(true, track.direction), 0, atol=1e-5)
     before = track.direction
-    where.tell({track.id: before + np.array([40.0, 0.0])})
-    assert not track.told
-    np.testing.assert_array_equal(track.direction, before)
+    for wrong in (mirrored, before + np.array([40.0, 0.0])):
+        where.tell({track.id: wrong})
+        assert not track.told
+        np.testing.assert_array_equal(track.direction, before)
     where.tell({})
     assert not track.told
 
@@ -347,14 +355,18 @@ def test_a_walker_that_is_lost_is_found_again(tracker: Tracker) -> None:
 
 
 def test_who_explains_little_for_long_is_another_one(tracker: Tracker) -> None:
-    """Of two on one cone the older name stays, where more is explained; alone nobody dies."""
+    """Of two on one cone the name stays of who has explained more in all; alone nobody dies."""
     older, newer, aside = (
         made_track(i, d) for i, d in ((1, (40.0, 0.0)), (2, (140.0, 0.0)), (3, (-50.0, 0.0)))
     )
-    older.gain, older.little = 0.05, 11
-    tracker.tracks = [older, newer, aside]
+    ghost = made_track(4, (139.0, 0.0))
+    older.gain, older.little, older.explained = 0.05, 11, 3.0
+    ghost.gain, ghost.little, ghost.explained = 0.05, 11, 1.0
+    newer.explained = 2.0
+    tracker.tracks = [older, newer, aside, ghost]
     tracker._merge(10.0)
     assert [track.id for track in tracker.confirmed] == [1, 3]
+    assert older.explained == 5.0
     np.testing.assert_allclose(older.direction, [140.0, 0.0])
     older.gain, aside.gain, aside.little = 0.5, 0.01, 11
     tracker._merge(10.0)
@@ -368,7 +380,7 @@ def test_who_has_become_another_one_takes_nobody_along(tracker: Tracker) -> None
     """Of three in a row, the dead one of the first two does not become the third."""
     tracks = [made_track(i, (azimuth, 0.0)) for i, azimuth in ((1, 10.0), (2, 18.0), (3, 26.0))]
     for track, gain, little in zip(tracks, (0.01, 0.02, 0.5), (11, 11, 0), strict=True):
-        track.gain, track.little = gain, little
+        track.gain, track.little, track.explained = gain, little, 1.0 - gain
     tracker.tracks = tracks
     tracker._merge(10.0)
     assert [track.id for track in tracker.confirmed] == [1, 3]

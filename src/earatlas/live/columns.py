@@ -181,6 +181,13 @@ class Columns:
             self.A, self.spread = principal(moments.covariances(own**2)), MORE
         self._unused = 0
 
+    def heard(self) -> Complex:
+        """Φ (F + 1, 2, 2) mean covariances of the frames that are kept, from 0 Hz on, as it was."""
+        moments = self._frames.moments(len(self._frames), np.ones_like(self.ears))
+        ones = np.ones((1, len(self.hertz), len(self._frames)), dtype=np.float32)
+        Phi = moments.covariances(ones)[0] / len(self._frames)
+        return np.concatenate([Phi[:1], Phi])
+
     def shares(self) -> Array:
         """(2, F, T) of a pair in all frames that are kept."""
         assert self.A is not None

@@ -5,6 +5,16 @@
 In: hops (2, hop) of both ears. Out: as many samples of y, those of `before` samples ago, or of more
 where they are to wait. Spectra of as many samples as it takes give each hop exactly (overlap-save).
 A change of h is faded over a hop.
+
+Filters H that were found at each frequency alone reach further into the future than is heard.
+Cutting them off there loses much. Of all h that hear no more than they may, those are best that
+come out most alike on sound such as this:
+
+    J(h) = Σ_f tr (H_f - ĥ_f) Φ_f (H_f - ĥ_f)ᴴ        Φ_f covariances of both ears
+
+What h may not hear of the future it guesses from what it does: speech is far from white. J is a
+least-squares problem whose products are transforms, so a few steps of conjugate gradients are
+cheap, and steps from the filters of before are fewer still.
 """
 
 from __future__ import annotations
@@ -14,7 +24,10 @@ import scipy.fft
 
 from earatlas.types import Array, Complex
 
-__all__ = ["Firs", "taps_of"]
+__all__ = ["Firs", "fitted", "taps_of"]
+
+# Of the mean power of both ears, that each frequency has at least: else silent ones tell nothing.
+_LOADING = 1e-4
 
 
 def taps_of(spectrum: Complex, before: int, after: int, faded: float) -> Array:
@@ -29,6 +42,38 @@ def taps_of(spectrum: Complex, before: int, after: int, faded: float) -> Array:
         fade = np.sin(0.5 * np.pi * (np.arange(length) + 0.5) / max(length, 1)) ** 2
         edge[:length] *= fade[:, None, None]
     return taps
+
+
+def fitted(spectrum: Complex, Phi: Complex, start: Array, before: int, steps: int) -> Array:
+    """h for which J is least, from a start (before + after, 2, 2), after so many steps.
+
+    Filters `spectrum` and covariances Phi are (N / 2 + 1, 2, 2). Each step makes J smaller.
+    """
+    N = 2 * (len(spectrum) - 1)
+    power = np.trace(Phi, axis1=1, axis2=2).real
+    loaded = Phi / max(float(power.mean()), 1e-300) + _LOADING * np.eye(2)
+
+    def within(values: Complex) -> Array:
+        """The taps of filters times Φ that are there."""
+        h = scipy.fft.irfft(values @ loaded, n=N, axis=0)
+        return np.concatenate([h[N - before :], h[: len(start) - before]])
+
+    def spectra(h: Array) -> Complex:
+        padded = np.zeros((N, 2, 2))
+        padded[N - before :], padded[: len(h) - before] = h[:before], h[before:]
+        return np.asarray(scipy.fft.rfft(padded, axis=0))
+
+    h = start
+    left = within(spectrum - spectra(h))  # minus the gradient, each ear that comes out by itself
+    along, size = left, (left**2).sum(axis=(0, 2))
+    for _ in range(steps):
+        changed = within(spectra(along))
+        length = size / ((along * changed).sum(axis=(0, 2)) + 1e-300)
+        h = h + length[:, None] * along
+        left = left - length[:, None] * changed
+        before_that, size = size, (left**2).sum(axis=(0, 2))
+        along = left + (size / (before_that + 1e-300))[:, None] * along
+    return h
 
 
 class Firs:

@@ -36,6 +36,9 @@ __all__ = ["Live"]
 RATES = (8_000, 192_000)  # Hz
 _ACTIVE_SECONDS = 0.4  # since it was heard last: it is heard now
 _SOUNDING_SECONDS = 1.5  # for which a third source keeps its share of the sound
+# Of silence, after which what one has explained lately counts 1/e, and how much more who has a
+# share of the sound counts than who has none.
+_PAUSE_SECONDS, _KEEPS = 1.0, 1.5
 _LASTING_HITS = 24  # steps in which it was heard
 _STEP_SECONDS = 0.128  # between steps of the tracks
 _COLUMNS_EVERY = 2  # steps, of tracks that are new; those that are known change slowly
@@ -296,12 +299,23 @@ class Live:
         self._where.tell({i: self._space.turned(p, yaw) for i, p in places.items()})
 
     def _heard_now(self, tracks: list[Track], now: float) -> tuple[int, ...]:
-        """Who has a share of the sound: the two heard last, and more while they are heard."""
-        by_age = sorted(tracks, key=lambda track: (now - track.heard_at, track.id))
-        chosen = by_age[:2]
+        """Who has a share of the sound: the two that explain most now, and more while heard.
+
+        By when they were heard last alone, reflections of a room took turns with talkers.
+        """
+
+        def order(track: Track) -> tuple[float, float, int]:
+            age = now - track.heard_at
+            keeps = _KEEPS if track.id in self._sounding else 1.0
+            return -max(keeps * track.gain * np.exp(-age / _PAUSE_SECONDS), 0.0), age, track.id
+
+        chosen, others = (ranked := sorted(tracks, key=order))[:2], ranked[2:]
         # In a room a third may be a reflection, which would take sound from the two: it must last.
         hits = _LASTING_HITS if self._where.in_room else 0
-        chosen += [t for t in by_age[2:] if now - t.heard_at < _SOUNDING_SECONDS and t.hits >= hits]
+        for track in others:
+            heard = now - track.heard_at < _SOUNDING_SECONDS
+            if heard and track.hits >= hits and not track.little:
+                chosen.append(track)
         return tuple(sorted(track.id for track in chosen))
 
     def _renew_filters(self, tracks: dict[int, Track], now: float) -> None:

@@ -46,7 +46,7 @@ class Delay:
 # Six of them whose places were told: 9.9 dB in windows of 16, 12.2 by long filters from windows of
 # 24; with low delay 7.6 and 7.9. `separate` had 15.0. In the open (`earatlas.live.lasting`) windows
 # of 128 ms tell filters best: 31.3 dB, of 192 ms 30.4 and of 256 ms 28.6 (seven pairs, told too).
-USUAL = Delay(0.016, 7, 16, 7, 24, 8)
+USUAL = Delay(0.016, 7, 16, 7, 32, 8)
 LOW = Delay(0.008, 8, 32, 3, 48, 16)
 
 

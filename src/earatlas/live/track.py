@@ -57,6 +57,7 @@ class Track:
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
+    explained: float = 0.0  # the same, summed over the steps in which it was heard
     heard_place: Array = field(init=False)  # (3,) where it was heard last
     little: int = 0  # steps in which it was heard and explained little, since it explained more
     strayed: bool = False  # it walked, or was hardly known, when it was heard last
@@ -108,7 +109,7 @@ class Track:
         self.trail, self.passed, self.memory = other.trail, other.passed, other.memory
         self.standing_since = other.standing_since
         self.hits += other.hits
-        self.gain = other.gain
+        self.gain, self.explained = other.gain, self.explained + other.explained
         self.little = 0
         self.misses = 0
         self.hear(other.heard_at)

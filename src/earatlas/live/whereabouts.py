@@ -38,6 +38,11 @@ _EARLY, _EARLY_SECONDS = 0.4, 4.0  # so much more must it be to begin with, and 
 # most 0.005 in the open, at least 0.024 at T60 0.2 s (the same heads, 10 scenes each); in noise at
 # 20 dB 0.004 to 0.09, so that it only decides where decays are a room's.
 _ROOM_MISSES = 0.012
+# Where they miss this much, it is one wherever sound does not die away as fast as in the open: at
+# T60 0.22 s, where decays take seconds to show it, 0.038 to 0.067 and 0.2 s and more; in the open
+# at most 0.0024, in noise there at 20 dB 0.019, at 10 dB up to 0.16, but decays of at most 0.19 s
+# once a second has been heard (12 scenes each of the same heads).
+_SURELY_MISSES = 0.03
 _DOUBTS_EVERY = 8  # steps
 
 
@@ -90,7 +95,8 @@ class Whereabouts:
             bins = self._onsets.bins()
             fits = len(bins) == 0  # silence is no doubt
             self.in_room = self._room_told(bins.decay_seconds, missed)
-            self.in_open = bins.decay_seconds < _SURELY_OPEN
+            missing = missed is not None and missed > _SURELY_MISSES
+            self.in_open = bins.decay_seconds < _SURELY_OPEN and not missing
             self.directional = not one_sound(bins)
             self.doubts = tuple(conditions(bins, now, fits=fits))
 
@@ -99,6 +105,8 @@ class Whereabouts:
         if self.in_room:
             return decay_seconds > _OPEN_SECONDS
         if missed is not None:
+            if missed > _SURELY_MISSES:
+                return decay_seconds > _OPEN_SECONDS
             return decay_seconds > _ROOM_SECONDS and missed > _ROOM_MISSES
         early = _EARLY * max(1 - self._heard_seconds / _EARLY_SECONDS, 0.0)
         return decay_seconds > _ROOM_SECONDS * (1 + early)
