@@ -182,10 +182,10 @@ class Columns:
         self._unused = 0
 
     def heard(self) -> Complex:
-        """Φ (F + 1, 2, 2) mean covariances of the frames that are kept, from 0 Hz on, as it was."""
-        moments = self._frames.moments(len(self._frames), np.ones_like(self.ears))
-        ones = np.ones((1, len(self.hertz), len(self._frames)), dtype=np.float32)
-        Phi = moments.covariances(ones)[0] / len(self._frames)
+        """Φ (F + 1, 2, 2) covariances of the frames that are kept, from 0 Hz on, as it was heard."""
+        T = len(self._frames)
+        moments = self._frames.moments(T, np.ones_like(self.ears))
+        (Phi,) = moments.covariances(np.full((1, len(self.hertz), T), 1 / T))
         return np.concatenate([Phi[:1], Phi])
 
     def shares(self) -> Array:
