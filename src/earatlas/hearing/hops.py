@@ -20,7 +20,9 @@ from earatlas.types import Array, Indices
 
 __all__ = ["HopSums", "hop_sums", "sliding_sums"]
 
-_HOPS_AT_ONCE = 64  # that are summed up together: some megabytes
+_HOPS_AT_ONCE = (
+    160  # that are summed up together: some megabytes; of 64, answers took a tenth longer
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,7 +146,7 @@ class OnsetBins:
         place = once.f * frames + once.t  # ascending, as they are in order of frequency and time
         return once, [np.searchsorted(place, part.f * frames + part.t) for part in parts]
 
-    @property
+    @cached_property
     def above_quiet_db(self) -> float:
         """How far those that rise most stand above the quiet level: their median; NaN of none."""
         strongest = self.strongest(_TELLING)
@@ -163,6 +163,8 @@ class OnsetBins:
 
     def strongest(self, count: int) -> OnsetBins:
         """The `count` that rise most."""
+        if len(self) <= count:
+            return self
         return self[np.sort(np.argsort(-self.rise_db, kind="stable")[:count])]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from earatlas.heads.templates import Templates
 from earatlas.hearing.onsets import Gate, OnsetBins
-from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound, Look
+from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
 from earatlas.learning.posteriors import Judged
 from earatlas.learning.trust import BETAS, WIDTHS, Trust
 from earatlas.space.belief import ChartMixture
@@ -58,7 +58,10 @@ class RoomHearing:
             return opened, math.nan
         sound = self.sound
         look = sound.look(onsets) if turns is None else sound.turned_look(onsets, turns)
-        return self._mixed(opened, look, self.trust.open_share(look.features, misfit))
+        share, nats = self.trust.open_share(look.features, misfit), float(look.features[0])
+        if share > _ALL:
+            return opened, nats
+        return _mixed(opened, self.trust.belief(sound.space, look), share), nats
 
     def joined_many(
         self, opened: Judged, onsets: Sequence[OnsetBins]
@@ -67,34 +70,25 @@ class RoomHearing:
         asked = [
             n for n, misfit in enumerate(opened.misfits) if self._asks(float(misfit), onsets[n])
         ]
-        own: dict[int, tuple[Look, float]] = {}
+        shares, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
+        beliefs: dict[int, ChartMixture] = {}
         if asked:
             most = self.sound.gate.most_bins
             looks = self.sound.looks([onsets[n].by_frequency().strongest(most) for n in asked])
             for n, look in zip(asked, looks, strict=True):
-                own[n] = look, self.trust.open_share(look.features, float(opened.misfits[n]))
-        wanted = [n for n in range(len(onsets)) if n not in own or own[n][1] >= _NONE]
-        beliefs = dict(zip(wanted, opened.beliefs(np.array(wanted, dtype=np.intp)), strict=True))
-        return [
-            self._mixed(beliefs.get(n), *own[n]) if n in own else (beliefs[n], math.nan)
-            for n in range(len(onsets))
-        ]
+                shares[n] = self.trust.open_share(look.features, float(opened.misfits[n]))
+                nats[n] = look.features[0]
+            told = [(n, look) for n, look in zip(asked, looks, strict=True) if shares[n] <= _ALL]
+            own = self.trust.beliefs(self.sound.space, [look for _, look in told])
+            beliefs = dict(zip([n for n, _ in told], own, strict=True))
+        wanted = np.flatnonzero(shares >= _NONE)
+        for n, belief in zip(wanted.tolist(), opened.beliefs(wanted), strict=True):
+            beliefs[n] = _mixed(belief, beliefs[n], shares[n]) if n in beliefs else belief
+        return [(beliefs[n], float(nats[n])) for n in range(len(onsets))]
 
     def _asks(self, misfit: float, onsets: OnsetBins) -> bool:
         """Whether onsets have something to say beside the open-air model."""
         return misfit > self.doubted and len(onsets) >= _FEWEST_BINS
-
-    def _mixed(
-        self, opened: ChartMixture | None, look: Look, share: float
-    ) -> tuple[ChartMixture, float]:
-        """A share of the open-air belief, which may be None where that is as good as nothing."""
-        nats = float(look.features[0])
-        if opened is not None and share > _ALL:
-            return opened, nats
-        own = self.trust.belief(self.sound.space, look)
-        if opened is None or share < _NONE:
-            return own, nats
-        return _mixed(opened.pruned(1e-9), own, share), nats
 
     def to_arrays(self) -> dict[str, Array]:
         """All numbers, for a file; `from_arrays` is the inverse."""
@@ -194,7 +188,10 @@ def _trust(arrays: dict[str, Array], prefix: str = "") -> Trust:
 
 
 def _mixed(a: ChartMixture, b: ChartMixture, share: float) -> ChartMixture:
-    """share a + (1 - share) b."""
+    """share a + (1 - share) b; a share that is as good as none is none."""
+    if share < _NONE:
+        return b
+    a = a.pruned(1e-9)
 
     def both(x: Array, y: Array) -> Array:
         return np.concatenate([x, y])

@@ -62,10 +62,10 @@ class Trust:
         return float(np.percentile(self.features[:, 0], _OPEN_PERCENTILE))
 
     def near(self, features: Array) -> Array:
-        """Shares (I, J) of the scenes nearest in their features."""
-        far = (((self.features - features) / self.scale) ** 2).sum(axis=1)
-        w = np.exp(-0.5 * (far - far.min()) / _SHARP)
-        near: Array = np.tensordot(w / w.sum(), self.shares, axes=1)
+        """Shares (..., I, J) of the scenes nearest in their features (..., 3)."""
+        far = (((self.features - features[..., None, :]) / self.scale) ** 2).sum(axis=-1)
+        w = np.exp(-0.5 * (far - far.min(axis=-1, keepdims=True)) / _SHARP)
+        near: Array = np.tensordot(w / w.sum(axis=-1, keepdims=True), self.shares, axes=1)
         return near
 
     def open_share(self, features: Array, misfit: float) -> float:
@@ -74,27 +74,38 @@ class Trust:
 
     def belief(self, space: Space, look: Look) -> ChartMixture:
         """Where the sound is believed to be."""
-        shares = self.near(look.features)
-        asked = shares.sum(axis=1) > _NO_SHARE * shares.sum()  # of the judges
-        return _gaussians(
-            space,
-            look,
-            place_probabilities(look, BETAS[asked]).T @ shares[asked],
-            np.hypot(WIDTHS, _POINT_DEGREES),
-            float(np.exp(shares.sum(axis=1) @ np.log(BETAS) / shares.sum())),
-        )
+        return self.beliefs(space, [look])[0]
+
+    def beliefs(self, space: Space, looks: Sequence[Look]) -> list[ChartMixture]:
+        """Where each of some sounds is believed to be."""
+        if not looks:
+            return []
+        near = self.near(np.array([look.features for look in looks]))
+        judges = near.sum(axis=2)
+        asked = judges > _NO_SHARE * judges.sum(axis=1, keepdims=True)
+        betas = np.exp(judges @ np.log(BETAS) / judges.sum(axis=1))
+        widths = np.hypot(WIDTHS, _POINT_DEGREES)
+        return [
+            _gaussians(
+                space, look, place_probabilities(look, BETAS[own]).T @ shares[own], widths, peak
+            )
+            for look, own, shares, peak in zip(
+                looks, asked, near, _peaks(space, looks, betas), strict=True
+            )
+        ]
 
 
 def believed_places(space: Space, look: Look, beta: float, width_degrees: float) -> ChartMixture:
     """p_g ∝ size_g exp(β L_g) as a belief: a Gaussian of that width at each place that counts."""
     p = place_probabilities(look, np.array([beta]))
-    return _gaussians(space, look, p.T, np.array([width_degrees]), beta)
+    (peak,) = _peaks(space, [look], np.array([beta]))
+    return _gaussians(space, look, p.T, np.array([width_degrees]), peak)
 
 
-def _gaussians(space: Space, look: Look, p: Array, widths: Array, beta: float) -> ChartMixture:
+def _gaussians(space: Space, look: Look, p: Array, widths: Array, peak: Array) -> ChartMixture:
     """Gaussians of widths (J,) at the places of a look, in proportion p (P, J): those that count.
 
-    The likeliest place stands between the points of the grid, where `beta` says.
+    The likeliest place stands between the points of the grid, at `peak` (L,) of its chart.
     """
     flat = p.ravel()
     # Those above the mean, and the greatest of them: a twentieth of the time of sorting all.
@@ -108,7 +119,7 @@ def _gaussians(space: Space, look: Look, p: Array, widths: Array, beta: float) -
     kept = np.sort(order[:count])
     place, width = np.divmod(kept, len(widths))
     means = np.zeros((len(kept), space.dims))
-    means[place == np.argmax(look.log_likelihoods)] = _refined(space, look, beta)
+    means[place == np.argmax(look.log_likelihoods)] = peak
     return ChartMixture(
         space,
         look.places[place],
@@ -140,18 +151,32 @@ def place_probabilities(look: Look, betas: Array) -> Array:
     return p
 
 
-def _refined(space: Space, look: Look, beta: float) -> Array:
-    """Chart coordinates (L,) of the peak, between the best point and those around it."""
-    best = int(np.argmax(look.log_likelihoods))
+def _peaks(space: Space, looks: Sequence[Look], betas: Array) -> Array:
+    """Chart coordinates (N, L) of the peaks, between each best point and those around it."""
+    best = [int(np.argmax(look.log_likelihoods)) for look in looks]
     # No place is nearer than its last coordinate is: a tenth of them is looked at.
-    beside = np.abs(look.places[:, -1] - look.places[best, -1]) < _AROUND_DEGREES
-    some = np.flatnonzero(beside & (look.sizes == 1))
-    u = space.log(look.places[best], look.places[some])
-    near = np.linalg.norm(u, axis=1) < _AROUND_DEGREES
-    gain = look.log_likelihoods[some[near]] - look.log_likelihoods[best]
-    w = np.exp(min(2 * beta, 1.0) * gain)
-    refined: Array = w @ u[near] / w.sum()
-    return refined
+    around = [
+        np.flatnonzero(
+            (np.abs(look.places[:, -1] - look.places[n, -1]) < _AROUND_DEGREES) & (look.sizes == 1)
+        )
+        for look, n in zip(looks, best, strict=True)
+    ]
+    of = np.repeat(np.arange(len(looks)), [len(some) for some in around])
+    places, gains = (
+        np.concatenate([part[some] for part, some in zip(parts, around, strict=True)])
+        for parts in (
+            [look.places for look in looks],
+            [look.log_likelihoods - look.log_likelihoods.max() for look in looks],
+        )
+    )
+    centres = np.array([look.places[n] for look, n in zip(looks, best, strict=True)])
+    u = space.log(centres[of], places)
+    w = np.exp(np.minimum(2 * betas, 1.0)[of] * gains)
+    w[np.linalg.norm(u, axis=1) >= _AROUND_DEGREES] = 0.0
+    N = len(looks)
+    sums = [np.bincount(of, w * axis, minlength=N) for axis in u.T]
+    peaks: Array = np.stack(sums, axis=1) / np.bincount(of, w, minlength=N)[:, None]
+    return peaks
 
 
 def place_scores(space: Space, look: Look, truth: Array) -> Array:
