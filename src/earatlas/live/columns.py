@@ -182,7 +182,7 @@ class Columns:
         self._unused = 0
 
     def heard(self) -> Complex:
-        """Φ (F + 1, 2, 2) covariances of the frames that are kept, from 0 Hz on, as it was heard."""
+        """Φ (F + 1, 2, 2) covariances of the frames that are kept, from 0 Hz on."""
         T = len(self._frames)
         moments = self._frames.moments(T, np.ones_like(self.ears))
         (Phi,) = moments.covariances(np.full((1, len(self.hertz), T), 1 / T))
