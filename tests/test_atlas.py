@@ -119,6 +119,7 @@ def _array(name: str, place: tuple[int, ...], value: float) -> Change:
         _array("A", (1, 2, 0), np.inf),
         _array("A", (1, 2, 0), 1e200),
         _array("latent", (3, 1), 1e11),
+        _array("gammas", (1, 0, 1), 1e11),  # the half that eigvalsh does not look at
         _array("frame_noise", (5,), -1.0),
         _array("frame_noise", (5,), np.inf),
         _calibrated(shares=[float("nan")] * 7),

@@ -347,11 +347,15 @@ def _check_parts(atlas: Atlas) -> None:
 
 def _is_solvable(model: PPAM) -> bool:
     """Whether directions can be found from cues in 16 digits: 3e7 is what a learned head has."""
-    widths = np.linalg.eigvalsh(model.gammas)
+    widths = np.linalg.eigvalsh(model.gammas)  # of their lower halves
+    turned = model.gammas.swapaxes(1, 2)
     sharpness = (model.A**2 / (model.noise * model.spread)[..., None]).sum(axis=1)
     shared = (model.latent**2 / model.noise[:, None]).sum()  # beyond, I + BᵀΣ⁻¹B is singular
     return bool(
-        widths.min() > 0 and sharpness.max() * widths.max() < _SHARPEST and shared < _SHARPEST
+        np.allclose(model.gammas, turned, atol=1e-6 * widths.max())
+        and widths.min() > 0
+        and sharpness.max() * widths.max() < _SHARPEST
+        and shared < _SHARPEST
     )
 
 
