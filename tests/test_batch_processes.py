@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -193,6 +194,16 @@ def test_maps_are_checked_at_once(folder: Path, tmp_path: Path) -> None:
 # --- in processes that are ended --------------------------------------------------------------
 
 
+def test_processes_of_a_command_without_streams(folder: Path, tmp_path: Path) -> None:
+    """They begin without standard input and standard error as with them."""
+    call = [*COMMAND, "localize", str(folder / "ring.atlas"), str(folder / "r"), "--jobs", "2",
+            "-o", str(tmp_path / "o")]  # fmt: skip
+    command = f"{shlex.join(call)} <&- 2>&-"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.count("azimuth") == 10
+
+
 def members(session: int) -> list[int]:
     """The processes of a session that are alive."""
     found = []
@@ -226,6 +237,25 @@ def begun(folder: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
         for left in members(process.pid):
             os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_a_terminal_that_ends_all_while_they_begin(folder: Path, tmp_path: Path, name: str) -> None:
+    """Its signals go to all processes: those that are just starting have nothing to say."""
+    call = ["separate", folder / "ring.atlas", folder / "r", "--jobs", "2", "-o", tmp_path / "o"]
+    with subprocess.Popen(
+        [*COMMAND, *map(str, call)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as process:  # fmt: skip
+        while len(members(process.pid)) < 5 and process.poll() is None:
+            time.sleep(0.005)  # itself, two that watch over locks, and two that work
+        time.sleep(0.1)
+        os.killpg(process.pid, getattr(signal, name))
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 128 + getattr(signal, name)
+    assert said.startswith("stopped: 0 of 10 recordings are done.")
+    assert said.count("\n") == 1, said
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])

@@ -21,9 +21,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import islice
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +102,13 @@ def _pooled(
     """The outcomes of a pool of processes; so many files are given out at a time."""
     waiting = iter(list(files.items()))
     given: dict[Future[Outcome], int] = {}
-    pool = _pool(order.parent, jobs)
+    started = _Started()
+    pool = _pool(order.parent, jobs, started)
     try:
         while True:
             for number, file in islice(waiting, ahead - len(given)):
-                given[pool.submit(_ordered, str(order), number, file)] = number
+                with _signals_held_back():  # it starts processes
+                    given[pool.submit(_ordered, str(order), number, file)] = number
             if not given:
                 return
             for future in wait(given, _LOOK_SECONDS, FIRST_COMPLETED).done:
@@ -116,25 +120,69 @@ def _pooled(
     except BrokenProcessPool as error:
         raise _BrokenPoolError(sorted(given.values())) from error
     finally:
-        _end(pool)
+        _end(pool, started)
 
 
-def _pool(scratch: Path, jobs: int) -> Any:
+class _Started:
+    """A context of multiprocessing that keeps what it has started."""
+
+    def __init__(self) -> None:
+        from joblib.externals import loky  # noqa: F401, which names the context
+
+        self._context = get_context("loky")
+        self.processes: list[BaseProcess] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def Process(self, **how: Any) -> BaseProcess:
+        """One more, not yet running."""
+        process: BaseProcess = self._context.Process(**how)  # type: ignore[attr-defined]
+        self.processes.append(process)
+        return process
+
+
+def _pool(scratch: Path, jobs: int, started: _Started) -> Any:
     from joblib.externals.loky import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(
-        jobs, initializer=_begin, initargs=(os.getpid(), scratch), env=_ONE_THREAD, timeout=None
-    )
+    with _signals_held_back():  # two are started that watch over locks
+        if os.name == "posix":
+            resource_tracker.ensure_running()  # it would let signals in again among the others
+        return ProcessPoolExecutor(
+            jobs,
+            initializer=_begin,
+            initargs=(os.getpid(), scratch),
+            env=_ONE_THREAD,
+            timeout=None,
+            context=started,
+        )
 
 
-def _end(pool: Any) -> None:
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Processes that are started meanwhile never see the signals that a terminal sends to all.
+
+    One that met Ctrl-C while it began printed a traceback, and one that met the end of the terminal
+    left the locks to another, which printed a dozen. Here, signals come a moment later.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(pool: Any, started: _Started) -> None:
     """End its processes at once.
 
     A pool that is told to kill them while it has work to give out may stumble over that work, and
     say so (a KeyError of its thread); one whose processes have died tidies up.
     """
-    for process in list(pool._processes.values()):
-        with suppress(OSError, AttributeError):  # it has just ended
+    for process in list(started.processes):
+        with suppress(OSError, AttributeError, ValueError):  # it has ended, or never begun
             process.kill()
     pool.shutdown(wait=True, kill_workers=True)
 

@@ -54,7 +54,7 @@ def _fill_closed_streams() -> None:
     if sys.stdin is not None and sys.stdout is not None and sys.stderr is not None:
         return
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        continue
+        os.set_inheritable(number, True)  # processes of a batch that begin without one end at once
     os.close(number)
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115, it is open as long as we are
