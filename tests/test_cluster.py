@@ -16,7 +16,7 @@ from learned_heads import LearnedHeads
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.batches.cluster import connected
+from earatlas.batches.cluster import _check_sight, connected
 from earatlas.batches.sidecar import read_sidecar
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -110,6 +110,54 @@ def test_a_worker_that_dies(folder: Path, tmp_path: Path, workers: int) -> None:
     assert [o.error for o in found] == [None] * 8
     assert sounds(tmp_path) == sounds(folder / "whole")
     assert list(tmp_path.glob(".earatlas-*")) == []
+
+
+@pytest.mark.parametrize("gone", ["scheduler", "workers"])
+def test_a_cluster_that_goes_away(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """A sentence says how to go on, and going on without it does the rest."""
+    monkeypatch.setattr("earatlas.batches.cluster._CONNECT_SECONDS", 2)
+    with started(1) as cluster, connected(cluster.scheduler_address) as client:
+        outcomes = mapped(folder, tmp_path, client)
+        found = [next(outcomes).status]
+        if gone == "scheduler":
+            cluster.close()
+        else:
+            cluster.scale(0)
+        with pytest.raises(ea.InputError, match=r"cluster must be there until the end.*--resume"):
+            found += [outcome.status for outcome in outcomes]
+    assert set(found) == {"done"}
+    rest = [outcome.status for outcome in mapped(folder, tmp_path, None)]
+    assert rest.count("skipped") >= len(found)
+    assert sounds(tmp_path) == sounds(folder / "whole")
+
+
+def test_workers_that_do_not_see_the_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would write results to a disk of their own: a sentence before the work."""
+    monkeypatch.setattr("earatlas.batches.cluster._LOOKS", 1)
+    for name in ("here", "there", "there/in"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "there" / "in" / "a.wav").touch()
+
+    class Client:
+        """Whose second worker has another disk in the place of a folder."""
+
+        def __init__(self, hidden: str) -> None:
+            self.hidden = tmp_path / hidden
+
+        def run(self, look: Callable[..., Any], files: list[Path]) -> dict[str, Any]:
+            other = [f.parent / "hidden" / f.name if f.parent == self.hidden else f for f in files]
+            return {"tcp://a": look(files), "tcp://b": look(other)}
+
+    files = [tmp_path / "there" / "in" / name for name in ("a.wav", "missing.wav")]
+    _check_sight(tmp_path / "here", files, Client("elsewhere"))
+    for hidden in ("here", "there/in"):
+        with pytest.raises(ea.InputError, match="got none at tcp://b"):
+            _check_sight(tmp_path / "here", files, Client(hidden))
+    assert list((tmp_path / "here").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])

@@ -14,6 +14,8 @@ that a worker is at is finished there.
 from __future__ import annotations
 
 import ctypes
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -25,12 +27,14 @@ import earatlas
 from earatlas.batches.sidecar import Recipe
 from earatlas.batches.work import Outcome, Work, done
 from earatlas.errors import InputError, brief, missing_extra
+from earatlas.files import output_folder
 from earatlas.learning.threads import one_thread
 
 __all__ = ["connected", "on_cluster"]
 
 _CONNECT_SECONDS = 10
 _TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+_LOOKS, _LOOK_SECONDS = 10, 0.5  # for a file that another machine has just made
 _MOST_SENDINGS = 4  # of the atlas: as many deaths as Dask allows a task, and the first
 
 
@@ -59,6 +63,8 @@ def on_cluster(
 ) -> Iterator[tuple[int, Outcome]]:
     """The outcomes in the order in which they are known."""
     _check_workers(client)
+    if files:
+        _check_sight(work.folder, files, client)
     left = dict(enumerate(files))
     for _ in range(_MOST_SENDINGS):
         for number, outcome in _sent(work, recipe, left, client):
@@ -96,13 +102,44 @@ def _version() -> str:
     return earatlas.__version__
 
 
+def _check_sight(folder: Path, files: Sequence[Path], client: Any) -> None:
+    """Refuse workers that do not see the folders: one would write its results where it is."""
+    there = [*{file.parent: file for file in files if file.exists()}.values()]
+    with output_folder(folder), tempfile.NamedTemporaryFile(prefix=".seen-", dir=folder) as mark:
+        for worker, unseen in client.run(_unseen, [Path(mark.name), *there]).items():
+            if unseen is not None:
+                raise InputError(
+                    f"workers must see the folder '{unseen}' under that name, got none at {worker}."
+                    " Take a folder that all machines share."
+                )
+
+
+def _unseen(files: Sequence[Path]) -> Path | None:
+    """The folder of the first file that is not there, also after a while, as shared disks are."""
+    for file in files:
+        for _ in range(_LOOKS):
+            if file.exists():
+                break
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return file.parent
+    return None
+
+
 def _sent(
     work: Work, recipe: Recipe, files: dict[int, Path], client: Any
 ) -> Iterator[tuple[int, Outcome]]:
     """Outcomes of what was sent; those that are lost with the atlas are left out."""
     from distributed import KilledWorker, as_completed
 
-    sent = client.scatter((work, recipe), broadcast=True, hash=False)
+    try:
+        sent = client.scatter((work, recipe), broadcast=True, hash=False)
+    except OSError as lost:  # also of time, and of connections
+        raise InputError(
+            f"cluster must be there until the end, got none at {client.scheduler.address} "
+            f"({brief(str(lost))}). What is done is kept: start it again, and go on with --resume "
+            "(resume=True)."
+        ) from lost
     given = {client.submit(_ordered, sent, file, pure=False): n for n, file in files.items()}
     try:
         for future in as_completed(given):
