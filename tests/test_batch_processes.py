@@ -3,15 +3,18 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 from learned_heads import LearnedHeads
 
 import earatlas as ea
@@ -174,7 +177,7 @@ def test_maps_are_checked_at_once(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ea.InputError, match="task must be"):
         ea.map_recordings(atlas, r, tmp_path, task="listen")  # type: ignore[arg-type]
     with pytest.raises(ea.InputError, match="differ in their names"):
-        ea.map_recordings(atlas, [r, r / "0.wav"], tmp_path)
+        ea.map_recordings(atlas, [r, tmp_path / "0.wav"], tmp_path)
     with pytest.raises(ea.InputError, match="jobs must be"):
         ea.map_recordings(atlas, r, tmp_path, jobs=0)
     (tmp_path / "mine").mkdir()
@@ -189,6 +192,63 @@ def test_maps_are_checked_at_once(folder: Path, tmp_path: Path) -> None:
     plain = atlas.localize_file(r / "0.wav").to_dict()
     assert turned.answer is not None
     assert turned.answer["direction"][0] == pytest.approx(plain["direction"][0] + 30, abs=0.02)
+
+
+def test_results_among_the_recordings(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A batch in the recordings' own folder can be gone on with: its sounds are no recordings."""
+    for n in range(2):
+        shutil.copy(folder / "r" / f"{n}.wav", tmp_path)
+    call = ["separate", folder / "ring.atlas", tmp_path, "-n", 2, "-o", tmp_path, "--resume"]
+    assert run(*call).returncode == 0
+    shutil.copy(folder / "r" / "2.wav", tmp_path)
+    again = run(*call)
+    assert again.returncode == 0, again.stderr
+    assert "left out: 4 sounds that an earlier run made of the others." in again.stderr
+    assert "2 of 3 are done already." in again.stderr
+    assert len(list(tmp_path.glob("*_source*.wav"))) == 6
+    atlas = ea.Atlas.load(folder / "ring.atlas")
+    how = {"n_sources": 1}
+    found = ea.map_recordings(atlas, tmp_path, tmp_path, task="separate", settings=how)
+    assert [outcome.file.name for outcome in found] == ["0.wav", "1.wav", "2.wav"]
+    assert {file.name for file in tmp_path.glob("*_source*.wav")} == {
+        "0_source1.wav", "1_source1.wav", "2_source1.wav",
+    }  # fmt: skip
+    shutil.copy(folder / "r" / "3.wav", tmp_path / "0_source2.wav")  # of somebody else
+    refused = run(*call)
+    assert (refused.returncode, "is overwritten" in refused.stderr) == (2, True)
+
+
+def test_warnings_name_their_files(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Of several recordings the first is named, and the others are counted."""
+    call = ["separate", folder / "ring.atlas", folder / "r", "-n", 2, "-o", tmp_path, "--dry"]
+    told = run(*call).stderr.splitlines()
+    assert told[0].startswith(f"warning: {folder / 'r' / '0.wav'}: this atlas was not made ready")
+    assert [line for line in told[1:] if line.startswith("warning:")] == [
+        line for line in told if line.startswith("warning: so for 9 more recordings: this atlas")
+    ]
+    wide = np.zeros((3, 16000))
+    wide[:2] = ea.read_audio(folder / "r" / "0.wav").samples[:, :16000]
+    for name in ("a", "b"):
+        soundfile.write(tmp_path / f"{name}.wav", wide.T, 16000)
+    said = run("localize", folder / "ring.atlas", tmp_path / "a.wav", tmp_path / "b.wav").stderr
+    assert said.count("has 3 channels") == 2
+    assert said.count("a.wav") == said.count("b.wav") == 1
+
+
+def test_a_summary_that_cannot_be_written(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is told all the same, and what it is that is missing."""
+
+    def full(path: Path, what: str) -> Any:
+        raise ea.InputError(f"{what} must be a file that can be written, got '{path}'.")
+
+    monkeypatch.setattr("earatlas.batches.batch.written_whole", full)
+    result = run("localize", folder / "ring.atlas", folder / "r", "-o", tmp_path / "o")
+    assert result.returncode == 2
+    assert ["done", "10"] in [line.split()[:2] for line in result.stdout.splitlines()]
+    assert result.stderr.splitlines()[-1].startswith("error: batch.jsonl must be a file")
+    assert "batch:" not in result.stderr
 
 
 # --- in processes that are ended --------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 
 import earatlas as ea
 from earatlas.batches.batch import Batch, Hands, planned, run, to_replace
-from earatlas.batches.inputs import RECORDINGS, check_stems, listed
+from earatlas.batches.inputs import RECORDINGS, check_stems, listed, once
 from earatlas.batches.pace import Pace
 from earatlas.batches.recordings import Localizing
 from earatlas.batches.sidecar import Recipe, read_sidecar, sidecar_path
@@ -132,17 +132,24 @@ def test_folders_patterns_and_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     files_in(tmp_path / "day", "b.WAV", "a.flac", "notes.txt")
     files_in(tmp_path / "day" / "late", "c.wav")
     (tmp_path / "day" / "folder.wav").mkdir()
+    files_in(tmp_path / "day", "._a.wav", ".b.wav")
     odd = files_in(tmp_path, "take[1].wav", "@one.wav", "list.txt")
     (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbfday/a.flac\r\n\n gone.wav \n/abs/\xff.wav\n")
     monkeypatch.chdir(tmp_path)
 
     def names(*given: str) -> list[str]:
-        return [str(file) for file in listed(given, RECORDINGS, "recordings").files]
+        return [str(file) for file in once(listed(given, RECORDINGS, "recordings").files)]
 
     assert names("day") == ["day/a.flac", "day/b.WAV"]
     assert names("day/**/*.wav", "gone.wav") == ["day/late/c.wav", "gone.wav"]
     assert names("take[1].wav", "@one.wav") == [file.name for file in odd[:2]]
     assert names("@list.txt") == ["day/a.flac", "gone.wav", os.fsdecode(b"/abs/\xff.wav")]
+    assert names("day/b.WAV", "day", "day/*.*A*", str(tmp_path / "day" / "a.flac")) == [
+        "day/b.WAV", "day/a.flac",
+    ]  # fmt: skip
+    files_in(tmp_path, "#2.wav")
+    (tmp_path / "list.txt").write_text("# of monday\n#1.wav\n#2.wav\nday/a.flac\n")
+    assert names("@list.txt") == ["#2.wav", "day/a.flac"]
     assert not listed(["gone.wav"], RECORDINGS, "recordings").several
     for several in (["day/late"], ["*/*/c.wav"], ["gone.wav", "a.wav"]):
         assert listed(several, RECORDINGS, "recordings").several
@@ -312,6 +319,22 @@ def test_new_results_beside_an_old_sidecar(work: Copying, tmp_path: Path) -> Non
     assert planned(work, (file,), resume=True).again == {file: "results that are gone or changed"}
 
 
+def test_a_damaged_sidecar_is_ours(work: Copying, tmp_path: Path) -> None:
+    """One that breaks off or was edited is done again and replaced, and stops no batch."""
+    files = files_in(tmp_path / "in", "a.wav", "b.wav")
+    outcomes(work, files)
+    path = work.folder / "a.json"
+    whole = path.read_bytes()
+    for spoilt in (whole[:100], whole[:-20], whole.replace(b'"inputs"', b'"input"')):
+        path.write_bytes(spoilt)
+        assert dict(to_replace(work, files))[path]
+        batch = planned(work, files, resume=True)
+        assert batch.again == {files[0]: "a damaged sidecar"}
+        assert list(batch.kept) == [files[1]]
+    assert outcomes(work, files)["a"].again == "a damaged sidecar"
+    assert json.loads(path.read_text())["answer"] == json.loads(whole)["answer"]
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"command": 1}', "[" * 100_000])
 def test_what_is_no_sidecar(tmp_path: Path, text: str) -> None:
     """It says nothing, and breaks nothing."""
@@ -333,6 +356,59 @@ def test_an_atlas_is_known_by_what_was_learned(atlas: ea.Atlas, tmp_path: Path) 
 
 
 # --- what came of it --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Several(Copying):
+    """As many copies as it is told."""
+
+    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
+        """Where they are."""
+        for path in self.may_write(file)[: self.times]:
+            path.write_bytes(file.read_bytes())
+        return {"copies": [str(path) for path in self.may_write(file)[: self.times]]}
+
+    def outputs(self, answer: dict[str, Any]) -> list[Path]:
+        """The copies."""
+        return [Path(copy) for copy in answer["copies"]]
+
+    def may_write(self, file: Path) -> list[Path]:
+        """Four of them."""
+        return [self.folder / f"{file.stem}.copy{n}" for n in range(4)]
+
+
+def test_results_that_a_new_run_has_none_for(tmp_path: Path) -> None:
+    """Those that the sidecar tells of are removed; what was changed since, or is another's, stays.
+
+    A sidecar that was made by hand removes nothing but results.
+    """
+    (file,) = files_in(tmp_path / "in", "a.wav")
+    work = Several(tmp_path / "out", 3)
+    outcomes(work, (file,))
+    (work.folder / "a.copy1").write_text("mine")
+    (work.folder / "a.copy3").write_text("whose?")
+    sidecar = work.folder / "a.json"
+    told = json.loads(sidecar.read_text())
+    told["outputs"].append({**told["inputs"][0], "file": "../in/a.wav"})
+    sidecar.write_text(json.dumps(told, indent=1))
+    found = outcomes(replace(work, times=1), (file,))["a"]
+    assert found.removed == (str(work.folder / "a.copy2"),)
+    assert not (work.folder / "a.copy2").exists()
+    assert [text.split("'")[1][-7:] for text in found.warnings] == ["a.copy1", "a.copy3"]
+    assert (work.folder / "a.copy1").read_text() == "mine"
+    assert file.exists()
+    assert found.status == "done"
+    assert len(json.loads(sidecar.read_text())["outputs"]) == 1
+
+
+def test_results_of_a_run_that_fails_stay(tmp_path: Path) -> None:
+    """They are all that there is."""
+    (file,) = files_in(tmp_path / "in", "a.wav")
+    work = Several(tmp_path / "out", 3)
+    outcomes(work, (file,))
+    file.unlink()
+    assert outcomes(replace(work, times=1), (file,))["a"].status == "failed"
+    assert (work.folder / "a.copy2").exists()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -312,7 +312,6 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["head.atlas", "short.wav"], ["short.wav", "at least one window"]),
         (["head.atlas", "broken.flac"], ["breaks off", "broken.flac"]),
         (["head.atlas", "party.wav", "other/party.flac"], ["differ in their names", "party.flac"]),
-        (["head.atlas", "party.wav", "party.wav"], ["differ in their names"]),
         (["head.atlas", "party.wav", "again.wav", "--truth", "scene"], ["one recording"]),
         (["head.atlas", "party.wav", "--truth", "gone"], ["truth must be an existing file"]),
         (["head.atlas", "party.wav", "--truth", "other"], ["truth must be a scene.json"]),

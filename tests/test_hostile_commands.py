@@ -50,6 +50,18 @@ def test_what_steers_a_terminal_is_spelt_out(run: Run, folder: Path, tmp_path: P
     assert "\x1b" not in told
 
 
+def test_a_name_is_on_one_line(run: Run, folder: Path, tmp_path: Path) -> None:
+    """What follows a line's end in a name could be taken for an answer."""
+    sound = tmp_path / "a\nb.wav"
+    sound.write_bytes((folder / "scene" / "mixture.wav").read_bytes())
+    for options in ([], ["-o", tmp_path / "o"], ["-o", tmp_path / "o", "--resume", "--channels",
+                                                 1, 0]):  # fmt: skip
+        told = run("localize", folder / "head.atlas", sound, *options)
+        assert told.returncode == 0
+        assert "\nb.wav" not in told.stdout + told.stderr
+        assert r"a\nb.wav: azimuth" in told.stdout
+
+
 def test_messages_are_short() -> None:
     """Names, values and all of it; our own words stay."""
     for value in ("'" + "x" * 5000 + "'", "'" + "x " * 5000 + "'", "x" * 5000, "x " * 5000):

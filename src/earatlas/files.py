@@ -15,6 +15,7 @@ it finishes what was complete, so that nothing of the old is lost, and removes t
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -79,9 +80,10 @@ def written_whole(path: str | Path, what: str = "output") -> Iterator[Path]:
 
 
 def _not_written(path: Path, what: str, error: OSError) -> InputError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return InputError(
         f"{what} must be a file that can be written, got '{path}' ({error.strerror or error}). "
-        "Check that its folder exists and is writable."
+        f"{'Free some space.' if full else 'Check that its folder exists and is writable.'}"
     )
 
 

@@ -10,20 +10,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from earatlas.batches.crew import Tell, alone, together
-from earatlas.batches.sidecar import Recipe, Sidecar, read_sidecar, sidecar_path, why_again
+from earatlas.batches.sidecar import (
+    Recipe,
+    Sidecar,
+    is_damaged,
+    read_sidecar,
+    sidecar_path,
+    why_again,
+)
 from earatlas.batches.work import Outcome, Work
 from earatlas.errors import InputError
 from earatlas.files import clear_scratch, written_whole
 
-__all__ = ["SUMMARY", "Batch", "Hands", "check_jobs", "planned", "run", "to_replace"]
+__all__ = [
+    "SUMMARY",
+    "Batch",
+    "Hands",
+    "SummaryError",
+    "check_jobs",
+    "planned",
+    "run",
+    "to_replace",
+]
 
 SUMMARY = "batch.jsonl"
+
+
+class SummaryError(InputError):
+    """All was done that could be, and the summary of it could not be written."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +84,11 @@ def planned(work: Work, files: Sequence[Path], *, resume: bool) -> Batch:
     again: dict[Path, str] = {}
     recipe = work.recipe()
     for file in files if resume else ():
-        sidecar = read_sidecar(sidecar_path(work.folder, file))
+        path = sidecar_path(work.folder, file)
+        sidecar = read_sidecar(path)
         if sidecar is None:
+            if path.is_file() and is_damaged(path):
+                again[file] = "a damaged sidecar"
             continue
         why = _why_again(work, recipe, file, sidecar)
         if why is None:
@@ -83,7 +106,7 @@ def to_replace(work: Work, files: Sequence[Path]) -> Iterator[tuple[Path, bool]]
     for file in files:
         path = sidecar_path(work.folder, file)
         if path.exists():
-            yield path, read_sidecar(path) is not None
+            yield path, path.is_file() and (read_sidecar(path) is not None or is_damaged(path))
     path = work.folder / SUMMARY
     if len(files) > 1 and path.exists():
         yield path, _is_summary(path)
@@ -161,12 +184,23 @@ def _summary(batch: Batch) -> Iterator[dict[Path, Outcome]]:
     outcomes: dict[Path, Outcome] = {}
     try:
         yield outcomes
-    finally:
-        clear_scratch(batch.work.folder)
-        if len(batch.files) > 1 and outcomes:
-            with written_whole(batch.work.folder / SUMMARY, "batch.jsonl") as scratch:
-                lines = (_line(batch, file, outcomes.get(file)) for file in batch.files)
-                scratch.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    except BaseException:
+        with suppress(SummaryError):  # how it ended is what is to be told
+            _write_summary(batch, outcomes)
+        raise
+    _write_summary(batch, outcomes)
+
+
+def _write_summary(batch: Batch, outcomes: dict[Path, Outcome]) -> None:
+    clear_scratch(batch.work.folder)
+    if len(batch.files) == 1 or not outcomes:
+        return
+    try:
+        with written_whole(batch.work.folder / SUMMARY, SUMMARY) as scratch:
+            lines = (_line(batch, file, outcomes.get(file)) for file in batch.files)
+            scratch.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    except InputError as error:
+        raise SummaryError(error) from error
 
 
 def _line(batch: Batch, file: Path, outcome: Outcome | None) -> dict[str, Any]:

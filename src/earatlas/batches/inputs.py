@@ -4,9 +4,10 @@ In: what was written on a command line. Out: the files, in that order; those of 
 pattern by name.
 
     party.wav          a file, whether it exists or not: a batch goes on without it
-    recordings         a folder: what is in it with one of the endings
+    recordings         a folder: what is in it with one of the endings, and is not hidden
     'day*/**/*.wav'    a pattern, where the shell has not read it; ** is any depth
-    @list.txt          a text with a name a line, relative to the list's own folder
+    @list.txt          a text with a name a line, relative to the list's own folder; lines that
+                       begin with # say something else, unless there is such a file
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from earatlas.errors import InputError, existing_file
 
-__all__ = ["HEADS", "RECORDINGS", "Listed", "check_stems", "listed", "with_endings"]
+__all__ = ["HEADS", "RECORDINGS", "Listed", "check_stems", "listed", "once", "with_endings"]
 
 # What libsndfile reads and people record with.
 RECORDINGS = (
@@ -49,6 +50,14 @@ def listed(names: Iterable[str | Path], endings: tuple[str, ...], what: str) -> 
     return Listed(tuple(files), several=alone != 1 or len(files) != 1)
 
 
+def once(files: Iterable[Path]) -> tuple[Path, ...]:
+    """The files, each by the first of its names: where results have names, one is meant once."""
+    found: dict[str, Path] = {}
+    for file in files:
+        found.setdefault(os.path.abspath(file), file)
+    return tuple(found.values())
+
+
 def _several(name: str, endings: tuple[str, ...], what: str) -> list[Path] | None:
     """What a folder, a pattern or a list stands for; None: it is the name of one."""
     if os.path.isdir(name):
@@ -70,9 +79,12 @@ def _several(name: str, endings: tuple[str, ...], what: str) -> list[Path] | Non
 
 
 def with_endings(folder: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The files of a folder that have one of the endings, by name (an OSError if there is none)."""
+    """The files of a folder that have one of the endings, by name (an OSError if there is none).
+
+    Hidden ones are not: some systems leave a ._a.wav beside each a.wav, which is no sound.
+    """
     found = (file for file in folder.iterdir() if file.suffix.lower() in endings)
-    return sorted(file for file in found if not file.is_dir())
+    return sorted(file for file in found if not (file.name.startswith(".") or file.is_dir()))
 
 
 def _in_folder(folder: Path, endings: tuple[str, ...], what: str) -> list[Path]:
@@ -107,6 +119,7 @@ def _in_list(path: Path, what: str) -> list[Path]:
         ) from error
     names = [line.strip() for line in text.removeprefix(b"\xef\xbb\xbf").splitlines()]
     files = [path.parent / os.fsdecode(name) for name in names if name]
+    files = [file for file in files if not file.name.startswith("#") or os.path.lexists(file)]
     if b"\0" in text or not files:
         raise InputError(
             f"list must be a text with a name of {what} on each line, got '{path}', which "

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal
 
 from earatlas.atlas import Atlas
 from earatlas.batches.batch import Hands, planned, run, to_replace
-from earatlas.batches.inputs import RECORDINGS, check_stems, listed
+from earatlas.batches.inputs import RECORDINGS, check_stems, listed, once
+from earatlas.batches.sidecar import read_sidecar, sidecar_path
 from earatlas.batches.work import Outcome, Work
 from earatlas.errors import InputError
 from earatlas.files import output_folder
@@ -28,7 +29,14 @@ from earatlas.separation.wishes import Separating
 from earatlas.space.yaw import Yaw
 from earatlas.types import Progress
 
-__all__ = ["Localizing", "SeparatingFiles", "Task", "check_overwritten", "map_recordings"]
+__all__ = [
+    "Localizing",
+    "SeparatingFiles",
+    "Task",
+    "check_overwritten",
+    "map_recordings",
+    "without_results",
+]
 
 Task = Literal["localize", "separate"]
 
@@ -123,6 +131,21 @@ class SeparatingFiles(_OfRecordings):
         return [self.folder / sound_file(file, m) for m in range(MOST_SOURCES)]
 
 
+def without_results(recordings: Sequence[Path], folder: Path) -> tuple[Path, ...]:
+    """The recordings but for sounds that an earlier batch made of others of them, in their folder.
+
+    Its sidecars tell which: a batch in the recordings' own folder can be gone on with.
+    """
+    place = folder.resolve()
+    made: set[Path] = set()
+    for recording in recordings:
+        if recording.parent.resolve() == place:
+            sidecar = read_sidecar(sidecar_path(folder, recording))
+            if sidecar is not None and sidecar.recipe.command == SeparatingFiles.command:
+                made |= {place / mark.file for mark in sidecar.outputs}
+    return tuple(file for file in recordings if file.parent.resolve() / file.name not in made)
+
+
 def check_overwritten(recordings: Sequence[Path], folder: Path) -> None:
     """Refuse a folder where the sounds of one recording would take the place of another."""
     written = {
@@ -159,7 +182,9 @@ def map_recordings(
     Nothing is done before the first outcome is asked for; who stops asking stops the work.
     """
     given = [recordings] if isinstance(recordings, str | Path) else recordings
-    files = listed(given, RECORDINGS, "recordings").files
+    files = once(listed(given, RECORDINGS, "recordings").files)
+    if task == "separate":
+        files = without_results(files, Path(folder))
     if client is not None:  # the others have a current folder of their own
         files, folder = tuple(file.absolute() for file in files), Path(folder).absolute()
     work = _work(atlas, Path(folder), task, dict(settings or {}))

@@ -29,6 +29,7 @@ __all__ = [
     "FileMark",
     "Recipe",
     "Sidecar",
+    "is_damaged",
     "marks_of",
     "read_sidecar",
     "sidecar_path",
@@ -39,6 +40,7 @@ __all__ = [
 _LARGEST = 64 << 20  # bytes; a sidecar has a few thousand
 _DEEPEST = 30  # values within values; an answer has five
 _MARKS = ("inputs", "outputs")
+_BEGINNING = b'{\n "earatlas": "'  # of all that `write_sidecar` writes
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,15 @@ def read_sidecar(path: Path) -> Sidecar | None:
         return Sidecar(recipe, inputs, outputs, answer, words, float(told["seconds"]))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether it begins as a sidecar and is none: somebody, or a disk, has changed it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_BEGINNING)) == _BEGINNING and read_sidecar(path) is None
+    except OSError:
+        return False
 
 
 def _no_number(word: str) -> float:

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from earatlas.batches.sidecar import (
+    FileMark,
     Recipe,
     Sidecar,
     marks_of,
@@ -50,6 +51,7 @@ class Outcome:
     error: str | None = None
     warnings: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()  # files of an earlier run
+    removed: tuple[str, ...] = ()  # those of an earlier run that this one has none for
     seconds: float = 0.0  # that it took
     again: str | None = None  # why it was done once more
     bug: str | None = None  # the traceback of what is no fault of the file
@@ -120,15 +122,20 @@ def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -
         start = time.perf_counter()
         answer, problem, bug = None, None, None
         old = {str(path) for path in work.may_write(file) if path.exists()}
-        lost = _lost_sidecar(work, file)
+        lost, before = _lost_sidecar(work, file), read_sidecar(sidecar_path(work.folder, file))
+        removed: list[str] = []
         try:
             inputs = marks_of(work.inputs(file))
             answer = work.answer(file, tell)
+            stale = _stale(work, file, answer, before)
             told = tuple(str(w.message) for w in caught)
             seconds = time.perf_counter() - start
             outputs = marks_of(work.outputs(answer), work.folder)
             sidecar = Sidecar(recipe, inputs, outputs, answer, told, round(seconds, 3))
             write_sidecar(sidecar_path(work.folder, file), sidecar)
+            for path in stale:
+                path.unlink(missing_ok=True)
+                removed.append(str(path))
         except InputError as error:
             problem = str(error)
         except Exception as error:
@@ -142,6 +149,7 @@ def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -
         problem,
         tuple(str(w.message) for w in caught),
         tuple(str(path) for path in _written(work, answer) if str(path) in old) + lost,
+        tuple(removed),
         round(time.perf_counter() - start, 3),
         bug=bug,
     )
@@ -157,6 +165,29 @@ def _lost_sidecar(work: Work, file: Path) -> tuple[str, ...]:
         not sidecar.inputs or Path(sidecar.inputs[0].file) == Path(os.path.abspath(file))
     )
     return () if same else (str(path),)
+
+
+def _stale(work: Work, file: Path, answer: dict[str, Any], before: Sidecar | None) -> list[Path]:
+    """Results of an earlier run that would be taken for some of this one, such as a third sound.
+
+    Those that its sidecar tells of, unchanged, are ours to remove; others get a warning.
+    """
+    marks: dict[Path, FileMark] = {}
+    if before is not None and before.recipe.command == work.command:
+        marks = {work.folder / mark.file: mark for mark in before.outputs}
+    stale, new = [], set(work.outputs(answer))
+    for path in work.may_write(file):
+        if path in new or not path.exists():
+            continue
+        if path in marks and marks[path].fits(path):
+            stale.append(path)
+        else:
+            warnings.warn(
+                f"'{path}' is left from an earlier run and not of this one. Delete it.",
+                EaratlasWarning,
+                stacklevel=2,
+            )
+    return stale
 
 
 def _written(work: Work, answer: dict[str, Any] | None) -> list[Path]:

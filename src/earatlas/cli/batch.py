@@ -20,11 +20,19 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.batches.batch import SUMMARY, Batch, Hands, planned, run, to_replace
+from earatlas.batches.batch import (
+    SUMMARY,
+    Batch,
+    Hands,
+    SummaryError,
+    planned,
+    run,
+    to_replace,
+)
 from earatlas.batches.pace import Pace
 from earatlas.batches.work import Outcome, Work
 from earatlas.cli import Stopped
-from earatlas.cli.console import Tally, err, note, out, print_json, warn
+from earatlas.cli.console import Tally, Warned, err, note, out, print_json
 from earatlas.cli.outputs import Outputs, tell_replaced
 from earatlas.errors import InputError, harmless
 from earatlas.files import output_folder
@@ -82,17 +90,29 @@ def run_batch(
     _check_sidecars(work, files, force=how.force)
     batch = planned(work, files, resume=how.resume)
     tally = Tally(len(files), as_json=how.as_json, what=work.what)
+    warned = Warned(len(files), work.what)
+    lost: SummaryError | None = None
     with output_folder(work.folder), _ended_by_signals(batch, how) as told, _client(how) as client:
         _tell_plan(batch)
         bar = _Bar(batch)
         with bar, closing(run(batch, Hands(how.jobs, client), bar.tell)) as outcomes:
-            for outcome in outcomes:
-                told.append(outcome)
-                bar.finish(outcome)
-                with bar.hidden():
-                    _tell(outcome, tally, how, show)
+            try:
+                for outcome in outcomes:
+                    told.append(outcome)
+                    bar.finish(outcome)
+                    with bar.hidden():
+                        if outcome.status != "skipped":
+                            warned.tell(outcome.file, outcome.warnings)
+                        _tell(outcome, tally, how, show)
+            except SummaryError as error:
+                lost = error
+    warned.close()
     if len(files) > 1:
         _tell_end(batch, told, bar.pace, as_json=how.as_json)
+    if lost is not None:
+        raise lost
+    if len(files) > 1:
+        note("[cyan]batch:[/]", str(batch.work.folder / SUMMARY))
     tally.close()
 
 
@@ -175,9 +195,9 @@ def _tell(
         if how.as_json:
             print_json({**(outcome.answer or {}), "skipped": True})
         return
-    for text in outcome.warnings:
-        warn(text)
     tell_replaced(list(outcome.replaced))
+    if outcome.removed:
+        note("[yellow]removed, of an earlier run:[/]", ", ".join(outcome.removed))
     if outcome.bug is not None:
         err.print(outcome.bug, markup=False, highlight=False, soft_wrap=True)
         if tally.total == 1:  # as every bug ends a command
@@ -206,11 +226,10 @@ def _tell_end(batch: Batch, told: Sequence[Outcome], pace: Pace, *, as_json: boo
     failed = [outcome for outcome in told if outcome.status == "failed"]
     # Below the table, whose columns would break names and reasons in the midst of a word.
     for outcome in failed[:_MOST_NAMED]:
-        words = escape(f"    {outcome.file.name}: {outcome.error}")
+        words = escape(harmless(f"    {outcome.file.name}: {outcome.error}"))
         where.print(words, highlight=False, soft_wrap=True)
     if len(failed) > _MOST_NAMED:
         where.print(f"    and {len(failed) - _MOST_NAMED} more", highlight=False)
-    note("[cyan]batch:[/]", str(batch.work.folder / SUMMARY))
 
 
 def _speed(batch: Batch, pace: Pace) -> str:

@@ -12,7 +12,8 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,10 +21,11 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResul
 from rich.markup import escape
 from rich.segment import Segment
 
-from earatlas.errors import EaratlasWarning, InputError, harmless
+from earatlas.errors import EaratlasWarning, InputError, brief, harmless
 
 __all__ = [
     "Tally",
+    "Warned",
     "degrees",
     "err",
     "note",
@@ -50,6 +52,7 @@ _OPTIONS = {
     "t60_seconds": "--t60",
 }
 _ARGUMENTS = re.compile(rf"(?<![\w'/.-])({'|'.join(_OPTIONS)})(?![\w'/-])")
+_LONGEST_AGAIN = 120  # letters of a warning that was told already
 _LINES = "\n\t"  # of what steers a terminal, what an answer may hold
 
 
@@ -87,7 +90,7 @@ _warned: set[str] = set()  # by this command
 
 def say(text: str) -> None:
     """A line of the answer, as it is: neither wrapped nor coloured."""
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    out.print(harmless(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def say_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
@@ -108,7 +111,7 @@ def note(label: str, text: str) -> None:
 
     A terminal would break it in the midst of a word: there it is wrapped.
     """
-    told = _ARGUMENTS.sub(lambda found: _OPTIONS[found.group()], text)
+    told = _ARGUMENTS.sub(lambda found: _OPTIONS[found.group()], harmless(text))
     err.print(f"{label} {escape(told)}", highlight=False, soft_wrap=not err.is_terminal)
 
 
@@ -117,6 +120,44 @@ def warn(text: str) -> None:
     if text not in _warned:
         _warned.add(text)
         note("[yellow]warning:[/]", text)
+
+
+class Warned:
+    """Warnings of one file after the other: each once, with the file, and of how many more.
+
+    Of one file alone nobody needs to be told which.
+    """
+
+    def __init__(self, total: int, what: str = "recordings") -> None:
+        self.total, self.what = total, what
+        self._count: Counter[str] = Counter()
+
+    def tell(self, file: object, texts: Iterable[str]) -> None:
+        """What was warned of a file."""
+        for text in dict.fromkeys(texts):
+            self._count[text] += 1
+            if self._count[text] == 1:
+                named = self.total == 1 or str(file) in text
+                warn(text if named else f"{file}: {text}")
+
+    @contextmanager
+    def catching(self, file: object) -> Iterator[None]:
+        """What is warned meanwhile is of that file; if it is alone, it is told as it comes."""
+        if self.total == 1:
+            yield
+            return
+        with warnings.catch_warnings(record=True) as caught:
+            try:
+                yield
+            finally:
+                ours = (w for w in caught if issubclass(w.category, EaratlasWarning))
+                self.tell(file, [str(warning.message) for warning in ours])
+
+    def close(self) -> None:
+        """Tell how many files had the same."""
+        for text, count in self._count.items():
+            if count > 1:
+                warn(f"so for {count - 1} more {self.what}: {brief(text, _LONGEST_AGAIN)}")
 
 
 def show_warnings_once() -> None:

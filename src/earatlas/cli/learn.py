@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
-from earatlas.batches.inputs import HEADS, check_stems, listed
+from earatlas.batches.inputs import HEADS, check_stems, listed, once
 from earatlas.batches.work import Work
 from earatlas.cli.batch import BatchOptions, run_batch
 from earatlas.cli.console import note, out, print_json, progress, say
@@ -263,7 +263,7 @@ def _check_name(output: Path) -> None:
 
 def _learn_many(learning: _Learning, heads: tuple[Path, ...], batch: BatchOptions) -> None:
     """An atlas a head, in a folder."""
-    files = batch.files(heads)
+    files = batch.files(once(heads))
     check_stems(files, "heads")
     outputs = Outputs(force=batch.force)
     for file in files:

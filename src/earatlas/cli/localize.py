@@ -16,10 +16,10 @@ import typer
 from numpy.typing import ArrayLike
 
 from earatlas.atlas import Atlas
-from earatlas.batches.inputs import RECORDINGS, check_stems, listed
+from earatlas.batches.inputs import RECORDINGS, check_stems, listed, once
 from earatlas.batches.recordings import Localizing
 from earatlas.cli.batch import BatchOptions, run_batch
-from earatlas.cli.console import Tally, degrees, print_json, progress, say, say_doubts
+from earatlas.cli.console import Tally, Warned, degrees, print_json, progress, say, say_doubts
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -112,14 +112,16 @@ def localize_command(
     _check(wish, learned, recordings, outputs)
     _check_folder(wish, batch, output)
     if output is not None:
+        recordings = list(once(recordings))
         check_stems(recordings)
         work = Localizing(batch.folder(output), learned, channels, yaw=turned)
         run_batch(work, recordings, batch, partial(_show, learned.space))
         return
-    tally = Tally(len(recordings), as_json=as_json)
+    tally, warned = Tally(len(recordings), as_json=as_json), Warned(len(recordings))
     for recording in recordings:
         try:
-            found = _found(learned, recording, wish)
+            with warned.catching(recording):
+                found = _found(learned, recording, wish)
         except InputError as error:
             tally.fail(recording, str(error))
             continue
@@ -128,6 +130,7 @@ def localize_command(
             if not as_json:
                 say(f"{kind}: {file}")
     outputs.tell()
+    warned.close()
     tally.close()
 
 

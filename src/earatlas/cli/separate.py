@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,10 +13,10 @@ import numpy as np
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.batches.inputs import RECORDINGS, check_stems, listed
-from earatlas.batches.recordings import SeparatingFiles, check_overwritten
+from earatlas.batches.inputs import RECORDINGS, check_stems, listed, once
+from earatlas.batches.recordings import SeparatingFiles, check_overwritten, without_results
 from earatlas.cli.batch import BatchOptions, run_batch
-from earatlas.cli.console import degrees, say, say_doubts
+from earatlas.cli.console import degrees, note, say, say_doubts
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
@@ -39,7 +38,7 @@ from earatlas.cli.truth import (
     read_truth,
     written_sounds,
 )
-from earatlas.errors import EaratlasWarning, InputError
+from earatlas.errors import InputError
 from earatlas.judging.truth import Truth
 from earatlas.separation.recording import sound_file
 from earatlas.separation.scene import FoundScene
@@ -83,7 +82,6 @@ class _Order(SeparatingFiles):
             page = _page(self.folder, file)
             _write_report(page, scene, [file, *files], known, answer["seconds"])
             answer["report"] = str(page)
-        _warn_of_leftovers(self, file, len(files))
         return answer
 
 
@@ -140,7 +138,8 @@ def separate_command(
     """Write each sound of each recording to a file of its own, and say where it is."""
     how = Separating(n_sources, render.value, rate=rate, dry=dry)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
-    files = batch.files(listed(recordings, RECORDINGS, "recordings").files)
+    files = batch.files(once(listed(recordings, RECORDINGS, "recordings").files))
+    files = _without_sounds(files, output)
     learned = Atlas.load(atlas)
     order = _Order(batch.folder(output), learned, how, channels, report, truth)
     _check(order, files, force=force)
@@ -165,6 +164,17 @@ def _check(order: _Order, recordings: Sequence[Path], *, force: bool) -> None:
         check_truth(order.truth, recordings[0], order.channels)
 
 
+def _without_sounds(recordings: tuple[Path, ...], folder: Path) -> tuple[Path, ...]:
+    """What is left where results lie among the recordings; a line says so."""
+    files = without_results(recordings, folder)
+    if len(files) < len(recordings):
+        note(
+            "[cyan]left out:[/]",
+            f"{len(recordings) - len(files)} sounds that an earlier run made of the others.",
+        )
+    return files
+
+
 def _page(folder: Path, recording: Path) -> Path:
     return folder / f"{recording.stem}.html"
 
@@ -184,17 +194,6 @@ def _write_report(
         files=dict(zip(names, files, strict=True)),
         elapsed_seconds=seconds,
     )
-
-
-def _warn_of_leftovers(order: _Order, recording: Path, count: int) -> None:
-    """What an earlier run wrote and this one does not is not to be taken for ours."""
-    *sounds, page = order.may_write(recording)
-    for file in filter(Path.exists, [*sounds[count:], *([] if order.report else [page])]):
-        warnings.warn(
-            f"'{file}' is left from an earlier run and not of this one. Delete it.",
-            EaratlasWarning,
-            stacklevel=2,
-        )
 
 
 def _print(answer: dict[str, Any], *, flat: bool) -> None:

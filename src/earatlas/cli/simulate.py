@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.batches.inputs import HEADS, check_stems, listed
+from earatlas.batches.inputs import HEADS, check_stems, listed, once
 from earatlas.batches.work import Work
 from earatlas.cli.batch import BatchOptions, run_batch
 from earatlas.cli.console import degrees, note, out, print_json, progress, say
@@ -237,7 +237,7 @@ class _Simulating(Work):
 
 def _simulate_many(work: _Simulating, heads: tuple[Path, ...], batch: BatchOptions) -> None:
     """A scene a head, in folders of their own."""
-    files = batch.files(heads)
+    files = batch.files(once(heads))
     check_stems(files, "heads")
     outputs = Outputs(force=batch.force)
     for file in files:
