@@ -226,6 +226,7 @@ def test_delay_grid_is_half_samples() -> None:
 # --- all of them ---------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
 def test_on_a_measured_head(data: Path) -> None:
     """KU100's plane: errors as seen, none so good that the truth must have leaked."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")

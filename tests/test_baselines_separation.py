@@ -277,6 +277,7 @@ def test_messl_bands_grow(iterations: int) -> None:
     assert messl.separate(ea.Audio(np.eye(2, 4000, 100) + 0.1, RATE), 1, iterations=1).masks.any()
 
 
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
 def test_messl_on_a_measured_head(data: Path) -> None:
     """Two readers at KU100: well above the mixture, below what the truth's masks give."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")

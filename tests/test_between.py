@@ -70,6 +70,7 @@ def test_left_out_directions_of_the_simulated_head(atlas_head: ea.Head) -> None:
     assert gain.mean() > 6
 
 
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
 def test_left_out_directions_of_a_measured_head(data: Path) -> None:
     """The KU100 without every 20th direction."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")

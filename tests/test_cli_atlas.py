@@ -190,10 +190,13 @@ def test_localize_draws_and_tracks(run: Run, folder: Path, tmp_path: Path) -> No
             "--plot", tmp_path / "p.png", "--track", tmp_path / f"t.{ending}",
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
+        told = f"t.{ending} (a row each 0.096 s, from windows of 0.48 s)"
+        assert told in result.stdout, "whole frames of 8 ms"
     assert (tmp_path / "p.png").stat().st_size > 10_000
     rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
     objects = json.loads((tmp_path / "t.json").read_text())
     assert len(rows) == len(objects) > 10
+    assert float(rows[1]["time"]) - float(rows[0]["time"]) == pytest.approx(0.096, abs=1e-6)
     heard = [row for row in rows if row["azimuth"]]
     assert np.median([float(row["azimuth"]) for row in heard]) == pytest.approx(63, abs=15)
 

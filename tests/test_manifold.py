@@ -307,6 +307,7 @@ def test_localization_without_positions(atlas_head: ea.Head) -> None:
     assert 1 < np.median(errors) < 0.8 * np.median(baseline)
 
 
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
 def test_low_ild_of_a_measured_head_is_homeomorphic(data: Path) -> None:
     """KU100, all 2702 directions: low ILD once whitened, high IPD never (paper, figure 3)."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")

@@ -15,6 +15,7 @@ from made_scenes import SPACES, belief_at, made_scene, made_track, with_sources,
 from matplotlib.image import imread
 
 import earatlas as ea
+from earatlas.cli.truth import hearing_lines
 from earatlas.drawing.belief_maps import belief_map
 from earatlas.drawing.palette import GREY, INK, TRUE, colour_of
 from earatlas.judging.intelligibility import intelligibility
@@ -22,7 +23,7 @@ from earatlas.judging.interaural import interaural_errors
 from earatlas.judging.score import score
 from earatlas.judging.truth import Truth
 from earatlas.report import report_page, write_report
-from earatlas.report.comparison import decibel_words
+from earatlas.report.comparison import Known, comparison_table, decibel_words
 from earatlas.report.images import ild_image, level_image, mask_image, on_colour
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.tracks import track_charts
@@ -191,6 +192,26 @@ def test_table_has_the_scores() -> None:
         assert heard == [f"{clear:.2f}", f"{ears.ild_db[m]:.1f} dB",
                          f"{ears.itd_microseconds[m]:.0f} µs"]  # fmt: skip
     assert "swapped" not in text
+
+
+def test_page_and_terminal_round_alike() -> None:
+    """Both go by the digits that JSON has: 0.8749 is 0.875 there, and 0.88 for people."""
+    scene, images = made_scene(seconds=0.6)
+    truth = Truth(images=audios(images), names=("Ada", "Hugh"))
+    known = Known.judged(scene, truth, {"mixture": scene.mixture,
+                                        **{s.name: s.audio for s in scene.sources}})  # fmt: skip
+    assert known.heard is not None
+    ild, itd = np.array([2.44951, 0.1]), np.array([31.4996, 7.0])
+    ears = replace(known.heard[0], ild_db=ild, itd_microseconds=itd)
+    odd = replace(known, heard=(ears, np.array([[0.8749, 0.8749], [0.5, 0.5]])))
+    page = Page(comparison_table(scene, odd)).text
+    names = ("ild_error_db", "itd_error_microseconds", "stoi")
+    figures = zip((ild[0], itd[0], 0.8749), names, strict=True)
+    row = {"name": "Ada", **{name: round(float(value), 3) for value, name in figures}}
+    terminal = hearing_lines([row])[1].split()
+    assert terminal == ["Ada", "2.5", "dB", "32", "µs", "0.88"]
+    for cell in ("2.5 dB", "32 µs", "0.88"):
+        assert cell in page
 
 
 def test_table_is_the_same_from_files(tmp_path: Path) -> None:

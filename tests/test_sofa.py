@@ -163,6 +163,7 @@ def test_duplicates_are_refused_and_the_remedy_works(build: Build, small_head: e
     np.testing.assert_array_equal(head.responses().samples, small_head.responses().samples)
 
 
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
 def test_reads_every_measured_head(data: Path) -> None:
     """All four, with their number of directions and the left ear first."""
     sizes = {"ku100": 2702, "cipic_021": 1250, "cipic_003": 1250, "kemar_full": 710}
@@ -460,13 +461,14 @@ def test_positions_of_two_columns_are_refused(build: Build, small_head: ea.Head)
 
 
 def test_latin_1_text_is_readable(build: Build) -> None:
-    """Text that is not UTF-8 is read as latin-1, which most of it is."""
+    """Text that is not UTF-8 is read as latin-1, which most of it is; a warning says so."""
 
     def change(file: netCDF4.Dataset) -> None:
         file.setncattr("Title", np.bytes_("TH Köln".encode("latin-1")))
         file.setncattr("License", "© CC0")
 
-    head = ea.read_sofa(edit(build(), change))
+    with pytest.warns(ea.EaratlasWarning, match=r"not UTF-8, read as latin-1: Title\)"):
+        head = ea.read_sofa(edit(build(), change))
     assert head.provenance.startswith("TH Köln")
     assert head.licence == "© CC0"
 

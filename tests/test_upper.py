@@ -82,6 +82,7 @@ def test_what_is_above_the_cues_is_separated(M: int, least_db: float) -> None:
     assert after > sdr(high(images), high(by_mask)) + (6 if M == 2 else 0.5)
 
 
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
 def test_real_talkers_come_apart_above_8_khz(data: Path) -> None:
     """Two voices with sound up to 20 kHz, at two places of a measured head."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")

@@ -37,6 +37,7 @@ from earatlas.cli.outputs import Outputs, is_track
 from earatlas.errors import InputError, harmless
 from earatlas.files import written_whole
 from earatlas.hearing.files import audio_seconds
+from earatlas.hearing.layout import CueLayout
 from earatlas.hearing.recording import FileRecording
 from earatlas.localization.answer import Localization
 from earatlas.localization.track import Tracking, Windows
@@ -87,7 +88,7 @@ def localize_command(
         float, typer.Option(metavar="SECONDS", help="Of sound for an answer of the track.")
     ] = Windows.window_seconds,
     hop: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Between answers of the track.")
+        float, typer.Option(metavar="SECONDS", help="Between answers of the track; whole frames.")
     ] = Windows.hop_seconds,
     yaw: YawOption = None,
     output: Annotated[
@@ -126,9 +127,9 @@ def localize_command(
             tally.fail(recording, str(error))
             continue
         _tell(recording, found, as_json=as_json)
-        for kind, file in _extras(recording, found, wish):
+        for line in _extras(recording, found, wish, learned.layout):
             if not as_json:
-                say(f"{kind}: {file}")
+                say(line)
     outputs.tell()
     warned.close()
     tally.close()
@@ -230,8 +231,8 @@ def _words(name: str, direction: ArrayLike, radius: float, share: float, space: 
     )
 
 
-def _extras(recording: Path, found: _Found, wish: _Wish) -> list[tuple[str, Path]]:
-    """Write the track and the picture that are wished for: what each is, and its file.
+def _extras(recording: Path, found: _Found, wish: _Wish, layout: CueLayout) -> list[str]:
+    """Write the track and the picture that are wished for, and say what each is, and its file.
 
     Both appear when both are complete, or neither does.
     """
@@ -239,7 +240,7 @@ def _extras(recording: Path, found: _Found, wish: _Wish) -> list[tuple[str, Path
     with ExitStack() as together:
         if wish.track is not None:
             _write_track(found.rows, together.enter_context(written_whole(wish.track, "track")))
-            written.append(("track", wish.track))
+            written.append(f"track: {wish.track} ({_rounded(wish.windows, layout)})")
         if wish.plot is not None:
             from earatlas.drawing.beliefs import plot_belief
             from earatlas.drawing.style import save
@@ -247,8 +248,15 @@ def _extras(recording: Path, found: _Found, wish: _Wish) -> list[tuple[str, Path
             with progress("drawing"):
                 figure = plot_belief(found.where.belief, title=harmless(recording.name))
                 save(figure, together.enter_context(written_whole(wish.plot, "plot")))
-            written.append(("picture", wish.plot))
+            written.append(f"picture: {wish.plot}")
     return written
+
+
+def _rounded(windows: Windows, layout: CueLayout) -> str:
+    """What a track has, which may not be what was asked for: whole frames, and whole hops."""
+    frames, hops = windows.frames(layout)
+    hop = frames * layout.hop / layout.rate
+    return f"a row each {hop:g} s, from windows of {hops * hop:g} s"
 
 
 def _write_track(rows: list[dict[str, Any]], path: Path) -> None:

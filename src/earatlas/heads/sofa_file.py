@@ -81,7 +81,7 @@ def read_sofa_file(path: Path) -> SofaData:
             f"head must be a SOFA (netCDF-4) file, got '{path}', which cannot be read "
             f"({_reason(error)}). Check that it is complete."
         ) from error
-    return replace(data, fault=_fault(path))
+    return replace(data, fault=data.fault or _fault(path))
 
 
 @contextmanager
@@ -115,6 +115,7 @@ class _SofaFile:
 
     def __init__(self, path: Path, file: netCDF4.Dataset) -> None:
         self.path, self.file = path, file
+        self.foreign: set[str] = set()  # attributes whose text is no UTF-8
 
     def read(self) -> SofaData:
         self._check_size(sum(self._bytes(name) for name in self.file.variables))
@@ -132,16 +133,19 @@ class _SofaFile:
             about={name: self._text(self.file, name) for name in self.file.ncattrs()},
         )
         self._check_numbers(data)
+        if self.foreign:
+            names = brief(", ".join(sorted(self.foreign)), 100)
+            data = replace(data, fault=f"text that is not UTF-8, read as latin-1: {names}")
         return data
 
-    @staticmethod
-    def _text(owner: Any, name: str) -> str:
+    def _text(self, owner: Any, name: str) -> str:
         """An attribute of the file or of a variable, in readable letters; empty if missing."""
         if name not in owner.ncattrs():
             return ""
         value = str(owner.getncattr(name))
         if "\ufffd" in value:  # it is not UTF-8; nearly all such text is latin-1
             value = str(owner.getncattr(name, encoding="latin-1"))
+            self.foreign.add(name)
         return value[:_LONGEST_TEXT].strip(" \t\r\n\0")
 
     def _numbers(self, name: str) -> Array:

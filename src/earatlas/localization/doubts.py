@@ -113,7 +113,10 @@ def doubts_of(
     if heard_well and still is not None and len(still) >= _FEW_ONSETS:
         gain = Several(head.rooms.sound, still).second_gain()
         if gain > (_SECOND_GAIN if nats > _UNDIRECTED_NATS else 2 * _SECOND_GAIN):
-            reason = f"onsets fit two directions better than one, by {gain:.1f}; one sound, by 0.1"
+            reason = (
+                f"onsets fit two directions better than one, by {gain:.1f}; one sound that stands "
+                "still, by 0.1"
+            )
             # Where one begins as the other ends, nothing decays fast.
             doubts = [doubt for doubt in doubts if doubt.value > _SURELY_REVERBERANT_SECONDS]
             return (*doubts, Doubt("several sounds at once", reason, gain))

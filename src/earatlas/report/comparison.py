@@ -170,7 +170,7 @@ def _decibels(judged: Score | None, i: int | None) -> list[str]:
         before, after = (getattr(q, name) for q in (judged.mixture, judged.quality))
         for values in (before, after):
             value = known_mean(values if i is None else values[i])
-            cells.append(decibel_words(value))
+            cells.append(decibel_words(round(value, 2)))  # as JSON has it, and the terminal from it
     return cells
 
 
@@ -180,7 +180,7 @@ def _hearing(known: Known, i: int | None) -> list[str]:
         return []
     errors, clear = known.heard
     stoi, ild, itd = (
-        known_mean(np.atleast_1d(values if i is None else values[i]))
+        round(known_mean(np.atleast_1d(values if i is None else values[i])), 3)  # as JSON has it
         for values in (clear, errors.ild_db, errors.itd_microseconds)
     )
     return [
