@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DOCS   := .venv-docs
+# What is compiled is kept, whatever the machine says: collecting tests takes half the time.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo check test test-studio slow fuzz soak style types docs format lock bench clean
 
