@@ -70,8 +70,9 @@ def test_yaw_is_a_line_between_its_times() -> None:
         (float("nan"), "must be finite"),
         (
             [[0.0, 1.0], [1.0, float("nan")], [2.0, 1.0]],
-            "must be finite, got nan at 1.0 s in row 1",
+            r"must be finite and at most 1e\+06 either way, got nan at 1\.0 s in row 1",
         ),
+        ([[0.0, 1e300], [1.0, 2.0]], r"got 1e\+300 at 0\.0 s in row 0"),
         ([[0.0, 1.0], [2.0, 3.0], [2.0, 4.0]], "times that increase, got 2 s after 2 s in row 2"),
         ([[0.0, 1.0], [2.0, 3.0], [1.0, 4.0]], "times that increase"),
         (

@@ -121,12 +121,12 @@ def _check(times: Array, degrees: Array) -> None:
             f"yaw must have a time for each of at least two values, got {times.size} times and "
             f"{degrees.size} values. Give a number for a head that stays as it is."
         )
-    finite = np.isfinite(times) & np.isfinite(degrees)
-    if not finite.all():
-        row = int(np.argmin(finite))
+    possible = (np.abs(times) <= _ALWAYS) & (np.abs(degrees) <= _MOST_DEGREES)
+    if not possible.all():
+        row = int(np.argmin(possible))
         raise InputError(
-            f"yaw must be finite, got {degrees[row]} at {times[row]} s in row {row}. "
-            "Remove that row."
+            f"yaw must be finite and at most {_MOST_DEGREES:g} either way, got {degrees[row]} at "
+            f"{times[row]} s in row {row}. Remove that row."
         )
     later = np.diff(times) > 0
     if not later.all():
