@@ -488,6 +488,23 @@ def test_jobs_are_a_number() -> None:
 # --- how fast it goes -------------------------------------------------------------------------
 
 
+def test_the_time_left_is_without_the_start_of_processes() -> None:
+    """Six seconds in which nothing can be told are none of work; the rate of the whole has them."""
+    now = 0.0
+    pace = Pace([60.0, 60.0], clock=lambda: now)
+    now = 6.0
+    pace.share(0, 0.0)
+    assert pace.seconds_left is None
+    now = 6.5
+    pace.share(1, 0.1)
+    assert pace.seconds_left is None, "too soon"
+    now = 10.0
+    pace.share(0, 0.2)
+    pace.share(1, 0.2)
+    assert pace.rate == 2.4
+    assert pace.seconds_left == pytest.approx(16.0)
+
+
 def test_a_pace_goes_by_sound() -> None:
     """A long file is not done with a short one, and half of it is half of it."""
     now = 100.0

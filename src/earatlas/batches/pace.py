@@ -3,6 +3,7 @@
 In: how much there is to do for each file (seconds of sound, or 1 where there is none), and the
 shares that are done. Out: the part of the whole, the amount a second, and the seconds left. What
 was skipped is no part of it, and a file counts as what it is: a long one is not done with a short.
+Processes take seconds to start: the time left goes by the pace since something was first told.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 
 __all__ = ["Pace"]
+
+_KNOWN_SECONDS = 1.0  # several files tell one after the other: before, one is taken for the pace
 
 
 class Pace:
@@ -25,15 +28,18 @@ class Pace:
         self._finished: set[int] = set()
         self._amount = 0.0  # of those that are finished
         self._shares: dict[int, float] = {}  # of those that are not
+        self._first: tuple[float, float] | None = None  # when something was told, and the amount
 
     def share(self, number: int, share: float) -> None:
         """So much of a file is done."""
         if number not in self._finished:
             self._shares[number] = min(max(share, 0.0), 1.0)
+            self._first = self._first or (self._clock(), self.done)
 
     def finish(self, number: int) -> None:
         """All of a file is done, well or badly."""
         if number not in self._finished:
+            self._first = self._first or (self._start, 0.0)
             self._finished.add(number)
             self._amount += self.amounts[number]
             self._shares.pop(number, None)
@@ -61,5 +67,10 @@ class Pace:
 
     @property
     def seconds_left(self) -> float | None:
-        """At that rate; None as long as nothing is done."""
-        return None if not self.rate else (self.total - self.done) / self.rate
+        """At the pace since something was first told; None as long as that is hardly known."""
+        if self._first is None:
+            return None
+        passed, gained = self._clock() - self._first[0], self.done - self._first[1]
+        if passed < _KNOWN_SECONDS or gained <= 0:
+            return None
+        return (self.total - self.done) * passed / gained
