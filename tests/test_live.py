@@ -11,6 +11,7 @@ from earatlas.live.columns import RECENT_SECONDS
 from earatlas.live.filters import Filters
 from earatlas.live.outlet import Outlet
 from earatlas.live.resampling import Resampler
+from earatlas.live.tracker import Tracker
 from earatlas.space.angles import great_circle_error
 
 RATE = 16_000
@@ -86,6 +87,28 @@ def test_blocks_change_nothing(
     assert set(sounds) == set(whole[1])
     for i, sound in sounds.items():
         np.testing.assert_array_equal(sound, whole[1][i])
+
+
+@pytest.mark.parametrize("block", [1000, 48_000])
+def test_who_ends_has_the_last_of_its_sound(
+    ready: ea.Atlas, scene: ea.SimulatedScene, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Whatever the blocks: what still waits within a hop when a track dies comes with the next."""
+    bury = Tracker._bury
+
+    def in_time(self: Tracker, now: float) -> None:
+        for track in self.tracks:
+            track.dead |= track.id == 1 and now > 2.0
+        bury(self, now)
+
+    monkeypatch.setattr(Tracker, "_bury", in_time)
+    (some, few), (others, many) = (
+        heard(ready.live(), scene.mixture.samples, n) for n in (64, block)
+    )
+    assert few[1][:, : 2 * RATE].any()
+    for reports in (some, others):
+        assert sum(source.id == 1 for report in reports for source in report.ended) == 1
+    np.testing.assert_array_equal(few[1], many[1])
 
 
 def test_a_snapshot_goes_on_alike(ready: ea.Atlas, scene: ea.SimulatedScene) -> None:

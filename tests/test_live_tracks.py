@@ -179,7 +179,7 @@ def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> 
     mirrored = np.array([2 * yaw + 180.0 - true[0], true[1]])
     track.jump(to_vectors(mirrored))
     tracker = where._tracker
-    track.trail = tracker._trail(tracker._arrivals.at(mirrored[None])[:, 0])
+    track.trail = tracker._places.trail(tracker._arrivals.at(mirrored[None])[:, 0])
     where.tell({track.id: true})
     assert track.told
     np.testing.assert_allclose(great_circle_error(true, track.direction), 0, atol=1e-5)
@@ -354,6 +354,66 @@ def test_a_walker_that_is_lost_is_found_again(tracker: Tracker) -> None:
     assert confirmed((20.0, 0.0), walks=True, gain=0.05) == [1, 7]
 
 
+def test_who_is_hardly_known_must_show_more_of_a_walk(tracker: Tracker) -> None:
+    """Two talkers that are one track yet look like a walk from one to the other."""
+    young, known, walker = (made_track(i, (0.0, 0.0), hits) for i, hits in ((1, 8), (2, 9), (3, 8)))
+    walker.velocity = np.array([9.0, 0.0])
+    how = tracker.how
+    asked = [tracker._walk_worth(track) for track in (young, known, walker)]
+    assert asked == [how.young_start_nats, how.start_nats, how.walk_nats]
+    assert sorted(asked, reverse=True) == asked
+
+
+@pytest.mark.parametrize(
+    ("decay", "missed", "before", "told"),
+    [
+        (0.21, 0.04, False, True),  # dry, but filters of the open miss much
+        (0.19, 0.15, False, False),  # noise in the open
+        (0.21, 0.02, False, False),
+        (0.25, 0.02, False, True),
+        (0.25, 0.002, False, False),  # two who fill each other's gaps in the open
+        (0.25, None, False, False),  # too early to tell by decays alone
+        (0.40, None, False, True),
+        (0.21, None, True, True),  # what was taken for a room stays one
+        (0.19, None, True, False),
+    ],
+)
+def test_what_filters_of_the_open_miss_tells_a_room(
+    ready: ea.Atlas, decay: float, missed: float | None, before: bool, told: bool
+) -> None:
+    """Together with how sound dies away, which alone takes seconds to show."""
+    assert ready.rooms is not None
+    where = Whereabouts(ready.rooms, lambda t: np.zeros_like(t), Tracking())
+    where.in_room = before
+    assert where._room_told(decay, missed) is told
+
+
+def test_who_explains_most_has_the_sound(ready: ea.Atlas) -> None:
+    """Not the two heard last: a reflection that is heard now and then takes no talker's place.
+
+    Who is silent gives way to who speaks; in a room a third has a share when it lasts and explains.
+    """
+    live = ready.live()
+    one, two, ghost = (made_track(i, (40.0 * i, 0.0)) for i in (1, 2, 3))
+    one.gain, two.gain, ghost.gain, ghost.little = 0.5, 0.4, 0.06, 3
+    one.hear(9.3)
+    ghost.hear(10.0)
+    live._where.in_room = True
+    assert live._heard_now([one, two, ghost], 10.0) == (1, 2)
+    ghost.little = 0
+    assert live._heard_now([one, two, ghost], 10.0) == (1, 2, 3)
+    ghost.hits = two.hits = 5
+    assert live._heard_now([one, two, ghost], 10.0) == (1, 2)
+    one.hear(7.0)
+    assert live._heard_now([one, two, ghost], 10.0) == (2, 3)
+    for track in (one, two):
+        track.hear(10.0)
+    two.gain, live._sounding = 0.05, (1, 2)
+    assert live._heard_now([one, two, ghost], 10.0) == (1, 2)  # who has a share keeps it
+    live._sounding = ()
+    assert live._heard_now([one, two, ghost], 10.0) == (1, 3)
+
+
 def test_who_explains_little_for_long_is_another_one(tracker: Tracker) -> None:
     """Of two on one cone the name stays of who has explained more in all; alone nobody dies."""
     older, newer, aside = (
@@ -426,11 +486,13 @@ def test_likelihoods_in_parts_are_those_of_all(ready: ea.Atlas, passing: Array) 
     arrivals = tracker._arrivals
     v, others = arrivals.weights, np.linspace(0.1, 2.0, len(arrivals))
     expected = v @ np.log(0.3 * arrivals.densities.astype(float) + others[:, None])
-    np.testing.assert_allclose(tracker._likelihoods(v, others, 0.3), expected, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        tracker._places.likelihoods(v, others, 0.3), expected, rtol=1e-4, atol=1e-3
+    )
     late = arrivals.since(0.6)
     assert len(arrivals) - late.start == int((arrivals.ages < 0.64).sum())  # whole steps
     part = v[late] @ np.log(0.3 * arrivals.densities[late].astype(float) + others[late, None])
-    some = tracker._likelihoods(v[late], others[late], 0.3, late)
+    some = tracker._places.likelihoods(v[late], others[late], 0.3, late)
     np.testing.assert_allclose(some, part, rtol=1e-4, atol=1e-3)
 
 

@@ -110,6 +110,7 @@ class Live:
         self._sounding: tuple[int, ...] = ()
         self._slots: dict[int, int] = {}
         self._levels: dict[int, float] = {}
+        self._leaving: dict[int, Track] = {}  # dead, the last of their sound still waits
         self._facing, self._turned_at = 0.0, -np.inf  # degrees of yaw, seconds
         self._heard_at_yaw = 0.0  # degrees, when filters were made last
         self._spoilt = 0
@@ -193,14 +194,16 @@ class Live:
                 before |= {track.id: track for track in self._where.confirmed}
         self._rest = x[:, whole:]
         start, sounds = self._outlet.start, self._outlet.take(until)
-        alive = {track.id for track in self._where.tracks}
-        ended = {i: track for i, track in before.items() if i not in alive}
+        alive = {track.id: track for track in self._where.tracks}
+        ended = {i: t for i, t in (self._leaving | before).items() if i not in alive}
+        self._leaving = {i: t for i, t in ended.items() if self._outlet.holds(i)}
+        here = dict(sorted((alive | self._leaving).items()))
         n = self._outlet.start - start
         return LiveReport(
             self._pushed / self.rate,
             start,
-            tuple(self._source(track, sounds, n) for track in self._where.tracks),
-            tuple(self._source(track, sounds, n) for track in ended.values()),
+            tuple(self._source(track, sounds, n) for track in here.values()),
+            tuple(self._source(t, sounds, n) for i, t in ended.items() if i not in here),
             (*self._input_doubts(), *self._where.doubts),
             n,
         )

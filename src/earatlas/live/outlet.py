@@ -34,6 +34,10 @@ class Outlet:
             self._waiting.append((self._next, sounds))
         self._next += self._hop
 
+    def holds(self, source: int) -> bool:
+        """Whether some of a source's sound still waits."""
+        return any(source in sounds for _, sounds in self._waiting)
+
     def take(self, until: int) -> dict[int, Array]:
         """The sounds (2, n) up to a sample, of all that have some; silent where they were not."""
         begin, end = self._out, max(until, self._out)

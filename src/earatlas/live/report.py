@@ -56,7 +56,7 @@ class LiveReport:
 
     time: float  # seconds of input so far
     start: int  # input sample that the sounds begin at
-    sources: tuple[LiveSource, ...]  # alive now, the oldest first
+    sources: tuple[LiveSource, ...]  # alive, or with sound that still waits; the oldest first
     ended: tuple[LiveSource, ...] = ()  # that ended in this block, with the last of their sound
     doubts: tuple[Doubt, ...] = ()  # that concern all of them
     samples: int = 0  # n, also where nobody is

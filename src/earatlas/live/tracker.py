@@ -25,13 +25,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from earatlas.learning.counting import CONE_DEGREES
 from earatlas.live.arrivals import Arrivals
+from earatlas.live.elsewhere import Elsewhere
 from earatlas.live.patch import Before, Fit, Patch
+from earatlas.live.places import Places
 from earatlas.live.track import Track
 from earatlas.live.tracking import Tracking
-from earatlas.space.angles import to_directions, to_vectors
-from earatlas.types import Array, Mask, Single
+from earatlas.types import Array
 
 __all__ = ["Tracker"]
 
@@ -42,15 +42,9 @@ _NEW_SHARE = 0.2  # that a new source is looked for with
 # The first may be one of two that speak at once: with 0.8 two in a room were not born for 4 s.
 _FIRST_SHARE = 0.3
 _SHARE_STEPS = 10
-# Of what the onsets tell of where a track is, that they must tell of where its cues put it: they
-# leave its cone open, but a talker behind who was put at the zenith lost its name there.
-_TOLD_PART = 0.5
-_LEAST_SHARE = 0.02  # of a track that is silent, so that it can come back
 _HIT_GAIN = 0.03  # nats a bin lately: it is heard
 _LEAST_GAIN = 0.02  # nats a bin of the last seconds, that a track that is heard explains
 _AUDIBLE_SECONDS = 1.0
-_BINS_AT_ONCE = 64  # whose logarithms stay in the cache
-_LOST_STEPS = 2  # without a hit, after which a track is not placed
 
 
 class Tracker:
@@ -61,16 +55,21 @@ class Tracker:
         self.tracks: list[Track] = []
         self._next = 1
         self._steps = 0
-        self._axis = np.array([0.0, 1.0, 0.0])  # to the left ear
+        self._places = Places(arrivals, how.near_degrees)
+        self._elsewhere = Elsewhere(self._places, how)
 
     @property
     def confirmed(self) -> list[Track]:
         """Those that are believed."""
         return [track for track in self.tracks if track.confirmed and not track.dead]
 
+    def tell(self, places: Mapping[int, Array]) -> None:
+        """Take in places (C,) by name that are surer than onsets about where on its cone one is."""
+        self._elsewhere.tell(self.tracks, places)
+
     def step(self, now: float, seconds: float, yaw: float = 0.0) -> None:
         """Move on by `seconds`, with the bins that arrived; `yaw` is how the head is turned."""
-        self._axis = to_vectors(np.array([yaw + 90.0, 0.0]))
+        self._places.turn(yaw)
         self._steps += 1
         for track in self.tracks:
             track.predict(seconds)
@@ -79,8 +78,10 @@ class Tracker:
             heard = self._follow(v, now)
             if self._steps % self.how.new_every == 0:
                 self._give_birth(v, heard, now)
-            else:
-                self._look_elsewhere(v, heard, now)
+            elif self.tracks:
+                m = (self._steps // self.how.new_every) % len(self.tracks)
+                settled = self._is_settled(self.tracks[m], now)
+                self._elsewhere.look(self.tracks, m, v, heard, settled=settled)
         else:
             for track in self.tracks:
                 track.trail.append(np.zeros(0, dtype=np.float32))
@@ -99,7 +100,7 @@ class Tracker:
                 track.passed.append(track.place)
         own = np.array([np.concatenate(list(track.trail)) for track in tracks], dtype=np.float64)
         own = own.reshape(len(tracks), len(v)).T  # (B, M)
-        shares = _shares(own, v)
+        shares = _shares(own, v, self.how.least_share)
         explained = np.concatenate([own, np.ones((len(v), 1))], axis=1) * shares
         for m, track in enumerate(tracks):
             total = explained.sum(axis=1)
@@ -110,7 +111,7 @@ class Tracker:
             self._hear(track, v * np.log(total / alone), v, now, meets)
             if meets and track.walks:
                 continue
-            if track.misses > _LOST_STEPS or v @ (explained[:, m] / total) < 1.0:
+            if track.misses > self.how.lost_steps or v @ (explained[:, m] / total) < 1.0:
                 continue  # of who is silent, nothing is learned
             known = track.hits > self.how.young_hits and self._is_settled(track, now)
             if known and (self._steps + track.id) % self.how.settled_every:
@@ -131,7 +132,7 @@ class Tracker:
         # Of who stands, a walk must explain all: else any haste of the last moments is one.
         trail = own if track.walks else np.zeros(len(own))
         stands, walks, more = patch.fits(others, trail, share, stood, before)
-        if more > (how.walk_nats if track.walks else how.start_nats) and not track.meets:
+        if more > self._walk_worth(track) and not track.meets:
             self._set(track, walks, how.straight_seconds)
             track.standing_since = now
         else:
@@ -139,6 +140,12 @@ class Tracker:
                 track.standing_since = now - how.lag_seconds
                 stands, _, _ = patch.fits(others, trail, share, how.lag_seconds, before)
             self._set(track, stands, now - track.standing_since)
+
+    def _walk_worth(self, track: Track) -> float:
+        """Nats that a walk must explain more than standing."""
+        if track.walks:
+            return self.how.walk_nats
+        return self.how.young_start_nats if track.is_young else self.how.start_nats
 
     def _is_settled(self, track: Track, now: float) -> bool:
         """Whether it has stood for long."""
@@ -167,15 +174,7 @@ class Tracker:
         taken = self.how.new_speed if track.walks and fit.velocity.any() else 1.0
         track.velocity = track.velocity + taken * (fit.velocity - track.velocity)
         track.place, track.error = fit.place, fit.error
-        self._lay(track, fit.densities, seconds)
-
-    def _lay(self, track: Track, densities: Single, seconds: float) -> None:
-        """The trail of the last seconds, from densities (B,) of all bins."""
-        ends = np.cumsum(self._arrivals.lengths)
-        ages = self._arrivals.step_ages
-        for s, part in enumerate(np.split(densities, ends[:-1])):
-            if ages[s] <= seconds:
-                track.trail[s] = part
+        self._places.lay(track, fit.densities, seconds)
 
     def _hear(self, track: Track, gains: Array, v: Array, now: float, meets: bool) -> None:
         new = self._arrivals.new
@@ -226,7 +225,7 @@ class Tracker:
             return False
         if away > how.lost_seconds or not lost.strayed:
             return False
-        gap = abs(self._side(lost.heard_place) - self._side(track.place))
+        gap = abs(self._places.side(lost.heard_place) - self._places.side(track.place))
         return gap < how.found_degrees + how.reach_speed * max(away, 0.0)
 
     def _merge(self, now: float) -> None:
@@ -242,7 +241,7 @@ class Tracker:
             ]
             if track.dead or track.little <= self.how.little_steps or not others:
                 continue
-            twins = [other for other in others if self._share_cone(other, track)]
+            twins = [other for other in others if self._places.share_cone(other, track)]
             twin = max(twins or [track], key=lambda other: other.gain)
             if twin is not track and track.explained > twin.explained:
                 track.become(twin)
@@ -259,139 +258,13 @@ class Tracker:
             and (t.confirmed or t.id < track.id)
         ]
         least = self._least(len(others))
-        if any(self._share_cone(other, track) for other in others):
+        if any(self._places.share_cone(other, track) for other in others):
             return least + self.how.cone_worth
         return least
 
     def _least(self, others: int) -> float:
         """Nats a bin that one more beside so many others must explain."""
         return self.how.worth[min(others, len(self.how.worth) - 1)]
-
-    def _side(self, place: Array) -> float:
-        """The lateral angle of a place (3,), as the head is turned now."""
-        return float(np.degrees(np.arcsin(np.clip(place @ self._axis, -1, 1))))
-
-    def _share_cone(self, one: Track, other: Track) -> bool:
-        """Whether two tracks are on one cone of confusion."""
-        return abs(self._side(one.place) - self._side(other.place)) < CONE_DEGREES
-
-    def _look_elsewhere(self, v: Array, explained: Array, now: float) -> None:
-        """Whether another place on its cone explains more than that of one track, in turn."""
-        if not self.tracks:
-            return
-        m = (self._steps // self.how.new_every) % len(self.tracks)
-        track = self.tracks[m]
-        settled = self._is_settled(track, now)
-        if not settled:
-            track.memory *= 0
-        known = not settled and track.hits > self.how.young_hits
-        if track.told or track.meets or known or track.misses > _LOST_STEPS:
-            return
-        total = explained.sum(axis=1)
-        share = float(np.clip(v @ (explained[:, m] / total) / v.sum(), _LEAST_SHARE, 1.0))
-        others = total - explained[:, m]
-        if settled:
-            both = self._stander_at(track, v, others, share)
-        else:
-            both = self._walker_at(others, share)
-        here = both[self._near(track)]
-        allowed = self._on_cone(track) if track.confirmed else np.ones(len(both), dtype=bool)
-        for other in self.tracks:
-            allowed &= ~self._near(other)
-        both = np.where(allowed, both, -np.inf)
-        best = int(both.argmax())
-        more = self.how.jump_nats if settled else self.how.walker_jump_nats
-        if len(here) and both[best] < here.max() + more:
-            return
-        place, column = self._arrivals.vectors[best], self._arrivals.densities[:, best]
-        if settled:
-            track.jump(place)
-            track.trail = self._trail(column)
-        else:
-            track.turn_over(place)
-            self._lay(track, column, self.how.lag_seconds)
-
-    def _stander_at(self, track: Track, v: Array, others: Array, share: float) -> Single:
-        """(G,) nats of places of one who stands, by the last seconds and what was before."""
-        L = self._likelihoods(v, others, share)
-        L -= L.max()
-        rate = len(self.tracks) * self.how.new_every / self._arrivals.most_steps
-        fade = np.exp(-rate * self._arrivals.most_steps / self.how.memory_steps)
-        both: Single = L + fade * track.memory
-        track.memory = rate * L + fade * track.memory
-        return both
-
-    def _walker_at(self, others: Array, share: float) -> Single:
-        """(G,) nats of places of one who walks, by the last moments."""
-        v = self._arrivals.recent_weights(self.how.lag_seconds)
-        late = self._arrivals.since(2 * self.how.lag_seconds)
-        return self._likelihoods(v[late], others[late], share, late)
-
-    def tell(self, places: Mapping[int, Array]) -> None:
-        """Take in places (C,) by name that are surer than onsets about where on its cone one is."""
-        for track in self.tracks:
-            place = to_vectors(places[track.id]) if track.id in places else None
-            track.told = place is not None and self._fits_cone(track, place)
-            if place is None or not track.told or track.walks or self._is_at(track, place):
-                continue
-            column = self._arrivals.at(to_directions(place)[None])[:, 0]
-            here = self._told_by_onsets(np.concatenate(list(track.trail)))
-            track.told = self._told_by_onsets(column) >= _TOLD_PART * here
-            if track.told:
-                track.jump(place)
-                track.trail = self._trail(column)
-
-    def _told_by_onsets(self, g: Single) -> float:
-        """Nats that one source with densities (B,) explains of all bins."""
-        return float(self._arrivals.weights @ np.log1p(_FIRST_SHARE * (g - 1.0)))
-
-    def _fits_cone(self, track: Track, place: Array) -> bool:
-        """Whether a place (3,) is on the cone of a track, and no other's."""
-        gap = abs(self._side(place) - self._side(track.place))
-        return gap < CONE_DEGREES and not any(
-            self._is_at(other, place) for other in self.tracks if other is not track
-        )
-
-    def _is_at(self, track: Track, place: Array) -> bool:
-        """Whether a place (3,) is the track's."""
-        return bool(track.place @ place > np.cos(np.radians(self.how.near_degrees)))
-
-    def _trail(self, column: Single) -> deque[Single]:
-        """Densities (B,) of all bins, by their steps."""
-        parts = np.split(column, np.cumsum(self._arrivals.lengths)[:-1])
-        return deque(parts, maxlen=self._arrivals.most_steps)
-
-    def _likelihoods(
-        self, v: Array, others: Array, share: float, among: slice = slice(None)
-    ) -> Single:
-        """(G,) of a source with this share anywhere, beside what others explain (B,)."""
-        g = self._arrivals.densities[among]
-        weights, e = v.astype(np.float32), others.astype(np.float32)[:, None]
-        L = np.zeros(g.shape[1], dtype=np.float32)
-        for first in range(0, len(g), _BINS_AT_ONCE):
-            some = slice(first, first + _BINS_AT_ONCE)
-            mixed = g[some] * np.float32(share)
-            mixed += e[some]
-            L += weights[some] @ np.log(mixed, out=mixed)
-        return L
-
-    def _on_cone(self, track: Track) -> Mask:
-        """(G,) the places on the cone of confusion of a track."""
-        sides = np.degrees(np.arcsin(np.clip(self._arrivals.vectors @ self._axis, -1, 1)))
-        on_cone: Mask = np.abs(sides - self._side(track.place)) < CONE_DEGREES
-        return on_cone
-
-    def _near(self, track: Track) -> Mask:
-        """(G,) the places that are a track's."""
-        cosine = np.cos(np.radians(self.how.near_degrees))
-        near: Mask = self._arrivals.vectors @ track.place > cosine
-        return near
-
-    def _on_way(self, track: Track) -> Mask:
-        """(G,) the places that a walker passed lately."""
-        cosine = np.cos(np.radians(self.how.near_degrees))
-        passed: Mask = (self._arrivals.vectors @ np.stack(track.passed).T > cosine).any(axis=1)
-        return passed
 
     def _meets(self, m: int, now: float) -> bool:
         """Whether another confirmed track is where this one is, so that bins do not part them."""
@@ -423,15 +296,15 @@ class Tracker:
         heard = explained.sum(axis=1)
         base = float(v @ np.log(heard))
         share = _NEW_SHARE if self.tracks else _FIRST_SHARE
-        gains = self._likelihoods(v, (1 - share) * heard, share) - base
+        gains = self._places.likelihoods(v, (1 - share) * heard, share) - base
         weight = float(v.sum())
         cost = np.zeros(len(gains))
         for track in audible:
-            cost[self._on_cone(track)] = how.cone_worth
+            cost[self._places.on_cone(track)] = how.cone_worth
         for track in self.tracks:
-            cost[self._near(track)] = np.inf
+            cost[self._places.near(track)] = np.inf
             if track.walks:
-                cost[self._on_way(track)] = np.inf
+                cost[self._places.on_way(track)] = np.inf
         worth = gains / max(weight, 1e-9) - cost
         best = int(worth.argmax())
         if worth[best] < self._least(len(audible)) or gains[best] < how.fewest_nats:
@@ -441,7 +314,7 @@ class Tracker:
             self._next,
             place,
             now,
-            self._trail(self._arrivals.densities[:, best]),
+            self._places.trail(self._arrivals.densities[:, best]),
             deque([place], maxlen=self._arrivals.most_steps),
             np.zeros(len(gains), dtype=np.float32),
         )
@@ -466,13 +339,13 @@ class Tracker:
         return min(max(0.5 * track.hits, 5.0), self.how.keep_seconds)
 
 
-def _shares(g: Array, v: Array) -> Array:
+def _shares(g: Array, v: Array, least: float) -> Array:
     """(M + 1,) shares of sources with densities g (B, M), and of nowhere, that explain most."""
     M = g.shape[1]
     p = np.concatenate([g, np.ones((len(g), 1))], axis=1)
     w = np.append(np.full(M, (1 - _NOWHERE) / max(M, 1)), _NOWHERE)
     v = v / max(float(v.sum()), 1e-9)
     for _ in range(_SHARE_STEPS):
-        w = np.maximum(w * (v / (p @ w) @ p), _LEAST_SHARE)
+        w = np.maximum(w * (v / (p @ w) @ p), least)
         w /= w.sum()
     return w
