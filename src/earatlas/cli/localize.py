@@ -181,7 +181,7 @@ class _Found:
 
 
 def _found(atlas: Atlas, recording: Path, wish: _Wish) -> _Found:
-    """Where the sound of a recording is; with a track, in the same pass over it."""
+    """Where the sound of a recording is; with a track, in the same two passes over it."""
     start = time.perf_counter()
     if wish.track is None:
         yaw = wish.windows.yaw

@@ -12,13 +12,10 @@ differences to 0 dB; at 10 dB SNR a talker was found 75 degrees off in azimuth w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
+from earatlas.hearing.cues import bin_power
 from earatlas.hearing.layout import CueLayout, Threshold
-from earatlas.hearing.loud_bins import LoudBins
-from earatlas.hearing.transform import squared_size
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["HIGHEST_DB", "LOWEST_DB", "LevelCounts", "floors_of", "level_rows"]
@@ -70,55 +67,48 @@ def level_rows(floors_db: Indices) -> Indices:
 class LevelCounts:
     """What floors need of a sound, and no more: a third of the time of `LevelStatistics`."""
 
-    def __init__(self, layout: CueLayout, threshold: Threshold | None = None) -> None:
-        self._layout, self._threshold = layout, threshold or Threshold()
+    def __init__(self, layout: CueLayout) -> None:
+        self._layout = layout
         self._levels = HIGHEST_DB - LOWEST_DB + 1
         self._counts = np.zeros((self._levels, layout.n_frequencies))
         self._cos, self._sin = np.zeros((2, self._levels, len(layout.ipd_frequencies)))
         self._peak = 0.0
 
-    def push(self, spectra: Spectra) -> Iterator[LoudBins]:
-        """Count the frames of two-channel spectra (2, B, t); those that may be heard by now."""
+    def push(self, spectra: Spectra) -> None:
+        """Count the frames of two-channel spectra (2, B, t)."""
         for start in range(0, spectra.shape[-1], _FRAMES_AT_ONCE):
-            yield self._count(spectra[..., start : start + _FRAMES_AT_ONCE])
+            self._count(spectra[..., start : start + _FRAMES_AT_ONCE])
 
-    def _count(self, spectra: Spectra) -> LoudBins:
-        scale = (self._layout.window / 4) ** 2  # of a full-scale sine
-        power = squared_size(spectra[:, 1:]).swapaxes(-1, -2)  # (2, t, F)
-        self._peak = max(self._peak, float(power.max()) / scale)
-        weaker = power.min(axis=0)
+    def _count(self, spectra: Spectra) -> None:
+        power = bin_power(spectra, self._layout.window).swapaxes(-1, -2)  # (2, t, F)
+        self._peak = max(self._peak, float(power.max()))
         with np.errstate(divide="ignore"):
-            level = np.log(weaker)
+            level = np.log(power.min(axis=0))
         level *= 10 / np.log(10)
-        level -= 10 * np.log10(scale)
         rows = np.clip(np.floor(level, out=level), LOWEST_DB, HIGHEST_DB, out=level)
-        rows -= LOWEST_DB
+        rows = rows.astype(np.intp) - LOWEST_DB
         self._counts += _counted(rows, self._levels)
         phases = self._layout.ipd_frequencies
         if len(phases):
-            band = slice(phases[0], phases[-1] + 1)
-            left, right = spectra[:, 1:][:, band].swapaxes(-1, -2)
-            size = np.sqrt(power[0, :, band] * power[1, :, band])
-            size = np.maximum(size, np.finfo(size.dtype).tiny)
+            left, right = (ear[phases[0] + 1 : phases[-1] + 2].T for ear in spectra)
             cross = right * left.conj()
-            self._cos += _counted(rows[:, band], self._levels, cross.real / size)
-            self._sin += _counted(rows[:, band], self._levels, cross.imag / size)
-        return LoudBins.above(spectra, weaker, self._threshold.floor(self._peak) * scale)
+            cross /= np.maximum(np.abs(cross), np.finfo(cross.real.dtype).tiny)
+            own = rows[:, phases[0] : phases[-1] + 1]
+            self._cos += _counted(own, self._levels, cross.real)
+            self._sin += _counted(own, self._levels, cross.imag)
 
-    def floors_db(self) -> Indices:
+    def floors_db(self, threshold: Threshold | None = None) -> Indices:
         """The level (D,) that each cue's bin must pass, as `LevelStatistics.floors_db`."""
         layout = self._layout
         counts = self._counts[:, layout.cue_frequencies]
         sums = np.hstack([np.zeros((self._levels, len(layout.ild_frequencies))), self._cos,
                           self._sin])  # fmt: skip
-        return floors_of(counts, sums, layout, self._peak, self._threshold)
+        return floors_of(counts, sums, layout, self._peak, threshold or Threshold())
 
 
-def _counted(rows: Array, levels: int, weights: Array | None = None) -> Array:
+def _counted(rows: Indices, levels: int, weights: Array | None = None) -> Array:
     """How often (levels, F), or with what sum of weights (t, F), each row (t, F) occurs."""
     F = rows.shape[1]
-    place = rows * F  # whole numbers: exact in single precision, too
-    place += np.arange(F, dtype=rows.dtype)
+    place = (rows * F + np.arange(F)).ravel()
     own = None if weights is None else weights.ravel()
-    counts = np.bincount(place.astype(np.intp).ravel(), own, minlength=levels * F)
-    return np.asarray(counts, dtype=np.float64).reshape(levels, F)
+    return np.bincount(place, weights=own, minlength=levels * F).reshape(levels, F).astype(float)

@@ -1,6 +1,6 @@
 """Sums of a long sound, hop by hop, and of every window of several hops.
 
-In: bins in blocks, and the floors that they must pass. Out: Q, R, E of each `step` frames
+In: spectra in blocks, and the floors that bins must pass. Out: Q, R, E of each `step` frames
 (`hop_sums`), many in a piece, and of every run of `length` hops (`sliding_sums`).
 
     H   hops of a piece      D   cues        W   windows
@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from earatlas.hearing.cues import bin_power
 from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.loud_bins import LoudBins
 from earatlas.hearing.statistics import CueStatistics
-from earatlas.types import Array, Indices
+from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["HopSums", "hop_sums", "sliding_sums"]
 
-_HOPS_AT_ONCE = (
-    160  # that are summed up together: some megabytes; of 64, answers took a tenth longer
-)
+_FRAMES_AT_ONCE = 256  # as many as stay in the cache
+# That are summed up together: some megabytes. With 64, answers took a tenth longer.
+_HOPS_AT_ONCE = 160
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,54 +63,48 @@ class HopSums:
 
 
 def hop_sums(
-    parts: Iterable[LoudBins], layout: CueLayout, floors: Indices, step: int
+    parts: Iterable[Spectra], layout: CueLayout, floors: Indices, step: int
 ) -> Iterator[HopSums]:
-    """Sums of each `step` frames of bins that come in parts; the last may have fewer."""
-    sieve = _Sieve.of(layout, floors)
-    nothing = HopSums(np.zeros((3, 1, layout.n_cues)), np.zeros(1))
-    rest = nothing  # of a hop that goes on
-    for bins in parts:
-        if not bins.frames:
-            continue
-        sums = sieve.sums(bins, step, begun=int(rest.frames[0]))
-        sums = HopSums.joined([rest + sums[:1], sums[1:]])
-        whole = len(sums) - int(sums.frames[-1] < step)
-        rest = sums[whole:] if whole < len(sums) else nothing
-        if whole:
-            yield sums[:whole]
-    if rest.frames[0]:
+    """Sums of each `step` frames of spectra that come in parts; the last may have fewer."""
+    rest: HopSums | None = None  # of a hop that goes on
+    for spectra in parts:
+        for some in _cut(spectra, step, 0 if rest is None else int(rest.frames[0])):
+            sums = _summed(some, layout, floors, step)
+            if rest is not None:
+                sums, rest = (rest + sums[:1]), None
+            if sums.frames[-1] < step:
+                rest, sums = sums[-1:], sums[:-1]
+            if len(sums):
+                yield sums
+    if rest is not None:
         yield rest
 
 
-@dataclass(frozen=True, eq=False)
-class _Sieve:
-    """The cues of bins that pass their floors."""
+def _cut(spectra: Spectra, step: int, begun: int) -> Iterator[Spectra]:
+    """Some frames at a time: first those that a hop still wants, whole hops, then what is left."""
+    T = spectra.shape[-1]
+    at = min(step - begun, T) if begun else 0
+    many = max(_FRAMES_AT_ONCE // step, 1) * step
+    whole = T - (T - at) % step
+    for first, last in pairwise([0, *range(at, whole, many), whole, T]):
+        if last > first:
+            yield spectra[..., first:last]
 
-    n_cues: int
-    cues: Indices  # (3, F) ILD, cos and sin of IPD of each frequency; -1: it has none
-    least: Array  # (D,) power of the weaker ear, as spectra have it
 
-    @classmethod
-    def of(cls, layout: CueLayout, floors: Indices) -> _Sieve:
-        """That of floors (D,) in dB re a full-scale sine."""
-        cues = np.full((3, layout.n_frequencies), -1)
-        for own, kind in zip(cues, ("ild", "ipd_cos", "ipd_sin"), strict=True):
-            (d,) = np.nonzero(layout.cue_kinds == kind)
-            own[layout.cue_frequencies[d]] = d
-        return cls(layout.n_cues, cues, 10.0 ** (floors / 10) * (layout.window / 4) ** 2)
-
-    def sums(self, bins: LoudBins, step: int, *, begun: int) -> HopSums:
-        """Of hops, the first of which had so many frames before."""
-        D, edges = self.n_cues, np.arange(0, begun + bins.frames + step, step)
-        frames = np.diff(np.clip(edges - begun, 0, bins.frames)).astype(np.float64)
-        d, power = self.cues.take(bins.f, axis=1), bins.power
-        heard = (d >= 0) & (power >= self.least.astype(power.dtype).take(d, mode="wrap"))
-        place = ((begun + bins.t) // step * D + d)[heard]
-        y = bins.cues()[heard].astype(np.float64)
-        table = np.empty((3, len(frames) * D))
-        for own, values in zip(table, (None, y, y * y), strict=True):
-            own[:] = np.bincount(place, values, minlength=len(own))
-        return HopSums(table.reshape(3, -1, D), frames)
+def _summed(spectra: Spectra, layout: CueLayout, floors: Indices, step: int) -> HopSums:
+    """Of whole hops, or of less than one."""
+    power = bin_power(spectra, layout.window).min(axis=0).T  # (t, F)
+    least = (10.0 ** (floors / 10)).astype(power.dtype)
+    mask = power.take(layout.cue_frequencies, axis=1) >= least
+    left, right = spectra[:, 1:].swapaxes(-1, -2)
+    y = layout.stack(left, right)
+    y *= mask
+    hops = max(len(y) // step, 1)
+    frames = len(y) // hops
+    table = np.empty((3, hops, y.shape[1]))
+    for own, values in zip(table, (mask, y, y * y), strict=True):
+        values.reshape(hops, frames, -1).sum(axis=1, out=own)
+    return HopSums(table, np.full(hops, float(frames)))
 
 
 def sliding_sums(parts: Iterable[HopSums], length: int) -> Iterator[HopSums]:

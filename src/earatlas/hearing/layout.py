@@ -35,8 +35,8 @@ def level_differences(left_power: Array, right_power: Array, *, out: Array | Non
     The power ratio: no complex division and no square root in the largest array there is.
     """
     tiny = _tiny(left_power)
-    level = np.log((right_power + tiny) / (left_power + tiny), out=out)
-    level *= 10.0 / np.log(10.0)  # log10 of single precision takes four times as long
+    level = np.log10((right_power + tiny) / (left_power + tiny), out=out)
+    level *= 10.0
     return level
 
 

@@ -15,7 +15,7 @@ Windows are short: one of 64 ms holds the first reflections too, which come afte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -28,7 +28,7 @@ from earatlas.hearing.tables import add_frames
 from earatlas.hearing.transform import FrameStream, squared_size
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["Candidates", "Gate", "OnsetBins", "OnsetStream"]
+__all__ = ["Gate", "OnsetBins", "OnsetStream"]
 
 _LOWEST_DB, _HIGHEST_DB = -160, 80  # of the table of levels; beyond is counted at its ends
 _CANDIDATES = 8  # times the bins that are kept: the quiet level is known only at the end
@@ -180,7 +180,7 @@ class OnsetStream:
         self, gate: Gate, *, forgetting: float = 1.0, single: bool = False, stretches: bool = False
     ) -> None:
         self._gate, self._forgetting, self._single = gate, forgetting, single
-        self._newest: list[Candidates] | None = [] if stretches else None
+        self._newest: list[_Candidates] | None = [] if stretches else None
         self._frames = FrameStream(gate.window, gate.hop, single=single)
         F = len(gate.rows)
         self._rising = _Rising(gate)
@@ -188,7 +188,7 @@ class OnsetStream:
         self._scale = 1.0  # what a frame of now is worth in the table of levels
         self._peak = 0.0
         self._heard = 0.0
-        self._kept: list[Candidates] = []
+        self._kept: list[_Candidates] = []
         self._waiting = 0  # candidates
         first, last = gate.rows[[0, -1]] if len(gate.rows) else (0, -1)
         self._rows = slice(int(first), int(last) + 1)  # a view where an index would copy
@@ -271,16 +271,19 @@ class OnsetStream:
         parts = takewhile(
             lambda part: not len(part.t) or part.t.max() >= since, reversed(self._kept)
         )
-        kept = Candidates.joined(list(parts))
+        kept = _Candidates.joined(list(parts))
         new = np.flatnonzero(kept.t >= since)
-        return self._good(kept[new[np.lexsort((kept.t[new], kept.f[new]))]])
+        new = new[np.lexsort((kept.t[new], kept.f[new]))]
+        return self._good(
+            _Candidates(kept.f[new], kept.t[new], kept.z[new], kept.power[new], kept.rise_db[new])
+        )
 
     def stretch(self) -> OnsetBins:
         """The bins that rise most since this was asked the last time, by what is quiet now.
 
         Its `frames` are all until now: where the stretch ends, whether anything rises in it or not.
         """
-        kept = Candidates.joined(self._newest or []).best(self._most, self._rising.count, 1.0)
+        kept = _Candidates.joined(self._newest or []).best(self._most, self._rising.count, 1.0)
         self._newest = []
         return self._good(kept).by_frequency().strongest(self._gate.most_bins)
 
@@ -293,38 +296,43 @@ class OnsetStream:
     def _most(self) -> int:
         return _CANDIDATES * self._gate.most_bins
 
-    def _best(self) -> Candidates:
-        return Candidates.joined(self._kept).best(self._most, self._rising.count, self._forgetting)
+    def _best(self) -> _Candidates:
+        return _Candidates.joined(self._kept).best(self._most, self._rising.count, self._forgetting)
 
-    def _good(self, kept: Candidates) -> OnsetBins:
-        return self.judge()(kept)
-
-    def judge(self) -> Callable[[Candidates], OnsetBins]:
-        """Who tells those that rise above the quiet, too, by all that was pushed."""
-        gate, floor, quiet = self._gate, self._floor(), self._quiet()
-        about = {"decay_seconds": self._decay.seconds(), "difference": self._difference()}
-
-        def good(kept: Candidates) -> OnsetBins:
-            snr = 10 * np.log10((kept.power + _TINY) / (quiet[kept.f] + _TINY))
-            rise = np.minimum(kept.rise_db, snr)
-            own = (rise > gate.rise_db) & (snr > gate.snr_db) & (kept.power > floor)
-            return OnsetBins(kept.f, kept.t, kept.z, rise, snr, self._heard, **about)[own]
-
-        return good
+    def _good(self, kept: _Candidates) -> OnsetBins:
+        """Those that rise above the quiet, too."""
+        gate = self._gate
+        snr = 10 * np.log10((kept.power + _TINY) / (self._quiet()[kept.f] + _TINY))
+        rise = np.minimum(kept.rise_db, snr)
+        good = (rise > gate.rise_db) & (snr > gate.snr_db) & (kept.power > self._floor())
+        every = OnsetBins(
+            kept.f, kept.t, kept.z, rise, snr, self._heard,
+            decay_seconds=self._decay.seconds(),
+            difference=self._difference(),
+        )  # fmt: skip
+        return every[good]
 
     def _difference(self) -> float:
         """1 - (Re LR̄)² / |L|²|R|²: what of one ear's sound is not in the other's."""
         left, right, together = self._products
         return float(1 - together**2 / max(left * right, 1e-300))
 
-    def fresh(self) -> Candidates:
-        """Bins that may rise since this was asked the last time, in order of time.
+    def again(self, blocks: Iterable[Array]) -> Iterator[OnsetBins]:
+        """All bins that rise, in order of time, of the same sound heard a second time.
 
-        By the peak so far, which never falls where nothing is forgotten: `judge` tells them later.
+        What is quiet is known by then; for each block (2, n), the bins of the frames that it ends.
         """
-        new = Candidates.joined(self._newest or [])
-        self._newest = []
-        return new[new.power > self._floor()]
+        gate = self._gate
+        frames = FrameStream(gate.window, gate.hop, single=self._single)
+        rising = _Rising(gate)
+
+        def arrived(spectra: Complex) -> OnsetBins:
+            parts = [rising.candidates(X, squared_size(X).sum(axis=0)) for X in self._cut(spectra)]
+            return self._good(_Candidates.joined(parts))
+
+        for block in blocks:
+            yield arrived(frames.push(block))
+        yield arrived(frames.finish())
 
 
 class _Rising:
@@ -340,7 +348,7 @@ class _Rising:
         self._grown = 10 ** (fall * np.arange(max(int(_GROWTH / fall), 1) + 1.0))  # δ^-t
         self.count = 0  # frames so far
 
-    def candidates(self, X: Complex, P: Array) -> Candidates:
+    def candidates(self, X: Complex, P: Array) -> _Candidates:
         """Those of the next frames, with spectra (2, t, F) and powers (t, F), in order of time."""
         before = self._decayed(P)
         np.maximum(before, self._silence, out=before)
@@ -348,7 +356,7 @@ class _Rising:
         n, f = np.divmod(place, P.shape[1])
         power = P.ravel().take(place)
         rise_db = 10 * np.log10((power + _TINY) / before.ravel().take(place))
-        found = Candidates(f, self.count + n, X[:, n, f].T, power, rise_db)
+        found = _Candidates(f, self.count + n, X[:, n, f].T, power, rise_db)
         self.count += len(P)
         return found
 
@@ -371,7 +379,7 @@ class _Rising:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class _Candidates:
     """Bins that may be among those that rise most, once the quiet level is known."""
 
     f: Indices
@@ -380,14 +388,8 @@ class Candidates:
     power: Array
     rise_db: Array  # above the envelope
 
-    def __getitem__(self, rows: Indices | Mask) -> Candidates:
-        return Candidates(
-            self.f[rows], self.t[rows], self.z[rows], self.power[rows], self.rise_db[rows]
-        )
-
     @classmethod
-    def joined(cls, parts: Sequence[Candidates]) -> Candidates:
-        """Those of all parts, one after the other."""
+    def joined(cls, parts: Sequence[_Candidates]) -> _Candidates:
         if not parts:
             nothing = np.zeros(0, dtype=np.intp)
             pairs = np.zeros((0, 2), dtype=np.complex128)
@@ -395,7 +397,7 @@ class Candidates:
         names = ("f", "t", "z", "power", "rise_db")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def best(self, most: int, now: int, forgetting: float) -> Candidates:
+    def best(self, most: int, now: int, forgetting: float) -> _Candidates:
         """The `most` that rise most, older ones by less."""
         if len(self.f) <= most:
             return self
@@ -404,4 +406,7 @@ class Candidates:
         least = np.partition(merit, -most)[-most]
         above, level = np.flatnonzero(merit > least), np.flatnonzero(merit == least)
         level = level[np.lexsort((self.f[level], self.t[level]))[: most - len(above)]]
-        return self[np.sort(np.concatenate([above, level]))]
+        keep = np.sort(np.concatenate([above, level]))
+        return _Candidates(
+            self.f[keep], self.t[keep], self.z[keep], self.power[keep], self.rise_db[keep]
+        )

@@ -1,15 +1,15 @@
-"""What is heard over time, hop by hop, in one pass over the sound.
+"""What is heard over time, hop by hop, in two passes over the sound.
 
-The floors that bins must pass depend on the whole: until they are known, the bins that may pass
-them wait on disk (`earatlas.hearing.shelf`), one in twenty. Then come the sums of every hop. Memory
-holds some of them, not the recording. All is in single precision: what a track says changes by less
-than a thousandth of a degree.
+The first is for the floors that bins must pass, which depend on the whole, the second for the sums
+of every hop. Memory holds some of them, not the recording. Both passes are in single precision:
+what a track says changes by less than a thousandth of a degree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import tee
 
 import numpy as np
 
@@ -18,17 +18,13 @@ from earatlas.hearing.cues import spectra_blocks
 from earatlas.hearing.floors import LevelCounts
 from earatlas.hearing.hops import HopSums, hop_sums
 from earatlas.hearing.layout import Threshold
-from earatlas.hearing.loud_bins import LoudBins
-from earatlas.hearing.onsets import Candidates, OnsetBins, OnsetStream
+from earatlas.hearing.onsets import OnsetBins, OnsetStream
 from earatlas.hearing.recording import Recording
-from earatlas.hearing.shelf import Shelf
 from earatlas.hearing.statistics import CueStatistics
 from earatlas.learning.learned import LearnedHead
 from earatlas.types import Array
 
 __all__ = ["Listening"]
-
-_Part = tuple[Candidates | None, list[LoudBins]]  # what rises, and what is loud, of a block
 
 
 class Listening:
@@ -37,31 +33,29 @@ class Listening:
     def __init__(self, head: LearnedHead, recording: Recording) -> None:
         self._layout, self._recording = head.layout, recording
         self._gate = None if head.rooms is None else head.rooms.sound.gate
-        self._stream = None
-        if self._gate is not None:
-            self._stream = OnsetStream(self._gate, single=True, stretches=True)
+        self._stream = None if self._gate is None else OnsetStream(self._gate, single=True)
         self._recent: OnsetBins | None = None  # in order of time, of the windows to come
         self._total = HopSums(np.zeros((3, 1, head.layout.n_cues)), np.zeros(1))
 
     def hops(self, step: int, threshold: Threshold | None) -> Iterator[HopSums]:
         """Sums of each `step` frames, some at a time."""
-        layout, levels = self._layout, LevelCounts(self._layout, threshold)
-        blocks = self._listened(self._recording.blocks(layout))
-        with Shelf[_Part]() as shelf:
-            for spectra in spectra_blocks(blocks, layout, single=True):
-                rising = None if self._stream is None else self._stream.fresh()
-                shelf.put((rising, list(levels.push(spectra))))
-            for sums in hop_sums(self._told(shelf), layout, levels.floors_db(), step):
-                self._total += sums.total()
-                yield sums
+        layout, levels = self._layout, LevelCounts(self._layout)
+        blocks = self._first(self._recording.blocks(layout))
+        for spectra in spectra_blocks(blocks, layout, single=True):
+            levels.push(spectra)
+        again = self._second(self._recording.blocks(layout, again=True))
+        spectra_again = spectra_blocks(again, layout, single=True)
+        for sums in hop_sums(spectra_again, layout, levels.floors_db(threshold), step):
+            self._total += sums.total()
+            yield sums
 
     def whole(self) -> tuple[CueStatistics, OnsetBins | None]:
         """Sums and strongest onsets of all hops that were heard."""
         (statistics,) = self._total
         return statistics, None if self._stream is None else self._stream.bins()
 
-    def _listened(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
-        """The blocks, once their onsets were listened for."""
+    def _first(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
+        """The blocks, listened to: what is quiet is known after all of them."""
         for block in blocks:
             if self._stream is not None:
                 self._stream.push(block.samples)
@@ -69,14 +63,21 @@ class Listening:
         if self._stream is not None:
             self._stream.finish()
 
-    def _told(self, shelf: Shelf[_Part]) -> Iterator[LoudBins]:
-        """The loud bins; the onsets of each part are known before these are handed on."""
-        judge = None if self._stream is None else self._stream.judge()
-        for rising, loud in shelf.taken():
-            if judge is not None and rising is not None:
-                new = judge(rising)
-                self._recent = new if self._recent is None else self._recent.followed_by(new)
-            yield from loud
+    def _second(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
+        """The blocks again; the onsets of each are known before it is handed on."""
+        if self._stream is None:
+            yield from blocks
+            return
+        now, later = tee(blocks)
+        arrived = self._stream.again(block.samples for block in now)
+        for block in later:
+            self._add(next(arrived))
+            yield block
+        for last in arrived:
+            self._add(last)
+
+    def _add(self, new: OnsetBins) -> None:
+        self._recent = new if self._recent is None else self._recent.followed_by(new)
 
     def onsets(self, begin: float, frames: float) -> OnsetBins | None:
         """All of a window of so many frames, in order of time; windows are asked for in order."""

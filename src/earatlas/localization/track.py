@@ -1,6 +1,6 @@
 """Where a sound is over time: one belief a window.
 
-A track takes one pass over the sound (`earatlas.localization.listening`), and answers many
+A track takes two passes over the sound (`earatlas.localization.listening`), and answers many
 windows at once. Memory holds some windows, not the recording.
 """
 
