@@ -190,6 +190,10 @@ def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> 
         np.testing.assert_array_equal(track.direction, before)
     where.tell({})
     assert not track.told
+    for _ in range(24):  # of silence: nobody speaks against any place
+        where.step(np.zeros((2, STEP)), 9.0, STEP / RATE)
+    where.tell({track.id: mirrored})
+    assert not track.told
 
 
 def test_never_more_than_the_most_are_confirmed(ready: ea.Atlas) -> None:
@@ -360,7 +364,7 @@ def test_who_is_hardly_known_must_show_more_of_a_walk(tracker: Tracker) -> None:
     walker.velocity = np.array([9.0, 0.0])
     how = tracker.how
     asked = [tracker._walk_worth(track) for track in (young, known, walker)]
-    assert asked == [how.young_start_nats, how.start_nats, how.walk_nats]
+    assert asked == [how.new_start_nats, how.start_nats, how.walk_nats]
     assert sorted(asked, reverse=True) == asked
 
 

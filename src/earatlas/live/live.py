@@ -37,7 +37,9 @@ RATES = (8_000, 192_000)  # Hz
 _ACTIVE_SECONDS = 0.4  # since it was heard last: it is heard now
 _SOUNDING_SECONDS = 1.5  # for which a third source keeps its share of the sound
 # Of silence, after which what one has explained lately counts 1/e, and how much more who has a
-# share of the sound counts than who has none.
+# share of the sound counts than who has none. Set by hand, and not tried alone: with them in place
+# of when each was heard last, one pair of twelve in rooms had 12.6 dB where it had 4.6, and one of
+# twelve others 15.7 where it had 6.7; the rest were the same.
 _PAUSE_SECONDS, _KEEPS = 1.0, 1.5
 _LASTING_HITS = 24  # steps in which it was heard
 _STEP_SECONDS = 0.128  # between steps of the tracks
@@ -198,6 +200,7 @@ class Live:
         ended = {i: t for i, t in (self._leaving | before).items() if i not in alive}
         self._leaving = {i: t for i, t in ended.items() if self._outlet.holds(i)}
         here = dict(sorted((alive | self._leaving).items()))
+        self._levels = {i: level for i, level in self._levels.items() if i in here or i in ended}
         n = self._outlet.start - start
         return LiveReport(
             self._pushed / self.rate,
@@ -278,7 +281,6 @@ class Live:
         tracks = {track.id: track for track in self._where.confirmed}
         for gone in set(self._slots) - set(tracks):
             self._parting.clear(self._slots.pop(gone))
-            self._levels.pop(gone, None)
         self._parting.forget(list(tracks))
         for new in sorted(set(tracks) - set(self._slots)):
             self._slots[new] = min(set(range(self.max_sources)) - set(self._slots.values()))

@@ -43,7 +43,7 @@ class Places:
 
     def share_cone(self, one: Track, other: Track) -> bool:
         """Whether two tracks are on one cone of confusion."""
-        return abs(self.side(one.place) - self.side(other.place)) < CONE_DEGREES
+        return self.fit_cone(one, other.place)
 
     def fit_cone(self, track: Track, place: Array) -> bool:
         """Whether a place (3,) is on the cone of a track."""

@@ -29,7 +29,7 @@ _STOP_SECONDS = 1.5  # in which a walker who is not heard any more slows down by
 _PAUSE_SECONDS = 0.3  # after which it is not heard any more
 _SLOWEST = 2.0  # degrees a second; slower, it stands
 _SWERVE = 0.5  # of its speed, that a walker may have changed while it was silent
-_YOUNG_HITS = 8  # steps in which it was heard
+_NEW_HITS = 8  # steps in which it was heard
 _STEEPER = 2.0  # times as fast, at most, elsewhere on a cone
 _STEEPEST = 75.0  # degrees of elevation; beyond, azimuth is stretched no more
 
@@ -73,9 +73,9 @@ class Track:
         return self.confirmed_at is not None
 
     @property
-    def is_young(self) -> bool:
-        """Whether it was heard in few steps."""
-        return self.hits <= _YOUNG_HITS
+    def is_new(self) -> bool:
+        """Whether it was heard in so few steps that it may be two that are taken for one."""
+        return self.hits <= _NEW_HITS
 
     @property
     def direction(self) -> Array:
@@ -102,7 +102,7 @@ class Track:
     def hear(self, now: float) -> None:
         """It is heard where it is."""
         self.heard_at, self.silent_seconds, self.heard_place = now, 0.0, self.place
-        self.strayed = self.walks or self.is_young
+        self.strayed = self.walks or self.is_new
 
     def count_little(self, heard: bool, little: bool) -> None:
         """A step in which it is heard or not, and explains little or more."""

@@ -145,7 +145,7 @@ class Tracker:
         """Nats that a walk must explain more than standing."""
         if track.walks:
             return self.how.walk_nats
-        return self.how.young_start_nats if track.is_young else self.how.start_nats
+        return self.how.new_start_nats if track.is_new else self.how.start_nats
 
     def _is_settled(self, track: Track, now: float) -> bool:
         """Whether it has stood for long."""

@@ -64,7 +64,7 @@ class Tracking:
     # The same of one who is hardly known: two talkers of a room who are one track yet look like a
     # walk from one to the other. Of 12 pairs (T60 0.22 to 0.4 s) with 8: 5 false tracks and 2 swaps
     # in 1.9 minutes, with this 3 and none; of 12 others, of walkers and of crossings as many.
-    young_start_nats: float = 14.0
+    new_start_nats: float = 14.0
     # Of what a speed differs from that of before, the part taken over in a step. With all of it
     # and a sway_speed of 10, walkers whom few bins told went off at any speed: two that cross, 12
     # scenes, had 6.7 false tracks and 6.1 swaps a minute; with this 3.3 and 3.3.
