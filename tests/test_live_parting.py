@@ -226,6 +226,43 @@ def test_taps_are_those_of_the_spectrum_that_are_heard() -> None:
     assert (np.abs(taps[-1]) < np.abs(h[23])).all()
 
 
+def test_who_has_walked_is_parted_by_what_came_after() -> None:
+    """Columns are those of the frames since the motion, and long after it still no others."""
+    rng = np.random.default_rng(21)
+    bank = Bank.of(8000, hop_seconds=0.016, window_hops=4, heard_hops=4)
+    columns = Columns(bank, HERTZ, Looking(1, ((5, 1),) * 4, ((5, 1),), 3))
+    F, hops = bank.window // 2, round(RECENT_SECONDS / bank.hop_seconds)
+    before, after = (_any_columns(rng, F) for _ in range(2))
+    loud = rng.uniform(size=(2, 2 * hops)) < 0.5
+
+    def heard(first: int, last: int, A: Complex) -> None:
+        for k in range(first, last):
+            y = (0.02 + loud[:, k]) * (rng.normal(size=(F, 2)) + 1j * rng.normal(size=(F, 2)))
+            assert columns.due()
+            columns.keep(np.einsum("fam,fm->af", A, y))
+
+    def mixed(last: int, moved: float) -> float:
+        """Of the sources as they are after the motion, how much is in the other one, typically."""
+        q = np.where(loud[:, max(last - hops, 0) : last], 0.95, 0.05)
+        masks = np.tile(q[:, None], (1, F, 1)) if columns.needs_masks((3, 5)) else None
+        columns.update((3, 5), masks, moved)
+        assert columns.A is not None
+        parted = np.abs(np.linalg.solve(columns.ears.T[:, :, None] * columns.A, after))[:, 0]
+        return float(np.median(parted.min(axis=1) / parted.max(axis=1)))
+
+    heard(0, 200, before)
+    assert mixed(200, 0.0) > 0.2
+    mixed(200, 0.5)
+    for first in range(200, 2 * hops - 40, 40):
+        heard(first, first + 40, after)
+        assert mixed(first + 40, 0.0) < 0.05
+
+
+def _any_columns(rng: np.random.Generator, F: int) -> Complex:
+    A = rng.normal(size=(F, 2, 2)) + 1j * rng.normal(size=(F, 2, 2)) + 4 * np.eye(2)
+    return np.asarray(A, dtype=np.complex128)
+
+
 def test_fitted_taps_are_those_of_least_squares() -> None:
     """J falls with every step to that of the equations of all frequencies at once."""
     rng = np.random.default_rng(13)

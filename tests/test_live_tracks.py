@@ -358,16 +358,6 @@ def test_a_walker_that_is_lost_is_found_again(tracker: Tracker) -> None:
     assert confirmed((20.0, 0.0), walks=True, gain=0.05) == [1, 7]
 
 
-def test_who_is_hardly_known_must_show_more_of_a_walk(tracker: Tracker) -> None:
-    """Two talkers that are one track yet look like a walk from one to the other."""
-    young, known, walker = (made_track(i, (0.0, 0.0), hits) for i, hits in ((1, 8), (2, 9), (3, 8)))
-    walker.velocity = np.array([9.0, 0.0])
-    how = tracker.how
-    asked = [tracker._walk_worth(track) for track in (young, known, walker)]
-    assert asked == [how.new_start_nats, how.start_nats, how.walk_nats]
-    assert sorted(asked, reverse=True) == asked
-
-
 @pytest.mark.parametrize(
     ("decay", "missed", "before", "told"),
     [

@@ -31,9 +31,11 @@ from earatlas.separation.sound.permutation import Ties, exchanged
 from earatlas.separation.sound.spatial import measured_spread
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["MORE", "RECENT_SECONDS", "Columns", "Looking"]
+__all__ = ["MORE", "RECENT_SECONDS", "STANDING", "Columns", "Looking"]
 
 MORE = 3e-3  # ε of more than two sources, as in a recording
+# Of what was known of two, that their motion makes void between updates: with more they walk.
+STANDING = 0.1
 _Sizes = Sequence[tuple[int, int]]
 _SPREAD_HERTZ = 1000.0
 # Whose powers follow the newest columns; memory and time grow with it. Six pairs in the open whose
@@ -101,6 +103,7 @@ class Columns:
         self._power = np.zeros((2, F))  # of either ear, lately
         self._hops = 0
         self._unused = 0  # frames since the last update
+        self._still_since = 0  # hops by when who is heard last moved
         self._pairs: dict[tuple[int, ...], _Pair] = {}
         self.ids: tuple[int, ...] = ()
         self.ears = np.ones((2, F))  # levels in whose units the columns are
@@ -148,6 +151,10 @@ class Columns:
         known = self._pairs.get(tuple(ids))
         return 0 if known is None else known.updates
 
+    def begin_anew(self) -> None:
+        """Who is heard has moved: what was heard until now tells of other places."""
+        self._pairs, self._still_since = {}, self._hops
+
     def forget(self, alive: Sequence[int]) -> None:
         """Drop what was known of tracks that are dead."""
         self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(alive)}
@@ -162,10 +169,14 @@ class Columns:
         the masks' frequencies, tells which is which.
         """
         self.ids = tuple(ids)
-        recent = len(self._frames)
-        if moved > 0:  # frames from before the motion tell of other places
+        # Frames from before a motion tell of other places.
+        if moved > STANDING:
+            self._still_since = self._hops
+        recent = (self._hops - self._still_since) // self._looking.stride
+        if moved > 0:
             fewer = round(_MOVING_FRAMES / (self._looking.stride * moved))
-            recent = min(recent, max(fewer, _FEWEST_FRAMES))
+            recent = fewer if moved > STANDING else min(recent, fewer)
+        recent = min(len(self._frames), max(recent, _FEWEST_FRAMES))
         T = recent if q is None else min(q.shape[-1], recent)
         if len(ids) < 2 or T < _FEWEST_FRAMES:
             self.A, self._unused = None, 0
@@ -212,7 +223,8 @@ class Columns:
             known.past[:, swap] = known.past[::-1, swap]
         A = self._independent(moments, A, looking.again, known.past, floor)
         known.columns, known.updated = A, self._hops
-        known.updates += moved == 0  # who moves begins anew when it stands
+        # Who walks begins anew, and goes on when it stands.
+        known.updates = 0 if moved > STANDING else known.updates + (moved == 0)
         if self._length == T and self._unused:  # the first frames of all are the next to go
             v = self._smoothed(moments.powers(A), looking.again[-1], floor)
             leaving = slice(0, self._unused)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.live.bank import Bank, OverlapAdd, WindowStream
-from earatlas.live.columns import RECENT_SECONDS
+from earatlas.live.columns import RECENT_SECONDS, STANDING
 from earatlas.live.expected import Expected
 from earatlas.live.filters import Filters
 from earatlas.live.lasting import Lasting
@@ -51,10 +51,6 @@ class Delay:
 # 256 ms 28.6 (seven pairs, told too).
 USUAL = Delay(0.016, 7, 16, 7, 32, 8)
 LOW = Delay(0.008, 8, 32, 3, 48, 16)
-
-
-# Of what was known of two, that their motion makes void between updates: with more they walk.
-_STANDING = 0.1
 
 
 class Parting:
@@ -200,8 +196,8 @@ class Parting:
         rows = (tracks[ids[0]], tracks[ids[1]])
         if self._heard_by is lasting and rows != self._pair:
             return  # first windows take over: filters change over a hop, and rows at once
-        if moved > _STANDING:
-            lasting.forget([])
+        if moved > STANDING:
+            lasting.columns.begin_anew()
         elif self.filters.columns.A is not None:
             shorter = self.filters.columns if masks is not None else None
             lasting.update(ids, shorter, moved, expected)

@@ -73,11 +73,6 @@ class Track:
         return self.confirmed_at is not None
 
     @property
-    def is_new(self) -> bool:
-        """Whether it was heard in so few steps that it may be two that are taken for one."""
-        return self.hits <= _NEW_HITS
-
-    @property
     def direction(self) -> Array:
         """(2,) degrees."""
         return to_directions(self.place)
@@ -102,7 +97,7 @@ class Track:
     def hear(self, now: float) -> None:
         """It is heard where it is."""
         self.heard_at, self.silent_seconds, self.heard_place = now, 0.0, self.place
-        self.strayed = self.walks or self.is_new
+        self.strayed = self.walks or self.hits < _NEW_HITS
 
     def count_little(self, heard: bool, little: bool) -> None:
         """A step in which it is heard or not, and explains little or more."""

@@ -132,7 +132,7 @@ class Tracker:
         # Of who stands, a walk must explain all: else any haste of the last moments is one.
         trail = own if track.walks else np.zeros(len(own))
         stands, walks, more = patch.fits(others, trail, share, stood, before)
-        if more > self._walk_worth(track) and not track.meets:
+        if more > (how.walk_nats if track.walks else how.start_nats) and not track.meets:
             self._set(track, walks, how.straight_seconds)
             track.standing_since = now
         else:
@@ -140,12 +140,6 @@ class Tracker:
                 track.standing_since = now - how.lag_seconds
                 stands, _, _ = patch.fits(others, trail, share, how.lag_seconds, before)
             self._set(track, stands, now - track.standing_since)
-
-    def _walk_worth(self, track: Track) -> float:
-        """Nats that a walk must explain more than standing."""
-        if track.walks:
-            return self.how.walk_nats
-        return self.how.new_start_nats if track.is_new else self.how.start_nats
 
     def _is_settled(self, track: Track, now: float) -> bool:
         """Whether it has stood for long."""
