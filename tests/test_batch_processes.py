@@ -218,6 +218,41 @@ def test_results_among_the_recordings(run: Run, folder: Path, tmp_path: Path) ->
     assert (refused.returncode, "is overwritten" in refused.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("changed", ["0_source1.wav", "0_source2.wav"])
+def test_a_recording_under_the_name_of_a_result(
+    run: Run, folder: Path, tmp_path: Path, changed: str
+) -> None:
+    """What a sidecar names and is no longer that sound is somebody's: it is not overwritten."""
+    shutil.copy(folder / "r" / "0.wav", tmp_path)
+    call = ["separate", folder / "ring.atlas", tmp_path, "-n", 2, "-o", tmp_path, "--resume"]
+    assert run(*call).returncode == 0
+    shutil.copy(folder / "r" / "3.wav", tmp_path / changed)
+    refused = run(*call)
+    assert (refused.returncode, f"holds '{tmp_path / changed}'" in refused.stderr) == (2, True)
+    atlas = ea.Atlas.load(folder / "ring.atlas")
+    with pytest.raises(ea.InputError, match="overwritten"):
+        ea.map_recordings(atlas, tmp_path, tmp_path, task="separate", settings={"n_sources": 2})
+    assert (tmp_path / changed).read_bytes() == (folder / "r" / "3.wav").read_bytes()
+
+
+def test_a_sidecar_that_names_recordings(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Its own or another: they are no sounds that were made of it, and none is left out."""
+    for n in range(2):
+        shutil.copy(folder / "r" / f"{n}.wav", tmp_path)
+    call = ["separate", folder / "ring.atlas", tmp_path, "-n", 2, "-o", tmp_path]
+    assert run(*call).returncode == 0
+    marks = [json.loads((tmp_path / f"{n}.json").read_text())["inputs"][0] for n in range(2)]
+    for n in range(2):
+        told = json.loads((tmp_path / f"{n}.json").read_text())
+        told["outputs"] += [{**mark, "file": Path(mark["file"]).name} for mark in marks]
+        (tmp_path / f"{n}.json").write_text(json.dumps(told, indent=1))
+    again = run(*call, "--json")
+    assert again.returncode == 0, again.stderr
+    assert "left out: 4 sounds" in again.stderr
+    files = [json.loads(line)["file"] for line in again.stdout.splitlines()]
+    assert files == [str(tmp_path / f"{n}.wav") for n in range(2)]
+
+
 def test_warnings_name_their_files(run: Run, folder: Path, tmp_path: Path) -> None:
     """Of several recordings the first is named, and the others are counted."""
     call = ["separate", folder / "ring.atlas", folder / "r", "-n", 2, "-o", tmp_path, "--dry"]

@@ -134,7 +134,9 @@ class SeparatingFiles(_OfRecordings):
 def without_results(recordings: Sequence[Path], folder: Path) -> tuple[Path, ...]:
     """The recordings but for sounds that an earlier batch made of others of them, in their folder.
 
-    Its sidecars tell which: a batch in the recordings' own folder can be gone on with.
+    Its sidecars tell which: a batch in the recordings' own folder can be gone on with. What has
+    other contents since, or a name that no sound of that recording has, is a recording: never are
+    all left out, for such names are longer than those of what they were made of.
     """
     place = folder.resolve()
     made: set[Path] = set()
@@ -142,7 +144,9 @@ def without_results(recordings: Sequence[Path], folder: Path) -> tuple[Path, ...
         if recording.parent.resolve() == place:
             sidecar = read_sidecar(sidecar_path(folder, recording))
             if sidecar is not None and sidecar.recipe.command == SeparatingFiles.command:
-                made |= {place / mark.file for mark in sidecar.outputs}
+                names = {sound_file(recording, m) for m in range(MOST_SOURCES)}
+                ours = [mark for mark in sidecar.outputs if mark.file in names]
+                made |= {place / mark.file for mark in ours if mark.fits(place / mark.file)}
     return tuple(file for file in recordings if file.parent.resolve() / file.name not in made)
 
 
@@ -157,7 +161,8 @@ def check_overwritten(recordings: Sequence[Path], folder: Path) -> None:
         if recording.parent.resolve() / recording.name in written:
             raise InputError(
                 f"output must be a folder in which no recording is overwritten, got '{folder}', "
-                f"which holds '{recording}'. Choose another folder."
+                f"which holds '{recording}'. Choose another folder, or delete that file if it is a "
+                "result that was left."
             )
 
 
