@@ -150,6 +150,9 @@ def test_folders_patterns_and_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     files_in(tmp_path, "#2.wav")
     (tmp_path / "list.txt").write_text("# of monday\n#1.wav\n#2.wav\nday/a.flac\n")
     assert names("@list.txt") == ["#2.wav", "day/a.flac"]
+    files_in(tmp_path / "#day", "1.wav")
+    (tmp_path / "list.txt").write_text("# of 2024/05/01\n #day/1.wav\n#day/2.wav\nday/#3.wav\n")
+    assert names("@list.txt") == ["#day/1.wav", "day/#3.wav"]
     assert not listed(["gone.wav"], RECORDINGS, "recordings").several
     for several in (["day/late"], ["*/*/c.wav"], ["gone.wav", "a.wav"]):
         assert listed(several, RECORDINGS, "recordings").several
@@ -170,6 +173,16 @@ def test_nothing_is_meant(
     (tmp_path / "bytes").write_bytes(b"RIFF\0\0")
     with pytest.raises(ea.InputError, match=words):
         listed([name], RECORDINGS, "recordings")
+
+
+def test_a_file_is_meant_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also under another spelling, where the system knows no capitals; the first is kept."""
+    files = [Path("day/a.wav"), Path("day/../day/a.wav"), Path("Day/A.wav"), Path("day/b.wav")]
+    assert once(files) == (files[0], files[2], files[3])
+    with monkeypatch.context() as windows:
+        windows.setattr(os.path, "normcase", str.lower)
+        found = once(files)
+    assert found == (files[0], files[3])
 
 
 def test_names_that_would_meet() -> None:
@@ -399,6 +412,29 @@ def test_results_that_a_new_run_has_none_for(tmp_path: Path) -> None:
     assert file.exists()
     assert found.status == "done"
     assert len(json.loads(sidecar.read_text())["outputs"]) == 1
+
+
+def test_results_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done is done: a warning tells of each, and the others are removed."""
+    (file,) = files_in(tmp_path / "in", "a.wav")
+    work = Several(tmp_path / "out", 4)
+    outcomes(work, (file,))
+    unlink = Path.unlink
+
+    def held(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "a.copy2":
+            raise PermissionError(errno.EACCES, "in use")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", held)
+    found = outcomes(replace(work, times=1), (file,))["a"]
+    assert (found.status, found.error) == ("done", None)
+    assert found.removed == tuple(str(work.folder / f"a.copy{n}") for n in (1, 3))
+    left = work.folder / "a.copy2"
+    assert found.warnings == (
+        f"'{left}' is left from an earlier run and not of this one. Delete it.",
+    )
+    assert left.exists()
 
 
 def test_results_of_a_run_that_fails_stay(tmp_path: Path) -> None:

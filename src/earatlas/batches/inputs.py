@@ -54,7 +54,7 @@ def once(files: Iterable[Path]) -> tuple[Path, ...]:
     """The files, each by the first of its names: where results have names, one is meant once."""
     found: dict[str, Path] = {}
     for file in files:
-        found.setdefault(os.path.abspath(file), file)
+        found.setdefault(os.path.normcase(os.path.abspath(file)), file)
     return tuple(found.values())
 
 
@@ -117,9 +117,13 @@ def _in_list(path: Path, what: str) -> list[Path]:
             f"list must be a file that can be read, got '{path}' ({error.strerror}). "
             "Check its permissions."
         ) from error
-    names = [line.strip() for line in text.removeprefix(b"\xef\xbb\xbf").splitlines()]
-    files = [path.parent / os.fsdecode(name) for name in names if name]
-    files = [file for file in files if not file.name.startswith("#") or os.path.lexists(file)]
+    lines = [line.strip() for line in text.removeprefix(b"\xef\xbb\xbf").splitlines()]
+    names = [os.fsdecode(line) for line in lines if line]
+    files = [
+        path.parent / name
+        for name in names
+        if not name.startswith("#") or os.path.lexists(path.parent / name)
+    ]
     if b"\0" in text or not files:
         raise InputError(
             f"list must be a text with a name of {what} on each line, got '{path}', which "

@@ -14,6 +14,7 @@ import time
 import traceback
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -133,9 +134,7 @@ def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -
             outputs = marks_of(work.outputs(answer), work.folder)
             sidecar = Sidecar(recipe, inputs, outputs, answer, told, round(seconds, 3))
             write_sidecar(sidecar_path(work.folder, file), sidecar)
-            for path in stale:
-                path.unlink(missing_ok=True)
-                removed.append(str(path))
+            removed = _removed(stale)
         except InputError as error:
             problem = str(error)
         except Exception as error:
@@ -182,12 +181,28 @@ def _stale(work: Work, file: Path, answer: dict[str, Any], before: Sidecar | Non
         if path in marks and marks[path].fits(path):
             stale.append(path)
         else:
-            warnings.warn(
-                f"'{path}' is left from an earlier run and not of this one. Delete it.",
-                EaratlasWarning,
-                stacklevel=2,
-            )
+            _warn_left(path)
     return stale
+
+
+def _removed(stale: Iterable[Path]) -> list[str]:
+    """Remove results of an earlier run; those that cannot be get a warning: the work is done."""
+    removed = []
+    for path in stale:
+        try:
+            path.unlink(missing_ok=True)
+            removed.append(str(path))
+        except OSError:  # somebody has it open, or the folder is another's
+            _warn_left(path)
+    return removed
+
+
+def _warn_left(path: Path) -> None:
+    warnings.warn(
+        f"'{path}' is left from an earlier run and not of this one. Delete it.",
+        EaratlasWarning,
+        stacklevel=2,
+    )
 
 
 def _written(work: Work, answer: dict[str, Any] | None) -> list[Path]:
