@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.batches.batch import Batch, Hands, planned, run, to_replace
+from earatlas.batches.batch import SUMMARY, Batch, Hands, planned, run, to_replace
 from earatlas.batches.inputs import RECORDINGS, check_stems, listed, once
 from earatlas.batches.pace import Pace
 from earatlas.batches.recordings import Localizing
@@ -333,12 +333,18 @@ def test_new_results_beside_an_old_sidecar(work: Copying, tmp_path: Path) -> Non
 
 
 def test_a_damaged_sidecar_is_ours(work: Copying, tmp_path: Path) -> None:
-    """One that breaks off or was edited is done again and replaced, and stops no batch."""
+    """One that breaks off, was edited or lost to a disk is done again, and stops no batch.
+
+    A disk that lost power leaves a file of zeros, or of no bytes; an editor other ends of lines.
+    """
     files = files_in(tmp_path / "in", "a.wav", "b.wav")
     outcomes(work, files)
     path = work.folder / "a.json"
     whole = path.read_bytes()
-    for spoilt in (whole[:100], whole[:-20], whole.replace(b'"inputs"', b'"input"')):
+    lines = whole.replace(b"\n", b"\r\n")
+    edited = whole.replace(b'"inputs"', b'"input"')
+    zeros = bytes(len(whole))
+    for spoilt in (whole[:100], whole[:-20], edited, lines[:100], zeros, b""):
         path.write_bytes(spoilt)
         assert dict(to_replace(work, files))[path]
         batch = planned(work, files, resume=True)
@@ -348,7 +354,25 @@ def test_a_damaged_sidecar_is_ours(work: Copying, tmp_path: Path) -> None:
     assert json.loads(path.read_text())["answer"] == json.loads(whole)["answer"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"command": 1}', "[" * 100_000])
+def test_files_are_the_same_on_every_system(
+    work: Copying, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines end as they do here also where a system has ends of its own."""
+    write = Path.write_text
+
+    def foreign(path: Path, data: str, encoding: str = "ascii", newline: str = "\r\n") -> int:
+        return write(path, data, encoding, newline=newline)
+
+    files = files_in(tmp_path / "in", "a.wav", "b.wav")
+    monkeypatch.setattr(Path, "write_text", foreign)
+    outcomes(work, files)
+    for name in ("a.json", "b.json", SUMMARY):
+        assert (work.folder / name).read_bytes().count(b"\r") == 0, name
+
+
+@pytest.mark.parametrize(
+    "text", ["\0" * 99 + "{}", "{}", "[]", "no JSON", '{"command": 1}', "[" * 100_000]
+)
 def test_what_is_no_sidecar(tmp_path: Path, text: str) -> None:
     """It says nothing, and breaks nothing."""
     (tmp_path / "a.json").write_text(text)

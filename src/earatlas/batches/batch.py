@@ -198,7 +198,8 @@ def _write_summary(batch: Batch, outcomes: dict[Path, Outcome]) -> None:
     try:
         with written_whole(batch.work.folder / SUMMARY, SUMMARY) as scratch:
             lines = (_line(batch, file, outcomes.get(file)) for file in batch.files)
-            scratch.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+            text = "".join(f"{json.dumps(line)}\n" for line in lines)
+            scratch.write_text(text, encoding="utf-8", newline="\n")
     except InputError as error:
         raise SummaryError(error) from error
 

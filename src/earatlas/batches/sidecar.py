@@ -154,7 +154,7 @@ def write_sidecar(path: Path, sidecar: Sidecar) -> None:
         "answer": sidecar.answer,
     }
     with written_whole(path, "sidecar") as scratch:
-        scratch.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        scratch.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 @cache
@@ -188,10 +188,18 @@ def read_sidecar(path: Path) -> Sidecar | None:
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether it begins as a sidecar and is none: somebody, or a disk, has changed it."""
+    """Whether it is what is left of a sidecar: somebody, or a disk, has changed it.
+
+    It begins as one, with whatever ends of lines, or it is empty or all zeros, as files are whose
+    contents were still to be written when the power went; nobody loses anything with those.
+    """
     try:
         with path.open("rb") as file:
-            return file.read(len(_BEGINNING)) == _BEGINNING and read_sidecar(path) is None
+            first = file.read(2 * len(_BEGINNING))
+            if first.replace(b"\r\n", b"\n").startswith(_BEGINNING):
+                return read_sidecar(path) is None
+            small = path.stat().st_size <= _LARGEST
+            return small and not (first + file.read()).strip(b"\0")
     except OSError:
         return False
 
