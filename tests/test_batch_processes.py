@@ -19,6 +19,7 @@ from learned_heads import LearnedHeads
 
 import earatlas as ea
 from earatlas.batches.sidecar import read_sidecar
+from earatlas.cli.console import Warned
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "earatlas"]
@@ -266,8 +267,37 @@ def test_warnings_name_their_files(run: Run, folder: Path, tmp_path: Path) -> No
     for name in ("a", "b"):
         soundfile.write(tmp_path / f"{name}.wav", wide.T, 16000)
     said = run("localize", folder / "ring.atlas", tmp_path / "a.wav", tmp_path / "b.wav").stderr
-    assert said.count("has 3 channels") == 2
-    assert said.count("a.wav") == said.count("b.wav") == 1
+    first, second = said.splitlines()
+    assert first.startswith(f"warning: '{tmp_path / 'a.wav'}' has 3 channels: 0 and 1 are taken")
+    assert second.startswith("warning: so for 1 more recordings: has 3 channels: 0 and 1 are taken")
+
+
+@pytest.mark.parametrize("total", [1, 4])
+def test_warnings_are_counted_without_names_and_numbers(
+    total: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the same but for these: one line for the first, and one for all others.
+
+    Of the first recording all are told; numbers that are not the same for all are not.
+    """
+    monkeypatch.setattr("earatlas.cli.console._warned", set())
+    warned = Warned(total)
+    for n in range(total):
+        file = Path(f"day/{n}.wav")
+        texts = [f"'out/it's {n}_source{m}.wav' is left. Delete it." for m in (2, 3)[: total - n]]
+        warned.tell(file, [f"'{file}' has {n + 2} tops of 1.5 dB…: a head's flaw.", *texts])
+    warned.close()
+    told = capsys.readouterr().err.replace("warning: ", "").splitlines()
+    assert told[0] == "'day/0.wav' has 2 tops of 1.5 dB…: a head's flaw."
+    if total == 1:
+        assert told[1:] == ["'out/it's 0_source2.wav' is left. Delete it."]
+        return
+    assert told[1:] == [
+        "day/0.wav: 'out/it's 0_source2.wav' is left. Delete it.",
+        "day/0.wav: 'out/it's 0_source3.wav' is left. Delete it.",
+        "so for 3 more recordings: has … tops of 1.5 dB…: a head's flaw.",
+        "so for 3 more recordings: is left. Delete it.",
+    ]
 
 
 def test_a_summary_that_cannot_be_written(

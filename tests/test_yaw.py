@@ -73,6 +73,11 @@ def test_yaw_is_a_line_between_its_times() -> None:
             r"must be finite and at most 1e\+06 either way, got nan at 1\.0 s in row 1",
         ),
         ([[0.0, 1e300], [1.0, 2.0]], r"got 1e\+300 at 0\.0 s in row 0"),
+        (
+            [[1763379161.2, 3.0], [1763379162.2, 4.0]],
+            r"times in seconds from the sound's start.*got 1763379161\.2 s in row 0\. Subtract",
+        ),
+        ([[0.0, 1.0], [float("nan"), 3.0]], r"times in seconds .*, got nan s in row 1\."),
         ([[0.0, 1.0], [2.0, 3.0], [2.0, 4.0]], "times that increase, got 2 s after 2 s in row 2"),
         ([[0.0, 1.0], [2.0, 3.0], [1.0, 4.0]], "times that increase"),
         (

@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
@@ -53,6 +54,9 @@ _OPTIONS = {
 }
 _ARGUMENTS = re.compile(rf"(?<![\w'/.-])({'|'.join(_OPTIONS)})(?![\w'/-])")
 _LONGEST_AGAIN = 120  # letters of a warning that was told already
+_NAME = re.compile(r"(?<!\w)'.*?'(?!\w)")  # of a file, in a warning
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
+_OTHERS = "…"  # stands for a number that is another for each file
 _LINES = "\n\t"  # of what steers a terminal, what an answer may hold
 
 
@@ -86,6 +90,7 @@ out = _HarmlessConsole(emoji=False)
 err = _HarmlessConsole(stderr=True, emoji=False)
 
 _warned: set[str] = set()  # by this command
+_Kind = tuple[str, ...]  # of a warning: what stands between its numbers, without names
 
 
 def say(text: str) -> None:
@@ -125,20 +130,29 @@ def warn(text: str) -> None:
 class Warned:
     """Warnings of one file after the other: each once, with the file, and of how many more.
 
-    Of one file alone nobody needs to be told which.
+    They are the same if they differ in names and numbers alone: ten thousand clipped recordings
+    have two lines. Of one file alone nobody needs to be told which.
     """
 
     def __init__(self, total: int, what: str = "recordings") -> None:
         self.total, self.what = total, what
-        self._count: Counter[str] = Counter()
+        self._count: Counter[_Kind] = Counter()  # files
+        self._numbers: dict[_Kind, list[str]] = {}  # that stand between the parts
 
     def tell(self, file: object, texts: Iterable[str]) -> None:
         """What was warned of a file."""
+        kinds: set[_Kind] = set()
         for text in dict.fromkeys(texts):
-            self._count[text] += 1
-            if self._count[text] == 1:
+            plain = _NAME.sub("", text.replace(f"'{file}'", "")).strip()
+            kind, numbers = tuple(_NUMBER.split(plain)), _NUMBER.findall(plain)
+            before = self._numbers.get(kind, numbers)
+            both = zip(before, numbers, strict=True)
+            self._numbers[kind] = [a if a == b else _OTHERS for a, b in both]
+            if kind not in self._count:
                 named = self.total == 1 or str(file) in text
                 warn(text if named else f"{file}: {text}")
+            kinds.add(kind)
+        self._count.update(kinds)
 
     @contextmanager
     def catching(self, file: object) -> Iterator[None]:
@@ -155,9 +169,11 @@ class Warned:
 
     def close(self) -> None:
         """Tell how many files had the same."""
-        for text, count in self._count.items():
-            if count > 1:
-                warn(f"so for {count - 1} more {self.what}: {brief(text, _LONGEST_AGAIN)}")
+        for kind, numbers in self._numbers.items():
+            if self._count[kind] > 1:
+                text = "".join(chain(*zip(kind, [*numbers, ""], strict=True)))
+                more = f"{self._count[kind] - 1} more {self.what}"
+                warn(f"so for {more}: {brief(text, _LONGEST_AGAIN)}")
 
 
 def show_warnings_once() -> None:

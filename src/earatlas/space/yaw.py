@@ -121,7 +121,14 @@ def _check(times: Array, degrees: Array) -> None:
             f"yaw must have a time for each of at least two values, got {times.size} times and "
             f"{degrees.size} values. Give a number for a head that stays as it is."
         )
-    possible = (np.abs(times) <= _ALWAYS) & (np.abs(degrees) <= _MOST_DEGREES)
+    in_reach = np.abs(times) <= _ALWAYS
+    if not in_reach.all():  # a tracker's clock counts from 1970
+        row = int(np.argmin(in_reach))
+        raise InputError(
+            f"yaw must have times in seconds from the sound's start, at most {_ALWAYS:g} either "
+            f"way, got {times[row]} s in row {row}. Subtract the time at which the sound starts."
+        )
+    possible = np.abs(degrees) <= _MOST_DEGREES
     if not possible.all():
         row = int(np.argmin(possible))
         raise InputError(
