@@ -18,6 +18,7 @@ from tests_support import refused
 import earatlas as ea
 from earatlas.batches.cluster import _check_sight, connected
 from earatlas.batches.sidecar import read_sidecar
+from earatlas.files import clear_scratch
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 # Its event loops and connections warn of their own ends.
@@ -158,6 +159,25 @@ def test_workers_that_do_not_see_the_folders(
         with pytest.raises(ea.InputError, match="got none at tcp://b"):
             _check_sight(tmp_path / "here", files, Client(hidden))
     assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_who_asks_is_killed_at_the_first_look(tmp_path: Path) -> None:
+    """What workers are to see is cleared by the next to write there, as all that is half-done."""
+    killed = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from earatlas.batches.cluster import _check_sight\n"
+        "class Client:\n"
+        "    def run(self, look, files):\n"
+        "        assert look(files) is None\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "_check_sight(Path(sys.argv[1]), [], Client())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", killed, str(tmp_path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    clear_scratch(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])

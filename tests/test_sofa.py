@@ -473,6 +473,18 @@ def test_latin_1_text_is_readable(build: Build) -> None:
     assert head.licence == "© CC0"
 
 
+def test_all_faults_are_told(build: Build) -> None:
+    """Text that is not UTF-8 hides no other fault."""
+
+    def change(file: netCDF4.Dataset) -> None:
+        file.setncattr("Title", np.bytes_("TH Köln".encode("latin-1")))
+        file.delncattr("RoomType")
+
+    path = edit(build(), change)
+    with pytest.warns(ea.EaratlasWarning, match=r"read as latin-1: Title; .*RoomType.*\); its"):
+        ea.read_sofa(path)
+
+
 def test_ending_in_capitals(build: Build, small_head: ea.Head) -> None:
     """HEAD.SOFA is the same file."""
     path = build()

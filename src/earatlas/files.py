@@ -37,6 +37,7 @@ __all__ = [
     "check_writable",
     "clear_scratch",
     "output_folder",
+    "scratch_folder",
     "unwritable",
     "written_together",
     "written_whole",
@@ -57,7 +58,10 @@ def check_writable(path: str | Path, what: str = "output") -> None:
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         raise InputError(f"{what} must be a file, got the pipe or device '{path}'. Name a file.")
     try:
-        with _scratch(path.absolute().parent) as scratch, (scratch / "new" / path.name).open("wb"):
+        with (
+            scratch_folder(path.absolute().parent) as scratch,
+            (scratch / "new" / path.name).open("wb"),
+        ):
             pass
     except OSError as error:
         raise _not_written(path, what, error) from error
@@ -69,7 +73,7 @@ def written_whole(path: str | Path, what: str = "output") -> Iterator[Path]:
     path = Path(path)
     try:
         folder = path.absolute().parent
-        with _scratch(folder) as scratch:
+        with scratch_folder(folder) as scratch:
             new = scratch / "new" / path.name
             yield new
             _flush(new)
@@ -88,7 +92,7 @@ def _not_written(path: Path, what: str, error: OSError) -> InputError:
 
 
 @contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
+def scratch_folder(folder: Path) -> Iterator[Path]:
     """A scratch folder with the folders new and old in it; those of the dead are cleared first."""
     clear_scratch(folder)
     scratch, lock = _locked(folder)
@@ -192,7 +196,7 @@ def written_together(folder: Path, *, instead_of: Iterable[str] = ()) -> Iterato
 
     They replace files of the same names, and those named in `instead_of`.
     """
-    with output_folder(folder), _scratch(folder) as scratch:
+    with output_folder(folder), scratch_folder(folder) as scratch:
         yield scratch / "new"
         _exchange(folder, scratch, instead_of)
 

@@ -14,7 +14,6 @@ that a worker is at is finished there.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -27,7 +26,7 @@ import earatlas
 from earatlas.batches.sidecar import Recipe
 from earatlas.batches.work import Outcome, Work, done
 from earatlas.errors import InputError, brief, missing_extra
-from earatlas.files import output_folder
+from earatlas.files import output_folder, scratch_folder
 from earatlas.learning.threads import one_thread
 
 __all__ = ["connected", "on_cluster"]
@@ -105,8 +104,8 @@ def _version() -> str:
 def _check_sight(folder: Path, files: Sequence[Path], client: Any) -> None:
     """Refuse workers that do not see the folders: one would write its results where it is."""
     there = [*{file.parent: file for file in files if file.exists()}.values()]
-    with output_folder(folder), tempfile.NamedTemporaryFile(prefix=".seen-", dir=folder) as mark:
-        for worker, unseen in client.run(_unseen, [Path(mark.name), *there]).items():
+    with output_folder(folder), scratch_folder(folder) as mark:
+        for worker, unseen in client.run(_unseen, [mark, *there]).items():
             if unseen is not None:
                 raise InputError(
                     f"workers must see the folder '{unseen}' under that name, got none at {worker}."

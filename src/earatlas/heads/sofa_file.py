@@ -81,7 +81,7 @@ def read_sofa_file(path: Path) -> SofaData:
             f"head must be a SOFA (netCDF-4) file, got '{path}', which cannot be read "
             f"({_reason(error)}). Check that it is complete."
         ) from error
-    return replace(data, fault=data.fault or _fault(path))
+    return replace(data, fault="; ".join(filter(None, (data.fault, _fault(path)))))
 
 
 @contextmanager
