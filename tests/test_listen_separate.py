@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -120,6 +121,60 @@ def test_only_one_is_piped_on(folder: Path) -> None:
     both_left, both_right = (samples[late] ** 2).mean(axis=0)
     assert right / left > 1.1 * both_right / both_left > 0  # it is on the right
     assert b"samples dropped" in result.stderr
+    assert b"3 bytes at the end are no whole sample of f32" in b" ".join(result.stderr.split())
+    told = subprocess.run([*command, "--json"], input=raw, capture_output=True, check=True)
+    assert told.stdout == result.stdout  # JSON is on standard error, where the sound is not
+    *reports, last = map(json.loads, told.stderr.splitlines())
+    assert "summary" in last
+    assert all("sources" in report for report in reports)
+
+
+def test_ended_by_a_service(folder: Path, tmp_path: Path) -> None:
+    """SIGTERM ends it as Ctrl-C does: with a summary, and files to the last sample heard."""
+    command = [
+        sys.executable, "-m", "earatlas", "listen", str(folder / "head.atlas"), "--separate",
+        "--stdin", "--rate", str(RATE), "-o", str(tmp_path / "out"), "--json",
+    ]  # fmt: skip
+    samples, _ = soundfile.read(folder / "party.wav")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=False) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(to_pcm(samples.T, PcmFormat.s16))
+        process.stdin.flush()
+        while json.loads(process.stdout.readline())["time"] < 2.0:
+            pass
+        process.send_signal(signal.SIGTERM)
+        last = json.loads(process.stdout.read().splitlines()[-1])
+        assert process.wait(60) == 0
+    tracks = last["summary"]["tracks"]
+    ends = [track["start"] + track["seconds"] for track in tracks]
+    assert max(ends) == pytest.approx(last["summary"]["seconds"], abs=0.04)  # a block
+
+
+def test_a_yaw_that_is_too_short_is_refused_at_once(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Before any of the file is worked through."""
+    yaw = tmp_path / "yaw.csv"
+    yaw.write_text("time,yaw\n0,0\n2,10\n")
+    result = run(
+        "listen", folder / "head.atlas", "--separate", "--from", folder / "party.wav", "--fast",
+        "--yaw", yaw, "--json",
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert not result.stdout
+    assert "yaw must last as long as the sound (2.5" in result.stderr
+
+
+def test_lines_that_are_no_yaw_are_told(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Of a stream of which nothing was understood, directions are the head's."""
+    lines = tmp_path / "lines"
+    lines.write_text('garbage\n{"yaw": "x"}\n')
+    result = run(
+        "listen", folder / "head.atlas", "--separate", "--from", folder / "party.wav", "--fast",
+        "--yaw-stream", lines,
+    )  # fmt: skip
+    assert result.returncode == 0
+    assert "2 lines of the yaw stream were no yaw" in " ".join(result.stderr.split())
 
 
 def test_killed_in_the_midst(folder: Path, tmp_path: Path) -> None:

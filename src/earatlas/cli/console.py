@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
 from rich.markup import escape
@@ -191,10 +191,11 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
         warn(str(message))
 
 
-def print_json(answer: dict[str, Any]) -> None:
-    """The answer on one line of JSON."""
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+def print_json(answer: dict[str, Any], file: TextIO | None = None) -> None:
+    """The answer on one line of JSON, on standard output unless another file is named."""
+    stream = file or sys.stdout
+    stream.write(json.dumps(answer) + "\n")
+    stream.flush()
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from typing import Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -15,11 +17,12 @@ from earatlas.cli.incoming import Clock, PcmFormat, to_pcm
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.wishes import Wishes
 from earatlas.cli.yaw_feed import YawFeed
-from earatlas.errors import InputError
+from earatlas.errors import InputError, harmless
 from earatlas.live.live import Live
 from earatlas.live.report import LiveReport, LiveSource
 from earatlas.live.server import LiveServer
 from earatlas.live.track_files import TrackFiles
+from earatlas.localization.doubts import Doubt
 from earatlas.space.angles import great_circle_error
 from earatlas.types import Array
 
@@ -27,25 +30,45 @@ __all__ = ["BLOCK_SECONDS", "follow"]
 
 BLOCK_SECONDS = 0.032
 _FARTHEST = 60.0  # degrees: nobody so far from where --only looks is meant
+_BEHIND = 0.5  # seconds from which on it is told that the work does not keep up
 
 
 def follow(live: Live, blocks: Iterator[Array], clock: Clock, wishes: Wishes) -> None:
     """Until the input ends or the user ends it; then say how it went."""
     with ExitStack() as closing:
-        sinks, files, server = _sinks(live, wishes, closing)
+        sinks, files, server = _sinks(live, clock, wishes, closing)
         feed = None
         if wishes.yaw_stream is not None:
             feed = YawFeed(wishes.yaw_stream)
             closing.callback(feed.close)
         # An interruption is how one ends listening; all that was heard is kept.
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), _ended_by_signal():
             _run(live, blocks, clock, feed, sinks)
         sinks.end(live.finish())
     _tell(live, clock, wishes, files, server)
+    if not wishes.as_json:
+        _tell_doubts(clock, sinks, feed, wishes)
     if not clock.samples:
         raise InputError(
             "input must hold sound in raw stereo samples, got nothing. Pipe a recorder into it."
         )
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """SIGTERM ends listening as an interruption does: services and timeouts send it."""
+    if threading.current_thread() is not threading.main_thread():  # others may set no handlers
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(
@@ -66,8 +89,10 @@ class _Sinks:
         self._every, self._next = every, every
         self.sound: list[Callable[[LiveReport], None]] = []
         self.told: list[Callable[[LiveReport], None]] = []
+        self.doubts: tuple[Doubt, ...] = ()  # of all that is heard, lately
 
     def take(self, report: LiveReport) -> None:
+        self.doubts = report.doubts
         for sink in self.sound:
             sink(report)
         if report.time >= self._next - 1e-9:
@@ -81,8 +106,13 @@ class _Sinks:
             sink(report)
 
 
+def _told_on(wishes: Wishes) -> TextIO:
+    """Standard output, or standard error where that has the sound."""
+    return sys.stdout if wishes.only is None else sys.stderr
+
+
 def _sinks(
-    live: Live, wishes: Wishes, closing: ExitStack
+    live: Live, clock: Clock, wishes: Wishes, closing: ExitStack
 ) -> tuple[_Sinks, TrackFiles | None, LiveServer | None]:
     sinks = _Sinks(wishes.every)
     files = server = None
@@ -98,11 +128,11 @@ def _sinks(
     if wishes.only is not None:
         sinks.sound.append(_OnlyOne(wishes.only, wishes.form))
     if wishes.as_json:
-        sinks.told.append(lambda report: print_json(_json(report, files)))
+        sinks.told.append(lambda report: print_json(_json(report, files), _told_on(wishes)))
         return sinks, files, server
     console = out if wishes.only is None else err
     if console.is_terminal:
-        sinks.told.append(_shown(live, console, closing))
+        sinks.told.append(_shown(live, clock, console, closing))
     elif wishes.only is None:
         sinks.told.append(_said)
     return sinks, files, server
@@ -113,14 +143,18 @@ def _said(report: LiveReport) -> None:
     sys.stdout.flush()
 
 
-def _shown(live: Live, console: Any, closing: ExitStack) -> Callable[[LiveReport], None]:
+def _shown(
+    live: Live, clock: Clock, console: Any, closing: ExitStack
+) -> Callable[[LiveReport], None]:
     from rich.live import Live as Screen
 
     screen = closing.enter_context(Screen(console=console, auto_refresh=False))
     delay = f"sounds come {1000 * live.delay_seconds:.0f} ms late"
 
     def show(report: LiveReport) -> None:
-        footer = f"{report.time:.1f} s · {delay} · Ctrl-C ends it"
+        behind = clock.behind_seconds
+        lag = f" · {behind:.1f} s behind: this machine is too slow" if behind > _BEHIND else ""
+        footer = f"{report.time:.1f} s · {delay}{lag} · Ctrl-C ends it"
         screen.update(live_table(report, footer, console.width), refresh=True)
 
     return show
@@ -175,7 +209,7 @@ def _tell(
             else server.tracks.dropped + server.sound.dropped,
             "tracks": tracks,
         }
-        print_json({"summary": summary})
+        print_json({"summary": summary}, _told_on(wishes))
         return
     write = say if wishes.only is None else lambda text: err.print(text, highlight=False)
     kept_up = f"worked through in {clock.worked_seconds:.1f} s"
@@ -187,3 +221,20 @@ def _tell(
     )
     for track in tracks:
         write(f"  {track['file']}: from {track['start']:.1f} s, {track['seconds']:.1f} s")
+
+
+def _tell_doubts(clock: Clock, sinks: _Sinks, feed: YawFeed | None, wishes: Wishes) -> None:
+    """What was wrong with the input."""
+    faults = [f"doubtful: {harmless(str(doubt))}" for doubt in sinks.doubts]
+    if clock.left_over_bytes:
+        faults.append(
+            f"doubtful: {clock.left_over_bytes} bytes at the end are no whole sample of "
+            f"{wishes.form} in this many channels. Check --format and --channels."
+        )
+    if feed is not None and feed.skipped:
+        faults.append(
+            f"doubtful: {feed.skipped} lines of the yaw stream were no yaw that a head can have. "
+            'One is {"yaw": 12.5}, in degrees to the left.'
+        )
+    for fault in faults:
+        err.print(fault, highlight=False, markup=False, style="yellow")

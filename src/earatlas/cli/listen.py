@@ -16,6 +16,7 @@ from earatlas.cli.localize import line
 from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import AtlasArgument, JsonOption, YawOption, opened_yaw
 from earatlas.errors import InputError
+from earatlas.hearing.files import audio_seconds
 from earatlas.localization.answer import Localization
 from earatlas.localization.stream import Localizer
 from earatlas.types import Array
@@ -111,6 +112,8 @@ def listen_command(
     _check(every, rate)
     heard = Input(from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast)
     turned = opened_yaw(yaw)
+    if turned is not None and from_file is not None:
+        turned.check_end(audio_seconds(from_file))  # now, and not when all was worked through
     if not separate:
         _check_alone(
             output=output,
@@ -133,11 +136,12 @@ def listen_command(
 
 
 def _check(every: float, rate: int) -> None:
-    if not 0.02 <= every <= 60 or rate < 1000:
+    if not 0.02 <= every <= 60:
         raise InputError(
-            f"every must be between 0.02 and 60 seconds and rate at least 1000, got {every} and "
-            f"{rate}. 0.5 and 48000 are the defaults."
+            f"--every must be between 0.02 and 60 seconds, got {every:g}. 0.5 is the default."
         )
+    if rate < 1000:
+        raise InputError(f"--rate must be at least 1000 Hz, got {rate}. 48000 is the default.")
 
 
 def _check_alone(**wishes: object) -> None:
