@@ -1,16 +1,17 @@
 """Live streams: how well and how soon, on talkers that stand and walk; and long runs.
 
-    python benchmarks/live.py [standing walking tracks fullband blocks soak] [--count 6]
+    python benchmarks/live.py [standing walking walked tracks fullband blocks soak] [--count 6]
                               [--atlas FILE] [--seed 31] [--minutes 60]
 
 `standing`: two talkers of 9 s, ku100 learned whole, in the open and at T60 0.3 s, and the HATS in
 measured room A: SDR after the first 3 s beside `separate` of the same sound, with both delays;
 seconds until a track is confirmed, misses, false tracks and swaps, direction errors, CPU seconds a
-second. `walking`: one talker at 20 degrees a second, and two that cross. `tracks`: who is where of
-both, without the sound of any. `fullband`: two talkers in the open at 48 kHz, SDR and CPU seconds a
-second. `blocks`: the same sound in blocks of 64, 1000 and 48,000 samples, which ends with an error
-where tracks or samples differ. `soak`: talkers come and go; peak memory after a minute and every
-five, samples in and out.
+second. `walking`: one talker at 20 degrees a second, and two that cross. `walked`: two talkers of
+whom one walks from 2 to 7 s and then stands, SDR second by second beside the same two who stand
+there throughout. `tracks`: who is where of both, without the sound of any. `fullband`: two talkers
+in the open at 48 kHz, SDR and CPU seconds a second. `blocks`: the same sound in blocks of 64, 1000
+and 48,000 samples, which ends with an error where tracks or samples differ. `soak`: talkers come
+and go; peak memory after a minute and every five, samples in and out.
 
 A step (each 50 ms) matches talkers and confirmed tracks within 20 degrees: who was matched before
 stays so while it can (as in CLEAR MOT), the others are matched by Hungarian assignment. A track
@@ -34,11 +35,13 @@ import earatlas as ea
 from earatlas.space.angles import great_circle_error
 from earatlas.types import Array
 
-PARTS = ("standing", "walking", "tracks", "fullband", "blocks", "soak")
+PARTS = ("standing", "walking", "walked", "tracks", "fullband", "blocks", "soak")
 BLOCKS = (64, 1000, 48_000)  # samples
 RATE, SECONDS, LATE, STEP = 16_000, 9.0, 3 * 16_000, 800
 BLOCK = 4000  # of a long run
 NEAR = 20.0  # degrees
+# From where and to where one walks, and where the other stands.
+WAYS = (((70, 0), (0, 0), (-45, 10)), ((-30, 0), (-90, 0), (40, 0)), ((70, 0), (-60, 0), (-20, 10)))
 
 
 @dataclass
@@ -184,6 +187,44 @@ def walking(atlas: ea.Atlas, count: int, seed: int) -> None:
     """Rows for those that walk."""
     for title, scenes in walkers(count, seed):
         print(f"| {title} | – | – | – | {followed(atlas, scenes).row()} | – |", flush=True)
+
+
+def walked(atlas: ea.Atlas, count: int, seed: int) -> None:
+    """Rows of SDR by the second, of two of whom one has walked, and of two who stand there."""
+    rng, head, seconds = np.random.default_rng(seed), head_of("ku100"), 14
+    files = [path for path in utterances() if len(ea.read_mono(path, rate=RATE)) > seconds * RATE]
+    rows: dict[str, list[Array]] = {"one walks from 2 to 7 s": [], "both stand": []}
+    for number in range(count):
+        begin, end, other = WAYS[number % len(WAYS)]
+        paths = rng.choice(len(files), 2, replace=False)
+        sounds = [talker(files[i], seconds, rng) for i in paths]
+        for row, times in zip(rows.values(), ((0, 2, 7, seconds), (0, seconds)), strict=True):
+            way = (begin, begin, end, end) if len(times) == 4 else (end, end)
+            routes = [ea.Route(times, way), ea.Route((0, seconds), (other, other))]
+            scene = ea.render_scene(head, sounds, routes)
+            found = list(heard(atlas.live(rate=RATE), scene.mixture.samples)[1].values())
+            row.append(by_the_second(scene.images, found))
+    print("\n| SDR dB in second | " + " | ".join(map(str, range(1, seconds))) + " |")
+    print("|---" * seconds + "|")
+    for title, each in rows.items():
+        print(f"| {title} | " + " | ".join(f"{db:.0f}" for db in np.mean(each, axis=0)) + " |")
+
+
+def by_the_second(images: Array, sounds: list[Array]) -> Array:
+    """(S - 1,) from the first on, the mean over talkers, each with what is most like it then."""
+    n = images.shape[-1] // RATE * RATE
+    parts = [np.split(s[..., :n], n // RATE, axis=-1)[1:] for s in (images, np.stack(sounds))]
+    return np.array(
+        [
+            np.mean(
+                [
+                    10 * np.log10((i**2).sum() / min(((i - s) ** 2).sum() for s in (*own, 0 * i)))
+                    for i in image
+                ]
+            )
+            for image, own in zip(*parts, strict=True)
+        ]
+    )
 
 
 def followed(atlas: ea.Atlas, scenes: Iterable[ea.SimulatedScene]) -> Tracking:
@@ -352,6 +393,8 @@ def main() -> None:
         standing("room A", atlas_of("hats", options.hats), in_room_a(count, seed))
     if "walking" in options.parts:
         walking(ku100, count, seed)
+    if "walked" in options.parts:
+        walked(ku100, count, seed)
     if "tracks" in options.parts:
         print(
             "| | confirmed after, median / 90 % | missed | false a minute | swaps a minute | "
