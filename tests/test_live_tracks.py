@@ -196,6 +196,24 @@ def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> 
     assert not track.told
 
 
+def test_a_radius_reaches_as_far_as_its_cone_is_open(tracker: Tracker) -> None:
+    """To another place on the cone that onsets leave as likely, unless cues tell or it walks."""
+    vectors = tracker._places.arrivals.vectors
+    here, there = 5, 90
+    track = made_track(1, (0.0, 0.0))
+    track.place, track.error = vectors[here], 1.0
+    gap = np.degrees(np.arccos(vectors[here] @ vectors[there]))
+    L = np.full(len(vectors), -np.inf, dtype=np.float32)
+    L[here] = 3.0
+    for nats, radius in ((2.0, gap), (-2.0, 0.0)):  # e to the -1 of it, and to the -5
+        L[there] = nats
+        track.cone_radius = tracker._elsewhere._cone_radius(track, L)
+        assert track.cone_radius == pytest.approx(radius, abs=1e-3)
+        assert track.radius_90 == pytest.approx(max(radius, 2.15), rel=0.1)
+    track.cone_radius, track.told = gap, True
+    assert track.radius_90 < 3
+
+
 def test_never_more_than_the_most_are_confirmed(ready: ea.Atlas) -> None:
     """Two that are confirmed in one step take the places of two that are silent, not of one."""
     assert ready.rooms is not None

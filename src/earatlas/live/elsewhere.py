@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from earatlas.live.patch import BETA
 from earatlas.live.places import Places
 from earatlas.live.track import Track
 from earatlas.live.tracking import Tracking
@@ -59,6 +60,10 @@ class Elsewhere:
         allowed = places.on_cone(track) if track.confirmed else np.ones(len(both), dtype=bool)
         for other in tracks:
             allowed &= ~places.near(other)
+        if settled and track.confirmed:
+            track.cone_radius = self._cone_radius(
+                track, np.where(places.on_cone(track), both, -np.inf)
+            )
         both = np.where(allowed, both, -np.inf)
         best = int(both.argmax())
         more = self._how.jump_nats if settled else self._how.walker_jump_nats
@@ -71,6 +76,14 @@ class Elsewhere:
         else:
             track.turn_over(place)
             places.lay(track, column, self._how.lag_seconds)
+
+    def _cone_radius(self, track: Track, L: Single) -> float:
+        """Degrees around a track within which nine tenths of its cone are, by nats L (G,)."""
+        p = np.exp(2 * BETA * (L - L.max()))
+        gaps = np.degrees(np.arccos(np.clip(self._places.arrivals.vectors @ track.place, -1, 1)))
+        order = np.argsort(gaps)
+        held = np.cumsum(p[order]) / p.sum()
+        return float(gaps[order[int(np.searchsorted(held, 0.9))]])
 
     def _stander_at(self, track: Track, M: int, v: Array, others: Array, share: float) -> Single:
         """(G,) nats of places of one of M who stands, by the last seconds and what was before."""

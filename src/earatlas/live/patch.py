@@ -23,7 +23,7 @@ from earatlas.live.arrivals import Arrivals
 from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Mask, Single
 
-__all__ = ["Before", "Fit", "Patch"]
+__all__ = ["BETA", "Before", "Fit", "Patch"]
 
 CELL = 2.0  # degrees between places
 _WIDE, _HIGH = 10, 3  # places on either side of the middle
@@ -32,7 +32,7 @@ _SPEEDS, _FINER = (-48.0, -32.0, -16.0, 0.0, 16.0, 32.0, 48.0), 8.0  # degrees a
 _RISES = (-16.0, -8.0, 8.0, 16.0)  # and upwards
 _LONGEST = 1.6  # seconds that are taken for a straight walk
 _RISE_NATS = 1.0  # that going up or down must explain more: people walk
-_BETA = 0.5  # sharpness of what bins tell: they err together
+BETA = 0.5  # sharpness of what bins tell: they err together
 _LEAST_ERROR = 1.5  # degrees, of a measured place
 _NOBODY = np.zeros((0, 3))
 _OUTSIDE_DEGREES = 4.0  # from the nearest place that was measured
@@ -179,7 +179,7 @@ class Patch:
                 int(np.flatnonzero(~self._outside)[0]) if not self._outside.all() else len(L) // 2
             )
             return self.vectors[best], _LEAST_ERROR, best
-        p = np.exp(2 * _BETA * (L - L[best]))
+        p = np.exp(2 * BETA * (L - L[best]))
         p /= p.sum()
         mean = p @ self.vectors
         mean /= np.linalg.norm(mean)

@@ -57,6 +57,7 @@ class Track:
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
+    cone_radius: float = 0.0  # degrees around it that hold nine tenths of its cone, by onsets
     explained: float = 0.0  # the same, summed over the steps in which it was heard
     heard_place: Array = field(init=False)  # (3,) where it was heard last
     little: int = 0  # steps in which it was heard and explained little, since it explained more
@@ -92,7 +93,8 @@ class Track:
         """Degrees within which it is with a probability of nine tenths, if it is there at all."""
         unsure = _WANDER * np.sqrt(self.silent_seconds) + _SWERVE * self.speed * self.silent_seconds
         sure = _RADIUS * (_WALKING if self.walks else 1.0)
-        return float(sure * np.hypot(self.error, unsure))
+        around = 0.0 if self.told or self.walks else self.cone_radius
+        return float(max(sure * np.hypot(self.error, unsure), around))
 
     def hear(self, now: float) -> None:
         """It is heard where it is."""
@@ -147,6 +149,7 @@ class Track:
     def jump(self, place: Array) -> None:
         """Begin anew elsewhere."""
         self.place, self.error, self.velocity = place, _FIRST_ERROR, np.zeros(2)
+        self.cone_radius = 0.0
         self.standing_since, self.known_at = -np.inf, place
 
     def turn_over(self, place: Array) -> None:
