@@ -98,7 +98,8 @@ def _in_folder(folder: Path, endings: tuple[str, ...], what: str) -> list[Path]:
     if not files:
         raise InputError(
             f"{what} must be files or a folder that holds some, got the folder '{folder}' with "
-            f"none that ends in {', '.join(endings)}. Check the name."
+            f"none that ends in {', '.join(endings)}. Check the name; what is in folders below it "
+            f"is meant by a pattern: '{folder}/**/*{endings[-1]}'."
         )
     return files
 
