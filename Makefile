@@ -17,7 +17,7 @@ demo: $(STAMP)  ## the main job, with no data of your own
 # The order of files is ours (tests/slow_tests.py).
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-check: style types  ## every day: all but the slow tests, under 30 s
+check: style types  ## every day: all but the slow tests, some 35 s
 	$(PYTEST) -m "not slow"
 
 test: style  ## everything that must hold; COVERAGE=--cov measures what it runs through, too
