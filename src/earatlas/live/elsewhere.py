@@ -58,12 +58,10 @@ class Elsewhere:
             both = self._walker_at(others, share)
         here = both[places.near(track)]
         allowed = places.on_cone(track) if track.confirmed else np.ones(len(both), dtype=bool)
+        if settled and track.confirmed:
+            track.cone_radius = self._cone_radius(track, np.where(allowed, both, -np.inf))
         for other in tracks:
             allowed &= ~places.near(other)
-        if settled and track.confirmed:
-            track.cone_radius = self._cone_radius(
-                track, np.where(places.on_cone(track), both, -np.inf)
-            )
         both = np.where(allowed, both, -np.inf)
         best = int(both.argmax())
         more = self._how.jump_nats if settled else self._how.walker_jump_nats

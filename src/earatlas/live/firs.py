@@ -14,7 +14,7 @@ come out most alike on sound such as this:
 
 What h may not hear of the future it guesses from what it does: speech is far from white. J is a
 least-squares problem whose products are transforms, so a few steps of conjugate gradients are
-cheap, and steps from the filters of before are fewer still.
+cheap.
 """
 
 from __future__ import annotations

@@ -314,10 +314,11 @@ class Live:
             keeps = _KEEPS if track.id in self._sounding else 1.0
             return -max(keeps * track.gain * np.exp(-age / _PAUSE_SECONDS), 0.0), age, track.id
 
-        chosen, others = (ranked := sorted(tracks, key=order))[:2], ranked[2:]
+        ranked = sorted(tracks, key=order)
+        chosen = ranked[:2]
         # In a room a third may be a reflection, which would take sound from the two: it must last.
         hits = _LASTING_HITS if self._where.in_room else 0
-        for track in others:
+        for track in ranked[2:]:
             heard = now - track.heard_at < _SOUNDING_SECONDS
             if heard and track.hits >= hits and not track.little:
                 chosen.append(track)

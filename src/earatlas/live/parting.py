@@ -197,7 +197,7 @@ class Parting:
         if self._heard_by is lasting and rows != self._pair:
             return  # first windows take over: filters change over a hop, and rows at once
         if moved > STANDING:
-            lasting.columns.forget([])
+            lasting.forget([])
             lasting.columns.move(moved)
         elif self.filters.columns.A is not None:
             shorter = self.filters.columns if masks is not None else None

@@ -57,8 +57,8 @@ class Track:
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
-    cone_radius: float = 0.0  # degrees around it that hold nine tenths of its cone, by onsets
     explained: float = 0.0  # the same, summed over the steps in which it was heard
+    cone_radius: float = 0.0  # degrees around it that hold nine tenths of its cone, by onsets
     heard_place: Array = field(init=False)  # (3,) where it was heard last
     little: int = 0  # steps in which it was heard and explained little, since it explained more
     strayed: bool = False  # it walked, or was hardly known, when it was heard last
@@ -108,6 +108,7 @@ class Track:
     def become(self, other: Track) -> None:
         """Be where another one is that is the same source, which is dead then."""
         self.place, self.error, self.velocity = other.place, other.error, other.velocity
+        self.cone_radius = other.cone_radius
         self.trail, self.passed, self.memory = other.trail, other.passed, other.memory
         self.standing_since = other.standing_since
         self.hits += other.hits
