@@ -74,14 +74,20 @@ class Counting:
 
     def cells(self, most: int) -> list[int]:
         """Rows of `places` of as many sources as there are, at most so many."""
-        diffuse = np.full(len(self._g), 1 - _FIRST_SHARE)
-        found = self._with_shares([self._best(diffuse, _FIRST_SHARE, [])[0]])
+        found = self._first()
         while len(found.cells) < most:
             more = self._with_one_more(found)
             worth = WORTH[min(len(found.cells), len(WORTH)) - 1]
             if self._worth(more) - self._worth(found) < worth:
                 break
             found = more
+        return found.cells
+
+    def placed(self, count: int) -> list[int]:
+        """Rows of `places` of so many sources, on one cone or not."""
+        found = self._first()
+        while len(found.cells) < count:
+            found = self._with_one_more(found, 0.0)
         return found.cells
 
     def nearly(self, cells: list[int]) -> float:
@@ -91,6 +97,11 @@ class Counting:
         cones = self._pairs(more) - self._pairs(found)
         asked = WORTH[min(len(cells), len(WORTH)) - 1] + SAME_CONE_WORTH * max(cones, 0)
         return (more.explained - found.explained) / asked
+
+    def _first(self) -> _Found:
+        """The one source that explains most."""
+        diffuse = np.full(len(self._g), 1 - _FIRST_SHARE)
+        return self._with_shares([self._best(diffuse, _FIRST_SHARE, [])[0]])
 
     def _worth(self, found: _Found) -> float:
         """J, but for the cost that depends on the number alone."""

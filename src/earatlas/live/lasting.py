@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import scipy.fft
+import scipy.signal
 
 from earatlas.live.bank import Bank, WindowStream
 from earatlas.live.columns import Columns, Looking
@@ -96,13 +98,29 @@ class Lasting:
         """Filters for two tracks; with shorter windows that have parted them, from these anew."""
         q = None if shorter is None else self._begun(shorter)
         self.columns.update(ids, q, moved, expected)
-        A = self.columns.A
-        if A is not None:
-            H = self._filters(A)
+        if self.columns.A is not None:
+            H = self._filters(self.columns)
             taps = taps_of(H, self._before, self._after, self._faded)
             if self._steps:
                 taps = fitted(H, self.columns.heard(), taps, self._before, self._steps)
             self._firs.change(taps)
+
+    def tried(self, masks: Array, hops: Indices, x: Array) -> Array:
+        """What the first of two that masks (2, mask frequencies, T) part puts into samples (2, n).
+
+        The masks are of frames that ended so many `hops` (T,) before now, which is 0. Nothing is
+        kept of it; it has all of the future, too.
+        """
+        columns = self.columns.anew()
+        near = _nearest(hops, columns.kept_hops - self._lag)
+        columns.update((0, 1), masks[:, columns.row][:, :, near], 0.0)
+        if columns.A is None:
+            return x / 2
+        h = scipy.fft.fftshift(scipy.fft.irfft(self._filters(columns), axis=0), axes=0)
+        parts = (scipy.signal.fftconvolve(x[e, None], h[:, :, e].T, axes=1) for e in (0, 1))
+        middle = len(h) // 2
+        first: Array = np.sum(list(parts), axis=0)[:, middle : middle + x.shape[1]]
+        return first
 
     def _begun(self, shorter: Columns) -> Array:
         """Shares (2, F, T) in the long frames: those of the frames and frequencies nearest."""
@@ -110,9 +128,10 @@ class Lasting:
         rows = _nearest(shorter.hertz, self.columns.hertz)
         return shorter.shares()[:, rows][:, :, columns]
 
-    def _filters(self, A: Complex) -> Complex:
+    def _filters(self, columns: Columns) -> Complex:
         """H (F + 1, 2, 2) of spectra as they are."""
-        ears = self.columns.ears.T
+        A, ears = columns.A, columns.ears.T
+        assert A is not None
         W = inverse(A)
         H = A[:, :, :1] * W[:, :1, :] * ears[:, :, None] / ears[:, None, :]
         return np.concatenate([0.5 * np.eye(2, dtype=np.complex128)[None], H])

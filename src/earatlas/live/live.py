@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from earatlas.errors import InputError
 from earatlas.hearing.audio import checked_block, checked_rate
 from earatlas.hearing.offset import OffsetStream
+from earatlas.live.by_voice import ByVoice
 from earatlas.live.columns import RECENT_SECONDS
 from earatlas.live.masks import MaskStream
 from earatlas.live.outlet import Outlet
@@ -99,6 +100,7 @@ class Live:
         self._resampler = Resampler(self.rate, layout.rate)
         self._where = Whereabouts(head.rooms, self._motion.at, Tracking(most=max_sources))
         self._masks = MaskStream(separator, bank.hop_seconds)
+        self._by_voice = ByVoice(head.space, self._parting)
         self._outlet = Outlet(bank.hop, bank.hop - bank.heard)
         # Masks are of the middle of what is heard, or as near to it as their window reaches.
         self._behind = max(round(bank.heard / 2 / self.rate * layout.rate) - layout.window // 2, 0)
@@ -263,6 +265,7 @@ class Live:
         """A hop (sources, 2, hop) of the sound in each slot, to the track that has it."""
         sounds = {i: hops[slot] for i, slot in self._slots.items()}
         self._outlet.put(sounds)
+        self._by_voice.hear(sounds)
         fade = float(np.exp(-self._hop_seconds / _LEVEL_SECONDS))
         for i, sound in sounds.items():
             power = float(np.mean(sound**2))
@@ -278,6 +281,7 @@ class Live:
         self._steps += 1
         if self._steps % _TOLD_EVERY == 0:
             self._tell_places(now)
+        self._look_at_voices(now)
         tracks = {track.id: track for track in self._where.confirmed}
         for gone in set(self._slots) - set(tracks):
             self._parting.clear(self._slots.pop(gone))
@@ -292,6 +296,14 @@ class Live:
         every = _COLUMNS_EVERY if young else 2 * _COLUMNS_EVERY
         if entered or self._sounding != before or self._steps % every == 0:
             self._renew_filters(tracks, now)
+
+    def _look_at_voices(self, now: float) -> None:
+        """Whether tracks of a room are as many as voices, with a head that is still."""
+        yaw = float(self._motion.at(np.array([now]))[0])
+        if now - self._turned_at >= _STILL_SECONDS:
+            self._by_voice.look(
+                self._steps, now, self._where, self._sounding, self._masks, self._kept, yaw
+            )
 
     def _tell_places(self, now: float) -> None:
         """In the open, and with a head that is still, the cues of tracks tell where they are."""
@@ -344,3 +356,7 @@ class Live:
                 expected = self._masks.expected(ids)
         rows = {i: self._slots[i] for i in ids}
         self._parting.update(rows, masks, furthest, expected)
+        if self._parting.opposed:
+            self._where.exchange(ids)
+            self._masks.exchange(*ids)
+            self._parting.exchange()

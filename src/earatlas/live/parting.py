@@ -24,6 +24,7 @@ from earatlas.live.columns import RECENT_SECONDS, STANDING
 from earatlas.live.expected import Expected
 from earatlas.live.filters import Filters
 from earatlas.live.lasting import Lasting
+from earatlas.separation.sound.voices import SECONDS as VOICES_SECONDS
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["LOW", "USUAL", "Delay", "Parting"]
@@ -178,6 +179,33 @@ class Parting:
         """Of the mask's frames of the last hops, those of the hops whose spectra are kept."""
         rows: Indices = self.filters.columns.kept_of(len(frames))
         return np.concatenate([frames[i] for i in rows], axis=-1)
+
+    @property
+    def opposed(self) -> bool:
+        """Whether masks have long had the pair that is heard the other way round."""
+        return self._stands and self._lasting.columns.opposed
+
+    def exchange(self) -> None:
+        """The masks of the pair that is heard have changed places."""
+        for part in (self.filters, self._lasting):
+            part.columns.exchange()
+
+    def tried(self, masks: Array) -> tuple[Array, Array]:
+        """The last seconds as two sounds (2, n), that masks (2, F, T) of frames `kept` part."""
+        hops = round(VOICES_SECONDS / self.bank.hop_seconds)
+        x = np.concatenate(list(self._past)[-hops:], axis=1)
+        ends = self.filters.columns.kept_hops[-masks.shape[-1] :]
+        first = self._room_filters().tried(masks[..., -len(ends) :], ends, x)
+        return first, x - first
+
+    def _room_filters(self) -> Lasting:
+        """Long filters as in a room, that have heard the last seconds."""
+        if self.in_room:
+            return self._lasting
+        lasting = self._lasting_of(in_room=True)
+        for x in self._past:
+            lasting.hear(x)
+        return lasting
 
     def update(
         self,

@@ -13,7 +13,7 @@ from collections import deque
 
 import numpy as np
 
-from earatlas.learning.counting import CONE_DEGREES
+from earatlas.learning.counting import CONE_DEGREES, Counting
 from earatlas.live.arrivals import Arrivals
 from earatlas.live.track import Track
 from earatlas.space.angles import to_vectors
@@ -82,6 +82,14 @@ class Places:
             mixed += e[some]
             L += weights[some] @ np.log(mixed, out=mixed)
         return L
+
+    def best_two(self) -> Array:
+        """(2, C) the places that explain most together, on one cone or not."""
+        arrivals = self.arrivals
+        weights = arrivals.weights.astype(np.float32)
+        counting = Counting(arrivals.densities, weights, arrivals.places)
+        best: Array = arrivals.places[counting.placed(2)]
+        return best
 
     def trail(self, column: Single) -> deque[Single]:
         """Densities (B,) of all bins, by their steps."""

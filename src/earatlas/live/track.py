@@ -57,6 +57,7 @@ class Track:
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
+    proven: bool = False  # its sound is a voice of its own, whatever cone it is on
     explained: float = 0.0  # the same, summed over the steps in which it was heard
     cone_radius: float = 0.0  # degrees around it that hold nine tenths of its cone, by onsets
     heard_place: Array = field(init=False)  # (3,) where it was heard last
@@ -117,6 +118,14 @@ class Track:
         self.misses = 0
         self.hear(other.heard_at)
         other.dead = True
+
+    def exchange(self, other: Track) -> None:
+        """Be where another one is, which is where this one was: names stay with their sounds."""
+        own, others = vars(self).copy(), vars(other).copy()
+        for name in ("id", "born", "confirmed_at"):
+            own[name], others[name] = others[name], own[name]
+        vars(self).update(others)
+        vars(other).update(own)
 
     def predict(self, seconds: float) -> None:
         """Let time pass; a walker goes on, and ever slower once it is not heard."""

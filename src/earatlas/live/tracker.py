@@ -21,7 +21,7 @@ fit the place it had then) and diffuse sound:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -31,7 +31,8 @@ from earatlas.live.patch import Before, Fit, Patch
 from earatlas.live.places import Places
 from earatlas.live.track import Track
 from earatlas.live.tracking import Tracking
-from earatlas.types import Array
+from earatlas.space.angles import to_directions, to_vectors
+from earatlas.types import Array, Single
 
 __all__ = ["Tracker"]
 
@@ -66,6 +67,60 @@ class Tracker:
     def tell(self, places: Mapping[int, Array]) -> None:
         """Take in places (C,) by name that are surer than onsets about where on its cone one is."""
         self._elsewhere.tell(self.tracks, places)
+
+    def best_two(self) -> Array | None:
+        """(2, C) where two would be who are one track yet; None: nothing arrived lately."""
+        return self._places.best_two() if len(self._arrivals) else None
+
+    def split(self, track: Track, places: Array, now: float) -> None:
+        """One track is two, whose sounds are two voices, at these places (2, C)."""
+        vectors = to_vectors(places)
+        stays = int((vectors @ track.place).argmax())
+        self._put(track, vectors[stays])
+        place = vectors[1 - stays]
+        others = [t for t in self.confirmed if t is not track and self._places.fit_cone(t, place)]
+        if not others and len(self.confirmed) >= self.how.most:
+            return
+        self.tracks = self.confirmed
+        if others:
+            other = min(others, key=lambda t: t.id)
+            self._put(other, place)
+        else:
+            other = self._born(place, self._at(place), now)
+        other.confirmed_at = now if other.confirmed_at is None else other.confirmed_at
+        for one in (track, other):
+            one.proven, one.little = True, 0
+            one.hear(now)
+
+    def uphold(self, ids: Collection[int], now: float) -> None:
+        """These are voices of their own, and heard now, whatever onsets say."""
+        for track in self.tracks:
+            if track.id in ids:
+                track.proven, track.misses = True, 0
+                track.hear(now)
+
+    def join(self, ids: Collection[int]) -> None:
+        """These are one voice: who has explained most stays."""
+        own = [track for track in self.tracks if track.id in ids]
+        stays = max(own, key=lambda track: track.explained)
+        for track in own:
+            track.dead, track.proven = track is not stays, False
+        self.tracks = [track for track in self.tracks if not track.dead]
+
+    def exchange(self, ids: Collection[int]) -> None:
+        """Two tracks are each where the other was thought to be."""
+        one, other = (track for track in self.tracks if track.id in ids)
+        one.exchange(other)
+
+    def _put(self, track: Track, place: Array) -> None:
+        """A track to a place (3,), as if it had always been there."""
+        track.jump(place)
+        track.trail = self._places.trail(self._at(place))
+
+    def _at(self, place: Array) -> Single:
+        """(B,) densities of all bins around a place (3,)."""
+        column: Single = self._arrivals.at(to_directions(place)[None])[:, 0]
+        return column
 
     def step(self, now: float, seconds: float, yaw: float = 0.0) -> None:
         """Move on by `seconds`, with the bins that arrived; `yaw` is how the head is turned."""
@@ -132,7 +187,8 @@ class Tracker:
         # Of who stands, a walk must explain all: else any haste of the last moments is one.
         trail = own if track.walks else np.zeros(len(own))
         stands, walks, more = patch.fits(others, trail, share, stood, before)
-        if more > (how.walk_nats if track.walks else how.start_nats) and not track.meets:
+        goes = more > self._walk_nats(track) and not track.meets
+        if goes and (track.walks or more > self._two_explain(others, own, share)):
             self._set(track, walks, how.straight_seconds)
             track.standing_since = now
         else:
@@ -140,6 +196,22 @@ class Tracker:
                 track.standing_since = now - how.lag_seconds
                 stands, _, _ = patch.fits(others, trail, share, how.lag_seconds, before)
             self._set(track, stands, now - track.standing_since)
+
+    def _walk_nats(self, track: Track) -> float:
+        """That a walk must explain more than standing."""
+        if track.walks:
+            return self.how.walk_nats
+        return self.how.start_nats * (self.how.proven if track.proven else 1.0)
+
+    def _two_explain(self, others: Array, own: Array, share: float) -> float:
+        """Nats of the last moments that one more beside one who stays explains, over one place.
+
+        A talker who begins elsewhere while this one pauses looks like a walk to there.
+        """
+        v = self._arrivals.recent_weights(self.how.lag_seconds)
+        one = self._places.likelihoods(v, others, share).max()
+        two = self._places.likelihoods(v, others + 0.5 * share * own, 0.5 * share).max()
+        return float(two - one)
 
     def _is_settled(self, track: Track, now: float) -> bool:
         """Whether it has stood for long."""
@@ -252,7 +324,7 @@ class Tracker:
             and (t.confirmed or t.id < track.id)
         ]
         least = self._least(len(others))
-        if any(self._places.share_cone(other, track) for other in others):
+        if not track.proven and any(self._places.share_cone(other, track) for other in others):
             return least + self.how.cone_worth
         return least
 
@@ -303,18 +375,22 @@ class Tracker:
         best = int(worth.argmax())
         if worth[best] < self._least(len(audible)) or gains[best] < how.fewest_nats:
             return
-        place = self._arrivals.vectors[best]
+        self._born(self._arrivals.vectors[best], self._arrivals.densities[:, best], now)
+
+    def _born(self, place: Array, column: Single, now: float) -> Track:
+        """A new track at a place (3,) that has these densities (B,)."""
         track = Track(
             self._next,
             place,
             now,
-            self._places.trail(self._arrivals.densities[:, best]),
+            self._places.trail(column),
             deque([place], maxlen=self._arrivals.most_steps),
-            np.zeros(len(gains), dtype=np.float32),
+            np.zeros(len(self._arrivals.places), dtype=np.float32),
         )
         track.hits = 1
         self._next += 1
         self.tracks.append(track)
+        return track
 
     def _bury(self, now: float) -> None:
         how = self.how

@@ -6,7 +6,7 @@ frame, and what makes all of them doubtful.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Whereabouts:
         self._steps = self._counted = 0
         self._heard_seconds = 0.0
         self.in_room = self.in_open = False  # neither: it has not shown yet
+        self.echoes = False  # sound dies away as slowly as in a room, by what was heard so far
         self.directional = True  # both ears do not have the very same
         self.doubts: tuple[Doubt, ...] = ()
 
@@ -78,6 +79,26 @@ class Whereabouts:
         """Places (C,) of tracks that something else than onsets is sure of."""
         self._tracker.tell(places)
 
+    def best_two(self) -> Array | None:
+        """(2, C) where two would be who are one track yet; None: nothing arrived lately."""
+        return self._tracker.best_two()
+
+    def split(self, track: Track, places: Array, now: float) -> None:
+        """One track is two voices, at these places (2, C)."""
+        self._tracker.split(track, places, now)
+
+    def uphold(self, ids: Collection[int], now: float) -> None:
+        """These tracks are voices of their own, and heard now."""
+        self._tracker.uphold(ids, now)
+
+    def join(self, ids: Collection[int]) -> None:
+        """These tracks are one voice."""
+        self._tracker.join(ids)
+
+    def exchange(self, ids: Collection[int]) -> None:
+        """Two tracks are each where the other was thought to be."""
+        self._tracker.exchange(ids)
+
     def step(self, samples: Array, now: float, seconds: float, missed: float | None = None) -> None:
         """Take in the samples (2, n) of the last `seconds` before `now`.
 
@@ -94,6 +115,7 @@ class Whereabouts:
         if self._steps % _DOUBTS_EVERY == 0:
             bins = self._onsets.bins()
             fits = len(bins) == 0  # silence is no doubt
+            self.echoes = bins.decay_seconds > _ROOM_SECONDS
             self.in_room = self._room_told(bins.decay_seconds, missed)
             missing = missed is not None and missed > _SURELY_MISSES
             self.in_open = bins.decay_seconds < _SURELY_OPEN and not missing
