@@ -1,10 +1,11 @@
 """One track that is two talkers, and two that are one: told by their sounds, where onsets cannot.
 
-In a room, two talkers on one cone of confusion are one track, or one that seems to walk from one to
-the other and back. So now and then what one track has is parted as if two had made it, at the two
-places that onsets like best: are the parts two voices (`earatlas.separation.sound.voices`), there
-are two. Of two tracks that are heard, the same is asked of what they were given: two voices are
-kept, whatever onsets say of them, and one voice is one track.
+Two talkers on one cone of confusion are often one track, most of all in a room, or one that seems
+to walk from one to the other and back. So now and then what one track has is parted as if two had
+made it, at the two places that onsets like best: are the parts two voices
+(`earatlas.separation.sound.voices`), there are two. Of two tracks that are heard, the same is asked
+of what they were given: two voices are kept, whatever onsets say of them, and one voice is one
+track.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ __all__ = ["ByVoice"]
 _EVERY, _AGAIN = 8, 4  # steps from one look to the next, and where the last has to be confirmed
 _JOINING = 3  # in a row that say one
 _TELLING_SECONDS = 2.0  # of sound
+# ρ in the open, where filters leave less of one talker to be like the rest: 0.49 and more (36 looks
+# at cipic_021 and kemar_full), of two at most 0.28.
+_OPEN_TWO = 0.4
 _HEARD_SECONDS = 0.5  # since it was heard last: it speaks now
 
 
@@ -56,8 +60,8 @@ class ByVoice:
         kept: Sequence[Complex],
         yaw: float,
     ) -> None:
-        """Whether what is heard in a room is as many voices as tracks; `kept` are mask's frames."""
-        if step < self._due or not (where.in_room or where.echoes):
+        """Whether what is heard is as many voices as tracks; `kept` are the mask's frames."""
+        if step < self._due:
             return
         self._due = step + _EVERY
         if len(sounding) == 2 and self._may_be_two(where, sounding, now):
@@ -100,13 +104,15 @@ class ByVoice:
             return
         as_heard = np.stack([self._space.turned(place, -yaw) for place in places])
         q = masks.at_places(self._parting.kept(kept), as_heard)
-        told = voices(*self._parting.tried(q), self._rate)
-        if told.clearly_two or (self._two and told.two and not track.walks):
+        in_room = where.in_room or where.echoes
+        told = voices(*self._parting.tried(q, in_room=in_room), self._rate)
+        two = told.two and (in_room or told.alike < _OPEN_TWO) and not track.walks
+        if (self._two and two) or (in_room and told.clearly_two):
             where.split(track, places, now)
             self._two = False
         else:
-            self._two = told.two and not track.walks
-            if self._two:
+            self._two = two
+            if two:
                 self._due = step + _AGAIN
 
     def _sound_of(self, track: int) -> Single:

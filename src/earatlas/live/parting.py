@@ -157,11 +157,10 @@ class Parting:
         self.in_room, self.bank = in_room, replace(self.bank, window_hops=hops)
         self._windows, self._adder = WindowStream(self.bank), self._adder.with_bank(self.bank)
         self.filters = Filters(self.bank, self._mask_hertz, in_room=in_room)
-        self._lasting = self._lasting_of(in_room=in_room)
+        self._lasting = self._heard_anew(in_room=in_room)
         self._stands = False
         for x in self._past:
             self.filters.hear(self._windows.push(x))
-            self._lasting.hear(x)
 
     def _lasting_of(self, *, in_room: bool) -> Lasting:
         hops = self._delay.lasting_hops if in_room else self._delay.open_hops
@@ -190,19 +189,18 @@ class Parting:
         for part in (self.filters, self._lasting):
             part.columns.exchange()
 
-    def tried(self, masks: Array) -> tuple[Array, Array]:
+    def tried(self, masks: Array, *, in_room: bool) -> tuple[Array, Array]:
         """The last seconds as two sounds (2, n), that masks (2, F, T) of frames `kept` part."""
         hops = round(VOICES_SECONDS / self.bank.hop_seconds)
         x = np.concatenate(list(self._past)[-hops:], axis=1)
         ends = self.filters.columns.kept_hops[-masks.shape[-1] :]
-        first = self._room_filters().tried(masks[..., -len(ends) :], ends, x)
+        filters = self._lasting if in_room == self.in_room else self._heard_anew(in_room=in_room)
+        first = filters.tried(masks[..., -len(ends) :], ends, x)
         return first, x - first
 
-    def _room_filters(self) -> Lasting:
-        """Long filters as in a room, that have heard the last seconds."""
-        if self.in_room:
-            return self._lasting
-        lasting = self._lasting_of(in_room=True)
+    def _heard_anew(self, *, in_room: bool) -> Lasting:
+        """Long filters of a room or of the open, that have heard the last seconds."""
+        lasting = self._lasting_of(in_room=in_room)
         for x in self._past:
             lasting.hear(x)
         return lasting
