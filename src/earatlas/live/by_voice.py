@@ -15,8 +15,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from earatlas.hearing.layout import CueLayout
+from earatlas.live.bank import Bank
+from earatlas.live.columns import RECENT_SECONDS
+from earatlas.live.lasting import Lasting
 from earatlas.live.masks import MaskStream
-from earatlas.live.parting import Parting
+from earatlas.live.parting import USUAL
 from earatlas.live.track import Track
 from earatlas.live.whereabouts import Whereabouts
 from earatlas.separation.sound.voices import SECONDS, voices
@@ -25,30 +29,46 @@ from earatlas.types import Array, Complex, Single
 
 __all__ = ["ByVoice"]
 
-_EVERY, _AGAIN = 8, 4  # steps from one look to the next, and where the last has to be confirmed
-_JOINING = 3  # in a row that say one
+# Steps from one look to the next; where the last has to be confirmed; and after some that have said
+# one, since a look takes a tenth of a second.
+_EVERY, _AGAIN, _SELDOM = 8, 4, 16
+_ALONE = 4  # looks in a row that have said one
+_JOINING = 3  # in a row that say one of two tracks
 _TELLING_SECONDS = 2.0  # of sound
 # ρ in the open, where filters leave less of one talker to be like the rest: 0.49 and more (36 looks
 # at cipic_021 and kemar_full), of two at most 0.28.
 _OPEN_TWO = 0.4
 _HEARD_SECONDS = 0.5  # since it was heard last: it speaks now
+_SPEAKS = 0.1  # of its mean power, that it has lately
+_FRAMES = 4  # hops of the bank from one mask to the next
 
 
 class ByVoice:
-    """Looks at the sounds of a stream's tracks."""
+    """Looks at the sounds of a stream's tracks: what is parted for it is at the head's rate."""
 
-    def __init__(self, space: Space, parting: Parting) -> None:
-        self._space, self._parting = space, parting
-        bank = parting.bank
-        self._rate, self._length = bank.rate, round(SECONDS / bank.hop_seconds)
-        self._sounds: deque[dict[int, Single]] = deque(maxlen=self._length)
-        self._two = False  # by the last look; it is to be confirmed
-        self._one = 0  # looks in a row that say one
+    def __init__(self, space: Space, layout: CueLayout, rate: int, hop_seconds: float) -> None:
+        """For a stream at `rate`, in hops of so many seconds."""
+        self._space, self._layout = space, layout
+        self._rate, self._hop_seconds = rate, hop_seconds
+        self._bank = Bank.of(
+            layout.rate,
+            hop_seconds=USUAL.hop_seconds,
+            window_hops=USUAL.window_hops,
+            heard_hops=USUAL.heard_hops,
+        )
+        self._sounds: deque[dict[int, Single]] = deque(maxlen=round(SECONDS / hop_seconds))
+        windows = USUAL.lasting_hops * USUAL.hop_seconds
+        self._past: deque[Single] = deque(maxlen=round((RECENT_SECONDS + windows) / hop_seconds))
+        self._two: int | None = None  # a track that is two by the last look, to be confirmed
+        self._one: tuple[frozenset[int], int] = (frozenset(), 0)  # a pair, looks that say one
+        self._alone = 0  # looks at one track that have said one
         self._due = 2 * _EVERY
 
-    def hear(self, sounds: Mapping[int, Array]) -> None:
-        """Take in a hop (2, hop) of each track."""
-        self._sounds.append({i: sound.astype(np.float32) for i, sound in sounds.items()})
+    def hear(self, at_head: Array, sounds: Mapping[int, Array]) -> None:
+        """Take in a hop of the stream at the head's rate, and (2, hop) of each track."""
+        self._past.append(at_head.astype(np.float32))
+        own = sounds if len(sounds) > 1 else {}
+        self._sounds.append({i: sound.astype(np.float32) for i, sound in own.items()})
 
     def look(
         self,
@@ -64,28 +84,36 @@ class ByVoice:
         if step < self._due:
             return
         self._due = step + _EVERY
-        if len(sounding) == 2 and self._may_be_two(where, sounding, now):
-            self._two = False
+        tracks = {track.id: track for track in where.confirmed}
+        pair = frozenset(sounding) & tracks.keys()
+        if len(pair) == 2 and self._may_be_two(where, pair, now):
+            self._two, self._alone = None, 0
             return
-        heard = [t for t in where.confirmed if now - t.heard_at < _HEARD_SECONDS]
-        if len(heard) == 1:
+        heard = [t for t in tracks.values() if now - t.heard_at < _HEARD_SECONDS]
+        if len(heard) == 1 and where.most > 1:
             self._part(step, now, where, heard[0], masks, kept, yaw)
         else:
-            self._two = False
+            self._two = None
 
-    def _may_be_two(self, where: Whereabouts, pair: Collection[int], now: float) -> bool:
+    def _may_be_two(self, where: Whereabouts, pair: frozenset[int], now: float) -> bool:
         """Two tracks: whether they are two voices, or have not been heard for long enough."""
-        first, second = (self._sound_of(i) for i in pair)
-        n = min(first.shape[1], second.shape[1])
+        sounds = {i: self._sound_of(i) for i in pair}
+        n = min(sound.shape[1] for sound in sounds.values())
         if n < _TELLING_SECONDS * self._rate:
             return True
-        told = voices(first[:, -n:], second[:, -n:], self._rate)
-        self._one = self._one + 1 if told.one else 0
+        first, second = (sound[:, -n:] for sound in sounds.values())
+        told = voices(first, second, self._rate)
+        before, count = self._one
+        self._one = (pair, count + 1 if before == pair else 1) if told.one else (pair, 0)
         if told.two:
             where.uphold(pair, now)
-        elif self._one >= _JOINING:
+            for i, sound in sounds.items():
+                lately = sound[:, -round(_HEARD_SECONDS * self._rate) :]
+                if np.mean(lately**2) > _SPEAKS * np.mean(sound**2):
+                    where.hear(i, now)
+        elif self._one[1] >= _JOINING:
             where.join(pair)
-            self._one = 0
+            self._one = (frozenset(), 0)
         return told.two
 
     def _part(
@@ -100,20 +128,39 @@ class ByVoice:
     ) -> None:
         """One track: whether it is two voices."""
         places = where.best_two()
-        if places is None:
+        if places is None or not kept:
             return
         as_heard = np.stack([self._space.turned(place, -yaw) for place in places])
-        q = masks.at_places(self._parting.kept(kept), as_heard)
         in_room = where.in_room or where.echoes
-        told = voices(*self._parting.tried(q, in_room=in_room), self._rate)
+        told = voices(*self._parted(masks, kept, as_heard, in_room=in_room), self._layout.rate)
         two = told.two and (in_room or told.alike < _OPEN_TWO) and not track.walks
-        if (self._two and two) or (in_room and told.clearly_two):
+        self._alone = 0 if told.two else self._alone + 1
+        if (two and self._two == track.id) or (in_room and told.clearly_two):
             where.split(track, places, now)
-            self._two = False
+            self._two = None
         else:
-            self._two = two
-            if two:
-                self._due = step + _AGAIN
+            self._two = track.id if two else None
+            seldom = self._alone >= _ALONE
+            self._due = step + (_AGAIN if two else _SELDOM if seldom else _EVERY)
+
+    def _parted(
+        self, masks: MaskStream, kept: Sequence[Complex], places: Array, *, in_room: bool
+    ) -> tuple[Array, Array]:
+        """The last seconds as two sounds (2, n) of sources at these places, as the head hears."""
+        bank = self._bank
+        stride = round(_FRAMES * bank.hop_seconds / self._hop_seconds)
+        rows = np.arange(len(kept) - 1, -1, -stride)[::-1]
+        q = masks.at_places(np.concatenate([kept[i] for i in rows], axis=-1), places)
+        windows = USUAL.lasting_hops if in_room else USUAL.open_hops
+        lasting = Lasting(bank, self._layout.frequencies_hz, windows, in_room=in_room)
+        x = np.concatenate(list(self._past), axis=1).astype(np.float64)
+        for end in range(x.shape[1] % bank.hop + bank.hop, x.shape[1] + 1, bank.hop):
+            lasting.hear(x[:, end - bank.hop : end])
+        hops = self._hop_seconds / bank.hop_seconds  # of the bank, that one of the stream lasts
+        ends = np.asarray(hops * (rows - len(kept) + 1), dtype=np.float64)
+        late = x[:, -round(SECONDS * self._layout.rate) :]
+        first = lasting.tried(q, ends, late)
+        return first, late - first
 
     def _sound_of(self, track: int) -> Single:
         """(2, n) the last that came out of it without a gap."""

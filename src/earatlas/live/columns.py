@@ -68,6 +68,7 @@ class Looking:
     again: _Sizes  # and in those from columns that are known
     begins: int  # updates of a pair that are from masks anew
     measured: bool = False  # whether ε is asked for
+    named: bool = False  # whether a sound stays with its name, whatever masks say
     ties: Ties = field(default_factory=Ties)  # by which frequencies are put in order
 
 
@@ -255,7 +256,8 @@ class Columns:
             A = self._independent(moments, A, looking.anew, known.past, floor)
             order = 0.0 if expected is None else expected.at(self.row).order(A, self.ears)
             swap = self._exchanged(moments.powers(A), q, order)
-            turned = known.updates >= _FIRST_ORDERS and _are_turned(moments, A, swap, known.columns)
+            ordered = looking.named and known.updates >= _FIRST_ORDERS
+            turned = ordered and _are_turned(moments, A, swap, known.columns)
             known.opposed = known.opposed + 1 if turned else 0
             known.swapped = swap ^ turned
             A = np.where(known.swapped[:, None, None], A[..., ::-1], A)

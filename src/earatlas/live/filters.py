@@ -45,10 +45,10 @@ def _looking(bank: Bank, in_room: bool) -> Looking:
     if in_room:
         stride = max(bank.window_hops // 4, 1)
         plan = (_BROAD, _BROAD, _LASTING, _LASTING)
-        return Looking(stride, plan, (_LASTING,), _BEGINS, measured=True, ties=FINE)
+        return Looking(stride, plan, (_LASTING,), _BEGINS, measured=True, named=True, ties=FINE)
     plan = (_BROAD, _BROAD, _NARROW, _NARROW)
     stride = max(round(_OPEN_SECONDS / bank.hop_seconds), 1)
-    return Looking(stride, plan, (_NARROW,), _BEGINS, measured=True)
+    return Looking(stride, plan, (_NARROW,), _BEGINS, measured=True, named=True)
 
 
 class Filters:
@@ -105,9 +105,9 @@ class Filters:
     def _powers(self, X: Complex, q: Array, power: Array, floor: float) -> Array:
         """v (M, F, 1): between what masks and what filters say."""
         told, pair = self.columns.told, len(self.columns.ids) == 2
-        heard = (q[:, :told] * power[:told]).sum(axis=(1, 2))
         if pair:
             q = np.where(self.columns.swapped[:, None], q[::-1], q)
+        heard = (q[:, :told] * power[:told]).sum(axis=(1, 2))
         doubt = _DOUBT * self._active(heard)[:, None, None]
         likely = q + doubt
         if pair:

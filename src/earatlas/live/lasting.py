@@ -105,7 +105,7 @@ class Lasting:
                 taps = fitted(H, self.columns.heard(), taps, self._before, self._steps)
             self._firs.change(taps)
 
-    def tried(self, masks: Array, hops: Indices, x: Array) -> Array:
+    def tried(self, masks: Array, hops: Array | Indices, x: Array) -> Array:
         """What the first of two that masks (2, mask frequencies, T) part puts into samples (2, n).
 
         The masks are of frames that ended so many `hops` (T,) before now, which is 0. Nothing is

@@ -100,7 +100,7 @@ class Live:
         self._resampler = Resampler(self.rate, layout.rate)
         self._where = Whereabouts(head.rooms, self._motion.at, Tracking(most=max_sources))
         self._masks = MaskStream(separator, bank.hop_seconds)
-        self._by_voice = ByVoice(head.space, self._parting)
+        self._by_voice = ByVoice(head.space, layout, self.rate, bank.hop_seconds)
         self._outlet = Outlet(bank.hop, bank.hop - bank.heard)
         # Masks are of the middle of what is heard, or as near to it as their window reaches.
         self._behind = max(round(bank.heard / 2 / self.rate * layout.rate) - layout.window // 2, 0)
@@ -265,7 +265,7 @@ class Live:
         """A hop (sources, 2, hop) of the sound in each slot, to the track that has it."""
         sounds = {i: hops[slot] for i, slot in self._slots.items()}
         self._outlet.put(sounds)
-        self._by_voice.hear(sounds)
+        self._by_voice.hear(self._stepped[-1], sounds)
         fade = float(np.exp(-self._hop_seconds / _LEVEL_SECONDS))
         for i, sound in sounds.items():
             power = float(np.mean(sound**2))
@@ -356,7 +356,11 @@ class Live:
                 expected = self._masks.expected(ids)
         rows = {i: self._slots[i] for i in ids}
         self._parting.update(rows, masks, furthest, expected)
+        self._exchange_if_opposed()
+
+    def _exchange_if_opposed(self) -> None:
+        """Names stay with their sounds; if masks insist that they are elsewhere, they are there."""
         if self._parting.opposed:
-            self._where.exchange(ids)
-            self._masks.exchange(*ids)
+            self._where.exchange(self._sounding)
+            self._masks.exchange(*self._sounding)
             self._parting.exchange()

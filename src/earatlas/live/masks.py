@@ -102,7 +102,7 @@ class MaskStream:
         """Masks (M, F, T) of frames of before, if sources at these places (M, C) made them."""
         other = copy.copy(self)
         other._known, other._sources, other._cues, other._expected = {}, {}, {}, {}
-        other._frames = [spectra]
+        other._frames, other._updates = [spectra], 0
         other.update(dict(enumerate(places)), {})
         return other.again(spectra, range(len(places)))
 

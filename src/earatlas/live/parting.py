@@ -24,7 +24,6 @@ from earatlas.live.columns import RECENT_SECONDS, STANDING
 from earatlas.live.expected import Expected
 from earatlas.live.filters import Filters
 from earatlas.live.lasting import Lasting
-from earatlas.separation.sound.voices import SECONDS as VOICES_SECONDS
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["LOW", "USUAL", "Delay", "Parting"]
@@ -157,10 +156,11 @@ class Parting:
         self.in_room, self.bank = in_room, replace(self.bank, window_hops=hops)
         self._windows, self._adder = WindowStream(self.bank), self._adder.with_bank(self.bank)
         self.filters = Filters(self.bank, self._mask_hertz, in_room=in_room)
-        self._lasting = self._heard_anew(in_room=in_room)
+        self._lasting = self._lasting_of(in_room=in_room)
         self._stands = False
         for x in self._past:
             self.filters.hear(self._windows.push(x))
+            self._lasting.hear(x)
 
     def _lasting_of(self, *, in_room: bool) -> Lasting:
         hops = self._delay.lasting_hops if in_room else self._delay.open_hops
@@ -182,28 +182,11 @@ class Parting:
     @property
     def opposed(self) -> bool:
         """Whether masks have long had the pair that is heard the other way round."""
-        return self._stands and self._lasting.columns.opposed
+        return self.filters.columns.opposed
 
     def exchange(self) -> None:
         """The masks of the pair that is heard have changed places."""
-        for part in (self.filters, self._lasting):
-            part.columns.exchange()
-
-    def tried(self, masks: Array, *, in_room: bool) -> tuple[Array, Array]:
-        """The last seconds as two sounds (2, n), that masks (2, F, T) of frames `kept` part."""
-        hops = round(VOICES_SECONDS / self.bank.hop_seconds)
-        x = np.concatenate(list(self._past)[-hops:], axis=1)
-        ends = self.filters.columns.kept_hops[-masks.shape[-1] :]
-        filters = self._lasting if in_room == self.in_room else self._heard_anew(in_room=in_room)
-        first = filters.tried(masks[..., -len(ends) :], ends, x)
-        return first, x - first
-
-    def _heard_anew(self, *, in_room: bool) -> Lasting:
-        """Long filters of a room or of the open, that have heard the last seconds."""
-        lasting = self._lasting_of(in_room=in_room)
-        for x in self._past:
-            lasting.hear(x)
-        return lasting
+        self.filters.columns.exchange()
 
     def update(
         self,

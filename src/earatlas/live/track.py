@@ -57,7 +57,7 @@ class Track:
     hits: int = 0  # steps in which it was heard
     misses: int = 0  # steps in a row in which it was not
     gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
-    proven: bool = False  # its sound is a voice of its own, whatever cone it is on
+    upheld_at: float = -np.inf  # seconds, when its sound was a voice of its own
     explained: float = 0.0  # the same, summed over the steps in which it was heard
     cone_radius: float = 0.0  # degrees around it that hold nine tenths of its cone, by onsets
     heard_place: Array = field(init=False)  # (3,) where it was heard last

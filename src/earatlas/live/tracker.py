@@ -76,46 +76,57 @@ class Tracker:
         """One track is two, whose sounds are two voices, at these places (2, C)."""
         vectors = to_vectors(places)
         stays = int((vectors @ track.place).argmax())
-        self._put(track, vectors[stays])
         place = vectors[1 - stays]
         others = [t for t in self.confirmed if t is not track and self._places.fit_cone(t, place)]
         if not others and len(self.confirmed) >= self.how.most:
             return
         self.tracks = self.confirmed
+        self._put(track, vectors[stays])
         if others:
             other = min(others, key=lambda t: t.id)
             self._put(other, place)
         else:
             other = self._born(place, self._at(place), now)
         other.confirmed_at = now if other.confirmed_at is None else other.confirmed_at
+        track.gain = other.gain = track.gain / 2
+        self.uphold((track.id, other.id), now)
         for one in (track, other):
-            one.proven, one.little = True, 0
             one.hear(now)
 
     def uphold(self, ids: Collection[int], now: float) -> None:
-        """These are voices of their own, and heard now, whatever onsets say."""
+        """These are voices of their own, whatever onsets say."""
         for track in self.tracks:
             if track.id in ids:
-                track.proven, track.misses = True, 0
-                track.hear(now)
+                track.upheld_at, track.little = now, 0
+
+    def hear(self, track: int, now: float) -> None:
+        """One is heard now, whatever onsets say."""
+        for own in self.tracks:
+            if own.id == track:
+                own.misses = 0
+                own.hear(now)
 
     def join(self, ids: Collection[int]) -> None:
         """These are one voice: who has explained most stays."""
         own = [track for track in self.tracks if track.id in ids]
+        if len(own) < 2:
+            return
         stays = max(own, key=lambda track: track.explained)
         for track in own:
-            track.dead, track.proven = track is not stays, False
+            track.dead, track.upheld_at = track is not stays, -np.inf
         self.tracks = [track for track in self.tracks if not track.dead]
 
     def exchange(self, ids: Collection[int]) -> None:
         """Two tracks are each where the other was thought to be."""
-        one, other = (track for track in self.tracks if track.id in ids)
-        one.exchange(other)
+        pair = [track for track in self.tracks if track.id in ids]
+        if len(pair) == 2:
+            pair[0].exchange(pair[1])
 
     def _put(self, track: Track, place: Array) -> None:
         """A track to a place (3,), as if it had always been there."""
         track.jump(place)
-        track.trail = self._places.trail(self._at(place))
+        track.trail, track.told = self._places.trail(self._at(place)), False
+        track.memory = np.zeros_like(track.memory)
 
     def _at(self, place: Array) -> Single:
         """(B,) densities of all bins around a place (3,)."""
@@ -187,7 +198,7 @@ class Tracker:
         # Of who stands, a walk must explain all: else any haste of the last moments is one.
         trail = own if track.walks else np.zeros(len(own))
         stands, walks, more = patch.fits(others, trail, share, stood, before)
-        goes = more > self._walk_nats(track) and not track.meets
+        goes = more > self._walk_nats(track, now) and not track.meets
         if goes and (track.walks or more > self._two_explain(others, own, share)):
             self._set(track, walks, how.straight_seconds)
             track.standing_since = now
@@ -197,20 +208,22 @@ class Tracker:
                 stands, _, _ = patch.fits(others, trail, share, how.lag_seconds, before)
             self._set(track, stands, now - track.standing_since)
 
-    def _walk_nats(self, track: Track) -> float:
+    def _walk_nats(self, track: Track, now: float) -> float:
         """That a walk must explain more than standing."""
         if track.walks:
             return self.how.walk_nats
-        return self.how.start_nats * (self.how.proven if track.proven else 1.0)
+        return self.how.start_nats * (self.how.steady if self._is_upheld(track, now) else 1.0)
 
     def _two_explain(self, others: Array, own: Array, share: float) -> float:
         """Nats of the last moments that one more beside one who stays explains, over one place.
 
         A talker who begins elsewhere while this one pauses looks like a walk to there.
         """
-        v = self._arrivals.recent_weights(self.how.lag_seconds)
-        one = self._places.likelihoods(v, others, share).max()
-        two = self._places.likelihoods(v, others + 0.5 * share * own, 0.5 * share).max()
+        late = self._arrivals.since(3 * self.how.lag_seconds)
+        v = self._arrivals.recent_weights(self.how.lag_seconds)[late]
+        beside = others[late] + 0.5 * share * own[late]
+        one = self._places.likelihoods(v, others[late], share, late).max()
+        two = self._places.likelihoods(v, beside, 0.5 * share, late).max()
         return float(two - one)
 
     def _is_settled(self, track: Track, now: float) -> bool:
@@ -324,9 +337,14 @@ class Tracker:
             and (t.confirmed or t.id < track.id)
         ]
         least = self._least(len(others))
-        if not track.proven and any(self._places.share_cone(other, track) for other in others):
+        shared = any(self._places.share_cone(other, track) for other in others)
+        if shared and not self._is_upheld(track, now):
             return least + self.how.cone_worth
         return least
+
+    def _is_upheld(self, track: Track, now: float) -> bool:
+        """Whether its sound was a voice of its own lately."""
+        return now - track.upheld_at < self.how.upheld_seconds
 
     def _least(self, others: int) -> float:
         """Nats a bin that one more beside so many others must explain."""

@@ -64,7 +64,9 @@ class Tracking:
     # track yet from being a walk (3 false tracks for 5, in 12 scenes), but crossings of ku100,
     # which had chosen nothing, lost their names: 5 swaps for 1 in 12 scenes.
     start_nats: float = 8.0
-    proven: float = 3.0  # times as many of one who is parted by filters of who stands
+    # Times as many of one who is parted by filters of who stands, and for how long after they did.
+    steady: float = 3.0
+    upheld_seconds: float = 4.0
     # Of what a speed differs from that of before, the part taken over in a step. With all of it
     # and a sway_speed of 10, walkers whom few bins told went off at any speed: two that cross, 12
     # scenes, had 6.7 false tracks and 6.1 swaps a minute; with this 3.3 and 3.3.

@@ -79,6 +79,11 @@ class Whereabouts:
         """Places (C,) of tracks that something else than onsets is sure of."""
         self._tracker.tell(places)
 
+    @property
+    def most(self) -> int:
+        """Tracks that are confirmed at a time."""
+        return self._tracker.how.most
+
     def best_two(self) -> Array | None:
         """(2, C) where two would be who are one track yet; None: nothing arrived lately."""
         return self._tracker.best_two()
@@ -88,8 +93,12 @@ class Whereabouts:
         self._tracker.split(track, places, now)
 
     def uphold(self, ids: Collection[int], now: float) -> None:
-        """These tracks are voices of their own, and heard now."""
+        """These tracks are voices of their own."""
         self._tracker.uphold(ids, now)
+
+    def hear(self, track: int, now: float) -> None:
+        """One is heard now, whatever onsets say."""
+        self._tracker.hear(track, now)
 
     def join(self, ids: Collection[int]) -> None:
         """These tracks are one voice."""

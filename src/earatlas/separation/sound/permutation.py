@@ -156,7 +156,7 @@ def _best_order(alike: Array, sure: Array) -> Array:
         gain += (4 * inside + 2 * ties)[:, None]
         ends = gain.argmax(axis=1)
         gains = gain[np.arange(n + 1), ends]
-        if gains.max() <= least:
+        if not gains.max() > least:
             break
         free = np.ones(n, dtype=bool)
         for begin in np.argsort(-gains, kind="stable")[: int((gains > least).sum())]:

@@ -82,7 +82,7 @@ def voices(first: Array | Single, second: Array | Single, rate: int) -> Voices:
 def _band_powers(sound: Array | Single, rate: int) -> Array:
     """p (K, T) of a sound (2, n)."""
     window = 2 * round(_WINDOW_SECONDS * rate / 2)
-    power = squared_size(stft(sound, window, window // 2)).sum(axis=0)
+    power = squared_size(stft(sound.astype(np.float64), window, window // 2)).sum(axis=0)
     hertz = np.arange(len(power)) * (rate / window)
     edges = np.geomspace(_LOWEST, min(_HIGHEST, 0.49 * rate), _BANDS + 1)
     first = np.unique(np.searchsorted(hertz, edges))
