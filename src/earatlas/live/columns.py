@@ -52,10 +52,11 @@ _FEWEST_FRAMES = 8  # four times the two unknowns of a column
 # is taken for a walker for a moment. At T60 0.3 s a track that went from one talker to the other
 # costs one pair of twelve 8 dB with either.
 _WALKED = 0.6
-# Updates of a pair after which a sound stays with its name, whatever masks say; and in how many in
-# a row they must have the two the other way round, until who is where is exchanged. On one cone of
-# a room masks took one for the other now and then: 12 of 52 pairs in rooms, up to four times.
-_FIRST_ORDERS, _OPPOSED = 2, 4
+# Updates of a pair after which a sound stays with its name, whatever masks say: on one cone of a
+# room they took one for the other now and then, in 12 of 52 pairs in rooms, up to four times. To
+# exchange the places once masks insist (four updates in a row) was right in three pairs on one
+# cone, and wrong in three others of 40: it is not done.
+_FIRST_ORDERS = 2
 _MOVING_FRAMES = 12.0  # that are used while all that was known is void: 0.2 s
 
 
@@ -81,7 +82,6 @@ class _Pair:
     ears: Array  # (2, F) levels in whose units both are
     swapped: Mask  # (F,) where the masks take one for the other
     updates: int = 0
-    opposed: int = 0  # updates in a row whose masks had the two the other way round
     updated: int = 0  # hops of the stream that were heard by then
 
     def in_units_of(self, ears: Array) -> None:
@@ -146,18 +146,6 @@ class Columns:
         """(T,) the hops that the recent frames ended with, in hops before now, which is 0."""
         stride = self._looking.stride
         return -(self._hops % stride) - stride * np.arange(len(self._frames) - 1, -1, -1)
-
-    @property
-    def opposed(self) -> bool:
-        """Whether masks have long had the pair the other way round than its sounds."""
-        known = self._pairs.get(self.ids)
-        return known is not None and known.opposed >= _OPPOSED
-
-    def exchange(self) -> None:
-        """The masks of the pair have changed places."""
-        if self.ids in self._pairs:
-            known = self._pairs[self.ids]
-            known.swapped, known.opposed = ~known.swapped, 0
 
     @property
     def swapped(self) -> Mask:
@@ -258,7 +246,6 @@ class Columns:
             swap = self._exchanged(moments.powers(A), q, order)
             ordered = looking.named and known.updates >= _FIRST_ORDERS
             turned = ordered and _are_turned(moments, A, swap, known.columns)
-            known.opposed = known.opposed + 1 if turned else 0
             known.swapped = swap ^ turned
             A = np.where(known.swapped[:, None, None], A[..., ::-1], A)
         A = self._independent(moments, A, looking.again, known.past, floor)

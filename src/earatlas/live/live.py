@@ -356,11 +356,3 @@ class Live:
                 expected = self._masks.expected(ids)
         rows = {i: self._slots[i] for i in ids}
         self._parting.update(rows, masks, furthest, expected)
-        self._exchange_if_opposed()
-
-    def _exchange_if_opposed(self) -> None:
-        """Names stay with their sounds; if masks insist that they are elsewhere, they are there."""
-        if self._parting.opposed:
-            self._where.exchange(self._sounding)
-            self._masks.exchange(*self._sounding)
-            self._parting.exchange()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -86,17 +85,6 @@ class MaskStream:
     def again(self, spectra: Complex, ids: Sequence[int]) -> Array:
         """Masks (M, F, T) of frames of before, by what is known now."""
         return self._masks(spectra, ids)
-
-    def exchange(self, one: int, other: int) -> None:
-        """What was known of one track is the other's, and the other way round."""
-        every: tuple[dict[int, Any], ...] = (
-            self._known,
-            self._sources,
-            self._cues,
-            self._expected,
-        )
-        for known in every:
-            known[one], known[other] = known[other], known[one]
 
     def at_places(self, spectra: Complex, places: Array) -> Array:
         """Masks (M, F, T) of frames of before, if sources at these places (M, C) made them."""

@@ -179,15 +179,6 @@ class Parting:
         rows: Indices = self.filters.columns.kept_of(len(frames))
         return np.concatenate([frames[i] for i in rows], axis=-1)
 
-    @property
-    def opposed(self) -> bool:
-        """Whether masks have long had the pair that is heard the other way round."""
-        return self.filters.columns.opposed
-
-    def exchange(self) -> None:
-        """The masks of the pair that is heard have changed places."""
-        self.filters.columns.exchange()
-
     def update(
         self,
         tracks: Mapping[int, int],

@@ -119,14 +119,6 @@ class Track:
         self.hear(other.heard_at)
         other.dead = True
 
-    def exchange(self, other: Track) -> None:
-        """Be where another one is, which is where this one was: names stay with their sounds."""
-        own, others = vars(self).copy(), vars(other).copy()
-        for name in ("id", "born", "confirmed_at"):
-            own[name], others[name] = others[name], own[name]
-        vars(self).update(others)
-        vars(other).update(own)
-
     def predict(self, seconds: float) -> None:
         """Let time pass; a walker goes on, and ever slower once it is not heard."""
         self.silent_seconds += seconds

@@ -116,12 +116,6 @@ class Tracker:
             track.dead, track.upheld_at = track is not stays, -np.inf
         self.tracks = [track for track in self.tracks if not track.dead]
 
-    def exchange(self, ids: Collection[int]) -> None:
-        """Two tracks are each where the other was thought to be."""
-        pair = [track for track in self.tracks if track.id in ids]
-        if len(pair) == 2:
-            pair[0].exchange(pair[1])
-
     def _put(self, track: Track, place: Array) -> None:
         """A track to a place (3,), as if it had always been there."""
         track.jump(place)

@@ -104,10 +104,6 @@ class Whereabouts:
         """These tracks are one voice."""
         self._tracker.join(ids)
 
-    def exchange(self, ids: Collection[int]) -> None:
-        """Two tracks are each where the other was thought to be."""
-        self._tracker.exchange(ids)
-
     def step(self, samples: Array, now: float, seconds: float, missed: float | None = None) -> None:
         """Take in the samples (2, n) of the last `seconds` before `now`.
 
