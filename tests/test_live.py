@@ -215,10 +215,14 @@ def test_a_refused_block_was_never_there(ready: ea.Atlas) -> None:
 
 def test_bad_input_is_refused_or_survived(ready: ea.Atlas) -> None:
     """One sentence each, and numbers that are none count as silence."""
-    for rate, sources in ((4000, 2), (400_000, 2), (RATE, 0), (RATE, 9)):
+    for rate, sources in ((4000, 2), (400_000, 2), (RATE, 0), (RATE, 9), (RATE, 2.5)):
         with pytest.raises(ea.InputError, match="must be from"):
-            ready.live(rate=rate, max_sources=sources)
+            ready.live(rate=rate, max_sources=sources)  # type: ignore[arg-type]
     live = ready.live()
+    with pytest.raises(ea.InputError, match="got an Audio"):
+        live.push(ea.Audio(np.zeros((2, 10)), RATE))  # type: ignore[arg-type]
+    with pytest.raises(ea.InputError, match="like this one"):
+        live.restore("x")  # type: ignore[arg-type]
     with pytest.raises(ea.InputError, match="left and right"):
         live.push(np.zeros((3, 10)))
     x = np.zeros((2, 4000))

@@ -210,6 +210,10 @@ def test_a_radius_reaches_as_far_as_its_cone_is_open(tracker: Tracker) -> None:
         track.cone_radius = tracker._elsewhere._cone_radius(track, L)
         assert track.cone_radius == pytest.approx(radius, abs=1e-3)
         assert track.radius_90 == pytest.approx(max(radius, 2.15), rel=0.1)
+        sure = track.radius_90
+        track.silent_seconds = 9.0
+        assert track.radius_90 > sure + 0.1
+        track.silent_seconds = 0.0
     track.cone_radius, track.told = gap, True
     assert track.radius_90 < 3
 

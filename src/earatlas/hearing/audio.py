@@ -111,6 +111,8 @@ def checked_rate(rate: float) -> int:
 
 def checked_block(samples: ArrayLike) -> Array:
     """A block of a stream: samples (2, n) of both ears, or an InputError."""
+    if isinstance(samples, Audio):
+        raise InputError("samples must be an array (2, n), got an Audio. Use its samples.")
     x = np.asarray(samples, dtype=np.float64)
     if x.ndim != 2 or len(x) != 2:
         raise InputError(

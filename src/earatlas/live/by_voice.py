@@ -133,7 +133,10 @@ class ByVoice:
         as_heard = np.stack([self._space.turned(place, -yaw) for place in places])
         in_room = where.in_room or where.echoes
         told = voices(*self._parted(masks, kept, as_heard, in_room=in_room), self._layout.rate)
-        two = told.two and (in_room or told.alike < _OPEN_TWO) and not track.walks
+        if in_room:
+            two = told.two and not track.walks
+        else:
+            two = told.two and told.alike < _OPEN_TWO and _have_stood(where.confirmed, now)
         self._alone = 0 if told.two else self._alone + 1
         if (two and self._two == track.id) or (in_room and told.clearly_two):
             where.split(track, places, now)
@@ -170,3 +173,8 @@ class ByVoice:
                 break
             hops.append(sounds[track])
         return np.concatenate([np.zeros((2, 0), dtype=np.float32), *hops[::-1]], axis=1)
+
+
+def _have_stood(tracks: Sequence[Track], now: float) -> bool:
+    """Whether all have stood for as long as the sound that tells lasts."""
+    return all(not t.walks and now - t.standing_since > SECONDS for t in tracks)

@@ -58,7 +58,7 @@ class Elsewhere:
             both = self._walker_at(others, share)
         here = both[places.near(track)]
         allowed = places.on_cone(track) if track.confirmed else np.ones(len(both), dtype=bool)
-        if settled and track.confirmed:
+        if track.confirmed and not track.walks:
             track.cone_radius = self._cone_radius(track, np.where(allowed, both, -np.inf))
         for other in tracks:
             allowed &= ~places.near(other)

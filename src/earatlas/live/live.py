@@ -76,7 +76,7 @@ class Live:
                 "atlas must be made ready for rooms to be used live, got one that is not. Learn "
                 "the head again without --no-rooms; one that was recorded in a room with --direct."
             )
-        if not 1 <= max_sources <= MOST_SOURCES:
+        if not isinstance(max_sources, int) or not 1 <= max_sources <= MOST_SOURCES:
             raise InputError(
                 f"max_sources must be from 1 to {MOST_SOURCES}, got {max_sources}. Two ears hardly "
                 "tell more apart."
@@ -143,9 +143,13 @@ class Live:
 
     def restore(self, snapshot: Live) -> None:
         """Go back to a snapshot of this stream."""
-        if snapshot.rate != self.rate or snapshot._parting.bank.heard != self._heard:
+        if (
+            not isinstance(snapshot, Live)
+            or snapshot.rate != self.rate
+            or snapshot._parting.bank.heard != self._heard
+        ):
             raise InputError(
-                f"snapshot must be of a stream like this one, got {snapshot} for {self}. "
+                f"snapshot must be of a stream like this one, got {snapshot!r} for {self!r}. "
                 "Use one that its snapshot() gave."
             )
         vars(self).update(vars(snapshot.snapshot()))

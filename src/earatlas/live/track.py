@@ -94,8 +94,8 @@ class Track:
         """Degrees within which it is with a probability of nine tenths, if it is there at all."""
         unsure = _WANDER * np.sqrt(self.silent_seconds) + _SWERVE * self.speed * self.silent_seconds
         sure = _RADIUS * (_WALKING if self.walks else 1.0)
-        around = 0.0 if self.told or self.walks else self.cone_radius
-        return float(max(sure * np.hypot(self.error, unsure), around))
+        cone = 0.0 if self.told or self.walks else self.cone_radius
+        return float(np.hypot(max(sure * self.error, cone), sure * unsure))
 
     def hear(self, now: float) -> None:
         """It is heard where it is."""
