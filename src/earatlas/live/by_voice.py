@@ -96,10 +96,13 @@ class ByVoice:
             self._two = None
 
     def _may_be_two(self, where: Whereabouts, pair: frozenset[int], now: float) -> bool:
-        """Two tracks: whether they are two voices, or have not been heard for long enough."""
+        """Two tracks: whether they are two voices, or it cannot be told."""
         sounds = {i: self._sound_of(i) for i in pair}
         n = min(sound.shape[1] for sound in sounds.values())
-        if n < _TELLING_SECONDS * self._rate:
+        tracks = [track for track in where.confirmed if track.id in pair]
+        # In the open onsets tell who walks, whom filters of who stands do not part.
+        walked = not (where.in_room or where.echoes or _have_stood(tracks, now))
+        if walked or n < _TELLING_SECONDS * self._rate:
             return True
         first, second = (sound[:, -n:] for sound in sounds.values())
         told = voices(first, second, self._rate)
