@@ -221,7 +221,7 @@ def test_two_tracks_that_are_one(tracker: Tracker) -> None:
 class MadeWhereabouts:
     """Writes down what it is told of two tracks that are heard."""
 
-    most, in_room, echoes = 4, True, True
+    most, like_a_room = 4, True
 
     def __init__(self, *ids: int) -> None:
         self.confirmed = [made_track(i, (30.0 * i, 0.0)) for i in ids]

@@ -16,9 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from earatlas.hearing.layout import CueLayout
-from earatlas.live.bank import Bank
 from earatlas.live.columns import RECENT_SECONDS
-from earatlas.live.lasting import Lasting
 from earatlas.live.masks import MaskStream
 from earatlas.live.parting import USUAL
 from earatlas.live.track import Track
@@ -50,12 +48,7 @@ class ByVoice:
         """For a stream at `rate`, in hops of so many seconds."""
         self._space, self._layout = space, layout
         self._rate, self._hop_seconds = rate, hop_seconds
-        self._bank = Bank.of(
-            layout.rate,
-            hop_seconds=USUAL.hop_seconds,
-            window_hops=USUAL.window_hops,
-            heard_hops=USUAL.heard_hops,
-        )
+        self._bank = USUAL.bank(layout.rate)
         self._sounds: deque[dict[int, Single]] = deque(maxlen=round(SECONDS / hop_seconds))
         windows = USUAL.lasting_hops * USUAL.hop_seconds
         self._past: deque[Single] = deque(maxlen=round((RECENT_SECONDS + windows) / hop_seconds))
@@ -101,7 +94,7 @@ class ByVoice:
         n = min(sound.shape[1] for sound in sounds.values())
         tracks = [track for track in where.confirmed if track.id in pair]
         # In the open onsets tell who walks, whom filters of who stands do not part.
-        walked = not (where.in_room or where.echoes or _have_stood(tracks, now))
+        walked = not (where.like_a_room or _have_stood(tracks, now))
         if walked or n < _TELLING_SECONDS * self._rate:
             return True
         first, second = (sound[:, -n:] for sound in sounds.values())
@@ -134,7 +127,7 @@ class ByVoice:
         if places is None or not kept:
             return
         as_heard = np.stack([self._space.turned(place, -yaw) for place in places])
-        in_room = where.in_room or where.echoes
+        in_room = where.like_a_room
         told = voices(*self._parted(masks, kept, as_heard, in_room=in_room), self._layout.rate)
         if in_room:
             two = told.two and not track.walks
@@ -157,8 +150,7 @@ class ByVoice:
         stride = round(_FRAMES * bank.hop_seconds / self._hop_seconds)
         rows = np.arange(len(kept) - 1, -1, -stride)[::-1]
         q = masks.at_places(np.concatenate([kept[i] for i in rows], axis=-1), places)
-        windows = USUAL.lasting_hops if in_room else USUAL.open_hops
-        lasting = Lasting(bank, self._layout.frequencies_hz, windows, in_room=in_room)
+        lasting = USUAL.long_filters(bank, self._layout.frequencies_hz, in_room=in_room)
         x = np.concatenate(list(self._past), axis=1).astype(np.float64)
         for end in range(x.shape[1] % bank.hop + bank.hop, x.shape[1] + 1, bank.hop):
             lasting.hear(x[:, end - bank.hop : end])

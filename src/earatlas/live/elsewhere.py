@@ -16,7 +16,7 @@ from earatlas.live.patch import BETA
 from earatlas.live.places import Places
 from earatlas.live.track import Track
 from earatlas.live.tracking import Tracking
-from earatlas.space.angles import to_directions, to_vectors
+from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Single
 
 __all__ = ["Elsewhere"]
@@ -106,7 +106,7 @@ class Elsewhere:
             track.told = place is not None and self._is_free(tracks, track, place)
             if place is None or not track.told or track.walks or self._places.is_at(track, place):
                 continue
-            column = self._places.arrivals.at(to_directions(place)[None])[:, 0]
+            column = self._places.at(place)
             here = self._told_by_onsets(np.concatenate(list(track.trail)))
             there = self._told_by_onsets(column)
             # In silence nothing speaks against the place, and nothing for it.

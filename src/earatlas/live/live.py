@@ -301,17 +301,21 @@ class Live:
         if entered or self._sounding != before or self._steps % every == 0:
             self._renew_filters(tracks, now)
 
+    def _yaw_at(self, now: float) -> float:
+        """How far the head is turned, in degrees."""
+        return float(self._motion.at(np.array([now]))[0])
+
     def _look_at_voices(self, now: float) -> None:
         """Whether tracks of a room are as many as voices, with a head that is still."""
-        yaw = float(self._motion.at(np.array([now]))[0])
         if now - self._turned_at >= _STILL_SECONDS:
+            yaw = self._yaw_at(now)
             self._by_voice.look(
                 self._steps, now, self._where, self._sounding, self._masks, self._kept, yaw
             )
 
     def _tell_places(self, now: float) -> None:
         """In the open, and with a head that is still, the cues of tracks tell where they are."""
-        yaw = float(self._motion.at(np.array([now]))[0])
+        yaw = self._yaw_at(now)
         if abs(yaw - self._facing) > _STILL_DEGREES:
             self._facing, self._turned_at = yaw, now
         places = {}
@@ -341,7 +345,7 @@ class Live:
         return tuple(sorted(track.id for track in chosen))
 
     def _renew_filters(self, tracks: dict[int, Track], now: float) -> None:
-        yaw = float(self._motion.at(np.array([now]))[0])
+        yaw = self._yaw_at(now)
         columns = self._space.columns
         places = {
             i: self._space.turned(track.direction[:columns], -yaw) for i, track in tracks.items()

@@ -40,6 +40,20 @@ class Delay:
     lasting_hops: int  # windows that tell long filters in a room
     open_hops: int  # and in the open
 
+    def bank(self, rate: int) -> Bank:
+        """Its windows of the open."""
+        return Bank.of(
+            rate,
+            hop_seconds=self.hop_seconds,
+            window_hops=self.window_hops,
+            heard_hops=self.heard_hops,
+        )
+
+    def long_filters(self, bank: Bank, mask_hertz: Array, *, in_room: bool) -> Lasting:
+        """New ones, for masks of frequencies `mask_hertz`."""
+        hops = self.lasting_hops if in_room else self.open_hops
+        return Lasting(bank, mask_hertz, hops, in_room=in_room)
+
 
 # In rooms, two talkers at T60 0.2 to 0.45 s (three scenes of cipic_021 and kemar_full): 7.4 dB with
 # 7 hops, 10.1 with 16, 9.6 with 24, 8.0 with 32. In the open 26.8 with 7 and 23.2 with 16 (two).
@@ -58,12 +72,7 @@ class Parting:
 
     def __init__(self, rate: int, delay: Delay, mask_hertz: Array, sources: int) -> None:
         self._delay, self._mask_hertz, self._sources = delay, mask_hertz, sources
-        self.bank = Bank.of(
-            rate,
-            hop_seconds=delay.hop_seconds,
-            window_hops=delay.window_hops,
-            heard_hops=delay.heard_hops,
-        )
+        self.bank = delay.bank(rate)
         self.in_room = False
         self._windows, self._adder = WindowStream(self.bank), OverlapAdd(self.bank, sources)
         self._framed = 0  # hops in a row that were taken apart in windows
@@ -163,8 +172,7 @@ class Parting:
             self._lasting.hear(x)
 
     def _lasting_of(self, *, in_room: bool) -> Lasting:
-        hops = self._delay.lasting_hops if in_room else self._delay.open_hops
-        return Lasting(self.bank, self._mask_hertz, hops, in_room=in_room)
+        return self._delay.long_filters(self.bank, self._mask_hertz, in_room=in_room)
 
     def needs_masks(self, ids: Sequence[int]) -> bool:
         """Whether an update for these tracks needs masks of the recent frames."""

@@ -16,7 +16,7 @@ import numpy as np
 from earatlas.learning.counting import CONE_DEGREES, Counting
 from earatlas.live.arrivals import Arrivals
 from earatlas.live.track import Track
-from earatlas.space.angles import to_vectors
+from earatlas.space.angles import to_directions, to_vectors
 from earatlas.types import Array, Mask, Single
 
 __all__ = ["Places"]
@@ -90,6 +90,11 @@ class Places:
         counting = Counting(arrivals.densities, weights, arrivals.places)
         best: Array = arrivals.places[counting.placed(2)]
         return best
+
+    def at(self, place: Array) -> Single:
+        """(B,) densities of all bins around a place (3,)."""
+        column: Single = self.arrivals.at(to_directions(place)[None])[:, 0]
+        return column
 
     def trail(self, column: Single) -> deque[Single]:
         """Densities (B,) of all bins, by their steps."""

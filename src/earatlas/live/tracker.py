@@ -31,7 +31,7 @@ from earatlas.live.patch import Before, Fit, Patch
 from earatlas.live.places import Places
 from earatlas.live.track import Track
 from earatlas.live.tracking import Tracking
-from earatlas.space.angles import to_directions, to_vectors
+from earatlas.space.angles import to_vectors
 from earatlas.types import Array, Single
 
 __all__ = ["Tracker"]
@@ -86,7 +86,7 @@ class Tracker:
             other = min(others, key=lambda t: t.id)
             self._put(other, place)
         else:
-            other = self._born(place, self._at(place), now)
+            other = self._born(place, self._places.at(place), now)
         other.confirmed_at = now if other.confirmed_at is None else other.confirmed_at
         track.gain = other.gain = track.gain / 2
         self.uphold((track.id, other.id), now)
@@ -119,13 +119,8 @@ class Tracker:
     def _put(self, track: Track, place: Array) -> None:
         """A track to a place (3,), as if it had always been there."""
         track.jump(place)
-        track.trail, track.told = self._places.trail(self._at(place)), False
+        track.trail, track.told = self._places.trail(self._places.at(place)), False
         track.memory = np.zeros_like(track.memory)
-
-    def _at(self, place: Array) -> Single:
-        """(B,) densities of all bins around a place (3,)."""
-        column: Single = self._arrivals.at(to_directions(place)[None])[:, 0]
-        return column
 
     def step(self, now: float, seconds: float, yaw: float = 0.0) -> None:
         """Move on by `seconds`, with the bins that arrived; `yaw` is how the head is turned."""

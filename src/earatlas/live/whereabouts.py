@@ -80,6 +80,11 @@ class Whereabouts:
         self._tracker.tell(places)
 
     @property
+    def like_a_room(self) -> bool:
+        """Whether it is a room, or sounds like one so far."""
+        return self.in_room or self.echoes
+
+    @property
     def most(self) -> int:
         """Tracks that are confirmed at a time."""
         return self._tracker.how.most
