@@ -28,7 +28,7 @@ all-tests: $(STAMP)
 	$(PYTEST) $(COVERAGE)
 
 test-studio: $(STAMP)  ## the studio in a real browser; skipped where there is none
-	$(BIN)/pytest -q tests/studio
+	$(BIN)/pytest -q tests/browser
 
 slow: $(STAMP)  ## measure again which tests are slow: tests/slow.txt
 	EARATLAS_MEASURE_SLOW=1 $(PYTEST)

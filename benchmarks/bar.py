@@ -13,7 +13,7 @@ import numpy as np
 from protocol import DATA, head_of, of_long_recordings
 
 import earatlas as ea
-from earatlas.hearing.files import read_mono
+from earatlas.features.audio_files import read_mono
 
 RATE = 16_000
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97)  # of the time

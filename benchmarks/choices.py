@@ -18,12 +18,12 @@ import numpy as np
 from protocol import head_of, mixtures, split, within_plane
 
 import earatlas as ea
-from earatlas.judging.directions import direction_errors
-from earatlas.judging.score import score
+from earatlas.evaluation.directions import direction_errors
+from earatlas.evaluation.score import score
 from earatlas.separation.separator import Separator
 
 SEED = 71  # of no table
-FILTERS = "earatlas.separation.sound.spatial"
+FILTERS = "earatlas.separation.demixing.spatial_filtering"
 FINDING = "earatlas.separation.separator"
 BROAD, NARROW = (65, 1), (5, 1)
 

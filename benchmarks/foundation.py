@@ -19,10 +19,10 @@ import soundfile
 from protocol import DATA, best_seconds
 
 import earatlas as ea
-from earatlas.heads.diagnosis import nearest_neighbour_errors
-from earatlas.heads.simulated import camil_directions
-from earatlas.hearing.audio import resample
-from earatlas.hearing.transform import stft
+from earatlas.features.audio import resample
+from earatlas.features.stft import stft
+from earatlas.hrtf.diagnosis import nearest_neighbour_errors
+from earatlas.hrtf.simulated import camil_directions
 
 
 def resampling() -> None:

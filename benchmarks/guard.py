@@ -20,7 +20,7 @@ from protocol import head_of, mixtures, single_talkers, split
 from separating.figures import place_figures, sound_figures
 
 import earatlas as ea
-from earatlas.learning.ppam import PPAM
+from earatlas.ppam.model import PPAM
 
 SEED = 77
 Figures = dict[str, float]

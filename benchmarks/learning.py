@@ -14,11 +14,11 @@ import numpy as np
 from protocol import best_seconds
 from scipy.special import logsumexp
 
-from earatlas.hearing.statistics import CueStatistics
-from earatlas.learning.charts import Charts
-from earatlas.learning.em import EM, Learning
-from earatlas.learning.ppam import PPAM
-from earatlas.space.spaces import Sphere
+from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.spaces import Sphere
+from earatlas.ppam.em import EM, Learning
+from earatlas.ppam.model import PPAM
+from earatlas.ppam.parameters import Charts
 from earatlas.types import Array
 
 N, D, K, L = 9600, 730, 128, 2

@@ -32,7 +32,7 @@ from scipy.optimize import linear_sum_assignment
 from separating import fullband
 
 import earatlas as ea
-from earatlas.space.angles import great_circle_error
+from earatlas.geometry.angles import great_circle_error
 from earatlas.types import Array
 
 PARTS = ("standing", "walking", "walked", "tracks", "fullband", "blocks", "soak")

@@ -17,11 +17,11 @@ from protocol import best_seconds, head_of, in_room, single_talkers, split, with
 
 import earatlas as ea
 from earatlas.atlas import Atlas, learn
-from earatlas.drawing.beliefs import plot_reliability
-from earatlas.drawing.style import save
-from earatlas.learning.em import Learning
-from earatlas.learning.learned import Accuracy
-from earatlas.learning.ppam import PPAM
+from earatlas.localization.learned_head import Accuracy
+from earatlas.plotting.posteriors import plot_reliability
+from earatlas.plotting.style import save
+from earatlas.ppam.em import Learning
+from earatlas.ppam.model import PPAM
 
 HEADS = ("ku100", "cipic_021", "cipic_003")
 PARTS = ("mapping", "ablation", "speech", "calibration", "speed")

@@ -23,9 +23,9 @@ from protocol import head_of, split
 from scipy.stats import spearmanr
 
 import earatlas as ea
-from earatlas.experiments.camil import ROOM, turned_spectra
 from earatlas.experiments.figure3 import CUES
-from earatlas.heads.simulated import camil_directions
+from earatlas.experiments.simulated_camil import ROOM, turned_spectra
+from earatlas.hrtf.simulated import camil_directions
 from earatlas.manifold.faithfulness import faithfulness
 from earatlas.manifold.ltsa import Manifold, ltsa, pca
 from earatlas.manifold.unlabelled import learn_unlabelled

@@ -23,12 +23,12 @@ import numpy as np
 from protocol import head_of, utterances
 
 import earatlas as ea
-from earatlas.hearing.files import audio_seconds
-from earatlas.judging.quality import separation_quality
-from earatlas.scenes.rooms import room_responses
-from earatlas.scenes.routes import moved
+from earatlas.evaluation.quality import separation_quality
+from earatlas.features.audio_files import audio_seconds
+from earatlas.geometry.angles import great_circle_error
 from earatlas.separation.source_track import SourceTrack
-from earatlas.space.angles import great_circle_error
+from earatlas.simulation.image_source import room_responses
+from earatlas.simulation.trajectories import moved
 from earatlas.types import Array
 
 RATE = 16_000

@@ -12,9 +12,9 @@ import joblib
 import numpy as np
 
 import earatlas as ea
-from earatlas.heads.head import ImpulseResponses
-from earatlas.hearing.files import audio_seconds
-from earatlas.scenes.rooms import room_responses
+from earatlas.features.audio_files import audio_seconds
+from earatlas.hrtf.head import ImpulseResponses
+from earatlas.simulation.image_source import room_responses
 from earatlas.types import Array
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))

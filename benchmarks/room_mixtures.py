@@ -22,9 +22,9 @@ from protocol import head_of, mixtures
 from rooms import ku100_split
 
 import earatlas as ea
-from earatlas.heads.head import ImpulseResponses
-from earatlas.judging.directions import assign_directions
-from earatlas.space.angles import to_directions, to_vectors
+from earatlas.evaluation.directions import assign_directions
+from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.hrtf.head import ImpulseResponses
 from earatlas.types import Array
 
 PARTS = ("beliefs", "count", "noises")

@@ -15,7 +15,7 @@ import numpy as np
 from protocol import DATA, head_of, single_talkers, talker, utterances
 
 import earatlas as ea
-from earatlas.space.angles import to_vectors
+from earatlas.geometry.angles import to_vectors
 from earatlas.types import Array
 
 Recordings = Iterator[tuple[Array, ea.Audio]]

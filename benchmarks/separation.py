@@ -19,8 +19,8 @@ from separating.methods import default, every_method, ours, rivals_of, room_meth
 from separating.starts import every_start, our_scales
 
 import earatlas as ea
-from earatlas.experiments.vessl_printed import paper_scales
-from earatlas.judging.directions import assign_directions
+from earatlas.evaluation.directions import assign_directions
+from earatlas.experiments.vessl_as_published import paper_scales
 
 LEVELS = (0.5, 0.9)
 PLACES = ["open", "simulated", "measured"]

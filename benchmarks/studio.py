@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import earatlas as ea
-from earatlas.scenes.speech import DEMO_TALKERS
+from earatlas.simulation.speech import DEMO_TALKERS
 
 PLACES = [[41.0, 1.0], [-64.0, 24.0], [150.0, -20.0]]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]

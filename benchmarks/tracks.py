@@ -17,7 +17,7 @@ import soundfile
 from protocol import DATA, head_of, of_long_recordings
 
 import earatlas as ea
-from earatlas.hearing.files import read_mono
+from earatlas.features.audio_files import read_mono
 
 RATE = 16_000
 

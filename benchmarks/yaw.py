@@ -21,9 +21,9 @@ from rooms import ku100_split
 from scipy.signal import oaconvolve
 
 import earatlas as ea
-from earatlas.heads.head import ImpulseResponses
-from earatlas.scenes.rooms import room_responses
-from earatlas.space.angles import to_vectors
+from earatlas.geometry.angles import to_vectors
+from earatlas.hrtf.head import ImpulseResponses
+from earatlas.simulation.image_source import room_responses
 from earatlas.types import Array, Indices
 
 RATE = 16_000

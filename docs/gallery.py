@@ -21,14 +21,14 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 import earatlas as ea
-from earatlas.drawing.beliefs import plot_belief
-from earatlas.drawing.cues import plot_cues
-from earatlas.drawing.heads import plot_head
-from earatlas.drawing.scenes import plot_scene
-from earatlas.drawing.style import save
-from earatlas.judging.score import score
-from earatlas.judging.truth import Truth
-from earatlas.scenes.speech import demo_talkers
+from earatlas.evaluation.ground_truth import Truth
+from earatlas.evaluation.score import score
+from earatlas.plotting.cues import plot_cues
+from earatlas.plotting.heads import plot_head
+from earatlas.plotting.posteriors import plot_belief
+from earatlas.plotting.scenes import plot_scene
+from earatlas.plotting.style import save
+from earatlas.simulation.speech import demo_talkers
 
 FOLDER = Path(__file__).parent / "gallery"
 IMAGES = Path(__file__).parent / "images"

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 import earatlas as ea
-from earatlas.drawing.cues import plot_cues
-from earatlas.drawing.heads import plot_head
-from earatlas.drawing.style import save
+from earatlas.plotting.cues import plot_cues
+from earatlas.plotting.heads import plot_head
+from earatlas.plotting.style import save
 
 head = ea.simulated_head()  # or ea.read_sofa("ku100.sofa"), ea.read_recordings("calibration.csv")
 print(head, ea.diagnose(head).warnings)

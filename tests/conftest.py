@@ -65,15 +65,15 @@ def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
 @pytest.fixture(autouse=True)
 def rooms_learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """20 scenes in the place of 180, but for the heads that tests share, which may be doubted."""
-    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 20)
+    monkeypatch.setattr("earatlas.training.reverberant._SCENES", 20)
 
 
 @pytest.fixture
 def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """`earatlas.learn` with 12 sounds and 20 scenes: where nobody asks how sure it is."""
-    monkeypatch.setattr("earatlas.learning.learn._MOST_HELD_OUT", 12)
-    monkeypatch.setattr("earatlas.learning.calibration._FEWEST_SOUNDS", 12)
-    monkeypatch.setattr("earatlas.learning.direct_learning._SCENES", 20)
+    monkeypatch.setattr("earatlas.training.learn_head._MOST_HELD_OUT", 12)
+    monkeypatch.setattr("earatlas.ppam.calibration._FEWEST_SOUNDS", 12)
+    monkeypatch.setattr("earatlas.training.reverberant._SCENES", 20)
 
 
 @pytest.fixture

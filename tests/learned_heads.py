@@ -22,16 +22,17 @@ import scipy
 
 import earatlas
 from earatlas.atlas import Atlas, learn
-from earatlas.heads.head import Head, ImpulseResponses
-from earatlas.learning import calibration, direct_learning
-from earatlas.learning import learn as learning
-from earatlas.learning.learn import learn_head
+from earatlas.hrtf.head import Head, ImpulseResponses
+from earatlas.ppam import calibration
+from earatlas.training import learn_head as training
+from earatlas.training import reverberant
+from earatlas.training.learn_head import learn_head
 
 __all__ = ["LearnedHeads"]
 
 # What learning may import (the layers in pyproject.toml say so), and what keeps the atlas.
-_ROOMS = ("learning", "scenes", "heads", "hearing", "space")
-_FILES = ("container.py", "files.py", "errors.py", "types.py", "atlas.py")
+_PACKAGES = ("training", "localization", "ppam", "simulation", "hrtf", "features", "geometry")
+_FILES = ("container.py", "files.py", "errors.py", "types.py", "threads.py", "atlas.py")
 
 
 class LearnedHeads:
@@ -59,7 +60,9 @@ def code_fingerprint() -> str:
     """Changes with the code that learns, and with the packages that it computes with."""
     package = Path(earatlas.__file__).parent
     files = [package / name for name in _FILES]
-    files += sorted(file for room in _ROOMS for file in (package / room).rglob("*.py"))
+    files += sorted(
+        file for package_name in _PACKAGES for file in (package / package_name).rglob("*.py")
+    )
     versions = [platform.python_version(), np.__version__, scipy.__version__]
     digest = hashlib.sha256(json.dumps(versions).encode())
     for file in files:
@@ -77,7 +80,7 @@ def fingerprint(head: Head, settings: dict[str, Any]) -> str:
         if name not in ("head", "progress")
     }
     # Tests may wish for fewer.
-    sounds = [learning._MOST_HELD_OUT, calibration._FEWEST_SOUNDS, direct_learning._SCENES]
+    sounds = [training._MOST_HELD_OUT, calibration._FEWEST_SOUNDS, reverberant._SCENES]
     words: list[Any] = [head.name, head.licence, head.provenance, plain, sounds]
     if isinstance(head.ears, ImpulseResponses):
         words.append(head.ears.rate)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 import earatlas as ea
-from earatlas.separation.picture import Picture
-from earatlas.separation.scene import FoundScene, FoundSource, Scene, Source
+from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.spaces import Space
+from earatlas.separation.result import FoundScene, FoundSource, Scene, Source
 from earatlas.separation.source_track import SourceTrack
-from earatlas.space.belief import ChartMixture
-from earatlas.space.spaces import Space
+from earatlas.separation.spectrogram_summary import Picture
 
 SPACES: tuple[tuple[Space, tuple[tuple[float, ...], ...]], ...] = (
     (ea.Sphere(), ((30, 10), (-150, -40), (175, 80))),

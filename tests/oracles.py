@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 from scipy.stats import multivariate_normal, norm
 
-from earatlas.hearing.heard_bins import HeardBins
-from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.statistics import CueStatistics
-from earatlas.learning.ppam import PPAM
+from earatlas.features.layout import CueLayout
+from earatlas.features.statistics import CueStatistics
+from earatlas.features.tf_bins import HeardBins
+from earatlas.ppam.model import PPAM
 from earatlas.separation.source_model import SourceModel
 from earatlas.separation.vessl import State
 from earatlas.types import Array, Indices, Mask

@@ -2,7 +2,7 @@
 
 A worker of its own takes three seconds to start, and what runs in it counts for no coverage. So the
 tests of requests have workers that are threads of this process; what a process alone can show, that
-it can be killed, is in tests/test_studio_jobs.py.
+it can be killed, is in tests/studio/test_studio_jobs.py.
 """
 
 import threading

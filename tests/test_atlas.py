@@ -12,13 +12,13 @@ import earatlas as ea
 from earatlas.atlas import Atlas, learn
 from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
-from earatlas.hearing.statistics import CueStatistics
-from earatlas.learning.calibration import HeldOut, fit_calibration, held_out_statistics
-from earatlas.learning.learn import MODEL_ARRAYS
-from earatlas.learning.learned import Accuracy
-from earatlas.learning.ppam import PPAM
-from earatlas.scenes.murmur import Murmurs, murmur
-from earatlas.space.angles import great_circle_error
+from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.angles import great_circle_error
+from earatlas.localization.learned_head import Accuracy
+from earatlas.ppam.calibration import HeldOut, fit_calibration, held_out_statistics
+from earatlas.ppam.model import PPAM
+from earatlas.simulation.synthetic_speech import Murmurs, murmur
+from earatlas.training.learn_head import MODEL_ARRAYS
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
 
@@ -215,7 +215,7 @@ def test_murmur_has_the_gaps_of_speech(small_head: ea.Head, rng: np.random.Gener
 
 def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
     """A head without responses is calibrated on its own vectors."""
-    from earatlas.heads.head import Head, MeasuredCues
+    from earatlas.hrtf.head import Head, MeasuredCues
 
     layout = ea.CueLayout()
     noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))

@@ -24,11 +24,11 @@ from command_line import in_process
 from learned_heads import LearnedHeads
 
 import earatlas as ea
-from earatlas.batches.sidecar import read_sidecar
+from earatlas.batch.sidecar import read_sidecar
+from earatlas.features.audio_writer import growing_sound_files
 from earatlas.files import clear_scratch
-from earatlas.hearing.sound_files import growing_sound_files
-from earatlas.separation.recording import sound_file
-from earatlas.separation.wishes import Separating
+from earatlas.separation.options import Separating
+from earatlas.separation.pipeline import sound_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, disks and limits of Linux")
 
@@ -106,7 +106,7 @@ def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return FoundNothing(), [out / name for name in names]
 
     monkeypatch.setattr("earatlas.atlas.learn_head", lambda *_, **__: atlas)
-    monkeypatch.setattr("earatlas.batches.recordings.separate_file", separated)
+    monkeypatch.setattr("earatlas.batch.recordings.separate_file", separated)
 
 
 class FoundNothing:
@@ -266,7 +266,7 @@ def test_a_read_only_disk(
         pytest.fail("it began to work")
 
     out = mounted("ro")
-    for work in ("earatlas.atlas.learn_head", "earatlas.batches.recordings.separate_file",
+    for work in ("earatlas.atlas.learn_head", "earatlas.batch.recordings.separate_file",
                  "earatlas.cli.localize._found"):  # fmt: skip
         monkeypatch.setattr(work, fail)
     result = run(*commands(folder, out)[name])

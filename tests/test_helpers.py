@@ -17,7 +17,7 @@ from learned_heads import LearnedHeads
 import earatlas as ea
 import earatlas.cli
 from earatlas.cli import console
-from earatlas.learning.learn import MODEL_ARRAYS, learn_head
+from earatlas.training.learn_head import MODEL_ARRAYS, learn_head
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -11,11 +11,11 @@ from protocol import best_seconds, mixtures, talker, utterances
 
 import earatlas as ea
 from earatlas.experiments.models import paper_ppam
-from earatlas.hearing.heard_bins import HeardBins
-from earatlas.hearing.transform import stft
-from earatlas.learning.ppam import PPAM
-from earatlas.separation.sound.rendering import Rendering
-from earatlas.separation.sound.spatial import separate_spatially
+from earatlas.features.stft import stft
+from earatlas.features.tf_bins import HeardBins
+from earatlas.ppam.model import PPAM
+from earatlas.separation.demixing.rendering import Rendering
+from earatlas.separation.demixing.spatial_filtering import separate_spatially
 from earatlas.separation.source_model import Inference, SourceModel
 from earatlas.separation.vessl import VESSL
 from earatlas.types import Array

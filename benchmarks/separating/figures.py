@@ -11,11 +11,11 @@ import joblib
 import numpy as np
 
 import earatlas as ea
-from earatlas.judging.directions import direction_errors
-from earatlas.judging.intelligibility import intelligibility
-from earatlas.judging.interaural import interaural_errors
-from earatlas.judging.quality import assign_sounds, separation_quality
-from earatlas.separation.sound.masks import render
+from earatlas.evaluation.directions import direction_errors
+from earatlas.evaluation.intelligibility import intelligibility
+from earatlas.evaluation.interaural import interaural_errors
+from earatlas.evaluation.quality import assign_sounds, separation_quality
+from earatlas.separation.demixing.masking import render
 from earatlas.types import Array, Spectra
 
 HEADER = (

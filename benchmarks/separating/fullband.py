@@ -9,9 +9,9 @@ from protocol import DATA
 from scipy.signal import firwin, oaconvolve
 
 import earatlas as ea
-from earatlas.hearing.audio import resample
-from earatlas.hearing.files import read_mono
-from earatlas.judging.quality import assign_sounds, separation_quality
+from earatlas.evaluation.quality import assign_sounds, separation_quality
+from earatlas.features.audio import resample
+from earatlas.features.audio_files import read_mono
 from earatlas.types import Array
 
 RATE, SECONDS, APART = 48_000, 4.0, 20.0

@@ -11,15 +11,15 @@ from nara_wpe.wpe import wpe
 
 import earatlas as ea
 from earatlas.baselines import duet, messl, oracle
-from earatlas.experiments.vessl_printed import printed_vessl
-from earatlas.hearing.cues import bin_power
-from earatlas.hearing.heard_bins import HeardBins
-from earatlas.hearing.layout import Threshold
-from earatlas.hearing.transform import istft, stft
-from earatlas.judging.quality import mixture_quality
+from earatlas.evaluation.quality import mixture_quality
+from earatlas.experiments.vessl_as_published import printed_vessl
+from earatlas.features.cues import bin_power
+from earatlas.features.layout import Threshold
+from earatlas.features.stft import istft, stft
+from earatlas.features.tf_bins import HeardBins
+from earatlas.separation.demixing.masking import binary_masks
+from earatlas.separation.demixing.rendering import Rendering
 from earatlas.separation.separator import Separator
-from earatlas.separation.sound.masks import binary_masks
-from earatlas.separation.sound.rendering import Rendering
 from earatlas.separation.source_model import Inference, SourceModel
 from earatlas.separation.vessl import VESSL, State
 from earatlas.types import Array, Spectra

@@ -3,9 +3,9 @@
 import numpy as np
 
 import earatlas as ea
-from earatlas.learning.em import Learning
-from earatlas.learning.ppam import PPAM
-from earatlas.separation.multiscale import multiscale
+from earatlas.ppam.em import Learning
+from earatlas.ppam.model import PPAM
+from earatlas.separation.multiscale_initialization import multiscale
 from earatlas.separation.separator import Separator
 from earatlas.separation.source_model import SourceModel
 from earatlas.separation.vessl import VESSL, State

@@ -10,80 +10,80 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from earatlas.atlas import Atlas, learn
-    from earatlas.batches.recordings import map_recordings
-    from earatlas.batches.work import Outcome
+    from earatlas.batch.job import Outcome
+    from earatlas.batch.recordings import map_recordings
     from earatlas.errors import EaratlasWarning, InputError
-    from earatlas.heads.by_name import open_head
-    from earatlas.heads.diagnosis import HeadReport, diagnose
-    from earatlas.heads.head import Head
-    from earatlas.heads.kemar import kemar
-    from earatlas.heads.recordings import read_recordings
-    from earatlas.heads.simulated import simulated_head
-    from earatlas.heads.sofa import read_sofa
-    from earatlas.hearing.audio import Audio
-    from earatlas.hearing.cues import Cues, audio_cues, mean_cues, recording_cues, response_cues
-    from earatlas.hearing.files import read_audio, read_blocks, read_mono
-    from earatlas.hearing.layout import CueLayout, Threshold
-    from earatlas.hearing.transform import istft, stft
-    from earatlas.learning.learned import Accuracy
-    from earatlas.learning.ppam import PPAM
-    from earatlas.live.live import Live
-    from earatlas.live.report import LiveReport, LiveSource
-    from earatlas.localization.answer import Localization
-    from earatlas.localization.stream import Localizer
-    from earatlas.localization.track import Track
+    from earatlas.features.audio import Audio
+    from earatlas.features.audio_files import read_audio, read_blocks, read_mono
+    from earatlas.features.cues import Cues, audio_cues, mean_cues, recording_cues, response_cues
+    from earatlas.features.layout import CueLayout, Threshold
+    from earatlas.features.stft import istft, stft
+    from earatlas.geometry.angles import azimuth_error, elevation_error, great_circle_error
+    from earatlas.geometry.direction_posterior import ChartMixture, CredibleRegion
+    from earatlas.geometry.head_yaw import Yaw
+    from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
+    from earatlas.hrtf.calibration_recordings import read_recordings
+    from earatlas.hrtf.diagnosis import HeadReport, diagnose
+    from earatlas.hrtf.head import Head
+    from earatlas.hrtf.kemar import kemar
+    from earatlas.hrtf.loading import open_head
+    from earatlas.hrtf.simulated import simulated_head
+    from earatlas.hrtf.sofa import read_sofa
+    from earatlas.localization.learned_head import Accuracy
+    from earatlas.localization.result import Localization
+    from earatlas.localization.streaming_localizer import Localizer
+    from earatlas.localization.windowed import Track
     from earatlas.manifold.faithfulness import Faithfulness, faithfulness
     from earatlas.manifold.ltsa import Manifold, ltsa
     from earatlas.manifold.unlabelled import IntrinsicMap, learn_unlabelled
-    from earatlas.scenes.murmur import murmur
-    from earatlas.scenes.rooms import Room
-    from earatlas.scenes.routes import Route
-    from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
-    from earatlas.separation.scene import Scene, Source
-    from earatlas.space.angles import azimuth_error, elevation_error, great_circle_error
-    from earatlas.space.belief import ChartMixture, CredibleRegion
-    from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
-    from earatlas.space.yaw import Yaw
+    from earatlas.ppam.model import PPAM
+    from earatlas.separation.result import Scene, Source
+    from earatlas.simulation.image_source import Room
+    from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
+    from earatlas.simulation.synthetic_speech import murmur
+    from earatlas.simulation.trajectories import Route
+    from earatlas.streaming.report import LiveReport, LiveSource
+    from earatlas.streaming.stream import Live
 
 __version__ = "0.1.0"
 
 # The same for when it runs: where each name is from.
 _NAMES = {
     "atlas": "Atlas learn",
-    "batches.recordings": "map_recordings",
-    "batches.work": "Outcome",
+    "batch.recordings": "map_recordings",
+    "batch.job": "Outcome",
     "errors": "EaratlasWarning InputError",
-    "heads.by_name": "open_head",
-    "heads.diagnosis": "HeadReport diagnose",
-    "heads.head": "Head",
-    "heads.kemar": "kemar",
-    "heads.recordings": "read_recordings",
-    "heads.simulated": "simulated_head",
-    "heads.sofa": "read_sofa",
-    "hearing.audio": "Audio",
-    "hearing.cues": "Cues audio_cues mean_cues recording_cues response_cues",
-    "hearing.files": "read_audio read_blocks read_mono",
-    "hearing.layout": "CueLayout Threshold",
-    "hearing.transform": "istft stft",
-    "learning.learned": "Accuracy",
-    "learning.ppam": "PPAM",
-    "live.live": "Live",
-    "live.report": "LiveReport LiveSource",
-    "localization.answer": "Localization",
-    "localization.stream": "Localizer",
-    "localization.track": "Track",
+    "hrtf.loading": "open_head",
+    "hrtf.diagnosis": "HeadReport diagnose",
+    "hrtf.head": "Head",
+    "hrtf.kemar": "kemar",
+    "hrtf.calibration_recordings": "read_recordings",
+    "hrtf.simulated": "simulated_head",
+    "hrtf.sofa": "read_sofa",
+    "features.audio": "Audio",
+    "features.cues": "Cues audio_cues mean_cues recording_cues response_cues",
+    "features.audio_files": "read_audio read_blocks read_mono",
+    "features.layout": "CueLayout Threshold",
+    "features.stft": "istft stft",
+    "localization.learned_head": "Accuracy",
+    "ppam.model": "PPAM",
+    "streaming.stream": "Live",
+    "streaming.report": "LiveReport LiveSource",
+    "localization.result": "Localization",
+    "localization.streaming_localizer": "Localizer",
+    "localization.windowed": "Track",
     "manifold.faithfulness": "Faithfulness faithfulness",
     "manifold.ltsa": "Manifold ltsa",
     "manifold.unlabelled": "IntrinsicMap learn_unlabelled",
-    "scenes.murmur": "murmur",
-    "scenes.rooms": "Room",
-    "scenes.routes": "Route",
-    "scenes.scene": "SimulatedScene Staging render_scene",
-    "separation.scene": "Scene Source",
-    "space.angles": "azimuth_error elevation_error great_circle_error",
-    "space.belief": "ChartMixture CredibleRegion",
-    "space.spaces": "Circle Cylinder Plane Space Sphere",
-    "space.yaw": "Yaw",
+    "simulation.synthetic_speech": "murmur",
+    "simulation.image_source": "Room",
+    "simulation.trajectories": "Route",
+    "simulation.scene": "SimulatedScene Staging render_scene",
+    "separation.result": "Scene Source",
+    "geometry.angles": "azimuth_error elevation_error great_circle_error",
+    "geometry.direction_posterior": "ChartMixture CredibleRegion",
+    "geometry.spaces": "Circle Cylinder Plane Space Sphere",
+    "geometry.head_yaw": "Yaw",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

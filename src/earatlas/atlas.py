@@ -17,35 +17,35 @@ import numpy as np
 
 from earatlas.container import container_digest, read_container, write_container
 from earatlas.errors import InputError, brief
-from earatlas.heads.head import Head
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.cues import checked_audio
-from earatlas.hearing.layout import CueLayout, Threshold
-from earatlas.hearing.recording import FileRecording, MemoryRecording
-from earatlas.learning.calibration import Calibration
-from earatlas.learning.direct_learning import RoomScenes, rooms_refused
-from earatlas.learning.folds import Folds
-from earatlas.learning.learn import MODEL_ARRAYS, learn_head
-from earatlas.learning.learned import Accuracy, LearnedHead
-from earatlas.learning.ppam import PPAM
-from earatlas.learning.rooms import RoomHearing
-from earatlas.learning.threads import one_thread_each
-from earatlas.localization.answer import Localization
-from earatlas.localization.motion import YawLike
-from earatlas.localization.recording import localize
-from earatlas.localization.stream import Localizer
-from earatlas.localization.track import Track, Windows, track
-from earatlas.scenes.murmur import Murmurs
-from earatlas.separation.recording import separate, separate_file
-from earatlas.separation.scene import FoundScene, Scene
+from earatlas.features.audio import Audio
+from earatlas.features.cues import checked_audio
+from earatlas.features.layout import CueLayout, Threshold
+from earatlas.features.recording import FileRecording, MemoryRecording
+from earatlas.geometry.spaces import Space, space_from_dict
+from earatlas.hrtf.head import Head
+from earatlas.localization.head_motion import YawLike
+from earatlas.localization.learned_head import Accuracy, LearnedHead
+from earatlas.localization.localizer import localize
+from earatlas.localization.result import Localization
+from earatlas.localization.reverberant_localizer import RoomHearing
+from earatlas.localization.streaming_localizer import Localizer
+from earatlas.localization.windowed import Track, Windows, track
+from earatlas.ppam.calibration import Calibration
+from earatlas.ppam.cross_validation import Folds
+from earatlas.ppam.model import PPAM
+from earatlas.separation.demixing.rendering import Rendering
+from earatlas.separation.options import Separating
+from earatlas.separation.pipeline import separate, separate_file
+from earatlas.separation.result import FoundScene, Scene
 from earatlas.separation.separator import Separator
-from earatlas.separation.sound.rendering import Rendering
-from earatlas.separation.wishes import Separating
-from earatlas.space.spaces import Space, space_from_dict
+from earatlas.simulation.synthetic_speech import Murmurs
+from earatlas.threads import one_thread_each
+from earatlas.training.learn_head import MODEL_ARRAYS, learn_head
+from earatlas.training.reverberant import RoomScenes, rooms_refused
 from earatlas.types import Array, Progress, field_values
 
 if TYPE_CHECKING:
-    from earatlas.live.live import Live
+    from earatlas.streaming.stream import Live
 
 __all__ = ["Atlas", "learn"]
 
@@ -221,7 +221,7 @@ class Atlas(LearnedHead):
         well separated.
         `yaw` as for `localizer`.
         """
-        from earatlas.live.live import Live
+        from earatlas.streaming.stream import Live
 
         return Live(
             self.separator, rate=rate, low_delay=low_delay, max_sources=max_sources, yaw=yaw

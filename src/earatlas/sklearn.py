@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from earatlas.errors import missing_extra
-from earatlas.learning.calibration import KERNEL_WIDTHS, Calibration
-from earatlas.learning.em import Learning
-from earatlas.learning.ppam import PPAM
+from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.spaces import Plane
 from earatlas.manifold.ltsa import ltsa
-from earatlas.space.belief import ChartMixture
-from earatlas.space.spaces import Plane
+from earatlas.ppam.calibration import KERNEL_WIDTHS, Calibration
+from earatlas.ppam.em import Learning
+from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 
 try:

@@ -23,25 +23,25 @@ from fuzz_mutators import (
 
 import earatlas as ea
 from earatlas.atlas import Atlas
-from earatlas.batches.batch import Hands, planned, run, to_replace
-from earatlas.batches.inputs import RECORDINGS, listed
-from earatlas.batches.recordings import SeparatingFiles
-from earatlas.batches.sidecar import Sidecar, marks_of, write_sidecar
+from earatlas.batch.batch import Hands, planned, run, to_replace
+from earatlas.batch.file_arguments import RECORDINGS, listed
+from earatlas.batch.recordings import SeparatingFiles
+from earatlas.batch.sidecar import Sidecar, marks_of, write_sidecar
+from earatlas.cli.ground_truth import read_truth
 from earatlas.cli.outputs import is_scene
-from earatlas.cli.truth import read_truth
 from earatlas.container import read_container, write_container
-from earatlas.heads.templates import Templates
-from earatlas.hearing.files import audio_seconds, read_all_channels, read_audio, read_mono
-from earatlas.hearing.onsets import Gate
-from earatlas.learning.calibration import Calibration
-from earatlas.learning.direct import LEVELS, N_CLASSES, DirectSound
-from earatlas.learning.learned import Accuracy
-from earatlas.learning.ppam import PPAM
-from earatlas.learning.rooms import RoomHearing
-from earatlas.learning.trust import BETAS, WIDTHS, Trust
-from earatlas.scenes.routes import path_of
-from earatlas.space.angles import SPHERE_SQUARE_DEGREES
-from earatlas.space.yaw import check_yaw_step
+from earatlas.features.audio_files import audio_seconds, read_all_channels, read_audio, read_mono
+from earatlas.features.onset_detector import Gate
+from earatlas.geometry.angles import SPHERE_SQUARE_DEGREES
+from earatlas.geometry.head_yaw import check_yaw_step
+from earatlas.hrtf.interaural_templates import Templates
+from earatlas.localization.learned_head import Accuracy
+from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSound
+from earatlas.localization.reverberant_localizer import RoomHearing
+from earatlas.localization.score_calibration import BETAS, WIDTHS, Trust
+from earatlas.ppam.calibration import Calibration
+from earatlas.ppam.model import PPAM
+from earatlas.simulation.trajectories import path_of
 
 __all__ = ["FORMATS"]
 

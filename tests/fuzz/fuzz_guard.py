@@ -112,7 +112,7 @@ def _forget_peak(pid: int | str) -> None:
 def _main(module: str, name: str, first: str, last: str, seed: str, folder: str) -> None:
     import numpy as np
 
-    from earatlas.heads import aside
+    from earatlas.hrtf import sofa_subprocess
 
     warnings.simplefilter("ignore")
     format = import_module(module).FORMATS[name]
@@ -126,7 +126,7 @@ def _main(module: str, name: str, first: str, last: str, seed: str, folder: str)
     for number in range(int(first), int(last)):
         random = np.random.default_rng([int(seed), number])
         path.write_bytes(format.mutate(bases[int(random.integers(len(bases)))], random))
-        reader = aside._reader._process
+        reader = sofa_subprocess._reader._process
         pids: list[int | str] = ["self"] + ([reader.pid] if reader else [])
         for pid in pids:
             _forget_peak(pid)

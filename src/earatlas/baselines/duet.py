@@ -20,9 +20,9 @@ from scipy.ndimage import gaussian_filter
 
 from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
 from earatlas.baselines.phat import delay_grid
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.layout import CueLayout
-from earatlas.separation.sound.masks import binary_masks
+from earatlas.features.audio import Audio
+from earatlas.features.layout import CueLayout
+from earatlas.separation.demixing.masking import binary_masks
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["histogram", "peaks", "separate"]

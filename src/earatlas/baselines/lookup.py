@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.baselines.mapping import check_cues, cue_scale
-from earatlas.learning.ppam import check_pairs
-from earatlas.space.spaces import Space
+from earatlas.geometry.spaces import Space
+from earatlas.ppam.model import check_pairs
 from earatlas.types import Array
 
 __all__ = ["LookUp"]

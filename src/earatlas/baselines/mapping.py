@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.space.angles import to_directions, to_vectors
-from earatlas.space.spaces import Plane, Space
+from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.geometry.spaces import Plane, Space
 from earatlas.types import Array
 
 __all__ = ["InverseMap", "check_cues", "cue_scale", "from_targets", "to_targets"]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from earatlas.errors import InputError
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.cues import checked_audio
-from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.transform import stft
-from earatlas.separation.sound.masks import binary_masks, render
+from earatlas.features.audio import Audio
+from earatlas.features.cues import checked_audio
+from earatlas.features.layout import CueLayout
+from earatlas.features.stft import stft
+from earatlas.separation.demixing.masking import binary_masks, render
 from earatlas.types import Array, Spectra
 
 __all__ = ["MaskedMixture", "Separation", "check_sources"]

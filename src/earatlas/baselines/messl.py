@@ -38,9 +38,9 @@ from numpy.typing import ArrayLike
 from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
 from earatlas.baselines.phat import delay_grid, histogram_peaks, phat_histogram, whitened
 from earatlas.errors import InputError
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.layout import CueLayout, level_differences
-from earatlas.hearing.transform import squared_size
+from earatlas.features.audio import Audio
+from earatlas.features.layout import CueLayout, level_differences
+from earatlas.features.stft import squared_size
 from earatlas.types import Array, Indices, Single
 
 __all__ = ["band_counts", "ild_prior", "separate"]

@@ -33,8 +33,8 @@ from earatlas.baselines.mapping import (
     to_targets,
 )
 from earatlas.errors import InputError, missing_extra
-from earatlas.learning.ppam import check_pairs
-from earatlas.space.spaces import Space
+from earatlas.geometry.spaces import Space
+from earatlas.ppam.model import check_pairs
 from earatlas.types import Array
 
 try:

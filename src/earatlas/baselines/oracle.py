@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from earatlas.baselines.masking import MaskedMixture, Separation
 from earatlas.errors import InputError
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.transform import stft
-from earatlas.judging.masks import oracle_masks
+from earatlas.evaluation.masks import oracle_masks
+from earatlas.features.audio import Audio
+from earatlas.features.layout import CueLayout
+from earatlas.features.stft import stft
 
 __all__ = ["separate"]
 

@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike
 from earatlas.baselines.mapping import check_cues
 from earatlas.baselines.masking import MaskedMixture, check_sources
 from earatlas.errors import InputError
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.layout import CueLayout, phase_differences
-from earatlas.learning.ppam import check_pairs
-from earatlas.space.spaces import Space
+from earatlas.features.audio import Audio
+from earatlas.features.layout import CueLayout, phase_differences
+from earatlas.geometry.spaces import Space
+from earatlas.ppam.model import check_pairs
 from earatlas.types import Array, Spectra
 
 __all__ = ["PHAT", "delay_grid", "histogram_peaks", "phat_histogram", "whitened"]

@@ -29,8 +29,8 @@ from earatlas.baselines.mapping import (
     to_targets,
 )
 from earatlas.errors import InputError
-from earatlas.learning.ppam import check_pairs
-from earatlas.space.spaces import Space
+from earatlas.geometry.spaces import Space
+from earatlas.ppam.model import check_pairs
 from earatlas.types import Array
 
 __all__ = ["SIR", "sliced_axes", "spectrum_of"]

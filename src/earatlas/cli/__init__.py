@@ -88,8 +88,8 @@ def _run() -> None:
     import io
     import warnings
 
+    from earatlas.cli.app import app
     from earatlas.cli.console import note, show_warnings_once
-    from earatlas.cli.menu import app
     from earatlas.errors import InputError
 
     for stream in (sys.stdout, sys.stderr):

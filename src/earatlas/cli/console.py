@@ -106,7 +106,7 @@ def say_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
 
 def degrees(angle: float) -> str:
     """An angle with one digit, never -0.0."""
-    from earatlas.words import one_digit  # it needs numpy, which help and version do without
+    from earatlas.wording import one_digit  # it needs numpy, which help and version do without
 
     return f"{one_digit(angle)}°"
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from earatlas.cli.app import Command, examples, one_command
 from earatlas.cli.console import print_json, progress, say
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import ChannelsOption, ForceOption, JsonOption
 from earatlas.cli.outputs import Outputs
 from earatlas.errors import harmless
-from earatlas.hearing.cues import Cues, recording_cues
-from earatlas.hearing.files import audio_seconds
-from earatlas.hearing.layout import CueLayout, Threshold
+from earatlas.features.audio_files import audio_seconds
+from earatlas.features.cues import Cues, recording_cues
+from earatlas.features.layout import CueLayout, Threshold
 
 __all__ = ["app", "cues"]
 
@@ -123,8 +123,8 @@ def _print(name: str, length: float, heard: _Heard) -> None:
 
 
 def _draw(heard: _Heard, plot: Path, title: str) -> None:
-    from earatlas.drawing.cues import plot_cues
-    from earatlas.drawing.style import save
+    from earatlas.plotting.cues import plot_cues
+    from earatlas.plotting.style import save
 
     layout = heard.layout
     most = round(_DRAWN_SECONDS * layout.rate / layout.hop)

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from earatlas.atlas import Atlas, learn
+from earatlas.cli.app import Command, examples, one_command
 from earatlas.cli.console import print_json, progress, say
-from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.ground_truth import comparison, comparison_lines, written_sounds
 from earatlas.cli.options import ForceOption, JsonOption, OutputOption
 from earatlas.cli.outputs import Outputs, claim_scene
 from earatlas.cli.simulate import voices
-from earatlas.cli.truth import comparison, comparison_lines, written_sounds
-from earatlas.heads.simulated import simulated_head
-from earatlas.judging.truth import Truth
-from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
-from earatlas.separation.recording import sound_file
-from earatlas.separation.scene import FoundScene
+from earatlas.evaluation.ground_truth import Truth
+from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.simulated import simulated_head
+from earatlas.separation.pipeline import sound_file
+from earatlas.separation.result import FoundScene
 from earatlas.separation.separator import MOST_SOURCES
-from earatlas.space.spaces import Sphere
+from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
 
 __all__ = ["app", "demo"]
 

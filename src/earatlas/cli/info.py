@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from earatlas.cli.app import Command, examples, one_command
 from earatlas.cli.console import out, print_json, progress, say
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -26,9 +26,9 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, atlas_header
 from earatlas.errors import InputError
-from earatlas.heads.diagnosis import HeadReport, coverage_map, coverage_words, diagnose
-from earatlas.heads.head import Head
-from earatlas.learning.learned import LearnedHead
+from earatlas.hrtf.diagnosis import HeadReport, coverage_map, coverage_words, diagnose
+from earatlas.hrtf.head import Head
+from earatlas.localization.learned_head import LearnedHead
 
 __all__ = ["app", "info"]
 
@@ -83,8 +83,8 @@ def _tell_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
     with progress("measuring"):
         report = diagnose(head)
     if plot is not None:
-        from earatlas.drawing.heads import plot_head
-        from earatlas.drawing.style import save
+        from earatlas.plotting.heads import plot_head
+        from earatlas.plotting.style import save
 
         with progress("drawing"):
             save(plot_head(head), plot)

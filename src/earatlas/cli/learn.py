@@ -14,11 +14,11 @@ import typer
 from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
-from earatlas.batches.inputs import HEADS, check_stems, listed, once
-from earatlas.batches.work import Work
-from earatlas.cli.batch import BatchOptions, run_batch
+from earatlas.batch.file_arguments import HEADS, check_stems, listed, once
+from earatlas.batch.job import Work
+from earatlas.cli.app import Command, examples, one_command
+from earatlas.cli.batch_runner import BatchOptions, run_batch
 from earatlas.cli.console import note, out, print_json, progress, say
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -37,12 +37,12 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, is_atlas
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.heads.by_name import files_of_head
-from earatlas.heads.diagnosis import diagnose
-from earatlas.heads.direct_sound import DIRECT_SECONDS
-from earatlas.heads.head import Head
-from earatlas.learning.learned import Accuracy
-from earatlas.space.spaces import Circle, Cylinder, Plane, Space, Sphere
+from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
+from earatlas.hrtf.diagnosis import diagnose
+from earatlas.hrtf.head import Head
+from earatlas.hrtf.loading import files_of_head
+from earatlas.hrtf.truncation import DIRECT_SECONDS
+from earatlas.localization.learned_head import Accuracy
 from earatlas.types import Progress
 
 __all__ = ["accuracy_table", "app", "learn_command"]

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from earatlas.atlas import Atlas
+from earatlas.cli.app import Command, examples, one_command
+from earatlas.cli.audio_input import Input, PcmFormat
 from earatlas.cli.console import print_json, say
-from earatlas.cli.incoming import Input, PcmFormat
 from earatlas.cli.localize import line
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import AtlasArgument, JsonOption, YawOption, opened_yaw
 from earatlas.errors import InputError
-from earatlas.hearing.files import audio_seconds
-from earatlas.localization.answer import Localization
-from earatlas.localization.stream import Localizer
+from earatlas.features.audio_files import audio_seconds
+from earatlas.localization.result import Localization
+from earatlas.localization.streaming_localizer import Localizer
 from earatlas.types import Array
 
 __all__ = ["app", "listen_command"]
@@ -125,8 +125,8 @@ def listen_command(
         localizer = learned.localizer(rate=heard.rate, memory_seconds=memory, yaw=turned)
         _one_sound(localizer, heard.blocks(every), heard.rate, as_json=as_json)
         return
-    from earatlas.cli.following import BLOCK_SECONDS, follow
-    from earatlas.cli.wishes import Wishes
+    from earatlas.cli.listen_options import Wishes
+    from earatlas.cli.listen_separate import BLOCK_SECONDS, follow
 
     wishes = Wishes.of(
         output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from earatlas.errors import harmless
-from earatlas.live.report import LiveReport, LiveSource
-from earatlas.words import direction_words, length_words
+from earatlas.streaming.report import LiveReport, LiveSource
+from earatlas.wording import direction_words, length_words
 
 __all__ = ["live_line", "live_table"]
 

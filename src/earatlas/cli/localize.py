@@ -16,11 +16,11 @@ import typer
 from numpy.typing import ArrayLike
 
 from earatlas.atlas import Atlas
-from earatlas.batches.inputs import RECORDINGS, check_stems, listed, once
-from earatlas.batches.recordings import Localizing
-from earatlas.cli.batch import BatchOptions, run_batch
+from earatlas.batch.file_arguments import RECORDINGS, check_stems, listed, once
+from earatlas.batch.recordings import Localizing
+from earatlas.cli.app import Command, examples, one_command
+from earatlas.cli.batch_runner import BatchOptions, run_batch
 from earatlas.cli.console import Tally, Warned, degrees, print_json, progress, say, say_doubts
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     AtlasArgument,
     ChannelsOption,
@@ -35,15 +35,15 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, is_track
 from earatlas.errors import InputError, harmless
+from earatlas.features.audio_files import audio_seconds
+from earatlas.features.layout import CueLayout
+from earatlas.features.recording import FileRecording
 from earatlas.files import written_whole
-from earatlas.hearing.files import audio_seconds
-from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.recording import FileRecording
-from earatlas.localization.answer import Localization
-from earatlas.localization.track import Tracking, Windows
-from earatlas.space.spaces import Space
-from earatlas.space.yaw import Yaw
-from earatlas.words import direction_words, radius_words
+from earatlas.geometry.head_yaw import Yaw
+from earatlas.geometry.spaces import Space
+from earatlas.localization.result import Localization
+from earatlas.localization.windowed import Tracking, Windows
+from earatlas.wording import direction_words, radius_words
 
 __all__ = ["app", "line", "localize_command"]
 
@@ -242,8 +242,8 @@ def _extras(recording: Path, found: _Found, wish: _Wish, layout: CueLayout) -> l
             _write_track(found.rows, together.enter_context(written_whole(wish.track, "track")))
             written.append(f"track: {wish.track} ({_rounded(wish.windows, layout)})")
         if wish.plot is not None:
-            from earatlas.drawing.beliefs import plot_belief
-            from earatlas.drawing.style import save
+            from earatlas.plotting.posteriors import plot_belief
+            from earatlas.plotting.style import save
 
             with progress("drawing"):
                 figure = plot_belief(found.where.belief, title=harmless(recording.name))

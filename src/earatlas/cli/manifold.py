@@ -12,8 +12,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from earatlas.cli.app import Command, examples, one_command
 from earatlas.cli.console import out, print_json, progress, say
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -30,9 +30,9 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, is_picture
 from earatlas.errors import EaratlasWarning, InputError, missing_extra
+from earatlas.features.layout import CueLayout
 from earatlas.files import output_folder, written_together
-from earatlas.heads.head import Head
-from earatlas.hearing.layout import CueLayout
+from earatlas.hrtf.head import Head
 from earatlas.types import Progress
 
 if TYPE_CHECKING:
@@ -176,9 +176,9 @@ def _embeddings(head: Head, how: _Unrolling, update: Progress) -> list[Embedding
 
 def _draw(head: Head, embeddings: list[Embedding], picture: Path, page: Path) -> None:
     """Write the picture and the page to turn it in."""
-    from earatlas.drawing.manifolds import plot_manifolds
-    from earatlas.drawing.style import save
     from earatlas.manifold.viewer import manifold_page
+    from earatlas.plotting.manifolds import plot_manifolds
+    from earatlas.plotting.style import save
 
     drawn = embeddings, head.directions, head.spacing_degrees
     title = f"{head.name}: binaural manifolds of {len(head)} directions"

@@ -15,8 +15,8 @@ from earatlas.cli.console import progress
 from earatlas.errors import EaratlasWarning, InputError
 
 if TYPE_CHECKING:
-    from earatlas.heads.head import Head
-    from earatlas.space.yaw import Yaw
+    from earatlas.geometry.head_yaw import Yaw
+    from earatlas.hrtf.head import Head
 
 __all__ = [
     "AtlasArgument",
@@ -140,7 +140,7 @@ class HeadOptions:
 
 def opened_yaw(wish: str | None) -> Yaw | None:
     """The yaw of a number or a file; None: none was given."""
-    from earatlas.space.yaw import Yaw
+    from earatlas.geometry.head_yaw import Yaw
 
     if wish is None:
         return None
@@ -164,8 +164,8 @@ def opened_head(
 
     Not `shown`: a batch has a bar of its own.
     """
-    from earatlas.heads.by_name import open_head
-    from earatlas.heads.kemar import MIRRORED
+    from earatlas.hrtf.kemar import MIRRORED
+    from earatlas.hrtf.loading import open_head
 
     bar = progress(f"reading {head}") if shown else nullcontext(None)
     with bar as update, warnings.catch_warnings():

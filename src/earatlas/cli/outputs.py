@@ -63,7 +63,7 @@ class Outputs:
 
     def claim_picture(self, path: Path) -> None:
         """A picture, by its ending and what is there."""
-        from earatlas.drawing.style import check_picture
+        from earatlas.plotting.style import check_picture
 
         check_picture(path)
         self.claim(path, is_picture, "plot")
@@ -120,7 +120,7 @@ def is_picture(path: Path) -> bool:
 
 def is_scene(folder: Path) -> bool:
     """Whether `simulate` or `demo` wrote the scene.json of a folder."""
-    from earatlas.scenes.scene import read_scene_file
+    from earatlas.simulation.scene import read_scene_file
 
     try:
         about = read_scene_file(folder / "scene.json")

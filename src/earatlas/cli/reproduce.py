@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
+from earatlas.cli.app import Command, examples, one_command
 from earatlas.cli.console import note, print_json, progress, say
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import ForceOption, JsonOption, OutputOption
 from earatlas.cli.outputs import Outputs
 from earatlas.errors import InputError
 from earatlas.experiments import EXPERIMENTS, Bench, run
 from earatlas.experiments.page import rows_path, write_page
 from earatlas.experiments.rows import Experiment
+from earatlas.features.layout import CueLayout
 from earatlas.files import output_folder
-from earatlas.heads.head import MeasuredCues
-from earatlas.hearing.layout import CueLayout
-from earatlas.learning.direct_learning import rooms_refused
+from earatlas.hrtf.head import MeasuredCues
+from earatlas.training.reverberant import rooms_refused
 
 __all__ = ["app", "reproduce"]
 

@@ -13,11 +13,19 @@ import numpy as np
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.batches.inputs import RECORDINGS, check_stems, listed, once
-from earatlas.batches.recordings import SeparatingFiles, check_overwritten, without_results
-from earatlas.cli.batch import BatchOptions, run_batch
+from earatlas.batch.file_arguments import RECORDINGS, check_stems, listed, once
+from earatlas.batch.recordings import SeparatingFiles, check_overwritten, without_results
+from earatlas.cli.app import Command, examples, one_command
+from earatlas.cli.batch_runner import BatchOptions, run_batch
 from earatlas.cli.console import degrees, note, say, say_doubts
-from earatlas.cli.menu import Command, examples, one_command
+from earatlas.cli.ground_truth import (
+    check_truth,
+    comparison,
+    comparison_lines,
+    hearing_lines,
+    read_truth,
+    written_sounds,
+)
 from earatlas.cli.options import (
     AtlasArgument,
     ChannelsOption,
@@ -30,21 +38,13 @@ from earatlas.cli.options import (
     SchedulerOption,
 )
 from earatlas.cli.outputs import Outputs
-from earatlas.cli.truth import (
-    check_truth,
-    comparison,
-    comparison_lines,
-    hearing_lines,
-    read_truth,
-    written_sounds,
-)
 from earatlas.errors import InputError
-from earatlas.judging.truth import Truth
-from earatlas.separation.recording import sound_file
-from earatlas.separation.scene import FoundScene
-from earatlas.separation.wishes import Separating
+from earatlas.evaluation.ground_truth import Truth
+from earatlas.separation.options import Separating
+from earatlas.separation.pipeline import sound_file
+from earatlas.separation.result import FoundScene
 from earatlas.types import Progress
-from earatlas.words import direction_words, rate_words, speed_words
+from earatlas.wording import direction_words, rate_words, speed_words
 
 __all__ = ["Render", "app", "separate_command"]
 

@@ -12,11 +12,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.batches.inputs import HEADS, check_stems, listed, once
-from earatlas.batches.work import Work
-from earatlas.cli.batch import BatchOptions, run_batch
+from earatlas.batch.file_arguments import HEADS, check_stems, listed, once
+from earatlas.batch.job import Work
+from earatlas.cli.app import Command, examples, one_command
+from earatlas.cli.batch_runner import BatchOptions, run_batch
 from earatlas.cli.console import degrees, note, out, print_json, progress, say
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -36,16 +36,16 @@ from earatlas.cli.options import (
 )
 from earatlas.cli.outputs import Outputs, claim_scene
 from earatlas.errors import InputError, harmless
-from earatlas.heads.by_name import files_of_head
-from earatlas.heads.head import Head
-from earatlas.hearing.audio import checked_rate
-from earatlas.hearing.files import audio_rate, read_mono
-from earatlas.hearing.layout import CueLayout
-from earatlas.scenes.rooms import Room
-from earatlas.scenes.routes import Route, path_of
-from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
-from earatlas.scenes.speech import DEMO_TALKERS, can_speak, demo_talkers, murmured_talkers
-from earatlas.space.angles import great_circle_error
+from earatlas.features.audio import checked_rate
+from earatlas.features.audio_files import audio_rate, read_mono
+from earatlas.features.layout import CueLayout
+from earatlas.geometry.angles import great_circle_error
+from earatlas.hrtf.head import Head
+from earatlas.hrtf.loading import files_of_head
+from earatlas.simulation.image_source import Room
+from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
+from earatlas.simulation.speech import DEMO_TALKERS, can_speak, demo_talkers, murmured_talkers
+from earatlas.simulation.trajectories import Route, path_of
 from earatlas.types import Array, Progress
 
 __all__ = ["app", "simulate", "voices"]

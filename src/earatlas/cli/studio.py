@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
+from earatlas.cli.app import Command, examples, one_command
 from earatlas.cli.console import note, say
-from earatlas.cli.menu import Command, examples, one_command
 from earatlas.errors import InputError, existing_file, missing_extra
 from earatlas.files import output_folder
 

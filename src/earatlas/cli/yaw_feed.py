@@ -21,7 +21,7 @@ from earatlas.errors import InputError
 __all__ = ["YawFeed"]
 
 _MOST_BYTES = 1 << 16  # without a line's end: this is no yaw
-_FASTEST = 990.0  # degrees a second; a stream refuses 1000 (`earatlas.space.yaw`)
+_FASTEST = 990.0  # degrees a second; a stream refuses 1000 (`earatlas.geometry.head_yaw`)
 
 
 class YawFeed:

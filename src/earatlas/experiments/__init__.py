@@ -22,7 +22,7 @@ from earatlas.experiments import (
     table2,
     table3,
 )
-from earatlas.experiments.data import Bench
+from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row, current, read_rows, run
 
 __all__ = ["EXPERIMENTS", "Bench", "Experiment", "Row", "current", "read_rows", "run"]

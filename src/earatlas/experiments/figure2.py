@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.experiments.data import Bench
+from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, told
 from earatlas.manifold.ltsa import neighbour_graph
@@ -57,7 +57,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Four panels: (a, b) standard, (c, d) symmetric."""
-    from earatlas.experiments.drawing import COLOURS, INK, figure_of, picture, styled
+    from earatlas.experiments.figure_parts import COLOURS, INK, figure_of, picture, styled
 
     figure = figure_of(11.0, 2.7)
     words = []

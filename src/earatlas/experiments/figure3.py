@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.experiments.data import PAGE_HEADS, Bench
+from earatlas.experiments.bench import PAGE_HEADS, Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, of_head, table, told, where
-from earatlas.hearing.layout import CueLayout
+from earatlas.features.layout import CueLayout
 from earatlas.manifold.faithfulness import Faithfulness, faithfulness
 from earatlas.manifold.ltsa import ltsa
 
@@ -55,7 +55,7 @@ def plan(bench: Bench) -> list[dict[str, Any]]:
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     """Coordinates and how faithful they are to the directions."""
-    from earatlas.experiments.drawing import pack
+    from earatlas.experiments.figure_parts import pack
 
     head = bench.whole
     found = ltsa(
@@ -93,9 +93,9 @@ def _place(row: Row) -> tuple[int, int]:
 
 def section(rows: Sequence[Row], folder: Path) -> str:
     """A picture and a table a data set."""
-    from earatlas.drawing.manifolds import plot_manifolds
-    from earatlas.experiments.drawing import picture, unpack
+    from earatlas.experiments.figure_parts import picture, unpack
     from earatlas.manifold.viewer import Embedding
+    from earatlas.plotting.manifolds import plot_manifolds
 
     parts = []
     for head, own in by_head(rows).items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.experiments.data import PAGE_HEADS, Bench
+from earatlas.experiments.bench import PAGE_HEADS, Bench
 from earatlas.experiments.figure3 import CUES
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, span, told
@@ -46,7 +46,7 @@ def _standardized(y: Array) -> Array:
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     """The two leading axes of the correlation matrix of the frontal directions' cues."""
-    from earatlas.experiments.drawing import pack
+    from earatlas.experiments.figure_parts import pack
 
     head = bench.whole
     head = head.subset(np.abs(head.directions[:, 0]) <= 90)
@@ -64,7 +64,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
     import matplotlib
     from matplotlib.collections import LineCollection
 
-    from earatlas.experiments.drawing import figure_of, picture, styled, unpack
+    from earatlas.experiments.figure_parts import figure_of, picture, styled, unpack
     from earatlas.manifold.viewer import rings
 
     parts = []

@@ -10,12 +10,12 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from earatlas.errors import missing_extra
-from earatlas.experiments.data import Bench
+from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import by_head, table, told
-from earatlas.learning.em import Learning
-from earatlas.learning.ppam import PPAM
-from earatlas.space.spaces import Plane
+from earatlas.geometry.spaces import Plane
+from earatlas.ppam.em import Learning
+from earatlas.ppam.model import PPAM
 from earatlas.types import Array, Indices
 
 __all__ = ["EXPERIMENT"]
@@ -53,7 +53,7 @@ def surface(x: Array) -> Array:
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     """The samples, their pieces and the affine image of each."""
-    from earatlas.experiments.drawing import pack
+    from earatlas.experiments.figure_parts import pack
 
     N, K, seed = settings["N"], settings["K"], settings["seed"]
     rng = np.random.default_rng(seed)
@@ -126,7 +126,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
     """The surface in the colours of its pieces, and the pieces' affine images."""
     import matplotlib
 
-    from earatlas.experiments.drawing import INK, figure_of, picture, unpack
+    from earatlas.experiments.figure_parts import INK, figure_of, picture, unpack
 
     (row, *_), *_ = by_head(rows).values()
     r, piece = row["result"], np.array(row["result"]["piece"])

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.experiments.data import Bench
+from earatlas.evaluation.directions import assign_directions
+from earatlas.evaluation.ground_truth import Truth, true_masks
+from earatlas.evaluation.score import score
+from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
 from earatlas.experiments.tables import by_head, said_by
 from earatlas.experiments.talkers import talkers_at
-from earatlas.judging.directions import assign_directions
-from earatlas.judging.score import score
-from earatlas.judging.truth import Truth, true_masks
-from earatlas.separation.picture import Picture
-from earatlas.space.belief import ChartMixture
-from earatlas.space.spaces import Plane
+from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.spaces import Plane
+from earatlas.separation.spectrogram_summary import Picture
 
 __all__ = ["EXPERIMENT"]
 
@@ -38,7 +38,7 @@ def plan(bench: Bench) -> list[dict[str, Any]]:
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     """All that is drawn."""
-    from earatlas.experiments.drawing import pack
+    from earatlas.experiments.figure_parts import pack
 
     _, asked = bench.training_set("T2")
     M, seed = settings["sources"], settings["seed"]
@@ -69,8 +69,8 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Input on top; then density, assignment and truth of each talker."""
-    from earatlas.drawing.scenes import draw_belief, draw_ild, draw_mask
-    from earatlas.experiments.drawing import figure_of, picture, unpack
+    from earatlas.experiments.figure_parts import figure_of, picture, unpack
+    from earatlas.plotting.scenes import draw_belief, draw_ild, draw_mask
 
     parts = []
     for head, own in by_head(rows).items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
+from earatlas.experiments.bench import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import fit_method
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (
@@ -63,7 +63,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Azimuth and elevation error over K, and the numbers."""
-    from earatlas.experiments.drawing import COLOURS, MISSING, figure_of, picture, styled
+    from earatlas.experiments.figure_parts import COLOURS, MISSING, figure_of, picture, styled
 
     parts = []
     for head, own in by_head(rows).items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
+from earatlas.experiments.bench import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import fit_method
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (
@@ -86,7 +86,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Means and quartiles over δ, and half of δ."""
-    from earatlas.experiments.drawing import COLOURS, GREY, MISSING, figure_of, picture, styled
+    from earatlas.experiments.figure_parts import COLOURS, GREY, MISSING, figure_of, picture, styled
 
     parts = []
     for head, own in by_head(rows).items():

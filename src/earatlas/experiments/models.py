@@ -8,9 +8,9 @@ from __future__ import annotations
 from earatlas.baselines.lookup import LookUp
 from earatlas.baselines.mapping import InverseMap
 from earatlas.baselines.sir import SIR
-from earatlas.learning.em import Learning
-from earatlas.learning.ppam import PPAM
-from earatlas.space.spaces import Plane
+from earatlas.geometry.spaces import Plane
+from earatlas.ppam.em import Learning
+from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 
 __all__ = ["METHODS", "fit_method", "paper_ppam"]

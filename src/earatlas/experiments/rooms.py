@@ -5,7 +5,7 @@ In: a head that was measured in the open. Out: errors of direction, and how many
 the same without it. Both are learned from T2 on the paper's plane; talkers stand outside T2.
 
 Rooms are shoebox rooms by pyroomacoustics. Where that extra is not installed they are made from the
-head itself (`earatlas.scenes.own_rooms`), and the rows say so.
+head itself (`earatlas.simulation.random_reverberation`), and the rows say so.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 
 from earatlas.atlas import Atlas
-from earatlas.experiments.data import Bench
+from earatlas.evaluation.directions import assign_directions
+from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
 from earatlas.experiments.tables import by_head, of_head, said_by, span, table, told, where
 from earatlas.experiments.talkers import RATE, talkers_and_places
-from earatlas.heads.head import Head, ImpulseResponses
-from earatlas.judging.directions import assign_directions
-from earatlas.scenes.own_rooms import OwnRoom, even_weights
-from earatlas.scenes.rooms import Room
-from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
-from earatlas.space.angles import great_circle_error
-from earatlas.space.belief import ChartMixture
+from earatlas.geometry.angles import great_circle_error
+from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.hrtf.head import Head, ImpulseResponses
+from earatlas.simulation.image_source import Room
+from earatlas.simulation.random_reverberation import OwnRoom, even_weights
+from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
 from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
@@ -245,7 +245,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
 
 def _drawn(head: str, rows: Sequence[Row], cases: Sequence[Case], folder: Path) -> str:
     """Median errors, and how many truths the 90 % regions hold, case by case."""
-    from earatlas.experiments.drawing import COLOURS, GREY, MISSING, figure_of, picture, styled
+    from earatlas.experiments.figure_parts import COLOURS, GREY, MISSING, figure_of, picture, styled
 
     figure = figure_of(9.6, 3.9)
     medians, held = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)

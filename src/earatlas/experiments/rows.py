@@ -26,7 +26,7 @@ import joblib
 
 import earatlas
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.experiments.data import BUILT_IN_HEADS, Bench
+from earatlas.experiments.bench import BUILT_IN_HEADS, Bench
 from earatlas.experiments.talkers import speech_about
 from earatlas.types import Progress
 

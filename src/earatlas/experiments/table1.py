@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from earatlas.experiments.data import LAYOUTS, PAGE_HEADS, Bench, errors_of
+from earatlas.experiments.bench import LAYOUTS, PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (

@@ -11,7 +11,7 @@ import numpy as np
 
 from earatlas.atlas import Atlas, learn
 from earatlas.baselines.phat import PHAT
-from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
+from earatlas.experiments.bench import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.models import paper_ppam
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (
@@ -25,11 +25,11 @@ from earatlas.experiments.tables import (
     told,
 )
 from earatlas.experiments.talkers import talkers_at
-from earatlas.hearing.cues import audio_cues
-from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.statistics import CueStatistics
-from earatlas.learning.ppam import PPAM
-from earatlas.space.spaces import Plane
+from earatlas.features.cues import audio_cues
+from earatlas.features.layout import CueLayout
+from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.spaces import Plane
+from earatlas.ppam.model import PPAM
 
 __all__ = ["EXPERIMENT", "models", "our_atlas", "phat"]
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from earatlas.baselines import messl, oracle
-from earatlas.experiments.data import PAGE_HEADS, Bench, errors_of
+from earatlas.evaluation.directions import assign_directions
+from earatlas.evaluation.score import score
+from earatlas.experiments.bench import PAGE_HEADS, Bench, errors_of
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas, phat
 from earatlas.experiments.tables import (
@@ -31,11 +33,9 @@ from earatlas.experiments.tables import (
     where,
 )
 from earatlas.experiments.talkers import talkers_at
-from earatlas.experiments.vessl_printed import printed_vessl, sources_of
-from earatlas.judging.directions import assign_directions
-from earatlas.judging.score import score
-from earatlas.scenes.scene import SimulatedScene
-from earatlas.separation.sound.rendering import Rendering
+from earatlas.experiments.vessl_as_published import printed_vessl, sources_of
+from earatlas.separation.demixing.rendering import Rendering
+from earatlas.simulation.scene import SimulatedScene
 from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]

@@ -1,7 +1,7 @@
 """Talkers around a head: dry voices, placed as the paper places them.
 
 In: a `Bench` and the directions that may be used. Out: a `SimulatedScene`. The voices are those of
-a folder of sound files, or built in: three sentences by `earatlas.scenes.speech`, or murmurs where
+a folder of sound files, or built in: three sentences by `earatlas.simulation.speech`, or murmurs where
 espeak-ng is not installed.
 """
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from earatlas.batches.inputs import RECORDINGS, with_endings
+from earatlas.batch.file_arguments import RECORDINGS, with_endings
 from earatlas.errors import InputError
-from earatlas.experiments.data import Bench
-from earatlas.hearing.files import read_mono
-from earatlas.scenes.murmur import murmur
-from earatlas.scenes.scene import SimulatedScene, Staging, render_scene
-from earatlas.scenes.speech import DEMO_TALKERS, speak
-from earatlas.space.spaces import Sphere
+from earatlas.experiments.bench import Bench
+from earatlas.features.audio_files import read_mono
+from earatlas.geometry.spaces import Sphere
+from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
+from earatlas.simulation.speech import DEMO_TALKERS, speak
+from earatlas.simulation.synthetic_speech import murmur
 from earatlas.types import Array, Indices
 
 __all__ = [

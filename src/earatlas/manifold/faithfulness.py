@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError, missing_extra
+from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.spaces import Cylinder, Plane, Space
 from earatlas.manifold.ltsa import checked_vectors, nearest_neighbours
-from earatlas.space.angles import to_vectors
-from earatlas.space.spaces import Cylinder, Plane, Space
 from earatlas.types import Array
 
 __all__ = ["Faithfulness", "faithfulness"]

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.learning.ppam import PPAM
+from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.geometry.spaces import Plane, Sphere
 from earatlas.manifold.ltsa import Manifold, checked_vectors, ltsa
-from earatlas.space.angles import to_directions, to_vectors
-from earatlas.space.spaces import Plane, Sphere
+from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 
 __all__ = ["CalibratedMap", "IntrinsicMap", "learn_unlabelled"]

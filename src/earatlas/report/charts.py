@@ -13,7 +13,7 @@ from html import escape
 
 import numpy as np
 
-from earatlas.drawing.belief_maps import edges
+from earatlas.plotting.posterior_maps import edges
 from earatlas.types import Array
 
 __all__ = ["Chart", "Ticks", "course", "spectrogram", "tick_values", "time_ticks"]

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-from earatlas.drawing.palette import colour_of
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.files import read_blocks
-from earatlas.judging.assignment import known_mean
-from earatlas.judging.intelligibility import intelligibility
-from earatlas.judging.interaural import InterauralErrors, interaural_errors
-from earatlas.judging.quality import LIMIT_DB
-from earatlas.judging.score import Score, score
-from earatlas.judging.truth import Matched, Truth
-from earatlas.separation.scene import FoundScene
-from earatlas.space.spaces import Sphere
+from earatlas.evaluation.assignment import known_mean
+from earatlas.evaluation.ground_truth import Matched, Truth
+from earatlas.evaluation.intelligibility import intelligibility
+from earatlas.evaluation.interaural import InterauralErrors, interaural_errors
+from earatlas.evaluation.quality import LIMIT_DB
+from earatlas.evaluation.score import Score, score
+from earatlas.features.audio import Audio
+from earatlas.features.audio_files import read_blocks
+from earatlas.geometry.spaces import Sphere
+from earatlas.plotting.palette import colour_of
+from earatlas.separation.result import FoundScene
 from earatlas.types import Array
-from earatlas.words import error_words, place_words
+from earatlas.wording import error_words, place_words
 
 __all__ = ["MIXTURE", "Known", "comparison_table", "decibel_words"]
 

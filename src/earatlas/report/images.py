@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from numpy.typing import NDArray
 
-from earatlas.drawing.palette import (
+from earatlas.plotting.palette import (
     BLACK,
     GREY,
     LEFT,

@@ -11,13 +11,13 @@ from html import escape
 
 import numpy as np
 
-from earatlas.drawing.belief_maps import BeliefMap
-from earatlas.drawing.palette import colour_of
+from earatlas.geometry.angles import wrap_degrees
+from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.spaces import Plane
+from earatlas.plotting.palette import colour_of
+from earatlas.plotting.posterior_maps import BeliefMap
 from earatlas.report.charts import Chart, Ticks, tick_values
 from earatlas.report.images import mask_image, on_colour
-from earatlas.space.angles import wrap_degrees
-from earatlas.space.belief import ChartMixture
-from earatlas.space.spaces import Plane
 from earatlas.types import Array
 
 __all__ = ["compass", "map_chart"]

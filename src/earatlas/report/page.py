@@ -13,16 +13,16 @@ from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 
-from earatlas.drawing.palette import look
 from earatlas.errors import InputError
+from earatlas.evaluation.ground_truth import Truth
+from earatlas.features.audio import Audio
 from earatlas.files import written_whole
-from earatlas.hearing.audio import Audio
-from earatlas.judging.truth import Truth
+from earatlas.plotting.palette import look
 from earatlas.report.comparison import MIXTURE, Known
-from earatlas.report.levels import levels_of
+from earatlas.report.players import players
 from earatlas.report.sections import Sections
-from earatlas.report.sounds import players
-from earatlas.separation.scene import FoundScene, Scene
+from earatlas.report.spectrograms import levels_of
+from earatlas.separation.result import FoundScene, Scene
 
 __all__ = ["report_page", "write_report"]
 

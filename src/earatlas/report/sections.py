@@ -11,17 +11,17 @@ from html import escape
 
 import numpy as np
 
-from earatlas.drawing.belief_maps import belief_map, zoomed_map
-from earatlas.drawing.palette import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
+from earatlas.plotting.palette import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
+from earatlas.plotting.posterior_maps import belief_map, zoomed_map
 from earatlas.report.charts import course, spectrogram
 from earatlas.report.comparison import MIXTURE, Known, comparison_table
 from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, on_colour
-from earatlas.report.levels import Levels
 from earatlas.report.maps import compass, map_chart
+from earatlas.report.spectrograms import Levels
 from earatlas.report.tracks import track_charts
-from earatlas.separation.scene import FoundScene, FoundSource
+from earatlas.separation.result import FoundScene, FoundSource
 from earatlas.types import Array
-from earatlas.words import (
+from earatlas.wording import (
     error_words,
     length_words,
     number_words,

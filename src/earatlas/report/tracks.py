@@ -13,9 +13,9 @@ from html import escape
 
 import numpy as np
 
-from earatlas.drawing.belief_maps import edges
-from earatlas.drawing.palette import LEVEL_RANGE_DB, colour_of
-from earatlas.drawing.tracks import azimuth_radius, runs_of
+from earatlas.plotting.palette import LEVEL_RANGE_DB, colour_of
+from earatlas.plotting.posterior_maps import edges
+from earatlas.plotting.tracks import azimuth_radius, runs_of
 from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
 from earatlas.separation.source_track import SourceTrack
 from earatlas.types import Array, Indices

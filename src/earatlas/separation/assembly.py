@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from earatlas.hearing.blocks import Block, CrossFade, Spans
-from earatlas.hearing.cues import bin_power
-from earatlas.hearing.heard_bins import HeardBins
-from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.onsets import Gate, OnsetBins, OnsetStream
-from earatlas.localization.doubts import Doubt
-from earatlas.separation.picture import PictureBuilder
-from earatlas.separation.scene import FoundScene, FoundSource, Placed
-from earatlas.separation.sound.dry import without_late_sound
-from earatlas.separation.sound.rendering import Rendering, sounds_of
-from earatlas.separation.sound.upper import at_full_rate
+from earatlas.features.blocks import Block, CrossFade, Spans
+from earatlas.features.cues import bin_power
+from earatlas.features.layout import CueLayout
+from earatlas.features.onset_detector import Gate, OnsetBins, OnsetStream
+from earatlas.features.tf_bins import HeardBins
+from earatlas.localization.diagnostics import Doubt
+from earatlas.separation.demixing.band_extension import at_full_rate
+from earatlas.separation.demixing.dereverberation import without_late_sound
+from earatlas.separation.demixing.rendering import Rendering, sounds_of
+from earatlas.separation.result import FoundScene, FoundSource, Placed
 from earatlas.separation.source_track import LevelMeter
+from earatlas.separation.spectrogram_summary import PictureBuilder
 from earatlas.types import Array, Complex, Single, Spectra
 
 __all__ = ["Assembly", "Output", "Stretch", "TakenApart"]

@@ -1,7 +1,7 @@
 """A learned head made ready for mixtures: from bins to sources and their masks.
 
-The way: the surest bins (`earatlas.hearing.heard_bins`), a scout that proposes directions
-(`earatlas.separation.scout`), VESSL that follows each source (`earatlas.separation.vessl`), masks.
+The way: the surest bins (`earatlas.features.tf_bins`), a scout that proposes directions
+(`earatlas.separation.candidate_search`), VESSL that follows each source (`earatlas.separation.vessl`), masks.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from earatlas.hearing.heard_bins import HeardBins, coherence
-from earatlas.hearing.layout import Threshold
-from earatlas.hearing.onsets import OnsetBins, OnsetStream
-from earatlas.hearing.statistics import LevelStatistics
-from earatlas.learning.calibration import TYPICAL_FRAME_NOISE
-from earatlas.learning.crowd import DOUBTFUL_GAIN
-from earatlas.learning.learned import LearnedHead
-from earatlas.learning.pairs import ONSETS, STRONGEST
-from earatlas.learning.several import Heard, Several
-from earatlas.separation.everywhere import masks_everywhere
-from earatlas.separation.handing_on import handed_on
-from earatlas.separation.moving import Wanted, Way, ways_of
-from earatlas.separation.scout import Scout, Scouting, Sighting
+from earatlas.features.layout import Threshold
+from earatlas.features.onset_detector import OnsetBins, OnsetStream
+from earatlas.features.statistics import LevelStatistics
+from earatlas.features.tf_bins import HeardBins, coherence
+from earatlas.localization.learned_head import LearnedHead
+from earatlas.localization.multi_source_posterior import DOUBTFUL_GAIN
+from earatlas.localization.onset_mixture import Heard, Several
+from earatlas.ppam.calibration import TYPICAL_FRAME_NOISE
+from earatlas.separation.candidate_search import Scout, Scouting, Sighting
+from earatlas.separation.dense_masks import masks_everywhere
 from earatlas.separation.source_model import Inference, SourceModel
 from earatlas.separation.vessl import VESSL, State, moments
+from earatlas.tracking.offline import Wanted, Way, ways_of
+from earatlas.tracking.stitching import handed_on
+from earatlas.training.source_pairs import ONSETS, STRONGEST
 from earatlas.types import Array, Complex, Spectra
 
 __all__ = ["Arrivals", "Separator", "in_room"]

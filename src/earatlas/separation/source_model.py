@@ -20,11 +20,11 @@ from typing import Self
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.hearing.heard_bins import wide_layout
-from earatlas.hearing.layout import CueLayout
-from earatlas.hearing.statistics import CueStatistics
-from earatlas.learning.ppam import PPAM
-from earatlas.space.belief import ChartMixture
+from earatlas.features.layout import CueLayout
+from earatlas.features.statistics import CueStatistics
+from earatlas.features.tf_bins import wide_layout
+from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.ppam.model import PPAM
 from earatlas.types import Array, Indices, Mask
 
 __all__ = ["Inference", "SourceModel", "SourcePosterior", "expected_log_likelihood"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.space.belief import ChartMixture
+from earatlas.geometry.direction_posterior import ChartMixture
 from earatlas.types import Array, Mask
 
 __all__ = ["LevelMeter", "Levels", "SourceTrack", "standing_track"]

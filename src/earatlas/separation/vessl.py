@@ -37,8 +37,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from earatlas.hearing.heard_bins import HeardBins
-from earatlas.hearing.statistics import CueStatistics
+from earatlas.features.statistics import CueStatistics
+from earatlas.features.tf_bins import HeardBins
 from earatlas.separation.source_model import (
     LOG_2PI,
     SourceModel,

@@ -17,11 +17,11 @@ import numpy as np
 
 from earatlas.atlas import Atlas, learn
 from earatlas.errors import InputError
-from earatlas.heads.by_name import open_head
-from earatlas.heads.diagnosis import coverage_map, diagnose
-from earatlas.heads.head import Head
-from earatlas.heads.simulated import simulated_head
-from earatlas.space.spaces import Sphere
+from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.diagnosis import coverage_map, diagnose
+from earatlas.hrtf.head import Head
+from earatlas.hrtf.loading import open_head
+from earatlas.hrtf.simulated import simulated_head
 from earatlas.studio.progress import Teller
 
 __all__ = ["TABLE", "described", "learned", "own_names", "write_built_in"]

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from earatlas.atlas import Atlas
-from earatlas.drawing.palette import colour_of
 from earatlas.errors import InputError
-from earatlas.live.report import LiveReport, LiveSource
+from earatlas.plotting.palette import colour_of
 from earatlas.report.images import on_colour
+from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.studio.views import sphere_view
 from earatlas.types import Array
-from earatlas.words import place_words, radius_words
+from earatlas.wording import place_words, radius_words
 
 __all__ = ["Listening", "from_bytes", "to_bytes"]
 

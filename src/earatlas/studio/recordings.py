@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 from earatlas.atlas import Atlas
-from earatlas.batches.recordings import SeparatingFiles
+from earatlas.batch.recordings import SeparatingFiles
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.hearing.audio import Audio
-from earatlas.hearing.files import audio_seconds, read_audio
-from earatlas.judging.assignment import known_mean
-from earatlas.judging.truth import Truth
+from earatlas.evaluation.assignment import known_mean
+from earatlas.evaluation.ground_truth import Truth
+from earatlas.features.audio import Audio
+from earatlas.features.audio_files import audio_seconds, read_audio
 from earatlas.report import write_report
 from earatlas.report.comparison import Known, decibel_words
-from earatlas.scenes.murmur import murmur
-from earatlas.separation.recording import sound_file
-from earatlas.separation.scene import FoundScene
-from earatlas.separation.wishes import Separating
+from earatlas.separation.options import Separating
+from earatlas.separation.pipeline import sound_file
+from earatlas.separation.result import FoundScene
+from earatlas.simulation.synthetic_speech import murmur
 from earatlas.studio.progress import Teller
 from earatlas.studio.scenes import read_truth
 from earatlas.studio.views import pictures, scene_view, truth_view
-from earatlas.words import (
+from earatlas.wording import (
     direction_words,
     error_words,
     length_words,

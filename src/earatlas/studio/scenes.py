@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.heads.by_name import open_head
-from earatlas.heads.head import Head
-from earatlas.heads.simulated import simulated_head
-from earatlas.hearing.files import read_all_channels, read_mono
-from earatlas.judging.truth import Truth
-from earatlas.scenes.murmur import murmur
-from earatlas.scenes.rooms import Room
-from earatlas.scenes.scene import Staging, read_scene_file, render_scene
-from earatlas.scenes.speech import DEMO_TALKERS, Talker, can_speak
-from earatlas.space.spaces import Sphere
+from earatlas.evaluation.ground_truth import Truth
+from earatlas.features.audio_files import read_all_channels, read_mono
+from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.head import Head
+from earatlas.hrtf.loading import open_head
+from earatlas.hrtf.simulated import simulated_head
+from earatlas.simulation.image_source import Room
+from earatlas.simulation.scene import Staging, read_scene_file, render_scene
+from earatlas.simulation.speech import DEMO_TALKERS, Talker, can_speak
+from earatlas.simulation.synthetic_speech import murmur
 from earatlas.studio.progress import Teller
 from earatlas.studio.views import truth_view
 from earatlas.types import Array

@@ -32,13 +32,13 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from earatlas.drawing.palette import COLOURS, look
 from earatlas.errors import InputError
+from earatlas.plotting.palette import COLOURS, look
 from earatlas.studio.jobs import BusyError, Crew, Job
+from earatlas.studio.requests import recording_wishes, scene_wishes
 from earatlas.studio.safety import Guard, TooLargeError, check_size, shown_name, store_body
 from earatlas.studio.session import HeadEntry, RecordingEntry, Session, Sessions, Uploads
 from earatlas.studio.sockets import LiveSocket
-from earatlas.studio.wishes import recording_wishes, scene_wishes
 
 __all__ = ["Limits", "Studio"]
 

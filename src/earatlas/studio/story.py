@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from earatlas.atlas import Atlas
-from earatlas.drawing.palette import colour_of
-from earatlas.heads.simulated import simulated_head
-from earatlas.hearing.cues import bin_power
-from earatlas.hearing.heard_bins import HeardBins
-from earatlas.hearing.layout import CueLayout, Threshold
-from earatlas.hearing.transform import stft
+from earatlas.features.cues import bin_power
+from earatlas.features.layout import CueLayout, Threshold
+from earatlas.features.stft import stft
+from earatlas.features.tf_bins import HeardBins
+from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.simulated import simulated_head
 from earatlas.manifold.faithfulness import faithfulness
 from earatlas.manifold.ltsa import ltsa
+from earatlas.plotting.palette import colour_of
 from earatlas.report.images import mask_image, on_colour
-from earatlas.scenes.scene import Staging, render_scene
 from earatlas.separation.vessl import VESSL, State
-from earatlas.space.spaces import Sphere
+from earatlas.simulation.scene import Staging, render_scene
 from earatlas.studio.progress import Teller
 from earatlas.studio.scenes import voice
 from earatlas.studio.views import region

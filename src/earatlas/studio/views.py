@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.drawing.belief_maps import edges
-from earatlas.drawing.palette import LEVEL_RANGE_DB, colour_of
+from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.plotting.palette import LEVEL_RANGE_DB, colour_of
+from earatlas.plotting.posterior_maps import edges
 from earatlas.report.images import level_image, mask_image, on_colour
-from earatlas.separation.scene import FoundScene, FoundSource
+from earatlas.separation.result import FoundScene, FoundSource
 from earatlas.separation.source_track import SourceTrack
-from earatlas.space.belief import ChartMixture
 from earatlas.types import Array
-from earatlas.words import percent_words, place_words, radius_words, sure_words
+from earatlas.wording import percent_words, place_words, radius_words, sure_words
 
 __all__ = ["pictures", "region", "scene_view", "sphere_view", "truth_view"]
 

@@ -1,0 +1,39 @@
+"""Spaces of directions: where a sound can be.
+
+Everything that is learned is learned in charts (`earatlas.geometry.space`), so one model serves them
+all.
+
+    space      points                    log_c(x)                          used for
+    Plane      any L numbers             x - c                             the paper; pixels
+    Circle     (azimuth, 0), L = 1       wrapped azimuth difference        horizontal measurements
+    Cylinder   (azimuth, elevation)      azimuth wrapped, elevation flat   pan-tilt heads
+    Sphere     (azimuth, elevation)      tangent-plane logarithm           whole heads (default)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from earatlas.errors import InputError
+from earatlas.geometry.flat import Circle, Cylinder, Plane
+from earatlas.geometry.space import Space
+from earatlas.geometry.sphere import Sphere
+
+__all__ = ["Circle", "Cylinder", "Plane", "Space", "Sphere", "space_from_dict"]
+
+
+def space_from_dict(fields: dict[str, Any]) -> Space:
+    """The space that `Space.to_dict` described."""
+    match fields:
+        case {"space": "plane", "bounds": bounds}:
+            return Plane(tuple((float(low), float(high)) for low, high in bounds))
+        case {"space": "circle"}:
+            return Circle()
+        case {"space": "cylinder", "elevations": [low, high]}:
+            return Cylinder((float(low), float(high)))
+        case {"space": "sphere"}:
+            return Sphere()
+    raise InputError(
+        f"space must be plane, circle, cylinder or sphere with its fields, got {fields}. "
+        "Check the file that it was read from."
+    )

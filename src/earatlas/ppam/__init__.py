@@ -1,0 +1,1 @@
+"""Probabilistic piecewise affine mapping (paper, section 5): the model, EM, its posterior and calibration."""

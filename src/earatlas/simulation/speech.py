@@ -1,0 +1,283 @@
+"""Speech from text, so that a demonstration needs no recordings: espeak-ng, one process a call.
+
+Text and the name of a voice go in, a mono sound comes out. The voices are those of espeak-ng, which
+the optional package `espeakng-loader` carries; no audio device is used.
+
+The same call gives the same samples, always. The library alone does not: its flutter and noise run
+on from one sentence to the next in static variables that no call resets, and its random numbers are
+seeded by the clock. So each call runs this file as a script in a fresh interpreter with a fixed
+seed. That also makes `speak` safe to call from many threads.
+
+    voice               language or language+variant, "en-us", "en-gb+m3"; `voices`, `variants`
+    pitch               0...100, 50 is the voice's own
+    words_per_minute    80...450
+    rate                samples per second of the result; espeak-ng itself has 22,050
+"""
+
+# Only the standard library is imported here, and the rest where it is used: the fresh interpreter
+# then starts in some 30 ms, and finds all it needs however this package was put on the path.
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "DEMO_TALKERS",
+    "Talker",
+    "can_speak",
+    "demo_talkers",
+    "murmured_talkers",
+    "speak",
+    "variants",
+    "voices",
+]
+
+PEAK = 0.5
+_MURMUR_SECONDS = 4.0  # the sentences of the talkers have 3.7 to 4.0
+
+# From espeak-ng's speak_lib.h.
+_SYNCHRONOUS = 2  # samples to the callback, in the calling thread, without an audio device
+_DONT_EXIT = 0x8000  # return an error, where the default is to end the process
+_PARAMETER_RATE = 1
+_PARAMETER_PITCH = 3
+_CHARACTERS_UTF8 = 1
+_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Talker:
+    """Somebody who says something; the last four fields are arguments of `speak`."""
+
+    name: str
+    text: str
+    voice: str
+    pitch: int = 50
+    words_per_minute: int = 165
+
+    def __post_init__(self) -> None:
+        _check(self.text, self.pitch, self.words_per_minute)
+
+    def speak(self, *, rate: int = 16_000) -> NDArray[np.float64]:
+        """What the talker says, (n,) samples with a peak of 0.5."""
+        return speak(
+            self.text,
+            voice=self.voice,
+            pitch=self.pitch,
+            words_per_minute=self.words_per_minute,
+            rate=rate,
+        )
+
+
+def speak(
+    text: str,
+    *,
+    voice: str = "en-us",
+    pitch: int = 50,
+    words_per_minute: int = 165,
+    rate: int = 16_000,
+) -> NDArray[np.float64]:
+    """The text as speech: mono, (n,) samples with a peak of 0.5; always the same for one input."""
+    import numpy as np
+
+    from earatlas.features.audio import resample
+
+    _check(text, pitch, words_per_minute)
+    if rate <= 0:
+        _refuse(f"rate must be positive, got {rate}. Give samples per second, such as 16000.")
+    library, data = _espeak_paths()
+    order = {
+        "library": str(library),
+        "data": str(data),
+        "text": text,
+        "voice": _voice_file(voice, data),
+        "pitch": pitch,
+        "words_per_minute": words_per_minute,
+    }
+    child = subprocess.run(
+        # -I and -S: neither the user's environment nor site-packages can change what is heard.
+        [sys.executable, "-I", "-S", __file__],
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        check=False,
+    )
+    if child.returncode != 0:
+        raise RuntimeError(f"espeak-ng failed: {child.stderr.decode(errors='replace').strip()}")
+    espeak_rate = int.from_bytes(child.stdout[:4], sys.byteorder)
+    samples = np.frombuffer(child.stdout[4:], dtype=np.int16).astype(np.float64)
+    if not samples.any():
+        _refuse(
+            f"text must have something to say, got {text!r}. Give words that this voice can read."
+        )
+    sound = resample(samples, espeak_rate, rate)
+    return sound * float(PEAK / np.abs(sound).max())
+
+
+def voices() -> tuple[str, ...]:
+    """The languages that `speak` knows, such as "en-us"; a `voice` begins with one of them."""
+    return tuple(sorted(_languages(_espeak_paths()[1])))
+
+
+def variants() -> tuple[str, ...]:
+    """The ways to change a voice, such as "f1"; a `voice` may end with + and one of them."""
+    return tuple(sorted(_variants(_espeak_paths()[1]).values()))
+
+
+def _refuse(message: str) -> NoReturn:
+    from earatlas.errors import InputError
+
+    raise InputError(message)
+
+
+def _check(text: str, pitch: int, words_per_minute: int) -> None:
+    if not text.strip():
+        _refuse(f"text must have something to say, got {text!r}. Give a word or a sentence.")
+    if not 0 <= pitch <= 100:
+        _refuse(f"pitch must be 0 to 100, got {pitch}. The voice's own pitch is 50.")
+    if not 80 <= words_per_minute <= 450:
+        _refuse(
+            f"words_per_minute must be 80 to 450, got {words_per_minute}. Ordinary speech has 165."
+        )
+
+
+def _espeak_paths() -> tuple[Path, Path]:
+    """The shared library and its data folder, from the optional package."""
+    try:
+        import espeakng_loader
+    except ImportError as error:
+        from earatlas.errors import missing_extra
+
+        raise missing_extra("speech", "espeakng-loader") from error
+    return Path(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
+
+
+def _languages(data: Path) -> dict[str, str]:
+    """Language code -> voice file under `data`/lang; where two files claim a code, the lower bid.
+
+    A line `language en-gb 2` of a voice file claims en-gb with the bid 2; without a number it is 5.
+    """
+    claims: dict[str, tuple[int, str]] = {}
+    for file in sorted(path for path in (data / "lang").rglob("*") if path.is_file()):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            match line.split():
+                case ["language", code, *bid]:
+                    claim = (int(bid[0]) if bid else 5, file.relative_to(data / "lang").as_posix())
+                    claims[code.lower()] = min(claim, claims.get(code.lower(), claim))
+    return {code: file for code, (_, file) in claims.items()}
+
+
+def _variants(data: Path) -> dict[str, str]:
+    """Lower-case name -> file name of each voice variant."""
+    return {file.name.lower(): file.name for file in (data / "voices" / "!v").iterdir()}
+
+
+def _voice_file(voice: str, data: Path) -> str:
+    """The voice as `file` or `file+variant`.
+
+    espeak-ng finds some voices by file only (not "en-gb+m3"), and takes an unknown variant for none
+    without a word; hence its own look-up is not used.
+    """
+    language, plus, variant = voice.lower().partition("+")
+    languages, changes = _languages(data), _variants(data)
+    if language not in languages or (plus and variant not in changes):
+        _refuse(
+            "voice must be a language of espeak-ng, or one with + and a variant (en-us, en-gb+m3), "
+            f"got {voice!r}. earatlas.simulation.speech.voices() lists the languages, "
+            "earatlas.simulation.speech.variants() the variants."
+        )
+    return languages[language] + (f"+{changes[variant]}" if plus else "")
+
+
+def _synthesize(
+    library: str, data: str, text: str, voice: str, pitch: int, words_per_minute: int
+) -> bytes:
+    """The sample rate, as four bytes, and the int16 samples. To be called once in a process."""
+    espeak = ctypes.CDLL(library)
+    rate = espeak.espeak_Initialize(_SYNCHRONOUS, 0, data.encode(), _DONT_EXIT)
+    if rate <= 0:
+        sys.exit(f"it could not read its data in {data}. Reinstall espeakng-loader.")
+    chunks = [int(rate).to_bytes(4, sys.byteorder)]
+
+    def collect(samples: ctypes._Pointer[ctypes.c_short], count: int, _events: int) -> int:
+        # The last call has no samples: a null pointer.
+        if samples and count > 0:
+            chunks.append(ctypes.string_at(samples, count * ctypes.sizeof(ctypes.c_short)))
+        return 0
+
+    callback = _CALLBACK(collect)
+    espeak.espeak_SetSynthCallback(callback)
+    if espeak.espeak_SetVoiceByName(voice.encode()) != 0:
+        sys.exit(f"it could not load the voice {voice}.")
+    espeak.espeak_SetParameter(_PARAMETER_RATE, words_per_minute, 0)
+    espeak.espeak_SetParameter(_PARAMETER_PITCH, pitch, 0)
+    espeak.espeak_ng_SetRandSeed(ctypes.c_long(1))
+    utf8 = text.encode()
+    size = ctypes.c_size_t(len(utf8) + 1)
+    if espeak.espeak_Synth(utf8, size, 0, 0, 0, _CHARACTERS_UTF8, None, None) != 0:
+        sys.exit("it could not speak the text.")
+    return b"".join(chunks)
+
+
+# The variants have no echo of their own: that would be a room which is not in the scene.
+DEMO_TALKERS = (
+    Talker(
+        "Ada",
+        "Two ears are enough to tell where a voice is with both eyes closed.",
+        voice="en-us+f1",
+        pitch=55,
+    ),
+    Talker(
+        "Hugh",
+        "The head casts a shadow, so the far ear hears later and more softly.",
+        voice="en-gb+m3",
+        pitch=35,
+    ),
+    Talker(
+        "Robin",
+        "When everybody talks I turn my head and listen to only one of them.",
+        voice="en-gb-scotland+linda",
+        pitch=80,
+    ),
+)
+
+
+def can_speak() -> bool:
+    """Whether the optional package that speaks is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("espeakng_loader") is not None
+
+
+def demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
+    """Names and sounds of the first `n` talkers of the demonstration: a woman, a man, a child."""
+    return [(talker.name, talker.speak(rate=rate)) for talker in _first_talkers(n)]
+
+
+def murmured_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
+    """The same talkers without words, of about the same length: where nothing can speak."""
+    from earatlas.simulation.synthetic_speech import murmur
+
+    return [
+        (talker.name, murmur(_MURMUR_SECONDS, rate, seed=seed))
+        for seed, talker in enumerate(_first_talkers(n))
+    ]
+
+
+def _first_talkers(n: int) -> tuple[Talker, ...]:
+    if not 1 <= n <= len(DEMO_TALKERS):
+        _refuse(f"n must be 1 to {len(DEMO_TALKERS)}, got {n}. Speak others with `speak`.")
+    return DEMO_TALKERS[:n]
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(_synthesize(**json.load(sys.stdin.buffer)))

@@ -1,0 +1,268 @@
+"""learn, localize and listen through the command line, with good and with bad input."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests_support import refused
+
+import earatlas as ea
+from earatlas.geometry.angles import great_circle_error
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+PLACE = (63.0, 11.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
+    """A folder with an atlas, a recording, and the same recording as raw samples."""
+    folder = tmp_path_factory.mktemp("atlas")
+    atlas.save(folder / "head.atlas")
+    scene = ea.render_scene(ea.simulated_head([PLACE]), [ea.murmur(2.0, seed=5)], [PLACE])
+    scene.mixture.write(folder / "talker.wav")
+    (folder / "head.sofa").write_bytes(b"\x89HDF")
+    (scene.mixture.samples.T * 32767).astype("<i2").tofile(folder / "talker.raw")
+    return folder
+
+
+@pytest.mark.usefixtures("learned_quickly")
+def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
+    """From a table of responses on the horizontal plane to a file that loads."""
+    ring = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 5)])
+    lines = ["file,azimuth,elevation"]
+    for n, (azimuth, elevation) in enumerate(ring.directions):
+        ea.Audio(ring.responses().samples[n], 48000).write(tmp_path / f"{n}.wav")
+        lines.append(f"{n}.wav,{azimuth},{elevation}")
+    (tmp_path / "ring.csv").write_text("\n".join(lines))
+    result = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--components", 8,
+                 "--json")  # fmt: skip
+    answer = json.loads(result.stdout)
+    assert (answer["space"], answer["directions"]) == ("circle", 72)
+    *_, begun, done = result.stderr.splitlines()
+    assert begun == "begun: learning ring, 72 directions."
+    assert done.startswith("done: learning ring, 72 directions, in ")
+    assert answer["held_out"]["held_out"] == 12
+    assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
+    call = ("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--components", 4)
+    refused(run(*call, "--space", "plane"), "space must be the circle")
+    text = run(*call).stdout
+    assert "median error" in text
+    assert "on the circle" in text
+
+
+def test_localize_answers(run: Run, folder: Path) -> None:
+    """A readable line, and a JSON object a line for several files."""
+    text = run("localize", folder / "head.atlas", folder / "talker.wav").stdout
+    assert "azimuth" in text
+    assert "left" in text
+    files = [folder / "talker.wav"] * 2
+    lines = run("localize", folder / "head.atlas", *files, "--json").stdout.splitlines()
+    assert len(lines) == 2
+    answer = json.loads(lines[0])
+    assert {"file", "direction", "mean", "credible_90_area", "observed_share", "seconds"} <= set(
+        answer
+    )
+    assert great_circle_error(answer["direction"], PLACE) < 20
+
+
+def test_a_bad_recording_among_many(run: Run, folder: Path) -> None:
+    """The others are answered, it is named, and the exit code says so; as `separate` does."""
+    files = [folder / name for name in ("talker.wav", "gone.wav", "head.sofa", "talker.wav")]
+    result = run("localize", folder / "head.atlas", *files, "--json")
+    assert result.returncode == 1
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer["file"] for answer in answers] == list(map(str, files))
+    assert answers[0]["direction"] == answers[3]["direction"]
+    assert "existing" in answers[1]["error"]
+    assert set(answers[2]) == {"file", "error"}
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 3
+    assert errors[-1] == "error: 2 of 4 recordings failed."
+    spoken = run("localize", folder / "head.atlas", *files)
+    assert spoken.returncode == 1
+    assert spoken.stdout.count("azimuth") == 2
+
+
+@pytest.mark.parametrize("name", ["gone.wav", "head.sofa"])
+@pytest.mark.parametrize("more", [[], ["--track", "t.csv"], ["-o", "answers"]])
+def test_a_bad_recording_alone(
+    run: Run, folder: Path, tmp_path: Path, name: str, more: list[str]
+) -> None:
+    """One line of JSON with what is wrong, the same sentence for people, and exit code 2."""
+    options = [option if option.startswith("-") else tmp_path / option for option in more]
+    result = run("localize", folder / "head.atlas", folder / name, "--json", *options)
+    assert result.returncode == 2
+    (told,) = map(json.loads, result.stdout.splitlines())
+    assert told["file"] == str(folder / name)
+    assert result.stderr.strip() == f"error: {told['error']}"
+    assert not (tmp_path / "t.csv").exists()
+
+
+def test_how_sure_is_a_radius_everywhere(run: Run, folder: Path, tmp_path: Path) -> None:
+    """In words, in JSON and in the last column of a track, about that of the 90 % region."""
+    call = ["localize", folder / "head.atlas", folder / "talker.wav"]
+    answer = json.loads(run(*call, "--json", "--track", tmp_path / "t.csv").stdout)
+    assert answer["radius_90"] == pytest.approx(np.sqrt(answer["credible_90_area"] / np.pi), 0.2)
+    (told,) = re.findall(r"within (\S+)° at 90 %", run(*call).stdout)
+    assert float(told) == pytest.approx(answer["radius_90"], abs=0.5)
+    rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    assert list(rows[0])[:5] == ["time", "azimuth", "elevation", "credible_90_area",
+                                 "observed_share"]  # fmt: skip
+    assert list(rows[0])[-1] == "radius_90"
+    for row in rows:
+        assert bool(row["radius_90"]) == bool(row["azimuth"])
+        if row["azimuth"]:
+            area = float(row["credible_90_area"])
+            assert float(row["radius_90"]) > 0.8 * np.sqrt(area / np.pi)
+
+
+def test_a_warning_is_shown_once(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A recording that is read twice for its track and its answer warns once."""
+    audio = ea.read_audio(folder / "talker.wav")
+    ea.Audio(np.clip(20 * audio.samples, -1, 1), audio.rate).write(tmp_path / "loud.wav")
+    result = run("localize", folder / "head.atlas", tmp_path / "loud.wav",
+                 "--track", tmp_path / "t.csv")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("is clipped") == 1
+    again = run("localize", folder / "head.atlas", tmp_path / "loud.wav")
+    assert again.stderr.count("is clipped") == 1, "once a command"
+
+
+def test_info_of_an_atlas(run: Run, folder: Path, atlas: ea.Atlas, tmp_path: Path) -> None:
+    """What it was learned from and how well, in words and in JSON, whatever its name is."""
+    facts = json.loads(run("info", folder / "head.atlas", "--json").stdout)
+    assert (facts["head"], facts["space"]) == ("simulated", "sphere")
+    assert facts["components"] == 48
+    assert facts["directions"] == atlas.about["directions"]
+    assert facts["held_out"] == vars(atlas.accuracy)
+    assert facts["cues"]["n_cues"] == atlas.layout.n_cues
+    assert facts["cues"]["rate"] == 16_000
+    assert facts["version"] == 3
+    assert facts["coverage"].startswith("azimuth all round, elevation -")
+    assert facts["bytes"] == (folder / "head.atlas").stat().st_size
+    (tmp_path / "head").write_bytes((folder / "head.atlas").read_bytes())
+    text = run("info", tmp_path / "head").stdout
+    assert atlas.accuracy is not None
+    for words in ("simulated", "sphere", "48", "coverage", "licence", "730", "8000 Hz",
+                  "format version 3",
+                  f"median error {atlas.accuracy.median_degrees:.2f}°"):  # fmt: skip
+        assert words in text
+    refused(run("info", folder / "head.atlas", "--plot", tmp_path / "x.png"), "--plot must go with")
+    (tmp_path / "text.atlas").write_text("no atlas")
+    refused(run("info", tmp_path / "text.atlas"), "atlas must be a file that earatlas wrote")
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (ImportError("no module"), ["package sounddevice", "earatlas[live]"]),
+        (OSError("PortAudio library not found"), ["library PortAudio", "libportaudio2", "--stdin"]),
+    ],
+)
+def test_what_listening_needs(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: list[str]
+) -> None:
+    """The package may be missing, or the library that it calls: another remedy each."""
+
+    class Finder:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "sounddevice":
+                raise problem
+
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    result = run("listen", folder / "head.atlas")
+    refused(result, *words)
+    assert ("earatlas[live]" in result.stderr) == isinstance(problem, ImportError)
+
+
+def test_localize_draws_and_tracks(run: Run, folder: Path, tmp_path: Path) -> None:
+    """--plot writes a picture; --track writes CSV or JSON with the same windows."""
+    for ending in ("csv", "json"):
+        result = run(
+            "localize", folder / "head.atlas", folder / "talker.wav",
+            "--plot", tmp_path / "p.png", "--track", tmp_path / f"t.{ending}",
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        told = f"t.{ending} (a row each 0.096 s, from windows of 0.48 s)"
+        assert told in result.stdout, "whole frames of 8 ms"
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+    rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    objects = json.loads((tmp_path / "t.json").read_text())
+    assert len(rows) == len(objects) > 10
+    assert float(rows[1]["time"]) - float(rows[0]["time"]) == pytest.approx(0.096, abs=1e-6)
+    heard = [row for row in rows if row["azimuth"]]
+    assert np.median([float(row["azimuth"]) for row in heard]) == pytest.approx(63, abs=15)
+
+
+def test_listen_to_standard_input(run: Run, folder: Path) -> None:
+    """Raw samples on standard input: answers as time goes on."""
+    with (folder / "talker.raw").open("rb") as raw:
+        result = run("listen", folder / "head.atlas", "--stdin", "--rate", 16000, "--json",
+                     stdin=raw)  # fmt: skip
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [a["time"] for a in answers[:3]] == [0.5, 1.0, 1.5]
+    assert great_circle_error(answers[-1]["direction"], PLACE) < 25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["learn", "simulated", "-o", "no/x.atlas"], ["folder that exists"]),
+        (["learn", "simulated", "-o", "."], ["folder that exists"]),
+        (["learn", "simulated", "-o", "x.atlas", "--components", "99999"], ["between 1 and"]),
+        (["learn", "nothing.sofa", "-o", "x.atlas"], ["existing"]),
+        (["localize", "gone.atlas", "talker.wav"], ["Check the name"]),
+        (["localize", "talker.wav", "talker.wav"], ["got the sound", "atlas comes first"]),
+        (["localize", "head.sofa", "talker.wav"], ["Learn it first", "-o head.atlas"]),
+        (["localize", "head.atlas", "gone.wav"], ["existing"]),
+        (["localize", "head.atlas", "head.atlas"], ["cannot be read as sound"]),
+        (["localize", "head.atlas", "talker.wav", "--track", "x.txt"], [".csv or .json"]),
+        (
+            ["localize", "head.atlas", "talker.wav", "--track", "x.csv", "--hop", "2"],
+            ["--hop must be", "at most --window, got 2.0 and 0.5"],
+        ),
+        (
+            ["separate", "head.atlas", "talker.wav", "-o", "out", "--sources", "9"],
+            ["--sources must be from 1 to 6, or left out to be found, got 9"],
+        ),
+        (["localize", "head.atlas", "talker.wav", "talker.wav", "--plot", "x.png"], ["once"]),
+        (["localize", "head.atlas", "talker.wav", "--channels", "0", "7"], ["between 0 and 1"]),
+        (["listen", "head.atlas", "--stdin", "--every", "0"], ["every must be between"]),
+        (["listen", "head.atlas", "--stdin"], ["got nothing"]),
+        (["listen", "head.atlas", "--stdin", "--memory", "0.001"], ["at least one window"]),
+        (["localize", "head.atlas", "talker.wav", "--plot", "x.gif"], [".png"]),
+        (["localize", "head.atlas", "talker.wav", "--track", "x.csv", "--hop", "0"], ["a frame"]),
+    ],
+)
+def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:
+    """One sentence, exit code 2, nothing written."""
+    before = sorted(folder.iterdir())
+    refused(run(*arguments, cwd=folder, stdin=subprocess.DEVNULL), *words)
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.usefixtures("learned_quickly")
+def test_learn_for_rooms(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An atlas is ready for rooms; `info` tells. With `--no-rooms` neither has it."""
+    monkeypatch.setattr("earatlas.training.reverberant._SCENES", 40)
+    ring = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 12)])
+    lines = ["file,azimuth,elevation"]
+    for n, (azimuth, elevation) in enumerate(ring.directions):
+        ea.Audio(ring.responses().samples[n], 48000).write(tmp_path / f"{n}.wav")
+        lines.append(f"{n}.wav,{azimuth},{elevation}")
+    (tmp_path / "ring.csv").write_text("\n".join(lines))
+    for options, ready in ((("--no-rooms",), False), ((), True)):
+        result = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--json", *options)
+        assert result.returncode == 0, result.stderr
+        assert json.loads(result.stdout)["rooms"] is ready
+        told = json.loads(run("info", tmp_path / "r.atlas", "--json").stdout)
+        assert told["rooms"] is ready
+        assert (ea.Atlas.load(tmp_path / "r.atlas").rooms is not None) is ready
+    assert "ready for rooms" in run("info", tmp_path / "r.atlas").stdout

@@ -1,0 +1,257 @@
+"""`earatlas reproduce`: all of it, small; resuming; and bad input."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests_support import refused
+
+pytest.importorskip("sklearn", reason="scikit-learn is an extra")
+
+import earatlas as ea
+from earatlas.cli.reproduce import _applies, _Plan
+from earatlas.experiments import EXPERIMENTS, Bench, figure_parts, read_rows, rooms, table3
+from earatlas.experiments.page import write_page
+from earatlas.experiments.tables import where
+from earatlas.experiments.talkers import talkers_at
+from earatlas.simulation.scene import SimulatedScene
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def brief(*arguments: Any, seconds: tuple[float, float]) -> SimulatedScene:
+    """`talkers_at`, but talkers stop after 1.3 s: VESSL as printed takes its time."""
+    return talkers_at(*arguments, seconds=(1.3, 1.3))
+
+
+@pytest.fixture(scope="module")
+def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """`reproduce all --quick`: about a minute on a quiet machine."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "earatlas.training.learn_head._MOST_HELD_OUT", 20
+        )  # nobody asks how sure it is
+        patch.setattr("earatlas.ppam.calibration._FEWEST_SOUNDS", 20)
+        patch.setattr("earatlas.training.reverberant._SCENES", 20)
+        patch.setattr(table3, "talkers_at", brief)
+        patch.setattr("earatlas.plotting.style.DOTS_AN_INCH", 40)  # nobody looks at them
+        result = run("reproduce", "all", "--quick", "-o", folder, "--json")
+    assert result.returncode == 0, result.stderr
+    return folder, json.loads(result.stdout)
+
+
+def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The rows that an experiment has written."""
+    return read_rows(folder / "results" / "rows" / f"{name}.jsonl")
+
+
+def test_all_of_it(whole: tuple[Path, dict[str, Any]]) -> None:
+    """Every experiment has rows, a section and its pictures; nothing else is in the folder."""
+    folder, answer = whole
+    assert [part["name"] for part in answer["experiments"]] == list(EXPERIMENTS)
+    assert all(part["rows"] == part["new"] > 0 for part in answer["experiments"])
+    text = (folder / "results.md").read_text()
+    for experiment in EXPERIMENTS.values():
+        assert f"## {experiment.title}" in text
+    pictures = {path.name for path in (folder / "results").glob("*.png")}
+    assert len(pictures) == 8
+    assert all(f"(results/{name})" in text for name in pictures)
+    assert ">>>" not in text, "the page is read by the doctests"
+    assert {path.name for path in folder.iterdir()} == {"results", "results.md"}
+
+
+def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
+    """As in the paper: affine pieces before slices; PPAM before PHAT; separated before mixed."""
+    folder, _ = whole
+    error = {
+        (row["settings"]["cue"], row["settings"]["method"]): row["result"]["azimuth"]["mean"]
+        for row in rows_of(folder, "table1")
+    }
+    for cue in ("ILD", "ILPD"):
+        for method in ("PPAM", "PPAM, ours", "PPAM, ours, K = N/10", "MPLR, reduced"):
+            assert 0.05 < error[cue, method] < 0.3 * error[cue, "SIR-2"]
+        assert error[cue, "PPAM, ours, K = N/10"] < error[cue, "look-up"]
+    talker = [row["result"] for row in rows_of(folder, "table2")]
+    front = [r["errors"] for r in talker if r["frontal"]]
+    assert front
+    means = {
+        method: np.mean([r[method]["azimuth"]["mean"] for r in front])
+        for method in ("PPAM(T1)", "PHAT")
+    }
+    assert means["PPAM(T1)"] < 0.5 * means["PHAT"]
+    for row in rows_of(folder, "table3"):
+        sdr = {name: r["SDR"]["mean"] for name, r in row["result"]["methods"].items()}
+        # The oracle's masks are binary: soft ones may come out a hair beyond, a leak by far.
+        assert sdr["mixture"] + 5 < sdr["ours(T2), masks"] < sdr["oracle"] + 1
+        assert sdr["ours(T2), masks"] - 1 < sdr["ours(T2)"] < 60
+
+
+def test_rooms_are_heard_better_when_ready_for_them(
+    whole: tuple[Path, dict[str, Any]],
+) -> None:
+    """Three talkers in a room, and three pairs; what fits the open has the same answers."""
+    rows = rows_of(whole[0], "rooms")
+    assert len(rows) == 9
+    assert {r["settings"]["walls"] for r in where(rows, t60_seconds=0.0)} == {""}
+    for case in (rooms.ROOMS[1], rooms.TWO):
+        results = [r["result"] for r in where(rows, **case.settings)]
+        ready, opened = (np.mean([r[a]["errors"] for r in results]) for a in rooms.ATLASES)
+        assert 0.2 < ready < 0.7 * opened
+    in_open = [row["result"] for row in where(rows, t60_seconds=0.0)]
+    assert sum(r[rooms.READY] == r[rooms.OPEN_AIR] for r in in_open) >= 2
+
+
+def test_a_head_with_its_room_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `all`, rooms want a head that was measured in the open; a line says so."""
+    head = ea.simulated_head(ea.Plane().grid(13.0))
+    ears = head.responses()
+    later = round(0.03 * ears.rate)
+    direct = np.pad(ears.samples, ((0, 0), (0, 0), (0, later)))
+    ringing = replace(ears, samples=direct + 0.5 * np.roll(direct, later, axis=2))
+    plan = _Plan("all", ("mine",), None, True, 1.0, 1)
+    for ears_, runs in ((ears, True), (ringing, False)):
+        own = replace(head, ears=ears_)
+        monkeypatch.setattr("earatlas.experiments.bench._whole", lambda *_, own=own: own)
+        monkeypatch.setattr("earatlas.experiments.bench._plane", lambda *_, own=own: own)
+        assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", plan) == runs
+        assert _applies(EXPERIMENTS["table2"], Bench("mine"), "mine", plan)
+        assert ("measured in the open" in capsys.readouterr().err) != runs
+    alone = replace(plan, name="rooms")
+    assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", alone), "to be refused"
+
+
+def test_nothing_is_run_twice(
+    whole: tuple[Path, dict[str, Any]],
+    run: Run,
+    run_process: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second time it only draws, the same page; a broken line is reported and run again."""
+    monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
+    folder = shutil.copytree(whole[0], tmp_path / "reproduced")
+    before = (folder / "results.md").read_text()
+    result = run("reproduce", "figure2", "--quick", "-o", folder)
+    assert result.returncode == 0, result.stderr
+    assert "figure2, simulated: 4 rows, 0 of them new" in result.stdout
+    assert (folder / "results.md").read_text() == before
+    (folder / "results.md").unlink()
+    result = run("reproduce", "all", "--quick", "--draw-only", "-o", folder)
+    assert result.returncode == 0, result.stderr
+    assert (folder / "results.md").read_text() == before
+    path = folder / "results" / "rows" / "figure2.jsonl"
+    path.write_text(path.read_text()[:-40])
+    result = run_process("reproduce", "figure2", "--quick", "-o", folder, "--jobs", 2)
+    assert "4 rows, 1 of them new" in result.stdout
+    assert "warning: rows must be JSON lines" in result.stderr
+    assert (folder / "results.md").read_text() == before
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_order_of_rows_changes_nothing(
+    whole: tuple[Path, dict[str, Any]],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor does it with a second head, and both heads are shown."""
+    monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
+    experiment, rows = EXPERIMENTS[name], rows_of(whole[0], name)
+    if experiment.head:
+        rows += [{**row, "data": {**row["data"], "fingerprint": "other"}} for row in rows]
+    once = experiment.section(rows, tmp_path)
+    for seed in (1, 2):
+        random.Random(seed).shuffle(rows)
+        assert experiment.section(rows, tmp_path) == once
+    assert ("**simulated, fingerprint other" in once) == experiment.head
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
+def test_a_page_of_what_there_is(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, share: float
+) -> None:
+    """Whatever was finished before an interruption can be drawn."""
+    (tmp_path / "results" / "rows").mkdir(parents=True)
+    for name in EXPERIMENTS:
+        lines = (whole[0] / "results" / "rows" / f"{name}.jsonl").read_text().splitlines(True)
+        some = lines[: max(int(share * len(lines)), 1)]
+        (tmp_path / "results" / "rows" / f"{name}.jsonl").write_text("".join(some))
+    text = write_page(EXPERIMENTS, tmp_path, quick=True).read_text()
+    for experiment in EXPERIMENTS.values():
+        assert f"## {experiment.title}" in text
+    assert " rows so far." in text
+    assert ("\n\nsimulated: 0 of 21 rows so far.\n" in text) == (share == 0.0)
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder laid out as CAMIL is: positions.csv and a noise recording a direction."""
+    folder = tmp_path_factory.mktemp("camil")
+    head = ea.simulated_head(ea.Plane().grid(13.0))
+    responses, noise = head.responses().at_rate(16_000), np.random.default_rng(0).normal(size=3000)
+    lines = ["file,azimuth,elevation"]
+    for n, (azimuth, elevation) in enumerate(head.directions):
+        heard = np.stack([np.convolve(noise, ear) for ear in responses[n]])
+        ea.Audio(0.1 * heard, 16_000).write(folder / f"{n}.wav")
+        lines.append(f"{n}.wav,{azimuth},{elevation}")
+    (folder / "positions.csv").write_text("\n".join(lines))
+    return folder
+
+
+def test_a_folder_of_recordings(recordings: Path, run: Run, tmp_path: Path) -> None:
+    """Works as a head does, but for what needs talkers, which is refused with the reason."""
+    result = run("reproduce", "figure4", "--quick", "--head", recordings, "-o", tmp_path)
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "results.md").read_text()
+    assert recordings.name in text
+    told = replace(EXPERIMENTS["figure4"], findings=lambda rows: "found on other heads")
+    assert told.findings_on, "it has findings, of heads that are not this one"
+    page = write_page({"figure4": told}, shutil.copytree(tmp_path, tmp_path / "copy"), quick=True)
+    assert "found on other heads" not in page.read_text()
+    result = run("reproduce", "table2", "--quick", "--head", recordings, "-o", tmp_path)
+    refused(result, "head must have impulse responses")
+    assert not rows_of(tmp_path, "table2")
+    write_page(EXPERIMENTS, tmp_path, quick=True)
+    assert (tmp_path / "results.md").read_text() == text, "no plan of what cannot be run"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("table7",), ("name must be one of table1", "got 'table7'")),
+        (("figure2", "--jobs", 0), ("jobs must be at least 1, got 0",)),
+        (("figure2", "--share", 0), ("share must be above 0", "got 0")),
+        (("table1", "--head", "nothing.sofa"), ("head must be an existing file", "nothing.sofa")),
+        (("table1", "--head", "nothing"), ("head must be a .sofa file", "'simulated'")),
+        (("table2", "--quick", "--speech", "nowhere"), ("speech must be a folder", "nowhere")),
+    ],
+)
+def test_bad_input(
+    arguments: tuple[object, ...], words: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
+    """One sentence that says what to do, and exit code 2."""
+    refused(run("reproduce", *arguments, "-o", tmp_path / "out", cwd=tmp_path), *words)
+
+
+def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    """A file in its place, or no permission."""
+    (tmp_path / "file").write_text("")
+    refused(run("reproduce", "figure2", "-o", tmp_path / "file"), "output folder must be writable")
+    (tmp_path / "out" / "results.md").mkdir(parents=True)
+    refused(run("reproduce", "all", "--draw-only", "-o", tmp_path / "out"), "page must be a file")
+    if os.geteuid() == 0:
+        return  # root may write anywhere
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    refused(run("reproduce", "figure2", "-o", closed), "output folder must be writable")

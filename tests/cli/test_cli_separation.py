@@ -1,0 +1,368 @@
+"""`earatlas separate` as a user meets it: files, answers, and one sentence for bad input."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import soundfile
+from tests_support import refused
+
+import earatlas as ea
+from earatlas.cli.ground_truth import comparison_lines
+from earatlas.cli.separate import Render, _source_lines
+from earatlas.geometry.angles import great_circle_error
+from earatlas.separation.demixing.rendering import Rendering
+from earatlas.separation.options import Separating
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+PLACES = ((63.0, 11.0), (-38.0, -4.0))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
+    """An atlas, a scene of two voices with its truth, and recordings that cannot be used."""
+    folder = tmp_path_factory.mktemp("separation")
+    atlas.save(folder / "head.atlas")
+    voices = [ea.murmur(2.0, seed=seed) for seed in (5, 8)]
+    scene = ea.render_scene(
+        ea.simulated_head(PLACES), voices, PLACES, names=("Ada", "Hugh"), rate=16_000
+    )
+    scene.write(folder / "scene")
+    mixture = scene.mixture.samples.T
+    for name in ("party.wav", "again.wav"):
+        soundfile.write(folder / name, mixture, 16_000, "FLOAT")
+    (folder / "head.sofa").write_bytes(b"\x89HDF")
+    (folder / "taken").write_text("mine")
+    soundfile.write(folder / "mono.wav", mixture[:, 0], 16_000)
+    soundfile.write(folder / "silent.wav", 0 * mixture, 16_000)
+    soundfile.write(folder / "short.wav", mixture[8000:9000], 16_000)
+    soundfile.write(folder / "whole.flac", mixture, 16_000)
+    whole = (folder / "whole.flac").read_bytes()
+    (folder / "broken.flac").write_bytes(whole[: len(whole) // 2])
+    (folder / "whole.flac").unlink()
+    (folder / "other").mkdir()
+    (folder / "empty").mkdir()
+    soundfile.write(folder / "other" / "party.flac", mixture, 16_000)
+    soundfile.write(folder / "other" / "longer.wav", np.tile(mixture, (2, 1)), 16_000)
+    (folder / "other" / "scene.json").write_text('{"sources": [{"name": "Ada"}]}')
+    return folder
+
+
+def test_separate_writes_what_it_names(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Both voices near their places; the sounds add up to the mixture; the input is untouched."""
+    before = (folder / "party.wav").read_bytes()
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
+                 "--render", "soft", "--json")  # fmt: skip
+    answer = json.loads(result.stdout)
+    assert answer["n_sources"] == len(answer["sources"]) == 2
+    assert answer["report"] is None
+    assert answer["real_time_factor"] == pytest.approx(answer["seconds"] / 2, rel=0.1)
+    assert np.isfinite(answer["free_energy"])
+    assert sum(source["share"] for source in answer["sources"]) == pytest.approx(1, abs=1e-3)
+    found = sorted((source["direction"] for source in answer["sources"]), reverse=True)
+    assert (great_circle_error(found, PLACES) < 15).all()
+    assert all(0 < source["credible_90_area"] < 4000 for source in answer["sources"])
+    files = [Path(source["file"]) for source in answer["sources"]]
+    assert files == [tmp_path / "party_source1.wav", tmp_path / "party_source2.wav"]
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "party.json", *files]
+    whole = sum(ea.read_audio(file).samples for file in files)
+    mixture = ea.read_audio(folder / "party.wav").samples
+    np.testing.assert_allclose(whole, mixture, atol=1e-6)
+    assert (folder / "party.wav").read_bytes() == before
+
+
+def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A block a file: how many, a line a source with its file, and the time it took."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
+    first, head, *sources, last = result.stdout.splitlines()
+    assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound at 16 kHz"
+    assert head.split() == ["azimuth", "elevation", "90", "%", "within", "share", "file"]
+    assert [line.split()[-1] for line in sources] == [
+        str(tmp_path / f"party_source{m}.wav") for m in (1, 2)
+    ]
+    assert sum(bool(re.search(r" \d+° left, .*front ", line)) for line in sources) == 1
+    assert sum(bool(re.search(r" \d+° right, .*front ", line)) for line in sources) == 1
+    assert re.search(r"separated in .* s, .*(as the recording|than real time)$", last)
+    assert result.stderr == ""
+
+
+def test_separate_keeps_the_rate_or_takes_another(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The recording's own, as many samples as it has; another one where it is asked for."""
+    party = ea.read_audio(folder / "party.wav").at_rate(22_050)
+    party.write(tmp_path / "fast.wav")
+    call = ["separate", folder / "head.atlas", tmp_path / "fast.wav", "-n", 2, "-o", tmp_path]
+    answer = json.loads(run(*call, "--json").stdout)
+    assert answer["rate"] == 22_050
+    sounds = [ea.read_audio(source["file"]) for source in answer["sources"]]
+    assert {sound.rate for sound in sounds} == {22_050}
+    np.testing.assert_allclose(sum(s.samples for s in sounds), party.samples, atol=1e-6)
+    result = run(*call, "--rate", 8000)
+    assert "2 sources in 2.0 s of sound at 8 kHz" in result.stdout
+    assert ea.read_audio(answer["sources"][0]["file"]).rate == 8000
+    refused(run(*call, "--rate", 500), "rate must be from 2000 to 384000 Hz", "got 500")
+
+
+def test_the_command_knows_every_rendering() -> None:
+    """Those of the library, and the same default."""
+    assert [render.value for render in Render] == list(get_args(Rendering))
+    assert Separating.rendering == Render.spatial.value
+
+
+@pytest.mark.parametrize("render", get_args(Rendering))
+def test_separate_renders_as_asked(
+    run: Run, folder: Path, tmp_path: Path, atlas: ea.Atlas, render: Rendering
+) -> None:
+    """Every name that the library knows: the sounds that it makes under that name."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
+                 "--render", render)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    audio = ea.read_audio(folder / "party.wav")
+    for source in atlas.separate(audio, n_sources=2, rendering=render).sources:
+        sound = ea.read_audio(tmp_path / f"party_{source.name}.wav").samples
+        np.testing.assert_allclose(sound, source.audio.samples, atol=1e-6)
+
+
+def test_separate_finds_out_how_many(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Without -n: both, and no more."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-o", tmp_path, "--json")
+    assert json.loads(result.stdout)["n_sources"] == 2
+
+
+def test_separate_takes_other_channels(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The ears behind a channel of something else: the same places."""
+    x, rate = soundfile.read(folder / "party.wav")
+    soundfile.write(tmp_path / "three.wav", x[:, [1, 0, 1]], rate, "FLOAT")
+    result = run("separate", folder / "head.atlas", tmp_path / "three.wav", "-n", 2,
+                 "-o", tmp_path / "out", "--channels", 1, 2, "--json")  # fmt: skip
+    found = sorted((s["direction"] for s in json.loads(result.stdout)["sources"]), reverse=True)
+    assert (great_circle_error(found, PLACES) < 15).all()
+
+
+def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path) -> None:
+    """--truth: errors, and decibels before and after, in words, in JSON and in the report."""
+    call = ["separate", folder / "head.atlas", folder / "scene" / "mixture.wav", "-n", 2,
+            "-o", tmp_path, "--truth"]  # fmt: skip
+    answer = json.loads(run(*call, folder / "scene", "--json", "--report").stdout)
+    names = {row["name"]: row for row in answer["truth"]}
+    assert list(names) == ["Ada", "Hugh"]
+    for row in names.values():
+        assert 0 < row["error"] < 15
+        assert row["error"] == pytest.approx(
+            great_circle_error(row["direction"], row["found"]), abs=0.02
+        )
+        assert -3 < row["mixture_sdr_db"] < 3
+        assert 4 < row["sdr_db"] < 40
+        assert row["sir_db"] > row["mixture_sir_db"] + 5
+        assert 0 < row["ild_error_db"] < 3
+        assert 0 < row["itd_error_microseconds"] < 200
+        assert 0.7 < row["stoi"] <= 1  # 0.9996 is 1.0 of three digits; a leak would show above
+        assert "early_sdr_db" not in row, "nothing is late in the open"
+    assert {row["source"] for row in names.values()} == {"source1", "source2"}
+    page = Path(answer["report"])
+    assert page == tmp_path / "mixture.html"
+    text = page.read_text()
+    assert "SDR before" in text
+    assert "Ada" in text
+    assert text.count("<audio") == 3
+    spoken = run(*call, folder / "scene" / "scene.json").stdout
+    assert f"{names['Ada']['sdr_db']:.1f}" in spoken
+    assert "SIR, dB" in spoken
+    assert f"{names['Ada']['itd_error_microseconds']:.0f} µs" in spoken
+    assert "early SDR" not in spoken
+
+
+def test_early_images_are_compared_with(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Of a scene in a room: the sound is nearer to what comes within 50 ms than late sound is."""
+    head = ea.simulated_head(PLACES)
+    ears = head.responses()
+    late = (
+        0.02 * np.random.default_rng(0).normal(size=(2, 2, 6000)) * np.exp(-np.arange(6000) / 2e3)
+    )
+    wet = np.concatenate([ears.samples, late], axis=2)
+    room = replace(head, ears=replace(ears, samples=wet))
+    voices = [ea.murmur(2.0, seed=seed) for seed in (5, 8)]
+    scene = ea.render_scene(room, voices, PLACES, names=("Ada", "Hugh"))
+    assert scene.is_reverberant
+    scene.write(tmp_path / "scene")
+    call = ["separate", folder / "head.atlas", tmp_path / "scene" / "mixture.wav", "-n", 2,
+            "-o", tmp_path / "out", "--truth", tmp_path / "scene"]  # fmt: skip
+    answer = json.loads(run(*call, "--json").stdout)
+    for row in answer["truth"]:
+        assert 0 < row["early_sdr_db"] < row["sdr_db"]
+    spoken = run(*call).stdout
+    assert "early SDR, dB" in spoken
+    assert f"{answer['truth'][0]['early_sdr_db']:.1f}" in spoken
+
+
+def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> None:
+    """As long as this one and from the same places, with other voices: refused before the work."""
+    call = ["separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path / "o"]
+    for seeds in ((15, 18), (5, 18)):  # nobody in common, or one of the two
+        voices = [ea.murmur(2.0, seed=seed) for seed in seeds]
+        other = ea.render_scene(ea.simulated_head(PLACES), voices, PLACES, rate=16_000)
+        other.write(tmp_path / f"other{seeds[0]}")
+        refused(
+            run(*call, "--truth", tmp_path / f"other{seeds[0]}"), "of this recording", "another"
+        )
+    assert not (tmp_path / "o").exists()
+    x, rate = soundfile.read(folder / "party.wav")
+    soundfile.write(tmp_path / "late.flac", np.pad(0.3 * x[:, ::-1], ((700, 0), (0, 0))), rate)
+    call[2] = tmp_path / "late.flac"
+    turned = run(*call, "--truth", folder / "scene", "--channels", 1, 0)
+    assert turned.returncode == 0, "softer, later and in other channels it is the same scene"
+
+
+def test_one_source_has_no_interference(run: Run, tmp_path: Path, folder: Path) -> None:
+    """There is no ratio to other sources where there is none; the JSON keeps its fields."""
+    scene = ea.render_scene(ea.simulated_head([PLACES[0]]), [ea.murmur(2.0)], [PLACES[0]])
+    scene.write(tmp_path / "scene")
+    call = ["separate", folder / "head.atlas", tmp_path / "scene" / "mixture.wav", "-n", 1,
+            "-o", tmp_path / "out", "--truth", tmp_path / "scene"]  # fmt: skip
+    row = next(line for line in run(*call).stdout.splitlines() if "source1  " in line)
+    assert row.endswith("–")
+    assert row.count("→") == 1
+    assert {"sir_db", "mixture_sir_db"} <= set(json.loads(run(*call, "--json").stdout)["truth"][0])
+
+
+def test_separate_reports_without_truth(run: Run, folder: Path, tmp_path: Path) -> None:
+    """--report: a page that links to the sounds, and no figures that nobody can know."""
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
+                 "--report")  # fmt: skip
+    assert f"report: {tmp_path / 'party.html'}" in result.stdout
+    text = (tmp_path / "party.html").read_text()
+    assert 'href="./party_source1.wav"' in text
+    assert "SDR before" not in text
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bad_recording_among_many(
+    run: Run, run_process: Run, folder: Path, tmp_path: Path, jobs: int
+) -> None:
+    """The others are done, it is named, and the exit code says so.
+
+    A clipped one warns once, whoever reads it.
+    """
+    x, rate = soundfile.read(folder / "party.wav")
+    soundfile.write(tmp_path / "loud.wav", np.clip(20 * x, -1, 1), rate, "FLOAT")
+    files = [folder / name for name in ("party.wav", "short.wav", "gone.wav", "again.wav")]
+    files.append(tmp_path / "loud.wav")
+    call = run if jobs == 1 else run_process
+    result = call("separate", folder / "head.atlas", *files, "-n", 2, "-o", tmp_path / "out",
+                  "--jobs", jobs, "--json")  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr.count("is clipped") == 1
+    answers = {Path(a["file"]).name: a for a in map(json.loads, result.stdout.splitlines())}
+    assert set(answers) == {file.name for file in files}
+    assert answers["party.wav"]["n_sources"] == answers["again.wav"]["n_sources"] == 2
+    assert (
+        answers["party.wav"]["sources"][0]["direction"]
+        == answers["again.wav"]["sources"][0]["direction"]
+    )
+    assert "at least one window" in answers["short.wav"]["error"]
+    assert "Traceback" not in result.stderr
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 3
+    assert sum(str(folder / "gone.wav") in line for line in errors) == 1
+    assert sum(str(folder / "short.wav") in line for line in errors) == 1
+    assert errors[-1] == "error: 2 of 5 recordings failed."
+    done = ("party", "again", "loud")
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        *(f"{stem}_source{m}.wav" for stem in done for m in (1, 2)),
+        *(f"{stem}.json" for stem in done),
+        "batch.jsonl",
+    }
+
+
+def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A third sound and a page beside two new sounds would be taken for theirs; they stay."""
+    for name in ("party_source3.wav", "party.html", "party_source1.wav"):
+        (tmp_path / name).write_text("old")
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
+    assert result.returncode == 0
+    assert result.stderr.count("earlier run") == 2
+    assert f"replaced: {tmp_path / 'party_source1.wav'}\n" in result.stderr
+    assert (tmp_path / "party_source3.wav").read_text() == "old"
+    assert ea.read_audio(tmp_path / "party_source1.wav").seconds > 1.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["head.atlas", "party.wav", "-n", "0"], ["from 1 to 6", "got 0"]),
+        (["head.atlas", "party.wav", "-n", "7"], ["from 1 to 6", "got 7"]),
+        (["head.atlas", "party.wav", "--jobs", "0"], ["jobs must be at least 1"]),
+        (["head.atlas", "party.wav", "--channels", "0", "7"], ["between 0 and 1"]),
+        (["head.sofa", "party.wav"], ["Learn it first", "-o head.atlas"]),
+        (["party.wav", "party.wav"], ["got the sound", "atlas comes first"]),
+        (["gone.atlas", "party.wav"], ["Check the name"]),
+        (["head.atlas", "gone.wav"], ["existing", "gone.wav"]),
+        (["head.atlas", "empty"], ["recordings must be files or a folder", "empty", ".flac"]),
+        (["head.atlas", "*.aiff"], ["pattern '*.aiff'", "fits none"]),
+        (["head.atlas", "@gone.txt"], ["list must be an existing file"]),
+        (["head.atlas", "party.wav", "--jobs", "2", "--scheduler", "x"], ["without --scheduler"]),
+        (["head.atlas", "head.atlas"], ["cannot be read as sound"]),
+        (["head.atlas", "mono.wav"], ["two channels", "mono.wav"]),
+        (["head.atlas", "silent.wav"], ["silent"]),
+        (["head.atlas", "short.wav"], ["short.wav", "at least one window"]),
+        (["head.atlas", "broken.flac"], ["breaks off", "broken.flac"]),
+        (["head.atlas", "party.wav", "other/party.flac"], ["differ in their names", "party.flac"]),
+        (["head.atlas", "party.wav", "again.wav", "--truth", "scene"], ["one recording"]),
+        (["head.atlas", "party.wav", "--truth", "gone"], ["truth must be an existing file"]),
+        (["head.atlas", "party.wav", "--truth", "other"], ["truth must be a scene.json"]),
+        (["head.atlas", "party.wav", "--truth", "taken"], ["truth must be a scene.json"]),
+        (["head.atlas", "other/longer.wav", "--truth", "scene"], ["of this recording", "4.0 s"]),
+    ],
+)
+def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:
+    """One sentence, exit code 2, nothing written: not even the folder."""
+    before = sorted(folder.iterdir())
+    refused(run("separate", *arguments, "-o", "out/deep", cwd=folder), *words)
+    assert [file for file in sorted(folder.iterdir()) if file not in before] == []
+
+
+def test_unwritable_folder(run: Run, folder: Path) -> None:
+    """A file where the folder should be, or above it."""
+    for place in ("taken", "taken/out"):
+        refused(run("separate", "head.atlas", "party.wav", "-o", place, cwd=folder), "writable")
+    assert (folder / "taken").read_text() == "mine"
+
+
+def test_no_recording_is_overwritten(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A recording whose name a sound would get, by whatever way it and the folder are named."""
+    names = ["party.wav", "party_source2.wav"]
+    for name in names:
+        (tmp_path / name).write_bytes((folder / "party.wav").read_bytes())
+    (tmp_path / "link").symlink_to(tmp_path)
+    for source, place in ((tmp_path, "."), (Path(), tmp_path), (Path("link"), "."), (".", "link")):
+        files = [Path(source, name) for name in names]
+        refused(run("separate", folder / "head.atlas", *files, "-o", place, cwd=tmp_path),
+                "overwritten")  # fmt: skip
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link", *names]
+
+
+def test_who_moves_is_told_from_where_to_where() -> None:
+    """In the table of sources, how sure it is along its way; of the truth, that it moves."""
+    track = [
+        {"time": 0.1, "direction": [80.0, 0.0], "radius_90": 3.0, "level_db": -20.0},
+        {"time": 0.4, "direction": None, "radius_90": None, "level_db": -90.0},
+        {"time": 0.6, "direction": [-70.0, 10.0], "radius_90": 5.0, "level_db": -20.0},
+    ]
+    moving = {"direction": [5.0, 4.0], "radius_90": 90.0, "share": 0.5, "file": "a.wav",
+              "moves": True, "track": track}  # fmt: skip
+    _, one, other = _source_lines([moving, moving | {"moves": False}], flat=False)
+    for words in ("moves", "80° left", "70° right", " 4.0° "):
+        assert words in one
+    assert "90.0°" in other
+    assert "moves" not in other
+    row = {"name": "m", "direction": [5.0, 0.0], "found": [60.0, 0.0], "error": 1.0, "sdr_db": 9.0,
+           "mixture_sdr_db": 0.0, "sir_db": 9.0, "mixture_sir_db": 0.0}  # fmt: skip
+    assert "60.0°" in "".join(comparison_lines([row | {"moves": False}]))
+    told = comparison_lines([row | {"moves": True}])
+    assert "60.0°" not in "".join(told)
+    assert "along its way" in told[-1]

@@ -1,0 +1,102 @@
+"""Start-up: what is imported when, and names that are there all the same."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import earatlas as ea
+from earatlas.cli.app import COMMANDS
+
+# Any of these takes longer to import than the interpreter itself.
+HEAVY = ("numpy", "scipy", "matplotlib", "netCDF4", "sofar", "soundfile", "sklearn", "joblib",
+         "pyroomacoustics", "safetensors", "rich.progress")  # fmt: skip
+
+
+def imported(code: str) -> set[str]:
+    """The modules of a fresh interpreter after this code, which may end it."""
+    tell = "import atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+    result = subprocess.run([sys.executable, "-c", tell + code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return set(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import earatlas",
+        "import earatlas.cli",
+        "import sys; sys.argv[1:] = ['--help']; import earatlas.cli; earatlas.cli.main()",
+        "import sys; sys.argv[1:] = ['--version']; import earatlas.cli; earatlas.cli.main()",
+    ],
+)
+def test_nothing_heavy_is_imported(code: str) -> None:
+    """Neither for the package, nor for help and version; and no command's module."""
+    modules = imported(code)
+    assert not modules & set(HEAVY)
+    assert not [m for m in modules if m.startswith("earatlas.") and m.split(".")[-1] in COMMANDS]
+    assert "earatlas" in modules
+
+
+def test_a_command_does_not_wait_for_pictures() -> None:
+    """What one command alone needs is not imported by another."""
+    modules = imported("import earatlas.cli.localize, earatlas.cli.separate, earatlas.cli.info")
+    assert not modules & {
+        "matplotlib",
+        "netCDF4",
+        "sofar",
+        "scipy.signal",
+        "scipy.spatial",
+        "scipy.ndimage",
+        "sklearn",
+        "joblib",
+    }
+
+
+def test_every_name_is_there() -> None:
+    """By attribute, from its own module, in dir(), and as a type checker sees it."""
+    tree = ast.parse(Path(inspect.getfile(ea)).read_text())
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(seen) == sorted(ea.__all__)
+    for name, module in seen.items():
+        assert module is not None
+        assert getattr(ea, name) is getattr(importlib.import_module(module), name)
+    assert set(ea.__all__) <= set(dir(ea))
+    with pytest.raises(AttributeError, match="'earatlas' has no attribute 'gone'"):
+        _ = ea.gone  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_menu_says_what_the_command_says(name: str) -> None:
+    """One sentence, in the list of commands and at the top of the command's own help."""
+    command = get_command(importlib.import_module(f"earatlas.cli.{name}").app)
+    assert command.help is not None
+    assert command.help.split("\n\n")[0] == COMMANDS[name]
+
+
+@pytest.mark.parametrize("module", ["typer", "earatlas.cli.app", "earatlas.errors"])
+def test_an_interruption_while_it_starts(module: str) -> None:
+    """Ctrl-C during any import: the exit code of shells for it, and no traceback."""
+    code = f"""
+import sys
+class Impatient:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Impatient())
+from earatlas.cli import main
+main()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")

@@ -1,0 +1,256 @@
+"""Commands with input that is meant to break them: one sentence, exit code 2, nothing half done."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from matplotlib.figure import Figure
+from tests_support import refused
+
+import earatlas as ea
+from earatlas.errors import InputError, harmless
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+ESCAPE = "\x1b[31mred\x07\x9b2J\u202e"
+SOURCE = '{"sources": [{"name": "a", "file": "mixture.wav", "direction": '
+SPELT = r"\x1b[31mred\x07\x9b2J\u202e"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, small_head: ea.Head) -> Path:
+    """An atlas, and a scene of one voice with its truth."""
+    folder = tmp_path_factory.mktemp("hostile")
+    atlas.save(folder / "head.atlas")
+    scene = ea.render_scene(small_head, [ea.murmur(1.0, seed=5)], [(60.0, 0.0)])
+    scene.write(folder / "scene")
+    return folder
+
+
+def test_what_steers_a_terminal_is_spelt_out(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Names of files, and names and words in files, in answers, tables and messages."""
+    sound = tmp_path / f"{ESCAPE}.wav"
+    sound.write_bytes((folder / "scene" / "mixture.wav").read_bytes())
+    told = run("localize", folder / "head.atlas", sound).stdout
+    assert SPELT in told
+    assert "\x1b" not in told
+    refused(run("cues", tmp_path / f"{ESCAPE}.flac"), SPELT)
+    refused(run("info", f"--{ESCAPE}"), SPELT)
+    atlas = ea.Atlas.load(folder / "head.atlas")
+    atlas.about.update(licence=ESCAPE, provenance=ESCAPE)
+    told = run("info", atlas.save(tmp_path / "x.atlas")).stdout
+    assert told.count(r"\x1b[31mred") == 2
+    assert not any(c in told for c in "\x1b\x07\x9b\u202e")
+    told = run("simulate", "simulated", "-o", tmp_path / "s", "--sound", f"{sound}:0:0").stdout
+    assert r"\x1b[31mred" in told
+    assert "\x1b" not in told
+
+
+def test_a_name_is_on_one_line(run: Run, folder: Path, tmp_path: Path) -> None:
+    """What follows a line's end in a name could be taken for an answer."""
+    sound = tmp_path / "a\nb.wav"
+    sound.write_bytes((folder / "scene" / "mixture.wav").read_bytes())
+    for options in ([], ["-o", tmp_path / "o"], ["-o", tmp_path / "o", "--resume", "--channels",
+                                                 1, 0]):  # fmt: skip
+        told = run("localize", folder / "head.atlas", sound, *options)
+        assert told.returncode == 0
+        assert "\nb.wav" not in told.stdout + told.stderr
+        assert r"a\nb.wav: azimuth" in told.stdout
+
+
+def test_messages_are_short() -> None:
+    """Names, values and all of it; our own words stay."""
+    for value in ("'" + "x" * 5000 + "'", "'" + "x " * 5000 + "'", "x" * 5000, "x " * 5000):
+        message = str(InputError(f"table must be short, got {value} in 'a.csv'. Shorten it."))
+        assert message.startswith("table must be short, got ")
+        assert message.endswith(". Shorten it.")
+        assert len(message) < 950
+        assert " … " in message
+    ours = "a 'b' " + "our own words " * 30 + "'c' d"
+    assert str(InputError(ours)) == ours
+    assert harmless("Müller 頭 …\n", keep="\n") == "Müller 頭 …\n"
+
+
+@pytest.mark.parametrize("place", ["pipe", "/dev/zero"])
+def test_pipes_and_devices_are_refused(run: Run, folder: Path, tmp_path: Path, place: str) -> None:
+    """Wherever a file is asked for: they never begin, or never end."""
+    file = Path(place) if place.startswith("/") else tmp_path / "pipe"
+    if not file.exists():
+        os.mkfifo(file)
+    (tmp_path / "x.sofa").symlink_to(file)
+    (tmp_path / "x.csv").symlink_to(file)
+    mixture = folder / "scene" / "mixture.wav"
+    for call in (
+        ["cues", file],
+        ["info", file],
+        ["info", tmp_path / "x.sofa"],
+        ["info", tmp_path / "x.csv"],
+        ["localize", file, mixture],
+        ["localize", folder / "head.atlas", file],
+        ["localize", folder / "head.atlas", mixture, "--track", tmp_path / "x.csv"],
+        ["separate", folder / "head.atlas", mixture, "-o", tmp_path / "o", "--truth", file],
+        ["simulate", "simulated", "-o", tmp_path / "s", "--sound", f"{file}:0:0"],
+        ["learn", "simulated", "-o", tmp_path / "x.csv"],
+    ):
+        refused(run(*call))
+    (tmp_path / "scene.json").symlink_to(file)
+    refused(run("simulate", "simulated", "-o", tmp_path, "--sound", f"{mixture}:0:0"), "scene.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        '{"sources": ' + "[" * 200_000 + "]" * 200_000 + "}",
+        SOURCE + '[1e999, 0]}]}',
+        SOURCE + '[1' + "0" * 400 + ", 0]}]}",
+        SOURCE + '[1' + "0" * 9000 + ", 0]}]}",
+        SOURCE + '[[1, 2], 0]}]}',
+        '{"sources": ' + str(["x"] * 101).replace("'", '"') + "}",
+        '{"sources": {"name": 1}}',
+        '{"sources": []}',
+        '"' + "x" * (1 << 20) + '"',
+        "\ud800",
+    ],
+    ids=lambda text: f"{len(text)}",
+)  # fmt: skip
+def test_scenes_that_lie_are_refused(run: Run, folder: Path, tmp_path: Path, text: str) -> None:
+    """Deep, huge, not of numbers, too many: one sentence; `simulate` takes none for its own."""
+    (tmp_path / "scene.json").write_text(text, errors="surrogatepass")
+    mixture = folder / "scene" / "mixture.wav"
+    call = ["separate", folder / "head.atlas", mixture, "-o", tmp_path / "o", "--truth", tmp_path]
+    refused(run(*call), "truth must be a scene.json")
+    refused(run("simulate", "simulated", "-o", tmp_path, "--sound", f"{mixture}:0:0"), "--force")
+
+
+def test_absurd_samples_are_refused(run: Run, folder: Path, tmp_path: Path) -> None:
+    """In recordings, in sounds to place, in the noise beside a scene, and in memory."""
+    loud = tmp_path / "loud.wav"
+    soundfile.write(loud, np.full((16000, 2), 1e300), 16000, "DOUBLE")
+    for call in (
+        ["cues", loud],
+        ["localize", folder / "head.atlas", loud],
+        ["separate", folder / "head.atlas", loud, "-o", tmp_path / "o"],
+        ["simulate", "simulated", "-o", tmp_path / "s", "--sound", f"{loud}:0:0"],
+    ):
+        refused(run(*call), "a million times full scale, got 1e+300")
+    scene = tmp_path / "scene"
+    ea.render_scene(ea.simulated_head([[0, 0]]), [ea.murmur(1.0)], [[0, 0]]).write(scene)
+    (scene / "noise.wav").write_bytes(loud.read_bytes())
+    refused(
+        run("separate", folder / "head.atlas", scene / "mixture.wav", "-o", tmp_path / "o",
+            "--truth", scene), "noise.wav", "got 1e+300",
+    )  # fmt: skip
+    atlas = ea.Atlas.load(folder / "head.atlas")
+    with pytest.raises(InputError, match=r"beyond a million times full scale, got 1e\+300"):
+        atlas.localize(ea.Audio(np.full((2, 16000), 1e300), 16000))
+
+
+def test_names_may_be_any_bytes(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A recording whose name is no UTF-8 is worked on like any other."""
+    sound = tmp_path / os.fsdecode(b"caf\xe9.wav")
+    sound.write_bytes((folder / "scene" / "mixture.wav").read_bytes())
+    for call in (
+        ["cues", sound, "--plot", tmp_path / "c.svg"],
+        ["localize", folder / "head.atlas", sound, "--plot", tmp_path / "p.svg", "--json"],
+        ["separate", folder / "head.atlas", sound, "-o", tmp_path / "o", "--sources", 1,
+         "--report"],
+        ["simulate", "simulated", "-o", tmp_path / "s", "--sound", f"{sound}:0:0"],
+    ):  # fmt: skip
+        result = run(*call)
+        assert result.returncode == 0, result.stderr
+    assert os.fsencode(tmp_path / "o") + b"/caf\xe9_source1.wav" in [
+        os.fsencode(file) for file in (tmp_path / "o").iterdir()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "words"),
+    [
+        ("<&-", 2, "input must hold sound"),
+        (">&-", 2, "standard output must be open"),
+        ("2>&-", 2, ""),
+    ],
+)
+def test_closed_streams(folder: Path, closed: str, code: int, words: str) -> None:
+    """Neither a traceback nor an answer that nobody gets, or that goes into another file."""
+    command = f"'{sys.executable}' -m earatlas listen '{folder / 'head.atlas'}' --stdin {closed}"
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+    )
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    assert words in result.stderr
+
+
+def test_learning_fails_before_the_work_where_nothing_can_be_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that is read-only gives folders that look as all others do."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError(30, "Read-only file system")
+
+    def fail(*_: object, **__: object) -> None:
+        pytest.fail("it began to learn")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("earatlas.atlas.learn_head", fail)
+    refused(run("learn", "simulated", "-o", tmp_path / "x.atlas"), "Read-only file system")
+
+
+def test_a_track_comes_with_its_picture_or_not_at_all(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A picture that cannot be drawn leaves the track that was there."""
+    track = tmp_path / "t.json"
+    call = ["localize", folder / "head.atlas", folder / "scene" / "mixture.wav", "--track", track]
+    assert run(*call).returncode == 0
+    before = track.read_bytes()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    refused_call = run(*call, "--window", 0.3, "--plot", tmp_path / "p.png")
+    assert refused_call.returncode == 2
+    assert "No space left" in refused_call.stderr
+    assert track.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
+
+
+def test_a_manifold_comes_whole_or_not_at_all(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture is drawn first, and does not appear when the page fails."""
+    pytest.importorskip("sklearn", reason="scikit-learn is an extra")
+    monkeypatch.setattr("earatlas.cli.manifold._embeddings", lambda *_: [])
+    monkeypatch.setattr("earatlas.plotting.manifolds.plot_manifolds", lambda *_, **__: Figure())
+
+    def fail(*_: object, **__: object) -> str:
+        raise InputError("page must be one that can be made, got none. Try again.")
+
+    monkeypatch.setattr("earatlas.manifold.viewer.manifold_page", fail)
+    refused(run("manifold", "simulated", "-o", tmp_path / "out"), "page must be")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_region_is_larger_than_the_sphere() -> None:
+    """A belief that is all over the place, in numbers that are rounded."""
+    for space, most in (
+        (ea.Sphere(), 41252.9), (ea.Cylinder((-90.0, 90.0)), 41252.9), (ea.Cylinder(), 41252.9),
+        (ea.Plane(), 41252.9), (ea.Circle(), 360.0), (ea.Plane(((-180.0, 180.0),)), 360.0),
+    ):  # fmt: skip
+        L = space.dims
+        centre = np.zeros((1, space.columns))
+        wide = ea.ChartMixture(space, centre, np.ones(1), np.zeros((1, L)), 1e6 * np.eye(L)[None])
+        where = ea.Localization(wide, 0.5, 1.0)
+        assert where.to_dict()["credible_90_area"] == most
+    pixels = ea.Plane(((0.0, 640.0), (0.0, 480.0)))
+    centre = np.zeros((1, 2))
+    wide = ea.ChartMixture(pixels, centre, np.ones(1), centre, 1e6 * np.eye(2)[None])
+    assert wide.credible_area(0.9) > 1e6

@@ -1,0 +1,255 @@
+"""Heads: calibration recordings, KEMAR, and what a head says of itself."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from scipy.signal import oaconvolve
+
+import earatlas as ea
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.geometry.angles import great_circle_error
+from earatlas.hrtf.head import Head, ImpulseResponses, MeasuredCues
+
+
+@pytest.mark.parametrize(("room", "seconds"), [("room_a", 0.39), ("room_d", 1.02)])
+def test_reads_room_responses(data: Path, room: str, seconds: float) -> None:
+    """A room's table of impulse responses: the horizontal circle, rendered with noise."""
+    head = ea.read_recordings(data / "rooms" / room / "positions.csv")
+    assert (len(head), head.name, head.space) == (37, room, ea.Circle())
+    ears = head.responses()
+    assert ears.samples.shape[2] / ears.rate == pytest.approx(seconds, abs=0.01)
+    assert np.corrcoef(head.directions[:, 0], head.cues().mean(axis=1))[0, 1] < -0.8
+
+
+def write_table(
+    folder: Path, head: Head, noise: bool, *, channels: tuple[int, int] = (0, 1)
+) -> Path:
+    """Calibration recordings of a few directions of a head, with their table."""
+    rng = np.random.default_rng(5)
+    lines = ["file,azimuth,elevation"]
+    ears = head.responses()
+    for n in range(0, len(head), 23):
+        sound = ears.samples[n]
+        if noise:
+            sound = oaconvolve(0.1 * rng.normal(size=(1, 48_000)), sound, axes=1)
+        sound = sound[list(channels)]
+        soundfile.write(folder / f"{n}.wav", sound.T, int(ears.rate), "DOUBLE")
+        lines.append(f"{n}.wav,{head.directions[n, 0]},{head.directions[n, 1]}")
+    (folder / "table.csv").write_text("\n".join(lines) + "\n")
+    return folder / "table.csv"
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_recordings_give_the_head(tmp_path: Path, small_head: ea.Head, noise: bool) -> None:
+    """Noise and impulse responses are told apart, and both give the cues they were made from."""
+    seen = []
+    head = ea.read_recordings(
+        write_table(tmp_path, small_head, noise), progress=lambda done, total: seen.append(done)
+    )
+    assert isinstance(head.ears, MeasuredCues if noise else ImpulseResponses)
+    assert seen == list(range(1, len(head) + 1))
+    expected = small_head.subset(np.arange(0, len(small_head), 23))
+    assert great_circle_error(head.directions, expected.directions).max() < 1e-9
+    difference = (head.cues() - expected.cues())[:, :480]
+    assert np.sqrt(np.mean(difference**2)) < (0.6 if noise else 1e-6)
+
+
+def test_noise_head_renders_nothing(tmp_path: Path, small_head: ea.Head) -> None:
+    """A head known by noise only says so when asked for responses, and gives narrower cues."""
+    head = ea.read_recordings(write_table(tmp_path, small_head, True), kind="noise")
+    with pytest.raises(InputError, match="measured with noise"):
+        head.responses()
+    assert head.cues(ea.CueLayout.low_ild()).shape == (len(head), 128)
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_swapped_recordings_are_refused_and_both_remedies_work(
+    tmp_path: Path, small_head: ea.Head, noise: bool
+) -> None:
+    """Nobody can know whether channels or azimuths are wrong: the user says which."""
+    table = write_table(tmp_path, small_head, noise, channels=(1, 0))
+    with pytest.raises(InputError, match=r"negate the azimuth column, or pass channels=\(1, 0\)"):
+        ea.read_recordings(table)
+    head = ea.read_recordings(table, channels=(1, 0))
+    expected = small_head.subset(np.arange(0, len(small_head), 23)).cues()
+    assert np.sqrt(np.mean((head.cues() - expected)[:, :480] ** 2)) < 0.6
+    np.testing.assert_array_equal(ea.open_head(table, channels=(1, 0)).cues(), head.cues())
+    lines = [line.split(",") for line in table.read_text().splitlines()]
+    turned = [lines[0]] + [[f, str(-float(a)), e] for f, a, e in lines[1:]]
+    table.write_text("\n".join(map(",".join, turned)))
+    mirrored = ea.read_recordings(table)
+    np.testing.assert_allclose(mirrored.directions, head.directions * [-1, 1])
+
+
+def test_ears_are_not_judged_without_level_differences(tmp_path: Path, small_head: ea.Head) -> None:
+    """Noise measured in phase only: nothing is known of the levels, nothing is refused."""
+    table = write_table(tmp_path, small_head, True, channels=(1, 0))
+    assert len(ea.read_recordings(table, layout=ea.CueLayout(ild_band_hz=None))) == 8
+
+
+def one_recording(folder: Path, sound: np.ndarray, rate: int = 16_000) -> Path:
+    """A table of one recording, straight ahead."""
+    soundfile.write(folder / "one.wav", sound.T, rate, "FLOAT")
+    (folder / "one.csv").write_text("file,azimuth,elevation\none.wav,0,0\n")
+    return folder / "one.csv"
+
+
+@pytest.mark.parametrize("start", [0.0, 5.0, 10.0])
+@pytest.mark.parametrize("floor", [0.0, 0.03])
+def test_noise_with_silence_around_is_noise(
+    tmp_path: Path, rng: np.random.Generator, start: float, floor: float
+) -> None:
+    """One second of noise in a file of eleven, whether or not the silence hisses."""
+    sound = floor * 0.1 * rng.normal(size=(2, 11 * 16_000))
+    on = slice(int(start * 16_000), int((start + 1) * 16_000))
+    sound[:, on] += 0.1 * rng.normal(size=(2, 16_000))
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, sound)).ears, MeasuredCues)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 3.0])
+def test_noise_of_any_length_is_noise(
+    tmp_path: Path, rng: np.random.Generator, seconds: float
+) -> None:
+    """From little more than one analysis window on, also where a room makes it die away."""
+    sound = 0.1 * rng.normal(size=(2, int(seconds * 16_000)))
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, sound)).ears, MeasuredCues)
+    tail = rng.normal(size=(2, 8_000)) * np.exp(-6.9 * np.arange(8_000) / 8_000)  # T60 0.5 s
+    heard = oaconvolve(np.tile(sound, 1 + int(1 / seconds)), 0.02 * tail, axes=1)
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, heard)).ears, MeasuredCues)
+
+
+@pytest.mark.parametrize("t60", [0.02, 0.5, 2.0])
+@pytest.mark.parametrize("silence", [0.0, 3.0])
+def test_responses_of_any_length_are_responses(
+    tmp_path: Path, rng: np.random.Generator, t60: float, silence: float
+) -> None:
+    """Purely diffuse decay, the hardest case; with silence before and after it too."""
+    n = int(t60 * 16_000)
+    sound = 0.2 * rng.normal(size=(2, n)) * np.exp(-6.9 * np.arange(n) / n)
+    sound = np.pad(sound, ((0, 0), (int(silence * 16_000), int(silence * 16_000))))
+    assert isinstance(ea.read_recordings(one_recording(tmp_path, sound)).ears, ImpulseResponses)
+
+
+def test_shorter_than_a_window_is_a_response(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Cues of noise need a window; the layout says how long one is."""
+    table = one_recording(tmp_path, 0.1 * rng.normal(size=(2, 1_000)))
+    assert isinstance(ea.read_recordings(table).ears, ImpulseResponses)
+    short = ea.CueLayout(window=256, hop=128)
+    assert isinstance(ea.read_recordings(table, layout=short).ears, MeasuredCues)
+
+
+def test_recordings_must_be_of_one_kind(tmp_path: Path, small_head: ea.Head) -> None:
+    """Noise among responses is refused by name; saying the kind settles it."""
+    table = write_table(tmp_path, small_head, False)
+    noise = 0.1 * np.random.default_rng(1).normal(size=(48_000, 2))
+    soundfile.write(tmp_path / "23.wav", noise, 48_000)
+    with pytest.raises(InputError, match=r"kind must .*23\.wav.*kind='responses'"):
+        ea.read_recordings(table)
+    head = ea.open_head(table, kind="responses")
+    assert head.responses().samples.shape[2] == 48_000
+    with pytest.raises(InputError, match="kind must be one of auto, noise, responses, got 'sweep'"):
+        ea.read_recordings(table, kind="sweep")  # type: ignore[arg-type]
+
+
+def test_tables_as_spreadsheets_save_them(tmp_path: Path, small_head: ea.Head) -> None:
+    """A byte-order mark, CRLF, blanks, capitals, empty lines: the same table."""
+    table = write_table(tmp_path, small_head, False)
+    plain = ea.read_recordings(table)
+    text = table.read_text().replace("file,azimuth", "File, Azimuth ").replace("\n", "\r\n\r\n")
+    table.write_bytes(text.encode("utf-8-sig"))
+    np.testing.assert_array_equal(ea.read_recordings(table).directions, plain.directions)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"file;azimuth;elevation\na.wav;1;2\n", "separated by commas"),
+        (b"file\tazimuth\televation\na.wav\t1\t2\n", "separated by commas"),
+        (b"file,azimuth,elevation\n" + b"a" * 200_000 + b",1,2\n", "table must be .*field larger"),
+        (b"file,azimuth,elevation\n" + b"a" * 5_000 + b",1,2\n", "recordings must exist, got 1"),
+        (b"file,azimuth,elevation\n\n\na.wav,1,left\n", "line 4"),
+        (b"\xff\xfef\x00i\x00", "must be .*text"),
+        (b"file,azimuth,elevation\na.wav,12,5,3,0\n", "got 2 more in line 2.*points, not commas"),
+        (b"file,azimuth,elevation\na.wav,1\n", "got '1' and None in line 2"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: bytes, words: str) -> None:
+    """Each gets its own sentence."""
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        ea.read_recordings(tmp_path / "t.csv")
+
+
+def test_tables_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing, a folder, a name beyond all length, no permission."""
+    (tmp_path / "d.csv").mkdir()
+    for name, words in (
+        ("gone.csv", "head must be an existing file"),
+        ("d.csv", "head must be a file, got the folder"),
+        ("x" * 5_000 + ".csv", "head must be an existing file"),
+        ("x" * 5_000, "Check the ending"),
+        (".", "the folder"),
+    ):
+        with pytest.raises(InputError, match=words):
+            ea.open_head(tmp_path / name)
+    (tmp_path / "t.csv").write_text("file,azimuth,elevation\n")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"table must be .*Permission denied"):
+        ea.read_recordings(tmp_path / "t.csv")
+
+
+def test_subset_and_space(small_head: ea.Head) -> None:
+    """A subset takes indices or a mask; a head at one elevation lives on the circle."""
+    chosen = small_head.subset(small_head.directions[:, 1] > 0)
+    assert 0 < len(chosen) < len(small_head)
+    np.testing.assert_array_equal(small_head.subset([5, 2]).directions[1], chosen.directions[2])
+    assert small_head.space == ea.Sphere()
+    ring = ea.simulated_head([[a, 0.0] for a in range(-180, 180, 10)])
+    assert ring.space == ea.Circle()
+    assert ring.spacing_degrees == pytest.approx(10)
+
+
+def test_one_direction_off_the_ring_makes_a_sphere() -> None:
+    """The range of elevations decides: 36 at 0 degrees and one at 5 are not on one circle."""
+    ring = [[a, 0.0] for a in range(-180, 180, 10)]
+    assert ea.simulated_head([*ring, [0.0, 5.0]]).space == ea.Sphere()
+    assert ea.simulated_head([*ring, [5.0, 0.9]]).space == ea.Circle()
+
+
+def test_kemar_warns_of_its_mirror() -> None:
+    """slab's KEMAR is there, and says what it cannot teach."""
+    if importlib.util.find_spec("slab") is None:
+        pytest.skip("slab is not installed: pip install 'earatlas[kemar]'")
+    with pytest.warns(EaratlasWarning, match="mirrored"):
+        head = ea.kemar()
+    assert len(head) == 710
+    assert sys.modules.get("sounddevice", sys) is not None  # no stand-in is left behind
+    assert ea.diagnose(head).mirror_ild_db < 1e-9
+    assert ea.diagnose(head).median_plane_ild_db < 1e-9
+
+
+def test_head_checks_its_directions() -> None:
+    """As many as responses, elevations within the sphere, azimuths wrapped."""
+    ears = ImpulseResponses(np.ones((2, 2, 4)), 16000.0)
+    np.testing.assert_array_equal(
+        Head("x", np.array([[270.0, 0], [0, 90]]), ears).directions[0], [-90, 0]
+    )
+    with pytest.raises(InputError, match="as many"):
+        Head("x", np.zeros((3, 2)), ears)
+    with pytest.raises(InputError, match="azimuth first"):
+        Head("x", np.array([[0.0, 0.0], [0.0, 120.0]]), ears)
+
+
+def test_at_rate_keeps_cues(small_head: ea.Head) -> None:
+    """Responses resampled for rendering have the cues of the originals below 7 kHz."""
+    low = ea.CueLayout(ild_band_hz=(0, 7000))
+    ears = ImpulseResponses(small_head.responses().at_rate(16000), 16000.0)
+    np.testing.assert_allclose(ears.cues(low), small_head.cues(low), atol=0.05)

@@ -1,0 +1,216 @@
+"""SOFA files that lie, are broken or crash the library: a sentence each, then the next is read."""
+
+import base64
+import os
+import shutil
+import signal
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+
+from earatlas.errors import InputError
+from earatlas.hrtf import sofa_subprocess
+from earatlas.hrtf.sofa import load_sofa, read_sofa
+from earatlas.hrtf.sofa_file import read_sofa_file
+
+Edit = Callable[[netCDF4.Dataset], object]
+
+# A scalar DIMENSION_LIST of whole numbers, on which netCDF-C 4.9 reads beyond its memory.
+_CRASHES = zlib.decompress(
+    base64.b85decode(
+        "c-rk)O-$2J9RIg<P(~RONBD?|)p#&Sma$F4L4?_LY;kO+BOW|BiY=jW>&RBPXyQRGB%Zh#qE`utH{w~3+%)mxUE<e)3y"
+        "H=H_VvBDFSY|J=%K%CYx~~&fBydOHT$n6<B1;cu$Sd|pg16SHH4o-Wc<mdN6IGS3M*{07n~99RFg<Eyeu$i-tR}hlN??"
+        "hr<OXZHbEG76oMaku(js0iI`L}S9H@dN@fMl*pukX+TWZ}Tq@{^vaTl#y`UwPl+qDE(hPM6n3+9#TOHdU%x*aD_lz@)v"
+        "z}!bh9$G~$_0?er_Y}wf+7s?F!0E}^Ek0^UK|Sy;`Qr9uK%nfU}vOVE`-ZC!VVmvl#b<cPE3AcKAxJ9Gr3eYlg~-9v<$"
+        ")>I}lsIg9S3N8QEDsMb^(Q8Wqw0sG_M`QamAQMo~8_cD}^<WlJ<mR&8oUEgR~5K@W-)VL%SCwtgQ7NPj+~TlchuXxu0o"
+        "8u)prW`M1-lwSSt6z35BLJrrDKZn@RV^VmFwAhXkxl_PCID}8TpSQA7@+S3~ZR<65;ybCtYjrw4K8z?x$8l5r_1)a{!@"
+        "O~nuOsqyap;72i+KKkH?|FLG4pj2<s6%MLC&BX^hhEn39V%&^Np*?URs{-Iexw((06xutIAi@;frgr&zhdu)_jVSfDiX"
+        "6h;~Etz@GN_96m>ChyL?voR2RZt-0mebDP3812!pv8Yxn#RMrerwe(6OH7yDc$To8V=x*L;_jk5yd_CyIqeaTsFy@P@>"
+        "Wr(F8cZo0o|=ZWuKatXf$wvSGSu@qT2@hHnt@(B0=}*k)2ZAnG&oNkMQ{v+;kU55|DzvyM5~SJWRwUYQIK(k`EZ5hGt#"
+        "YcX-O|zhK}Ec7f8NV^fIceiSVfDBz__q918`<Mi;e(D-+>hI2d}_ziYK~WLnCm@f*645n32~O>a>;PTll0jn{7$gw0-X"
+        ";lhOr7cN}5aN)v*3l}b2{A09gi_rh_LIL#yIOv5CYV0U-LRRFAB;&rwRTei5G}Tfox&<&m+5pv77w~>)?E6&P9OPQxq("
+        "Qhn`0UO9;Sqh_8R^nmc_f^;N3^;3^KEMM7nyOvvH"
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good file: twelve directions, eight samples each."""
+    path = tmp_path_factory.mktemp("sofa") / "head.sofa"
+    places = np.column_stack([np.arange(12) * 30.0, np.zeros(12), np.ones(12)])
+    ears = np.random.default_rng(3).normal(size=(12, 2, 8))
+    with netCDF4.Dataset(path, "w") as file:
+        file.SOFAConventions, file.DataType = "SimpleFreeFieldHRIR", "FIR"
+        for name, size in (("M", 12), ("R", 2), ("N", 8), ("C", 3), ("I", 1)):
+            file.createDimension(name, size)
+        for name, dimensions, values in (
+            ("Data.IR", "MRN", ears),
+            ("Data.SamplingRate", "I", [48000.0]),
+            ("Data.Delay", "IR", [[0.0, 0.0]]),
+            ("SourcePosition", "MC", places),
+        ):
+            file.createVariable(name, "f8", tuple(dimensions))[:] = values
+        file["SourcePosition"].Type, file["SourcePosition"].Units = "spherical", "degree"
+    return path
+
+
+@pytest.fixture
+def change(whole: Path, tmp_path: Path) -> Callable[[Edit], Path]:
+    """The good file after a change to it."""
+
+    def changed(edit: Edit) -> Path:
+        path = shutil.copy(whole, tmp_path / "x.SOFA")  # an ending that sofar does not verify
+        with netCDF4.Dataset(path, "a") as file:
+            edit(file)
+        return Path(path)
+
+    return changed
+
+
+@pytest.fixture
+def other_reader() -> Iterator[None]:
+    """The process that reads is another one before and after the test."""
+    sofa_subprocess._reader._end()
+    yield
+    sofa_subprocess._reader._end()
+
+
+def test_what_comes_from_aside_is_what_is_in_the_file(whole: Path) -> None:
+    """Every number, and the words."""
+    there, here = (
+        load_sofa(shutil.copy(whole, whole.with_suffix(".SOFA"))),
+        read_sofa_file(whole),
+    )
+    np.testing.assert_array_equal(there.directions, here.directions)
+    np.testing.assert_array_equal(there.responses, here.responses)
+    assert (there.rate, there.about) == (here.rate, here.about)
+    assert here.fault  # this file says nothing of itself, and sofar is asked in both places
+
+
+def test_a_file_that_crashes_the_library_is_a_sentence(tmp_path: Path, whole: Path) -> None:
+    """The reader dies of it; the next file has another."""
+    (tmp_path / "x.SOFA").write_bytes(_CRASHES)
+    for _ in range(2):
+        with pytest.raises(InputError, match="crashes the library that reads such files"):
+            load_sofa(tmp_path / "x.SOFA")
+    assert len(load_sofa(shutil.copy(whole, tmp_path / "y.SOFA")).directions) == 12
+
+
+@pytest.mark.usefixtures("other_reader")
+def test_a_file_that_takes_too_long_is_a_sentence(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system ends the reader after so many seconds of its own."""
+    endless = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass"
+    monkeypatch.setattr(sofa_subprocess, "_START", endless)
+    with pytest.raises(InputError, match="takes more than 10 s"):
+        load_sofa(whole)
+
+
+@pytest.mark.usefixtures("other_reader")
+def test_an_interrupted_reader_is_not_asked_again(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an answer would be taken for that to the next question."""
+    path = shutil.copy(whole, tmp_path / "y.SOFA")
+    load_sofa(path)
+    first = sofa_subprocess._reader._process
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            sofa_subprocess, "_received", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            load_sofa(path)
+    assert sofa_subprocess._reader._process is None
+    assert first is not None
+    assert first.poll() is not None
+    assert len(load_sofa(path).directions) == 12
+
+
+@pytest.mark.usefixtures("other_reader")
+def test_a_reader_that_was_killed_is_started_again(whole: Path, tmp_path: Path) -> None:
+    """The file that meets the dead one is told of; the next is read."""
+    path = shutil.copy(whole, tmp_path / "y.SOFA")
+    load_sofa(path)
+    assert sofa_subprocess._reader._process is not None
+    os.kill(sofa_subprocess._reader._process.pid, signal.SIGKILL)
+    sofa_subprocess._reader._process.wait()
+    with pytest.raises(InputError, match="cannot be read"):
+        load_sofa(path)
+    assert len(load_sofa(path).directions) == 12
+
+
+def _typed(make: Callable[[netCDF4.Dataset], Any]) -> Edit:
+    """SourcePosition as a variable of another type."""
+
+    def edit(file: netCDF4.Dataset) -> None:
+        file.renameVariable("SourcePosition", "old")
+        new = file.createVariable("SourcePosition", make(file), ("M", "C"))
+        new.Type = "spherical"
+
+    return edit
+
+
+def _huge(file: netCDF4.Dataset) -> None:
+    file.createDimension("huge", 1 << 31)
+    file.createVariable("more", "f8", ("huge",), zlib=True)
+
+
+def _delay(file: netCDF4.Dataset) -> None:
+    file["Data.Delay"][:] = [[0.0, 48000.0]]
+    file.renameVariable("Data.IR", "old")
+    file.createDimension("many", 200)
+    file.renameVariable("SourcePosition", "places")
+    file.createVariable("Data.IR", "f8", ("many", "R", "N"))[:] = 1.0
+    file.createVariable("SourcePosition", "f8", ("many", "C"))[:] = 1.0
+    file["SourcePosition"].Type = "cartesian"
+
+
+def _rate(value: float) -> Edit:
+    return lambda file: file["Data.SamplingRate"].__setitem__(slice(None), value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (_typed(lambda file: "S1"), "numbers in SourcePosition, got"),
+        (_typed(lambda file: str), "numbers in SourcePosition, got"),
+        (_typed(lambda file: file.createCompoundType(np.dtype([("x", "f8")]), "pair")),
+         "numbers in SourcePosition, got"),
+        (_typed(lambda file: file.createVLType(np.float64, "ragged")), "cannot be"),
+        (lambda file: file["Data.IR"].setncattr("valid_max", -1e9), "nothing written in 12 of 12"),
+        (_rate(1e12), r"from 1000 Hz to 1 MHz, got 1e\+12 Hz"),
+        (_rate(3.0), "from 1000 Hz to 1 MHz, got 3 Hz"),
+        (_huge, "asks for much more memory"),
+        (_delay, "asks for much more memory"),
+    ],
+)  # fmt: skip
+def test_files_that_lie_are_refused(change: Callable[[Edit], Path], edit: Edit, words: str) -> None:
+    """Other types than numbers, limits that nothing meets, rates, sizes: before they are read."""
+    with pytest.raises(InputError, match=words):
+        load_sofa(change(edit))
+
+
+def test_flipped_attributes_are_a_sentence(whole: Path, tmp_path: Path) -> None:
+    """A letter of an attribute's name or value: netCDF4 has errors of many kinds for it."""
+    blob, path = whole.read_bytes(), tmp_path / "x.SOFA"
+    start = blob.index(b"SOFAConventions")
+    for place in range(start - 16, start + 48):
+        path.write_bytes(blob[:place] + bytes([blob[place] ^ 0x80]) + blob[place + 1 :])
+        with suppress(InputError):
+            load_sofa(path)
+
+
+def test_names_may_be_any_bytes(whole: Path, tmp_path: Path) -> None:
+    """A name that is no UTF-8; the head is called by what can be read of it."""
+    path = Path(shutil.copy(whole, tmp_path / os.fsdecode(b"caf\xe9.sofa")))
+    head = read_sofa(path)
+    assert len(head) == 12
+    assert head.name == "caf\\xe9"

@@ -1,0 +1,297 @@
+"""Beliefs: mass and area of known Gaussians, moments of samples, products, calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from earatlas.errors import InputError
+from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.angles import great_circle_error
+from earatlas.geometry.credible_region import densities
+from earatlas.geometry.direction_posterior import ChartMixture, change_chart
+from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
+from earatlas.ppam.calibration import Calibration
+
+PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
+COVARIANCE = np.array([[9.0, 3.0], [3.0, 4.0]])
+
+
+def one(space: Space = PLANE, centre: tuple[float, float] = (5.0, -8.0)) -> ChartMixture:
+    """A correlated Gaussian, off its chart's centre."""
+    return ChartMixture(
+        space, np.array([centre]), np.ones(1), np.array([[2.0, -1.0]]), COVARIANCE[None]
+    )
+
+
+def three(space: Space = PLANE) -> ChartMixture:
+    """Components of unequal weight and shape, two of which overlap."""
+    return ChartMixture(
+        space,
+        np.array([[0.0, 0.0], [4.0, 3.0], [-30.0, 20.0]]),
+        np.array([0.5, 0.3, 0.2]),
+        np.array([[1.0, 1.0], [-1.0, 2.0], [0.5, 0.0]]),
+        np.stack([COVARIANCE, np.diag([2.0, 8.0]), np.diag([1.0, 3.0])]),
+    )
+
+
+def test_credible_region_of_a_gaussian() -> None:
+    """Its area is -2 pi sqrt|V| log(1 - level), its cells hold the level and the best point."""
+    for level in (0.5, 0.9):
+        region = one().credible_region(level, spacing=0.25)
+        area = -2 * np.pi * np.sqrt(np.linalg.det(COVARIANCE)) * np.log(1 - level)
+        np.testing.assert_allclose(region.area, area, rtol=0.02)
+        assert level <= region.mass < level + 0.01
+        np.testing.assert_allclose(region.cells[0], one().best, atol=0.2)
+
+
+def test_credible_region_on_the_sphere_behind_the_head() -> None:
+    """The seam does not change the area."""
+    region = one(Sphere(), (180.0, 0.0)).credible_region(0.9, spacing=0.5)
+    area = -2 * np.pi * np.sqrt(np.linalg.det(COVARIANCE)) * np.log(0.1)
+    np.testing.assert_allclose(region.area, area, rtol=0.05)
+
+
+def test_credible_region_at_the_edge_of_the_plane() -> None:
+    """Half of the belief lies outside the bounds: the cells hold the level of what is inside."""
+    region = one(centre=(58.0, 0.0)).credible_region(0.9, spacing=0.5)
+    assert 0.9 <= region.mass < 0.91
+    assert region.cells[:, 0].max() < 60.0
+
+
+def test_credible_region_of_a_belief_sharper_than_a_cell() -> None:
+    """It is one cell around the belief, not an empty set."""
+    sharp = ChartMixture(
+        PLANE, np.zeros((1, 2)), np.ones(1), np.full((1, 2), 0.3), np.eye(2)[None] * 1e-6
+    )
+    region = sharp.credible_region(0.9, spacing=2.0)
+    np.testing.assert_allclose(region.cells, [[0.3, 0.3]])
+    np.testing.assert_allclose(region.area, 4.0)
+
+
+def test_density_integrates_to_one_and_best_is_its_peak() -> None:
+    """Summed over the plane's cells, and no cell is denser than the best point by much."""
+    belief = three()
+    cells = PLANE.grid(0.5)
+    density = np.exp(belief.log_density(cells))
+    np.testing.assert_allclose(density.sum() * PLANE.area / len(cells), 1.0, rtol=1e-3)
+    best = np.exp(belief.log_density(belief.best[None]))[0]
+    assert best > 0.9 * density.max()
+
+
+def test_sample_moments_and_mean() -> None:
+    """Samples have the mixture's mean and covariance; `mean` is that mean on the plane."""
+    belief = three()
+    points = belief.centres + belief.means
+    mean = belief.weights @ points
+    gap = points - mean
+    covariance = np.einsum("k,klm->lm", belief.weights, belief.covariances)
+    covariance += np.einsum("k,kl,km->lm", belief.weights, gap, gap)
+    sample = belief.sample(200_000, seed=1)
+    np.testing.assert_allclose(sample.mean(axis=0), mean, atol=0.15)
+    np.testing.assert_allclose(np.cov(sample.T), covariance, rtol=0.02)
+    np.testing.assert_allclose(belief.mean, mean, rtol=1e-9)
+    np.testing.assert_array_equal(belief.sample(5, seed=1), belief.sample(5, seed=1))
+
+
+def test_product_of_beliefs_is_the_product_of_densities() -> None:
+    """times: p q / Z, exact on the plane, whichever charts the factors live in."""
+    p, q = three(), one()
+    product = p.times(q)
+    x = PLANE.grid(1.5)
+    gap = product.log_density(x) - p.log_density(x) - q.log_density(x)
+    near = product.log_density(x) > -20
+    assert near.sum() > 50
+    np.testing.assert_allclose(gap[near], gap[near][0], rtol=1e-7)
+
+
+def test_product_on_the_sphere_across_charts() -> None:
+    """Two beliefs about the same direction at the pole, from different charts, agree on it."""
+    sphere, truth = Sphere(), np.array([[50.0, 88.0]])
+    centres = np.array([[0.0, 80.0], [170.0, 84.0]])
+    p, q = (
+        ChartMixture(sphere, c[None], np.ones(1), sphere.log(c, truth), COVARIANCE[None] / 9)
+        for c in centres
+    )
+    product = p.times(q)
+    assert great_circle_error(product.best, truth[0]) < 1e-6
+    x = sphere.exp(truth[0], np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-0.7, 0.7]]))
+    gap = product.log_density(x) - p.log_density(x) - q.log_density(x)
+    np.testing.assert_allclose(gap, gap[0], atol=0.05)
+
+
+def test_reweighting_by_a_gaussian_map_is_the_product() -> None:
+    """A broad prior map given as a function does what the same prior as a mixture does."""
+    prior = ChartMixture(
+        PLANE, np.array([[10.0, 0.0]]), np.ones(1), np.zeros((1, 2)), np.diag([80.0, 60.0])[None]
+    )
+    by_map, by_mixture = three().reweighted(prior.log_density), three().times(prior)
+    np.testing.assert_allclose(by_map.mean, by_mixture.mean, atol=1e-3)
+    np.testing.assert_allclose(by_map.weights, by_mixture.weights, rtol=1e-3)
+    np.testing.assert_allclose(by_map.covariances, by_mixture.covariances, rtol=1e-3, atol=1e-3)
+    with pytest.raises(InputError, match="log_factor must be above -inf"):
+        three().reweighted(lambda x: np.full(len(x), -np.inf))
+
+
+def test_levels_of_draws_from_the_belief_are_uniform() -> None:
+    """What is drawn from a belief lies in its 50 % region half of the time."""
+    belief = three()
+    levels = np.array([belief.level_of(x, 300) for x in belief.sample(400, seed=2)])
+    for level in (0.25, 0.5, 0.9):
+        np.testing.assert_allclose((levels < level).mean(), level, atol=0.06)
+    assert belief.level_of(belief.best) < 0.05
+    assert belief.level_of((50.0, -35.0)) == 1.0
+
+
+def test_change_of_chart_at_a_pole_turns_covariances() -> None:
+    """Jacobians between charts that see each other along the meridian over the pole: a turn."""
+    sphere = Sphere()
+    u, jacobian = change_chart(
+        sphere, np.array([[0.0, 89.0]]), np.zeros((1, 2)), np.array([[90.0, 89.0]])
+    )
+    assert np.abs(u).max() < 1.5
+    np.testing.assert_allclose(jacobian[0] @ jacobian[0].T, np.eye(2), atol=1e-3)
+    assert np.abs(jacobian[0] - np.eye(2)).max() > 0.5
+
+
+def test_blur_adds_covariance() -> None:
+    """blurred: each component once a width, with width² added and the shares as weights."""
+    belief = three().blurred([1.0, 5.0], [0.75, 0.25])
+    np.testing.assert_allclose(belief.weights[:3], 0.75 * three().weights)
+    np.testing.assert_allclose(belief.covariances[3:], three().covariances + 25 * np.eye(2))
+
+
+def test_saturated_statistics_never_count_more_than_one_vector() -> None:
+    """Q' = s/(s + v/(tau Q)) / temperature: R'/Q' is the mean, and frames without end give 1."""
+    calibration = Calibration(temperature=2.0, frame_share=0.5)
+    noise = np.array([1.0, 4.0, 2.0])
+    Q = np.array([10.0, 1e9, 0.0])
+    mean, variance = np.array([3.0, -1.0]), np.array([2.0, 2.0])
+    R = np.array([30.0, -1e9, np.nan])
+    E = np.append(Q[:2] * (mean**2 + variance), np.nan)
+    believed = calibration.believable(CueStatistics(Q, R, E), noise)
+    q, r, e = believed.counts, believed.sums, believed.squares
+    np.testing.assert_allclose(q, [0.5 / (1 + 2 / 5), 0.5, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(r[:2] / q[:2], mean, rtol=1e-9)
+    np.testing.assert_allclose(e[:2] / q[:2], mean**2, rtol=1e-9)
+    assert r[2] == e[2] == 0.0
+
+
+def test_kernel_finds_the_width_of_the_errors() -> None:
+    """Truths scattered by 3.2 and, one in ten, 25.6 degrees: those widths and shares are found."""
+    rng = np.random.default_rng(3)
+    width = np.where(rng.random(800) < 0.1, 25.6, 3.2)
+    truths = rng.normal(size=(800, 2)) * width[:, None]
+    sharp = ChartMixture(
+        PLANE, np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None] * 1e-4
+    )
+    widths, shares, _ = Calibration.kernel([sharp] * 800, truths)
+    assert shares[np.isclose(widths, 3.2)] > 0.75
+    np.testing.assert_allclose(shares[widths > 10].sum(), 0.1, atol=0.03)
+    blurred = sharp.blurred(widths, shares)
+    levels = [blurred.level_of(x, 300) for x in truths[:200]]
+    np.testing.assert_allclose((np.array(levels) < 0.9).mean(), 0.9, atol=0.05)
+
+
+def test_bad_mixtures_and_levels_are_named() -> None:
+    """Shapes, weights and levels are checked at the border."""
+    with pytest.raises(InputError, match="weights must sum to 1"):
+        ChartMixture(
+            PLANE, np.zeros((2, 2)), np.ones(2), np.zeros((2, 2)), np.stack([np.eye(2)] * 2)
+        )
+    with pytest.raises(InputError, match="must have shapes"):
+        ChartMixture(PLANE, np.zeros((2, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    with pytest.raises(InputError, match="level must lie between"):
+        one().credible_region(1.0)
+
+
+def test_credible_area_is_the_region_s() -> None:
+    """By samples and by cells the same, on the plane, beyond its bounds, and on a circle."""
+    covariance = np.array([[[60.0, 20.0], [20.0, 40.0]]])
+    expected = 2 * np.pi * np.log(10) * np.sqrt(np.linalg.det(covariance[0]))
+    for centre in ([20.0, 5.0], [190.0, 0.0]):
+        belief = ChartMixture(Plane(), np.array([centre]), np.ones(1), np.zeros((1, 2)), covariance)
+        assert belief.credible_area(0.9) == pytest.approx(expected, rel=0.015)
+        assert belief.credible_region(0.9).area == pytest.approx(expected, rel=0.005)
+    arc = ChartMixture(Circle(), np.array([[30.0, 20.0]]), np.ones(1), np.zeros((1, 1)),
+                       np.full((1, 1, 1), 25.0))  # fmt: skip
+    assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.01)
+    assert arc.credible_region(0.9).cells[0, 1] == 20.0
+
+
+@pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)
+def test_quick_densities_are_those(space: Space, rng: np.random.Generator) -> None:
+    """Round parts at their centres, leaning ones beside theirs, several at one place: to 2e-3."""
+    K, L = 7, space.dims
+    centres = np.column_stack([rng.uniform(-40, 40, K), rng.uniform(-30, 30, K)])
+    centres[3], centres[6] = centres[2], centres[5]
+    if L == 1:
+        centres[:, 1] = 10.0
+    means, root = rng.normal(size=(K, L)), rng.normal(size=(K, L, L))
+    covariances = 3 * np.eye(L) + root @ root.mT
+    means[:4], covariances[:4] = 0.0, np.array([0.5, 4.0, 9.0, 900.0])[:, None, None] * np.eye(L)
+    weights = rng.dirichlet(np.ones(K))
+    belief = ChartMixture(space, centres, weights, means, covariances)
+    points = np.concatenate([belief.sample(200, 1), [[170.0, 10.0], [-100.0, 10.0]]])
+    expected = np.exp(belief.log_density(points))
+    np.testing.assert_allclose(densities(belief, points), expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)
+def test_round_parts_have_the_density_of_any_others(space: Space, rng: np.random.Generator) -> None:
+    """Several widths at one place, with a part beside its centre and one that is no circle."""
+    L = space.dims
+    places = np.array([[20.0, 10.0], [-70.0, 40.0], [25.0, 5.0]])[[0, 0, 1, 1, 2, 0]]
+    means, covariances = np.zeros((6, L)), np.stack([w**2 * np.eye(L) for w in (1, 5, 2, 9, 3, 4)])
+    means[3] = 2.5
+    covariances[4] += 0.7
+    belief = ChartMixture(space, places, rng.dirichlet(np.ones(6)), means, covariances)
+    points = belief.sample(9)
+    slow = [
+        sum(
+            w * np.exp(-0.5 * d @ np.linalg.solve(V, d)) / np.sqrt(np.linalg.det(2 * np.pi * V))
+            for w, d, V in zip(
+                belief.weights, space.log(places, point) - means, covariances, strict=True
+            )
+        )
+        for point in points
+    ]
+    np.testing.assert_allclose(np.exp(belief.log_density(points)), slow, rtol=1e-9)
+
+
+def test_the_mean_on_a_sphere_is_where_arcs_balance(rng: np.random.Generator) -> None:
+    """One mean, and the same as one of several; a single point is its own."""
+    points = np.column_stack([rng.uniform(100, 250, 11), rng.uniform(-50, 80, 11)])
+    weights = rng.uniform(0.1, 2.0, size=(11, 2))
+    one = Sphere().mean(points, weights[:, 1])
+    np.testing.assert_allclose(weights[:, 1] @ Sphere().log(one, points), 0, atol=1e-8)
+    np.testing.assert_allclose(one, Sphere().mean(points, weights)[1], atol=1e-8)
+    np.testing.assert_allclose(Sphere().mean([[170.0, 20.0]]), [170.0, 20.0], atol=1e-9)
+
+
+def test_no_region_is_larger_than_the_sphere() -> None:
+    """A belief that is all over it has a radius of at most 180 degrees; a sharp one is flat."""
+    everywhere = np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None]
+    broad, sharp = (
+        ChartMixture(Sphere(), *everywhere[:3], width**2 * everywhere[3]) for width in (300.0, 2.0)
+    )
+    assert broad.credible_area(0.9) <= Sphere().area
+    assert broad.credible_radius(0.99) <= 180.0
+    assert broad.credible_region(0.9).radius_degrees <= 180.0
+    assert sharp.credible_radius(0.9) == pytest.approx(2.0 * np.sqrt(2 * np.log(10)), rel=0.05)
+    assert sharp.credible_region(0.9).radius_degrees == pytest.approx(4.29, rel=0.05)
+    assert Sphere().radius(Sphere().area / 2) == pytest.approx(90.0)
+
+
+def test_the_radius_holds_as_much_as_it_says() -> None:
+    """Of one peak that of its region; of two, it ends between them or reaches the other."""
+    for behind, low, high in ((0.05, 4.0, 8.0), (0.2, 118.0, 123.0)):
+        belief = ChartMixture(
+            Sphere(), np.array([[30.0, 0.0], [150.0, 0.0]]), np.array([1 - behind, behind]),
+            np.zeros((2, 2)), np.tile(4.0 * np.eye(2), (2, 1, 1)),
+        )  # fmt: skip
+        radius = belief.credible_radius(0.9)
+        assert low < radius < high
+        far = Sphere().distance(belief.best, belief.sample(20_000, seed=5))
+        assert np.mean(far < radius) == pytest.approx(0.9, abs=0.01)
+        assert belief.credible_digits(0.9)[0] == pytest.approx(radius, abs=0.005)

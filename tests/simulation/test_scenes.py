@@ -1,0 +1,340 @@
+"""Scenes: the parts add up to the mixture, and levels, noise, overlap and places are as asked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.geometry.angles import great_circle_error
+from earatlas.hrtf.head import Head, ImpulseResponses
+from earatlas.simulation.scene import _audible, overlap_share, starts_for_overlap
+
+
+@pytest.fixture
+def sounds(rng: np.random.Generator) -> list[np.ndarray]:
+    """Three dry sounds of different lengths and levels."""
+    return [g * rng.normal(size=n) for n, g in ((16000, 1.0), (12000, 0.1), (9000, 3.0))]
+
+
+PLACES = [[40.0, 0.0], [-50.0, 20.0], [170.0, -30.0]]
+
+
+def test_images_and_noise_add_up(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
+    """mixture = sum_m images[m] + noise, to the last bit that addition keeps."""
+    scene = ea.render_scene(small_head, sounds, PLACES, staging=ea.Staging(snr_db=10))
+    total = scene.images.sum(axis=0) + scene.noise
+    np.testing.assert_allclose(scene.mixture.samples, total, atol=1e-15)
+    assert np.abs(scene.mixture.samples).max() == pytest.approx(0.5)
+
+
+def test_levels_and_noise_are_as_asked(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
+    """Image powers differ by levels_db while on; noise is snr_db below all sources together."""
+    staging = ea.Staging(levels_db=(0.0, -6.0, 3.0), snr_db=20.0)
+    scene = ea.render_scene(small_head, sounds, PLACES, staging=staging)
+    energy = (scene.images**2).sum(axis=(1, 2)) / [len(s) for s in sounds]
+    np.testing.assert_allclose(10 * np.log10(energy / energy[0]), [0, -6, 3], atol=1e-9)
+    clean = scene.images.sum(axis=0)
+    assert 10 * np.log10((clean**2).mean() / (scene.noise**2).mean()) == pytest.approx(20.0)
+
+
+def test_image_has_the_cues_of_its_direction(small_head: ea.Head, rng: np.random.Generator) -> None:
+    """White noise from a direction has the mean cues that the head has there."""
+    scene = ea.render_scene(
+        small_head, [rng.normal(size=48000)], [[75.0, 10.0]], staging=ea.Staging(snr_db=np.inf)
+    )
+    n = np.argmin(great_circle_error(small_head.directions, [75.0, 10.0]))
+    np.testing.assert_array_equal(scene.directions[0], small_head.directions[n])
+    difference = ea.mean_cues(scene.image(0)) - small_head.cues()[n]
+    assert np.median(np.abs(difference[:400])) < 0.3
+    assert not scene.noise.any()
+
+
+def test_early_images_are_those_of_the_first_50_ms(rng: np.random.Generator) -> None:
+    """From where the response of either ear has risen to half its peak, on both ears alike."""
+    taps = rng.normal(size=(2, 2, 1500)) * np.exp(-np.arange(1500) / 800)
+    taps[:, :, :40] = 0.0
+    taps[0, 1, 40], taps[1, 0, 60] = 20.0, -20.0  # direct sound: at sample 40, and at 60
+    head = Head("echoes", np.array([[30.0, 0.0], [-30.0, 0.0]]), ImpulseResponses(taps, 16_000))
+    sounds = [rng.normal(size=900), rng.normal(size=700)]
+    staging = ea.Staging(levels_db=(0.0, -4.0), snr_db=np.inf)
+    scene = ea.render_scene(head, sounds, head.directions, staging=staging)
+    assert scene.is_reverberant
+    for m, onset in enumerate((40, 60)):
+        cut = taps[m].copy()
+        cut[:, onset + 801 :] = 0.0
+        late = taps[m] - cut
+        whole, early, rest = (
+            np.stack([np.convolve(_audible(sounds[m], 16_000), ear) for ear in pair])
+            for pair in (taps[m], cut, late)
+        )
+        n = whole.shape[1]
+        gain = scene.images[m, 0, 500] / whole[0, 500]
+        np.testing.assert_allclose(scene.images[m, :, :n], gain * whole, atol=1e-12)
+        np.testing.assert_allclose(scene.early[m, :, :n], gain * early, atol=1e-12)
+        assert np.abs(rest).max() > 0.01 * np.abs(whole).max()
+
+
+def test_nothing_is_late_in_the_open(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
+    """The early images are the images, and are not written twice."""
+    scene = ea.render_scene(small_head, sounds, PLACES)
+    assert scene.early is scene.images
+    assert not scene.is_reverberant
+    assert "early_file" not in scene.to_dict()["sources"][0]
+
+
+def test_overlap_is_as_asked(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
+    """The paper's 60 % for two sources, and the share is measured, not assumed."""
+    starts = starts_for_overlap([16000, 12000], 0.6)
+    assert overlap_share(starts, [16000, 12000]) == pytest.approx(0.6, abs=1e-6)
+    scene = ea.render_scene(small_head, sounds[:2], PLACES[:2], staging=ea.Staging(overlap=0.6))
+    assert scene.settings["overlap"] == pytest.approx(0.6, abs=1e-3)
+    assert not scene.images[1, :, : int(scene.starts_seconds[1] * 16000)].any()
+
+
+def test_overlap_that_grows_with_the_step() -> None:
+    """Together [10, 2, 2] share 0.2; a step of 1 shares 0.3, and no step more than 0.4."""
+    np.testing.assert_allclose(starts_for_overlap([10, 2, 2], 0.3), [0, 1, 2], rtol=1e-9)
+    np.testing.assert_allclose(starts_for_overlap([10, 2, 2], 0.4), [0, 2, 4], rtol=1e-9)
+    with pytest.warns(EaratlasWarning, match=r"got 0\.6, reached 0\.40"):
+        np.testing.assert_allclose(starts_for_overlap([10, 2, 2], 0.6), [0, 2, 4], rtol=1e-9)
+
+
+def test_no_step_comes_nearer_to_the_wished_overlap(rng: np.random.Generator) -> None:
+    """Against a scan of 200 steps, for two to five sounds of any lengths."""
+    for _ in range(20):
+        lengths = rng.uniform(1, 5, size=rng.integers(2, 6))
+        lengths[0] += 5  # so that some shares grow with the step
+        order = np.arange(len(lengths))
+        scan = [overlap_share(order * s, lengths) for s in np.linspace(0, 10, 200)]
+        wish = rng.uniform(0, max(scan))
+        found = overlap_share(starts_for_overlap(lengths, wish), lengths)
+        assert abs(found - wish) <= np.abs(np.array(scan) - wish).min() + 1e-12
+        assert found == pytest.approx(wish, abs=1e-9)
+
+
+@pytest.mark.parametrize("lengths", [[10000, 1000], [5000]])
+def test_overlap_that_cannot_be_is_warned_of(lengths: list[int]) -> None:
+    """A short sound beside a long one, or one alone: as near as can be, and said."""
+    reached = 0.1 if len(lengths) > 1 else 0.0
+    with pytest.warns(EaratlasWarning, match=f"reached {reached:.2f}"):
+        starts = starts_for_overlap(lengths, 0.6)
+    np.testing.assert_array_equal(starts, np.zeros(len(lengths)))
+
+
+def test_overlap_share_by_hand() -> None:
+    """[0, 4) and [1, 3) and [2.5, 6): two or more in [1, 4) of [0, 6)."""
+    assert overlap_share([0, 1, 2.5], [4, 2, 3.5]) == pytest.approx(0.5)
+    assert overlap_share([0, 5], [1, 1]) == 0.0
+    # A pause counts as time: two are on in [1, 2) of [0, 12), nobody in [3, 10).
+    assert overlap_share([0, 1, 10], [2, 2, 2]) == pytest.approx(1 / 12)
+
+
+def test_starts_are_in_seconds_at_any_rate(small_head: ea.Head, rng: np.random.Generator) -> None:
+    """Equal sounds of n samples overlap by half when the second starts n / 3 later."""
+    sounds = [rng.normal(size=12000) for _ in range(2)]
+    scene = ea.render_scene(
+        small_head, sounds, PLACES[:2], rate=24000, staging=ea.Staging(overlap=0.5)
+    )
+    np.testing.assert_allclose(scene.starts_seconds, [0, 4000 / 24000], rtol=1e-12)
+    assert not scene.images[1, :, :4000].any()
+    assert scene.images[1, :, 4000:4200].any()
+
+
+def test_scene_in_a_room(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
+    """A room makes images longer and less coherent, and is written into the settings."""
+    pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
+    dry = ea.render_scene(small_head, sounds[:1], PLACES[:1])
+    wet = ea.render_scene(small_head, sounds[:1], PLACES[:1], room=ea.Room(t60_seconds=0.3))
+    assert wet.mixture.seconds > dry.mixture.seconds + 0.2
+    assert wet.settings["room"]["t60_seconds"] == 0.3
+    assert json.loads(json.dumps(wet.to_dict())) == wet.to_dict()
+    late = slice(len(sounds[0]) + 1600, None)
+    assert np.abs(wet.images[0, :, late]).max() > 10 * np.abs(dry.images[0, :, late]).max(initial=0)
+
+
+@pytest.mark.parametrize("rate", [16_000, 24_000])
+def test_room_that_absorbs_everything_is_the_open(
+    small_head: ea.Head, rng: np.random.Generator, rate: int
+) -> None:
+    """The image in such a room, from a head at 48 kHz, is the dry one 1 ms later: cues and all."""
+    pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
+    room = ea.Room(t60_seconds=ea.Room().smallest_t60_seconds)
+    arguments = (small_head, [rng.normal(size=4000)], [[70.0, 20.0]])
+    clean = ea.Staging(snr_db=np.inf)
+    dry = ea.render_scene(*arguments, rate=rate, staging=clean).images[0]
+    wet = ea.render_scene(*arguments, rate=rate, staging=clean, room=room).images[0]
+    late = rate // 1000
+    # -60 dB: the resampling filter's ringing is cut off at different places.
+    np.testing.assert_allclose(wet[:, late : late + dry.shape[1]], dry, rtol=0, atol=5e-4)
+    assert np.abs(wet[:, :late]).max() < 5e-4
+
+
+def test_written_scene_reads_back(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray]
+) -> None:
+    """Files, truth and sum: what is on disk is the scene."""
+    scene = ea.render_scene(small_head, sounds[:2], PLACES[:2], names=["ann", "b/ob"])
+    files = scene.write(tmp_path / "out" / "scene")
+    assert sorted(f.name for f in files) == [
+        "image1_ann.wav", "image2_b_ob.wav", "mixture.wav", "noise.wav", "scene.json",
+    ]  # fmt: skip
+    truth = json.loads((tmp_path / "out" / "scene" / "scene.json").read_text())
+    np.testing.assert_allclose(
+        [s["direction"] for s in truth["sources"]], scene.directions, atol=1e-4
+    )
+    back = ea.read_audio(tmp_path / "out" / "scene" / truth["sources"][1]["file"])
+    np.testing.assert_allclose(back.samples, scene.images[1], atol=1e-7)
+
+
+def test_unwritable_folder_leaves_nothing(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray]
+) -> None:
+    """A file in the place of the folder is an error in words."""
+    (tmp_path / "taken").write_text("mine")
+    scene = ea.render_scene(small_head, sounds[:1], PLACES[:1])
+    with pytest.raises(InputError, match="writable"):
+        scene.write(tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_new_scene_replaces_the_old_one(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray]
+) -> None:
+    """Images of the old scene go, those it does not name stay, whatever its file says."""
+    folder = tmp_path / "scene"
+    ea.render_scene(small_head, sounds, PLACES).write(folder)
+    for own in (folder / "image_mine.wav", folder / "notes.txt", tmp_path / "image_mine.wav"):
+        own.write_text("mine")
+    truth = json.loads((folder / "scene.json").read_text())
+    truth["sources"] += [{"file": "../image_mine.wav"}, {"file": "notes.txt"}]
+    (folder / "scene.json").write_text(json.dumps(truth))
+    written = ea.render_scene(small_head, sounds[:2], PLACES[:2], names=["a", "b"]).write(folder)
+    left = {file.name for file in folder.iterdir()}
+    assert left == {file.name for file in written} | {"image_mine.wav", "notes.txt"}
+    assert (tmp_path / "image_mine.wav").exists()
+
+
+@pytest.mark.parametrize("text", ["not JSON", "[3]", '{"sources": [{"file": 3}]}', "{}"])
+def test_foreign_scene_file_is_replaced(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray], text: str
+) -> None:
+    """A scene.json that is none of ours is no reason to fail."""
+    (tmp_path / "scene.json").write_text(text)
+    ea.render_scene(small_head, sounds[:1], PLACES[:1]).write(tmp_path)
+    assert json.loads((tmp_path / "scene.json").read_text())["rate"] == 16000
+
+
+def test_failed_write_leaves_the_old_scene(
+    tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray]
+) -> None:
+    """A folder in the place of the last file: the first ones are put back as they were."""
+    ea.render_scene(small_head, sounds, PLACES).write(tmp_path)
+    (tmp_path / "noise.wav").unlink()
+    (tmp_path / "noise.wav").mkdir()
+    (tmp_path / "noise.wav" / "mine").touch()
+    before = {f.name: f.read_bytes() for f in tmp_path.iterdir() if f.is_file()}
+    with pytest.raises(InputError, match="writable"):
+        ea.render_scene(small_head, sounds[:2], PLACES[:2], names=["a", "b"]).write(tmp_path)
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir() if f.is_file()} == before
+    assert (tmp_path / "noise.wav" / "mine").exists()
+    assert len(list(tmp_path.iterdir())) == len(before) + 1
+
+
+def test_failed_write_removes_the_folders_it_made(
+    tmp_path: Path,
+    small_head: ea.Head,
+    sounds: list[np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full disk on the way: neither the folder nor its parents stay, and those before do."""
+
+    def full(self: ea.Audio, path: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    scene = ea.render_scene(small_head, sounds[:1], PLACES[:1])
+    monkeypatch.setattr(ea.Audio, "write", full)
+    with pytest.raises(InputError, match="No space left"):
+        scene.write(tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sounds": [], "directions": np.zeros((0, 2))}, "N >= 1"),
+        ({"rate": 0}, "rate must be a positive whole number"),
+        ({"rate": 16000.5}, "rate must be a positive whole number"),
+        ({"names": ["a", "b"]}, "names must be as many as sounds, got 2 and 1"),
+        ({"directions": PLACES[:2]}, "directions must be as many as sounds, got 2 and 1"),
+        ({"sounds": [np.zeros(100)]}, "not silent"),
+        ({"sounds": [np.array([1.0, np.nan])]}, "finite"),
+        (
+            {"staging": ea.Staging(levels_db=(0.0, 1.0))},
+            "levels_db must be as many as sounds, got 2 and 1",
+        ),
+    ],
+)
+def test_bad_scenes_are_explained(small_head: ea.Head, change: dict[str, Any], words: str) -> None:
+    """Each wrong argument is named."""
+    arguments = {"sounds": [np.ones(100)], "directions": PLACES[:1], **change}
+    with pytest.raises(InputError, match=words):
+        ea.render_scene(small_head, **arguments)
+
+
+def test_far_directions_are_refused(small_head: ea.Head) -> None:
+    """A direction that the head does not cover is refused, with the gap."""
+    front = small_head.subset(small_head.directions[:, 1] > 0)
+    azimuth, lowest = front.directions[np.argmin(front.directions[:, 1])]
+    click = np.eye(100)[50]
+    ea.render_scene(front, [click], [[azimuth, lowest - 9.9]])
+    with pytest.raises(InputError, match=r"1\d degrees from the nearest of 'simulated'"):
+        ea.render_scene(front, [click], [[azimuth, -10.1]])
+    with pytest.raises(InputError, match="must hold something above 20 Hz, got hardly anything"):
+        ea.render_scene(front, [np.ones(100)], [[azimuth, lowest]])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"overlap": 1.5}, "overlap must be between 0 and 1"),
+        ({"overlap": np.nan}, "overlap must be between 0 and 1"),
+        ({"snr_db": np.nan}, "snr_db must be"),
+        ({"snr_db": -np.inf}, "snr_db must be"),
+        ({"snr_db": -1e4}, "snr_db must be"),
+        ({"levels_db": (0.0, np.nan)}, "levels_db must be"),
+        ({"levels_db": (-np.inf,)}, "levels_db must be"),
+        ({"levels_db": (1e4,)}, "levels_db must be"),
+        ({"distance_metres": 0.0}, "distance_metres must be positive"),
+        ({"distance_metres": np.nan}, "distance_metres must be positive"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_bad_staging_is_explained(fields: dict[str, Any], words: str) -> None:
+    """Numbers that are none, or that no scene can have."""
+    with pytest.raises(InputError, match=words):
+        ea.Staging(**fields)
+
+
+def test_an_offset_is_neither_level_nor_echo(small_head: ea.Head) -> None:
+    """A talker with an offset has the level of the talker, and in a room its sound too."""
+    pytest.importorskip("pyroomacoustics")
+    voice = ea.murmur(0.8, seed=3)
+    voice *= 0.05 / np.abs(voice).max()
+    room = ea.Room((4.0, 3.5, 2.6), t60_seconds=0.2, listener_metres=(2.0, 1.5, 1.2))
+    staging = ea.Staging(snr_db=np.inf, distance_metres=0.8)
+
+    def heard(sound: np.ndarray, place: ea.Room | None) -> np.ndarray:
+        scene = ea.render_scene(small_head, [sound], [[40, 0]], staging=staging, room=place)
+        image: np.ndarray = scene.images[0] / np.abs(scene.images[0]).max()
+        return image
+
+    clean, offset = (heard(sound, room) for sound in (voice, voice + 0.01))
+    low = np.abs(np.fft.rfft(offset)) ** 2
+    below = np.fft.rfftfreq(offset.shape[1], 1 / 16_000) < 5
+    assert low[:, below].sum() < 0.01 * low.sum()
+    np.testing.assert_allclose(offset, clean, atol=1e-6)
+    np.testing.assert_allclose(heard(voice + 0.01, None), heard(voice, None), atol=1e-6)

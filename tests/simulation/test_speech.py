@@ -1,0 +1,170 @@
+"""Speech: the same samples every time, voices that differ, and every refusal."""
+
+import importlib.util
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from earatlas.errors import InputError
+from earatlas.simulation.speech import DEMO_TALKERS, Talker, demo_talkers, speak, variants, voices
+from earatlas.types import Array
+
+RATE = 16_000
+SENTENCE = "She says six ships."  # fricatives: espeak-ng's noise is in them
+
+needs_espeak = pytest.mark.skipif(
+    importlib.util.find_spec("espeakng_loader") is None,
+    reason="needs espeakng-loader: pip install 'earatlas[speech]'",
+)
+
+
+def pitch_hertz(sound: Array) -> float:
+    """Median over the voiced frames of 50 ms of the strongest period between 60 and 500 Hz."""
+    frames = np.lib.stride_tricks.sliding_window_view(sound, 800)[::160]
+    loud = frames[np.mean(frames**2, axis=1) > 0.05 * np.mean(frames**2, axis=1).max()]
+    products = np.fft.irfft(np.abs(np.fft.rfft(loud, 2048)) ** 2)
+    periods = RATE // 500 + np.argmax(products[:, RATE // 500 : RATE // 60], axis=1)
+    voiced = products[np.arange(len(loud)), periods] > 0.6 * products[:, 0]
+    return RATE / float(np.median(periods[voiced]))
+
+
+@needs_espeak
+@pytest.mark.parametrize("voice", ["en-us", "en-gb+m3", "en-us+klatt", "en-us+whisper"])
+def test_same_call_gives_the_same_samples(voice: str) -> None:
+    """Whatever was said in between; a whisper and the Klatt voices are made of noise."""
+    first = speak(SENTENCE, voice=voice)
+    speak("Etwas ganz anderes.", voice="de+croak", pitch=90, words_per_minute=300)
+    np.testing.assert_array_equal(speak(SENTENCE, voice=voice), first)
+
+
+@needs_espeak
+def test_same_samples_at_another_time() -> None:
+    """The breath of f3 comes from random numbers that espeak-ng seeds with the clock's second."""
+    first = speak(SENTENCE, voice="en-us+f3")
+    time.sleep(1.01)
+    np.testing.assert_array_equal(speak(SENTENCE, voice="en-us+f3"), first)
+
+
+@needs_espeak
+def test_threads_do_not_disturb_each_other() -> None:
+    """Three voices at once say what each says alone."""
+    chosen = ["en-us", "de", "en-us+f1"]
+    alone = [speak(SENTENCE, voice=voice) for voice in chosen]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda voice: speak(SENTENCE, voice=voice), chosen))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@needs_espeak
+def test_sound_has_the_peak_and_length_that_the_rate_asks_for() -> None:
+    """Mono float64 with peak 0.5; at another rate the same sound, so the same duration."""
+    low, high = speak(SENTENCE, rate=16_000), speak(SENTENCE, rate=44_100)
+    assert low.dtype == np.float64
+    assert low.ndim == 1
+    for sound in (low, high):
+        assert np.abs(sound).max() == pytest.approx(0.5, rel=1e-12)
+    assert 1.0 < len(low) / 16_000 < 3.0
+    assert len(low) / 16_000 == pytest.approx(len(high) / 44_100, abs=1e-3)
+
+
+@needs_espeak
+def test_pitch_and_speed_do_what_they_say() -> None:
+    """A higher pitch is higher by the ear's measure, and twice the words take half the time."""
+    assert pitch_hertz(speak(SENTENCE, pitch=80)) > 1.2 * pitch_hertz(speak(SENTENCE, pitch=20))
+    sentences = 6 * SENTENCE  # a pause at the end counts for less
+    slow, fast = (speak(sentences, words_per_minute=speed) for speed in (120, 240))
+    assert len(slow) / len(fast) == pytest.approx(2.0, rel=0.06)
+
+
+@needs_espeak
+def test_voice_is_the_one_that_was_asked_for() -> None:
+    """Languages differ, variants change them, letter case does not, and "en" is British."""
+    plain = speak(SENTENCE, voice="en-gb")
+    np.testing.assert_array_equal(speak(SENTENCE, voice="EN-GB"), plain)
+    np.testing.assert_array_equal(speak(SENTENCE, voice="en"), plain)
+    for other in ("en-us", "en-gb+m3", "en-gb+f1"):
+        assert not np.array_equal(speak(SENTENCE, voice=other), plain)
+    assert pitch_hertz(speak(SENTENCE, voice="en-gb+f1")) > 1.5 * pitch_hertz(plain)
+
+
+@needs_espeak
+def test_text_is_read_as_utf8() -> None:
+    """An umlaut is a letter of the word, neither dropped nor read as two other letters."""
+    with_umlaut, without = (speak(word, voice="de") for word in ("schön", "schon"))
+    assert not np.array_equal(with_umlaut, without)
+    assert len(with_umlaut) == pytest.approx(len(without), rel=0.05)  # misread: 4.4 times
+
+
+@needs_espeak
+@pytest.mark.parametrize("voice", ["klingonese", "en-us+nobody", "en-us+", "+f1", ""])
+def test_unknown_voice_says_where_the_voices_are(voice: str) -> None:
+    """espeak-ng itself would speak on with the last voice, or without the variant."""
+    with pytest.raises(InputError, match=r"^voice must .*voices\(\) .*variants\(\)"):
+        speak(SENTENCE, voice=voice)
+    assert {"en-us", "en-gb", "de", "cmn"} <= set(voices())
+    assert {"f1", "m3", "klatt"} <= set(variants())
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (" \n", {}, "text must have something to say"),
+        ("a", {"pitch": 101}, "pitch must be 0 to 100, got 101"),
+        ("a", {"words_per_minute": 79}, "words_per_minute must be 80 to 450, got 79"),
+        ("a", {"rate": 0}, "rate must be positive"),
+    ],
+)
+def test_wrong_arguments_are_refused(text: str, options: dict[str, Any], message: str) -> None:
+    """Before anything is spoken."""
+    with pytest.raises(InputError, match=message):
+        speak(text, **options)
+
+
+def test_talkers_are_checked_when_they_are_made() -> None:
+    """A talker with nothing to say cannot exist."""
+    with pytest.raises(InputError, match="text must have something to say"):
+        Talker("Nobody", "", "en-us")
+
+
+@needs_espeak
+def test_text_without_sound_is_refused() -> None:
+    """Punctuation alone is silence, which cannot be brought to a peak of 0.5."""
+    with pytest.raises(InputError, match=r"text must have something to say, got \'\.\.\.\'"):
+        speak("...")
+
+
+def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without espeakng-loader the error has the line to type."""
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(InputError, match=r"pip install 'earatlas\[speech\]'"):
+        speak(SENTENCE)
+
+
+@needs_espeak
+def test_demo_talkers_are_three_that_the_ear_tells_apart() -> None:
+    """A man, a woman and a child by pitch, each about 3 to 4 s long and never silent for long."""
+    talkers = demo_talkers(3)
+    assert [name for name, _ in talkers] == [talker.name for talker in DEMO_TALKERS]
+    for _, sound in talkers:
+        assert 3.0 < len(sound) / RATE < 4.2
+        loud = np.flatnonzero(np.abs(sound) > 0.01)
+        assert np.diff(loud, prepend=0, append=len(sound)).max() / RATE < 0.25
+    woman, man, child = (pitch_hertz(sound) for _, sound in talkers)
+    assert man < 130 < woman / 1.2
+    assert woman * 1.3 < child
+
+
+@needs_espeak
+def test_demo_talkers_can_be_fewer() -> None:
+    """The first n of them, the same as in the full list."""
+    ((name, sound),) = demo_talkers(1, rate=8_000)
+    assert name == DEMO_TALKERS[0].name
+    np.testing.assert_array_equal(sound, DEMO_TALKERS[0].speak(rate=8_000))
+    for n in (0, 4):
+        with pytest.raises(InputError, match="n must be 1 to 3"):
+            demo_talkers(n)
