@@ -23,7 +23,7 @@ def recordings(folder: Path, head: ea.Head, count: int) -> Path:
     """A folder of so many."""
     folder.mkdir()
     for n in range(count):
-        voices = [ea.murmur(1.0, seed=2 * n), ea.murmur(1.0, seed=2 * n + 1)]
+        voices = [ea.synthetic_speech(1.0, seed=2 * n), ea.synthetic_speech(1.0, seed=2 * n + 1)]
         places = [(60.0 - 5 * (n % 5), 0.0), (-30.0 - 5 * (n % 7), 0.0)]
         ea.render_scene(head, voices, places).mixture.write(folder / f"{n:03d}.wav")
     return folder

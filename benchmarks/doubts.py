@@ -70,7 +70,7 @@ def row(atlas: ea.Atlas, recordings: Recordings) -> str:
         told.update(words)
         clean, total = clean + (not words), total + 1
         if truth is not None:
-            levels.append(where.belief.level_of(truth, 500) <= 0.9)
+            levels.append(where.posterior.level_of(truth, 500) <= 0.9)
     held = f"{100 * np.mean(levels):.0f}" if levels else "–"
     shares = " | ".join(f"{100 * told[word] / total:.0f}" for word in _WORDS)
     return f"{100 * clean / total:.0f} | {shares} | {held}"

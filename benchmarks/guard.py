@@ -51,7 +51,7 @@ def talkers(atlas: ea.Atlas, asked: ea.Head, count: int) -> Figures:
         for truth, audio in single_talkers(asked, count, snr_db=snr_db, room=room, seed=SEED):
             where = atlas.localize(audio)
             errors.append(float(ea.great_circle_error(truth, where.direction)))
-            levels.append(where.belief.level_of(truth, 500))
+            levels.append(where.posterior.level_of(truth, 500))
         figures[f"one talker, {name}: median °"] = float(np.median(errors))
         figures[f"one talker, {name}: beyond 30° %"] = 100 * float(np.mean(np.array(errors) > 30))
         figures[f"one talker, {name}: in 90 % region, %"] = 100 * float(

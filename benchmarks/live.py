@@ -179,7 +179,7 @@ def walkers(count: int, seed: int) -> Iterator[tuple[str, list[ea.SimulatedScene
         scenes = []
         for _ in range(count):
             sounds = [talker(files[rng.integers(len(files))], 8.0, rng) for _ in ways]
-            scenes.append(ea.render_scene(head, sounds, [ea.Route(*way) for way in ways]))
+            scenes.append(ea.render_scene(head, sounds, [ea.Trajectory(*way) for way in ways]))
         yield title, scenes
 
 
@@ -200,8 +200,8 @@ def walked(atlas: ea.Atlas, count: int, seed: int) -> None:
         sounds = [talker(files[i], seconds, rng) for i in paths]
         for row, times in zip(rows.values(), ((0, 2, 7, seconds), (0, seconds)), strict=True):
             way = (begin, begin, end, end) if len(times) == 4 else (end, end)
-            routes = [ea.Route(times, way), ea.Route((0, seconds), (other, other))]
-            scene = ea.render_scene(head, sounds, routes)
+            trajectories = [ea.Trajectory(times, way), ea.Trajectory((0, seconds), (other, other))]
+            scene = ea.render_scene(head, sounds, trajectories)
             found = list(heard(atlas.live(rate=RATE), scene.mixture.samples)[1].values())
             row.append(by_the_second(scene.images, found))
     print("\n| SDR dB in second | " + " | ".join(map(str, range(1, seconds))) + " |")

@@ -102,7 +102,7 @@ def talk(atlas: Atlas, head: ea.Head, count: int, **scene: object) -> tuple[str,
         where = atlas.localize(recording)
         true.append(direction)
         found.append(where.direction)
-        levels.append(where.belief.level_of(direction))
+        levels.append(where.posterior.level_of(direction))
         shares.append(where.observed_share)
     a = Accuracy.of(np.array(true), np.array(found))
     line = row("{}", a) + f" {100 * (1 - np.mean(shares)):.0f} |"

@@ -37,7 +37,7 @@ KINDS = ("walker", "walker and stander", "two cross", "two stand")
 STEP_DEGREES = 1.0  # between the responses of a room along a way
 
 
-def places_of(kind: str, rng: np.random.Generator, seconds: float) -> list[ea.Route]:
+def places_of(kind: str, rng: np.random.Generator, seconds: float) -> list[ea.Trajectory]:
     """Ways of all sources; one who stands has a way of one place."""
     side, elevation = rng.choice([-1.0, 1.0]), rng.choice([-10.0, 0.0, 10.0, 20.0])
     start = rng.uniform(60, 100)
@@ -45,12 +45,12 @@ def places_of(kind: str, rng: np.random.Generator, seconds: float) -> list[ea.Ro
     times = np.arange(np.ceil(2 * seconds / ARC_SECONDS) + 1) * ARC_SECONDS / 2  # to the end
     there = [stops[i] for i in _to_and_fro(len(times))]
     walk, back = (
-        ea.Route(tuple(times), [(sign * side * a, elevation) for a in there])
+        ea.Trajectory(tuple(times), [(sign * side * a, elevation) for a in there])
         for sign in (1.0, -1.0)
     )
     where = (rng.choice([-1.0, 1.0]) * rng.uniform(20, 60), rng.choice([-10.0, 0.0, 20.0]))
     stand, other = (
-        ea.Route((0, seconds), [place, place]) for place in (where, (-where[0], elevation))
+        ea.Trajectory((0, seconds), [place, place]) for place in (where, (-where[0], elevation))
     )
     return {
         "walker": [walk],
@@ -82,7 +82,7 @@ class RoomAlong:
         return self.samples[ea.Sphere().nearest(self.directions, directions)]
 
 
-def rendered(head: ea.Head, sounds: list[Array], ways: list[ea.Route], t60: float) -> Array:
+def rendered(head: ea.Head, sounds: list[Array], ways: list[ea.Trajectory], t60: float) -> Array:
     """Images (M, 2, n) in the open (0) or in a room."""
     if not t60:
         scene = ea.render_scene(head, sounds, ways)
@@ -103,7 +103,7 @@ def rendered(head: ea.Head, sounds: list[Array], ways: list[ea.Route], t60: floa
 
 def scenes(
     head: ea.Head, kind: str, seeds: range, t60: float, seconds: float
-) -> Iterator[tuple[Array, list[ea.Route]]]:
+) -> Iterator[tuple[Array, list[ea.Trajectory]]]:
     """Images and ways."""
     files = [path for path in utterances() if audio_seconds(path) >= ARC_SECONDS + 0.2]
     for seed in seeds:
@@ -122,7 +122,9 @@ def speech(files: list[Path], first: int, seconds: float) -> Array:
     return np.concatenate(parts)[: int(seconds * RATE)]
 
 
-def judged(atlas: ea.Atlas, images: Array, ways: list[ea.Route]) -> tuple[int, Array, float, float]:
+def judged(
+    atlas: ea.Atlas, images: Array, ways: list[ea.Trajectory]
+) -> tuple[int, Array, float, float]:
     """Sources found; errors (M,), share within the 90 % radius and SDR where they are as many."""
     peak = np.abs(images.sum(axis=0)).max()
     images = 0.5 * images / peak
@@ -144,11 +146,11 @@ def judged(atlas: ea.Atlas, images: Array, ways: list[ea.Route]) -> tuple[int, A
     return M, own, float(np.mean(within)), float(np.mean(sdr))
 
 
-def _gaps(way: ea.Route, track: SourceTrack) -> Array:
+def _gaps(way: ea.Trajectory, track: SourceTrack) -> Array:
     return great_circle_error(way.at(track.seconds), track.directions)
 
 
-def _off(way: ea.Route, track: SourceTrack) -> float:
+def _off(way: ea.Trajectory, track: SourceTrack) -> float:
     return float(np.nanmedian(_gaps(way, track)))
 
 

@@ -104,8 +104,8 @@ def single_talkers(
     for number in range(count):
         direction = head.directions[rng.integers(len(head))]
         sound = talker(files[rng.integers(len(files))], rng.uniform(2, 5), rng)
-        staging = ea.Staging(snr_db=snr_db, seed=number)
-        scene = ea.render_scene(head, [sound], [direction], staging=staging, room=room)
+        settings = ea.SceneSettings(snr_db=snr_db, seed=number)
+        scene = ea.render_scene(head, [sound], [direction], settings=settings, room=room)
         yield scene.directions[0], scene.mixture
 
 
@@ -136,5 +136,5 @@ def mixtures(
             gaps = np.append(sphere.distance(directions[first], directions[second]), 180.0)
         readers = rng.choice(len(files), n_sources, replace=False)
         sounds = [talker(files[i], seconds, rng) for i in readers]
-        staging = ea.Staging(snr_db=snr_db, seed=number)
-        yield ea.render_scene(around or head, sounds, directions, staging=staging, room=room)
+        settings = ea.SceneSettings(snr_db=snr_db, seed=number)
+        yield ea.render_scene(around or head, sounds, directions, settings=settings, room=room)

@@ -1,12 +1,12 @@
 """Several talkers in the open, in noise and in rooms: where they are, how surely, and how many.
 
-    python benchmarks/room_mixtures.py [beliefs count noises] [--count 20] [--atlas FILE]
+    python benchmarks/room_mixtures.py [posteriors count noises] [--count 20] [--atlas FILE]
                                        [--seed 7]
 
 ku100 learned without 200 directions, whole sphere; talkers of 3 s at equal level stand at these,
 at least 15 degrees apart; rooms are shoebox rooms at 1.5 m. Rows `other head` are heard by a head
 as somebody else might have measured it: another equalization of each ear (1 dB), each direction's
-own errors of level (0.75 dB) and delay (5 µs), turned by about 2 degrees. `beliefs`: errors of
+own errors of level (0.75 dB) and delay (5 µs), turned by about 2 degrees. `posteriors`: errors of
 matched directions, and how many truths lie in the sources' regions and within their radius.
 `count`: how many sources are found. `noises`: what is believed of sounds that come from nowhere.
 """
@@ -27,7 +27,7 @@ from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.types import Array
 
-PARTS = ("beliefs", "count", "noises")
+PARTS = ("posteriors", "count", "noises")
 NOISES_DB = (20.0, 10.0, 0.0, -5.0)
 T60_SECONDS = (0.2, 0.3, 0.4, 0.5, 0.6)
 Scenes = Callable[..., Iterator[ea.SimulatedScene]]
@@ -90,7 +90,7 @@ def beliefs_row(atlas: ea.Atlas, made: Iterator[ea.SimulatedScene]) -> str:
         for truth, m in zip(scene.directions, best.found, strict=True):
             source = found.sources[int(m)]
             error = float(ea.great_circle_error(truth, source.direction))
-            rows.append((error, source.belief.level_of(truth, 500), source.radius_90))
+            rows.append((error, source.posterior.level_of(truth, 500), source.radius_90))
             by_onsets.append(source.evidence.direct)
     error, level, radius = np.array(rows).T
     return (
@@ -108,7 +108,7 @@ CONDITIONS: tuple[tuple[str, Scenes], ...] = (
 )
 
 
-def beliefs(atlas: ea.Atlas, count: int, seed: int) -> None:
+def posteriors(atlas: ea.Atlas, count: int, seed: int) -> None:
     """Two talkers in every condition, and three in some."""
     print("| | sources | median ° | beyond 20° % | in 50 % region | in 90 % region | within the "
           "90 % radius | radius at 90 % ° | by onsets % |\n|" + "---|" * 9)  # fmt: skip
@@ -145,7 +145,7 @@ def counts(atlas: ea.Atlas, count: int, seed: int) -> None:
 def noises(atlas: ea.Atlas) -> None:
     """The radius at 90 % of what has no direction, or one that no head has."""
     rng = np.random.default_rng(3)
-    voice = ea.murmur(3.0, seed=1)
+    voice = ea.synthetic_speech(3.0, seed=1)
     sounds = {
         "independent white noise at the ears": rng.normal(size=(2, 48_000)) * 0.1,
         "the same sound at both ears": np.stack([voice, voice]),
@@ -175,8 +175,8 @@ def main() -> None:
         atlas = atlas if atlas.rooms is not None else atlas.with_rooms(known)
     for part in options.parts or PARTS:
         match part:
-            case "beliefs":
-                beliefs(atlas, options.count, options.seed)
+            case "posteriors":
+                posteriors(atlas, options.count, options.seed)
             case "count":
                 counts(atlas, options.count, options.seed)
             case "noises":

@@ -42,9 +42,9 @@ def in_simulated_room(asked: ea.Head, t60: float, count: int) -> Recordings:
     for number in range(count):
         place = asked.directions[rng.integers(len(asked))]
         sound = talker(files[rng.integers(len(files))], 3.0, rng)
-        staging = ea.Staging(seed=number)
+        settings = ea.SceneSettings(seed=number)
         room = ea.Room(t60_seconds=t60)
-        scene = ea.render_scene(head, [sound], [place], staging=staging, room=room)
+        scene = ea.render_scene(head, [sound], [place], settings=settings, room=room)
         yield scene.directions[0], scene.mixture
 
 
@@ -56,7 +56,9 @@ def in_measured_room(name: str, asked: ea.Head, count: int) -> Recordings:
     for number in range(count):
         place = room.subset(wanted[number % len(wanted)][None])
         sound = talker(files[rng.integers(len(files))], 3.0, rng)
-        scene = ea.render_scene(place, [sound], place.directions, staging=ea.Staging(seed=number))
+        scene = ea.render_scene(
+            place, [sound], place.directions, settings=ea.SceneSettings(seed=number)
+        )
         yield scene.directions[0], scene.mixture
 
 
@@ -67,8 +69,8 @@ def row(atlas: ea.Atlas, recordings: Recordings) -> str:
         where = atlas.localize(audio)
         true.append(direction)
         found.append(where.direction)
-        levels.append(where.belief.level_of(direction, 500))
-        radii.append(where.radius_degrees())
+        levels.append(where.posterior.level_of(direction, 500))
+        radii.append(where.radius_90)
     x, y, level = np.array(true), np.array(found), np.array(levels)
     error = ea.great_circle_error(x, y)
     lateral = np.degrees(np.abs(np.arcsin(to_vectors(x)[:, 1]) - np.arcsin(to_vectors(y)[:, 1])))

@@ -61,19 +61,19 @@ def starts(count: int, jobs: int, talkers: list[int]) -> None:
 
 
 def counted(scene: ea.SimulatedScene, atlas: ea.Atlas) -> tuple[int, list[float]]:
-    """How many sources are found, and the levels of the truths in their beliefs."""
+    """How many sources are found, and the levels of the truths in their posteriors."""
     found = atlas.separate(scene.mixture)
     known = atlas.separate(scene.mixture, n_sources=len(scene.directions))
     best = assign_directions(scene.directions, known.directions)
     levels = [
-        known.sources[int(j)].belief.level_of(truth)
+        known.sources[int(j)].posterior.level_of(truth)
         for j, truth in zip(best.found, scene.directions, strict=True)
     ]
     return len(found.sources), levels
 
 
 def count_sources(count: int, jobs: int) -> None:
-    """Number of sources found, and how honest the beliefs are."""
+    """Number of sources found, and how honest the posteriors are."""
     atlas, _, asked = plane_atlas()
     print(f"\n| true sources, {count} mixtures each | found 1 | 2 | 3 | 4 or more | truth in the "
           "50 % region, % | 90 % region, % |\n|---|---|---|---|---|---|---|")  # fmt: skip

@@ -109,7 +109,7 @@ def recording(folder: Path, seconds: float, rate: int, talkers: int) -> Path:
     voices = [np.resize(t.speak(rate=rate), int(seconds * rate)) for t in DEMO_TALKERS[:talkers]]
     places = PLACES[:talkers]
     scene = ea.render_scene(
-        ea.simulated_head(places), voices, places, rate=rate, staging=ea.Staging(snr_db=40.0)
+        ea.simulated_head(places), voices, places, rate=rate, settings=ea.SceneSettings(snr_db=40.0)
     )
     return scene.mixture.write(folder / f"{talkers}.wav")
 

@@ -95,11 +95,11 @@ def mirrored(directions: Array) -> Array:
 def row(true: list[Array], answers: list[ea.Localization]) -> str:
     """The figures of some answers."""
     x, y = np.array(true), np.array([a.direction for a in answers])
-    level = np.array([a.belief.level_of(t, 500) for a, t in zip(answers, x, strict=True)])
+    level = np.array([a.posterior.level_of(t, 500) for a, t in zip(answers, x, strict=True)])
     error = ea.great_circle_error(x, y)
     sides = np.abs(np.degrees(np.arcsin(to_vectors(x)[:, 0]))) > 15
     exchanged = (ea.great_circle_error(mirrored(x), y) < error)[sides]
-    radii = [a.radius_degrees() for a in answers]
+    radii = [a.radius_90 for a in answers]
     return (
         f"{len(x)} | {np.median(error):.1f} | {100 * np.mean(error > 30):.0f} | "
         f"{100 * exchanged.mean():.0f} | {100 * np.mean(level <= 0.5):.0f} | "

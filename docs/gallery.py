@@ -150,7 +150,7 @@ def main() -> None:
         quality = "no noise" if np.isinf(snr_db) else f"noise at {snr_db:.0f} dB SNR"
         told.append(
             f"{quality}: true {place(truth)}, found {place(where.direction)}, "
-            f"90 % radius {where.radius_degrees():.1f}°"
+            f"90 % radius {where.radius_90:.1f}°"
         )
     parts = {
         "alone": "; ".join(told) + ".",

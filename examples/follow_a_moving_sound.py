@@ -10,7 +10,7 @@ atlas = ea.learn(head)
 print(atlas)
 
 # From 60 degrees on the left to 60 on the right in 5 s, half a second at each place.
-voice, step = ea.murmur(5.0, seed=3), 8_000
+voice, step = ea.synthetic_speech(5.0, seed=3), 8_000
 places = np.linspace(60, -60, 10)
 pieces = [
     ea.render_scene(head, [voice[i * step : (i + 1) * step]], [[place, 0]]).mixture.samples
@@ -22,7 +22,7 @@ track = atlas.localize_frames(walk, window_seconds=0.5, hop_seconds=0.5)
 for time, window in zip(track.times, track.windows, strict=True):
     true = places[min(int(time / 0.5), len(places) - 1)]
     heard = f"{window.direction[0]:6.1f}" if window.observed_share > 0 else "silent"
-    print(f"{time:4.1f} s: true {true:6.1f}, found {heard} ± {window.radius_degrees():.0f} degrees")
+    print(f"{time:4.1f} s: true {true:6.1f}, found {heard} ± {window.radius_90:.0f} degrees")
 
 # Live: push what the microphones give, ask whenever you like; older sound fades.
 localizer = atlas.localizer(rate=walk.rate, memory_seconds=0.3)

@@ -15,14 +15,14 @@ if atlas.accuracy is not None:
 
 # The talker stands where nothing was measured: the same head, asked for one more direction.
 truth = np.array([[27.0, 12.0]])
-talker = ea.render_scene(ea.simulated_head(truth), [ea.murmur(3.0, seed=5)], truth)
+talker = ea.render_scene(ea.simulated_head(truth), [ea.synthetic_speech(3.0, seed=5)], truth)
 where = atlas.localize(talker.mixture)  # yours: ea.read_audio("talker.wav")
 
 azimuth, elevation = where.direction
 print(f"true {truth[0]}, found azimuth {azimuth:.1f}, elevation {elevation:.1f} degrees")
 print(f"off by {ea.great_circle_error(truth, where.direction[None])[0]:.1f} degrees")
-print(f"90 % sure of a patch of {where.radius_degrees(0.9):.1f} degrees around it")
+print(f"90 % sure of a patch of {where.radius_90:.1f} degrees around it")
 
-# A belief is a density: draw from it, or multiply it with what a camera says.
-draws = where.belief.sample(1000, seed=0)
+# A posterior is a density: draw from it, or multiply it with what a camera says.
+draws = where.posterior.sample(1000, seed=0)
 print(f"probability that it is above the ears: {np.mean(draws[:, 1] > 0):.2f}")

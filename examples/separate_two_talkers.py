@@ -16,7 +16,7 @@ ahead = (np.abs(everywhere[:, 0]) <= 60) & (np.abs(everywhere[:, 1]) <= 40)
 head = ea.simulated_head(everywhere[ahead])
 atlas = ea.learn(head)
 
-voices = [ea.murmur(3.0, seed=11), ea.murmur(3.0, seed=12)]
+voices = [ea.synthetic_speech(3.0, seed=11), ea.synthetic_speech(3.0, seed=12)]
 party = ea.render_scene(head, voices, [[35, 5], [-25, -10]], names=["Ada", "Hugh"])
 scene = atlas.separate(party.mixture)  # n_sources=2 if you know; yours: ea.read_audio("party.wav")
 print(party)

@@ -33,7 +33,7 @@ with tempfile.TemporaryDirectory() as name:
     atlas = ea.Atlas.load(folder / "mine.atlas")
     print(atlas)
 
-talker = ea.render_scene(ears, [ea.murmur(3.0, seed=4)], [[30, 10]])
+talker = ea.render_scene(ears, [ea.synthetic_speech(3.0, seed=4)], [[30, 10]])
 where = atlas.localize(talker.mixture)
 print(f"true {talker.directions[0].round(1)}, found {where.direction.round(1)} degrees")
-print(f"90 % sure of a patch of {where.radius_degrees():.0f} degrees around it")
+print(f"90 % sure of a patch of {where.radius_90:.0f} degrees around it")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 import earatlas as ea
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.separation.result import FoundScene, FoundSource, Scene, Source
 from earatlas.separation.source_track import SourceTrack
@@ -25,14 +25,14 @@ SPACES: tuple[tuple[Space, tuple[tuple[float, ...], ...]], ...] = (
 
 def belief_at(
     space: Space, place: Sequence[float], *, width: float = 4.0, seed: int = 0
-) -> ChartMixture:
+) -> DirectionPosterior:
     """Three components near a place, correlated; the first one is much the strongest."""
     rng = np.random.default_rng(seed)
     L = space.dims
     centres = space.exp(np.tile(np.asarray(place, dtype=float), (3, 1)), np.zeros((3, L)))
     means = np.concatenate([np.zeros((1, L)), rng.normal(scale=3 * width, size=(2, L))])
     root = width * (np.eye(L) + 0.4 * np.tril(rng.normal(size=(3, L, L)), -1))
-    return ChartMixture(space, centres, np.array([0.9, 0.06, 0.04]), means, root @ root.mT)
+    return DirectionPosterior(space, centres, np.array([0.9, 0.06, 0.04]), means, root @ root.mT)
 
 
 def made_track(place: Sequence[float], *, seconds: float = 0.25, rows: int = 5) -> SourceTrack:
@@ -74,7 +74,7 @@ def made_scene(
     sources = tuple(
         Source(
             name=f"source{m + 1}",
-            belief=belief_at(space, place, seed=m),
+            posterior=belief_at(space, place, seed=m),
             share=1 / M,
             track=made_track(place, seconds=seconds),
             audio=ea.Audio(found[m], rate),
@@ -96,7 +96,7 @@ def made_scene(
 def without_sound(scene: Scene) -> FoundScene:
     """The same scene as if its sounds had gone to files."""
     fields = {f.name: getattr(scene, f.name) for f in dataclass_fields(FoundScene)}
-    sources = tuple(FoundSource(s.name, s.belief, s.share, track=s.track) for s in scene.sources)
+    sources = tuple(FoundSource(s.name, s.posterior, s.share, track=s.track) for s in scene.sources)
     return FoundScene(**{**fields, "sources": sources})
 
 

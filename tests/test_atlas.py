@@ -17,7 +17,7 @@ from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.learned_head import Accuracy
 from earatlas.ppam.calibration import HeldOut, fit_calibration, held_out_statistics
 from earatlas.ppam.model import PPAM
-from earatlas.simulation.synthetic_speech import Murmurs, murmur
+from earatlas.simulation.synthetic_speech import SyntheticTalkers, synthetic_speech
 from earatlas.training.learn_head import MODEL_ARRAYS
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
@@ -59,7 +59,7 @@ def test_save_and_load_are_exact(tmp_path: Path, atlas: Atlas) -> None:
     for name in MODEL_ARRAYS:
         np.testing.assert_array_equal(getattr(atlas.model, name), getattr(back.model, name))
     y = CueStatistics.of_vector(atlas.model.b[3])
-    np.testing.assert_allclose(back.belief(y).weights, atlas.belief(y).weights, rtol=1e-9)
+    np.testing.assert_allclose(back.posterior(y).weights, atlas.posterior(y).weights, rtol=1e-9)
     assert (tmp_path / "x.atlas").stat().st_size < 3_000_000
 
 
@@ -205,11 +205,11 @@ def test_empty_space_is_explained() -> None:
 
 def test_murmur_has_the_gaps_of_speech(small_head: ea.Head, rng: np.random.Generator) -> None:
     """Between 4 and 30 % of the bins are observed, most of them low; one seed, one sound."""
-    scene = ea.render_scene(small_head, [murmur(3.0, 16000, rng)], [[30.0, 0.0]])
+    scene = ea.render_scene(small_head, [synthetic_speech(3.0, 16000, rng)], [[30.0, 0.0]])
     cues = ea.audio_cues(scene.mixture)
     assert 0.04 < cues.observed_share < 0.3
     assert cues.observed[:128].mean() > 3 * cues.observed[256:].mean()
-    a, b = (murmur(0.5, 16000, np.random.default_rng(3)) for _ in range(2))
+    a, b = (synthetic_speech(0.5, 16000, np.random.default_rng(3)) for _ in range(2))
     np.testing.assert_array_equal(a, b)
 
 
@@ -219,7 +219,7 @@ def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
 
     layout = ea.CueLayout()
     noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
-    held = held_out_statistics(noisy, layout, Murmurs(layout.rate))
+    held = held_out_statistics(noisy, layout, SyntheticTalkers(layout.rate))
     assert len(held.directions) == 183
     np.testing.assert_array_equal(held.statistics.counts, 1.0)
 
@@ -227,7 +227,7 @@ def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
 def test_few_directions_are_heard_several_times(small_head: ea.Head) -> None:
     """At least 60 sounds, the directions one after the other, and no sound twice."""
     few = small_head.subset(np.arange(7))
-    held = held_out_statistics(few, ea.CueLayout(), Murmurs(16_000))
+    held = held_out_statistics(few, ea.CueLayout(), SyntheticTalkers(16_000))
     np.testing.assert_array_equal(held.directions, np.tile(few.directions, (8, 1)))
     assert np.abs(held.statistics.counts[0] - held.statistics.counts[7]).max() > 1
 
@@ -251,7 +251,7 @@ def test_calibration_is_honest_where_the_errors_are_known() -> None:
     calibration = fit_calibration(models, held)
     levels = np.array(
         [
-            calibration.belief(model, held.statistics[n]).level_of(truth, 300)
+            calibration.posterior(model, held.statistics[n]).level_of(truth, 300)
             for n, (model, truth) in enumerate(zip(models, truths, strict=True))
         ]
     )

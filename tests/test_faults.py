@@ -87,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads
         ea.Audio(head.responses().samples[n], 48000).write(folder / f"{n}.wav")
         lines.append(f"{n}.wav,{azimuth},{elevation}")
     (folder / "head.csv").write_text("\n".join(lines))
-    scene = ea.render_scene(head, [ea.murmur(0.6, seed=1)], [(30.0, 0.0)])
+    scene = ea.render_scene(head, [ea.synthetic_speech(0.6, seed=1)], [(30.0, 0.0)])
     loudest = np.abs(scene.mixture.samples).max()
     ea.Audio(scene.mixture.samples * PEAK / loudest, 16000).write(folder / "talk.wav")
     return folder

@@ -47,7 +47,7 @@ def test_density_is_around_the_prediction(rng: np.random.Generator) -> None:
     x = rng.uniform(-1, 1, size=(120, 2))
     y = np.concatenate([x, x**2, x[:, :1] * x[:, 1:]], axis=1) + 0.01 * rng.normal(size=(120, 5))
     model = PPAMRegressor(n_components=5).fit(y, x)
-    means = [belief.mean for belief in model.predict_density(y[:3])]
+    means = [posterior.mean for posterior in model.predict_density(y[:3])]
     np.testing.assert_allclose(model.predict(y[:3]), means, atol=1e-6)
 
 
@@ -61,8 +61,8 @@ def test_density_is_honest(rng: np.random.Generator) -> None:
     for folds in (8, 0):
         model = PPAMRegressor(n_components=12, n_folds=folds).fit(y[:200], x[:200])
         levels = [
-            belief.level_of(truth, 300)
-            for belief, truth in zip(model.predict_density(y[200:]), x[200:], strict=True)
+            posterior.level_of(truth, 300)
+            for posterior, truth in zip(model.predict_density(y[200:]), x[200:], strict=True)
         ]
         shares.append(np.mean(np.array(levels) < 0.9))
     assert 0.83 < shares[0] < 0.97

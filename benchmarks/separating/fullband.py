@@ -30,7 +30,9 @@ def scenes(head: ea.Head, count: int, seconds: float = SECONDS) -> Iterator[ea.S
             places = head.directions[rng.integers(len(head), size=2)]
             if ea.great_circle_error(*places) > APART:
                 break
-        yield ea.render_scene(head, sounds, places, rate=RATE, staging=ea.Staging(seed=number))
+        yield ea.render_scene(
+            head, sounds, places, rate=RATE, settings=ea.SceneSettings(seed=number)
+        )
 
 
 def above(x: Array) -> Array:

@@ -41,7 +41,7 @@ def found_row(
     scene: ea.SimulatedScene, separator: Separator, vessl: VESSL, state: State, spectra: Spectra
 ) -> Row:
     """All figures of a state of VESSL, by its soft masks."""
-    found = np.stack([source.belief.best for source in state.sources])
+    found = np.stack([source.posterior.best for source in state.sources])
     return masked(scene, spectra, separator.masks(vessl, state, spectra), found)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from earatlas.features.layout import CueLayout, Threshold
     from earatlas.features.stft import istft, stft
     from earatlas.geometry.angles import azimuth_error, elevation_error, great_circle_error
-    from earatlas.geometry.direction_posterior import ChartMixture, CredibleRegion
+    from earatlas.geometry.direction_posterior import CredibleRegion, DirectionPosterior
     from earatlas.geometry.head_yaw import Yaw
     from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
     from earatlas.hrtf.calibration_recordings import read_recordings
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from earatlas.ppam.model import PPAM
     from earatlas.separation.result import Scene, Source
     from earatlas.simulation.image_source import Room
-    from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
-    from earatlas.simulation.synthetic_speech import murmur
-    from earatlas.simulation.trajectories import Route
+    from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
+    from earatlas.simulation.synthetic_speech import synthetic_speech
+    from earatlas.simulation.trajectories import Trajectory
     from earatlas.streaming.report import LiveReport, LiveSource
     from earatlas.streaming.stream import Live
 
@@ -75,13 +75,13 @@ _NAMES = {
     "manifold.faithfulness": "Faithfulness faithfulness",
     "manifold.ltsa": "Manifold ltsa",
     "manifold.unlabelled": "IntrinsicMap learn_unlabelled",
-    "simulation.synthetic_speech": "murmur",
+    "simulation.synthetic_speech": "synthetic_speech",
     "simulation.image_source": "Room",
-    "simulation.trajectories": "Route",
-    "simulation.scene": "SimulatedScene Staging render_scene",
+    "simulation.trajectories": "Trajectory",
+    "simulation.scene": "SimulatedScene SceneSettings render_scene",
     "separation.result": "Scene Source",
     "geometry.angles": "azimuth_error elevation_error great_circle_error",
-    "geometry.direction_posterior": "ChartMixture CredibleRegion",
+    "geometry.direction_posterior": "DirectionPosterior CredibleRegion",
     "geometry.spaces": "Circle Cylinder Plane Space Sphere",
     "geometry.head_yaw": "Yaw",
 }
@@ -92,7 +92,7 @@ __all__ = [
     "Accuracy",
     "Atlas",
     "Audio",
-    "ChartMixture",
+    "DirectionPosterior",
     "Circle",
     "CredibleRegion",
     "CueLayout",
@@ -113,13 +113,13 @@ __all__ = [
     "Outcome",
     "Plane",
     "Room",
-    "Route",
+    "Trajectory",
     "Scene",
     "SimulatedScene",
     "Source",
     "Space",
     "Sphere",
-    "Staging",
+    "SceneSettings",
     "Threshold",
     "Track",
     "Yaw",
@@ -136,7 +136,7 @@ __all__ = [
     "ltsa",
     "map_recordings",
     "mean_cues",
-    "murmur",
+    "synthetic_speech",
     "open_head",
     "read_audio",
     "read_blocks",

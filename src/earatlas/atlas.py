@@ -2,7 +2,7 @@
 
 In: a `Head`. Out: an `Atlas`: a PPAM with the layout of its cues and the space of its directions,
 how far the answers were off on directions that were held out, and a calibration that makes the
-beliefs honest. It localizes and separates; it is saved as one file of plain arrays and JSON.
+posteriors honest. It localizes and separates; it is saved as one file of plain arrays and JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from earatlas.separation.options import Separating
 from earatlas.separation.pipeline import separate, separate_file
 from earatlas.separation.result import FoundScene, Scene
 from earatlas.separation.separator import Separator
-from earatlas.simulation.synthetic_speech import Murmurs
+from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import one_thread_each
 from earatlas.training.learn_head import MODEL_ARRAYS, learn_head
 from earatlas.training.reverberant import RoomScenes, rooms_refused
@@ -83,7 +83,9 @@ class Atlas(LearnedHead):
             )
         folds = Folds.of(self.model, known.directions, known.cues(self.layout), seed=seed)
         doubted = 0.0 if self.accuracy is None else 1.0
-        scenes = RoomScenes.of(known, self.space, self.layout, Murmurs(self.layout.rate, seed))
+        scenes = RoomScenes.of(
+            known, self.space, self.layout, SyntheticTalkers(self.layout.rate, seed)
+        )
         return replace(self, rooms=scenes.hearing(folds, self.calibration, doubted=doubted))
 
     # --- one sound -----------------------------------------------------------------------------

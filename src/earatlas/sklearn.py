@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.errors import missing_extra
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
 from earatlas.manifold.ltsa import ltsa
 from earatlas.ppam.calibration import KERNEL_WIDTHS, Calibration
@@ -99,7 +99,7 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         if folds < 2:
             return np.zeros(1), np.ones(1)
         order = np.random.default_rng(self.random_state).permutation(len(positions))
-        beliefs, truths = [], []
+        posteriors, truths = [], []
         for fold in range(folds):
             held = order[fold::folds]
             known = np.setdiff1d(order, held)
@@ -114,9 +114,9 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
                 seed=self.random_state,
             )
             for n in held[: _MOST_HELD_OUT // folds]:
-                beliefs.append(model.inverse_density(X[n]))
+                posteriors.append(model.inverse_density(X[n]))
                 truths.append(positions[n])
-        widths, shares, _ = Calibration.kernel(beliefs, np.array(truths), widths)
+        widths, shares, _ = Calibration.kernel(posteriors, np.array(truths), widths)
         return widths, shares
 
     def predict(self, X: Any) -> Array:
@@ -127,7 +127,7 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         positions: Array = np.einsum("nk,nkl->nl", weights, means + self.model_.centres)
         return positions.reshape(len(X), *self.y_shape_)
 
-    def predict_density(self, X: Any) -> list[ChartMixture]:
+    def predict_density(self, X: Any) -> list[DirectionPosterior]:
         """The whole posterior of each observation: density, samples, credible regions.
 
         As wide as the errors on samples that were held out: 90 % regions hold about 90 % of them.

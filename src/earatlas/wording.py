@@ -93,7 +93,7 @@ def _number(value: float) -> str:
 
 
 def radius_words(space: Space, radius: float) -> str:
-    """How far a belief reaches from its best place, in the units of the space.
+    """How far a posterior reaches from its best place, in the units of the space.
 
     >>> from earatlas.geometry.spaces import Circle, Plane, Sphere
     >>> radius_words(Sphere(), 4.17), radius_words(Circle(), 12.6), radius_words(Circle(), 0.013)
@@ -106,7 +106,7 @@ def radius_words(space: Space, radius: float) -> str:
 
 
 def sure_words(space: Space, radius: float, size: float) -> str:
-    """How far a belief reaches, and how large its credible region is.
+    """How far a posterior reaches, and how large its credible region is.
 
     >>> from earatlas.geometry.spaces import Circle, Sphere
     >>> sure_words(Sphere(), 4.17, 54.0)

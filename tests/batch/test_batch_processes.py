@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads
     learned_heads.learn(head, components=2, rooms=False).save(folder / "ring.atlas")
     (folder / "r").mkdir()
     for n in range(10):
-        voices = [ea.murmur(1.0, seed=2 * n), ea.murmur(1.0, seed=2 * n + 1)]
+        voices = [ea.synthetic_speech(1.0, seed=2 * n), ea.synthetic_speech(1.0, seed=2 * n + 1)]
         scene = ea.render_scene(head, voices, [(15.0 * (n % 5), 0.0), (-60.0, 0.0)])
         scene.mixture.write(folder / "r" / f"{n}.wav")
     return folder

@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads
     atlas.save(folder / "ring.atlas")
     (folder / "r").mkdir()
     for n in range(8):
-        voices = [ea.murmur(1.0, seed=2 * n), ea.murmur(1.0, seed=2 * n + 1)]
+        voices = [ea.synthetic_speech(1.0, seed=2 * n), ea.synthetic_speech(1.0, seed=2 * n + 1)]
         scene = ea.render_scene(head, voices, [(15.0 * (n % 5), 0.0), (-60.0, 0.0)])
         scene.mixture.write(folder / "r" / f"{n}.wav")
     assert {o.status for o in mapped(folder, folder / "whole", None)} == {"done"}

@@ -102,7 +102,7 @@ def opened(browser: Any, address: str) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def scene() -> ea.SimulatedScene:
     """Two murmurs whose images are known."""
-    sounds = [ea.murmur(1.5, seed=1), ea.murmur(1.5, seed=2)]
+    sounds = [ea.synthetic_speech(1.5, seed=1), ea.synthetic_speech(1.5, seed=2)]
     return ea.render_scene(ea.simulated_head(PLACES), sounds, PLACES)
 
 
@@ -285,7 +285,7 @@ def test_what_went_wrong_is_said(page: Any, data: bytes, says: str) -> None:
 def test_cancelled(page: Any) -> None:
     """A job that runs is left at once, and the next one is done."""
     head = ea.simulated_head(ea.Sphere().grid(20.0))
-    sounds = [ea.murmur(40.0, seed=seed) for seed in (1, 2)]
+    sounds = [ea.synthetic_speech(40.0, seed=seed) for seed in (1, 2)]
     places = [head.directions[20], head.directions[70]]
     path = ea.render_scene(head, sounds, places).mixture
     data = _wav(path)
@@ -378,7 +378,7 @@ def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, ad
 def two_ears(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A browser whose microphones hear a talker on the right."""
     place = [-70.0, 5.0]
-    sound = ea.render_scene(ea.simulated_head([place]), [ea.murmur(6.0, 48_000, seed=1)], [place],
+    sound = ea.render_scene(ea.simulated_head([place]), [ea.synthetic_speech(6.0, 48_000, seed=1)], [place],
                             rate=48_000).mixture  # fmt: skip
     path = tmp_path_factory.mktemp("ears") / "ears.wav"
     soundfile.write(path, sound.samples.T, sound.rate, "PCM_16")

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
     """A folder with an atlas, a recording, and the same recording as raw samples."""
     folder = tmp_path_factory.mktemp("atlas")
     atlas.save(folder / "head.atlas")
-    scene = ea.render_scene(ea.simulated_head([PLACE]), [ea.murmur(2.0, seed=5)], [PLACE])
+    scene = ea.render_scene(ea.simulated_head([PLACE]), [ea.synthetic_speech(2.0, seed=5)], [PLACE])
     scene.mixture.write(folder / "talker.wav")
     (folder / "head.sofa").write_bytes(b"\x89HDF")
     (scene.mixture.samples.T * 32767).astype("<i2").tofile(folder / "talker.raw")

@@ -16,7 +16,7 @@ from tests_support import refused
 import earatlas as ea
 from earatlas.hrtf.diagnosis import coverage_words
 from earatlas.hrtf.head import WrongWay
-from earatlas.simulation.speech import demo_talkers, murmured_talkers
+from earatlas.simulation.speech import demo_talkers, synthetic_demo_talkers
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -107,7 +107,7 @@ def test_the_published_hats(run: Run, data: Path, tmp_path: Path) -> None:
         assert "--wrong-way" in run(*call).stderr
         assert "wrong way round" not in run(*call, "--wrong-way", "azimuths").stderr
     sound = tmp_path / "s.wav"
-    ea.Audio(ea.murmur(1.0)[None], 16_000).write(sound)
+    ea.Audio(ea.synthetic_speech(1.0)[None], 16_000).write(sound)
     levels = []
     for way in ("azimuths", "ears"):
         call = ["simulate", path, "-o", tmp_path / way, "--sound", f"{sound}:60:0", "--json"]
@@ -184,11 +184,11 @@ def test_where_nothing_can_speak(run: Run, tmp_path: Path, monkeypatch: pytest.M
     result = run("simulate", "simulated", "-o", tmp_path, "--talkers", 3, "--json")
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("\n") == 1
-    assert "murmur" in result.stderr
+    assert "synthetic_speech" in result.stderr
     assert "earatlas[speech]" in result.stderr
     names = [source["name"] for source in json.loads(result.stdout)["sources"]]
     assert names == ["Ada", "Hugh", "Robin"]
-    sounds = [sound for _, sound in murmured_talkers(3)]
+    sounds = [sound for _, sound in synthetic_demo_talkers(3)]
     assert len({sound.tobytes() for sound in sounds}) == 3
     with pytest.raises(ea.InputError, match="speech"):
         demo_talkers(1)
@@ -203,7 +203,7 @@ def test_the_demo_without_any_extra(
         monkeypatch.setitem(sys.modules, extra, None)
     result = run("demo", "-o", tmp_path / "demo", "--json")
     assert result.returncode == 0, result.stderr
-    assert "murmur" in result.stderr
+    assert "synthetic_speech" in result.stderr
     answer = json.loads(result.stdout)
     assert answer["n_sources"] == 2
     for row in answer["truth"]:

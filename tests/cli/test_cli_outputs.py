@@ -27,7 +27,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads) 
         lines.append(f"{n}.wav,{azimuth},{elevation}")
     (folder / "ring.csv").write_text("\n".join(lines))
     learned_heads.learn(head, components=2, rooms=False).save(folder / "ring.atlas")
-    scene = ea.render_scene(head, [ea.murmur(1.0, seed=5)], [(60.0, 0.0)])
+    scene = ea.render_scene(head, [ea.synthetic_speech(1.0, seed=5)], [(60.0, 0.0)])
     scene.mixture.write(folder / "talker.wav")
     return folder
 
@@ -39,9 +39,9 @@ def cases(ring: Path) -> dict[str, tuple[list[object], str]]:
         "atlas": (["learn", ring / "ring.csv", "--components", 2, "--no-rooms", "-o"], "x.atlas"),
         "track": ([*localize, "--track"], "x.csv"),
         "track in JSON": ([*localize, "--track"], "x.json"),
-        "belief": ([*localize, "--plot"], "x.png"),
-        "belief as SVG": ([*localize, "--plot"], "x.svg"),
-        "belief as PDF": ([*localize, "--plot"], "x.pdf"),
+        "posterior": ([*localize, "--plot"], "x.png"),
+        "posterior as SVG": ([*localize, "--plot"], "x.svg"),
+        "posterior as PDF": ([*localize, "--plot"], "x.pdf"),
         "head": (["info", ring / "ring.csv", "--plot"], "x.png"),
         "cues": (["cues", ring / "talker.wav", "--plot"], "x.png"),
     }

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
     """An atlas, a scene of two voices with its truth, and recordings that cannot be used."""
     folder = tmp_path_factory.mktemp("separation")
     atlas.save(folder / "head.atlas")
-    voices = [ea.murmur(2.0, seed=seed) for seed in (5, 8)]
+    voices = [ea.synthetic_speech(2.0, seed=seed) for seed in (5, 8)]
     scene = ea.render_scene(
         ea.simulated_head(PLACES), voices, PLACES, names=("Ada", "Hugh"), rate=16_000
     )
@@ -186,7 +186,7 @@ def test_early_images_are_compared_with(run: Run, folder: Path, tmp_path: Path) 
     )
     wet = np.concatenate([ears.samples, late], axis=2)
     room = replace(head, ears=replace(ears, samples=wet))
-    voices = [ea.murmur(2.0, seed=seed) for seed in (5, 8)]
+    voices = [ea.synthetic_speech(2.0, seed=seed) for seed in (5, 8)]
     scene = ea.render_scene(room, voices, PLACES, names=("Ada", "Hugh"))
     assert scene.is_reverberant
     scene.write(tmp_path / "scene")
@@ -204,7 +204,7 @@ def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> N
     """As long as this one and from the same places, with other voices: refused before the work."""
     call = ["separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path / "o"]
     for seeds in ((15, 18), (5, 18)):  # nobody in common, or one of the two
-        voices = [ea.murmur(2.0, seed=seed) for seed in seeds]
+        voices = [ea.synthetic_speech(2.0, seed=seed) for seed in seeds]
         other = ea.render_scene(ea.simulated_head(PLACES), voices, PLACES, rate=16_000)
         other.write(tmp_path / f"other{seeds[0]}")
         refused(
@@ -220,7 +220,7 @@ def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> N
 
 def test_one_source_has_no_interference(run: Run, tmp_path: Path, folder: Path) -> None:
     """There is no ratio to other sources where there is none; the JSON keeps its fields."""
-    scene = ea.render_scene(ea.simulated_head([PLACES[0]]), [ea.murmur(2.0)], [PLACES[0]])
+    scene = ea.render_scene(ea.simulated_head([PLACES[0]]), [ea.synthetic_speech(2.0)], [PLACES[0]])
     scene.write(tmp_path / "scene")
     call = ["separate", folder / "head.atlas", tmp_path / "scene" / "mixture.wav", "-n", 1,
             "-o", tmp_path / "out", "--truth", tmp_path / "scene"]  # fmt: skip

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, small_head
     """An atlas, and a scene of one voice with its truth."""
     folder = tmp_path_factory.mktemp("hostile")
     atlas.save(folder / "head.atlas")
-    scene = ea.render_scene(small_head, [ea.murmur(1.0, seed=5)], [(60.0, 0.0)])
+    scene = ea.render_scene(small_head, [ea.synthetic_speech(1.0, seed=5)], [(60.0, 0.0)])
     scene.write(folder / "scene")
     return folder
 
@@ -139,7 +139,7 @@ def test_absurd_samples_are_refused(run: Run, folder: Path, tmp_path: Path) -> N
     ):
         refused(run(*call), "a million times full scale, got 1e+300")
     scene = tmp_path / "scene"
-    ea.render_scene(ea.simulated_head([[0, 0]]), [ea.murmur(1.0)], [[0, 0]]).write(scene)
+    ea.render_scene(ea.simulated_head([[0, 0]]), [ea.synthetic_speech(1.0)], [[0, 0]]).write(scene)
     (scene / "noise.wav").write_bytes(loud.read_bytes())
     refused(
         run("separate", folder / "head.atlas", scene / "mixture.wav", "-o", tmp_path / "o",
@@ -240,17 +240,19 @@ def test_a_manifold_comes_whole_or_not_at_all(
 
 
 def test_no_region_is_larger_than_the_sphere() -> None:
-    """A belief that is all over the place, in numbers that are rounded."""
+    """A posterior that is all over the place, in numbers that are rounded."""
     for space, most in (
         (ea.Sphere(), 41252.9), (ea.Cylinder((-90.0, 90.0)), 41252.9), (ea.Cylinder(), 41252.9),
         (ea.Plane(), 41252.9), (ea.Circle(), 360.0), (ea.Plane(((-180.0, 180.0),)), 360.0),
     ):  # fmt: skip
         L = space.dims
         centre = np.zeros((1, space.columns))
-        wide = ea.ChartMixture(space, centre, np.ones(1), np.zeros((1, L)), 1e6 * np.eye(L)[None])
+        wide = ea.DirectionPosterior(
+            space, centre, np.ones(1), np.zeros((1, L)), 1e6 * np.eye(L)[None]
+        )
         where = ea.Localization(wide, 0.5, 1.0)
         assert where.to_dict()["credible_90_area"] == most
     pixels = ea.Plane(((0.0, 640.0), (0.0, 480.0)))
     centre = np.zeros((1, 2))
-    wide = ea.ChartMixture(pixels, centre, np.ones(1), centre, 1e6 * np.eye(2)[None])
+    wide = ea.DirectionPosterior(pixels, centre, np.ones(1), centre, 1e6 * np.eye(2)[None])
     assert wide.credible_area(0.9) > 1e6

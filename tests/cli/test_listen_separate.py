@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, atlas_head
     path = tmp_path_factory.mktemp("listen")
     ready = atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
     ready.save(path / "head.atlas")
-    sounds = [ea.murmur(2.5, seed=seed) for seed in (3, 4)]
+    sounds = [ea.synthetic_speech(2.5, seed=seed) for seed in (3, 4)]
     scene = ea.render_scene(atlas_head, sounds, [[50.0, 10.0], [-70.0, 0.0]])
     soundfile.write(path / "party.wav", scene.mixture.samples.T, RATE, subtype="FLOAT")
     return path

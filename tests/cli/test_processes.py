@@ -79,7 +79,7 @@ def test_listening_while_the_sound_goes_on(
     """An answer comes before the input ends, from samples that came in odd pieces; then ctrl-C."""
     atlas.save(tmp_path / "head.atlas")
     place = (63.0, 11.0)
-    scene = ea.render_scene(ea.simulated_head([place]), [ea.murmur(2.0, seed=5)], [place])
+    scene = ea.render_scene(ea.simulated_head([place]), [ea.synthetic_speech(2.0, seed=5)], [place])
     samples = (scene.mixture.samples * 32767).astype("<i2")
     raw = samples.T.tobytes()
     process = subprocess.Popen(

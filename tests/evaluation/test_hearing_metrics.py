@@ -26,7 +26,7 @@ def delayed(x: Array, seconds: float, rate: int = RATE) -> Array:
 @pytest.fixture
 def images() -> Array:
     """Two murmurs at both ears (2, 2, n), with time and level differences."""
-    voices = [ea.murmur(2.0, seed=seed) for seed in (1, 2)]
+    voices = [ea.synthetic_speech(2.0, seed=seed) for seed in (1, 2)]
     return np.array([[v, 0.5 * delayed(v, t)] for v, t in zip(voices, (4e-4, -2e-4), strict=True)])
 
 
@@ -116,10 +116,10 @@ def noisy(voice: Array, snr_db: float, seed: int = 0) -> Array:
 @pytest.mark.parametrize("snr_db", [-10.0, 0.0, 12.0])
 def test_stoi_is_that_of_others(snr_db: float) -> None:
     """To rounding at 10 kHz; to what a resampling filter matters at other rates."""
-    voice = ea.murmur(3.0, 10_000, seed=3)
+    voice = ea.synthetic_speech(3.0, 10_000, seed=3)
     ours = stoi(voice, noisy(voice, snr_db), rate=10_000)
     assert ours == pytest.approx(their_stoi(voice, noisy(voice, snr_db), 10_000), abs=1e-9)
-    voice = ea.murmur(3.0, seed=4)
+    voice = ea.synthetic_speech(3.0, seed=4)
     ours = stoi(voice, noisy(voice, snr_db), rate=RATE)
     assert ours == pytest.approx(their_stoi(voice, noisy(voice, snr_db), RATE), abs=0.01)
     assert 0.05 < ours < 0.999
@@ -141,6 +141,6 @@ def test_stoi_grows_with_what_can_be_heard(images: Array) -> None:
 
 def test_stoi_of_hardly_anything_is_unknown() -> None:
     """Less than 384 ms that are not silent."""
-    voice = ea.murmur(0.3, seed=1)
+    voice = ea.synthetic_speech(0.3, seed=1)
     assert np.isnan(stoi(voice, voice, rate=RATE))
     assert np.isnan(stoi(voice[:100], voice[:100], rate=RATE))

@@ -419,7 +419,7 @@ def test_a_folder_of_speech(tmp_path: Path) -> None:
     for n in range(3):
         with pytest.raises(ea.InputError, match=f"at least 3 sound files, got {n}"):
             voices_of(tmp_path, True)
-        ea.Audio(ea.murmur(1.5, seed=n)[None], 16_000).write(tmp_path / f"{n}.wav")
+        ea.Audio(ea.synthetic_speech(1.5, seed=n)[None], 16_000).write(tmp_path / f"{n}.wav")
     voices = voices_of(tmp_path, True)
     assert [len(v) for v in voices] == [24_000] * 3
     about = speech_about(tmp_path)
@@ -427,7 +427,7 @@ def test_a_folder_of_speech(tmp_path: Path) -> None:
     assert EXPERIMENTS["table2"].data(replace(QUICK, speech=tmp_path)) == {**QUICK.about, **about}
     (tmp_path / "notes.txt").write_text("no talker")
     assert speech_about(tmp_path) == about
-    ea.Audio(ea.murmur(1.6, seed=0)[None], 16_000).write(tmp_path / "0.wav")
+    ea.Audio(ea.synthetic_speech(1.6, seed=0)[None], 16_000).write(tmp_path / "0.wav")
     assert speech_about(tmp_path)["files"] != about["files"], "another size"
     assert said_by({"data": about}) == f"talkers of the folder `{tmp_path.name}`"
 

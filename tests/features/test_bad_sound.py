@@ -15,7 +15,7 @@ PLACES = [(40.0, 0.0), (-40.0, 0.0)]
 
 def recorded(head: ea.Head, rate: int) -> ea.Audio:
     """Two murmurs of 1.2 s at a rate."""
-    sounds = [ea.murmur(1.2, seed=seed) for seed in (1, 2)]
+    sounds = [ea.synthetic_speech(1.2, seed=seed) for seed in (1, 2)]
     mixture = ea.render_scene(head, sounds, PLACES).mixture
     return mixture if rate == mixture.rate else mixture.at_rate(rate)
 
@@ -63,7 +63,7 @@ def test_an_offset_changes_nothing_but_itself(
 
 def test_an_offset_moves_no_direction(atlas: ea.Atlas, atlas_head: ea.Head, tmp_path: Path) -> None:
     """One sound is where it is without the offset, in memory and in a file at another rate."""
-    audio = ea.render_scene(atlas_head, [ea.murmur(1.2, seed=1)], PLACES[:1]).mixture
+    audio = ea.render_scene(atlas_head, [ea.synthetic_speech(1.2, seed=1)], PLACES[:1]).mixture
     samples = without_offset(audio.samples)
     laden = ea.Audio(samples + np.array([[0.1], [-0.06]]), 16_000)
     clean = atlas.localize(ea.Audio(samples, 16_000))

@@ -13,7 +13,7 @@ OFFSET = np.array([[0.1], [-0.06]])
 @pytest.fixture(scope="module")
 def words() -> np.ndarray:
     """Two ears of sound without an offset, after some quiet."""
-    sounds = np.stack([ea.murmur(2.0, seed=1), 0.5 * ea.murmur(2.0, seed=2)])
+    sounds = np.stack([ea.synthetic_speech(2.0, seed=1), 0.5 * ea.synthetic_speech(2.0, seed=2)])
     sounds -= sounds.mean(axis=1, keepdims=True)
     quiet = 1e-4 * np.random.default_rng(1).normal(size=(2, RATE // 4))
     return np.concatenate([quiet, 0.3 * sounds / np.abs(sounds).max()], axis=1)
@@ -70,7 +70,9 @@ def test_blocks_of_any_size_give_the_same(words: np.ndarray) -> None:
 
 def test_a_stream_is_heard_without_its_offset(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
     """Where a sound is does not hang on the converter, nor how sure that is."""
-    sound = ea.render_scene(atlas_head, [ea.murmur(1.5, seed=4)], [[40, 0]]).mixture.samples
+    sound = ea.render_scene(
+        atlas_head, [ea.synthetic_speech(1.5, seed=4)], [[40, 0]]
+    ).mixture.samples
     x = 0.3 * sound / np.abs(sound).max()
 
     def where(samples: np.ndarray) -> ea.Localization:
@@ -80,15 +82,15 @@ def test_a_stream_is_heard_without_its_offset(atlas: ea.Atlas, atlas_head: ea.He
 
     clean, laden = where(x), where(x + OFFSET)
     assert ea.great_circle_error(clean.direction, laden.direction) < 0.5
-    assert laden.radius_degrees() == pytest.approx(clean.radius_degrees(), rel=0.1)
+    assert laden.radius_90 == pytest.approx(clean.radius_90, rel=0.1)
     assert [doubt.word for doubt in laden.doubts] == [doubt.word for doubt in clean.doubts]
 
 
 def test_live_sources_have_none_of_the_offset(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
     """They sound as without, but for what the mean of a second has of it; to the last sample."""
     ready = atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
-    murmurs = [ea.murmur(3.0, seed=1), ea.murmur(3.0, seed=2)]
-    sound = ea.render_scene(atlas_head, murmurs, [[40, 0], [-60, 0]]).mixture.samples
+    synthetic_talkers = [ea.synthetic_speech(3.0, seed=1), ea.synthetic_speech(3.0, seed=2)]
+    sound = ea.render_scene(atlas_head, synthetic_talkers, [[40, 0], [-60, 0]]).mixture.samples
     quiet = 1e-4 * np.random.default_rng(1).normal(size=(2, RATE // 2))
     x = np.concatenate([quiet, 0.3 * sound / np.abs(sound).max()], axis=1)
 

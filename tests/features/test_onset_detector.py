@@ -5,7 +5,7 @@ import pytest
 
 from earatlas.features.onset_detector import Gate, OnsetBins, OnsetStream
 from earatlas.features.stft import stft
-from earatlas.simulation.synthetic_speech import murmur
+from earatlas.simulation.synthetic_speech import synthetic_speech
 
 GATE = Gate(most_bins=70)
 RATE = 16_000
@@ -22,9 +22,9 @@ def onsets(samples: np.ndarray, size: int, *, forgetting: float = 1.0) -> OnsetB
 
 @pytest.fixture(scope="module")
 def sound() -> np.ndarray:
-    """A murmur with noise, unequal in the two ears."""
+    """A synthetic_speech with noise, unequal in the two ears."""
     rng = np.random.default_rng(3)
-    dry = murmur(1.3, seed=5)
+    dry = synthetic_speech(1.3, seed=5)
     return np.stack([dry, 0.4 * np.roll(dry, 7)]) + 0.003 * rng.normal(size=(2, len(dry)))
 
 
@@ -116,7 +116,7 @@ def test_silence_has_no_onsets() -> None:
 def test_onsets_fade_by_their_power() -> None:
     """Of two that rise alike the older has e^-3 of the newer's power: most bins are the newer's."""
     rng = np.random.default_rng(1)
-    sound = np.tile(murmur(3.0, seed=2), 2)
+    sound = np.tile(synthetic_speech(3.0, seed=2), 2)
     both = np.stack([sound, sound]) + 1e-4 * rng.normal(size=(2, len(sound)))
     found = onsets(both, 800, forgetting=float(np.exp(-128 / RATE / 1.0)))
     older = found.t < 3.0 * RATE / 128
@@ -128,7 +128,7 @@ def test_onsets_fade_by_their_power() -> None:
 def test_older_onsets_are_forgotten() -> None:
     """With forgetting, the bins are those of the newer of two sounds."""
     rng = np.random.default_rng(1)
-    first, second = murmur(1.0, seed=2), murmur(1.0, seed=3)
+    first, second = synthetic_speech(1.0, seed=2), synthetic_speech(1.0, seed=3)
     left = np.concatenate([first, 0.3 * second])
     right = np.concatenate([0.3 * first, second])
     sound = np.stack([left, right]) + 1e-4 * rng.normal(size=(2, len(left)))

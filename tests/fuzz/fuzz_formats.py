@@ -209,7 +209,7 @@ def _tables(folder: Path) -> list[bytes]:
 
 def _scenes(folder: Path) -> list[bytes]:
     head = ea.simulated_head([[40.0, 0.0], [-30.0, 10.0]])
-    sounds = [ea.murmur(0.2, seed=seed) for seed in (1, 2)]
+    sounds = [ea.synthetic_speech(0.2, seed=seed) for seed in (1, 2)]
     scene = ea.render_scene(head, sounds, head.directions, names=["a", "b"])
     scene.write(folder)
     (folder / "seconds").write_text(str(scene.mixture.seconds))
@@ -240,8 +240,8 @@ def _paths(folder: Path) -> list[bytes]:
 
 
 def _use_path(path: Path) -> None:
-    route = path_of(path.read_text(encoding="utf-8", errors="replace"))
-    assert np.isfinite(route.directions).all()
+    trajectory = path_of(path.read_text(encoding="utf-8", errors="replace"))
+    assert np.isfinite(trajectory.directions).all()
 
 
 def _lists(folder: Path) -> list[bytes]:

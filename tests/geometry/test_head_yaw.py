@@ -1,4 +1,4 @@
-"""A turning head: the yaw over time, beliefs that are turned back and multiplied, bad yaws."""
+"""A turning head: the yaw over time, posteriors that are turned back and multiplied, bad yaws."""
 
 import json
 import subprocess
@@ -28,8 +28,8 @@ PLACE = np.array([40.0, 12.0])  # in the room
 
 
 def turning_sound(degrees: Array, seconds: float = 2.0) -> tuple[ea.Audio, ea.Yaw]:
-    """A murmur at PLACE heard with a head that stands at each yaw for as long, faded in 20 ms."""
-    dry = ea.murmur(seconds, seed=5)
+    """A synthetic_speech at PLACE heard with a head that stands at each yaw for as long, faded in 20 ms."""
+    dry = ea.synthetic_speech(seconds, seed=5)
     edges = np.linspace(0, seconds, len(degrees) + 1)
     t, total, times, yaws = np.arange(len(dry)) / RATE, np.zeros((2, len(dry))), [], []
     for k, yaw in enumerate(degrees):
@@ -116,11 +116,11 @@ def test_a_yaw_lasts_as_long_as_the_sound(atlas: Atlas) -> None:
 
 
 def test_a_number_turns_the_answer(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """The same belief, and every window of a track and a stream, turned to the left."""
+    """The same posterior, and every window of a track and a stream, turned to the left."""
     audio = turning[0]
     plain, turned = atlas.localize(audio), atlas.localize(audio, yaw=30.0)
     np.testing.assert_allclose(turned.direction, plain.direction + np.array([30.0, 0.0]), atol=1e-9)
-    np.testing.assert_array_equal(turned.belief.weights, plain.belief.weights)
+    np.testing.assert_array_equal(turned.posterior.weights, plain.posterior.weights)
     a = atlas.localize_frames(audio).directions
     b = atlas.localize_frames(audio, yaw=-170.0).directions
     np.testing.assert_allclose(wrap_degrees(b - a - (-170.0, 0.0)), 0.0, atol=1e-4)
@@ -131,10 +131,10 @@ def test_a_number_turns_the_answer(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw
 
 def test_turned_beliefs(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:
     """p'(x) = p(x - yaw), on the sphere as on a plane, which does not close behind."""
-    belief = atlas.localize(turning[0]).belief
+    posterior = atlas.localize(turning[0]).posterior
     points = np.array([[30.0, 10.0], [-150.0, 70.0], [100.0, -89.0]])
-    turned = belief.turned(77.0).log_density(belief.space.turned(points, 77.0))
-    np.testing.assert_allclose(turned, belief.log_density(points), rtol=1e-9)
+    turned = posterior.turned(77.0).log_density(posterior.space.turned(points, 77.0))
+    np.testing.assert_allclose(turned, posterior.log_density(points), rtol=1e-9)
     np.testing.assert_allclose(ea.Plane().turned([[150.0, 3.0]], 40.0), [[190.0, 3.0]])
     np.testing.assert_allclose(ea.Circle().turned([[150.0, 3.0]], 40.0), [[-170.0, 3.0]])
 
@@ -146,8 +146,8 @@ def test_a_turning_head_finds_the_place_in_the_room(
     audio, yaw = turning
     told, untold = atlas.localize(audio, yaw=yaw), atlas.localize(audio)
     assert great_circle_error(told.direction, PLACE) < 4
-    assert told.belief.level_of(PLACE) < 0.95
-    assert told.radius_degrees() < untold.radius_degrees()
+    assert told.posterior.level_of(PLACE) < 0.95
+    assert told.radius_90 < untold.radius_90
     assert told.observed_share == pytest.approx(untold.observed_share, rel=0.2)
     assert told.seconds == pytest.approx(untold.seconds)
 
@@ -173,7 +173,7 @@ def test_blocks_of_any_size(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> N
         ends.append(stream.finish())
     np.testing.assert_allclose(ends[0].direction, whole.direction, atol=1e-6)
     np.testing.assert_allclose(ends[1].direction, ends[2].direction, atol=1e-6)
-    np.testing.assert_allclose(ends[1].belief.weights, ends[2].belief.weights, atol=1e-6)
+    np.testing.assert_allclose(ends[1].posterior.weights, ends[2].posterior.weights, atol=1e-6)
     live = atlas.localizer()
     for start in range(0, audio.samples.shape[1], 160):
         block = audio.samples[:, start : start + 160]
@@ -252,10 +252,10 @@ def test_evidence_is_shared_not_added(atlas: Atlas, turning: tuple[ea.Audio, ea.
     whole.push(spectra, np.zeros(spectra.shape[-1]))
     pose = whole.poses()[0]
     thirds = [Pose(0.01 * n, pose.statistics.scaled(1 / 3)) for n in range(3)]
-    one = turning_judgement(atlas, [pose], None, np.zeros(0)).belief
-    three = turning_judgement(atlas, thirds, None, np.zeros(0)).belief
+    one = turning_judgement(atlas, [pose], None, np.zeros(0)).posterior
+    three = turning_judgement(atlas, thirds, None, np.zeros(0)).posterior
     assert great_circle_error(one.best, three.best) < 1.5
-    assert three.credible_radius() == pytest.approx(one.credible_radius(), rel=0.25)
+    assert three.radius_90 == pytest.approx(one.radius_90, rel=0.25)
     assert [p.yaw_degrees for p in joined_poses(thirds)] == pytest.approx([0.01])
 
 

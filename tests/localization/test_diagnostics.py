@@ -30,9 +30,11 @@ PLACES = ((63.0, 11.0), (-40.0, 5.0), (130.0, -10.0), (-100.0, 30.0))
 
 
 def open_scene(seed: int, *, seconds: float = 2.5) -> Array:
-    """A murmur in the open, from a direction between the learned ones."""
+    """A synthetic_speech in the open, from a direction between the learned ones."""
     place = PLACES[seed % len(PLACES)]
-    scene = ea.render_scene(ea.simulated_head([place]), [ea.murmur(seconds, seed=seed)], [place])
+    scene = ea.render_scene(
+        ea.simulated_head([place]), [ea.synthetic_speech(seconds, seed=seed)], [place]
+    )
     return scene.mixture.samples
 
 
@@ -42,7 +44,7 @@ def in_own_room(head: ea.Head) -> ea.Audio:
     even = np.full(len(h), 1 / len(h))
     room = OwnRoom(t60_seconds=0.6, volume_cubic_metres=80.0, distance_metres=2.0, drop_db=2.0)
     wet = room.response(h, 100, RATE, even, np.random.default_rng(1))
-    return ea.Audio(oaconvolve(ea.murmur(3.0, seed=1)[None], wet, axes=1), RATE)
+    return ea.Audio(oaconvolve(ea.synthetic_speech(3.0, seed=1)[None], wet, axes=1), RATE)
 
 
 def words(atlas: ea.Atlas, samples: Array) -> set[str]:
@@ -93,7 +95,7 @@ def test_another_head_is_told(atlas: ea.Atlas) -> None:
     other = ea.simulated_head([PLACES[0]])
     ears = other.responses()
     stretched = replace(other, ears=replace(ears, rate=ears.rate / 1.1))
-    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=5)], [PLACES[0]])
+    scene = ea.render_scene(stretched, [ea.synthetic_speech(3.0, seed=5)], [PLACES[0]])
     assert words(atlas, scene.mixture.samples) == {"does not fit this head"}
 
 
@@ -104,26 +106,26 @@ def test_what_does_not_fit_is_believed_less(
     ears = ea.simulated_head([PLACES[0]]).responses()
     stretched = ea.simulated_head([PLACES[0]])
     stretched = replace(stretched, ears=replace(ears, rate=ears.rate / 1.1))
-    scene = ea.render_scene(stretched, [ea.murmur(3.0, seed=5)], [PLACES[0]])
+    scene = ea.render_scene(stretched, [ea.synthetic_speech(3.0, seed=5)], [PLACES[0]])
     told = atlas.localize(scene.mixture)
     assert "does not fit this head" in {doubt.word for doubt in told.doubts}
     monkeypatch.setattr("earatlas.localization.result.strangeness", lambda *_: 0.0)
     before = atlas.localize(scene.mixture)
-    assert told.radius_degrees() > before.radius_degrees() + 10
+    assert told.radius_90 > before.radius_90 + 10
     np.testing.assert_allclose(told.direction, before.direction, atol=3.0)
 
 
 def test_strangeness_grows_as_onsets_tell_less(atlas: ea.Atlas) -> None:
     """From nothing at the usual share to all; without onsets all."""
     assert atlas.rooms is not None
-    belief, usual = belief_at(ea.Sphere(), (10.0, 0.0)), atlas.rooms.trust.usual_nats
+    posterior, usual = belief_at(ea.Sphere(), (10.0, 0.0)), atlas.rooms.trust.usual_nats
     onsets = replace(no_onsets(), decay_seconds=0.15)
     shares = [
-        strangeness(atlas, Judgement(belief, 9.0, share * usual), onsets)
+        strangeness(atlas, Judgement(posterior, 9.0, share * usual), onsets)
         for share in (1.2, 0.96, 0.9, 0.8, np.nan)
     ]
     np.testing.assert_allclose(shares, [0.0, 1 / 12, 7 / 12, 1.0, 1.0], atol=1e-9)
-    low = Judgement(belief, 9.0, 0.5 * usual)
+    low = Judgement(posterior, 9.0, 0.5 * usual)
     assert strangeness(replace(atlas, rooms=None), low, None) == 1.0
     assert strangeness(atlas, low, replace(onsets, decay_seconds=0.2)) == 0.0
 
@@ -191,12 +193,12 @@ def test_a_scene_that_does_not_fit_an_atlas_without_rooms_is_doubted(atlas: ea.A
 
 def test_what_has_no_direction_is_told(atlas: ea.Atlas, rng: np.random.Generator) -> None:
     """One channel twice, one channel panned, and independent noise at the ears."""
-    mono = ea.murmur(2.5, seed=4)
+    mono = ea.synthetic_speech(2.5, seed=4)
     assert words(atlas, np.stack([mono, mono])) == {"nothing directional"}
     assert words(atlas, np.stack([mono, 0.3 * mono])) == {"nothing directional"}
     assert words(atlas, 0.1 * rng.normal(size=(2, 40_000))) == {"nothing directional"}
     where = atlas.localize(ea.Audio(np.stack([mono, mono]), 16_000))
-    assert where.radius_degrees() > 90
+    assert where.radius_90 > 90
     assert where.to_dict()["radius_90"] > 60
     found = atlas.separate(ea.Audio(np.stack([mono, mono]), 16_000), n_sources=2, rendering="soft")
     assert min(source.radius_90 for source in found.sources) > 60
@@ -229,7 +231,7 @@ def test_an_atlas_without_rooms_says_what_it_can(atlas: ea.Atlas) -> None:
     """It hears no onsets; that a sound does not fit it knows."""
     plain = replace(atlas, rooms=None)
     assert words(plain, open_scene(0)) == set()
-    mono = ea.murmur(2.5, seed=4)
+    mono = ea.synthetic_speech(2.5, seed=4)
     assert words(plain, np.stack([mono, 0.3 * mono])) == {"does not fit this head"}
 
 
@@ -316,7 +318,9 @@ def test_tracks_hold_in_rooms(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
     halves = []
     for row in (100, 400):
         wet = room.response(h, row, RATE, even, rng)
-        halves.append(oaconvolve(ea.murmur(1.5, seed=row)[None], wet, axes=1)[:, : int(1.5 * RATE)])
+        halves.append(
+            oaconvolve(ea.synthetic_speech(1.5, seed=row)[None], wet, axes=1)[:, : int(1.5 * RATE)]
+        )
     audio = ea.Audio(np.concatenate(halves, axis=1), RATE)
     errors = {}
     for name, head in (("rooms", atlas), ("open", replace(atlas, rooms=None))):

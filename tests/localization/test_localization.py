@@ -16,13 +16,13 @@ from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.result import answer
 from earatlas.localization.windowed import Tracking, Windows, windows_of
-from earatlas.simulation.synthetic_speech import murmur
+from earatlas.simulation.synthetic_speech import synthetic_speech
 
 
 @pytest.fixture(scope="module")
 def recording(atlas_head: ea.Head) -> ea.SimulatedScene:
-    """Three seconds of murmur from the left, between the learned directions."""
-    sound = murmur(3.0, 16000, np.random.default_rng(5))
+    """Three seconds of synthetic_speech from the left, between the learned directions."""
+    sound = synthetic_speech(3.0, 16000, np.random.default_rng(5))
     return ea.render_scene(ea.simulated_head([[63.0, 11.0]]), [sound], [[63.0, 11.0]])
 
 
@@ -31,13 +31,15 @@ def test_localize_finds_talkers(atlas: Atlas) -> None:
     places = np.array([[63.0, 11.0], [-20.0, 33.0], [150.0, -20.0], [-100.0, 5.0], [10.0, -40.0]])
     errors = []
     for seed, place in enumerate(places):
-        scene = ea.render_scene(ea.simulated_head([place]), [murmur(3.0, seed=seed)], [place])
+        scene = ea.render_scene(
+            ea.simulated_head([place]), [synthetic_speech(3.0, seed=seed)], [place]
+        )
         errors.append(great_circle_error(atlas.localize(scene.mixture).direction, place))
     assert 0.1 < np.median(errors) < 8.0
 
 
 def test_localization_says_how_sure_it_is(atlas: Atlas, recording: ea.SimulatedScene) -> None:
-    """Regions grow with their level, and the plain values are the belief's."""
+    """Regions grow with their level, and the plain values are the posterior's."""
     where = atlas.localize(recording.mixture)
     assert great_circle_error(where.mean, [63.0, 11.0]) < 20.0
     assert 0.03 < where.observed_share < 0.4
@@ -48,19 +50,19 @@ def test_localization_says_how_sure_it_is(atlas: Atlas, recording: ea.SimulatedS
 
 
 def test_stream_equals_recording(atlas: Atlas, recording: ea.SimulatedScene) -> None:
-    """Fed in pieces of any size, the finished stream has the recording's belief."""
+    """Fed in pieces of any size, the finished stream has the recording's posterior."""
     whole = atlas.localize(recording.mixture)
     stream = atlas.localizer()
     for part in np.array_split(recording.mixture.samples, 23, axis=1):
         stream.push(part)
     end = stream.finish()
-    np.testing.assert_allclose(end.belief.weights, whole.belief.weights, atol=1e-9)
+    np.testing.assert_allclose(end.posterior.weights, whole.posterior.weights, atol=1e-9)
     np.testing.assert_allclose(end.direction, whole.direction, atol=1e-6)
     assert end.observed_share == pytest.approx(whole.observed_share)
 
 
 def test_file_equals_recording(tmp_path: Path, atlas: Atlas, recording: ea.SimulatedScene) -> None:
-    """A file of any length, read in blocks: the same belief."""
+    """A file of any length, read in blocks: the same posterior."""
     path = recording.mixture.write(tmp_path / "x.wav")
     whole, file = atlas.localize(ea.read_audio(path)), atlas.localize_file(path)
     np.testing.assert_allclose(file.direction, whole.direction, atol=1e-6)
@@ -111,7 +113,7 @@ def test_track_follows_a_moving_sound(atlas: Atlas) -> None:
 
 
 def test_one_window_track_is_localize(atlas: Atlas, recording: ea.SimulatedScene) -> None:
-    """A window as long as the recording gives the recording's belief."""
+    """A window as long as the recording gives the recording's posterior."""
     whole = atlas.localize(recording.mixture)
     track = atlas.localize_frames(recording.mixture, window_seconds=60.0, hop_seconds=0.5)
     assert len(track) == 1
@@ -130,7 +132,7 @@ def test_a_track_ends_with_the_answer_to_the_whole(
         whole = tracking.whole()  # the windows that nobody asked for are heard for it
         assert len(list(tracking)) > 9 if isinstance(yaw, ea.Yaw) else list(tracking) == []
         np.testing.assert_allclose(whole.direction, expected.direction, atol=1e-3)
-        assert whole.radius_degrees() == pytest.approx(expected.radius_degrees(), rel=1e-3)
+        assert whole.radius_90 == pytest.approx(expected.radius_90, rel=1e-3)
         assert whole.observed_share == pytest.approx(expected.observed_share, rel=1e-6)
         assert whole.seconds == pytest.approx(expected.seconds, rel=1e-9)
         assert [doubt.word for doubt in whole.doubts] == [d.word for d in expected.doubts]
@@ -176,7 +178,7 @@ def test_track_in_blocks_is_the_whole_spectrogram_sliced(
     window: int,
     hop: int,
 ) -> None:
-    """Blocks that end within hops and windows: times and beliefs of the slow way, one by one.
+    """Blocks that end within hops and windows: times and posteriors of the slow way, one by one.
 
     Directions to single precision, radii (of the same points) and areas (of a quarter of them) to
     what is stated here.
@@ -196,9 +198,9 @@ def test_track_in_blocks_is_the_whole_spectrogram_sliced(
         assert found.seconds == pytest.approx(expected.seconds, rel=1e-12)
         np.testing.assert_allclose(found.direction, expected.direction, atol=2e-3)
         np.testing.assert_allclose(found.mean, expected.mean, atol=0.02)
-        assert found.radius_degrees() == pytest.approx(expected.radius_degrees(), rel=0.02)
-        area = expected.belief.credible_area()
-        assert found.belief.credible_area() == pytest.approx(area, rel=0.15)
+        assert found.radius_90 == pytest.approx(expected.radius_90, rel=0.02)
+        area = expected.posterior.credible_area()
+        assert found.posterior.credible_area() == pytest.approx(area, rel=0.15)
 
 
 def test_file_track_equals_recording_s(
@@ -274,7 +276,7 @@ def test_bad_streams_are_explained(atlas: Atlas) -> None:
 
 def test_an_answer_of_a_stream_grows_old(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
     """Through a pause it is doubted, and its region grows; the next word makes it young again."""
-    sound = ea.murmur(1.0, seed=4)
+    sound = ea.synthetic_speech(1.0, seed=4)
     talker = ea.render_scene(atlas_head, [sound], [[40.0, 0.0]]).mixture.samples
     stream = atlas.localizer(memory_seconds=1.0)
     stream.push(talker)
@@ -284,10 +286,10 @@ def test_an_answer_of_a_stream_grows_old(atlas: ea.Atlas, atlas_head: ea.Head) -
         stream.push(np.zeros((2, 16_000)))
         old = stream.where()
         ages.append(old.age_seconds)
-        radii.append(old.radius_degrees())
+        radii.append(old.radius_90)
         assert old.doubts[-1].word == "silent"
     np.testing.assert_allclose(np.array(ages, dtype=float), [1, 2, 3], atol=0.3)
-    assert young.radius_degrees() < radii[0] < radii[1] < radii[2]
+    assert young.radius_90 < radii[0] < radii[1] < radii[2]
     assert old.to_dict()["age"] == pytest.approx(ages[-1], abs=0.01)
     stream.push(talker)
     assert not [doubt for doubt in stream.where().doubts if doubt.word == "silent"]

@@ -1,4 +1,4 @@
-"""The direct sound: templates, the density of bins, rooms made from a head, and honest beliefs."""
+"""The direct sound: templates, the density of bins, rooms made from a head, and honest posteriors."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -140,7 +140,9 @@ def test_look_is_the_sum_over_bins(atlas: ea.Atlas) -> None:
     assert atlas.rooms is not None
     sound = atlas.rooms.sound
     stream = OnsetStream(Gate(most_bins=40))
-    stream.push(np.stack([ea.murmur(0.8, seed=1), 0.5 * ea.murmur(0.8, seed=1)]))
+    stream.push(
+        np.stack([ea.synthetic_speech(0.8, seed=1), 0.5 * ea.synthetic_speech(0.8, seed=1)])
+    )
     stream.finish()
     bins = stream.bins()
     look = sound.look(bins)
@@ -163,7 +165,11 @@ def test_looks_at_many_are_those_at_each(atlas: ea.Atlas) -> None:
     assert atlas.rooms is not None
     sound = atlas.rooms.sound
     stream = OnsetStream(Gate(most_bins=300))
-    stream.push(np.stack([ea.murmur(1.5, seed=1), 0.5 * np.roll(ea.murmur(1.5, seed=1), 4)]))
+    stream.push(
+        np.stack(
+            [ea.synthetic_speech(1.5, seed=1), 0.5 * np.roll(ea.synthetic_speech(1.5, seed=1), 4)]
+        )
+    )
     stream.finish()
     bins = stream.bins()
     spans = ((0, 90), (40, 130), (50, 100), (140, 190))
@@ -194,10 +200,10 @@ def test_talkers_in_rooms_are_found(
         place = np.array([[rng.uniform(-180, 180), rng.uniform(-40, 60)]])
         direct = ea.simulated_head(place).responses().at_rate(RATE)
         wet = room.response(np.concatenate([h, direct]), len(h), RATE, np.append(even, 0.0), rng)
-        heard = oaconvolve(ea.murmur(2.5, seed=n)[None], wet, axes=1)
+        heard = oaconvolve(ea.synthetic_speech(2.5, seed=n)[None], wet, axes=1)
         where = atlas.localize(ea.Audio(heard, RATE))
         errors.append(float(great_circle_error(place[0], where.direction)))
-        levels.append(where.belief.level_of(place[0], 300))
+        levels.append(where.posterior.level_of(place[0], 300))
         open_only = in_the_open.localize(ea.Audio(heard, RATE))
         opened.append(float(great_circle_error(place[0], open_only.direction)))
     assert np.median(errors) < 8
@@ -221,7 +227,7 @@ def test_trust_is_as_wide_as_the_errors() -> None:
     shares = trust.near(looks[0].features).sum(axis=0)
     assert np.sqrt(shares @ WIDTHS**2) == pytest.approx(4.0, rel=0.35)
     inside = [
-        trust.belief(space, look).level_of(truth, 300) < 0.9
+        trust.posterior(space, look).level_of(truth, 300) < 0.9
         for look, truth in zip(looks[:60], truths[:60], strict=True)
     ]
     assert 0.75 < np.mean(inside) <= 1.0
@@ -230,9 +236,9 @@ def test_trust_is_as_wide_as_the_errors() -> None:
 def test_in_the_open_nothing_changes(atlas: ea.Atlas, in_the_open: ea.Atlas) -> None:
     """A sound as it was learned has the open-air answer, to the last bit; a stream has it too."""
     place = (63.0, 11.0)
-    scene = ea.render_scene(ea.simulated_head([place]), [ea.murmur(2.0, seed=5)], [place])
+    scene = ea.render_scene(ea.simulated_head([place]), [ea.synthetic_speech(2.0, seed=5)], [place])
     open_air, ours = in_the_open.localize(scene.mixture), atlas.localize(scene.mixture)
-    np.testing.assert_array_equal(ours.belief.weights, open_air.belief.weights)
+    np.testing.assert_array_equal(ours.posterior.weights, open_air.posterior.weights)
     localizer = atlas.localizer(rate=RATE)
     for start in range(0, scene.mixture.samples.shape[1], 3001):
         localizer.push(scene.mixture.samples[:, start : start + 3001])

@@ -40,7 +40,7 @@ def anywhere(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
 def in_room(
     head: ea.Head, places: np.ndarray, *, seconds: float = 2.5, seed: int = 0, snr_db: float = 50.0
 ) -> np.ndarray:
-    """Murmurs (2, n) at places of the simulated head, in a room made from the head."""
+    """SyntheticTalkers (2, n) at places of the simulated head, in a room made from the head."""
     rng = np.random.default_rng(seed)
     h = head.responses().at_rate(RATE)
     even = np.append(np.full(len(h), 1 / len(h)), 0.0)
@@ -49,7 +49,9 @@ def in_room(
     for m, place in enumerate(places):
         direct = ea.simulated_head(place[None]).responses().at_rate(RATE)
         wet = ROOM.response(np.concatenate([h, direct]), len(h), RATE, even, rng)
-        heard = oaconvolve(ea.murmur(seconds, seed=10 * seed + m)[None], wet, axes=1)[:, :n]
+        heard = oaconvolve(ea.synthetic_speech(seconds, seed=10 * seed + m)[None], wet, axes=1)[
+            :, :n
+        ]
         samples += heard / heard.std()
     samples += rng.normal(size=samples.shape) * samples.std() * 10 ** (-snr_db / 20)
     return 0.1 * samples
@@ -126,7 +128,7 @@ def test_talkers_in_rooms_are_placed_and_counted(
             if model is anywhere:
                 order = (0, 1) if straight.sum() <= crossed.sum() else (1, 0)
                 inside += [
-                    found.sources[m].belief.level_of(place, 300) < 0.9
+                    found.sources[m].posterior.level_of(place, 300) < 0.9
                     for m, place in zip(order, places, strict=True)
                 ]
                 assert all(source.evidence.direct for source in found.sources)
@@ -149,7 +151,7 @@ def test_beliefs_widen_with_noise_and_without_direction(
         found = anywhere.separate(audio, n_sources=2, rendering="soft")
         radii.append(np.mean([source.radius_90 for source in found.sources]))
     assert radii[0] < radii[1] < radii[2]
-    voice = ea.murmur(2.5, seed=1)
+    voice = ea.synthetic_speech(2.5, seed=1)
     noise = np.random.default_rng(2).normal(size=(2, 40_000))
     for samples in (0.1 * noise, np.stack([voice, voice])):
         found = anywhere.separate(ea.Audio(samples, RATE), n_sources=2, rendering="soft")
@@ -220,15 +222,15 @@ def test_beliefs_among_others_are_those_of_pairs(atlas: ea.Atlas) -> None:
     assert atlas.rooms is not None
     assert atlas.rooms.crowd is not None
     heard = made_heard(np.ones(4))
-    belief = crowded_belief(atlas.rooms, heard)
-    oracle = atlas.rooms.crowd.belief(atlas.space, heard.look)
+    posterior = crowded_belief(atlas.rooms, heard)
+    oracle = atlas.rooms.crowd.posterior(atlas.space, heard.look)
     points = ea.Sphere().grid(20.0)
-    np.testing.assert_allclose(belief.log_density(points), oracle.log_density(points))
-    np.testing.assert_allclose(belief.best, [30.0, 10.0], atol=2.0)
+    np.testing.assert_allclose(posterior.log_density(points), oracle.log_density(points))
+    np.testing.assert_allclose(posterior.best, [30.0, 10.0], atol=2.0)
     before = crowded_belief(replace(atlas.rooms, crowd=None), heard)
-    assert before.credible_radius() > 40
-    assert unsure(belief).credible_radius() > max(belief.credible_radius(), 40)
-    np.testing.assert_allclose(unsure(belief).best, belief.best, atol=1.0)
+    assert before.radius_90 > 40
+    assert unsure(posterior).radius_90 > max(posterior.radius_90, 40)
+    np.testing.assert_allclose(unsure(posterior).best, posterior.best, atol=1.0)
 
 
 def test_only_who_gains_nothing_is_looked_at_alone(anywhere: ea.Atlas) -> None:
@@ -251,7 +253,7 @@ def test_only_who_gains_nothing_is_looked_at_alone(anywhere: ea.Atlas) -> None:
         whose = MasksAtOnsets(anywhere.layout, gate, bins, 2)
         arrivals = Arrivals(heard, bins, (far, far))
         for own in placed_sources(anywhere, state, np.array([9.0, 9.0]), arrivals, whose):
-            assert great_circle_error(own.belief.best, place) < 4
+            assert great_circle_error(own.posterior.best, place) < 4
 
 
 def test_free_energy_is_asked_in_the_open_alone(
@@ -259,8 +261,8 @@ def test_free_energy_is_asked_in_the_open_alone(
 ) -> None:
     """Two in the open are two where onsets tell of one; in a room nobody else is asked."""
     monkeypatch.setattr(Several, "counted", lambda self, most: self.placed(1)[-1])
-    sounds = [ea.murmur(2.5, seed=m) for m in range(2)]
-    dry = ea.render_scene(atlas_head, sounds, PAIR, staging=ea.Staging(snr_db=60.0)).mixture
+    sounds = [ea.synthetic_speech(2.5, seed=m) for m in range(2)]
+    dry = ea.render_scene(atlas_head, sounds, PAIR, settings=ea.SceneSettings(snr_db=60.0)).mixture
     assert len(anywhere.separate(dry, rendering="soft").sources) == 2
     wet = ea.Audio(in_room(atlas_head, PAIR), RATE)
 
@@ -280,8 +282,8 @@ def test_free_energy_is_asked_in_the_open_alone(
 
 def test_more_sources_are_found_beside_known_ones(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
     """From one, from two and from none: the same two, and two stay the two that they are."""
-    sounds = [ea.murmur(1.5, seed=m) for m in range(2)]
-    dry = ea.render_scene(atlas_head, sounds, PAIR, staging=ea.Staging(snr_db=60.0)).mixture
+    sounds = [ea.synthetic_speech(1.5, seed=m) for m in range(2)]
+    dry = ea.render_scene(atlas_head, sounds, PAIR, settings=ea.SceneSettings(snr_db=60.0)).mixture
     separator = atlas.separator
     bins = separator.sure_bins(stft(dry.samples, atlas.layout.window, atlas.layout.hop), -60.0)
     _, both = separator.find(bins)

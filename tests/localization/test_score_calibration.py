@@ -27,10 +27,10 @@ def test_many_looks_are_believed_as_each(rng: np.random.Generator, looks: list[L
     shares = rng.uniform(size=(4, len(BETAS), len(WIDTHS)))
     trust = Trust(rng.uniform(1, 4, size=(4, 3)), np.array([0.3, 2.0, 0.7]), shares, np.zeros(4))
     space = Sphere()
-    for look, belief in zip(looks, trust.beliefs(space, looks), strict=True):
-        alone = trust.belief(space, look)
-        np.testing.assert_allclose(belief.weights, alone.weights, rtol=1e-9)
-        np.testing.assert_allclose(belief.means, alone.means, rtol=1e-9, atol=1e-12)
+    for look, posterior in zip(looks, trust.posteriors(space, looks), strict=True):
+        alone = trust.posterior(space, look)
+        np.testing.assert_allclose(posterior.weights, alone.weights, rtol=1e-9)
+        np.testing.assert_allclose(posterior.means, alone.means, rtol=1e-9, atol=1e-12)
         far = (((trust.features - look.features) / trust.scale) ** 2).sum(axis=1)
         w = np.exp(-2.0 * far) / np.exp(-2.0 * far).sum()
         near = sum(w[n] * shares[n] for n in range(4))
@@ -41,8 +41,10 @@ def test_many_looks_are_believed_as_each(rng: np.random.Generator, looks: list[L
             if size == 1 and space.distance(look.places[best], place) < 3.2:
                 v = np.exp(min(2 * beta, 1.0) * (L - look.log_likelihoods[best]))
                 total, u = total + v, u + v * space.log(look.places[best], place)
-        own = (belief.centres == look.places[best]).all(axis=1)
+        own = (posterior.centres == look.places[best]).all(axis=1)
         assert own.any()
         assert np.linalg.norm(u / total) > 1e-3, "it stands beside the point"
-        np.testing.assert_allclose(belief.means[own], np.tile(u / total, (own.sum(), 1)), rtol=1e-9)
-        assert not belief.means[~own].any()
+        np.testing.assert_allclose(
+            posterior.means[own], np.tile(u / total, (own.sum(), 1)), rtol=1e-9
+        )
+        assert not posterior.means[~own].any()

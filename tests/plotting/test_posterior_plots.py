@@ -1,4 +1,4 @@
-"""Pictures of one belief: from near by, in its place, and nothing of it cut off."""
+"""Pictures of one posterior: from near by, in its place, and nothing of it cut off."""
 
 import numpy as np
 import pytest
@@ -35,9 +35,9 @@ def shade_at(axes: Axes, pixels: np.ndarray, x: float, y: float) -> str:
     return "none" if pixels[row, column].min() > 0.99 else "other"
 
 
-def round_belief(place: tuple[float, float], width: float) -> ea.ChartMixture:
+def round_belief(place: tuple[float, float], width: float) -> ea.DirectionPosterior:
     """One round Gaussian around a place of the sphere."""
-    return ea.ChartMixture(
+    return ea.DirectionPosterior(
         ea.Sphere(), np.array([place]), np.ones(1), np.zeros((1, 2)), width**2 * np.eye(2)[None]
     )
 
@@ -52,9 +52,9 @@ def marks(axes: Axes) -> dict[str, np.ndarray]:
 def test_every_space_and_width_is_drawn(
     space: Space, places: tuple[tuple[float, ...], ...], width: float
 ) -> None:
-    """Needles and beliefs about nothing, with no warning."""
-    belief = belief_at(space, places[2], width=width)
-    drawn(plot_belief(belief, title="$x_$", truth=places[1]))
+    """Needles and posteriors about nothing, with no warning."""
+    posterior = belief_at(space, places[2], width=width)
+    drawn(plot_belief(posterior, title="$x_$", truth=places[1]))
 
 
 def test_regions_are_those_of_a_gaussian() -> None:
@@ -84,7 +84,7 @@ def test_belief_fills_its_picture() -> None:
 
 
 def test_small_map_frames_what_is_seen() -> None:
-    """One frame, or one at either side of the seam; none for a broad belief."""
+    """One frame, or one at either side of the seam; none for a broad posterior."""
     for place, lefts in (((40.0, 3.0), [30.0]), ((178.0, 3.0), [-192.0, 168.0])):
         figure = plot_belief(round_belief(place, 1.0))
         near, whole = figure.axes[:2]
@@ -126,7 +126,7 @@ def test_pole_is_seen_from_above(side: float) -> None:
 
 
 def test_cap_is_for_what_lies_around_a_pole() -> None:
-    """Not for a belief beside it, nor a broad one, nor where there is no pole."""
+    """Not for a posterior beside it, nor a broad one, nor where there is no pole."""
     assert cap_map(round_belief((30.0, 87.0), 2.0)) is not None
     assert cap_map(round_belief((30.0, 70.0), 2.0)) is None
     assert cap_map(round_belief((30.0, 87.0), 30.0)) is None
@@ -141,14 +141,14 @@ def test_cap_is_for_what_lies_around_a_pole() -> None:
 
 def test_circle_is_seen_from_near_by() -> None:
     """Its density, its regions under it, and lines for the marks."""
-    belief = belief_at(ea.Circle(), (179.0, 5.0), width=1.0)
-    near = zoomed_map(belief)
+    posterior = belief_at(ea.Circle(), (179.0, 5.0), width=1.0)
+    near = zoomed_map(posterior)
     assert near.extent[:2] == pytest.approx((174, 184))
-    figure = plot_belief(belief, truth=(-179.0, 5.0))
+    figure = plot_belief(posterior, truth=(-179.0, 5.0))
     axes, pixels = figure.axes[0], drawn(figure)
     assert shade_at(axes, pixels, 179.3, 0.5) == "50%"
     assert shade_at(axes, pixels, 180.5, 0.05) == "90%"
     assert marks(axes)["truth"][0] == pytest.approx(181)
-    radius = belief.credible_radius(0.9)
-    assert radius == pytest.approx(belief.credible_area(0.9) / 2, rel=0.1)
+    radius = posterior.radius_90
+    assert radius == pytest.approx(posterior.credible_area(0.9) / 2, rel=0.1)
     assert axes.get_title(loc="left") == f"179° left, 5° up, behind; 90 % within {radius:.1f}°"

@@ -125,21 +125,21 @@ def test_map_is_the_density_below_its_peak(
     space: Space, places: tuple[tuple[float, ...], ...]
 ) -> None:
     """Each cell, looked up on its own; the peak is in the map, also beyond a plane's bounds."""
-    belief = belief_at(space, places[2], seed=2)
-    drawn = belief_map(belief)
-    peak = belief.log_density(belief.best[None])[0]
+    posterior = belief_at(space, places[2], seed=2)
+    drawn = belief_map(posterior)
+    peak = posterior.log_density(posterior.best[None])[0]
     for j, i in ((0, 0), (len(drawn.y) // 2, 7), (len(drawn.y) - 1, len(drawn.x) - 1)):
         point = np.array([[drawn.x[i], drawn.y[j]]])[:, : space.columns]
-        expected = belief.log_density(point)[0] - peak
+        expected = posterior.log_density(point)[0] - peak
         assert drawn.log_density[j, i] == pytest.approx(expected, rel=1e-9)
     left, right, low, high = drawn.extent
-    assert left <= belief.best[0] <= right
+    assert left <= posterior.best[0] <= right
     if space.dims == 2:
-        assert low <= belief.best[1] <= high
+        assert low <= posterior.best[1] <= high
         inside = (drawn.levels <= 0.9) * drawn.sizes
         cell = (drawn.x[1] - drawn.x[0]) * (drawn.y[1] - drawn.y[0])
         if not isinstance(space, ea.Plane):  # on which it is cut off, or narrower than a cell
-            assert inside.sum() * cell == pytest.approx(belief.credible_area(0.9), rel=0.12)
+            assert inside.sum() * cell == pytest.approx(posterior.credible_area(0.9), rel=0.12)
 
 
 def test_levels_are_those_of_the_smallest_regions() -> None:
@@ -158,9 +158,9 @@ def test_levels_are_those_of_the_smallest_regions() -> None:
 def test_sharp_belief_is_seen_from_near_by(
     place: tuple[float, float], truth: tuple[float, float] | None
 ) -> None:
-    """The map holds belief and truth, also across the seam and at a pole, and little else."""
-    belief = belief_at(ea.Sphere(), place, width=0.5)
-    drawn = zoomed_map(belief, truth=truth)
+    """The map holds posterior and truth, also across the seam and at a pole, and little else."""
+    posterior = belief_at(ea.Sphere(), place, width=0.5)
+    drawn = zoomed_map(posterior, truth=truth)
     left, right, low, high = drawn.extent
     assert high <= 90 + 1e-9
     if truth is not None:
@@ -168,7 +168,7 @@ def test_sharp_belief_is_seen_from_near_by(
         assert 10 <= right - left <= 20 + 1e-9
         assert (drawn.levels <= 0.9).sum() > 30
         axes = Figure().add_subplot()
-        draw_belief(axes, belief, m=0, truth=truth)
+        draw_belief(axes, posterior, m=0, truth=truth)
         for line in axes.lines:
             x, y = line.get_xydata()[0]
             assert left < x < right
@@ -181,7 +181,7 @@ def test_sharp_belief_is_seen_from_near_by(
 
 
 def test_needle_is_drawn() -> None:
-    """A belief that is narrower than any cell has levels, a mark, and no warning."""
+    """A posterior that is narrower than any cell has levels, a mark, and no warning."""
     needle = belief_at(ea.Sphere(), (10.3, 20.7), width=0.004)
     levels = belief_map(needle).levels
     assert np.isfinite(levels).all()
@@ -261,13 +261,13 @@ def test_a_walker_is_judged_along_its_way() -> None:
     """Half-way it is where another stands; over time it is the one that went with it."""
     scene, images = made_scene(places=((0.0, 0.0), (5.0, 0.0)))
     seconds = scene.sources[0].track.seconds
-    walk = ea.Route((0, 0.25), [(40.0, 0.0), (-40.0, 0.0)])
+    walk = ea.Trajectory((0, 0.25), [(40.0, 0.0), (-40.0, 0.0)])
     gone = np.where(
         scene.sources[0].track.heard[:, None], walk.at(seconds) + np.array([3.0, 0.0]), np.nan
     )
     walker = replace(scene.sources[1], track=replace(scene.sources[1].track, directions=gone))
     scene = replace(scene, sources=(scene.sources[0], walker))
-    truth = Truth(np.array([[0.0, 0.0], [2.0, 0.0]]), audios(images), routes=(walk, None))
+    truth = Truth(np.array([[0.0, 0.0], [2.0, 0.0]]), audios(images), trajectories=(walk, None))
     matched = Matched.of(scene, truth)
     assert matched.by_direction is not None
     assert matched.by_direction.found.tolist() == [1, 0]

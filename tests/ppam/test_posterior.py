@@ -9,7 +9,7 @@ from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
 from earatlas.geometry.credible_region import densities
-from earatlas.geometry.direction_posterior import ChartMixture, change_chart
+from earatlas.geometry.direction_posterior import DirectionPosterior, change_chart
 from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.ppam.calibration import Calibration
 
@@ -17,16 +17,16 @@ PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
 COVARIANCE = np.array([[9.0, 3.0], [3.0, 4.0]])
 
 
-def one(space: Space = PLANE, centre: tuple[float, float] = (5.0, -8.0)) -> ChartMixture:
+def one(space: Space = PLANE, centre: tuple[float, float] = (5.0, -8.0)) -> DirectionPosterior:
     """A correlated Gaussian, off its chart's centre."""
-    return ChartMixture(
+    return DirectionPosterior(
         space, np.array([centre]), np.ones(1), np.array([[2.0, -1.0]]), COVARIANCE[None]
     )
 
 
-def three(space: Space = PLANE) -> ChartMixture:
+def three(space: Space = PLANE) -> DirectionPosterior:
     """Components of unequal weight and shape, two of which overlap."""
-    return ChartMixture(
+    return DirectionPosterior(
         space,
         np.array([[0.0, 0.0], [4.0, 3.0], [-30.0, 20.0]]),
         np.array([0.5, 0.3, 0.2]),
@@ -53,15 +53,15 @@ def test_credible_region_on_the_sphere_behind_the_head() -> None:
 
 
 def test_credible_region_at_the_edge_of_the_plane() -> None:
-    """Half of the belief lies outside the bounds: the cells hold the level of what is inside."""
+    """Half of the posterior lies outside the bounds: the cells hold the level of what is inside."""
     region = one(centre=(58.0, 0.0)).credible_region(0.9, spacing=0.5)
     assert 0.9 <= region.mass < 0.91
     assert region.cells[:, 0].max() < 60.0
 
 
 def test_credible_region_of_a_belief_sharper_than_a_cell() -> None:
-    """It is one cell around the belief, not an empty set."""
-    sharp = ChartMixture(
+    """It is one cell around the posterior, not an empty set."""
+    sharp = DirectionPosterior(
         PLANE, np.zeros((1, 2)), np.ones(1), np.full((1, 2), 0.3), np.eye(2)[None] * 1e-6
     )
     region = sharp.credible_region(0.9, spacing=2.0)
@@ -71,27 +71,27 @@ def test_credible_region_of_a_belief_sharper_than_a_cell() -> None:
 
 def test_density_integrates_to_one_and_best_is_its_peak() -> None:
     """Summed over the plane's cells, and no cell is denser than the best point by much."""
-    belief = three()
+    posterior = three()
     cells = PLANE.grid(0.5)
-    density = np.exp(belief.log_density(cells))
+    density = np.exp(posterior.log_density(cells))
     np.testing.assert_allclose(density.sum() * PLANE.area / len(cells), 1.0, rtol=1e-3)
-    best = np.exp(belief.log_density(belief.best[None]))[0]
+    best = np.exp(posterior.log_density(posterior.best[None]))[0]
     assert best > 0.9 * density.max()
 
 
 def test_sample_moments_and_mean() -> None:
     """Samples have the mixture's mean and covariance; `mean` is that mean on the plane."""
-    belief = three()
-    points = belief.centres + belief.means
-    mean = belief.weights @ points
+    posterior = three()
+    points = posterior.centres + posterior.means
+    mean = posterior.weights @ points
     gap = points - mean
-    covariance = np.einsum("k,klm->lm", belief.weights, belief.covariances)
-    covariance += np.einsum("k,kl,km->lm", belief.weights, gap, gap)
-    sample = belief.sample(200_000, seed=1)
+    covariance = np.einsum("k,klm->lm", posterior.weights, posterior.covariances)
+    covariance += np.einsum("k,kl,km->lm", posterior.weights, gap, gap)
+    sample = posterior.sample(200_000, seed=1)
     np.testing.assert_allclose(sample.mean(axis=0), mean, atol=0.15)
     np.testing.assert_allclose(np.cov(sample.T), covariance, rtol=0.02)
-    np.testing.assert_allclose(belief.mean, mean, rtol=1e-9)
-    np.testing.assert_array_equal(belief.sample(5, seed=1), belief.sample(5, seed=1))
+    np.testing.assert_allclose(posterior.mean, mean, rtol=1e-9)
+    np.testing.assert_array_equal(posterior.sample(5, seed=1), posterior.sample(5, seed=1))
 
 
 def test_product_of_beliefs_is_the_product_of_densities() -> None:
@@ -106,11 +106,11 @@ def test_product_of_beliefs_is_the_product_of_densities() -> None:
 
 
 def test_product_on_the_sphere_across_charts() -> None:
-    """Two beliefs about the same direction at the pole, from different charts, agree on it."""
+    """Two posteriors about the same direction at the pole, from different charts, agree on it."""
     sphere, truth = Sphere(), np.array([[50.0, 88.0]])
     centres = np.array([[0.0, 80.0], [170.0, 84.0]])
     p, q = (
-        ChartMixture(sphere, c[None], np.ones(1), sphere.log(c, truth), COVARIANCE[None] / 9)
+        DirectionPosterior(sphere, c[None], np.ones(1), sphere.log(c, truth), COVARIANCE[None] / 9)
         for c in centres
     )
     product = p.times(q)
@@ -122,7 +122,7 @@ def test_product_on_the_sphere_across_charts() -> None:
 
 def test_reweighting_by_a_gaussian_map_is_the_product() -> None:
     """A broad prior map given as a function does what the same prior as a mixture does."""
-    prior = ChartMixture(
+    prior = DirectionPosterior(
         PLANE, np.array([[10.0, 0.0]]), np.ones(1), np.zeros((1, 2)), np.diag([80.0, 60.0])[None]
     )
     by_map, by_mixture = three().reweighted(prior.log_density), three().times(prior)
@@ -134,13 +134,13 @@ def test_reweighting_by_a_gaussian_map_is_the_product() -> None:
 
 
 def test_levels_of_draws_from_the_belief_are_uniform() -> None:
-    """What is drawn from a belief lies in its 50 % region half of the time."""
-    belief = three()
-    levels = np.array([belief.level_of(x, 300) for x in belief.sample(400, seed=2)])
+    """What is drawn from a posterior lies in its 50 % region half of the time."""
+    posterior = three()
+    levels = np.array([posterior.level_of(x, 300) for x in posterior.sample(400, seed=2)])
     for level in (0.25, 0.5, 0.9):
         np.testing.assert_allclose((levels < level).mean(), level, atol=0.06)
-    assert belief.level_of(belief.best) < 0.05
-    assert belief.level_of((50.0, -35.0)) == 1.0
+    assert posterior.level_of(posterior.best) < 0.05
+    assert posterior.level_of((50.0, -35.0)) == 1.0
 
 
 def test_change_of_chart_at_a_pole_turns_covariances() -> None:
@@ -156,9 +156,9 @@ def test_change_of_chart_at_a_pole_turns_covariances() -> None:
 
 def test_blur_adds_covariance() -> None:
     """blurred: each component once a width, with width² added and the shares as weights."""
-    belief = three().blurred([1.0, 5.0], [0.75, 0.25])
-    np.testing.assert_allclose(belief.weights[:3], 0.75 * three().weights)
-    np.testing.assert_allclose(belief.covariances[3:], three().covariances + 25 * np.eye(2))
+    posterior = three().blurred([1.0, 5.0], [0.75, 0.25])
+    np.testing.assert_allclose(posterior.weights[:3], 0.75 * three().weights)
+    np.testing.assert_allclose(posterior.covariances[3:], three().covariances + 25 * np.eye(2))
 
 
 def test_saturated_statistics_never_count_more_than_one_vector() -> None:
@@ -182,7 +182,7 @@ def test_kernel_finds_the_width_of_the_errors() -> None:
     rng = np.random.default_rng(3)
     width = np.where(rng.random(800) < 0.1, 25.6, 3.2)
     truths = rng.normal(size=(800, 2)) * width[:, None]
-    sharp = ChartMixture(
+    sharp = DirectionPosterior(
         PLANE, np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None] * 1e-4
     )
     widths, shares, _ = Calibration.kernel([sharp] * 800, truths)
@@ -196,11 +196,11 @@ def test_kernel_finds_the_width_of_the_errors() -> None:
 def test_bad_mixtures_and_levels_are_named() -> None:
     """Shapes, weights and levels are checked at the border."""
     with pytest.raises(InputError, match="weights must sum to 1"):
-        ChartMixture(
+        DirectionPosterior(
             PLANE, np.zeros((2, 2)), np.ones(2), np.zeros((2, 2)), np.stack([np.eye(2)] * 2)
         )
     with pytest.raises(InputError, match="must have shapes"):
-        ChartMixture(PLANE, np.zeros((2, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+        DirectionPosterior(PLANE, np.zeros((2, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
     with pytest.raises(InputError, match="level must lie between"):
         one().credible_region(1.0)
 
@@ -210,10 +210,12 @@ def test_credible_area_is_the_region_s() -> None:
     covariance = np.array([[[60.0, 20.0], [20.0, 40.0]]])
     expected = 2 * np.pi * np.log(10) * np.sqrt(np.linalg.det(covariance[0]))
     for centre in ([20.0, 5.0], [190.0, 0.0]):
-        belief = ChartMixture(Plane(), np.array([centre]), np.ones(1), np.zeros((1, 2)), covariance)
-        assert belief.credible_area(0.9) == pytest.approx(expected, rel=0.015)
-        assert belief.credible_region(0.9).area == pytest.approx(expected, rel=0.005)
-    arc = ChartMixture(Circle(), np.array([[30.0, 20.0]]), np.ones(1), np.zeros((1, 1)),
+        posterior = DirectionPosterior(
+            Plane(), np.array([centre]), np.ones(1), np.zeros((1, 2)), covariance
+        )
+        assert posterior.credible_area(0.9) == pytest.approx(expected, rel=0.015)
+        assert posterior.credible_region(0.9).area == pytest.approx(expected, rel=0.005)
+    arc = DirectionPosterior(Circle(), np.array([[30.0, 20.0]]), np.ones(1), np.zeros((1, 1)),
                        np.full((1, 1, 1), 25.0))  # fmt: skip
     assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.01)
     assert arc.credible_region(0.9).cells[0, 1] == 20.0
@@ -231,10 +233,10 @@ def test_quick_densities_are_those(space: Space, rng: np.random.Generator) -> No
     covariances = 3 * np.eye(L) + root @ root.mT
     means[:4], covariances[:4] = 0.0, np.array([0.5, 4.0, 9.0, 900.0])[:, None, None] * np.eye(L)
     weights = rng.dirichlet(np.ones(K))
-    belief = ChartMixture(space, centres, weights, means, covariances)
-    points = np.concatenate([belief.sample(200, 1), [[170.0, 10.0], [-100.0, 10.0]]])
-    expected = np.exp(belief.log_density(points))
-    np.testing.assert_allclose(densities(belief, points), expected, rtol=2e-3)
+    posterior = DirectionPosterior(space, centres, weights, means, covariances)
+    points = np.concatenate([posterior.sample(200, 1), [[170.0, 10.0], [-100.0, 10.0]]])
+    expected = np.exp(posterior.log_density(points))
+    np.testing.assert_allclose(densities(posterior, points), expected, rtol=2e-3)
 
 
 @pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)
@@ -245,18 +247,18 @@ def test_round_parts_have_the_density_of_any_others(space: Space, rng: np.random
     means, covariances = np.zeros((6, L)), np.stack([w**2 * np.eye(L) for w in (1, 5, 2, 9, 3, 4)])
     means[3] = 2.5
     covariances[4] += 0.7
-    belief = ChartMixture(space, places, rng.dirichlet(np.ones(6)), means, covariances)
-    points = belief.sample(9)
+    posterior = DirectionPosterior(space, places, rng.dirichlet(np.ones(6)), means, covariances)
+    points = posterior.sample(9)
     slow = [
         sum(
             w * np.exp(-0.5 * d @ np.linalg.solve(V, d)) / np.sqrt(np.linalg.det(2 * np.pi * V))
             for w, d, V in zip(
-                belief.weights, space.log(places, point) - means, covariances, strict=True
+                posterior.weights, space.log(places, point) - means, covariances, strict=True
             )
         )
         for point in points
     ]
-    np.testing.assert_allclose(np.exp(belief.log_density(points)), slow, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(posterior.log_density(points)), slow, rtol=1e-9)
 
 
 def test_the_mean_on_a_sphere_is_where_arcs_balance(rng: np.random.Generator) -> None:
@@ -270,28 +272,29 @@ def test_the_mean_on_a_sphere_is_where_arcs_balance(rng: np.random.Generator) ->
 
 
 def test_no_region_is_larger_than_the_sphere() -> None:
-    """A belief that is all over it has a radius of at most 180 degrees; a sharp one is flat."""
+    """A posterior that is all over it has a radius of at most 180 degrees; a sharp one is flat."""
     everywhere = np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), np.eye(2)[None]
     broad, sharp = (
-        ChartMixture(Sphere(), *everywhere[:3], width**2 * everywhere[3]) for width in (300.0, 2.0)
+        DirectionPosterior(Sphere(), *everywhere[:3], width**2 * everywhere[3])
+        for width in (300.0, 2.0)
     )
     assert broad.credible_area(0.9) <= Sphere().area
     assert broad.credible_radius(0.99) <= 180.0
-    assert broad.credible_region(0.9).radius_degrees <= 180.0
-    assert sharp.credible_radius(0.9) == pytest.approx(2.0 * np.sqrt(2 * np.log(10)), rel=0.05)
-    assert sharp.credible_region(0.9).radius_degrees == pytest.approx(4.29, rel=0.05)
+    assert broad.credible_region(0.9).equivalent_radius_degrees <= 180.0
+    assert sharp.radius_90 == pytest.approx(2.0 * np.sqrt(2 * np.log(10)), rel=0.05)
+    assert sharp.credible_region(0.9).equivalent_radius_degrees == pytest.approx(4.29, rel=0.05)
     assert Sphere().radius(Sphere().area / 2) == pytest.approx(90.0)
 
 
 def test_the_radius_holds_as_much_as_it_says() -> None:
     """Of one peak that of its region; of two, it ends between them or reaches the other."""
     for behind, low, high in ((0.05, 4.0, 8.0), (0.2, 118.0, 123.0)):
-        belief = ChartMixture(
+        posterior = DirectionPosterior(
             Sphere(), np.array([[30.0, 0.0], [150.0, 0.0]]), np.array([1 - behind, behind]),
             np.zeros((2, 2)), np.tile(4.0 * np.eye(2), (2, 1, 1)),
         )  # fmt: skip
-        radius = belief.credible_radius(0.9)
+        radius = posterior.radius_90
         assert low < radius < high
-        far = Sphere().distance(belief.best, belief.sample(20_000, seed=5))
+        far = Sphere().distance(posterior.best, posterior.sample(20_000, seed=5))
         assert np.mean(far < radius) == pytest.approx(0.9, abs=0.01)
-        assert belief.credible_digits(0.9)[0] == pytest.approx(radius, abs=0.005)
+        assert posterior.credible_digits(0.9)[0] == pytest.approx(radius, abs=0.005)

@@ -50,17 +50,17 @@ def test_they_are_those_of_one_sound_after_the_other(
     usual = replace(calibration, misfit=1.01 * middle)
     together = Posteriors(learned).judged(usual, many)
     assert sum(together.misfits > 1) == 2
-    beliefs = together.beliefs(np.arange(5))
-    for n, (belief, misfit) in enumerate(zip(beliefs, together.misfits, strict=True)):
+    posteriors = together.posteriors(np.arange(5))
+    for n, (posterior, misfit) in enumerate(zip(posteriors, together.misfits, strict=True)):
         alone, expected = usual.judged(learned, many[n])
         assert misfit == pytest.approx(expected, rel=1e-4)
-        np.testing.assert_allclose(belief.weights, alone.weights, rtol=1e-3, atol=1e-7)
-        np.testing.assert_allclose(belief.means, alone.means, rtol=1e-3, atol=1e-3)
-        np.testing.assert_allclose(belief.covariances, alone.covariances, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(posterior.weights, alone.weights, rtol=1e-3, atol=1e-7)
+        np.testing.assert_allclose(posterior.means, alone.means, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(posterior.covariances, alone.covariances, rtol=1e-3, atol=1e-5)
 
 
 def test_charts_are_chosen_by_some_of_the_cues(rng: np.random.Generator) -> None:
-    """Of 40 charts few are looked at with all 600 cues; beliefs are those of all charts."""
+    """Of 40 charts few are looked at with all 600 cues; posteriors are those of all charts."""
     space, x = ea.Sphere(), ea.Sphere().grid(10.0)
     bend = rng.normal(size=(3, 600))
     y = 8 * np.sin(2 * to_vectors(x) @ bend) + rng.normal(size=(len(x), 600))
@@ -75,14 +75,14 @@ def test_charts_are_chosen_by_some_of_the_cues(rng: np.random.Generator) -> None
     together = posteriors.judged(usual, many)
     assert (together.misfits[strange] > 1).all()
     assert (together.misfits[~strange] < 1).all()
-    charts = [len(beliefs.centres) for _, beliefs in together._plain.groups]
+    charts = [len(posteriors.centres) for _, posteriors in together._plain.groups]
     assert charts[0] < 40, "few of them"
     parts: list[int] = []
-    for n, belief in enumerate(together.beliefs(np.arange(len(means)))):
+    for n, posterior in enumerate(together.posteriors(np.arange(len(means)))):
         alone, misfit = usual.judged(learned, many[n])
         assert together.misfits[n] == pytest.approx(misfit, rel=1e-3)
-        assert space.distance(belief.best, alone.best) < 0.01
+        assert space.distance(posterior.best, alone.best) < 0.01
         heavy = alone.pruned(1e-4)
         parts.append(len(heavy.weights))
-        assert len(belief.pruned(1e-4).weights) == parts[-1]
+        assert len(posterior.pruned(1e-4).weights) == parts[-1]
     assert max(parts) > 1, "some have several charts"

@@ -140,11 +140,11 @@ def test_posterior_is_the_dense_joint(latent: int, spread: bool) -> None:
     y[~seen] = np.nan
     Q, R, E = (np.where(seen, y**power, 0.0).sum(axis=1) for power in (0, 1, 2))
     R[2] = E[2] = np.nan
-    belief = model.posterior(CueStatistics(Q, R, E))
+    posterior = model.posterior(CueStatistics(Q, R, E))
     weights, means, covariances = oracles.posterior(model, y, seen)
-    np.testing.assert_allclose(belief.weights, weights, **EXACT)
-    np.testing.assert_allclose(belief.means, means, **EXACT)
-    np.testing.assert_allclose(belief.covariances, covariances, **EXACT)
+    np.testing.assert_allclose(posterior.weights, weights, **EXACT)
+    np.testing.assert_allclose(posterior.means, means, **EXACT)
+    np.testing.assert_allclose(posterior.covariances, covariances, **EXACT)
 
 
 def test_posterior_is_the_design_formula_with_extended_coordinates() -> None:
@@ -152,11 +152,11 @@ def test_posterior_is_the_design_formula_with_extended_coordinates() -> None:
     model, rng = some_model(2), np.random.default_rng(9)
     y, w = rng.normal(size=(D, T)) * 3, rng.uniform(0.1, 2.0, (D, T))
     Q, R, E = w.sum(axis=1), (w * y).sum(axis=1), (w * y**2).sum(axis=1)
-    belief = model.posterior(CueStatistics(Q, R, E))
+    posterior = model.posterior(CueStatistics(Q, R, E))
     weights, means, covariances = oracles.extended_posterior(model, Q, R, E)
-    np.testing.assert_allclose(belief.weights, weights, **EXACT)
-    np.testing.assert_allclose(belief.means, means, **EXACT)
-    np.testing.assert_allclose(belief.covariances, covariances, **EXACT)
+    np.testing.assert_allclose(posterior.weights, weights, **EXACT)
+    np.testing.assert_allclose(posterior.means, means, **EXACT)
+    np.testing.assert_allclose(posterior.covariances, covariances, **EXACT)
 
 
 def test_one_complete_frame_is_the_inverse_map() -> None:
@@ -164,11 +164,11 @@ def test_one_complete_frame_is_the_inverse_map() -> None:
     model, (_, y) = some_model(2, spread=True), some_data()
     weights, means, covariances = model.inverse_batch(y)
     for n in range(N):
-        belief = model.inverse_density(y[n])
-        np.testing.assert_allclose(weights[n], belief.weights, **EXACT)
-        np.testing.assert_allclose(means[n], belief.means, **EXACT)
-        np.testing.assert_allclose(covariances, belief.covariances, **EXACT)
-        np.testing.assert_allclose(model.inverse_map(y[n : n + 1])[0], belief.best, **EXACT)
+        posterior = model.inverse_density(y[n])
+        np.testing.assert_allclose(weights[n], posterior.weights, **EXACT)
+        np.testing.assert_allclose(means[n], posterior.means, **EXACT)
+        np.testing.assert_allclose(covariances, posterior.covariances, **EXACT)
+        np.testing.assert_allclose(model.inverse_map(y[n : n + 1])[0], posterior.best, **EXACT)
 
 
 def test_forward_density_and_map_are_the_loop() -> None:

@@ -326,8 +326,8 @@ def place_of_badge(svg: str) -> tuple[float, float]:
 
 def test_left_is_left_in_maps() -> None:
     """A source on the left and up: marks, density and lobe are in the upper left."""
-    belief = belief_at(ea.Sphere(), (100, 40), width=8)
-    svg = map_chart([(0, belief, belief_map(belief))], caption="", alt="")
+    posterior = belief_at(ea.Sphere(), (100, 40), width=8)
+    svg = map_chart([(0, posterior, belief_map(posterior))], caption="", alt="")
     assert place_of_badge(svg) == pytest.approx((80, 50), abs=0.1)
     image = re.search(r'href="(data:image/png[^"]+)"', svg)
     assert image is not None
@@ -335,7 +335,7 @@ def test_left_is_left_in_maps() -> None:
     assert drawn.shape == (90, 180)
     top = np.argwhere(drawn == drawn.max()).mean(axis=0)
     assert top + 0.5 == pytest.approx((25, 40), abs=1)
-    above = compass([(0, belief)], alt="")
+    above = compass([(0, posterior)], alt="")
     x, y = place_of_badge(above)
     assert np.degrees(np.arctan2(-x, -y)) == pytest.approx(100, abs=0.5)
     outline = re.search(r'<polygon points="([^"]+)"', above)

@@ -195,7 +195,9 @@ def heard(atlas: Atlas) -> HeardBins:
     """Bins of murmurs from the left and from the right."""
     places = np.array([[55.0, 10.0], [-40.0, -5.0]])
     scene = ea.render_scene(
-        ea.simulated_head(places), [ea.murmur(2.0, seed=1), ea.murmur(2.0, seed=2)], places
+        ea.simulated_head(places),
+        [ea.synthetic_speech(2.0, seed=1), ea.synthetic_speech(2.0, seed=2)],
+        places,
     )
     layout = wide_layout(atlas.layout)
     spectra = ea.stft(scene.mixture.samples, layout.window, layout.hop)

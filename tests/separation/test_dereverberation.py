@@ -33,7 +33,7 @@ def early_and_whole(
         direct = ea.simulated_head(place[None]).responses().at_rate(rate)
         wet = ROOM.response(np.concatenate([h, direct]), len(h), rate, even, rng)
         first = int(np.abs(wet).max(axis=0).argmax())
-        dry_sound = ea.murmur(seconds, seed=m, rate=rate)[None]
+        dry_sound = ea.synthetic_speech(seconds, seed=m, rate=rate)[None]
         images.append(oaconvolve(dry_sound, wet, axes=1)[:, :n])
         early.append(oaconvolve(dry_sound, wet[:, : first + int(0.05 * rate)], axes=1)[:, :n])
     return np.array(early), np.array(images)
@@ -111,7 +111,7 @@ def test_dry_sources_of_a_room(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
 
 def test_dry_in_the_open_says_so(atlas: ea.Atlas, atlas_head: ea.Head, tmp_path: Path) -> None:
     """A warning, and the usual sounds to the last bit; the command line and its JSON, too."""
-    sounds = [ea.murmur(2.0, seed=m) for m in range(2)]
+    sounds = [ea.synthetic_speech(2.0, seed=m) for m in range(2)]
     mixture = ea.render_scene(atlas_head, sounds, PAIR).mixture
     with pytest.warns(EaratlasWarning, match="reverberant|rooms"):
         asked = atlas.separate(mixture, n_sources=2, dry=True)

@@ -21,14 +21,14 @@ from earatlas.separation.moving_sources import _Following
 from earatlas.separation.result import Scene
 
 RATE = 16_000
-WALK = ea.Route((0, 5), ((60, 5), (-40, 5)))
+WALK = ea.Trajectory((0, 5), ((60, 5), (-40, 5)))
 STAND = (-75.0, 0.0)
 
 
 @pytest.fixture(scope="module")
 def walkers(atlas_head: ea.Head) -> ea.SimulatedScene:
     """5 s of one who walks at 20 degrees a second, beside one who stands."""
-    sounds = [ea.murmur(5.0, seed=m) for m in (4, 5)]
+    sounds = [ea.synthetic_speech(5.0, seed=m) for m in (4, 5)]
     return ea.render_scene(atlas_head, sounds, [WALK, STAND])
 
 
@@ -78,8 +78,8 @@ def test_one_walker_is_one_source(atlas: Atlas, walkers: ea.SimulatedScene) -> N
     assert len(scene.sources) == 1
     assert scene.sources[0].moves
     np.testing.assert_array_equal(scene.sources[0].audio.samples, alone.samples)
-    belief = scene.sources[0].belief
-    assert belief.credible_area(0.9) > 600  # all of its way is where it was
+    posterior = scene.sources[0].posterior
+    assert posterior.credible_area(0.9) > 600  # all of its way is where it was
 
 
 @pytest.mark.parametrize("rendering", ["spatial", "soft"])
@@ -98,7 +98,7 @@ def test_standing_sources_are_as_before(
     atlas: Atlas, atlas_head: ea.Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody moves: whether ways are looked for changes nothing, not a bit."""
-    sounds = [ea.murmur(2.5, seed=m) for m in (1, 2)]
+    sounds = [ea.synthetic_speech(2.5, seed=m) for m in (1, 2)]
     scene = ea.render_scene(atlas_head, sounds, [(55.0, 10.0), (-40.0, -5.0)])
     found = atlas.separate(scene.mixture)
     monkeypatch.setattr("earatlas.separation.separator.ways_of", lambda *_: [])
@@ -187,7 +187,7 @@ def test_paths_that_nobody_can_go(
 ) -> None:
     """One sentence each, and exit code 2."""
     sound = tmp_path / "a.wav"
-    soundfile.write(sound, ea.murmur(0.5, seed=1), RATE)
+    soundfile.write(sound, ea.synthetic_speech(0.5, seed=1), RATE)
     done: Any = run(
         "simulate", "simulated", "--sound", f"{sound}:{path}", "-o", str(tmp_path / "out")
     )
@@ -199,10 +199,12 @@ def test_path_beyond_the_head_is_refused() -> None:
     """Where no direction was measured nobody can walk."""
     grid = ea.Sphere().grid(12.0)
     above = ea.simulated_head(grid[grid[:, 1] > -20])
-    below = ea.Route((0, 1), ((0, 0), (0, -80)))
+    below = ea.Trajectory((0, 1), ((0, 0), (0, -80)))
     with pytest.raises(ea.InputError, match="path must"):
-        ea.render_scene(above, [ea.murmur(0.5, seed=1)], [below])
-    ea.render_scene(above, [ea.murmur(0.5, seed=1)], [ea.Route((0, 1), ((0, 0), (0, 60)))])
+        ea.render_scene(above, [ea.synthetic_speech(0.5, seed=1)], [below])
+    ea.render_scene(
+        above, [ea.synthetic_speech(0.5, seed=1)], [ea.Trajectory((0, 1), ((0, 0), (0, 60)))]
+    )
 
 
 def test_short_recordings_stand(

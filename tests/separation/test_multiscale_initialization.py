@@ -32,8 +32,8 @@ def scales() -> list[SourceModel]:
 def bins() -> HeardBins:
     """What is heard of two murmurs that overlap throughout."""
     head = ea.simulated_head(np.array(PLACES))
-    sounds = [ea.murmur(3.0, seed=m) for m in (3, 4)]
-    scene = ea.render_scene(head, sounds, PLACES, staging=ea.Staging(snr_db=60.0, seed=0))
+    sounds = [ea.synthetic_speech(3.0, seed=m) for m in (3, 4)]
+    scene = ea.render_scene(head, sounds, PLACES, settings=ea.SceneSettings(snr_db=60.0, seed=0))
     spectra = stft(scene.mixture.samples, LAYOUT.window, LAYOUT.hop)
     floor = Threshold().floor_db(float(bin_power(spectra, LAYOUT.window).max()))
     return HeardBins.of_spectra(spectra, LAYOUT, np.full(LAYOUT.n_frequencies, float(floor)))
@@ -45,7 +45,7 @@ def test_no_source_is_lost(scales: list[SourceModel], bins: HeardBins, seed: int
     state = multiscale(scales, bins, 2, seed=seed)
     shares = state.assignments.mean(axis=1)
     assert shares.min() > 0.2
-    found = np.stack([source.belief.best for source in state.sources])
+    found = np.stack([source.posterior.best for source in state.sources])
     errors = direction_errors(np.array(PLACES), np.clip(found, (-180, -90), (180, 90)))
     assert errors.great_circle_degrees.max() < 15
 

@@ -34,12 +34,12 @@ LEFT_AND_RIGHT = np.array([[55.0, 10.0], [-40.0, -5.0]])
 EXACT: dict[str, Any] = {"rtol": 0.0, "atol": 1e-10}
 
 
-def murmurs(
+def synthetic_talkers(
     places: ArrayLike, seconds: float = 2.0, gates: Array | None = None
 ) -> ea.SimulatedScene:
-    """Murmurs at exactly these directions, between the learned ones; `gates` are their volumes."""
+    """SyntheticTalkers at exactly these directions, between the learned ones; `gates` are their volumes."""
     places = np.asarray(places)
-    sounds = [ea.murmur(seconds, seed=m + 1) for m in range(len(places))]
+    sounds = [ea.synthetic_speech(seconds, seed=m + 1) for m in range(len(places))]
     if gates is not None:
         sounds = [gate * sound for gate, sound in zip(gates, sounds, strict=True)]
     return ea.render_scene(ea.simulated_head(places), sounds, places)
@@ -66,7 +66,7 @@ def level(x: Array) -> float:
 @pytest.fixture(scope="module")
 def two() -> ea.SimulatedScene:
     """Two murmurs, from the left and from the right."""
-    return murmurs(LEFT_AND_RIGHT)
+    return synthetic_talkers(LEFT_AND_RIGHT)
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +79,12 @@ def found(atlas: Atlas, two: ea.SimulatedScene) -> Scene:
 
 
 def test_one_source_is_localized(atlas: Atlas) -> None:
-    """M=1: the belief is that of `localize`, bit by bit, and all of the sound is its own."""
-    audio = murmurs([[63.0, 11.0]]).mixture
+    """M=1: the posterior is that of `localize`, bit by bit, and all of the sound is its own."""
+    audio = synthetic_talkers([[63.0, 11.0]]).mixture
     source, where = atlas.separate(audio, n_sources=1).sources[0], atlas.localize(audio)
-    np.testing.assert_array_equal(source.belief.weights, where.belief.weights)
-    np.testing.assert_array_equal(source.belief.means, where.belief.means)
-    np.testing.assert_array_equal(source.belief.covariances, where.belief.covariances)
+    np.testing.assert_array_equal(source.posterior.weights, where.posterior.weights)
+    np.testing.assert_array_equal(source.posterior.means, where.posterior.means)
+    np.testing.assert_array_equal(source.posterior.covariances, where.posterior.covariances)
     np.testing.assert_array_equal(source.direction, where.direction)
     np.testing.assert_array_equal(source.audio.samples, audio.samples)
     assert (source.mask == 1).all()
@@ -101,7 +101,7 @@ def test_sources_are_found_and_told_apart(atlas: Atlas) -> None:
     errors: list[float] = []
     distortions: list[float] = []
     for pair in places:
-        truth = murmurs(pair)
+        truth = synthetic_talkers(pair)
         scene = atlas.separate(truth.mixture, n_sources=2)
         order, off = matched(scene, truth)
         errors.extend(off)
@@ -115,7 +115,7 @@ def test_sources_are_found_and_told_apart(atlas: Atlas) -> None:
 
 def test_three_sources(atlas: Atlas) -> None:
     """More sources than ears."""
-    truth = murmurs([[55.0, 10.0], [-40.0, -5.0], [170.0, 20.0]], 3.0)
+    truth = synthetic_talkers([[55.0, 10.0], [-40.0, -5.0], [170.0, 20.0]], 3.0)
     scene = atlas.separate(truth.mixture, n_sources=3)
     _, off = matched(scene, truth)
     assert 0.05 < np.median(off) < 6.0
@@ -151,7 +151,7 @@ def test_scene_in_words_and_values(found: Scene, two: ea.SimulatedScene) -> None
 
 def test_how_many_sources_is_found_out(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
     """One and two; the answer for two is the same as when told."""
-    assert len(atlas.separate(murmurs([[63.0, 11.0]]).mixture).sources) == 1
+    assert len(atlas.separate(synthetic_talkers([[63.0, 11.0]]).mixture).sources) == 1
     scene = atlas.separate(two.mixture)
     assert len(scene.sources) == 2
     np.testing.assert_allclose(scene.directions, found.directions, atol=1e-3)
@@ -342,7 +342,7 @@ def test_what_cannot_be_separated_is_refused(atlas: Atlas, samples: Array, words
 
 def test_ears_that_hear_nothing_together_are_refused(atlas: Atlas) -> None:
     """A dead microphone leaves no bin that both ears hear."""
-    samples = murmurs([[10.0, 0.0]]).mixture.samples * [[1.0], [1e-7]]
+    samples = synthetic_talkers([[10.0, 0.0]]).mixture.samples * [[1.0], [1e-7]]
     with pytest.raises(InputError) as error:
         atlas.separate(ea.Audio(samples, RATE))
     refused(error, "audio must have sound that both ears hear above the thresholds, got none.")
@@ -404,7 +404,7 @@ def conversation() -> ea.SimulatedScene:
     """9.3 seconds of two murmurs; the second is silent from 3 to 7.5 s: in two whole blocks."""
     time = np.arange(int(9.3 * RATE)) / RATE
     gates = np.stack([np.ones(len(time)), (time < 3) | (time > 7.5)])
-    return murmurs(LEFT_AND_RIGHT, 9.3, gates)
+    return synthetic_talkers(LEFT_AND_RIGHT, 9.3, gates)
 
 
 @pytest.mark.usefixtures("short_blocks")
@@ -440,7 +440,7 @@ def test_what_is_quiet_beside_the_rest_is_no_source(atlas: Atlas) -> None:
     """The floor is that of the whole recording, also where its loud part comes later."""
     time = np.arange(8 * RATE) / RATE
     gates = np.stack([1.0 * (time > 4.2), 1.0 * (time < 4)])
-    truth = murmurs(LEFT_AND_RIGHT, 8.0, gates)
+    truth = synthetic_talkers(LEFT_AND_RIGHT, 8.0, gates)
     mixture = truth.images[0] + 1e-3 * truth.images[1]
     scene = atlas.separate(ea.Audio(mixture, RATE))
     assert len(scene.sources) == 1
@@ -462,12 +462,14 @@ def test_blocks_of_digital_silence(atlas: Atlas, conversation: ea.SimulatedScene
 
 @pytest.mark.usefixtures("short_blocks")
 def test_a_long_recording_of_one(atlas: Atlas) -> None:
-    """Its belief is that of `localize`, and its sound the whole."""
-    audio = murmurs([[63.0, 11.0]], 5.0).mixture
+    """Its posterior is that of `localize`, and its sound the whole."""
+    audio = synthetic_talkers([[63.0, 11.0]], 5.0).mixture
     scene = atlas.separate(audio)
     assert len(scene.sources) == 1
     where = atlas.localize(audio)
-    np.testing.assert_allclose(scene.sources[0].belief.weights, where.belief.weights, atol=1e-12)
+    np.testing.assert_allclose(
+        scene.sources[0].posterior.weights, where.posterior.weights, atol=1e-12
+    )
     np.testing.assert_allclose(scene.sources[0].audio.samples, audio.samples, **EXACT)
 
 

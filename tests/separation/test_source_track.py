@@ -64,19 +64,19 @@ def test_what_leaks_is_not_heard() -> None:
 
 
 def test_standing_source_is_in_one_place() -> None:
-    """Where its belief says, wherever it is heard; nothing where it is silent."""
-    belief = belief_at(ea.Sphere(), (30, 10))
+    """Where its posterior says, wherever it is heard; nothing where it is silent."""
+    posterior = belief_at(ea.Sphere(), (30, 10))
     levels = Levels(np.array([0.1, 0.3, 0.5]), np.array([[-9.0, -9, -9], [-20, -70, -21]]))
-    track = standing_track(belief, levels, 1)
-    np.testing.assert_allclose(track.directions[[0, 2]], np.tile(belief.best, (2, 1)))
+    track = standing_track(posterior, levels, 1)
+    np.testing.assert_allclose(track.directions[[0, 2]], np.tile(posterior.best, (2, 1)))
     assert np.isnan(track.directions[1]).all()
     assert np.isnan(track.radius_90[1])
-    assert track.radius_90[0] == belief.credible_radius(0.9)
+    assert track.radius_90[0] == posterior.radius_90
     assert not track.moves
     assert repr(track) == "SourceTrack(3 rows, heard in 2, stands)"
     rows = json.loads(json.dumps(track.rows(), allow_nan=False))
     assert rows[1] == {"time": 0.3, "direction": None, "radius_90": None, "level_db": -70.0}
-    assert rows[2]["direction"] == [round(float(v), 2) for v in belief.best]
+    assert rows[2]["direction"] == [round(float(v), 2) for v in posterior.best]
     assert rows[2]["radius_90"] == round(float(track.radius_90[2]), 2)
 
 

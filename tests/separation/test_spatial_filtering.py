@@ -18,11 +18,11 @@ LAYOUT = ea.CueLayout()
 
 
 def images_of(M: int, seconds: float = 2.0, seed: int = 0) -> Array:
-    """Murmurs (M, 2, n) that reach the ears through short filters of their own."""
+    """SyntheticTalkers (M, 2, n) that reach the ears through short filters of their own."""
     rng = np.random.default_rng(seed)
     n = int(seconds * 16_000)
     filters = rng.normal(size=(M, 2, 12)) * np.exp(-np.arange(12) / 3)
-    dry = [ea.murmur(seconds, seed=seed + 10 * m) for m in range(M)]
+    dry = [ea.synthetic_speech(seconds, seed=seed + 10 * m) for m in range(M)]
     return np.array(
         [[np.convolve(d, ear)[:n] for ear in pair] for d, pair in zip(dry, filters, strict=True)]
     )
@@ -223,13 +223,13 @@ def test_powers_are_those_of_the_images() -> None:
 
 
 def reverberant(M: int, seconds: float = 3.0, t60: float = 0.4) -> Array:
-    """Murmurs (M, 2, n) that ring in both ears, each in its own way."""
+    """SyntheticTalkers (M, 2, n) that ring in both ears, each in its own way."""
     rng = np.random.default_rng(12)
     n = int(seconds * 16_000)
     decay = np.exp(-6.9 * np.arange(int(t60 * 16_000)) / (t60 * 16_000))
     images = np.empty((M, 2, n))
     for m, ears in enumerate(images):
-        dry = ea.murmur(seconds, seed=40 + m)
+        dry = ea.synthetic_speech(seconds, seed=40 + m)
         for ear in ears:
             ring = 0.05 * rng.normal(size=len(decay)) * decay
             ring[rng.integers(8, 20)] += 1.0

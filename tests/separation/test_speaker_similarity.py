@@ -25,8 +25,8 @@ HERTZ: Array = np.arange(1.0, 257.0) * (RATE / 512)
 
 
 def voice(seed: int, seconds: float = 3.0) -> Array:
-    """A murmur in both ears."""
-    sound = ea.murmur(seconds, seed=seed)
+    """A synthetic_speech in both ears."""
+    sound = ea.synthetic_speech(seconds, seed=seed)
     return np.stack([sound, 0.7 * sound])
 
 
@@ -313,7 +313,7 @@ def test_two_on_one_cone_of_a_room_are_two(ready: ea.Atlas, atlas_head: ea.Head)
     known = to_vectors(atlas_head.directions)
     wanted = to_vectors(np.array([[50.0, -20.0], [110.0, 30.0]]))
     pair = atlas_head.directions[(wanted @ known.T).argmax(axis=1)]
-    sounds = [ea.murmur(7.0, seed=seed) for seed in (3, 4)]
+    sounds = [ea.synthetic_speech(7.0, seed=seed) for seed in (3, 4)]
     room = ea.Room(t60_seconds=0.3)
     for count in (2, 1):
         scene = ea.render_scene(atlas_head, sounds[:count], pair[:count], room=room)

@@ -97,9 +97,9 @@ def test_posterior_is_that_of_the_dense_joint(how: Inference, latent: int, sprea
     found = source.posterior(heard, v)
     true = oracles.source_posterior(source, *oracles.moments(heard), v, source.frame_share)
     assert true.weights.max() < 0.999, "one chart alone would test little"
-    np.testing.assert_allclose(found.belief.weights, true.weights, **EXACT)
-    np.testing.assert_allclose(found.belief.means, true.means, **EXACT)
-    np.testing.assert_allclose(found.belief.covariances, true.covariances, **EXACT)
+    np.testing.assert_allclose(found.posterior.weights, true.weights, **EXACT)
+    np.testing.assert_allclose(found.posterior.means, true.means, **EXACT)
+    np.testing.assert_allclose(found.posterior.covariances, true.covariances, **EXACT)
     np.testing.assert_allclose(found.cues, true.cues, **EXACT)
     np.testing.assert_allclose(found.squares, true.squares, **EXACT)
     np.testing.assert_allclose(found.divergence, true.divergence, **EXACT)
@@ -126,7 +126,7 @@ def test_steps_are_those_of_the_loops(
         np.testing.assert_allclose(state.shares[:, cells], true.shares[:, f, t], **EXACT)
         np.testing.assert_allclose(state.free_energy, true.free_energy, **EXACT)
         for found, expected in zip(state.sources, true.sources, strict=True):
-            np.testing.assert_allclose(found.belief.weights, expected.weights, **EXACT)
+            np.testing.assert_allclose(found.posterior.weights, expected.weights, **EXACT)
             np.testing.assert_allclose(found.cues, expected.cues, **EXACT)
 
 
@@ -137,7 +137,7 @@ def test_without_offsets_it_is_the_posterior_of_ppam(latent: int) -> None:
     bins, rng = oracles.ragged_bins(source.layout, 4, 11), np.random.default_rng(12)
     heard = bins.statistics(rng.uniform(0.0, 1.0, (1, len(bins))))[0]
     v = source.noise * rng.uniform(0.5, 2.0, len(heard.counts))
-    found = source.posterior(heard, v).belief
+    found = source.posterior(heard, v).posterior
     true = replace(source.model, noise=v).posterior(heard)
     np.testing.assert_allclose(found.weights, true.weights, **EXACT)
     np.testing.assert_allclose(found.means, true.means, **EXACT)
@@ -230,8 +230,8 @@ def test_relabelling_sources_relabels_the_answer(how: Inference) -> None:
     np.testing.assert_allclose(other.free_energy, one.free_energy, **EXACT)
     for m, source in zip(order, other.sources, strict=True):
         np.testing.assert_allclose(source.cues, one.sources[m].cues, **EXACT)
-        weights = one.sources[m].belief.weights
-        np.testing.assert_allclose(source.belief.weights, weights, **EXACT)
+        weights = one.sources[m].posterior.weights
+        np.testing.assert_allclose(source.posterior.weights, weights, **EXACT)
 
 
 @every_setting
@@ -336,7 +336,7 @@ def test_free_energy_never_falls_with_blocks() -> None:
 
 
 def test_run_stops_and_ends_with_all_charts() -> None:
-    """No more steps than allowed, fewer once nothing is gained, and a belief over all charts."""
+    """No more steps than allowed, fewer once nothing is gained, and a posterior over all charts."""
     mixture = some_mixture(Inference(most_steps=7, tolerance=0.0))
     assert len(mixture.run(start(mixture, 2)).free_energies) == 7
     assert len(mixture.run(start(mixture, 2), 3).free_energies) == 3
@@ -344,7 +344,7 @@ def test_run_stops_and_ends_with_all_charts() -> None:
     state = patient.run(start(patient, 2))
     assert 3 <= len(state.free_energies) < 10
     for source in state.sources:
-        assert (source.belief.weights > 0).all()
+        assert (source.posterior.weights > 0).all()
 
 
 def test_sources_are_recovered() -> None:

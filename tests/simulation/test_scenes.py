@@ -25,7 +25,7 @@ PLACES = [[40.0, 0.0], [-50.0, 20.0], [170.0, -30.0]]
 
 def test_images_and_noise_add_up(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
     """mixture = sum_m images[m] + noise, to the last bit that addition keeps."""
-    scene = ea.render_scene(small_head, sounds, PLACES, staging=ea.Staging(snr_db=10))
+    scene = ea.render_scene(small_head, sounds, PLACES, settings=ea.SceneSettings(snr_db=10))
     total = scene.images.sum(axis=0) + scene.noise
     np.testing.assert_allclose(scene.mixture.samples, total, atol=1e-15)
     assert np.abs(scene.mixture.samples).max() == pytest.approx(0.5)
@@ -33,8 +33,8 @@ def test_images_and_noise_add_up(small_head: ea.Head, sounds: list[np.ndarray]) 
 
 def test_levels_and_noise_are_as_asked(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
     """Image powers differ by levels_db while on; noise is snr_db below all sources together."""
-    staging = ea.Staging(levels_db=(0.0, -6.0, 3.0), snr_db=20.0)
-    scene = ea.render_scene(small_head, sounds, PLACES, staging=staging)
+    settings = ea.SceneSettings(levels_db=(0.0, -6.0, 3.0), snr_db=20.0)
+    scene = ea.render_scene(small_head, sounds, PLACES, settings=settings)
     energy = (scene.images**2).sum(axis=(1, 2)) / [len(s) for s in sounds]
     np.testing.assert_allclose(10 * np.log10(energy / energy[0]), [0, -6, 3], atol=1e-9)
     clean = scene.images.sum(axis=0)
@@ -44,7 +44,10 @@ def test_levels_and_noise_are_as_asked(small_head: ea.Head, sounds: list[np.ndar
 def test_image_has_the_cues_of_its_direction(small_head: ea.Head, rng: np.random.Generator) -> None:
     """White noise from a direction has the mean cues that the head has there."""
     scene = ea.render_scene(
-        small_head, [rng.normal(size=48000)], [[75.0, 10.0]], staging=ea.Staging(snr_db=np.inf)
+        small_head,
+        [rng.normal(size=48000)],
+        [[75.0, 10.0]],
+        settings=ea.SceneSettings(snr_db=np.inf),
     )
     n = np.argmin(great_circle_error(small_head.directions, [75.0, 10.0]))
     np.testing.assert_array_equal(scene.directions[0], small_head.directions[n])
@@ -60,8 +63,8 @@ def test_early_images_are_those_of_the_first_50_ms(rng: np.random.Generator) -> 
     taps[0, 1, 40], taps[1, 0, 60] = 20.0, -20.0  # direct sound: at sample 40, and at 60
     head = Head("echoes", np.array([[30.0, 0.0], [-30.0, 0.0]]), ImpulseResponses(taps, 16_000))
     sounds = [rng.normal(size=900), rng.normal(size=700)]
-    staging = ea.Staging(levels_db=(0.0, -4.0), snr_db=np.inf)
-    scene = ea.render_scene(head, sounds, head.directions, staging=staging)
+    settings = ea.SceneSettings(levels_db=(0.0, -4.0), snr_db=np.inf)
+    scene = ea.render_scene(head, sounds, head.directions, settings=settings)
     assert scene.is_reverberant
     for m, onset in enumerate((40, 60)):
         cut = taps[m].copy()
@@ -90,7 +93,9 @@ def test_overlap_is_as_asked(small_head: ea.Head, sounds: list[np.ndarray]) -> N
     """The paper's 60 % for two sources, and the share is measured, not assumed."""
     starts = starts_for_overlap([16000, 12000], 0.6)
     assert overlap_share(starts, [16000, 12000]) == pytest.approx(0.6, abs=1e-6)
-    scene = ea.render_scene(small_head, sounds[:2], PLACES[:2], staging=ea.Staging(overlap=0.6))
+    scene = ea.render_scene(
+        small_head, sounds[:2], PLACES[:2], settings=ea.SceneSettings(overlap=0.6)
+    )
     assert scene.settings["overlap"] == pytest.approx(0.6, abs=1e-3)
     assert not scene.images[1, :, : int(scene.starts_seconds[1] * 16000)].any()
 
@@ -137,7 +142,7 @@ def test_starts_are_in_seconds_at_any_rate(small_head: ea.Head, rng: np.random.G
     """Equal sounds of n samples overlap by half when the second starts n / 3 later."""
     sounds = [rng.normal(size=12000) for _ in range(2)]
     scene = ea.render_scene(
-        small_head, sounds, PLACES[:2], rate=24000, staging=ea.Staging(overlap=0.5)
+        small_head, sounds, PLACES[:2], rate=24000, settings=ea.SceneSettings(overlap=0.5)
     )
     np.testing.assert_allclose(scene.starts_seconds, [0, 4000 / 24000], rtol=1e-12)
     assert not scene.images[1, :, :4000].any()
@@ -164,9 +169,9 @@ def test_room_that_absorbs_everything_is_the_open(
     pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
     room = ea.Room(t60_seconds=ea.Room().smallest_t60_seconds)
     arguments = (small_head, [rng.normal(size=4000)], [[70.0, 20.0]])
-    clean = ea.Staging(snr_db=np.inf)
-    dry = ea.render_scene(*arguments, rate=rate, staging=clean).images[0]
-    wet = ea.render_scene(*arguments, rate=rate, staging=clean, room=room).images[0]
+    clean = ea.SceneSettings(snr_db=np.inf)
+    dry = ea.render_scene(*arguments, rate=rate, settings=clean).images[0]
+    wet = ea.render_scene(*arguments, rate=rate, settings=clean, room=room).images[0]
     late = rate // 1000
     # -60 dB: the resampling filter's ringing is cut off at different places.
     np.testing.assert_allclose(wet[:, late : late + dry.shape[1]], dry, rtol=0, atol=5e-4)
@@ -273,7 +278,7 @@ def test_failed_write_removes_the_folders_it_made(
         ({"sounds": [np.zeros(100)]}, "not silent"),
         ({"sounds": [np.array([1.0, np.nan])]}, "finite"),
         (
-            {"staging": ea.Staging(levels_db=(0.0, 1.0))},
+            {"staging": ea.SceneSettings(levels_db=(0.0, 1.0))},
             "levels_db must be as many as sounds, got 2 and 1",
         ),
     ],
@@ -316,19 +321,19 @@ def test_far_directions_are_refused(small_head: ea.Head) -> None:
 def test_bad_staging_is_explained(fields: dict[str, Any], words: str) -> None:
     """Numbers that are none, or that no scene can have."""
     with pytest.raises(InputError, match=words):
-        ea.Staging(**fields)
+        ea.SceneSettings(**fields)
 
 
 def test_an_offset_is_neither_level_nor_echo(small_head: ea.Head) -> None:
     """A talker with an offset has the level of the talker, and in a room its sound too."""
     pytest.importorskip("pyroomacoustics")
-    voice = ea.murmur(0.8, seed=3)
+    voice = ea.synthetic_speech(0.8, seed=3)
     voice *= 0.05 / np.abs(voice).max()
     room = ea.Room((4.0, 3.5, 2.6), t60_seconds=0.2, listener_metres=(2.0, 1.5, 1.2))
-    staging = ea.Staging(snr_db=np.inf, distance_metres=0.8)
+    settings = ea.SceneSettings(snr_db=np.inf, distance_metres=0.8)
 
     def heard(sound: np.ndarray, place: ea.Room | None) -> np.ndarray:
-        scene = ea.render_scene(small_head, [sound], [[40, 0]], staging=staging, room=place)
+        scene = ea.render_scene(small_head, [sound], [[40, 0]], settings=settings, room=place)
         image: np.ndarray = scene.images[0] / np.abs(scene.images[0]).max()
         return image
 

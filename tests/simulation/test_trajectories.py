@@ -22,17 +22,19 @@ RATE = 16_000
 
 def test_a_way_is_walked_evenly() -> None:
     """Along great circles, also across 180 degrees; before and after it, the source stands."""
-    route = ea.Route((1.0, 3.0, 4.0), ((160, 0), (-160, 0), (-160, 30)))
+    trajectory = ea.Trajectory((1.0, 3.0, 4.0), ((160, 0), (-160, 0), (-160, 30)))
     times = np.array([0.0, 1.0, 1.5, 2.0, 2.9, 3.5, 9.0])
     expected = [(160, 0), (160, 0), (170, 0), (180, 0), (-162, 0), (-160, 15), (-160, 30)]
-    assert great_circle_error(route.at(times), expected).max() < 1e-6
-    steps = route.at(np.linspace(1, 3, 41))
+    assert great_circle_error(trajectory.at(times), expected).max() < 1e-6
+    steps = trajectory.at(np.linspace(1, 3, 41))
     np.testing.assert_allclose(great_circle_error(steps[1:], steps[:-1]), 1.0, atol=1e-9)
-    apart = great_circle_error(route.checkpoints()[1:], route.checkpoints()[:-1])
+    apart = great_circle_error(trajectory.checkpoints()[1:], trajectory.checkpoints()[:-1])
     assert apart.max() <= 1.0 + 1e-9
-    assert repr(route) == "Route(3 waypoints, 3.0 s, from (160, 0) to (-160, 30) degrees)"
-    assert route.to_list()[1] == [3.0, -160.0, 0.0]
-    np.testing.assert_array_equal(path_of("1,160,0/3,-160,0/4,-160,30").at(times), route.at(times))
+    assert repr(trajectory) == "Trajectory(3 waypoints, 3.0 s, from (160, 0) to (-160, 30) degrees)"
+    assert trajectory.to_list()[1] == [3.0, -160.0, 0.0]
+    np.testing.assert_array_equal(
+        path_of("1,160,0/3,-160,0/4,-160,30").at(times), trajectory.at(times)
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def places(atlas_head: ea.Head) -> ResponsesBetween:
 
 def test_standing_still_is_one_response(places: ResponsesBetween, rng: np.random.Generator) -> None:
     """Frames that fade into each other leave no trace, whatever the length."""
-    still = ea.Route((0, 1), ((33, 14), (33, 14)))
+    still = ea.Trajectory((0, 1), ((33, 14), (33, 14)))
     for n in (1, 79, 80, 81, 12_345):
         sound = rng.normal(size=n)
         image = moved(sound, places, still, start=0, rate=RATE)
@@ -79,14 +81,14 @@ def test_a_moving_source_is_heard_where_it_is(
     places: ResponsesBetween, rng: np.random.Generator
 ) -> None:
     """At 40 degrees a second, 20 ms of it are those of a source that stands at that place."""
-    route = ea.Route((0, 3), ((60, 0), (-60, 0)))
+    trajectory = ea.Trajectory((0, 3), ((60, 0), (-60, 0)))
     sound = rng.normal(size=3 * RATE)
-    image = moved(sound, places, route, start=0, rate=RATE)
+    image = moved(sound, places, trajectory, start=0, rate=RATE)
     for second in (0.5, 1.5, 2.25):
         part = slice(int((second - 0.01) * RATE), int((second + 0.01) * RATE))
         errors = []
         for shift in (0.0, 3.0):  # there, and three degrees beside it
-            place = route.at(second)[0] + np.array([shift, 0.0])
+            place = trajectory.at(second)[0] + np.array([shift, 0.0])
             pair = places.at(place[None])[0]
             stands = np.stack([np.convolve(sound, ear) for ear in pair])[:, part]
             errors.append(((stands - image[:, part]) ** 2).sum() / (stands**2).sum())
@@ -110,7 +112,7 @@ def test_nothing_is_switched(places: ResponsesBetween) -> None:
     tone = np.sin(2 * np.pi * 3000 * time)
     clicks = []
     for way in (places, Nearest(**field_values(places))):
-        image = moved(tone, way, ea.Route((0, 2), ((40, 0), (-20, 10))), start=0, rate=RATE)
+        image = moved(tone, way, ea.Trajectory((0, 2), ((40, 0), (-20, 10))), start=0, rate=RATE)
         inner = image[:, RATE // 4 : RATE // 4 + RATE] * np.hanning(RATE)
         power = np.abs(np.fft.rfft(inner)) ** 2  # a bin a Hz
         total = power.sum(axis=1)
@@ -122,30 +124,30 @@ def test_nothing_is_switched(places: ResponsesBetween) -> None:
 
 def test_the_start_of_a_sound_is_on_the_way(places: ResponsesBetween) -> None:
     """Times are those of the scene: a sound that begins late begins farther on."""
-    route = ea.Route((0, 2), ((60, 0), (-60, 0)))
+    trajectory = ea.Trajectory((0, 2), ((60, 0), (-60, 0)))
     pulse = np.zeros(100)
     pulse[0] = 1.0
-    late = moved(pulse, places, route, start=RATE, rate=RATE)
+    late = moved(pulse, places, trajectory, start=RATE, rate=RATE)
     expected = places.at(np.array([[0.0, 0.0]]))[0]
     np.testing.assert_allclose(late[:, : expected.shape[1]], expected, atol=1e-6)
 
 
 def test_scenes_with_a_walker(tmp_path: Path, atlas_head: ea.Head) -> None:
     """Beside one that stands: both have their levels, and the truth says who was where."""
-    sounds = [ea.murmur(2.0, seed=1), ea.murmur(1.5, seed=2)]
-    route = ea.Route((0, 2), ((60, 0), (-20, 0)))
-    staging = ea.Staging(overlap=0.5, levels_db=(0.0, -6.0), snr_db=40)
-    scene = ea.render_scene(atlas_head, sounds, [(-50.0, 10.0), route], staging=staging)
+    sounds = [ea.synthetic_speech(2.0, seed=1), ea.synthetic_speech(1.5, seed=2)]
+    trajectory = ea.Trajectory((0, 2), ((60, 0), (-20, 0)))
+    settings = ea.SceneSettings(overlap=0.5, levels_db=(0.0, -6.0), snr_db=40)
+    scene = ea.render_scene(atlas_head, sounds, [(-50.0, 10.0), trajectory], settings=settings)
     total = scene.images.sum(axis=0) + scene.noise
     np.testing.assert_allclose(scene.mixture.samples, total, atol=1e-15)
     energy = (scene.images**2).sum(axis=(1, 2)) / [len(s) for s in sounds]
     np.testing.assert_allclose(10 * np.log10(energy[1] / energy[0]), -6, atol=1e-9)
     begin = scene.starts_seconds[1]
     assert begin > 0.3
-    np.testing.assert_allclose(scene.directions[1], route.at(begin + 0.75)[0])
+    np.testing.assert_allclose(scene.directions[1], trajectory.at(begin + 0.75)[0])
     track = scene.directions_at([0.0, 1.0, 5.0])
     assert track.shape == (2, 3, 2)
-    np.testing.assert_allclose(track[1], route.at([0.0, 1.0, 5.0]))
+    np.testing.assert_allclose(track[1], trajectory.at([0.0, 1.0, 5.0]))
     np.testing.assert_array_equal(track[0], np.repeat(scene.directions[:1], 3, axis=0))
     assert scene.early is scene.images
     scene.write(tmp_path)
@@ -160,14 +162,17 @@ def test_between_the_measured_directions(atlas_head: ea.Head) -> None:
     wished = [[33.0, 14.0], atlas_head.directions[100].tolist()]
     exact, near = (
         ea.render_scene(
-            atlas_head, [sound] * 2, wished, staging=ea.Staging(between=between, snr_db=np.inf)
+            atlas_head,
+            [sound] * 2,
+            wished,
+            settings=ea.SceneSettings(between=between, snr_db=np.inf),
         )
         for between in (True, False)
     )
     np.testing.assert_array_equal(exact.directions, wished)
     assert great_circle_error(near.directions[0], wished[0]) > 0.5
     truth = ea.render_scene(
-        ea.simulated_head(wished), [sound] * 2, wished, staging=ea.Staging(snr_db=np.inf)
+        ea.simulated_head(wished), [sound] * 2, wished, settings=ea.SceneSettings(snr_db=np.inf)
     )
     n = truth.images.shape[-1]
     ratios = []
@@ -203,6 +208,6 @@ def test_walks_that_cannot_be_rendered(
     head = options.get("head", atlas_head)
     if options.get("front"):  # a gap in the middle of the way; both ends are measured
         head = head.subset(np.abs(head.directions[:, 0]) > 25)
-    route = ea.Route(*options.get("route", ((0, 1), ((40, 0), (20, 0)))))
+    trajectory = ea.Trajectory(*options.get("route", ((0, 1), ((40, 0), (20, 0)))))
     with pytest.raises(InputError, match=words):
-        ea.render_scene(head, [ea.murmur(0.5)], [route], room=options.get("room"))
+        ea.render_scene(head, [ea.synthetic_speech(0.5)], [trajectory], room=options.get("room"))

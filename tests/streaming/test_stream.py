@@ -28,7 +28,7 @@ def ready(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
 @pytest.fixture(scope="module")
 def scene(atlas_head: ea.Head) -> ea.SimulatedScene:
     """Two murmurs of 4 s in the open."""
-    sounds = [ea.murmur(4.0, seed=seed) for seed in (3, 4)]
+    sounds = [ea.synthetic_speech(4.0, seed=seed) for seed in (3, 4)]
     return ea.render_scene(atlas_head, sounds, PAIR)
 
 
@@ -239,7 +239,7 @@ def test_bad_input_is_refused_or_survived(ready: ea.Atlas) -> None:
 def test_one_microphone_tells_no_direction(ready: ea.Atlas) -> None:
     """Whoever is heard in both ears alike may be anywhere, and that is said."""
     live = ready.live()
-    sound = ea.murmur(2.5, RATE, seed=4)
+    sound = ea.synthetic_speech(2.5, RATE, seed=4)
     live.push(np.stack([sound, sound]))
     report = live.push(np.zeros((2, 1600)))
     assert "nothing directional" in {doubt.word for doubt in report.doubts}

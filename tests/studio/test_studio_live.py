@@ -63,7 +63,9 @@ def test_samples_there_and_back() -> None:
 def test_two_talkers_are_followed(page: Page) -> None:
     """Blocks go in; both come out where they stand, with names that stay; one can be heard."""
     scene = ea.render_scene(
-        ea.simulated_head(PLACES), [ea.murmur(2.0, seed=1), ea.murmur(2.0, seed=2)], PLACES
+        ea.simulated_head(PLACES),
+        [ea.synthetic_speech(2.0, seed=1), ea.synthetic_speech(2.0, seed=2)],
+        PLACES,
     )
     sound, heard = scene.mixture.samples, b""
     with page.client.websocket_connect(page.at(LIVE), headers=HEADERS) as ws:

@@ -26,7 +26,9 @@ PLACES = [[41.0, 1.0], [-64.0, 24.0]]
 def party(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Two murmurs around the simulated head, as a WAV file."""
     head = ea.simulated_head(PLACES)
-    scene = ea.render_scene(head, [ea.murmur(1.2, seed=1), ea.murmur(1.2, seed=2)], PLACES)
+    scene = ea.render_scene(
+        head, [ea.synthetic_speech(1.2, seed=1), ea.synthetic_speech(1.2, seed=2)], PLACES
+    )
     path = scene.mixture.write(tmp_path_factory.mktemp("party") / "party.wav")
     return path.read_bytes()
 
@@ -155,7 +157,7 @@ def test_no_sound(page: Page, content: bytes, says: str) -> None:
 
 def test_a_mono_file(page: Page, tmp_path: Path) -> None:
     """Refused aloud, with the remedy."""
-    soundfile.write(tmp_path / "mono.wav", ea.murmur(0.6), 16_000)
+    soundfile.write(tmp_path / "mono.wav", ea.synthetic_speech(0.6), 16_000)
     content = (tmp_path / "mono.wav").read_bytes()
     job = page.done(page.post("recordings", params={"name": "mono.wav"}, content=content).json())
     assert job["state"] == "failed"
@@ -267,7 +269,7 @@ def test_a_scene(page: Page, tmp_path: Path) -> None:
     """Its talkers are where they were put, and found there; the truth stands beside."""
     sounds = []
     for seed in (1, 2):
-        soundfile.write(tmp_path / "own.wav", ea.murmur(1.2, seed=seed), 16_000)
+        soundfile.write(tmp_path / "own.wav", ea.synthetic_speech(1.2, seed=seed), 16_000)
         content = (tmp_path / "own.wav").read_bytes()
         sounds.append(page.post("sounds", params={"name": f"{seed}.wav"}, content=content).json())
     order = {

@@ -147,9 +147,11 @@ def ready(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
 
 @pytest.fixture(scope="module")
 def passing(atlas_head: ea.Head) -> Array:
-    """A murmur that goes by the head at 30 degrees a second, from 45 to -45 degrees."""
-    route = ea.Route((0, 3), ((45, 0), (-45, 0)))
-    return ea.render_scene(atlas_head, [ea.murmur(3.0, seed=7)], [route]).mixture.samples
+    """A synthetic_speech that goes by the head at 30 degrees a second, from 45 to -45 degrees."""
+    trajectory = ea.Trajectory((0, 3), ((45, 0), (-45, 0)))
+    return ea.render_scene(
+        atlas_head, [ea.synthetic_speech(3.0, seed=7)], [trajectory]
+    ).mixture.samples
 
 
 def test_who_walks_has_one_name(ready: ea.Atlas, passing: Array) -> None:
@@ -245,7 +247,7 @@ def test_a_room_is_believed_in_later_than_heard(
     """
     assert ready.rooms is not None
     real = OnsetStream.bins
-    sound = np.stack([ea.murmur(5.0, seed=2)] * 2)
+    sound = np.stack([ea.synthetic_speech(5.0, seed=2)] * 2)
     for decay, lead, missed, begins in (
         (0.27, 0.0, None, (2.5, 5.0)),
         (0.27, 5.0, None, (2.5, 5.0)),
@@ -514,8 +516,8 @@ def test_likelihoods_in_parts_are_those_of_all(ready: ea.Atlas, passing: Array) 
 
 def test_two_that_cross_keep_their_names(ready: ea.Atlas, atlas_head: ea.Head) -> None:
     """Each goes on to its side."""
-    ways = [ea.Route((0, 5), ((s * 50, 0), (-s * 50, 0))) for s in (1, -1)]
-    sounds = [ea.murmur(5.0, seed=seed) for seed in (3, 4)]
+    ways = [ea.Trajectory((0, 5), ((s * 50, 0), (-s * 50, 0))) for s in (1, -1)]
+    sounds = [ea.synthetic_speech(5.0, seed=seed) for seed in (3, 4)]
     x = ea.render_scene(atlas_head, sounds, ways).mixture.samples
     assert ready.rooms is not None
     where = Whereabouts(ready.rooms, lambda t: 0.0 * t, Tracking())
@@ -535,7 +537,7 @@ def test_a_name_outlives_a_silence_and_dies_when_it_is_said(
     ready: ea.Atlas, atlas_head: ea.Head
 ) -> None:
     """Back at its place after 5 s it has its name; it is dead after half its heard steps in s."""
-    sound = ea.murmur(3.0, seed=5)
+    sound = ea.synthetic_speech(3.0, seed=5)
     pause = np.zeros(5 * RATE)
     sound = np.concatenate([sound, pause, sound[:RATE], np.zeros(16 * RATE)])
     scene = ea.render_scene(atlas_head, [sound], [[-40.0, 0.0]])

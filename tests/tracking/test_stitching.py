@@ -21,7 +21,7 @@ from earatlas.tracking.stitching import _hand_on, _pieces, _Track, handed_on
 
 RATE = 16_000
 SECONDS = 24.0
-THERE_AND_BACK = ea.Route((0, 8, 16, 24), ((70, 5), (-60, 5), (65, 5), (-40, 5)))
+THERE_AND_BACK = ea.Trajectory((0, 8, 16, 24), ((70, 5), (-60, 5), (65, 5), (-40, 5)))
 STAND = (-80.0, 0.0)
 SOUND: Any = SimpleNamespace(gate=Gate())  # what is asked of it where ways are made by hand
 NOWHERE = np.zeros((0, 2))
@@ -190,7 +190,7 @@ def test_stretches_have_the_onsets_of_their_time(atlas: Atlas) -> None:
     rooms = atlas.rooms
     assert rooms is not None
     gate = replace(rooms.sound.gate, most_bins=300)
-    sound = np.stack([ea.murmur(3.0, seed=1), ea.murmur(3.0, seed=2)])
+    sound = np.stack([ea.synthetic_speech(3.0, seed=1), ea.synthetic_speech(3.0, seed=2)])
     asked, plain = OnsetStream(gate, stretches=True), OnsetStream(gate)
     parts, ends = [], [0]
     for piece in np.split(sound, 3, axis=1):
@@ -223,7 +223,7 @@ def test_walks_of_the_benchmark_last_to_the_end(monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="module")
 def long_walk(atlas_head: ea.Head) -> ea.SimulatedScene:
     """24 s of one who walks to and fro, beside one who stands."""
-    sounds = [ea.murmur(SECONDS, seed=m) for m in (4, 5)]
+    sounds = [ea.synthetic_speech(SECONDS, seed=m) for m in (4, 5)]
     return ea.render_scene(atlas_head, sounds, [THERE_AND_BACK, STAND])
 
 
@@ -258,7 +258,7 @@ def test_long_standing_sources_are_as_before(
     atlas: Atlas, atlas_head: ea.Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody moves: whether ways are looked for changes nothing, not a bit."""
-    sounds = [ea.murmur(20.0, seed=m) for m in (1, 2)]
+    sounds = [ea.synthetic_speech(20.0, seed=m) for m in (1, 2)]
     scene = ea.render_scene(atlas_head, sounds, [(55.0, 10.0), (-40.0, -5.0)])
     found = atlas.separate(scene.mixture)
     monkeypatch.setattr("earatlas.separation.separator.handed_on", lambda *_: [])

@@ -8,7 +8,7 @@ import pytest
 
 import earatlas as ea
 from earatlas.localization.onset_likelihood import DirectSound
-from earatlas.simulation.synthetic_speech import Murmurs
+from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.training.scenes import Stage, mismatch, turned
 from earatlas.training.source_pairs import _matched, learn_crowd
 
@@ -23,7 +23,7 @@ def sound(atlas: ea.Atlas) -> DirectSound:
 @pytest.fixture(scope="module")
 def stage(atlas_head: ea.Head) -> Stage:
     """The shared head, ready for scenes."""
-    return Stage.of(atlas_head, Murmurs(16_000, seed=3))
+    return Stage.of(atlas_head, SyntheticTalkers(16_000, seed=3))
 
 
 def test_two_sounds_are_apart_and_reproducible(stage: Stage) -> None:

@@ -20,7 +20,7 @@ from earatlas.hrtf.simulated import simulated_head
 from earatlas.separation.pipeline import sound_file
 from earatlas.separation.result import FoundScene
 from earatlas.separation.separator import MOST_SOURCES
-from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
+from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
 
 __all__ = ["app", "demo"]
 
@@ -82,7 +82,7 @@ def _spoken() -> SimulatedScene:
     names, sounds = voices(len(_PLACES), _RATE)
     with progress("rendering"):
         return render_scene(
-            simulated_head(_PLACES), sounds, _PLACES, rate=_RATE, staging=Staging(snr_db=30.0),
+            simulated_head(_PLACES), sounds, _PLACES, rate=_RATE, settings=SceneSettings(snr_db=30.0),
             names=names,
         )  # fmt: skip
 

@@ -18,7 +18,7 @@ from earatlas.features.audio_files import audio_seconds, read_all_channels, read
 from earatlas.geometry.spaces import Sphere
 from earatlas.separation.result import FoundScene
 from earatlas.simulation.scene import read_scene_file
-from earatlas.simulation.trajectories import Route
+from earatlas.simulation.trajectories import Trajectory
 from earatlas.types import Array
 
 __all__ = [
@@ -52,14 +52,16 @@ def read_truth(path: Path, seconds: float) -> Truth:
         directions = Sphere().check(places, "directions")
         images = [file.parent / str(source["file"]) for source in sources]
         early = [file.parent / str(s["early_file"]) for s in sources if "early_file" in s]
-        routes = tuple(_route(source["path"]) if "path" in source else None for source in sources)
+        trajectories = tuple(
+            _route(source["path"]) if "path" in source else None for source in sources
+        )
     except (ArithmeticError, OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"truth must be a scene.json that `earatlas simulate` wrote, or its folder, got "
             f"'{path}', which cannot be used. Name another."
         ) from error
     sounds, first = (tuple(map(read_audio, files)) for files in (images, early))
-    known = Truth(directions, sounds, names, first, routes)
+    known = Truth(directions, sounds, names, first, trajectories)
     for image in known.images:
         if abs(image.seconds - seconds) > _SECONDS:
             raise InputError(
@@ -69,10 +71,10 @@ def read_truth(path: Path, seconds: float) -> Truth:
     return known
 
 
-def _route(rows: Any) -> Route:
+def _route(rows: Any) -> Trajectory:
     """From rows of seconds, azimuth and elevation."""
     table = np.array(rows, dtype=np.float64)
-    return Route(table[:, 0], table[:, 1:])
+    return Trajectory(table[:, 0], table[:, 1:])
 
 
 def _scene_file(path: Path) -> Path:
@@ -148,7 +150,7 @@ def comparison(
     assert judged.by_direction is not None
     assert judged.errors is not None
     placed, errors = judged.by_direction, judged.errors.great_circle_degrees
-    if any(truth.routes):
+    if any(truth.trajectories):
         placed = pair_places(scene, truth)
         errors = np.array(
             [
@@ -172,7 +174,7 @@ def comparison(
             "direction": _place(np.asarray(truth.directions)[m]),
             "found": None if place < 0 else _place(scene.sources[place].direction),
             "error": _rounded(errors[m], 2),
-            "moves": m < len(truth.routes) and truth.routes[m] is not None,
+            "moves": m < len(truth.trajectories) and truth.trajectories[m] is not None,
             "source": None if sound < 0 else scene.sources[sound].name,
         }
         for key in ("sdr_db", "sir_db"):

@@ -78,7 +78,7 @@ def localize_command(
     channels: ChannelsOption = (0, 1),
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a map of the belief (.png, .svg, .pdf)."),
+        typer.Option(metavar="FILE", help="Write a map of the posterior (.png, .svg, .pdf)."),
     ] = None,
     track: Annotated[
         Path | None,
@@ -190,7 +190,7 @@ def _found(atlas: Atlas, recording: Path, wish: _Wish) -> _Found:
     with progress("tracking") as update:
         file = FileRecording(recording, wish.channels)
         tracking = Tracking(atlas, file, wish.windows, progress=update)
-        # Rows, not a Track: the beliefs of an hour's windows are gigabytes.
+        # Rows, not a Track: the posteriors of an hour's windows are gigabytes.
         rows = [window.to_row(middle) for middle, window in tracking]
     return _Found(tracking.whole(), rows, time.perf_counter() - start)
 
@@ -209,8 +209,8 @@ def _tell(recording: Path, found: _Found, *, as_json: bool) -> None:
 
 def line(name: str, where: Localization) -> str:
     """A readable answer: direction in numbers and words, and its 90 % region."""
-    space = where.belief.space
-    return _words(name, where.direction, where.radius_degrees(0.9), where.observed_share, space)
+    space = where.posterior.space
+    return _words(name, where.direction, where.radius_90, where.observed_share, space)
 
 
 def _show(space: Space, answer: dict[str, Any]) -> None:
@@ -246,7 +246,7 @@ def _extras(recording: Path, found: _Found, wish: _Wish, layout: CueLayout) -> l
             from earatlas.plotting.style import save
 
             with progress("drawing"):
-                figure = plot_belief(found.where.belief, title=harmless(recording.name))
+                figure = plot_belief(found.where.posterior, title=harmless(recording.name))
                 save(figure, together.enter_context(written_whole(wish.plot, "plot")))
             written.append(f"picture: {wish.plot}")
     return written

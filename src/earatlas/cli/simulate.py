@@ -43,9 +43,9 @@ from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import files_of_head
 from earatlas.simulation.image_source import Room
-from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
-from earatlas.simulation.speech import DEMO_TALKERS, can_speak, demo_talkers, murmured_talkers
-from earatlas.simulation.trajectories import Route, path_of
+from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
+from earatlas.simulation.speech import DEMO_TALKERS, can_speak, demo_talkers, synthetic_demo_talkers
+from earatlas.simulation.trajectories import Trajectory, path_of
 from earatlas.types import Array, Progress
 
 __all__ = ["app", "simulate", "voices"]
@@ -61,7 +61,7 @@ class _Sources:
 
     names: tuple[str, ...]
     sounds: tuple[Array, ...]  # (n_m,) each
-    directions: tuple[tuple[float, float] | Route, ...]
+    directions: tuple[tuple[float, float] | Trajectory, ...]
     rate: int  # Hz
 
 
@@ -164,11 +164,11 @@ def simulate(
 ) -> None:
     """Write a scene with known truth: mixture, each source's image, and scene.json."""
     place = _RoomWish(t60, room, listener, distance).room()
-    staging = Staging(
+    settings = SceneSettings(
         levels_db=tuple(level or ()),
         snr_db=snr_db,
         overlap=overlap,
-        distance_metres=Staging.distance_metres if distance is None else distance,
+        distance_metres=SceneSettings.distance_metres if distance is None else distance,
         seed=seed,
         between=between,
     )
@@ -177,13 +177,13 @@ def simulate(
     heads = listed(head, HEADS, "heads")
     if heads.several or resume:
         sources = _sources(sound, talkers, rate)
-        work = _Simulating(batch.folder(output), how, sources, staging, place)
+        work = _Simulating(batch.folder(output), how, sources, settings, place)
         _simulate_many(work, heads.files, batch)
         return
     outputs = Outputs(force=force)
     claim_scene(outputs, output)
     opened = opened_head(head[0], how)
-    work = _Simulating(output, how, _sources(sound, talkers, rate), staging, place)
+    work = _Simulating(output, how, _sources(sound, talkers, rate), settings, place)
     with progress("rendering"):
         scene = work.scene(opened)
         files = scene.write(output)
@@ -201,7 +201,7 @@ class _Simulating(Work):
 
     how: HeadOptions
     sources: _Sources
-    staging: Staging
+    settings: SceneSettings
     room: Room | None
 
     command: ClassVar[str] = "simulate"
@@ -214,7 +214,7 @@ class _Simulating(Work):
             self.sources.sounds,
             self.sources.directions,
             rate=self.sources.rate,
-            staging=self.staging,
+            settings=self.settings,
             room=self.room,
             names=self.sources.names,
         )
@@ -264,15 +264,15 @@ def _metres(name: str, text: str) -> tuple[float, float, float]:
 
 
 def voices(talkers: int, rate: int) -> tuple[tuple[str, ...], tuple[Array, ...]]:
-    """Names and sounds of the talkers of the demo; they murmur where nothing can speak."""
+    """Names and sounds of the talkers of the demo; they synthetic_speech where nothing can speak."""
     if not can_speak():
         note(
             "[yellow]note:[/]",
-            "the talkers murmur: speech is not installed. Install it with: "
+            "the talkers synthetic_speech: speech is not installed. Install it with: "
             "pip install 'earatlas[speech]'.",
         )
     with progress("speaking"):
-        speaking = demo_talkers if can_speak() else murmured_talkers
+        speaking = demo_talkers if can_speak() else synthetic_demo_talkers
         names, sounds = zip(*speaking(talkers, rate), strict=True)
     return names, sounds
 
@@ -293,7 +293,7 @@ def _sounds(wishes: list[str], rate: int | None) -> _Sources:
     return _Sources(names, sounds, directions, common)
 
 
-def _sound(wish: str) -> tuple[Path, tuple[float, float] | Route]:
+def _sound(wish: str) -> tuple[Path, tuple[float, float] | Trajectory]:
     """A file, and where its sound is. From the right: the name may hold colons of its own."""
     file, _, place = wish.rpartition(":")
     if file and "," in place:
@@ -307,24 +307,24 @@ def _sound(wish: str) -> tuple[Path, tuple[float, float] | Route]:
         ) from None
 
 
-def _print(scene: SimulatedScene, wishes: Sequence[tuple[float, float] | Route]) -> None:
+def _print(scene: SimulatedScene, wishes: Sequence[tuple[float, float] | Trajectory]) -> None:
     """Who is where, and when each one starts; and what was asked for, where that was not measured.
 
     `wishes` is a place or a route for each source.
     """
     table = Table("source", "azimuth", "elevation", "starts", box=None, padding=(0, 2))
     asked = [
-        "" if isinstance(wish, Route) or _near(wish, place) else ", ".join(map(degrees, wish))
+        "" if isinstance(wish, Trajectory) or _near(wish, place) else ", ".join(map(degrees, wish))
         for wish, place in zip(wishes, scene.directions, strict=True)
     ]
     if any(asked):
         table.add_column("asked for")
-    for name, (azimuth, elevation), start, route, wish in zip(
-        scene.names, scene.directions, scene.starts_seconds, scene.routes, asked, strict=True
+    for name, (azimuth, elevation), start, trajectory, wish in zip(
+        scene.names, scene.directions, scene.starts_seconds, scene.trajectories, asked, strict=True
     ):
         place = [degrees(azimuth), degrees(elevation)]
-        if route is not None:
-            place = ["moves", _way(route)]
+        if trajectory is not None:
+            place = ["moves", _way(trajectory)]
         table.add_row(escape(name), *place, f"{start:.2f} s", *([wish] if any(asked) else []))
     out.print(table, highlight=False)
     if any(asked):
@@ -336,7 +336,7 @@ def _near(wish: tuple[float, float], place: Array) -> bool:
     return float(great_circle_error(np.array(wish), place)) < 0.1
 
 
-def _way(route: Route) -> str:
+def _way(trajectory: Trajectory) -> str:
     """The two ends of a route."""
-    first, last = (", ".join(map(degrees, route.directions[i])) for i in (0, -1))
+    first, last = (", ".join(map(degrees, trajectory.directions[i])) for i in (0, -1))
     return f"{first} to {last}"

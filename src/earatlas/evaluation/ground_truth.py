@@ -24,7 +24,7 @@ from earatlas.geometry.spaces import Space
 from earatlas.separation.result import FoundScene, FoundSource
 from earatlas.separation.spectrogram_summary import Picture
 from earatlas.simulation.scene import SimulatedScene
-from earatlas.simulation.trajectories import Route
+from earatlas.simulation.trajectories import Trajectory
 from earatlas.types import Array
 
 __all__ = [
@@ -49,7 +49,7 @@ class Truth:
     images: tuple[Audio, ...] = ()  # (M) two channels each, as long as the mixture; or none
     names: tuple[str, ...] = ()  # (M) or none: "true 1", …
     early: tuple[Audio, ...] = ()  # (M) images of the first 50 ms, where they differ; or none
-    routes: tuple[Route | None, ...] = ()  # (M) of the sources that move; or none
+    trajectories: tuple[Trajectory | None, ...] = ()  # (M) of the sources that move; or none
 
     def __post_init__(self) -> None:
         if self.directions is not None:
@@ -61,7 +61,7 @@ class Truth:
                 )
             object.__setattr__(self, "directions", places)
         given = {"directions": self.directions, "images": self.images, "names": self.names,
-                 "early": self.early, "routes": self.routes}  # fmt: skip
+                 "early": self.early, "routes": self.trajectories}  # fmt: skip
         counts = {name: len(v) for name, v in given.items() if v is not None and len(v)}
         if len(set(counts.values())) != 1 or set(counts) == {"names"}:
             raise InputError(
@@ -84,7 +84,7 @@ class Truth:
         images = tuple(scene.image(m) for m in range(len(scene.images)))
         rate = scene.mixture.rate
         early = tuple(Audio(x, rate) for x in scene.early) if scene.is_reverberant else ()
-        return cls(scene.directions, images, scene.names, early, scene.routes)
+        return cls(scene.directions, images, scene.names, early, scene.trajectories)
 
     def __len__(self) -> int:
         return len(self.images) if self.directions is None else len(self.directions)
@@ -92,20 +92,23 @@ class Truth:
     def places(self, m: int) -> Array:
         """(n, C) where true source m is: one place, or some along its way."""
         assert self.directions is not None
-        route = self.routes[m] if self.routes else None
-        if route is None:
+        trajectory = self.trajectories[m] if self.trajectories else None
+        if trajectory is None:
             return self.directions[m : m + 1]
-        return route.at(np.linspace(route.seconds[0], route.seconds[-1], _SHOWN))
+        return trajectory.at(np.linspace(trajectory.seconds[0], trajectory.seconds[-1], _SHOWN))
 
     def off_by(self, m: int, source: FoundSource) -> float:
         """How far a found source is from true source m; of one that moves, the median over time."""
         assert self.directions is not None
-        space, route = source.belief.space, self.routes[m] if self.routes else None
+        space, trajectory = (
+            source.posterior.space,
+            self.trajectories[m] if self.trajectories else None,
+        )
         there, track = self.directions[m], source.track
-        if route is None or not track.heard.any():
+        if trajectory is None or not track.heard.any():
             return float(place_errors(space, there, source.direction))
         heard = track.heard
-        along = route.at(track.seconds[heard])
+        along = trajectory.at(track.seconds[heard])
         return float(np.median(place_errors(space, along, track.directions[heard])))
 
 
@@ -136,7 +139,7 @@ def pair_directions(scene: FoundScene, directions: Array) -> Assignment:
     """Which found direction is which true one (M, C): the least sum of errors."""
     if not scene.sources:
         return Assignment(np.full(len(directions), -1, dtype=np.intp), 0)
-    space = scene.sources[0].belief.space
+    space = scene.sources[0].posterior.space
     if directions.shape[1] != space.columns:
         raise InputError(
             f"directions must have {space.columns} columns, as the scene's, got "
@@ -149,7 +152,7 @@ def pair_directions(scene: FoundScene, directions: Array) -> Assignment:
 def pair_places(scene: FoundScene, truth: Truth) -> Assignment:
     """The same for a truth with directions, of which some may be ways."""
     assert truth.directions is not None
-    if not scene.sources or not any(truth.routes):
+    if not scene.sources or not any(truth.trajectories):
         return pair_directions(scene, truth.directions)
     every = range(len(truth))
     return best_assignment(

@@ -16,7 +16,7 @@ from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
 from earatlas.experiments.tables import by_head, said_by
 from earatlas.experiments.talkers import talkers_at
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
 from earatlas.separation.spectrogram_summary import Picture
 
@@ -50,14 +50,15 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
         scene.images, np.stack([s.samples for s in sounds if s is not None]), scene.mixture.samples
     ).quality.mean()
     p = found.picture
-    beliefs = [found.sources[int(j)].belief.pruned(1e-6) for j in order]
+    posteriors = [found.sources[int(j)].posterior.pruned(1e-6) for j in order]
     return {
         "true": scene.directions.tolist(),
         "found": found.directions[order].tolist(),
         "sdr_db": round(quality.sdr_db, 2),
         "stir_db": round(quality.sir_db, 2),
         "beliefs": [
-            {name: getattr(belief, name).tolist() for name in _BELIEF} for belief in beliefs
+            {name: getattr(posterior, name).tolist() for name in _BELIEF}
+            for posterior in posteriors
         ],
         "seconds": p.seconds.tolist(),
         "frequencies_hz": p.frequencies_hz.tolist(),
@@ -90,8 +91,8 @@ def section(rows: Sequence[Row], folder: Path) -> str:
         bar.set_label("dB, right over left", fontsize=8)
         bar.ax.tick_params(labelsize=7)
         top.set_title("(a) Level difference", loc="left", fontsize=10, fontweight="bold")
-        for m, belief in enumerate(r["beliefs"]):
-            density = ChartMixture(Plane(), *(np.array(belief[name]) for name in _BELIEF))
+        for m, posterior in enumerate(r["beliefs"]):
+            density = DirectionPosterior(Plane(), *(np.array(posterior[name]) for name in _BELIEF))
             axes_of_marks = axes = figure.add_subplot(grid[m, 1])
             place = ", ".join(f"{v:.0f}" for v in r["found"][m])
             draw_belief(axes, density, m=m, title=f"({'bc'[m]}) Talker {m + 1} at ({place})",

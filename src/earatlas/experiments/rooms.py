@@ -27,11 +27,11 @@ from earatlas.experiments.table2 import our_atlas
 from earatlas.experiments.tables import by_head, of_head, said_by, span, table, told, where
 from earatlas.experiments.talkers import RATE, talkers_and_places
 from earatlas.geometry.angles import great_circle_error
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.simulation.image_source import Room
 from earatlas.simulation.random_reverberation import OwnRoom, even_weights
-from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
+from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
 from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
@@ -44,7 +44,7 @@ _DISTANCE_METRES = 1.5
 # A room made from the head has as much direct sound over reflections as a shoebox room of 90 cubic
 # metres (ku100, 12 places, T60 0.2, 0.3, 0.5 s: 0.9, -3.2, -8.1 dB) with 3.1, 1.1 and -1.6 dB less.
 _VOLUME_CUBIC_METRES, _DROP_DB = 90.0, 1.0
-_DRAWS = 500  # of a belief: levels within 2 points
+_DRAWS = 500  # of a posterior: levels within 2 points
 _FEWEST = 3  # sources that a printed figure is of
 _HEADS = ("simulated", "ku100")  # that the findings speak of
 ABOUT = """\
@@ -130,13 +130,13 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     answers = {}
     for name, atlas in _atlases(bench).items():
         found = _beliefs(atlas, scene)
-        places = np.clip([belief.best for belief in found], (-180, -90), (180, 90))
+        places = np.clip([posterior.best for posterior in found], (-180, -90), (180, 90))
         own = assign_directions(scene.directions, places).found
         errors = great_circle_error(scene.directions, places[own])
         levels = [
             found[m].level_of(truth, _DRAWS) for truth, m in zip(scene.directions, own, strict=True)
         ]
-        radii = [found[m].credible_radius(0.9) for m in own]
+        radii = [found[m].radius_90 for m in own]
         answers[name] = {
             "errors": np.round(errors, 3).tolist(),
             "levels": np.round(levels, 4).tolist(),
@@ -145,12 +145,12 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     return answers
 
 
-def _beliefs(atlas: Atlas, scene: SimulatedScene) -> list[ChartMixture]:
+def _beliefs(atlas: Atlas, scene: SimulatedScene) -> list[DirectionPosterior]:
     """Of one talker by `localize`, of several by `separate`."""
     if len(scene.directions) == 1:
-        return [atlas.localize(scene.mixture).belief]
+        return [atlas.localize(scene.mixture).posterior]
     parted = atlas.separate(scene.mixture, n_sources=len(scene.directions), rendering="soft")
-    return [source.belief for source in parted.sources]
+    return [source.posterior for source in parted.sources]
 
 
 def _scene(bench: Bench, settings: dict[str, Any]) -> SimulatedScene:
@@ -158,7 +158,7 @@ def _scene(bench: Bench, settings: dict[str, Any]) -> SimulatedScene:
     _, asked = bench.training_set("T2")
     M, seed, t60 = settings["talkers"], settings["seed"], settings["t60_seconds"]
     sounds, places = talkers_and_places(bench, asked, M, seed, seconds=_SECONDS)
-    staging = Staging(
+    scene_settings = SceneSettings(
         snr_db=settings["snr_db"],
         overlap=0.6 if M > 1 else None,
         distance_metres=_DISTANCE_METRES,
@@ -169,7 +169,7 @@ def _scene(bench: Bench, settings: dict[str, Any]) -> SimulatedScene:
         head, room = bench.whole, Room(t60_seconds=t60)
     elif settings["walls"] == OWN:
         head = _in_own_room(bench.whole, places, t60, seed)
-    return render_scene(head, sounds, places, staging=staging, room=room)
+    return render_scene(head, sounds, places, settings=scene_settings, room=room)
 
 
 def _in_own_room(head: Head, places: Array, t60_seconds: float, seed: int) -> Head:

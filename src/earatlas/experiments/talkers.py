@@ -18,9 +18,9 @@ from earatlas.errors import InputError
 from earatlas.experiments.bench import Bench
 from earatlas.features.audio_files import read_mono
 from earatlas.geometry.spaces import Sphere
-from earatlas.simulation.scene import SimulatedScene, Staging, render_scene
+from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
 from earatlas.simulation.speech import DEMO_TALKERS, speak
-from earatlas.simulation.synthetic_speech import murmur
+from earatlas.simulation.synthetic_speech import synthetic_speech
 from earatlas.types import Array, Indices
 
 __all__ = [
@@ -87,7 +87,7 @@ def _built_in(quick: bool) -> list[Array]:
     """Every voice says the three sentences of the demonstration, each in another order."""
     voices = _VOICES[:3] if quick else _VOICES
     if not _espeak_works():
-        return [murmur(6.0, seed=seed) for seed in range(len(voices))]
+        return [synthetic_speech(6.0, seed=seed) for seed in range(len(voices))]
     return [
         speak(" ".join(DEMO_TALKERS[(i + j) % 3].text for j in range(3)), voice=voice)
         for i, voice in enumerate(voices)
@@ -102,8 +102,8 @@ def talkers_at(
     Several overlap in 60 % of the time, as in the paper. Noise is 60 dB below.
     """
     sounds, places = talkers_and_places(bench, asked, n_sources, seed, seconds=seconds)
-    staging = Staging(overlap=0.6 if n_sources > 1 else None, seed=seed)
-    return render_scene(bench.plane, sounds, places, staging=staging)
+    settings = SceneSettings(overlap=0.6 if n_sources > 1 else None, seed=seed)
+    return render_scene(bench.plane, sounds, places, settings=settings)
 
 
 def talkers_and_places(

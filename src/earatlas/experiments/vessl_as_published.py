@@ -57,5 +57,5 @@ def printed_vessl(
     masks = (
         VESSL(sources[-1], heard).posterior_masks(state, bins).reshape(M, layout.n_frequencies, -1)
     )
-    found = np.stack([source.belief.best for source in state.sources])
+    found = np.stack([source.posterior.best for source in state.sources])
     return render(spectra, masks, layout, scene.mixture.samples.shape[1]), found

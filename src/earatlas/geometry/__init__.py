@@ -1,1 +1,1 @@
-"""Where a sound can be: directions, their charts, and beliefs about them."""
+"""Where a sound can be: directions, their charts, and posteriors about them."""

@@ -1,6 +1,6 @@
-"""How large a belief is: points that are spread evenly over it, and its density there, quickly.
+"""How large a posterior is: points that are spread evenly over it, and its density there, quickly.
 
-In: the parts of a belief (`earatlas.geometry.direction_posterior.ChartMixture`). Out: n points of it, and p at each
+In: the parts of a posterior (`earatlas.geometry.direction_posterior.DirectionPosterior`). Out: n points of it, and p at each
 in single precision: sizes are told with two digits, and tracks ask for tens of thousands of them.
 
     K   parts                w_k   weights
@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from earatlas.types import Array, Indices, Mask, Single
 
 if TYPE_CHECKING:
-    from earatlas.geometry.direction_posterior import ChartMixture
+    from earatlas.geometry.direction_posterior import DirectionPosterior
 
 __all__ = ["densities", "distinct", "even_draws", "round_parts"]
 
@@ -52,27 +52,29 @@ def distinct(rows: Array) -> tuple[Array, Indices]:
     return ordered[first], place
 
 
-def round_parts(belief: ChartMixture) -> tuple[Mask, Array]:
+def round_parts(posterior: DirectionPosterior) -> tuple[Mask, Array]:
     """Which parts (K,) are round and stand at their centres, and the variance (K,) of each."""
-    variances = belief.covariances[:, 0, 0]
-    even = variances[:, None, None] * np.eye(belief.space.dims)
-    plain: Mask = (belief.means == 0).all(axis=1) & (belief.covariances == even).all(axis=(1, 2))
+    variances = posterior.covariances[:, 0, 0]
+    even = variances[:, None, None] * np.eye(posterior.space.dims)
+    plain: Mask = (posterior.means == 0).all(axis=1) & (posterior.covariances == even).all(
+        axis=(1, 2)
+    )
     return plain, variances
 
 
-def densities(belief: ChartMixture, points: Array) -> Array:
+def densities(posterior: DirectionPosterior, points: Array) -> Array:
     """p (n,) at points (n, C), to about 1e-3 of itself.
 
     A blur, and onsets, put parts of several widths at one place: each place is looked at once.
     """
-    plain, variances = round_parts(belief)
-    norms = belief.weights / np.sqrt(np.linalg.det(2 * np.pi * belief.covariances))
+    plain, variances = round_parts(posterior)
+    norms = posterior.weights / np.sqrt(np.linalg.det(2 * np.pi * posterior.covariances))
     p = np.zeros(len(points))
     if plain.any():
-        exponents = _round_exponents(belief, plain, variances, points)
+        exponents = _round_exponents(posterior, plain, variances, points)
         _add_parts(p, exponents, norms[plain].astype(np.float32))
     if not plain.all():
-        exponents = _leaning_exponents(belief, ~plain, points)
+        exponents = _leaning_exponents(posterior, ~plain, points)
         _add_parts(p, exponents, norms[~plain].astype(np.float32))
     return p
 
@@ -88,23 +90,23 @@ def _add_parts(p: Array, exponents: Callable[[slice], Single], norms: Single) ->
 
 
 def _round_exponents(
-    belief: ChartMixture, plain: Mask, variances: Array, points: Array
+    posterior: DirectionPosterior, plain: Mask, variances: Array, points: Array
 ) -> Callable[[slice], Single]:
     """Of parts that are round and stand at their centres: they need no chart."""
-    centres, place = distinct(belief.centres[plain])
-    squared = belief.space.rough_squared_distances(centres, points)  # (n, P)
+    centres, place = distinct(posterior.centres[plain])
+    squared = posterior.space.rough_squared_distances(centres, points)  # (n, P)
     factors = (-0.5 / variances[plain]).astype(np.float32)
     return lambda some: squared[some].take(place, axis=1) * factors
 
 
 def _leaning_exponents(
-    belief: ChartMixture, leaning: Mask, points: Array
+    posterior: DirectionPosterior, leaning: Mask, points: Array
 ) -> Callable[[slice], Single]:
     """Of parts of any shape: -|W (u - m)|² / 2 in the chart of their centre, with Wᵀ W = V^-1."""
-    centres, place = distinct(belief.centres[leaning])
-    u = np.moveaxis(belief.space.charts(centres, points), -1, 0).astype(np.float32)  # (L, n, P)
-    means = belief.means[leaning].T.astype(np.float32)[:, None]
-    root = np.linalg.inv(np.linalg.cholesky(belief.covariances[leaning]))
+    centres, place = distinct(posterior.centres[leaning])
+    u = np.moveaxis(posterior.space.charts(centres, points), -1, 0).astype(np.float32)  # (L, n, P)
+    means = posterior.means[leaning].T.astype(np.float32)[:, None]
+    root = np.linalg.inv(np.linalg.cholesky(posterior.covariances[leaning]))
     W = (np.sqrt(0.5) * root.transpose(1, 2, 0)).astype(np.float32)  # (L, L, K) lower triangles
 
     def exponents(some: slice) -> Single:

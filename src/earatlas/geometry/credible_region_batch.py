@@ -1,9 +1,9 @@
-"""Radii and areas of many beliefs by points that are spread evenly over each, in single precision.
+"""Radii and areas of many posteriors by points that are spread evenly over each, in single precision.
 
-In: parts of beliefs on the sphere. Out: which part each point is drawn from (`drawn`), where in its
+In: parts of posteriors on the sphere. Out: which part each point is drawn from (`drawn`), where in its
 chart it lies (`normals_of`), and what distances and densities there say of the size of a region.
 
-    b   beliefs        n   parts        m   points, the first `OF_AREA` of which serve for areas
+    b   posteriors        n   parts        m   points, the first `OF_AREA` of which serve for areas
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How large beliefs are that have all their parts at one place: several widths around one mean.
+"""How large posteriors are that have all their parts at one place: several widths around one mean.
 
 In: the mean in the chart of the one centre, and the parts' weights and covariances. Out: radius and
-area, of the same points as other beliefs' (`earatlas.geometry.credible_region_batch`), which never leave the chart.
+area, of the same points as other posteriors' (`earatlas.geometry.credible_region_batch`), which never leave the chart.
 
-    b   beliefs        J   parts        m   points        x, y   chart coordinates, radians
+    b   posteriors        J   parts        m   points        x, y   chart coordinates, radians
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["OnePlace"]
 
 @dataclass(frozen=True, eq=False)
 class OnePlace:
-    """Parts of b beliefs, the heaviest of each."""
+    """Parts of b posteriors, the heaviest of each."""
 
     mean: Single  # (2, b) radians
     weights: Single  # (b, J) sum to 1
@@ -37,7 +37,7 @@ class OnePlace:
     def of(cls, mean: Array, weights: Array, covariances: Array, mass: float) -> OnePlace:
         """By means (b, 2), weights (b, J) and covariances (b, J, 2, 2), in degrees.
 
-        The lightest parts are left out; the others hold so much of each belief.
+        The lightest parts are left out; the others hold so much of each posterior.
         """
         order = np.argsort(-weights, axis=1, kind="stable")
         ordered = np.take_along_axis(weights, order, axis=1)

@@ -26,13 +26,13 @@ from earatlas.geometry.posterior_summary import Told
 from earatlas.geometry.spaces import Circle, Plane, Space
 from earatlas.types import Array, Indices
 
-__all__ = ["ChartMixture", "CredibleRegion", "change_chart", "log_gaussians"]
+__all__ = ["DirectionPosterior", "CredibleRegion", "change_chart", "log_gaussians"]
 
 _NEGLIGIBLE = 1e-12  # components with less weight than this change no digit that is shown
-# Of a region's size. Of 24 random beliefs, half are within 1 % and all within 10 %, as with 4000 at
+# Of a region's size. Of 24 random posteriors, half are within 1 % and all within 10 %, as with 4000 at
 # random: evenly spread ones tell more, each.
 _DRAWS = 1000
-_MASS = 0.998  # of a belief: what is left out changes a 90 % region by less than its digits
+_MASS = 0.998  # of a posterior: what is left out changes a 90 % region by less than its digits
 
 
 def change_chart(space: Space, centres: Array, u: Array, new_centres: Array) -> tuple[Array, Array]:
@@ -66,20 +66,22 @@ def log_gaussians(residuals: Array, covariances: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class CredibleRegion:
-    """The smallest set of grid cells that holds `level` of the belief."""
+    """The smallest set of grid cells that holds `level` of the posterior."""
 
     level: float
     cells: Array  # (G, C) midpoints, most probable first
     area: float  # degrees of an arc, or square degrees
     mass: float  # what the cells hold together, at least `level`
-    radius_degrees: float  # half the width of an arc, or of a round patch, of that size
+    equivalent_radius_degrees: float  # half the width of an arc, or of a round patch, of that size
 
     def __repr__(self) -> str:
-        return f"CredibleRegion({self.level:.0%} within {self.radius_degrees:.1f} degrees)"
+        return (
+            f"CredibleRegion({self.level:.0%} within {self.equivalent_radius_degrees:.1f} degrees)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class ChartMixture:
+class DirectionPosterior:
     """p(x) = sum_k weights[k] N(u_k(x); means[k], covariances[k]), u_k the chart at centre k."""
 
     space: Space
@@ -103,28 +105,28 @@ class ChartMixture:
 
     def __repr__(self) -> str:
         best = ", ".join(f"{v:.1f}" for v in self.best)
-        return f"ChartMixture({len(self.weights)} components, best ({best}) degrees)"
+        return f"DirectionPosterior({len(self.weights)} components, best ({best}) degrees)"
 
-    def pruned(self, negligible: float = _NEGLIGIBLE) -> ChartMixture:
-        """The same belief without the components that carry less than `negligible` weight."""
+    def pruned(self, negligible: float = _NEGLIGIBLE) -> DirectionPosterior:
+        """The same posterior without the components that carry less than `negligible` weight."""
         keep = self.weights >= min(negligible, self.weights.max())
         weights = self.weights[keep] / self.weights[keep].sum()
-        return ChartMixture(
+        return DirectionPosterior(
             self.space, self.centres[keep], weights, self.means[keep], self.covariances[keep]
         )
 
-    def _heaviest(self, mass: float) -> ChartMixture:
-        """The same belief by its heaviest components, which hold so much of it."""
+    def _heaviest(self, mass: float) -> DirectionPosterior:
+        """The same posterior by its heaviest components, which hold so much of it."""
         order = np.argsort(-self.weights, kind="stable")
         total = np.cumsum(self.weights[order])
         kept = order[: int(np.searchsorted(total, mass * total[-1])) + 1]
         weights = self.weights[kept] / self.weights[kept].sum()
-        return ChartMixture(
+        return DirectionPosterior(
             self.space, self.centres[kept], weights, self.means[kept], self.covariances[kept]
         )
 
-    def turned(self, degrees: float) -> ChartMixture:
-        """The same belief of a head that is turned to its left by so much: p'(x) = p(x - yaw).
+    def turned(self, degrees: float) -> DirectionPosterior:
+        """The same posterior of a head that is turned to its left by so much: p'(x) = p(x - yaw).
 
         Charts turn with their centres, so means and covariances stay.
         """
@@ -195,7 +197,7 @@ class ChartMixture:
         )
 
     def credible_region(self, level: float = 0.9, spacing: float | None = None) -> CredibleRegion:
-        """The smallest set of cells of `space.grid(spacing)` that holds `level` of the belief.
+        """The smallest set of cells of `space.grid(spacing)` that holds `level` of the posterior.
 
         Without `spacing`, cells are made finer from 4 degrees on until the region has a hundred of
         them or they are half a degree wide.
@@ -222,7 +224,7 @@ class ChartMixture:
         density = densities(p, points)
         inside = density >= np.quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
-        return min(area, self.space.largest_region)  # a broad belief is all over the space
+        return min(area, self.space.largest_region)  # a broad posterior is all over the space
 
     def credible_digits(self, level: float = 0.9) -> tuple[float, float]:
         """Radius and area as they are told: two digits and one, never more than all there is."""
@@ -231,8 +233,13 @@ class ChartMixture:
         told = math.floor(10 * area) / 10 if area > most - 0.1 else round(area, 1)
         return round(self.credible_radius(level), 2), told
 
-    def credible_radius(self, level: float = 0.9) -> float:
-        """How far from `best`, in degrees, `level` of the belief lies, within a few percent.
+    @property
+    def radius_90(self) -> float:
+        """Radius around `best`, in degrees, that contains 90 % of the probability mass."""
+        return self.credible_radius(0.9)
+
+    def credible_radius(self, level: float) -> float:
+        """How far from `best`, in degrees, `level` of the posterior lies, within a few percent.
 
         Of one peak that is the radius of its credible region. Of two, front and back, it reaches
         the other one if that counts: a radius that holds the truth as often as it says.
@@ -253,12 +260,12 @@ class ChartMixture:
         return {}
 
     def know(self, told: Told) -> None:
-        """Keep what was found out of many beliefs at once: it is not computed again."""
+        """Keep what was found out of many posteriors at once: it is not computed again."""
         vars(self).update(best=told.best, mean=told.mean)
         self._radii[0.9], self._areas[0.9] = told.radius_90, told.area_90
 
     @cached_property
-    def _even_points(self) -> tuple[ChartMixture, Array]:
+    def _even_points(self) -> tuple[DirectionPosterior, Array]:
         """The heaviest parts, and points (n, C) of them that are spread evenly."""
         p = self._heaviest(_MASS)
         which, normals = even_draws(_DRAWS, self.space.dims)
@@ -272,14 +279,14 @@ class ChartMixture:
         cells, density, size = p._on_grid(self.space, centres, reach, spacing)
         outside = density.sum() * size < 0.5 * level
         if outside and isinstance(self.space, Plane):
-            # Most of the belief lies beyond the bounds, which limit only grids: widen them for it.
+            # Most of the posterior lies beyond the bounds, which limit only grids: widen them for it.
             low = (centres - reach[:, None]).min(axis=0)
             high = (centres + reach[:, None]).max(axis=0)
             pairs = zip(self.space.bounds, low, high, strict=True)
             wider = Plane(tuple((min(b[0], a), max(b[1], z)) for b, a, z in pairs))
             cells, density, size = p._on_grid(wider, centres, reach, spacing)
         if density.sum() * size < 0.5 * level:
-            # Sharper than a cell: the belief fell between the midpoints, so keep its own points.
+            # Sharper than a cell: the posterior fell between the midpoints, so keep its own points.
             cells, density = centres, p.weights / size
         order = np.argsort(-density)
         mass = np.cumsum(density[order]) / density.sum()
@@ -307,16 +314,16 @@ class ChartMixture:
     def level_of(self, point: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
         """The level of the smallest credible region that holds the point, in [0, 1].
 
-        Over many honest beliefs this is uniform: 90 % of the truths have a level below 0.9.
+        Over many honest posteriors this is uniform: 90 % of the truths have a level below 0.9.
         """
         p = self.pruned(1e-9)
         truth = p.log_density(np.atleast_2d(np.asarray(point, dtype=np.float64)))[0]
         return float(np.mean(p.log_density(p.sample(draws, seed)) > truth))
 
-    def times(self, other: ChartMixture) -> ChartMixture:
+    def times(self, other: DirectionPosterior) -> DirectionPosterior:
         """p(x) q(x) / Z for another mixture, in this one's charts; exact on the plane.
 
-        So a camera's or a motion model's belief is combined with what was heard.
+        So a camera's or a motion model's posterior is combined with what was heard.
         """
         p, q = self.pruned(), other.pruned()
         k, j = (i.ravel() for i in np.indices((len(p.weights), len(q.weights))))
@@ -330,13 +337,13 @@ class ChartMixture:
         weights = np.exp(logs - logsumexp(logs))
         joint = p.means[k] + np.einsum("klm,km->kl", gain, gap)
         covariances = 0.5 * (covariances + covariances.mT)
-        return ChartMixture(self.space, p.centres[k], weights, joint, covariances).pruned()
+        return DirectionPosterior(self.space, p.centres[k], weights, joint, covariances).pruned()
 
-    def reweighted(self, log_factor: Callable[[Array], ArrayLike]) -> ChartMixture:
+    def reweighted(self, log_factor: Callable[[Array], ArrayLike]) -> DirectionPosterior:
         """p(x) f(x) / Z for any log f of points (N, C) -> (N,), such as a prior map.
 
         Each component takes the factor's moments by Gauss-Hermite quadrature (7 nodes an axis), so
-        f should not be much sharper than the components; for a sharp belief use `times`.
+        f should not be much sharper than the components; for a sharp posterior use `times`.
         """
         p, L = self.pruned(), self.space.dims
         node, share = np.polynomial.hermite_e.hermegauss(7)
@@ -352,7 +359,7 @@ class ChartMixture:
         norm = logsumexp(terms, axis=1)
         if not np.isfinite(norm).any():
             raise InputError(
-                "log_factor must be above -inf somewhere in the belief's reach, got none. "
+                "log_factor must be above -inf somewhere in the posterior's reach, got none. "
                 "Add a small floor to the prior."
             )
         r = np.exp(terms - np.where(np.isfinite(norm), norm, 0.0)[:, None])
@@ -363,15 +370,15 @@ class ChartMixture:
         covariances = covariances + 1e-4 * p.covariances
         logs = np.log(p.weights) + norm
         weights = np.exp(logs - logsumexp(logs))
-        return ChartMixture(self.space, p.centres, weights, means, covariances).pruned()
+        return DirectionPosterior(self.space, p.centres, weights, means, covariances).pruned()
 
-    def blurred(self, widths: ArrayLike, shares: ArrayLike) -> ChartMixture:
-        """The belief convolved, in its charts, with sum_j shares[j] N(0, widths[j]^2 I)."""
+    def blurred(self, widths: ArrayLike, shares: ArrayLike) -> DirectionPosterior:
+        """The posterior convolved, in its charts, with sum_j shares[j] N(0, widths[j]^2 I)."""
         p = self.pruned(1e-9)
         w, s = np.atleast_1d(np.asarray(widths, float)), np.atleast_1d(np.asarray(shares, float))
         J, K = len(w), len(p.weights)
         blur = (w**2)[:, None, None, None] * np.eye(self.space.dims)
-        return ChartMixture(
+        return DirectionPosterior(
             self.space,
             np.tile(p.centres, (J, 1)),
             np.outer(s / s.sum(), p.weights).ravel(),

@@ -1,10 +1,10 @@
-"""Direction, mean, radius and area of many beliefs on the sphere at once: the windows of a track.
+"""Direction, mean, radius and area of many posteriors on the sphere at once: the windows of a track.
 
-In: beliefs (`earatlas.geometry.direction_posterior.ChartMixture`). Out: a `Told` of each: what a row of a track
-says. It is what one belief after the other says, in single precision, and areas are of fewer points
+In: posteriors (`earatlas.geometry.direction_posterior.DirectionPosterior`). Out: a `Told` of each: what a row of a track
+says. It is what one posterior after the other says, in single precision, and areas are of fewer points
 (tests/geometry/test_posterior_summary.py says how near).
 
-    b   beliefs of about the same size, padded with parts of no weight to n parts each
+    b   posteriors of about the same size, padded with parts of no weight to n parts each
     m   points at which they are looked at
     v   (..., 3) unit vectors        x, y   coordinates in a chart, radians
 
@@ -14,7 +14,7 @@ A narrow part has, around its middle p, with r its precision along a and s acros
 
 (a chord for an arc), which is linear in (1, v, v vᵀ): one product of matrices.
 
-Four of five beliefs in the open have all their parts at one place, a chart and its blur: these need
+Four of five posteriors in the open have all their parts at one place, a chart and its blur: these need
 nothing but that chart (`earatlas.geometry.credible_region_concentric`), and take a tenth of the time.
 """
 
@@ -41,13 +41,13 @@ from earatlas.geometry.sphere import Sphere, read_by_versine
 from earatlas.types import Array, Indices, Mask, Single
 
 if TYPE_CHECKING:
-    from earatlas.geometry.direction_posterior import ChartMixture
+    from earatlas.geometry.direction_posterior import DirectionPosterior
 
 __all__ = ["Told", "told_of"]
 
 _CANDIDATES = 16  # parts at which the density may be greatest
-_MASS = 0.998  # of a belief: what is left out changes a 90 % region by less than its digits
-_PARTS = 8_000  # of beliefs that are worked on at a time
+_MASS = 0.998  # of a posterior: what is left out changes a 90 % region by less than its digits
+_PARTS = 8_000  # of posteriors that are worked on at a time
 _NUMBERS = 150_000  # exponents that are worked on at a time: they stay in the cache
 _LEAST = np.float32(-60)  # of an exponent: what is less is not told, and would be ten times as slow
 _STEPS = 4096  # of the table of angle / sin(angle)
@@ -59,7 +59,7 @@ _PAIRS = np.triu_indices(3)
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What is told of a belief."""
+    """What is told of a posterior."""
 
     best: Array  # (C,) degrees
     mean: Array  # (C,) degrees
@@ -67,9 +67,9 @@ class Told:
     area_90: float  # square degrees
 
 
-def told_of(beliefs: Sequence[ChartMixture]) -> list[Told]:
-    """What is told of each belief, all on the sphere."""
-    every = _Every.of(beliefs)
+def told_of(posteriors: Sequence[DirectionPosterior]) -> list[Told]:
+    """What is told of each posterior, all on the sphere."""
+    every = _Every.of(posteriors)
     told: dict[int, Told] = {}
     alone = every.at_one_place()
     for count in np.unique(every.counts[alone]):
@@ -77,11 +77,11 @@ def told_of(beliefs: Sequence[ChartMixture]) -> list[Told]:
         told.update(zip(some.tolist(), every.one_place(some), strict=True))
     for some in _alike(np.where(alone, 0, every.counts)):
         told.update(zip(some.tolist(), every.several_places(some), strict=True))
-    return [told[n] for n in range(len(beliefs))]
+    return [told[n] for n in range(len(posteriors))]
 
 
 def _alike(counts: Indices) -> Iterator[Indices]:
-    """Numbers of beliefs with about as many parts, few enough to be worked on at a time."""
+    """Numbers of posteriors with about as many parts, few enough to be worked on at a time."""
     order = np.argsort(counts, kind="stable")
     ordered = counts[order]
     start = int(np.searchsorted(ordered, 0, side="right"))
@@ -95,27 +95,27 @@ def _alike(counts: Indices) -> Iterator[Indices]:
 
 @dataclass(frozen=True, eq=False)
 class _Every:
-    """The parts of all beliefs, one after the other; degrees."""
+    """The parts of all posteriors, one after the other; degrees."""
 
     weights: Array  # (N,)
     centres: Array  # (N, 2)
     means: Array  # (N, 2)
     V: Array  # (N, 2, 2)
-    counts: Indices  # of parts of each belief
-    starts: Indices  # of each belief
+    counts: Indices  # of parts of each posterior
+    starts: Indices  # of each posterior
 
     @classmethod
-    def of(cls, beliefs: Sequence[ChartMixture]) -> _Every:
-        """Those of some beliefs."""
+    def of(cls, posteriors: Sequence[DirectionPosterior]) -> _Every:
+        """Those of some posteriors."""
         weights, centres, means, V = (
-            np.concatenate([getattr(belief, name) for belief in beliefs])
+            np.concatenate([getattr(posterior, name) for posterior in posteriors])
             for name in ("weights", "centres", "means", "covariances")
         )
-        counts = np.array([len(belief.weights) for belief in beliefs])
+        counts = np.array([len(posterior.weights) for posterior in posteriors])
         return cls(weights, centres, means, V, counts, np.cumsum(counts) - counts)
 
     def at_one_place(self) -> Mask:
-        """Which beliefs have all their parts at one place."""
+        """Which posteriors have all their parts at one place."""
         first = np.repeat(self.starts, self.counts)
         same = (self.centres == self.centres[first]).all(axis=1)
         same &= (self.means == self.means[first]).all(axis=1)
@@ -123,7 +123,7 @@ class _Every:
         return together
 
     def one_place(self, some: Indices) -> Iterator[Told]:
-        """Of beliefs at one place, with as many parts each."""
+        """Of posteriors at one place, with as many parts each."""
         first = self.starts[some]
         rows = first[:, None] + np.arange(self.counts[some[0]])
         best = Sphere().exp(self.centres[first], self.means[first])
@@ -131,7 +131,7 @@ class _Every:
         return map(_told, best, best, *place.sizes(0.9))
 
     def several_places(self, some: Indices) -> Iterator[Told]:
-        """Of beliefs with about as many parts each."""
+        """Of posteriors with about as many parts each."""
         rows = np.arange(self.counts[some].max())
         there = rows < self.counts[some][:, None]
         rows = (self.starts[some][:, None] + rows) * there
@@ -222,7 +222,7 @@ class _Every:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Parts of b beliefs; narrow ones come first."""
+    """Parts of b posteriors; narrow ones come first."""
 
     weights: Single  # (b, n)
     sized: Single  # (b, n) the same for sizes: of the heaviest parts alone
@@ -241,7 +241,7 @@ class _Parts:
         return best, radii_of(versines, 0.9), areas
 
     def _draws(self, best: Single) -> tuple[Single, Single]:
-        """Points (3, b, m) that are spread evenly over each belief.
+        """Points (3, b, m) that are spread evenly over each posterior.
 
         And 1 - cos of the angles (b, M) from `best` (3, b, 1) to these and more such points, in
         terms that are as small as the answer: nothing cancels.
@@ -286,7 +286,7 @@ class _Parts:
         return p
 
     def _wide_exponents(self, v: Single, own: slice, some: slice) -> Single:
-        """(b, m, …) of some parts of any width of some beliefs, at v (b, m, 3)."""
+        """(b, m, …) of some parts of any width of some posteriors, at v (b, m, 3)."""
         axes = self.frames.reshape(3, 3, *self.sized.shape)[:, :, own, some]
         ahead, east, north = (v @ axis.transpose(1, 0, 2) for axis in axes)
         scale = _arcs(ahead)
@@ -312,7 +312,7 @@ def _told(best: Array, mean: Array, radius: float, area: float) -> Told:
 
 
 def _heaviest(weights: Single) -> Single:
-    """Weights (b, n) of the heaviest parts alone, which hold nearly all of each belief."""
+    """Weights (b, n) of the heaviest parts alone, which hold nearly all of each posterior."""
     ordered = -np.sort(-weights, axis=1)
     before = np.cumsum(ordered, axis=1) - ordered
     last = (before < _MASS * ordered.sum(axis=1, keepdims=True)).sum(axis=1) - 1

@@ -2,7 +2,7 @@
 
 In: how a recording sounded (its onsets) and how well it fitted (a `Judgement`). Out: `Doubt`s, each
 a text that begins with one of the words below. An answer without doubts is no proof; one with
-doubts may be right, and its belief is as wide as such answers need.
+doubts may be right, and its posterior is as wide as such answers need.
 
 The limits lie between what was measured on one talker of 3 s, ku100 (10th and 90th percentile):
 

@@ -1,7 +1,7 @@
-"""What a turning head believes: the beliefs of its poses, each turned back, multiplied.
+"""What a turning head believes: the posteriors of its poses, each turned back, multiplied.
 
 In: the statistics of each pose (`earatlas.localization.pose_statistics`), and onsets with the turn of each
-bin. Out: one belief in the room's frame. Front and back cannot be told apart by one pose where cues
+bin. Out: one posterior in the room's frame. Front and back cannot be told apart by one pose where cues
 are bent; when the head turns, the true place stays and the false one moves by twice the turn.
 
 Poses of one recording err alike: the same talker, the same room, the same model. Their evidence is
@@ -11,7 +11,7 @@ that of all frames together, and each pose has its share of it:
     Q'_pd = Q'_d Q_pd / Q_d
     log p(x) = Σ_p log p_p(x - ψ_p) - (P - 1) log p_0(x)      p_0: before any sound
 
-With equal turns this is the belief of a still head, but that each pose may take another chart. The
+With equal turns this is the posterior of a still head, but that each pose may take another chart. The
 blur of the calibration comes once, after it. Onsets do the same bin by bin
 (`DirectSound.turned_look`), and are trusted once.
 """
@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import wrap_degrees
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Space
 from earatlas.localization.learned_head import Judgement, LearnedHead
 from earatlas.localization.onset_likelihood import Look
@@ -42,7 +42,7 @@ __all__ = ["turning_judgement"]
 _LOST = 1e-3  # how probable it is that a pose says nothing: no pose alone rules out a place
 _NEGLIGIBLE = 1e-5  # weight of a pose's component: far below what a lost pose leaves
 _SPACINGS = (6.0, 3.0, 1.5, 0.75)  # degrees between the places that are looked at
-_KEPT, _MASS = 100, 0.9999  # of them, and of the belief, that are looked at more closely
+_KEPT, _MASS = 100, 0.9999  # of them, and of the posterior, that are looked at more closely
 _SEEDS = 1e-3  # weight of a pose's component from which on its place is looked at
 
 
@@ -70,17 +70,17 @@ def _middle(poses: Sequence[Pose]) -> float:
 
 def _judged(
     head: LearnedHead, poses: Sequence[CueStatistics], turns: Array
-) -> tuple[ChartMixture, float]:
-    """As `Calibration.judged`: the open-air belief, relaxed by the misfit, and that misfit."""
+) -> tuple[DirectionPosterior, float]:
+    """As `Calibration.judged`: the open-air posterior, relaxed by the misfit, and that misfit."""
     model, calibration = head.model, head.calibration
     shared = _shared(calibration, poses, model.noise)
-    belief = _multiplied(model, shared, turns)
-    places = [model.space.turned(belief.best, -turn) for turn in turns]
+    posterior = _multiplied(model, shared, turns)
+    places = [model.space.turned(posterior.best, -turn) for turn in turns]
     counts = np.array([s.counts.sum() for s in shared])
     misfits = [model.misfit(s, place) for s, place in zip(shared, places, strict=True)]
     excess = float(counts @ misfits / max(counts.sum(), 1e-300)) / calibration.misfit
     if excess <= 1:
-        return calibration.blur(belief), excess
+        return calibration.blur(posterior), excess
     relaxed = calibration.relaxed(excess)
     return relaxed.blur(_multiplied(model, _shared(relaxed, poses, model.noise), turns)), excess
 
@@ -101,28 +101,30 @@ def _shared(
     ]  # fmt: skip
 
 
-def _multiplied(model: PPAM, poses: Sequence[CueStatistics], turns: Array) -> ChartMixture:
+def _multiplied(model: PPAM, poses: Sequence[CueStatistics], turns: Array) -> DirectionPosterior:
     """The product of the poses' posteriors, each turned: places that are found step by step."""
     space, P = model.space, len(poses)
-    beliefs = [model.posterior(s).turned(float(turn)) for s, turn in zip(poses, turns, strict=True)]
-    beliefs = [belief.pruned(_NEGLIGIBLE) for belief in beliefs]
+    posteriors = [
+        model.posterior(s).turned(float(turn)) for s, turn in zip(poses, turns, strict=True)
+    ]
+    posteriors = [posterior.pruned(_NEGLIGIBLE) for posterior in posteriors]
     anywhere = np.log(_LOST / space.area)
 
     def log_product(places: Array) -> Array:
         before = logsumexp(model.gates(places)[0], axis=1)
         total: Array = -(P - 1) * np.logaddexp(before, anywhere)
-        for belief in beliefs:
-            total += np.logaddexp(belief.log_density(places), anywhere)
+        for posterior in posteriors:
+            total += np.logaddexp(posterior.log_density(places), anywhere)
         return total
 
-    likely = [belief.pruned(_SEEDS) for belief in beliefs]
+    likely = [posterior.pruned(_SEEDS) for posterior in posteriors]
     seeds = np.concatenate([space.exp(b.centres, b.means) for b in likely])
     look, spacing = _found(space, log_product, seeds)
     return believed_places(space, look, 1.0, 0.3 * spacing)
 
 
 def _found(space: Space, log_density: Callable[[Array], Array], seeds: Array) -> tuple[Look, float]:
-    """Cells that hold the belief, ever smaller around where it is, and their spacing."""
+    """Cells that hold the posterior, ever smaller around where it is, and their spacing."""
     cells = space.grid(_SPACINGS[0])
     if isinstance(space, Circle):
         cells[:, 1] = seeds[0, 1]

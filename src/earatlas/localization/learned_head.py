@@ -21,7 +21,7 @@ from earatlas.geometry.angles import (
     great_circle_error,
     wrap_degrees,
 )
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.reverberant_localizer import RoomHearing
 from earatlas.ppam.calibration import Calibration
@@ -61,13 +61,13 @@ class Accuracy:
 class Judgement:
     """What is believed of a sound, and how well it fits what was learned."""
 
-    belief: ChartMixture
+    posterior: DirectionPosterior
     misfit: float  # of the open-air model, in units of what is usual
     nats_an_onset: float = math.nan  # of the best direction; NaN: onsets were not asked
 
     def turned(self, degrees: float) -> Judgement:
-        """The same with a belief turned to the left."""
-        return replace(self, belief=self.belief.turned(float(wrap_degrees(degrees))))
+        """The same with a posterior turned to the left."""
+        return replace(self, posterior=self.posterior.turned(float(wrap_degrees(degrees))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,27 +92,29 @@ class LearnedHead:
         """Where the directions live."""
         return self.model.space
 
-    def belief(self, statistics: CueStatistics, onsets: OnsetBins | None = None) -> ChartMixture:
+    def posterior(
+        self, statistics: CueStatistics, onsets: OnsetBins | None = None
+    ) -> DirectionPosterior:
         """p(x | a recording), calibrated; with its onsets, it holds in rooms too."""
-        return self.judged(statistics, onsets).belief
+        return self.judged(statistics, onsets).posterior
 
     def judged(self, statistics: CueStatistics, onsets: OnsetBins | None = None) -> Judgement:
-        """That belief, and how well the sound fits."""
+        """That posterior, and how well the sound fits."""
         opened, misfit = self.calibration.judged(self.model, statistics)
         return self.joined(opened, misfit, onsets)
 
     def joined(
         self,
-        opened: ChartMixture,
+        opened: DirectionPosterior,
         misfit: float,
         onsets: OnsetBins | None,
         turns: Array | None = None,
     ) -> Judgement:
-        """The open-air belief joined with what onsets say; see `RoomHearing.joined`."""
+        """The open-air posterior joined with what onsets say; see `RoomHearing.joined`."""
         if self.rooms is None or onsets is None:
             return Judgement(opened, misfit)
-        belief, nats = self.rooms.joined(opened, misfit, onsets, turns)
-        return Judgement(belief, misfit, nats)
+        posterior, nats = self.rooms.joined(opened, misfit, onsets, turns)
+        return Judgement(posterior, misfit, nats)
 
     def joined_many(self, opened: Judged, onsets: Sequence[OnsetBins | None]) -> list[Judgement]:
         """The same of many sounds that overlap; those of one recording have onsets, or none has.
@@ -121,10 +123,10 @@ class LearnedHead:
         """
         heard = [bins for bins in onsets if bins is not None]
         if self.rooms is None or len(heard) < len(onsets):
-            beliefs = opened.beliefs(np.arange(len(onsets)))
-            return list(map(Judgement, beliefs, opened.misfits.tolist()))
+            posteriors = opened.posteriors(np.arange(len(onsets)))
+            return list(map(Judgement, posteriors, opened.misfits.tolist()))
         joined = self.rooms.joined_many(opened, heard)
         return [
-            Judgement(belief, misfit, nats)
-            for (belief, nats), misfit in zip(joined, opened.misfits.tolist(), strict=True)
+            Judgement(posterior, misfit, nats)
+            for (posterior, nats), misfit in zip(joined, opened.misfits.tolist(), strict=True)
         ]

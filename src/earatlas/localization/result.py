@@ -1,4 +1,4 @@
-"""What a learned head says of one sound: a belief, and what it rests on."""
+"""What a learned head says of one sound: a posterior, and what it rests on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from earatlas.features.cues import nothing_heard
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry.direction_posterior import ChartMixture, CredibleRegion
+from earatlas.geometry.direction_posterior import CredibleRegion, DirectionPosterior
 from earatlas.localization.diagnostics import Doubt, asked, doubts_of, strangeness
 from earatlas.localization.head_rotation import turning_judgement
 from earatlas.localization.learned_head import Judgement, LearnedHead
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _PAUSE_SECONDS = 0.5  # between words: nobody doubts an answer for these
-# Of a belief without ground: how much of it goes how far. The rest keeps its direction the best.
+# Of a posterior without ground: how much of it goes how far. The rest keeps its direction the best.
 _ANYWHERE, _ANYWHERE_DEGREES = 0.95, 90.0
 _DRIFT = 5.0  # degrees a second that who is not heard may have moved; walkers do 10 to 20
 _POSE_DEGREES = 6.0  # of yaw that are one pose
@@ -42,7 +42,7 @@ _POSE_DEGREES = 6.0  # of yaw that are one pose
 class Localization:
     """Where one sound is believed to be."""
 
-    belief: ChartMixture
+    posterior: DirectionPosterior
     observed_share: float  # of the time-frequency bins
     seconds: float  # of sound it rests on
     doubts: tuple[Doubt, ...] = ()  # what speaks against it
@@ -55,33 +55,34 @@ class Localization:
     @cached_property
     def direction(self) -> Array:
         """The most probable direction (C,), in degrees."""
-        return self.belief.best
+        return self.posterior.best
 
     @cached_property
     def mean(self) -> Array:
         """The mean direction (C,), in degrees."""
-        return self.belief.mean
+        return self.posterior.mean
 
     def credible_region(self, level: float = 0.9) -> CredibleRegion:
         """The smallest region that holds the direction with probability `level`."""
-        return self.belief.credible_region(level)
+        return self.posterior.credible_region(level)
 
-    def radius_degrees(self, level: float = 0.9) -> float:
-        """How far from `direction` the sound lies with probability `level`."""
-        return self.belief.credible_radius(level)
+    @cached_property
+    def radius_90(self) -> float:
+        """Radius around `direction`, in degrees, that contains the source with 90 % probability."""
+        return self.posterior.radius_90
 
     def aged(self, seconds: float) -> Localization:
         """The same so many seconds after the sound was heard last: ever less sure."""
         if seconds <= _PAUSE_SECONDS:
             return replace(self, age_seconds=seconds)
-        belief = self.belief.blurred([_DRIFT * seconds], [1.0])
+        posterior = self.posterior.blurred([_DRIFT * seconds], [1.0])
         reason = f"not heard for {seconds:.1f} s; it may have moved"
         doubts = (*self.doubts, Doubt("silent", reason, seconds))
-        return replace(self, belief=belief, doubts=doubts, age_seconds=seconds)
+        return replace(self, posterior=posterior, doubts=doubts, age_seconds=seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        radius, area = self.belief.credible_digits(0.9)
+        radius, area = self.posterior.credible_digits(0.9)
         age = {} if self.age_seconds is None else {"age": round(self.age_seconds, 2)}
         return {
             "direction": [round(float(v), 2) for v in self.direction],
@@ -112,7 +113,7 @@ _SILENT: dict[str, Any] = {
 def answer(
     head: LearnedHead, statistics: CueStatistics, onsets: OnsetBins | None = None
 ) -> Localization:
-    """The belief, with the share of bins and the seconds that it rests on."""
+    """The posterior, with the share of bins and the seconds that it rests on."""
     return _rested(head, head.judged(statistics, onsets), statistics, onsets, still=onsets)
 
 
@@ -147,9 +148,9 @@ def heard(found: Localization) -> Localization:
     return found
 
 
-def anywhere(belief: ChartMixture) -> ChartMixture:
-    """A belief without ground: the sound may be anywhere."""
-    return belief.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
+def anywhere(posterior: DirectionPosterior) -> DirectionPosterior:
+    """A posterior without ground: the sound may be anywhere."""
+    return posterior.blurred([0.0, _ANYWHERE_DEGREES], [1 - _ANYWHERE, _ANYWHERE])
 
 
 def rested(
@@ -165,17 +166,17 @@ def rested(
 
     `still`: see `earatlas.localization.diagnostics.doubts_of`.
     """
-    belief = judged.belief
+    posterior = judged.posterior
     doubts: tuple[Doubt, ...] = ()
     if share > 0:
         judged = asked(head, judged, still)
         doubts = doubts_of(head, judged, onsets, seconds, still=still)
     words = {doubt.word for doubt in doubts}
     if words & {"does not fit this head", "several sounds at once"}:
-        belief = unsure(belief, strangeness(head, judged, onsets))
+        posterior = unsure(posterior, strangeness(head, judged, onsets))
     if "nothing directional" in words:
-        belief = anywhere(belief)
-    return Localization(belief, share, seconds, doubts)
+        posterior = anywhere(posterior)
+    return Localization(posterior, share, seconds, doubts)
 
 
 def observed_shares(layout: CueLayout, counts: Array, frames: Array) -> Array:

@@ -1,6 +1,6 @@
-"""Hearing in rooms: the direct sound's belief, joined with what the open-air model believes.
+"""Hearing in rooms: the direct sound's posterior, joined with what the open-air model believes.
 
-In: a recording's onsets and the open-air belief. Out: one belief that holds in the open, in noise
+In: a recording's onsets and the open-air posterior. Out: one posterior that holds in the open, in noise
 and in rooms that were never learned.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.features.onset_detector import Gate, OnsetBins
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.hrtf.interaural_templates import Templates
 from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSound
@@ -25,7 +25,7 @@ from earatlas.types import Array
 __all__ = ["RoomHearing"]
 
 _FEWEST_BINS = 20  # that say anything
-_NONE, _ALL = 0.01, 0.99  # shares of the open-air belief that are as good as none and all
+_NONE, _ALL = 0.01, 0.99  # shares of the open-air posterior that are as good as none and all
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,12 @@ class RoomHearing:
 
     def joined(
         self,
-        opened: ChartMixture,
+        opened: DirectionPosterior,
         misfit: float,
         onsets: OnsetBins,
         turns: Array | None = None,
-    ) -> tuple[ChartMixture, float]:
-        """The open-air belief and that of the onsets in the proportion that was found to be best.
+    ) -> tuple[DirectionPosterior, float]:
+        """The open-air posterior and that of the onsets in the proportion that was found to be best.
 
         `misfit` is that of the open-air model, in units of what is usual. Where that is no more
         than usual the sound is as it was learned, and nothing is mixed in: in the open the answers
@@ -61,17 +61,17 @@ class RoomHearing:
         share, nats = self.trust.open_share(look.features, misfit), float(look.features[0])
         if share > _ALL:
             return opened, nats
-        return _mixed(opened, self.trust.belief(sound.space, look), share), nats
+        return _mixed(opened, self.trust.posterior(sound.space, look), share), nats
 
     def joined_many(
         self, opened: Judged, onsets: Sequence[OnsetBins]
-    ) -> list[tuple[ChartMixture, float]]:
+    ) -> list[tuple[DirectionPosterior, float]]:
         """The same of many sounds that overlap, whose onsets are all given, in order of time."""
         asked = [
             n for n, misfit in enumerate(opened.misfits) if self._asks(float(misfit), onsets[n])
         ]
         shares, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
-        beliefs: dict[int, ChartMixture] = {}
+        posteriors: dict[int, DirectionPosterior] = {}
         if asked:
             most = self.sound.gate.most_bins
             looks = self.sound.looks([onsets[n].by_frequency().strongest(most) for n in asked])
@@ -79,12 +79,14 @@ class RoomHearing:
                 shares[n] = self.trust.open_share(look.features, float(opened.misfits[n]))
                 nats[n] = look.features[0]
             told = [(n, look) for n, look in zip(asked, looks, strict=True) if shares[n] <= _ALL]
-            own = self.trust.beliefs(self.sound.space, [look for _, look in told])
-            beliefs = dict(zip([n for n, _ in told], own, strict=True))
+            own = self.trust.posteriors(self.sound.space, [look for _, look in told])
+            posteriors = dict(zip([n for n, _ in told], own, strict=True))
         wanted = np.flatnonzero(shares >= _NONE)
-        for n, belief in zip(wanted.tolist(), opened.beliefs(wanted), strict=True):
-            beliefs[n] = _mixed(belief, beliefs[n], shares[n]) if n in beliefs else belief
-        return [(beliefs[n], float(nats[n])) for n in range(len(onsets))]
+        for n, posterior in zip(wanted.tolist(), opened.posteriors(wanted), strict=True):
+            posteriors[n] = (
+                _mixed(posterior, posteriors[n], shares[n]) if n in posteriors else posterior
+            )
+        return [(posteriors[n], float(nats[n])) for n in range(len(onsets))]
 
     def _asks(self, misfit: float, onsets: OnsetBins) -> bool:
         """Whether onsets have something to say beside the open-air model."""
@@ -187,7 +189,7 @@ def _trust(arrays: dict[str, Array], prefix: str = "") -> Trust:
     return Trust(**mine)
 
 
-def _mixed(a: ChartMixture, b: ChartMixture, share: float) -> ChartMixture:
+def _mixed(a: DirectionPosterior, b: DirectionPosterior, share: float) -> DirectionPosterior:
     """share a + (1 - share) b; a share that is as good as none is none."""
     if share < _NONE:
         return b
@@ -196,7 +198,7 @@ def _mixed(a: ChartMixture, b: ChartMixture, share: float) -> ChartMixture:
     def both(x: Array, y: Array) -> Array:
         return np.concatenate([x, y])
 
-    return ChartMixture(
+    return DirectionPosterior(
         a.space,
         both(a.centres, b.centres),
         both(share * a.weights, (1 - share) * b.weights),

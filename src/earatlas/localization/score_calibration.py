@@ -1,12 +1,12 @@
 """How far a look may be trusted: measured in scenes made from the head itself.
 
 In: looks (`earatlas.localization.onset_likelihood.Look`) at scenes whose truth is known, in all conditions.
-Out: `Trust`, which turns a look at a recording into an honest belief, as sure as the scenes most
+Out: `Trust`, which turns a look at a recording into an honest posterior, as sure as the scenes most
 like it allow, and says how much of the open-air answer to mix in.
 
     p_ig ∝ size_g exp(β_i L_g)                           which place, by sharper and blunter judges
-    belief = Σ_ij share_ij Σ_g p_ig N(g, width_j²)       how far beside it
-    π PPAM + (1 - π) belief                              joint answer
+    posterior = Σ_ij share_ij Σ_g p_ig N(g, width_j²)       how far beside it
+    π PPAM + (1 - π) posterior                              joint answer
 
 The shares are those of the scenes nearest in their features φ (nats a bin, dB above the quiet
 level, number of bins); π is a logistic function of φ and of how badly the open-air model fits.
@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit
 
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.onset_likelihood import Look
 from earatlas.types import Array
@@ -32,12 +32,12 @@ __all__ = ["Trust", "believed_places", "fit_trust", "place_probabilities", "plac
 
 WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
 BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)
-_POINT_DEGREES = 0.5  # of a belief's points: a quarter of the way between them
+_POINT_DEGREES = 0.5  # of a posterior's points: a quarter of the way between them
 _AROUND_DEGREES = 3.2  # of the best point: its neighbours on a grid of 2 degrees
 _LIKE = 15  # scenes, about, that an answer's sureness is taken from
 _PRIOR_SCENES = 3.0  # that a neighbourhood is drawn towards what all scenes have together
 _SHARP = 0.25  # of the squared distance in φ, among the scenes nearest to a recording
-_MOST_PARTS, _MASS = 400, 0.995  # of a belief
+_MOST_PARTS, _MASS = 400, 0.995  # of a posterior
 _NO_SHARE = 1e-6  # of a judge: he changes no digit
 _LEAST_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, where scenes are all alike
 _SCALES = np.array([1.0, 0.5, 1.0])  # of their distances: noise and echoes differ by the second
@@ -72,11 +72,11 @@ class Trust:
         """π: how much of the open-air answer is believed; `misfit` in units of what is usual."""
         return float(expit(self.weights @ _inputs(features, misfit)))
 
-    def belief(self, space: Space, look: Look) -> ChartMixture:
+    def posterior(self, space: Space, look: Look) -> DirectionPosterior:
         """Where the sound is believed to be."""
-        return self.beliefs(space, [look])[0]
+        return self.posteriors(space, [look])[0]
 
-    def beliefs(self, space: Space, looks: Sequence[Look]) -> list[ChartMixture]:
+    def posteriors(self, space: Space, looks: Sequence[Look]) -> list[DirectionPosterior]:
         """Where each of some sounds is believed to be."""
         if not looks:
             return []
@@ -95,14 +95,18 @@ class Trust:
         ]
 
 
-def believed_places(space: Space, look: Look, beta: float, width_degrees: float) -> ChartMixture:
-    """p_g ∝ size_g exp(β L_g) as a belief: a Gaussian of that width at each place that counts."""
+def believed_places(
+    space: Space, look: Look, beta: float, width_degrees: float
+) -> DirectionPosterior:
+    """p_g ∝ size_g exp(β L_g) as a posterior: a Gaussian of that width at each place that counts."""
     p = place_probabilities(look, np.array([beta]))
     (peak,) = _peaks(space, [look], np.array([beta]))
     return _gaussians(space, look, p.T, np.array([width_degrees]), peak)
 
 
-def _gaussians(space: Space, look: Look, p: Array, widths: Array, peak: Array) -> ChartMixture:
+def _gaussians(
+    space: Space, look: Look, p: Array, widths: Array, peak: Array
+) -> DirectionPosterior:
     """Gaussians of widths (J,) at the places of a look, in proportion p (P, J): those that count.
 
     The likeliest place stands between the points of the grid, at `peak` (L,) of its chart.
@@ -120,7 +124,7 @@ def _gaussians(space: Space, look: Look, p: Array, widths: Array, peak: Array) -
     place, width = np.divmod(kept, len(widths))
     means = np.zeros((len(kept), space.dims))
     means[place == np.argmax(look.log_likelihoods)] = peak
-    return ChartMixture(
+    return DirectionPosterior(
         space,
         look.places[place],
         flat[kept] / flat[kept].sum(),
@@ -223,9 +227,9 @@ def fit_trust(space: Space, looks: Sequence[Look], truths: Array) -> Trust:
 
 
 def fit_open_share(features: Array, misfits: Array, open_scores: Array, own_scores: Array) -> Array:
-    """Weights (4,) of π that make truths most probable under the joint belief.
+    """Weights (4,) of π that make truths most probable under the joint posterior.
 
-    The scores (n,) are log p of the truths under the open-air belief and under ours.
+    The scores (n,) are log p of the truths under the open-air posterior and under ours.
     """
     from scipy.optimize import minimize
 

@@ -1,4 +1,4 @@
-"""Where a sound is over time: one belief a window.
+"""Where a sound is over time: one posterior a window.
 
 A track takes two passes over the sound (`earatlas.localization.windowed_features`), and answers many
 windows at once. Memory holds some windows, not the recording.
@@ -48,7 +48,7 @@ class Track:
     @cached_property
     def directions(self) -> Array:
         """(W, C) most probable directions, NaN where nothing was heard."""
-        columns = self.windows[0].belief.space.columns
+        columns = self.windows[0].posterior.space.columns
         return np.array(
             [
                 w.direction if w.observed_share > 0 else np.full(columns, np.nan)
@@ -91,7 +91,7 @@ class Windows:
 def track(head: LearnedHead, recording: Recording, windows: Windows) -> Track:
     """One answer each hop, from a window of sound; both are rounded to whole frames.
 
-    The samples are never all held; the beliefs of all windows are. Where even those are too many,
+    The samples are never all held; the posteriors of all windows are. Where even those are too many,
     `windows_of` hands them out one by one.
     """
     pairs = list(windows_of(head, recording, windows))
@@ -190,7 +190,7 @@ def _turning_answers(
         parts = map(Pose, yaw.at(np.array(middles) * seconds).tolist(), recent)
         poses = joined_poses(parts)
         sums = total_statistics(poses)
-        if not sums.counts.any():  # nothing heard is the same belief every time
+        if not sums.counts.any():  # nothing heard is the same posterior every time
             silence = silence or answer(head, sums)
             yield begin, replace(silence, seconds=sums.frames * seconds)
             continue

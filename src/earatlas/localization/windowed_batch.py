@@ -30,7 +30,7 @@ class QuickAnswers:
     def __init__(self, head: LearnedHead, yaw_degrees: float) -> None:
         self._head, self._yaw = head, yaw_degrees
         self._posteriors = Posteriors(head.model)
-        self._silence: Localization | None = None  # nothing heard is the same belief every time
+        self._silence: Localization | None = None  # nothing heard is the same posterior every time
 
     def __call__(self, sums: HopSums, onsets: Sequence[OnsetBins | None]) -> Iterator[Localization]:
         """Of each window; onsets in order of time."""
@@ -72,6 +72,6 @@ class QuickAnswers:
             for n, one, own in zip(rows, judged, onsets, strict=True)
         ]
         if isinstance(head.space, Sphere):
-            for one, told in zip(found, told_of([one.belief for one in found]), strict=True):
-                one.belief.know(told)
+            for one, told in zip(found, told_of([one.posterior for one in found]), strict=True):
+                one.posterior.know(told)
         return found

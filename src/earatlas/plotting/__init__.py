@@ -1,1 +1,1 @@
-"""Pictures of heads, cues, beliefs, scenes and manifolds, in one style."""
+"""Pictures of heads, cues, posteriors, scenes and manifolds, in one style."""

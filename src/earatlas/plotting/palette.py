@@ -34,7 +34,7 @@ __all__ = [
 
 INK, GREY = "#1f2933", "#7b8794"  # text; lines around
 MISSING = "#c9ced6"  # where nothing was observed, and grids
-TRUE, MEAN = "#d7263d", "#2a9d5c"  # marks of the truth, and of a belief's mean
+TRUE, MEAN = "#d7263d", "#2a9d5c"  # marks of the truth, and of a posterior's mean
 COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")  # sources
 BLACK, WHITE = "#10151a", "#ffffff"  # words on a colour
 LEFT, RIGHT = "#2a6fc4", "#d1303f"  # the louder ear, on any ground

@@ -1,6 +1,6 @@
-"""Maps of beliefs: the density over a direction space in even cells, whole or from near by.
+"""Maps of posteriors: the density over a direction space in even cells, whole or from near by.
 
-In: a `ChartMixture` of one or two coordinates. Out: a `BeliefMap`, the numbers behind every picture
+In: a `DirectionPosterior` of one or two coordinates. Out: a `BeliefMap`, the numbers behind every picture
 of it.
 
     X, Y   cells across and up, C and L as in `earatlas.geometry`
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.geometry.angles import wrap_degrees
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Cylinder, Plane, Space, Sphere
 from earatlas.types import Array
 
@@ -38,7 +38,7 @@ _DRAWS, _HELD = 2000, 0.995  # a map from near by holds this share of so many sa
 
 @dataclass(frozen=True, eq=False)
 class BeliefMap:
-    """A belief's log-density below its peak, in even cells: (Y, X), or (1, X) if L = 1."""
+    """A posterior's log-density below its peak, in even cells: (Y, X), or (1, X) if L = 1."""
 
     x: Array  # (X,) first coordinate of the cells' midpoints, rising
     y: Array  # (Y,) second one
@@ -56,7 +56,7 @@ class BeliefMap:
         mass = np.exp(self.log_density - self.log_density.max()) * self.sizes
         order = np.argsort(-self.log_density, axis=None)
         levels = np.empty(mass.size)
-        # Half of its own mass: the best cell of a sharp belief is not on the rim of its region.
+        # Half of its own mass: the best cell of a sharp posterior is not on the rim of its region.
         inside = mass.ravel()[order]
         levels[order] = (np.cumsum(inside) - 0.5 * inside) / inside.sum()
         return levels.reshape(mass.shape)
@@ -75,56 +75,56 @@ def _bounds(space: Space, best: Array) -> tuple[Array, Array]:
         return np.array([-180.0, rows[0]]), np.array([180.0, rows[1]])
     if space.columns > 2:
         raise InputError(
-            f"belief must have one or two coordinates, got {space.columns}. Draw two of them."
+            f"posterior must have one or two coordinates, got {space.columns}. Draw two of them."
         )
     low, high = np.array(space.bounds, dtype=np.float64).T
     margin = 0.05 * (high - low)
     return np.where(best < low, best - margin, low), np.where(best > high, best + margin, high)
 
 
-def belief_map(belief: ChartMixture, *, cells: int = _CELLS) -> BeliefMap:
-    """The belief over the whole space; a plane is widened where the belief lies beyond it."""
-    low, high = _bounds(belief.space, belief.best)
-    return _window(belief, low, high, cells)
+def belief_map(posterior: DirectionPosterior, *, cells: int = _CELLS) -> BeliefMap:
+    """The posterior over the whole space; a plane is widened where the posterior lies beyond it."""
+    low, high = _bounds(posterior.space, posterior.best)
+    return _window(posterior, low, high, cells)
 
 
 def zoomed_map(
-    belief: ChartMixture, *, truth: ArrayLike | None = None, cells: int = _CELLS
+    posterior: DirectionPosterior, *, truth: ArrayLike | None = None, cells: int = _CELLS
 ) -> BeliefMap:
-    """The belief from near by: as far around its peak as it, and the truth, reach.
+    """The posterior from near by: as far around its peak as it, and the truth, reach.
 
     What was heard well is known to a degree or two, a dot on the map of the whole space. That map
-    is given where the belief is broad.
+    is given where the posterior is broad.
     """
-    space, best = belief.space, belief.best
+    space, best = posterior.space, posterior.best
     low, high = _bounds(space, best)
-    reach = np.quantile(_gaps(space, best, belief.sample(_DRAWS)), _HELD, axis=0)
+    reach = np.quantile(_gaps(space, best, posterior.sample(_DRAWS)), _HELD, axis=0)
     if truth is not None:
         reach = np.maximum(reach, _gaps(space, best, np.asarray(truth, dtype=np.float64)))
     unit = float((high - low).max()) / 360
     need = 1.3 * max(0.5 * float(reach[0]), float(reach[1]) if space.dims == 2 else 0.0)
     half = next((step * unit for step in _ZOOMS if step * unit >= need), None)
     if half is None:
-        return belief_map(belief, cells=cells)
+        return belief_map(posterior, cells=cells)
     # Twice as wide as high, as the whole map; at a pole it ends, and is moved to end there.
     middle = best.copy()
     if space.dims == 2 and high[1] == 90:
         middle[1] = np.clip(best[1], low[1] + half, high[1] - half)
     reached = half * np.array([2.0, 1.0])[: space.columns]
-    return _window(belief, middle - reached, middle + reached, cells)
+    return _window(posterior, middle - reached, middle + reached, cells)
 
 
 def cap_map(
-    belief: ChartMixture, *, truth: ArrayLike | None = None, cells: int = _CELLS
+    posterior: DirectionPosterior, *, truth: ArrayLike | None = None, cells: int = _CELLS
 ) -> BeliefMap | None:
-    """The belief around a pole of the sphere, at all azimuths; None where it is no such belief.
+    """The posterior around a pole of the sphere, at all azimuths; None where it is no such posterior.
 
     Straight above, a degree is any azimuth: a map with azimuth across would show a bar.
     """
-    space, best = belief.space, belief.best
+    space, best = posterior.space, posterior.best
     if not isinstance(space, Sphere):
         return None
-    places = belief.sample(_DRAWS)
+    places = posterior.sample(_DRAWS)
     pole = np.array([0.0, np.copysign(90.0, best[1])])
     reach = np.quantile(space.distance(best, places), _HELD)
     need = 1.15 * float(np.quantile(space.distance(pole, places), _HELD))
@@ -134,17 +134,17 @@ def cap_map(
     if rim is None or rim > 40 or space.distance(pole, best) > reach:
         return None
     x, y = _cells(-180.0, 180.0, 360 / cells), _cells(90 - rim, 90.0, 4 * rim / cells)
-    return _map(belief, x, y if best[1] > 0 else -y[::-1])
+    return _map(posterior, x, y if best[1] > 0 else -y[::-1])
 
 
-def _window(belief: ChartMixture, low: Array, high: Array, cells: int) -> BeliefMap:
-    """The belief between two corners."""
-    best = belief.best
-    if belief.space.dims == 1:
+def _window(posterior: DirectionPosterior, low: Array, high: Array, cells: int) -> BeliefMap:
+    """The posterior between two corners."""
+    best = posterior.best
+    if posterior.space.dims == 1:
         x = _cells(low[0], high[0], (high[0] - low[0]) / (4 * cells))
-        return _map(belief, x, best[1:] if len(best) > 1 else np.zeros(1))
+        return _map(posterior, x, best[1:] if len(best) > 1 else np.zeros(1))
     width = float((high - low).max()) / cells
-    return _map(belief, _cells(low[0], high[0], width), _cells(low[1], high[1], width))
+    return _map(posterior, _cells(low[0], high[0], width), _cells(low[1], high[1], width))
 
 
 def _gaps(space: Space, best: Array, places: Array) -> Array:
@@ -155,12 +155,12 @@ def _gaps(space: Space, best: Array, places: Array) -> Array:
     return np.abs(gaps)
 
 
-def _map(belief: ChartMixture, x: Array, y: Array) -> BeliefMap:
-    space = belief.space
+def _map(posterior: DirectionPosterior, x: Array, y: Array) -> BeliefMap:
+    space = posterior.space
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)[:, : space.columns]
-    p = belief.pruned(1e-6)  # what weighs less is fainter than FLOOR, or narrower than a cell
+    p = posterior.pruned(1e-6)  # what weighs less is fainter than FLOOR, or narrower than a cell
     log_density = np.concatenate([p.log_density(part) for part in _parts(points)])
-    peak = max(float(p.log_density(belief.best[None])[0]), float(log_density.max()))
+    peak = max(float(p.log_density(posterior.best[None])[0]), float(log_density.max()))
     sizes = np.cos(np.radians(y)) if isinstance(space, Sphere) else np.ones_like(y)
     return BeliefMap(x, y, log_density.reshape(len(y), len(x)) - peak, sizes[:, None])
 

@@ -1,6 +1,6 @@
-"""Panels of beliefs, on axes of one's own: one source from near by, or all of a scene.
+"""Panels of posteriors, on axes of one's own: one source from near by, or all of a scene.
 
-In: a `ChartMixture`, or several. Out: what is drawn on the axes. Azimuth runs from left to right,
+In: a `DirectionPosterior`, or several. Out: what is drawn on the axes. Azimuth runs from left to right,
 as seen from the listener, also across the seam behind the head.
 """
 
@@ -17,7 +17,7 @@ from matplotlib.ticker import MultipleLocator
 from numpy.typing import ArrayLike
 
 from earatlas.geometry.angles import wrap_degrees
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane, Space
 from earatlas.plotting.palette import INK, MEAN, TRUE, colour_of
 from earatlas.plotting.posterior_maps import FLOOR, BeliefMap, belief_map, edges, zoomed_map
@@ -53,12 +53,12 @@ class Mark:
 
 
 def marks_of(
-    belief: ChartMixture, *, truth: ArrayLike | None = None, mean: bool = False
+    posterior: DirectionPosterior, *, truth: ArrayLike | None = None, mean: bool = False
 ) -> list[Mark]:
     """The peak (+), the mean (1) if it is wanted, and the truth (x) if it is known."""
-    marks = [Mark("peak", belief.best, INK, "+", "-")]
+    marks = [Mark("peak", posterior.best, INK, "+", "-")]
     if mean:
-        marks.append(Mark("mean", belief.mean, MEAN, "1", ":"))
+        marks.append(Mark("mean", posterior.mean, MEAN, "1", ":"))
     if truth is not None:
         marks.append(Mark("truth", np.asarray(truth, dtype=np.float64), TRUE, "x", "--"))
     return marks
@@ -135,13 +135,18 @@ def name_axes(axes: Axes, space: Space, title: str) -> None:
 
 
 def draw_belief(
-    axes: Axes, belief: ChartMixture, *, m: int, title: str = "", truth: ArrayLike | None = None
+    axes: Axes,
+    posterior: DirectionPosterior,
+    *,
+    m: int,
+    title: str = "",
+    truth: ArrayLike | None = None,
 ) -> AxesImage | None:
     """Log-density of where source m is, from near by, its peak (+) and the truth (x).
 
     With one coordinate it is the density, with lines for peak and truth, and None is returned.
     """
-    space, drawn = belief.space, zoomed_map(belief, truth=truth)
+    space, drawn = posterior.space, zoomed_map(posterior, truth=truth)
     image = None
     if space.dims == 1:
         draw_arc(axes, drawn, colour_of(m))
@@ -155,22 +160,22 @@ def draw_belief(
             vmin=FLOOR,
             vmax=0.0,
         )
-    draw_marks(axes, space, drawn, marks_of(belief, truth=truth))
+    draw_marks(axes, space, drawn, marks_of(posterior, truth=truth))
     name_axes(axes, space, title)
     return image
 
 
 def draw_beliefs(
-    axes: Axes, beliefs: Sequence[ChartMixture], *, directions: ArrayLike | None = None
+    axes: Axes, posteriors: Sequence[DirectionPosterior], *, directions: ArrayLike | None = None
 ) -> None:
     """Where all the sources are: their regions in their colours, true places ringed."""
-    space = beliefs[0].space
-    for m, belief in enumerate(beliefs):
-        drawn = belief_map(belief)
+    space = posteriors[0].space
+    for m, posterior in enumerate(posteriors):
+        drawn = belief_map(posterior)
         if space.dims == 1:
             draw_arc(axes, drawn, colour_of(m))
         else:
-            _draw_source(axes, drawn, belief.best, m)
+            _draw_source(axes, drawn, posterior.best, m)
     for place in () if directions is None else np.asarray(directions, dtype=np.float64):
         if space.dims == 1:
             axes.axvline(place[0], color=TRUE, linewidth=1.2, linestyle="--")

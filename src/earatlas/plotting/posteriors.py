@@ -1,6 +1,6 @@
-"""Beliefs in pictures: where a sound is, and how often such beliefs hold the truth.
+"""Beliefs in pictures: where a sound is, and how often such posteriors hold the truth.
 
-A belief is drawn from near by, with a small map of the whole space that says where that is. Azimuth
+A posterior is drawn from near by, with a small map of the whole space that says where that is. Azimuth
 runs from left (180) to right (-180), as seen from the listener.
 """
 
@@ -17,7 +17,7 @@ from matplotlib.projections.polar import PolarAxes
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane, Space
 from earatlas.plotting.palette import COLOURS, GREY, INK, MISSING
 from earatlas.plotting.posterior_maps import BeliefMap, belief_map, cap_map, zoomed_map
@@ -41,21 +41,23 @@ _CELLS = 360  # of a map, across: a degree each on the whole sphere, smooth at t
 _GOALS = ((50, 45, 55), (90, 85, 95))  # nominal level, least and most of the truths in it, in %
 
 
-def plot_belief(belief: ChartMixture, *, title: str = "", truth: ArrayLike | None = None) -> Figure:
+def plot_belief(
+    posterior: DirectionPosterior, *, title: str = "", truth: ArrayLike | None = None
+) -> Figure:
     """Where a sound is believed to be, from near by: its regions, peak, mean, and the truth.
 
-    A small map shows where in the space that is. A belief about what is straight above or below is
+    A small map shows where in the space that is. A posterior about what is straight above or below is
     seen from there; a broad one is shown in the whole space alone.
     """
-    space = belief.space
+    space = posterior.space
     figure = figure_of(9.0, 4.2)
     grid = figure.add_gridspec(2, 2, width_ratios=(2.9, 1.0), height_ratios=(1.0, 1.2))
-    whole = belief_map(belief, cells=_CELLS)
-    cap = cap_map(belief, truth=truth, cells=_CELLS)
-    near = cap or zoomed_map(belief, truth=truth, cells=_CELLS)
-    marks = marks_of(belief, truth=truth, mean=True)
-    radius = radius_words(space, belief.credible_radius(0.9))
-    words = f"{place_words(space, belief.best)}; 90 % within {radius}"
+    whole = belief_map(posterior, cells=_CELLS)
+    cap = cap_map(posterior, truth=truth, cells=_CELLS)
+    near = cap or zoomed_map(posterior, truth=truth, cells=_CELLS)
+    marks = marks_of(posterior, truth=truth, mean=True)
+    radius = radius_words(space, posterior.radius_90)
+    words = f"{place_words(space, posterior.best)}; 90 % within {radius}"
     if cap is None:
         _draw_near(figure.add_subplot(grid[:, 0]), space, near, marks, words)
     else:
@@ -108,7 +110,7 @@ def _draw_cap(axes: PolarAxes, cap: BeliefMap, marks: Sequence[Mark], words: str
     axes.set_xticks(np.radians((0, 90, 180, 270)), ("front", "left", "behind", "right"))
     rings = (90 - rim) * np.array([0.25, 0.5, 0.75, 1.0])
     names = [f"{side * (90 - r):g}°".replace("-", "−") for r in rings]
-    axes.set_rgrids(rings, names, angle=marks[0].place[0] + 180)  # where the belief is not
+    axes.set_rgrids(rings, names, angle=marks[0].place[0] + 180)  # where the posterior is not
     axes.set_rlim(0, rings[-1])
     styled(gridded(axes), plain(words))
 
@@ -153,7 +155,7 @@ def _numbers(place: Array, unit: str) -> str:
 def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = "") -> Figure:
     """The share of truths inside the credible regions of each level; honest is the diagonal.
 
-    `levels_by_name` holds, for each line, the `ChartMixture.level_of` of the truths. The grey band
+    `levels_by_name` holds, for each line, the `DirectionPosterior.level_of` of the truths. The grey band
     is where 95 % of honest lines lie at each level, by chance, given the fewest truths of a line;
     the bars are 45 to 55 % at 50 and 85 to 95 % at 90.
     """
@@ -161,7 +163,7 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
     if not lines or not all(len(v) and ((v >= 0) & (v <= 1)).all() for v in lines.values()):
         raise InputError(
             "levels_by_name must hold numbers between 0 and 1 for every name, got "
-            f"{ {name: len(v) for name, v in lines.items()} } numbers. Use ChartMixture.level_of."
+            f"{ {name: len(v) for name, v in lines.items()} } numbers. Use DirectionPosterior.level_of."
         )
     from scipy.stats import binom
 

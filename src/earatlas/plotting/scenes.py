@@ -92,7 +92,7 @@ def plot_scene(scene: FoundScene, *, truth: Truth | None = None, title: str = ""
     last row is over time: azimuth, elevation and level of each source.
     """
     M = len(scene.sources)
-    over_time = bool(M) and scene.sources[0].belief.space.holds_directions
+    over_time = bool(M) and scene.sources[0].posterior.space.holds_directions
     rows = M + 1 + over_time
     figure = figure_of(12.5, 2.6 * rows + 0.3)
     grid = figure.add_gridspec(rows, 3)
@@ -110,8 +110,8 @@ def _draw_all(figure: Figure, grid: GridSpec, scene: FoundScene, directions: Arr
     axes = figure.add_subplot(grid[0, 0])
     colour_bar(draw_ild(axes, scene.picture), axes, "dB, right over left")
     if scene.sources:
-        beliefs = [source.belief for source in scene.sources]
-        draw_beliefs(figure.add_subplot(grid[0, 1]), beliefs, directions=directions)
+        posteriors = [source.posterior for source in scene.sources]
+        draw_beliefs(figure.add_subplot(grid[0, 1]), posteriors, directions=directions)
     if scene.free_energies:
         draw_free_energy(figure.add_subplot(grid[0, 2]), scene.free_energies)
 
@@ -123,8 +123,8 @@ def _draw_source(
     source, picture = scene.sources[m], scene.picture
     direction = None if matched is None else matched.direction_of(m)
     axes = figure.add_subplot(grid[m + 1, 0])
-    words = f"{source.name}: {place_words(source.belief.space, source.direction)}"
-    image = draw_belief(axes, source.belief, m=m, title=words, truth=direction)
+    words = f"{source.name}: {place_words(source.posterior.space, source.direction)}"
+    image = draw_belief(axes, source.posterior, m=m, title=words, truth=direction)
     axes.legend(loc="lower right", fontsize=7, framealpha=0.9)
     if image is not None:
         colour_bar(image, axes, "log density")
@@ -142,7 +142,7 @@ def _draw_source(
 def _draw_over_time(figure: Figure, grid: GridSpec, scene: FoundScene) -> None:
     """The last row: where each source was when, and how loud; no elevation on a circle."""
     tracks = [source.track for source in scene.sources]
-    tall = scene.sources[0].belief.space.dims > 1
+    tall = scene.sources[0].posterior.space.dims > 1
     where = grid[-1, 0] if tall else grid[-1, :2]
     draw_ways(figure.add_subplot(where), tracks, elevation=tall)
     if tall:

@@ -2,7 +2,7 @@
 
 In: directions of a head, and models that were learned without them. Out: the statistics Q, R, E of
 a sound from each direction (`held_out_statistics`), and the `Calibration` that makes the truths
-most probable (`fit_calibration`). No recordings are needed: `murmur` makes sounds with the gaps of
+most probable (`fit_calibration`). No recordings are needed: `synthetic_speech` makes sounds with the gaps of
 speech in time and frequency, which is what matters here, not what they say.
 
 A head that is known by noise only has no responses to render with; there the held-out mean vectors
@@ -21,10 +21,10 @@ from scipy.special import logsumexp
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
-from earatlas.geometry.direction_posterior import ChartMixture, log_gaussians
+from earatlas.geometry.direction_posterior import DirectionPosterior, log_gaussians
 from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.ppam.model import PPAM
-from earatlas.simulation.synthetic_speech import Murmurs
+from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import side_by_side
 from earatlas.types import Array
 
@@ -35,7 +35,7 @@ TYPICAL_FRAME_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², an
 # Neighbouring cues err together: so many count as one, which makes a temperature of 16 for 730.
 # Chosen after seeing the truths of six splits of ku100: the 50 % region held 47 to 56 % of them at
 # 16, and 40 to 55 % at the temperature with the best log score of held-out sounds (8 to 64). With
-# other talkers and sounds the same splits gave 37 to 57 %. At 2 beliefs are too sure in noise.
+# other talkers and sounds the same splits gave 37 to 57 %. At 2 posteriors are too sure in noise.
 _CUES_AS_ONE = 45
 # Degrees, 0.1 ... 51.2: from a hair to "somewhere".
 KERNEL_WIDTHS = np.array([0.1 * 2**j for j in range(10)], dtype=np.float64)
@@ -43,7 +43,7 @@ KERNEL_WIDTHS = np.array([0.1 * 2**j for j in range(10)], dtype=np.float64)
 
 @dataclass(frozen=True)
 class Calibration:
-    """Honest beliefs: statistics that saturate, a temperature, and a blur of measured shape.
+    """Honest posteriors: statistics that saturate, a temperature, and a blur of measured shape.
 
     1. The model errs the same way in every frame, so frames cannot add certainty without end. With
        v_d the variance of the frames' cues, a cue's mean has variance sigma_d^2 + v_d / (tau
@@ -64,21 +64,21 @@ class Calibration:
     misfit: float = math.inf  # mean squared residual, in units of the noise; inf: never relax
     frame_noise: Array | None = field(default=None, compare=False)  # (D,) variance of one frame
 
-    def belief(self, model: PPAM, statistics: CueStatistics) -> ChartMixture:
+    def posterior(self, model: PPAM, statistics: CueStatistics) -> DirectionPosterior:
         """The model's posterior made honest: saturated, tempered and blurred."""
         return self.judged(model, statistics)[0]
 
-    def judged(self, model: PPAM, statistics: CueStatistics) -> tuple[ChartMixture, float]:
-        """The honest belief, and how many times the misfit of a usual sound this one has.
+    def judged(self, model: PPAM, statistics: CueStatistics) -> tuple[DirectionPosterior, float]:
+        """The honest posterior, and how many times the misfit of a usual sound this one has.
 
         A sound that fits no direction as well as held-out sounds did (noise, a room that was not
         learned) is believed less, by as much as its misfit is larger.
         """
         believed = self.believable(statistics, model.noise)
-        belief = model.posterior(believed)
-        excess = model.misfit(believed, belief.best) / self.misfit
+        posterior = model.posterior(believed)
+        excess = model.misfit(believed, posterior.best) / self.misfit
         if excess <= 1:
-            return self.blur(belief), excess
+            return self.blur(posterior), excess
         relaxed = self.relaxed(excess)
         believed = relaxed.believable(statistics, model.noise)
         return relaxed.blur(model.posterior(believed)), excess
@@ -103,22 +103,22 @@ class Calibration:
             widths=tuple(width * excess**0.5 for width in self.widths),
         )
 
-    def blur(self, belief: ChartMixture) -> ChartMixture:
-        """The belief with tails as heavy as those of held-out errors: step 3."""
-        return belief.blurred(self.widths, self.shares)
+    def blur(self, posterior: DirectionPosterior) -> DirectionPosterior:
+        """The posterior with tails as heavy as those of held-out errors: step 3."""
+        return posterior.blurred(self.widths, self.shares)
 
     @staticmethod
     def kernel(
-        beliefs: Sequence[ChartMixture], truths: Array, widths: Array = KERNEL_WIDTHS
+        posteriors: Sequence[DirectionPosterior], truths: Array, widths: Array = KERNEL_WIDTHS
     ) -> tuple[Array, Array, float]:
         """The blur that makes held-out truths (N, C) most probable: widths, shares, mean log p.
 
         The log score is concave in the shares over fixed widths, so EM finds the one answer.
         """
-        space = beliefs[0].space
-        logs = np.empty((len(beliefs), len(widths)))
-        for i, (belief, truth) in enumerate(zip(beliefs, truths, strict=True)):
-            p = belief.pruned(1e-6)
+        space = posteriors[0].space
+        logs = np.empty((len(posteriors), len(widths)))
+        for i, (posterior, truth) in enumerate(zip(posteriors, truths, strict=True)):
+            p = posterior.pruned(1e-6)
             residuals = space.charts(p.centres, truth[None])[0] - p.means
             for j, width in enumerate(widths):
                 blurred = p.covariances + width**2 * np.eye(space.dims)
@@ -143,8 +143,10 @@ class HeldOut:
     frame_noise: Array  # (D,) variance of a single frame's cue around its direction's mean
 
 
-def held_out_statistics(head: Head, layout: CueLayout, murmurs: Murmurs) -> HeldOut:
-    """Statistics of a murmur of two to five seconds from each of the head's directions.
+def held_out_statistics(
+    head: Head, layout: CueLayout, synthetic_talkers: SyntheticTalkers
+) -> HeldOut:
+    """Statistics of a synthetic_speech of two to five seconds from each of the head's directions.
 
     A small head is heard several times over, with other sounds: `directions` then repeats.
     """
@@ -156,10 +158,12 @@ def held_out_statistics(head: Head, layout: CueLayout, murmurs: Murmurs) -> Held
         pairs = head.responses().at_rate(layout.rate)
 
         def heard(n: int) -> CueStatistics:
-            rng = np.random.default_rng((murmurs.seed, n))  # its own: they are made side by side
-            return _heard(murmurs.stretch(rng.uniform(2.0, 5.0), rng), pairs[n], layout)
+            rng = np.random.default_rng(
+                (synthetic_talkers.seed, n)
+            )  # its own: they are made side by side
+            return _heard(synthetic_talkers.stretch(rng.uniform(2.0, 5.0), rng), pairs[n], layout)
 
-        _ = murmurs.voices  # once, before threads ask for them
+        _ = synthetic_talkers.voices  # once, before threads ask for them
         rows = side_by_side(heard, range(len(pairs)))
     statistics = CueStatistics.stacked(rows)
     return HeldOut(head.directions, statistics, _frame_noise(statistics, layout))
@@ -201,13 +205,13 @@ def fit_calibration(models: Sequence[PPAM], held: HeldOut) -> Calibration:
         frame_noise=held.frame_noise.astype(np.float32).astype(np.float64),
     )
 
-    def judged(n: int) -> tuple[ChartMixture, float]:
+    def judged(n: int) -> tuple[DirectionPosterior, float]:
         believed = start.believable(held.statistics[n], models[n].noise)
-        belief = models[n].posterior(believed)
-        return belief, models[n].misfit(believed, belief.best)
+        posterior = models[n].posterior(believed)
+        return posterior, models[n].misfit(believed, posterior.best)
 
-    beliefs, misfits = zip(*side_by_side(judged, range(len(models))), strict=True)
-    widths, shares, _ = Calibration.kernel(beliefs, held.directions)
+    posteriors, misfits = zip(*side_by_side(judged, range(len(models))), strict=True)
+    widths, shares, _ = Calibration.kernel(posteriors, held.directions)
     return replace(
         start,
         widths=tuple(map(float, widths)),

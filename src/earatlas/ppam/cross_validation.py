@@ -1,7 +1,7 @@
 """Models that have not learned what they are asked: one refit without each tenth of the directions.
 
 Before, one model was learned anew without a tenth. It errs more than the final model, by as much as
-chance has it, so beliefs were too cautious: over six splits of ku100 the 50 % region held 50 to
+chance has it, so posteriors were too cautious: over six splits of ku100 the 50 % region held 50 to
 68 % of the truths. Errors measured on refits are those of new directions (medians over the same
 splits: 0.73 and 0.74 degrees), so they do not remember what was left out.
 """

@@ -1,7 +1,7 @@
 """Probabilistic piecewise affine mapping (PPAM): an atlas of affine charts from directions to cues.
 
 In: training pairs of directions x and cue vectors y. Out: a `PPAM`, which maps directions to cues
-(forward) and cues, complete or not, to beliefs about the direction (inverse).
+(forward) and cues, complete or not, to posteriors about the direction (inverse).
 
     x_n (N, C)  directions           u_nk (N, K, L)  chart coordinates of x_n around centre c_k
     y_n (N, D)  cue vectors          r_nk (N, K)     responsibilities p(z_n = k | x_n, y_n)
@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.ppam.em import Learning, fit, refit
 from earatlas.ppam.parameters import Charts, latent_root
@@ -36,7 +36,7 @@ __all__ = ["PPAM", "check_pairs"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PPAM(Charts):
-    """Learned charts that map directions to cues, and cues to beliefs about directions.
+    """Learned charts that map directions to cues, and cues to posteriors about directions.
 
     p(x, y) = sum_k weights[k] N(u_k(x); 0, gammas[k]) N(y; A[k] u_k(x) + b[k], S[k]), as `Charts`.
     """
@@ -135,11 +135,11 @@ class PPAM(Charts):
         weights, means, covariances = self.inverse_batch(y)
         best = []
         for w, m in zip(weights, means, strict=True):
-            belief = ChartMixture(self.space, self.centres, w, m, covariances)
-            best.append(belief.best)
+            posterior = DirectionPosterior(self.space, self.centres, w, m, covariances)
+            best.append(posterior.best)
         return np.stack(best)
 
-    def inverse_density(self, y: ArrayLike) -> ChartMixture:
+    def inverse_density(self, y: ArrayLike) -> DirectionPosterior:
         """p(x | y) for one complete cue vector (D,)."""
         return self.posterior(CueStatistics.of_vector(y))
 
@@ -153,7 +153,7 @@ class PPAM(Charts):
         logs = np.log(self.weights) + 0.5 * (volume - fit - self.log_determinants)
         return np.exp(logs - logsumexp(logs, axis=1, keepdims=True)), means, V
 
-    def posterior(self, statistics: CueStatistics) -> ChartMixture:
+    def posterior(self, statistics: CueStatistics) -> DirectionPosterior:
         """p(x | observations) from Q_d = Σ_t w, R_d = Σ_t w y, E_d = Σ_t w y² (docs/method.md).
 
         Where Q_d = 0 nothing was observed: R_d and E_d may hold anything. One w serves all frames.
@@ -185,7 +185,7 @@ class PPAM(Charts):
         spread = self.log_spread @ Q
         logs = np.log(self.weights) + 0.5 * (volume - fit - spread)
         weights = np.exp(logs - logsumexp(logs))
-        return ChartMixture(self.space, self.centres, weights, means, V)
+        return DirectionPosterior(self.space, self.centres, weights, means, V)
 
     def misfit(self, statistics: CueStatistics, direction: Array) -> float:
         """Mean squared residual of observed cues at a direction, in units of the model's noise."""

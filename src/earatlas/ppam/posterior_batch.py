@@ -1,6 +1,6 @@
 """What `Calibration.judged` says of one sound, of many at once: the windows of a track.
 
-In: statistics (W, D) of W sounds. Out: the same beliefs and misfits, in single precision. With
+In: statistics (W, D) of W sounds. Out: the same posteriors and misfits, in single precision. With
 P = Q' / σ² and ȳ the means of what may be believed, all that a posterior needs of D cues is linear
 in P, P ȳ and P ȳ²:
 
@@ -10,7 +10,7 @@ in P, P ȳ and P ȳ²:
 so a few products of matrices serve all windows. For a sound that is believed s times as much, all
 of them are those of before times s.
 
-Few charts have a part in a belief. An eighth of the cues tells which may have one, and only for
+Few charts have a part in a posterior. An eighth of the cues tells which may have one, and only for
 these charts are all cues looked at.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
@@ -58,9 +58,9 @@ class Posteriors:
             (believed.means - self._middle).astype(np.float32),
         )
         behind = self._behind(heard, calibration)
-        beliefs = self._beliefs(heard, behind)
-        misfits = self._misfits(believed, beliefs.best()) / calibration.misfit
-        return Judged(self, calibration, misfits, heard, behind, beliefs)
+        posteriors = self._beliefs(heard, behind)
+        misfits = self._misfits(believed, posteriors.best()) / calibration.misfit
+        return Judged(self, calibration, misfits, heard, behind, posteriors)
 
     def _behind(self, heard: _Heard, calibration: Calibration) -> Array:
         """Nats (W, K) that charts are behind the best one by some of the cues.
@@ -71,7 +71,7 @@ class Posteriors:
         if D < _EVERY * _FEWEST_CUES:
             return np.zeros((len(heard.P), len(self.model.weights)))
         some = _Heard(np.float32(_EVERY) * heard.P[:, ::_EVERY], heard.y[:, ::_EVERY])
-        rough = self._some_cues.beliefs(some)
+        rough = self._some_cues.posteriors(some)
         best = np.argmax(rough.log_weights, axis=0)
         columns = np.arange(len(best))
         fits = rough.fits[best, columns]
@@ -91,7 +91,7 @@ class Posteriors:
         for rows in (np.flatnonzero(few), np.flatnonzero(~few)):
             if len(rows):
                 charts = self._all_cues.of(np.flatnonzero(near[rows].any(axis=0)))
-                groups.append((rows, charts.beliefs(heard[rows])))
+                groups.append((rows, charts.posteriors(heard[rows])))
         return _Groups(groups)
 
     def _misfits(self, believed: CueStatistics, directions: Array) -> Array:
@@ -135,7 +135,7 @@ class Posteriors:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What the open-air model says of W sounds; their beliefs are made where they are wanted."""
+    """What the open-air model says of W sounds; their posteriors are made where they are wanted."""
 
     _posteriors: Posteriors
     _calibration: Calibration
@@ -144,8 +144,8 @@ class Judged:
     _behind: Array  # (W, K) how far charts are behind
     _plain: _Groups
 
-    def beliefs(self, rows: Indices) -> Iterator[ChartMixture]:
-        """Honest beliefs of some of the sounds, as those of `Calibration.judged`."""
+    def posteriors(self, rows: Indices) -> Iterator[DirectionPosterior]:
+        """Honest posteriors of some of the sounds, as those of `Calibration.judged`."""
         excess = np.maximum(self.misfits[rows], 1.0)
         much = np.flatnonzero(excess > 1)
         relaxed = self._plain
@@ -227,7 +227,7 @@ class _Charts:
         latent = self.latent[::step]
         return replace(self, maps=maps, root=root, b=b, spread=spread, latent=latent)
 
-    def beliefs(self, heard: _Heard) -> _Beliefs:
+    def posteriors(self, heard: _Heard) -> _Beliefs:
         """The posterior of each row, as `PPAM.posterior`."""
         H, spread = self._forms(heard)
         L = self.space.dims
@@ -308,7 +308,7 @@ class _Beliefs:
     precisions: Single  # (L, L, K, W)
     log_volumes: Single  # (K, W) log-determinants of the covariances
 
-    def one(self, row: int, widths: Array, shares: Array) -> ChartMixture:
+    def one(self, row: int, widths: Array, shares: Array) -> DirectionPosterior:
         """Of one sound, as `Calibration.blur` has it with these widths and shares (J,).
 
         Parts that have no weight to speak of are left out.
@@ -320,7 +320,7 @@ class _Beliefs:
         every, L = np.concatenate([own] * len(widths)), self.space.dims
         V = np.multiply.outer(widths**2, np.eye(L))[:, None] + np.zeros((len(own), 1, 1))
         V += self.covariances[:, :, own, row].transpose(2, 0, 1)
-        return ChartMixture(
+        return DirectionPosterior(
             self.space,
             self.centres[every],
             np.multiply.outer(shares / shares.sum(), weights).ravel(),
@@ -329,7 +329,7 @@ class _Beliefs:
         )
 
     def best(self) -> Array:
-        """(W, C) the means at which the densities are greatest, as `ChartMixture.best`."""
+        """(W, C) the means at which the densities are greatest, as `DirectionPosterior.best`."""
         norms = np.ascontiguousarray((self.log_weights - 0.5 * self.log_volumes).T)
         most = min(_AROUND, norms.shape[1])
         top = np.argpartition(-norms, most - 1, axis=1)[:, :most]
@@ -353,21 +353,21 @@ class _Groups:
     def best(self) -> Array:
         """(W, C) as `_Beliefs.best`."""
         rows = np.concatenate([rows for rows, _ in self.groups])
-        found = np.concatenate([beliefs.best() for _, beliefs in self.groups])
+        found = np.concatenate([posteriors.best() for _, posteriors in self.groups])
         best: Array = found[np.argsort(rows)]
         return best
 
-    def one(self, row: int, widths: Array, shares: Array) -> ChartMixture:
+    def one(self, row: int, widths: Array, shares: Array) -> DirectionPosterior:
         """Of one sound, as `_Beliefs.one`."""
-        beliefs, place = self._places[row]
-        return beliefs.one(place, widths, shares)
+        posteriors, place = self._places[row]
+        return posteriors.one(place, widths, shares)
 
     @cached_property
     def _places(self) -> dict[int, tuple[_Beliefs, int]]:
         """The group of each sound, and which of it that is."""
         return {
-            row: (beliefs, place)
-            for rows, beliefs in self.groups
+            row: (posteriors, place)
+            for rows, posteriors in self.groups
             for place, row in enumerate(rows.tolist())
         }
 

@@ -122,7 +122,7 @@ def _found(scene: FoundScene, known: Known, i: int) -> list[str]:
     if known.truth.directions is None or known.by_direction is None:
         return []
     true, j = known.truth.directions[i], int(known.by_direction.found[i])
-    space = scene.sources[0].belief.space if scene.sources else Sphere()
+    space = scene.sources[0].posterior.space if scene.sources else Sphere()
     if j < 0:
         return [place_words(space, true), "not found", "–"]
     source = scene.sources[j]

@@ -1,6 +1,6 @@
 """Maps for a page: where sources are, over the whole space, from near by, or around the head.
 
-In: beliefs and their maps. Out: HTML text, of SVG with images of the densities in it.
+In: posteriors and their maps. Out: HTML text, of SVG with images of the densities in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 
 from earatlas.geometry.angles import wrap_degrees
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
 from earatlas.plotting.palette import colour_of
 from earatlas.plotting.posterior_maps import BeliefMap
@@ -29,7 +29,7 @@ _WORDS = (
     ("left", -61, -4, "start"),
     ("right", 61, -4, "end"),
 )
-# (Level, opacity) of a belief's cells.
+# (Level, opacity) of a posterior's cells.
 _SHADES = (
     (0.0, 0.9),
     (0.48, 0.8),
@@ -55,9 +55,9 @@ class _Frame:
     flat: bool  # L = 1: there is no second coordinate
 
     @classmethod
-    def of(cls, beliefs: Sequence[tuple[int, ChartMixture, BeliefMap]]) -> _Frame:
-        space = beliefs[0][1].space
-        extents = np.array([d.extent for _, _, d in beliefs])
+    def of(cls, posteriors: Sequence[tuple[int, DirectionPosterior, BeliefMap]]) -> _Frame:
+        space = posteriors[0][1].space
+        extents = np.array([d.extent for _, _, d in posteriors])
         left, right = float(extents[:, 0].min()), float(extents[:, 1].max())
         low, high = float(extents[:, 2].min()), float(extents[:, 3].max())
         if space.dims == 1:
@@ -121,28 +121,28 @@ def _sideways(turn: float) -> str:
 
 
 def map_chart(
-    beliefs: Sequence[tuple[int, ChartMixture, BeliefMap]],
+    posteriors: Sequence[tuple[int, DirectionPosterior, BeliefMap]],
     *,
     truths: Sequence[Array] = (),
     caption: str,
     alt: str,
     key: str = "",
 ) -> str:
-    """Beliefs of sources (m, belief, its map) in their colours, their peaks, and true places.
+    """Beliefs of sources (m, posterior, its map) in their colours, their peaks, and true places.
 
     `caption` and `key` are HTML, `alt` is text.
     """
-    frame = _Frame.of(beliefs)
+    frame = _Frame.of(posteriors)
     columns, rows = frame.ticks()
     wide, tall, unit = frame.width, frame.height, frame.width / 360
     parts = [_line(at * wide, 0, at * wide, tall) for at, _ in columns]
     parts += [_line(0, tall * (1 - at), wide, tall * (1 - at)) for at, _ in rows]
-    for m, _, drawn in beliefs:
+    for m, _, drawn in posteriors:
         parts.append((_arc if frame.flat else _regions)(m, drawn, frame))
     # One alone needs no number, and a smaller mark hides less of its regions.
-    mark, size = (_dot, 4 * unit) if len(beliefs) == 1 else (_badge, 8 * unit)
+    mark, size = (_dot, 4 * unit) if len(posteriors) == 1 else (_badge, 8 * unit)
     parts += [_ring(*frame.spot(place), size + 3 * unit) for place in truths]
-    parts += [mark(m, *frame.spot(belief.best), size) for m, belief, _ in beliefs]
+    parts += [mark(m, *frame.spot(posterior.best), size) for m, posterior, _ in posteriors]
     inside = (
         f'<svg viewBox="0 0 {wide:.2f} {tall:.2f}" role="img" aria-label="{escape(alt)}">'
         f"{''.join(parts)}</svg>"
@@ -207,12 +207,12 @@ def _round(azimuth: Array, radius: Array | float) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
 
-def _lobe(m: int, belief: ChartMixture) -> str:
+def _lobe(m: int, posterior: DirectionPosterior) -> str:
     """How probable each azimuth is for source m, as a hill on the ring."""
     cells = np.arange(-180.0, 180.0, 2.0)
-    azimuth = belief.sample(8000)[:, 0]
+    azimuth = posterior.sample(8000)[:, 0]
     counts = np.histogram((azimuth + 181.0) % 360.0, bins=180, range=(0.0, 360.0))[0]
-    # Smoothed by 3 degrees, so that a sharp belief is a needle that can be seen.
+    # Smoothed by 3 degrees, so that a sharp posterior is a needle that can be seen.
     near = np.minimum(cells + 180, 180 - cells)
     kernel = np.exp(-0.5 * (near / 3.0) ** 2)
     hill = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel), n=len(cells)).clip(0.0)
@@ -222,7 +222,7 @@ def _lobe(m: int, belief: ChartMixture) -> str:
 
 
 def compass(
-    beliefs: Sequence[tuple[int, ChartMixture]], *, truths: Sequence[Array] = (), alt: str
+    posteriors: Sequence[tuple[int, DirectionPosterior]], *, truths: Sequence[Array] = (), alt: str
 ) -> str:
     """The head from above, and around it how probable each azimuth is for each source."""
     parts = [
@@ -236,12 +236,12 @@ def compass(
         f'<text class="word" x="{x}" y="{y}" font-size="11" text-anchor="{anchor}">{word}</text>'
         for word, x, y, anchor in _WORDS
     ]
-    parts += [_lobe(m, belief) for m, belief in beliefs]
+    parts += [_lobe(m, posterior) for m, posterior in posteriors]
     for place in truths:
         x, y = (float(v) for v in _round(np.array([place[0]]), _RING).split(","))
         parts.append(_ring(x, y, 12.5))
-    for m, belief in beliefs:
-        x, y = (float(v) for v in _round(belief.best[:1], _RING).split(","))
+    for m, posterior in posteriors:
+        x, y = (float(v) for v in _round(posterior.best[:1], _RING).split(","))
         parts.append(_badge(m, x, y, 9.0))
     return (
         f'<svg class="compass" viewBox="-112 -112 224 224" role="img" aria-label="{escape(alt)}">'

@@ -65,7 +65,7 @@ def _doubts(doubts: Sequence[str]) -> str:
 
 def _facts(source: FoundSource, true: Array | None, off_by: float) -> str:
     """A source in words; `off_by` degrees from the truth, if that is known."""
-    space, track = source.belief.space, source.track
+    space, track = source.posterior.space, source.track
     place = place_words(space, source.direction)
     numbers = number_words(space, source.direction)
     sure = sure_words(space, source.radius_90, source.credible_90_area)
@@ -87,9 +87,9 @@ def _facts(source: FoundSource, true: Array | None, off_by: float) -> str:
 
 def _near(m: int, source: FoundSource, true: Array | None, places: Sequence[Array]) -> str:
     """Where source m is, from near by; `places` are the true one, or some along its way."""
-    space = source.belief.space
+    space = source.posterior.space
     return map_chart(
-        [(m, source.belief, zoomed_map(source.belief, truth=true))],
+        [(m, source.posterior, zoomed_map(source.posterior, truth=true))],
         truths=places,
         caption=f"From near by <span>{_REGIONS[space.dims]}</span>",
         alt=f"Where {source.name} is believed to be: {place_words(space, source.direction)}",
@@ -142,14 +142,14 @@ class Sections:
             truth = self.known.truth
             truths = [place for m in range(len(truth)) for place in truth.places(m)]
         words = "; ".join(
-            f"{source.name}: {place_words(source.belief.space, source.direction)}"
+            f"{source.name}: {place_words(source.posterior.space, source.direction)}"
             for source in sources
         )
         shown = self._map(truths, words)
-        if not sources[0].belief.space.holds_directions:
+        if not sources[0].posterior.space.holds_directions:
             return _card(heading, shown)
         above = compass(
-            [(m, source.belief) for m, source in enumerate(sources)],
+            [(m, source.posterior) for m, source in enumerate(sources)],
             truths=truths,
             alt=f"The head from above. {words}",
         )
@@ -164,9 +164,9 @@ class Sections:
             for m, source in enumerate(sources)
         )
         return map_chart(
-            [(m, s.belief, belief_map(s.belief)) for m, s in enumerate(sources)],
+            [(m, s.posterior, belief_map(s.posterior)) for m, s in enumerate(sources)],
             truths=truths,
-            caption=f"All sources <span>{_REGIONS[sources[0].belief.space.dims]}</span>",
+            caption=f"All sources <span>{_REGIONS[sources[0].posterior.space.dims]}</span>",
             alt=f"Map of all directions. {words}",
             key=names + (_TRUE_KEY if len(truths) else ""),
         )
@@ -176,7 +176,7 @@ class Sections:
         tracks = [source.track for source in self.scene.sources]
         if len(tracks[0].seconds) < 2:
             return ""
-        space = self.scene.sources[0].belief.space
+        space = self.scene.sources[0].posterior.space
         return f'<div class="pictures">{track_charts(tracks, elevation=space.dims > 1)}</div>'
 
     def mixture(self) -> str:

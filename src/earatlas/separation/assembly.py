@@ -152,7 +152,7 @@ class Assembly:
         sources = tuple(
             FoundSource(
                 f"source{m + 1}",
-                own.belief,
+                own.posterior,
                 float(energies[m]),
                 track=own.track(levels, m),
                 evidence=own.evidence,

@@ -1,7 +1,7 @@
 """Take a recording apart along the ways of its sources: masks that follow, and where each one was.
 
 In: a block, its sure bins, and a `Way` a source. Out: what a standing scene has, masks, sounds and
-beliefs, from sources whose directions are known at every moment.
+posteriors, from sources whose directions are known at every moment.
 
 Bins are shared out as by VESSL (`earatlas.separation.vessl`), but for the cues of a source, which
 are those of its place in each step of an eighth of a second and not fitted:
@@ -21,7 +21,7 @@ from earatlas.features.blocks import Block
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.tf_bins import HeardBins
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.diagnostics import Doubt
 from earatlas.localization.multi_source_posterior import DOUBTFUL_GAIN
@@ -42,7 +42,7 @@ _STEP_FRAMES = 16  # an eighth of a second: at 20 degrees a second 2.5 degrees
 _STEPS_OF_EM = 4
 _WITHIN_90 = {1: 1.645, 2: 2.146}  # standard deviations of a Gaussian on a line, on a surface
 _HEARD = 1.0  # onsets (weighted) of a window that tell where a source is
-_MOST_PLACES = 240  # of a belief about one that moves: all windows of a minute
+_MOST_PLACES = 240  # of a posterior about one that moves: all windows of a minute
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +113,12 @@ class FollowedScene:
 
 
 def _placed(space: Space, way: Way) -> OnItsWay:
-    """The belief is that of all windows in which it was heard; of one place if it stands."""
+    """The posterior is that of all windows in which it was heard; of one place if it stands."""
     told = np.flatnonzero(way.weights > _HEARD) if way.moves else np.zeros(1, dtype=np.intp)
     told = told if len(told) else np.array([int(way.weights.argmax())])
     told = told[:: -(-len(told) // _MOST_PLACES)]
     width = way.radius_90[told] / _WITHIN_90[space.dims]
-    belief = ChartMixture(
+    posterior = DirectionPosterior(
         space,
         way.at(way.seconds)[told],
         np.full(len(told), 1 / len(told)),
@@ -127,7 +127,7 @@ def _placed(space: Space, way: Way) -> OnItsWay:
     )
     evidence = Evidence(0.0, way.onset_bins, gain=way.gain, direct=True)
     doubts = (may_not_exist(way.gain),) if way.gain < DOUBTFUL_GAIN else ()
-    return OnItsWay(belief, evidence, doubts, way=way)
+    return OnItsWay(posterior, evidence, doubts, way=way)
 
 
 @dataclass(frozen=True, eq=False)

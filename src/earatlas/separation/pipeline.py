@@ -48,7 +48,7 @@ __all__ = ["separate", "separate_file", "sound_file"]
 def separate(separator: Separator, audio: Audio, how: Separating) -> Scene:
     """The sources of a recording in memory; all their sound and masks are kept.
 
-    The sounds add up to the mixture. With one source, its belief is that of `localize`.
+    The sounds add up to the mixture. With one source, its posterior is that of `localize`.
     """
     narrow, wide = checked_audio(audio, separator.layout), MemoryRecording(audio).centred()
     if wide.offset.any():
@@ -181,7 +181,7 @@ def _placed(
         seconds = found.samples / separator.layout.rate
         doubts = scene_doubts(head, placed, sources.heard.onsets, seconds)
         if any(doubt.word == "nothing directional" for doubt in doubts):
-            placed = [replace(own, belief=anywhere(own.belief)) for own in placed]
+            placed = [replace(own, posterior=anywhere(own.posterior)) for own in placed]
         return doubles_told(placed), (*doubts, *more)
     only = localize(head, recording, threshold=how.threshold, again=True)
-    return [replace(placed[0], belief=only.belief, doubts=())], (*only.doubts, *more)
+    return [replace(placed[0], posterior=only.posterior, doubts=())], (*only.doubts, *more)

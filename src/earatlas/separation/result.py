@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.features.audio import Audio
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.diagnostics import Doubt
 from earatlas.separation.source_track import Levels, SourceTrack, standing_track
 from earatlas.separation.spectrogram_summary import Picture
@@ -31,7 +31,7 @@ class Evidence:
     onset_bins: float = math.nan  # bins in which it is heard to arrive
     nats_a_bin: float = math.nan  # that these tell of a direction, over diffuse sound
     gain: float = math.nan  # nats that every onset of the recording gains by its being there
-    direct: bool = False  # whether the belief is that of the onsets
+    direct: bool = False  # whether the posterior is that of the onsets
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; None where the onsets were not looked at."""
@@ -49,13 +49,13 @@ class Evidence:
 class Placed:
     """Where one of the sources is believed to be, and what speaks for and against it."""
 
-    belief: ChartMixture
+    posterior: DirectionPosterior
     evidence: Evidence
     doubts: tuple[Doubt, ...]
 
     def track(self, levels: Levels, m: int) -> SourceTrack:
         """Source m over time: it stands where it is believed to be."""
-        return standing_track(self.belief, levels, m)
+        return standing_track(self.posterior, levels, m)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class FoundSource:
     """One sound of a scene: where it is, and how much of the energy it has."""
 
     name: str
-    belief: ChartMixture  # where it is
+    posterior: DirectionPosterior  # where it is
     share: float  # of the mixture's energy that its mask has; all sources' sum to 1
     track: SourceTrack = field(kw_only=True, repr=False)  # where it was when, and how loud
     evidence: Evidence = field(kw_only=True, default=Evidence(math.nan))
@@ -77,17 +77,17 @@ class FoundSource:
     @cached_property
     def direction(self) -> Array:
         """The most probable direction (C,), in degrees."""
-        return self.belief.best
+        return self.posterior.best
 
     @cached_property
     def credible_90_area(self) -> float:
         """Size of the region that holds it with a probability of 90 %, in (square) degrees."""
-        return self.belief.credible_area(0.9)
+        return self.posterior.credible_area(0.9)
 
     @cached_property
     def radius_90(self) -> float:
         """How far from `direction`, in degrees, it lies with a probability of 90 %."""
-        return self.belief.credible_radius(0.9)
+        return self.posterior.radius_90
 
     @property
     def moves(self) -> bool:
@@ -96,7 +96,7 @@ class FoundSource:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        radius, area = self.belief.credible_digits(0.9)
+        radius, area = self.posterior.credible_digits(0.9)
         return {
             "name": self.name,
             "direction": [round(float(v), 2) for v in self.direction],

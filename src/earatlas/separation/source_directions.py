@@ -1,6 +1,6 @@
 """Where sources of a mixture are: by the open-air model where it fits, by their onsets elsewhere.
 
-In: what VESSL found, the onsets of the same recording, and the masks. Out: a belief a source, and
+In: what VESSL found, the onsets of the same recording, and the masks. Out: a posterior a source, and
 what speaks for it.
 
 Masks and filters need all bins and consistent directions; directions need the bins in which sound
@@ -71,7 +71,7 @@ def misfits(separator: Separator, state: State, bins: HeardBins) -> Array:
     worst = []
     for m, source in enumerate(state.sources):
         believed = head.calibration.believable(statistics[m], head.model.noise)
-        worst.append(max(head.model.misfit(believed, source.belief.best) / usual, scatter))
+        worst.append(max(head.model.misfit(believed, source.posterior.best) / usual, scatter))
     return np.array(worst)
 
 
@@ -108,16 +108,17 @@ def placed_sources(
     arrivals: Arrivals,
     whose: MasksAtOnsets | None,
 ) -> list[Placed]:
-    """A belief a source of VESSL, and what speaks for and against it."""
+    """A posterior a source of VESSL, and what speaks for and against it."""
     M, rooms, onsets, heard = len(state.sources), head.rooms, arrivals.onsets, arrivals.sources
     crowded = head.calibration.relaxed(CROWD * max(M - 1, 1))
-    opened = [crowded.blur(source.belief) for source in state.sources]
+    opened = [crowded.blur(source.posterior) for source in state.sources]
     fits = bool((misfit <= 1).all())
     if rooms is None or whose is None or onsets is None or len(heard) != M:
         if rooms is not None and not fits:
-            opened = [unsure(belief) for belief in opened]
+            opened = [unsure(posterior) for posterior in opened]
         return [
-            Placed(belief, Evidence(float(f)), ()) for belief, f in zip(opened, misfit, strict=True)
+            Placed(posterior, Evidence(float(f)), ())
+            for posterior, f in zip(opened, misfit, strict=True)
         ]
     clear = onsets.clear
     answers = []
@@ -125,17 +126,19 @@ def placed_sources(
         own, alone = heard[other], arrivals.separated[m] if arrivals.separated else None
         direct = not (fits and clear)
         evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, direct)
-        belief, doubtful = opened[m], own.evidence < DOUBTFUL_GAIN
+        posterior, doubtful = opened[m], own.evidence < DOUBTFUL_GAIN
         if not fits and clear and doubtful and alone is not None and len(alone) >= _FEWEST_ONSETS:
             look = rooms.sound.look(alone)
-            belief = rooms.trust.belief(head.space, look)
+            posterior = rooms.trust.posterior(head.space, look)
             evidence = replace(evidence, nats_a_bin=float(look.features[0]))
             doubtful = evidence.nats_a_bin < _TELLING_NATS
         elif doubtful:  # it arrives as a copy of another: masks know better
-            belief, evidence = unsure(belief), replace(evidence, direct=False)
+            posterior, evidence = unsure(posterior), replace(evidence, direct=False)
         elif evidence.direct:
-            belief = crowded_belief(rooms, own)
-        answers.append(Placed(belief, evidence, (may_not_exist(own.evidence),) if doubtful else ()))
+            posterior = crowded_belief(rooms, own)
+        answers.append(
+            Placed(posterior, evidence, (may_not_exist(own.evidence),) if doubtful else ())
+        )
     return answers
 
 
@@ -160,8 +163,8 @@ def doubles_told(placed: Sequence[Placed]) -> list[Placed]:
     """The same; a source that stands where another is, which has more bins, may not exist."""
     told: list[Placed] = []
     for own in placed:
-        here, doubts = own.belief.best, own.doubts
-        gaps = [float(own.belief.space.distance(here, other.belief.best)) for other in told]
+        here, doubts = own.posterior.best, own.doubts
+        gaps = [float(own.posterior.space.distance(here, other.posterior.best)) for other in told]
         if gaps and min(gaps) < APART_DEGREES and not doubts:
             reason = f"another is {min(gaps):.1f}° away; so near, one sound may be taken for two"
             doubts = (Doubt("may not exist", reason, min(gaps)),)

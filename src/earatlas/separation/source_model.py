@@ -23,7 +23,7 @@ from earatlas.errors import InputError
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import wide_layout
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array, Indices, Mask
 
@@ -81,7 +81,7 @@ class Inference:
 class SourcePosterior:
     """q(x, z, w, s) of one source: its direction and its cues."""
 
-    belief: ChartMixture
+    posterior: DirectionPosterior
     cues: Array  # (D,) E[s]
     squares: Array  # (D,) E[s²]
     divergence: float  # KL_m, from the prior
@@ -269,13 +269,13 @@ class SourceModel:
         logs = np.log(charts.weights) + 0.5 * (volume - fit + np.log(keep).sum(axis=1))
         return _Found(logs, place, V, keep, charts)
 
-    def _belief(self, k: Mask, found: _Found) -> ChartMixture:
+    def _belief(self, k: Mask, found: _Found) -> DirectionPosterior:
         """p(x) over all charts; those that were not looked at have no weight."""
         model, L = self.model, self.model.space.dims
         weights, means = np.zeros(len(k)), np.zeros((len(k), L))
         covariances = model.gammas.copy()
         weights[k], means[k], covariances[k] = found.alpha, found.place[:, :L], found.V[:, :L, :L]
-        return ChartMixture(model.space, model.centres, weights, means, covariances)
+        return DirectionPosterior(model.space, model.centres, weights, means, covariances)
 
     def expected(self, directions: Array) -> tuple[Array, Array]:
         """E[s] and E[s²] (M, D) of sources at known directions (M, C)."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.types import Array, Mask
 
 __all__ = ["LevelMeter", "Levels", "SourceTrack", "standing_track"]
@@ -109,9 +109,9 @@ class LevelMeter:
         return Levels(middle / self._rate, level)
 
 
-def standing_track(belief: ChartMixture, levels: Levels, m: int) -> SourceTrack:
+def standing_track(posterior: DirectionPosterior, levels: Levels, m: int) -> SourceTrack:
     """Source m in one place, wherever it is heard."""
     heard = levels.heard[m]
-    directions = np.where(heard[:, None], belief.best, np.nan)
-    radius = np.where(heard, belief.credible_radius(0.9), np.nan)
+    directions = np.where(heard[:, None], posterior.best, np.nan)
+    radius = np.where(heard, posterior.radius_90, np.nan)
     return SourceTrack(levels.seconds, directions, radius, levels.level_db[m])

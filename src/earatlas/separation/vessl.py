@@ -1,6 +1,6 @@
 """VESSL: localize and separate several sources by variational EM (paper, section 6).
 
-In: the heard bins of a mixture and a learned head. Out: for every source a belief about its
+In: the heard bins of a mixture and a learned head. Out: for every source a posterior about its
 direction and the cues it is expected to have, and for every bin the probabilities that it belongs
 to each source. `VESSL` is the problem, `State` the variational posterior; `start_at` or
 `start_with` make a first one, `step` improves it, `run` steps until nothing is gained.
@@ -79,7 +79,7 @@ class State:
     @property
     def directions(self) -> Array:
         """(M, C) the most probable one of each source."""
-        return np.stack([source.belief.best for source in self.sources])
+        return np.stack([source.posterior.best for source in self.sources])
 
     @property
     def free_energy(self) -> float:

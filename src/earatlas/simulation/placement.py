@@ -1,6 +1,6 @@
 """From wished directions to placed sources: what turns a dry sound into what both ears hear of it.
 
-In: a head, and for each source a direction or a `Route`. Out: a `Standing` or a `Moving` source.
+In: a head, and for each source a direction or a `Trajectory`. Out: a `Standing` or a `Moving` source.
 One that stands is placed at the nearest measured direction, or, if that is asked for, exactly where
 it is wished, by responses between the measured ones (`heads.between`). One that moves always is.
 """
@@ -19,7 +19,7 @@ from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.interpolation import ResponsesBetween, check_near
 from earatlas.simulation.image_source import Room, room_responses
-from earatlas.simulation.trajectories import Route, moved
+from earatlas.simulation.trajectories import Trajectory, moved
 from earatlas.types import Array, Indices
 
 __all__ = ["Moving", "Placed", "Standing", "Wish", "placed", "wishes"]
@@ -28,7 +28,7 @@ _EARLY_SECONDS = 0.05  # after the direct sound: the usual border for speech (C5
 _ONSET = 0.5  # of a response's peak: where the direct sound begins
 _LONGEST_SECONDS = 0.1  # of a response in the open: reflections cannot be interpolated
 
-Wish = Array | Route  # (2,) degrees, or a way
+Wish = Array | Trajectory  # (2,) degrees, or a way
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +63,13 @@ class Standing:
 class Moving:
     """A source on its way, in the open."""
 
-    route: Route
+    trajectory: Trajectory
     places: ResponsesBetween
     rate: int
 
     def image(self, sound: Array, start: int) -> Array:
         """What a dry sound (n,) that begins at sample `start` puts into both ears."""
-        return moved(sound, self.places, self.route, start=start, rate=self.rate)
+        return moved(sound, self.places, self.trajectory, start=start, rate=self.rate)
 
     def early(self, rate: int) -> Placed:
         """All of it: there are no reflections."""
@@ -77,7 +77,7 @@ class Moving:
 
     def middle(self, start: float, end: float) -> Array:
         """Its direction (2,) half-way between two times in seconds."""
-        direction: Array = self.route.at((start + end) / 2)[0]
+        direction: Array = self.trajectory.at((start + end) / 2)[0]
         return direction
 
 
@@ -86,9 +86,13 @@ Placed = Standing | Moving
 
 def wishes(directions: ArrayLike | Sequence[Any]) -> list[Wish]:
     """Where each source is to be, checked: directions (M, 2), some of which may be routes."""
-    if not isinstance(directions, Sequence) or not any(isinstance(d, Route) for d in directions):
+    if not isinstance(directions, Sequence) or not any(
+        isinstance(d, Trajectory) for d in directions
+    ):
         return list(Sphere().check(directions))
-    return [d if isinstance(d, Route) else Sphere().check(np.array([d]))[0] for d in directions]
+    return [
+        d if isinstance(d, Trajectory) else Sphere().check(np.array([d]))[0] for d in directions
+    ]
 
 
 def placed(
@@ -101,7 +105,7 @@ def placed(
     between: bool,
 ) -> list[Placed]:
     """The sources, each at its place."""
-    if not between and not any(isinstance(wish, Route) for wish in wished):
+    if not between and not any(isinstance(wish, Trajectory) for wish in wished):
         chosen = _nearest(head, np.array(wished))
         responses = _responses(head, chosen, room, distance_metres).at_rate(rate)
         return [Standing(*pair) for pair in zip(head.directions[chosen], responses, strict=True)]
@@ -124,7 +128,7 @@ def placed(
 
 def _one(wish: Wish, places: ResponsesBetween, rate: int, *, between: bool) -> Placed:
     head = places.head
-    if isinstance(wish, Route):
+    if isinstance(wish, Trajectory):
         check_near(head, wish.checkpoints(), "path")
         return Moving(wish, places, rate)
     chosen = _nearest(head, wish[None])

@@ -33,12 +33,12 @@ from earatlas.files import unwritable, written_together
 from earatlas.hrtf.head import Head
 from earatlas.simulation.image_source import Room
 from earatlas.simulation.placement import Placed, placed, wishes
-from earatlas.simulation.trajectories import Route
+from earatlas.simulation.trajectories import Trajectory
 from earatlas.types import Array
 
 __all__ = [
     "SimulatedScene",
-    "Staging",
+    "SceneSettings",
     "overlap_share",
     "read_scene_file",
     "render_scene",
@@ -54,7 +54,7 @@ _MOST_DB = 200.0  # beyond this the weaker sound drowns in the rounding of the s
 
 
 @dataclass(frozen=True)
-class Staging:
+class SceneSettings:
     """How sources are put together: levels, noise, and when each one starts."""
 
     levels_db: tuple[float, ...] = ()  # of each source, both ears' mean; empty: all equal
@@ -98,7 +98,7 @@ class SimulatedScene:
     directions: Array  # (M, 2) degrees, those that were used; of a way, half-way through its sound
     starts_seconds: Array  # (M,)
     names: tuple[str, ...]  # (M,)
-    routes: tuple[Route | None, ...]  # (M,) of the sources that move
+    trajectories: tuple[Trajectory | None, ...]  # (M,) of the sources that move
     settings: dict[str, Any] = field(default_factory=dict)  # JSON values
 
     def __repr__(self) -> str:
@@ -117,8 +117,10 @@ class SimulatedScene:
         times = np.atleast_1d(np.asarray(seconds, dtype=np.float64))
         return np.stack(
             [
-                np.repeat(direction[None], len(times), axis=0) if route is None else route.at(times)
-                for direction, route in zip(self.directions, self.routes, strict=True)
+                np.repeat(direction[None], len(times), axis=0)
+                if trajectory is None
+                else trajectory.at(times)
+                for direction, trajectory in zip(self.directions, self.trajectories, strict=True)
             ]
         )
 
@@ -136,10 +138,12 @@ class SimulatedScene:
                 **({"early_file": _early_file(m, name)} if self.is_reverberant else {}),
                 "direction": [round(float(v), 4) for v in direction],
                 "start_seconds": round(float(start), 4),
-                **({} if route is None else {"path": route.to_list()}),
+                **({} if trajectory is None else {"path": trajectory.to_list()}),
             }
-            for m, (name, direction, start, route) in enumerate(
-                zip(self.names, self.directions, self.starts_seconds, self.routes, strict=True)
+            for m, (name, direction, start, trajectory) in enumerate(
+                zip(
+                    self.names, self.directions, self.starts_seconds, self.trajectories, strict=True
+                )
             )
         ]
         return {
@@ -277,13 +281,13 @@ def render_scene(
     directions: ArrayLike | Sequence[Any],
     *,
     rate: int = 16_000,
-    staging: Staging | None = None,
+    settings: SceneSettings | None = None,
     room: Room | None = None,
     names: Sequence[str] | None = None,
 ) -> SimulatedScene:
     """Place mono sounds (at `rate`) at the head's directions nearest to the wished ones.
 
-    With `staging.between` they are placed at the wished directions themselves. A `Route` in the
+    With `staging.between` they are placed at the wished directions themselves. A `Trajectory` in the
     place of a direction moves a source: responses between the measured ones are interpolated.
 
     Sounds are high-passed at 20 Hz first: an offset that nobody hears would set levels, and in a
@@ -293,23 +297,23 @@ def render_scene(
     """
     if not (rate > 0 and float(rate).is_integer()):
         raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
-    staging = staging or Staging()
+    settings = settings or SceneSettings()
     wished = wishes(directions)
-    dry = _check_sounds(sounds, directions=wished, levels_db=staging.levels_db, names=names or ())
+    dry = _check_sounds(sounds, directions=wished, levels_db=settings.levels_db, names=names or ())
     sources = placed(
-        head, wished, rate=int(rate), room=room, distance_metres=staging.distance_metres,
-        between=staging.between,
+        head, wished, rate=int(rate), room=room, distance_metres=settings.distance_metres,
+        between=settings.between,
     )  # fmt: skip
     lengths = np.array([len(s) for s in dry])
     starts = np.zeros(len(dry))
-    if staging.overlap is not None:
-        starts = np.round(starts_for_overlap(lengths, staging.overlap))
-    levels = np.array(staging.levels_db or [0.0] * len(dry))
+    if settings.overlap is not None:
+        starts = np.round(starts_for_overlap(lengths, settings.overlap))
+    levels = np.array(settings.levels_db or [0.0] * len(dry))
     audible = _heard(dry, rate)
     images = _images(sources, audible, starts)
     gains = 10 ** (levels / 20) / np.sqrt((images**2).sum(axis=(1, 2)) / lengths)
     images *= gains[:, None, None]
-    noise = _noise(images, staging)
+    noise = _noise(images, settings)
     scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale
     early, first = images, [source.early(int(rate)) for source in sources]
@@ -328,14 +332,14 @@ def render_scene(
         ),
         starts_seconds=starts / rate,
         names=tuple(names or (f"source{m + 1}" for m in range(len(dry)))),
-        routes=tuple(wish if isinstance(wish, Route) else None for wish in wished),
+        trajectories=tuple(wish if isinstance(wish, Trajectory) else None for wish in wished),
         settings={
             "head": head.name,
-            "snr_db": staging.snr_db if np.isfinite(staging.snr_db) else None,
+            "snr_db": settings.snr_db if np.isfinite(settings.snr_db) else None,
             "levels_db": levels.tolist(),
             "overlap": round(overlap_share(starts, lengths), 4),
-            "room": None if room is None else _about_room(room, staging.distance_metres),
-            "seed": staging.seed,
+            "room": None if room is None else _about_room(room, settings.distance_metres),
+            "seed": settings.seed,
         },
     )
 
@@ -362,11 +366,11 @@ def _heard(dry: Sequence[Array], rate: float) -> list[Array]:
     return audible
 
 
-def _noise(images: Array, staging: Staging) -> Array:
+def _noise(images: Array, settings: SceneSettings) -> Array:
     """White noise (2, n), independent in the two ears, at the wished level below all sources."""
-    noise = np.random.default_rng(staging.seed).normal(size=images.shape[1:])
+    noise = np.random.default_rng(settings.seed).normal(size=images.shape[1:])
     power = float(np.mean(images.sum(axis=0) ** 2))
-    noise *= np.sqrt(power / np.mean(noise**2)) * 10 ** (-staging.snr_db / 20)
+    noise *= np.sqrt(power / np.mean(noise**2)) * 10 ** (-settings.snr_db / 20)
     return noise
 
 

@@ -35,7 +35,7 @@ __all__ = [
     "Talker",
     "can_speak",
     "demo_talkers",
-    "murmured_talkers",
+    "synthetic_demo_talkers",
     "speak",
     "variants",
     "voices",
@@ -263,12 +263,12 @@ def demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float
     return [(talker.name, talker.speak(rate=rate)) for talker in _first_talkers(n)]
 
 
-def murmured_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
+def synthetic_demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
     """The same talkers without words, of about the same length: where nothing can speak."""
-    from earatlas.simulation.synthetic_speech import murmur
+    from earatlas.simulation.synthetic_speech import synthetic_speech
 
     return [
-        (talker.name, murmur(_MURMUR_SECONDS, rate, seed=seed))
+        (talker.name, synthetic_speech(_MURMUR_SECONDS, rate, seed=seed))
         for seed, talker in enumerate(_first_talkers(n))
     ]
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from earatlas.types import Array
 
-__all__ = ["Murmurs", "murmur"]
+__all__ = ["SyntheticTalkers", "synthetic_speech"]
 
 _VOICES, _VOICE_SECONDS = 32, 6.0
 
 
 @dataclass(frozen=True)
-class Murmurs:
+class SyntheticTalkers:
     """Many murmurs for little: stretches of a few long ones, which are made when first asked for.
 
-    A new murmur for every scene took a sixth of learning a head.
+    A new synthetic_speech for every scene took a sixth of learning a head.
     """
 
     rate: int  # Hz
@@ -28,7 +28,7 @@ class Murmurs:
     def voices(self) -> tuple[Array, ...]:
         """The long ones; they let threads begin if asked for before them."""
         rngs = (np.random.default_rng((self.seed, n)) for n in range(_VOICES))
-        return tuple(murmur(_VOICE_SECONDS, self.rate, rng) for rng in rngs)
+        return tuple(synthetic_speech(_VOICE_SECONDS, self.rate, rng) for rng in rngs)
 
     def stretch(self, seconds: float, rng: np.random.Generator) -> Array:
         """Samples (n,) of one of them, of at most six seconds."""
@@ -38,7 +38,9 @@ class Murmurs:
         return voice[start : start + n]
 
 
-def murmur(seconds: float, rate: int = 16_000, seed: int | np.random.Generator = 0) -> Array:
+def synthetic_speech(
+    seconds: float, rate: int = 16_000, seed: int | np.random.Generator = 0
+) -> Array:
     """A sound (n,) with the gaps of speech: syllables of voiced and hissing sound, and pauses."""
     rng = np.random.default_rng(seed)
     n = int(seconds * rate)

@@ -21,7 +21,7 @@ from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.interpolation import ResponsesBetween
 from earatlas.types import Array
 
-__all__ = ["Route", "moved", "path_of"]
+__all__ = ["Trajectory", "moved", "path_of"]
 
 _FASTEST = 360.0  # degrees a second: nobody walks round a head in less than a second
 _OPPOSITE = 179.0  # degrees: from there on, the shortest way is any way
@@ -32,13 +32,13 @@ _AT_ONCE = 128  # frames: some megabytes of spectra
 
 
 @dataclass(frozen=True, eq=False)
-class Route:
+class Trajectory:
     """Where a source is when: great circles between waypoints, each at an even speed.
 
     Before the first waypoint it stands there, after the last one as well.
 
-    >>> Route(seconds=(0, 4), directions=((40, 0), (-40, 0)))
-    Route(2 waypoints, 4.0 s, from (40, 0) to (-40, 0) degrees)
+    >>> Trajectory(seconds=(0, 4), directions=((40, 0), (-40, 0)))
+    Trajectory(2 waypoints, 4.0 s, from (40, 0) to (-40, 0) degrees)
     """
 
     seconds: Array  # (W,) since the scene began
@@ -81,9 +81,7 @@ class Route:
             "(" + ", ".join(f"{v:.0f}" for v in self.directions[i] + 0.0) + ")" for i in (0, -1)
         )
         length = self.seconds[-1] - self.seconds[0]
-        return (
-            f"Route({len(self.seconds)} waypoints, {length:.1f} s, from {first} to {last} degrees)"
-        )
+        return f"Trajectory({len(self.seconds)} waypoints, {length:.1f} s, from {first} to {last} degrees)"
 
     def at(self, seconds: ArrayLike) -> Array:
         """Directions (T, 2) at times (T,)."""
@@ -107,14 +105,16 @@ class Route:
         return [[round(float(v), 4) for v in row] for row in rows]
 
 
-def moved(sound: Array, places: ResponsesBetween, route: Route, *, start: int, rate: int) -> Array:
+def moved(
+    sound: Array, places: ResponsesBetween, trajectory: Trajectory, *, start: int, rate: int
+) -> Array:
     """Image (2, n + taps - 1) of a dry sound (n,) that begins at sample `start` of a scene."""
     hop = max(round(_STEP_SECONDS * rate), 1)
     count = -(-len(sound) // hop) + 1  # frame i is centred on sample i * hop
     padded = np.pad(sound, (hop, (count + 1) * hop - len(sound)))
     window = 0.5 - 0.5 * np.cos(np.pi * np.arange(2 * hop) / hop)
     frames = np.lib.stride_tricks.sliding_window_view(padded, 2 * hop)[::hop][:count]
-    directions = route.at((start + hop * np.arange(count)) / rate)
+    directions = trajectory.at((start + hop * np.arange(count)) / rate)
     taps = places.taps
     size = scipy.fft.next_fast_len(2 * hop + taps - 1, True)
     out = np.zeros((2, (count - 1) * hop + size))
@@ -127,7 +127,7 @@ def moved(sound: Array, places: ResponsesBetween, route: Route, *, start: int, r
     return out[:, hop : hop + len(sound) + taps - 1]
 
 
-def path_of(text: str) -> Route:
+def path_of(text: str) -> Trajectory:
     """A route in words: SECONDS,AZIMUTH,ELEVATION/SECONDS,AZIMUTH,ELEVATION/…."""
     try:
         rows = [[float(part) for part in point.split(",")] for point in text.split("/")]
@@ -139,4 +139,4 @@ def path_of(text: str) -> Route:
             f"path must be SECONDS,AZIMUTH,ELEVATION/… with two points or more, got '{text}'. "
             "Such as 0,40,0/4,-40,0."
         ) from None
-    return Route(seconds, np.column_stack(directions))
+    return Trajectory(seconds, np.column_stack(directions))

@@ -175,9 +175,9 @@ class MaskStream:
         found = {}
         for track, known in self._known.items():
             if float(np.mean(known.counts)) >= _TELLING_FRAMES:
-                belief = self._model.posterior(known, self._noise).belief
-                if belief.credible_radius(0.9) <= _SURE_DEGREES:
-                    found[track] = belief.best
+                posterior = self._model.posterior(known, self._noise).posterior
+                if posterior.radius_90 <= _SURE_DEGREES:
+                    found[track] = posterior.best
         return found
 
     def _recent(self) -> Complex | None:

@@ -26,7 +26,7 @@ from earatlas.report.comparison import Known, decibel_words
 from earatlas.separation.options import Separating
 from earatlas.separation.pipeline import sound_file
 from earatlas.separation.result import FoundScene
-from earatlas.simulation.synthetic_speech import murmur
+from earatlas.simulation.synthetic_speech import synthetic_speech
 from earatlas.studio.progress import Teller
 from earatlas.studio.scenes import read_truth
 from earatlas.studio.views import pictures, scene_view, truth_view
@@ -107,7 +107,7 @@ def _first_look(atlas: Atlas, mixture: Path, how: Separating) -> dict[str, Any]:
 
 def tried(atlas: Atlas) -> None:
     """A short sound taken apart in memory: what is computed once is then there."""
-    samples = np.stack([murmur(0.6, seed=1), murmur(0.6, seed=2)])
+    samples = np.stack([synthetic_speech(0.6, seed=1), synthetic_speech(0.6, seed=2)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EaratlasWarning)
         atlas.separate(Audio(samples, 16_000), n_sources=2)
@@ -161,7 +161,7 @@ def _compared(scene: FoundScene, truth: Truth, sounds: dict[str, Path]) -> list[
         j = int(known.by_direction.found[m])
         row = {"name": name, "true": direction_words(place), "found": "not found", "error": "–"}
         if j >= 0:
-            space, found = scene.sources[j].belief.space, scene.sources[j].direction
+            space, found = scene.sources[j].posterior.space, scene.sources[j].direction
             off = error_words(space, truth.off_by(m, scene.sources[j]))
             row |= {"found": f"{j + 1}: {place_words(space, found)}", "error": off}
         judged = {"before": math.nan, "after": math.nan}

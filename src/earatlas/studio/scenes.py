@@ -18,9 +18,9 @@ from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import simulated_head
 from earatlas.simulation.image_source import Room
-from earatlas.simulation.scene import Staging, read_scene_file, render_scene
+from earatlas.simulation.scene import SceneSettings, read_scene_file, render_scene
 from earatlas.simulation.speech import DEMO_TALKERS, Talker, can_speak
-from earatlas.simulation.synthetic_speech import murmur
+from earatlas.simulation.synthetic_speech import synthetic_speech
 from earatlas.studio.progress import Teller
 from earatlas.studio.views import truth_view
 from earatlas.types import Array
@@ -52,8 +52,10 @@ def rendered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
     t60 = order.get("t60_seconds")
     room = None if t60 is None else Room(t60_seconds=float(t60))
     head = _head(order.get("head"), places, whole=room is not None)
-    staging = Staging(snr_db=float(order.get("snr_db", 60.0)))
-    scene = render_scene(head, sounds, places, rate=_RATE, staging=staging, room=room, names=names)
+    settings = SceneSettings(snr_db=float(order.get("snr_db", 60.0)))
+    scene = render_scene(
+        head, sounds, places, rate=_RATE, settings=settings, room=room, names=names
+    )
     scene.write(order["folder"])
     return {
         "truth": truth_view(scene.names, scene.directions),
@@ -71,7 +73,7 @@ def voice(talker: dict[str, Any]) -> tuple[str, Array]:
     own = TALKERS[number]
     if can_speak():
         return own.name, own.speak(rate=_RATE)
-    return own.name, murmur(_MURMUR_SECONDS, _RATE, seed=number)
+    return own.name, synthetic_speech(_MURMUR_SECONDS, _RATE, seed=number)
 
 
 def _head(source: str | None, places: Array, *, whole: bool) -> Head:

@@ -27,7 +27,7 @@ from earatlas.manifold.ltsa import ltsa
 from earatlas.plotting.palette import colour_of
 from earatlas.report.images import mask_image, on_colour
 from earatlas.separation.vessl import VESSL, State
-from earatlas.simulation.scene import Staging, render_scene
+from earatlas.simulation.scene import SceneSettings, render_scene
 from earatlas.studio.progress import Teller
 from earatlas.studio.scenes import voice
 from earatlas.studio.views import region
@@ -123,7 +123,9 @@ def _charts(atlas: Atlas, x: Array) -> dict[str, Any]:
 def _followed(atlas: Atlas) -> dict[str, Any]:
     """VESSL on two voices, step by step."""
     names, sounds = zip(*(voice({"voice": m}) for m in range(len(_PLACES))), strict=True)
-    scene = render_scene(simulated_head(_PLACES), sounds, _PLACES, staging=Staging(snr_db=40.0))
+    scene = render_scene(
+        simulated_head(_PLACES), sounds, _PLACES, settings=SceneSettings(snr_db=40.0)
+    )
     separator = atlas.separator
     layout = separator.layout
     spectra = stft(scene.mixture.at_rate(layout.rate).samples, layout.window, layout.hop)
@@ -149,7 +151,7 @@ def _step(state: State, bins: HeardBins) -> dict[str, Any]:
     return {
         "free_energy": round(state.free_energy),
         "directions": np.round(state.directions, 1).tolist(),
-        "regions": [region(source.belief) for source in state.sources],
+        "regions": [region(source.posterior) for source in state.sources],
         "masks": [
             mask_image(np.nan_to_num(_picture(q, bins)), colour_of(m))
             for m, q in enumerate(state.assignments[: len(state.sources)])

@@ -1,6 +1,6 @@
 """A scene as the page draws it: numbers in plain JSON, and small images.
 
-In: a `FoundScene`. Out: JSON values: of every source a direction in words, its belief as cells of a
+In: a `FoundScene`. Out: JSON values: of every source a direction in words, its posterior as cells of a
 region, its course over time; and images of the spectrogram, whole and by source.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.geometry.direction_posterior import ChartMixture
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.plotting.palette import LEVEL_RANGE_DB, colour_of
 from earatlas.plotting.posterior_maps import edges
 from earatlas.report.images import level_image, mask_image, on_colour
@@ -24,17 +24,17 @@ from earatlas.wording import percent_words, place_words, radius_words, sure_word
 __all__ = ["pictures", "region", "scene_view", "sphere_view", "truth_view"]
 
 _CELLS = 150  # of a region
-_CELL_DEGREES = 0.5, 6.0  # a belief all over the sphere has 1150 cells of the largest
+_CELL_DEGREES = 0.5, 6.0  # a posterior all over the sphere has 1150 cells of the largest
 _QUIET_DB = -90.0
 
 
-def region(belief: ChartMixture) -> dict[str, Any]:
+def region(posterior: DirectionPosterior) -> dict[str, Any]:
     """The 90 % region as cells of equal size, most probable first: `half` of them are the 50 %."""
-    size, flat = belief.credible_area(0.9), belief.space.dims == 1
+    size, flat = posterior.credible_area(0.9), posterior.space.dims == 1
     # Some 150 cells: enough for a round edge, few enough for 60 frames a second.
     wide = size / _CELLS if flat else np.sqrt(size / _CELLS)
     wide = float(np.clip(wide, *_CELL_DEGREES))
-    whole, half = (belief.credible_region(level, wide).cells for level in (0.9, 0.5))
+    whole, half = (posterior.credible_region(level, wide).cells for level in (0.9, 0.5))
     return {
         "cells": np.round(sphere_view(whole), 2).tolist(),
         "half": len(half),
@@ -75,14 +75,14 @@ def _source(m: int, source: FoundSource) -> dict[str, Any]:
         "on_colour": on_colour(colour),
         **_place(source),
         "energy": percent_words(source.share),
-        "region": region(source.belief),
+        "region": region(source.posterior),
         "course": _course(source.track),
     }
 
 
 def _place(source: FoundSource) -> dict[str, str]:
     """Where it is, and how sure that is; of one that moves, from where to where."""
-    space, track = source.belief.space, source.track
+    space, track = source.posterior.space, source.track
     if not track.moves:
         sure = sure_words(space, source.radius_90, source.credible_90_area)
         return {"words": place_words(space, source.direction), "sure": sure}

@@ -1,7 +1,7 @@
 """Sources that move: the way of each, by the bins in which it is heard to arrive.
 
 In: the onsets of a mixture (`earatlas.features.onset_detector`) and what a head's direct sound is like
-(`earatlas.localization.onset_likelihood`). Out: for each source a belief over places in every window of time.
+(`earatlas.localization.onset_likelihood`). Out: for each source a posterior over places in every window of time.
 
 A source that stands is a place x; one that moves is a place a window, x_1 … x_W. With g the density
 of an onset around a place, relative to diffuse sound, and w(n) its window,

@@ -25,7 +25,7 @@ from earatlas.ppam.calibration import (
 )
 from earatlas.ppam.cross_validation import Folds
 from earatlas.ppam.model import PPAM
-from earatlas.simulation.synthetic_speech import Murmurs
+from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import side_by_side, together
 from earatlas.training.reverberant import RoomScenes, rooms_refused
 from earatlas.types import Array, Indices, Progress
@@ -73,10 +73,10 @@ def learn_head(
 
     def heard() -> tuple[HeldOut | None, RoomScenes | None]:
         ready = rooms and rooms_refused(known, layout) is None
-        murmurs = Murmurs(layout.rate, seed)
+        synthetic_talkers = SyntheticTalkers(layout.rate, seed)
         return (
-            held_out_statistics(known.subset(asked), layout, murmurs) if enough else None,
-            RoomScenes.of(known, space, layout, murmurs) if ready else None,
+            held_out_statistics(known.subset(asked), layout, synthetic_talkers) if enough else None,
+            RoomScenes.of(known, space, layout, synthetic_talkers) if ready else None,
         )
 
     # One fits while the other makes sounds: neither needs the other, and fitting has one thread.

@@ -36,7 +36,7 @@ from earatlas.localization.score_calibration import Trust, fit_open_share, fit_t
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.cross_validation import Folds
 from earatlas.simulation.random_reverberation import even_weights
-from earatlas.simulation.synthetic_speech import Murmurs
+from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import side_by_side
 from earatlas.training.scenes import Stage, mismatch, turned
 from earatlas.training.source_pairs import learn_crowd, onsets_of
@@ -86,9 +86,14 @@ class RoomScenes:
     asked: tuple[tuple[_Scene, Look], ...]  # those that the open-air model will be asked of
 
     @classmethod
-    def of(cls, head: Head, space: Space, layout: CueLayout, murmurs: Murmurs) -> RoomScenes:
+    def of(
+        cls, head: Head, space: Space, layout: CueLayout, synthetic_talkers: SyntheticTalkers
+    ) -> RoomScenes:
         """Those of a head with responses that do not ring."""
-        sound, stage = _untold(head, space, Gate(rate=layout.rate)), Stage.of(head, murmurs)
+        sound, stage = (
+            _untold(head, space, Gate(rate=layout.rate)),
+            Stage.of(head, synthetic_talkers),
+        )
         scenes = _scenes(stage, sound, layout)
         told = sound.with_densities(
             _log_densities([s.cosines for s in scenes], [s.classes for s in scenes])
@@ -111,8 +116,8 @@ class RoomScenes:
         def opened(scene: _Scene) -> tuple[float, float]:
             """Misfit of the open-air model, and log p of the truth."""
             assert scene.statistics is not None  # by `asked`
-            belief, misfit = calibration.judged(folds.without(scene.row), scene.statistics)
-            return misfit, float(belief.log_density(scene.truth[None])[0])
+            posterior, misfit = calibration.judged(folds.without(scene.row), scene.statistics)
+            return misfit, float(posterior.log_density(scene.truth[None])[0])
 
         misfits, scores = np.array(side_by_side(opened, [scene for scene, _ in self.asked])).T
         odd = np.flatnonzero(misfits > doubted)  # only there is the open-air answer ever doubted
@@ -125,7 +130,7 @@ class RoomScenes:
 
 
 def _log_score(space: Space, trust: Trust, look: Look, truth: Array) -> float:
-    """log p of the truth under the belief of a look."""
+    """log p of the truth under the posterior of a look."""
     scores = place_scores(space, look, truth)
     return float(logsumexp(scores + np.log(trust.near(look.features) + 1e-12)))
 
@@ -160,7 +165,7 @@ def _scenes(stage: Stage, sound: DirectSound, layout: CueLayout) -> list[_Scene]
 
     def made(n: int) -> _Scene | None:
         rng = np.random.default_rng(
-            (stage.murmurs.seed, n)
+            (stage.synthetic_talkers.seed, n)
         )  # its own: scenes are made side by side
         row, samples = stage.one(rng)
         bins, wrong = onsets_of(samples, gate), mismatch(gate.frequencies_hz, rng)

@@ -19,7 +19,7 @@ import numpy as np
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.hrtf.head import Head
 from earatlas.simulation.random_reverberation import OwnRoom, even_weights
-from earatlas.simulation.synthetic_speech import Murmurs
+from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["Stage", "mismatch", "turned"]
@@ -47,23 +47,23 @@ class Stage:
     directions: Array  # (N, C) degrees
     responses: Array  # (N, 2, T) without the silence before and after them all
     weights: Array  # (N,) how much of all directions each stands for; sum to 1
-    murmurs: Murmurs
+    synthetic_talkers: SyntheticTalkers
 
     @classmethod
-    def of(cls, head: Head, murmurs: Murmurs) -> Stage:
+    def of(cls, head: Head, synthetic_talkers: SyntheticTalkers) -> Stage:
         """That of a head with responses."""
-        responses = _trimmed(head.responses().at_rate(murmurs.rate))
-        _ = murmurs.voices  # once, before threads ask for them
-        return cls(head.directions, responses, even_weights(head.directions), murmurs)
+        responses = _trimmed(head.responses().at_rate(synthetic_talkers.rate))
+        _ = synthetic_talkers.voices  # once, before threads ask for them
+        return cls(head.directions, responses, even_weights(head.directions), synthetic_talkers)
 
     @property
     def rate(self) -> int:
         """Samples a second."""
-        return self.murmurs.rate
+        return self.synthetic_talkers.rate
 
     def one(self, rng: np.random.Generator) -> tuple[int, Array]:
-        """A direction (its row), and samples (2, n) of a murmur from there."""
-        dry = self.murmurs.stretch(rng.uniform(1.0, _LONGEST_SECONDS), rng)
+        """A direction (its row), and samples (2, n) of a synthetic_speech from there."""
+        dry = self.synthetic_talkers.stretch(rng.uniform(1.0, _LONGEST_SECONDS), rng)
         row = int(rng.choice(len(self.responses), p=self.weights))
         kind = rng.choice(3, p=_KINDS)
         response = self.responses[row]
@@ -91,7 +91,9 @@ class Stage:
                 response = room.response(self.responses, row, self.rate, self.weights, rng)
             if other_unit:
                 response = response + _spoiling(self.responses[row], response, self.rate, rng)
-            sound = _heard(self.murmurs.stretch(seconds, rng), response)[:, : total.shape[1]]
+            sound = _heard(self.synthetic_talkers.stretch(seconds, rng), response)[
+                :, : total.shape[1]
+            ]
             level_db = rng.uniform(-_UNEQUAL_DB, _UNEQUAL_DB)
             total += sound / sound.std() * 10 ** (level_db / 20)
         snr_db = (60.0, rng.triangular(*_PAIR_SNR_DB), rng.uniform(20.0, 60.0))[kind]

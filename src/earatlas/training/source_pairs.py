@@ -38,7 +38,7 @@ def learn_crowd(stage: Stage, sound: DirectSound, *, scenes: int) -> Trust:
 
     def looked(n: int) -> list[_Looked]:
         rng = np.random.default_rng(
-            (stage.murmurs.seed, n, 2)
+            (stage.synthetic_talkers.seed, n, 2)
         )  # its own: scenes are made side by side
         other_unit = rng.random() < _OTHER_UNITS
         rows, samples = stage.two(rng, other_unit=other_unit)
