@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from earatlas.atlas import Atlas, learn
+    from earatlas.atlas import Atlas, example_atlas, learn
     from earatlas.batch.job import Outcome
     from earatlas.batch.recordings import map_recordings
     from earatlas.errors import EaratlasWarning, InputError
@@ -49,7 +49,7 @@ __version__ = "0.1.0"
 
 # The same for when it runs: where each name is from.
 _NAMES = {
-    "atlas": "Atlas learn",
+    "atlas": "Atlas example_atlas learn",
     "batch.recordings": "map_recordings",
     "batch.job": "Outcome",
     "errors": "EaratlasWarning InputError",
@@ -127,6 +127,7 @@ __all__ = [
     "azimuth_error",
     "diagnose",
     "elevation_error",
+    "example_atlas",
     "faithfulness",
     "great_circle_error",
     "istft",

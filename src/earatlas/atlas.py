@@ -47,7 +47,9 @@ from earatlas.types import Array, Progress, field_values
 if TYPE_CHECKING:
     from earatlas.streaming.stream import Live
 
-__all__ = ["Atlas", "learn"]
+__all__ = ["EXAMPLE_ATLAS", "Atlas", "example_atlas", "learn"]
+
+EXAMPLE_ATLAS = Path(__file__).with_name("data") / "simulated.atlas"
 
 # 1 kept coarser models beside the one that is used; the checksum of 1 and 2 is of arrays alone.
 _VERSION = 3
@@ -431,3 +433,24 @@ def learn(
             layout=layout, rooms=rooms, seed=seed, progress=progress,
         )  # fmt: skip
     return Atlas(**field_values(learned))
+
+
+def example_atlas() -> Atlas:
+    """Load the atlas of the simulated head that ships with the package.
+
+    Use it to try the package without a head of your own, and in examples. It was learned from
+    `simulated_head` on a grid over the whole sphere.
+
+    Returns
+    -------
+    Atlas
+        The atlas, ready for anechoic and reverberant recordings.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> atlas = ea.example_atlas()
+    >>> atlas.space
+    Sphere()
+    """
+    return Atlas.load(EXAMPLE_ATLAS)

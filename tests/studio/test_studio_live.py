@@ -245,5 +245,5 @@ def test_files_of_the_studio_are_in_the_package() -> None:
     folder = Path(ea.__file__).parent / "studio"
     assert (folder / "static" / "index.html").is_file()
     assert sum(file.stat().st_size for file in (folder / "static").iterdir()) < 200_000
-    atlas = ea.Atlas.load(folder / "simulated.atlas")
+    atlas = ea.example_atlas()
     assert atlas.rooms is not None

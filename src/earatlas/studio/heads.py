@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.atlas import Atlas, learn
+from earatlas.atlas import EXAMPLE_ATLAS, Atlas, learn
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.diagnosis import coverage_map, diagnose
@@ -133,4 +133,4 @@ def write_built_in(path: Path) -> None:
 
 
 if __name__ == "__main__":  # python -m earatlas.studio.heads
-    write_built_in(Path(__file__).with_name("simulated.atlas"))
+    write_built_in(EXAMPLE_ATLAS)

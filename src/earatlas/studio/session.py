@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from earatlas.atlas import EXAMPLE_ATLAS
 from earatlas.errors import InputError
 from earatlas.studio.jobs import Job
 
 __all__ = ["BUILT_IN", "HeadEntry", "RecordingEntry", "Session", "Sessions", "Uploads"]
 
-BUILT_IN = Path(__file__).with_name("simulated.atlas")
+BUILT_IN = EXAMPLE_ATLAS
 _MOST_SESSIONS = 20
 _MOST_ENTRIES = 100  # of a kind, a session
 
