@@ -1,10 +1,10 @@
-"""What is doubted, and when: how often each doubt is told where it is true, and elsewhere.
+"""How often `localize` reports each doubt, in conditions where it applies and where it does not.
 
     python benchmarks/doubts.py [--count 20] [--seed 0] [--heads ku100 kemar_full …]
 
-Each head is learned without a fifth of its directions; talkers speak from these. The other head of
-a row is the next of the list. Columns: of a hundred recordings how many were told so (several
-doubts may be told of one), how many without any, and how many truths lie in the 90 % region.
+Each head is learned without a fifth of its directions; talkers are at these. "Another head" is the
+next one of the list. Columns: percentage of recordings without a doubt and with each doubt (one
+recording may have several), and percentage of true directions within the 90 % region.
 """
 
 import argparse
@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-from protocol import head_of, mixtures, single_talkers, split, talker, utterances
+from protocol import load_head, mixtures, single_talkers, speech_excerpt, split, utterances
 
 import earatlas as ea
 from earatlas.types import Array
 
-_WORDS = (
+DOUBTS = (
     "too short",
     "noisy",
     "reverberant",
@@ -29,30 +29,30 @@ Recordings = Iterator[tuple[Array | None, ea.Audio]]
 
 
 def two_talkers(
-    asked: ea.Head, count: int, seed: int, room: ea.Room | None, around: ea.Head
+    held_out: ea.Head, count: int, seed: int, room: ea.Room | None, room_head: ea.Head
 ) -> Recordings:
-    """Mixtures for `localize`, which is for one: no direction is the truth."""
-    for scene in mixtures(asked, count, 2, room=room, around=around, seed=seed):
+    """Yield mixtures for `localize`, which expects one source: there is no true direction."""
+    for scene in mixtures(held_out, count, 2, room=room, room_head=room_head, seed=seed):
         yield None, scene.mixture
 
 
 def dual_mono(count: int, seed: int, *, right: float = 1.0) -> Recordings:
-    """A talker before one microphone, or panned: the right channel is that much of the left."""
+    """Yield talkers with the same signal in both channels, the right one scaled by `right`."""
     rng, files = np.random.default_rng(seed), utterances()
     for _ in range(count):
-        sound = talker(files[rng.integers(len(files))], 3.0, rng)
+        sound = speech_excerpt(files[rng.integers(len(files))], 3.0, rng)
         yield None, ea.Audio(np.stack([sound, right * sound]), 16_000)
 
 
-def lone_noise(count: int, seed: int) -> Recordings:
-    """White noise, another in each ear."""
+def independent_noise(count: int, seed: int) -> Recordings:
+    """Yield independent white noise at both ears."""
     for number in range(count):
         noise = np.random.default_rng((seed, number)).normal(0, 0.05, (2, 48_000))
         yield None, ea.Audio(noise, 16_000)
 
 
-def cut(recordings: Recordings, seconds: float) -> Recordings:
-    """The loudest such stretch of each."""
+def loudest_excerpt(recordings: Recordings, seconds: float) -> Recordings:
+    """Cut each recording to its loudest excerpt of the given length."""
     for truth, audio in recordings:
         n = int(seconds * audio.rate)
         energy = np.cumsum((audio.samples**2).sum(axis=0))
@@ -61,55 +61,58 @@ def cut(recordings: Recordings, seconds: float) -> Recordings:
 
 
 def row(atlas: ea.Atlas, recordings: Recordings) -> str:
-    """How often each doubt was told."""
-    told: Counter[str] = Counter()
-    levels, clean, total = [], 0, 0
+    """Return the cells of one row: percentages of doubts, and coverage of the 90 % region."""
+    counts: Counter[str] = Counter()
+    inside, undoubted, total = [], 0, 0
     for truth, audio in recordings:
-        where = atlas.localize(audio)
-        words = {doubt.word for doubt in where.doubts}
-        told.update(words)
-        clean, total = clean + (not words), total + 1
+        result = atlas.localize(audio)
+        doubts = {doubt.word for doubt in result.doubts}
+        counts.update(doubts)
+        undoubted, total = undoubted + (not doubts), total + 1
         if truth is not None:
-            levels.append(where.posterior.level_of(truth, 500) <= 0.9)
-    held = f"{100 * np.mean(levels):.0f}" if levels else "–"
-    shares = " | ".join(f"{100 * told[word] / total:.0f}" for word in _WORDS)
-    return f"{100 * clean / total:.0f} | {shares} | {held}"
+            inside.append(result.posterior.credible_level(truth, 500) <= 0.9)
+    coverage = f"{100 * np.mean(inside):.0f}" if inside else "–"
+    percentages = " | ".join(f"{100 * counts[word] / total:.0f}" for word in DOUBTS)
+    return f"{100 * undoubted / total:.0f} | {percentages} | {coverage}"
 
 
-def rows(
-    asked: ea.Head, whole: ea.Head, other: ea.Head, n: int, seed: int
+def conditions(
+    held_out: ea.Head, whole: ea.Head, other: ea.Head, n: int, seed: int
 ) -> Iterator[tuple[str, Recordings]]:
-    """Conditions, and recordings of each."""
-    room = {t60: ea.Room(t60_seconds=t60) for t60 in (0.2, 0.3, 0.5)}
-    yield "in the open", single_talkers(asked, n, seed=seed)
-    yield "noise at 20 dB", single_talkers(asked, n, snr_db=20.0, seed=seed)
-    yield "noise at 0 dB", single_talkers(asked, n, snr_db=0.0, seed=seed)
-    for t60, walls in room.items():
-        yield f"T60 {t60:g} s", single_talkers(whole, n, room=walls, seed=seed)
-    yield "two talkers", two_talkers(asked, n, seed, None, whole)
-    yield "two talkers, T60 0.3 s", two_talkers(asked, n, seed, room[0.3], whole)
+    """Yield the conditions and their recordings."""
+    rooms = {t60: ea.Room(t60_seconds=t60) for t60 in (0.2, 0.3, 0.5)}
+    yield "anechoic", single_talkers(held_out, n, seed=seed)
+    yield "noise at 20 dB", single_talkers(held_out, n, snr_db=20.0, seed=seed)
+    yield "noise at 0 dB", single_talkers(held_out, n, snr_db=0.0, seed=seed)
+    for t60, room in rooms.items():
+        yield f"T60 {t60:g} s", single_talkers(whole, n, room=room, seed=seed)
+    yield "two talkers", two_talkers(held_out, n, seed, None, whole)
+    yield "two talkers, T60 0.3 s", two_talkers(held_out, n, seed, rooms[0.3], whole)
     yield "another head", single_talkers(other, n, seed=seed)
-    yield "another head, T60 0.3 s", single_talkers(other, n, room=room[0.3], seed=seed)
-    yield "0.3 s", cut(single_talkers(asked, n, seed=seed), 0.3)
+    yield "another head, T60 0.3 s", single_talkers(other, n, room=rooms[0.3], seed=seed)
+    yield "0.3 s", loudest_excerpt(single_talkers(held_out, n, seed=seed), 0.3)
     yield "one microphone", dual_mono(n, seed)
     yield "panned by 6 dB", dual_mono(n, seed, right=0.5)
-    yield "noise alone", lone_noise(n, seed)
+    yield "noise alone", independent_noise(n, seed)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=20, help="recordings a row")
+    parser.add_argument("--count", type=int, default=20, help="number of recordings per row")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--heads", nargs="+", default=["ku100", "kemar_full", "cipic_021"])
     options = parser.parse_args()
-    heads = {name: head_of(name) for name in options.heads}
-    print(f"| | none | {' | '.join(_WORDS)} | in 90 % region |\n|" + "---|" * (len(_WORDS) + 3))
+    heads = {name: load_head(name) for name in options.heads}
+    print(
+        f"| | none | {' | '.join(DOUBTS)} | within the 90 % region |\n|"
+        + "---|" * (len(DOUBTS) + 3)
+    )
     for number, (name, head) in enumerate(heads.items()):
-        known, asked = split(head, options.seed)
+        training, held_out = split(head, options.seed)
         other = heads[options.heads[(number + 1) % len(heads)]]
-        atlas = ea.learn(known)
-        for condition, recordings in rows(asked, head, other, options.count, options.seed):
+        atlas = ea.learn(training)
+        for condition, recordings in conditions(held_out, head, other, options.count, options.seed):
             print(f"| {name}, {condition} | {row(atlas, recordings)} |", flush=True)
 
 

@@ -1,12 +1,12 @@
-"""A few figures of every part, in minutes: run it before and after a large change.
+"""Regression check: a few figures of every part, in minutes, before and after a large change.
 
     python benchmarks/guard.py --save before.json
     … the change …
     python benchmarks/guard.py --against before.json
 
-Heads are learned on 80 % of their directions and asked for the others; seeds are fixed, and none of
-them is one that a table of docs/figures.md has. The second run prints both columns, and how much
-each figure gained or lost. What is a matter of chance: with 20 mixtures, 0.5 dB and 10 points.
+Heads are learned from 80 % of their directions and tested at the others. Seeds are fixed; no table
+of docs/figures uses them. The second run prints both columns and the differences. With 20
+mixtures, differences up to 0.5 dB and 10 percentage points are due to chance.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from protocol import head_of, mixtures, single_talkers, split
-from separating.figures import place_figures, sound_figures
+from protocol import load_head, mixtures, single_talkers, split
+from separation_parts.metrics import direction_metrics, signal_metrics
 
 import earatlas as ea
 from earatlas.ppam.model import PPAM
@@ -27,31 +27,31 @@ Figures = dict[str, float]
 
 
 def mapping(name: str) -> Figures:
-    """Held-out cue vectors of one split."""
-    known, asked = split(head_of(name), SEED)
-    x, y = known.directions, known.cues()
-    model = PPAM.fit(ea.Sphere(), x, y, components=len(known) // 10, seed=SEED)
-    error = ea.great_circle_error(asked.directions, model.inverse_map(asked.cues()))
+    """Return direction errors of held-out cue vectors of one split."""
+    training, held_out = split(load_head(name), SEED)
+    x, y = training.directions, training.cues()
+    model = PPAM.fit(ea.Sphere(), x, y, components=len(training) // 10, seed=SEED)
+    error = ea.great_circle_error(held_out.directions, model.inverse_map(held_out.cues()))
     return {
         f"mapping, {name}: median °": float(np.median(error)),
         f"mapping, {name}: mean °": float(error.mean()),
     }
 
 
-def talkers(atlas: ea.Atlas, asked: ea.Head, count: int) -> Figures:
-    """One talker in the open, in noise and in a room."""
+def talkers(atlas: ea.Atlas, held_out: ea.Head, count: int) -> Figures:
+    """Return errors and coverage of one talker, anechoic, in noise and reverberant."""
     figures = {}
     conditions: dict[str, tuple[float, ea.Room | None]] = {
-        "open": (60.0, None),
+        "anechoic": (60.0, None),
         "noise at 10 dB": (10.0, None),
         "T60 0.3 s": (60.0, ea.Room(t60_seconds=0.3)),
     }
     for name, (snr_db, room) in conditions.items():
         errors, levels = [], []
-        for truth, audio in single_talkers(asked, count, snr_db=snr_db, room=room, seed=SEED):
-            where = atlas.localize(audio)
-            errors.append(float(ea.great_circle_error(truth, where.direction)))
-            levels.append(where.posterior.level_of(truth, 500))
+        for truth, audio in single_talkers(held_out, count, snr_db=snr_db, room=room, seed=SEED):
+            result = atlas.localize(audio)
+            errors.append(float(ea.great_circle_error(truth, result.direction)))
+            levels.append(result.posterior.credible_level(truth, 500))
         figures[f"one talker, {name}: median °"] = float(np.median(errors))
         figures[f"one talker, {name}: beyond 30° %"] = 100 * float(np.mean(np.array(errors) > 30))
         figures[f"one talker, {name}: in 90 % region, %"] = 100 * float(
@@ -61,52 +61,56 @@ def talkers(atlas: ea.Atlas, asked: ea.Head, count: int) -> Figures:
 
 
 def separated(
-    atlas: ea.Atlas, head: ea.Head, asked: ea.Head, count: int, M: int, t60: float = 0.0
+    atlas: ea.Atlas, head: ea.Head, held_out: ea.Head, count: int, M: int, t60: float = 0.0
 ) -> Figures:
-    """Several talkers whose number is told, and whether it would have been found."""
+    """Return figures of separation with given number, and how often the number is estimated."""
     room = ea.Room(t60_seconds=t60) if t60 else None
-    rows, right, seconds = [], [], []
-    for scene in mixtures(asked, count, M, room=room, around=head, seed=SEED):
+    rows, correct, seconds = [], [], []
+    for scene in mixtures(held_out, count, M, room=room, room_head=head, seed=SEED):
         start = time.process_time()
-        found = atlas.separate(scene.mixture, n_sources=M)
+        result = atlas.separate(scene.mixture, n_sources=M)
         seconds.append((time.process_time() - start) / scene.mixture.seconds)
-        sounds = np.stack([source.audio.samples for source in found.sources])
-        rows.append([sound_figures(scene, sounds)[0], place_figures(scene, found.directions)[2]])
-        right.append(len(atlas.separate(scene.mixture, rendering="soft").sources) == M)
+        sounds = np.stack([source.audio.samples for source in result.sources])
+        rows.append(
+            [signal_metrics(scene, sounds)[0], direction_metrics(scene, result.directions)[2]]
+        )
+        correct.append(len(atlas.separate(scene.mixture, rendering="soft").sources) == M)
     sdr, beyond = np.array(rows).T
-    name = f"{M} talkers, {f'T60 {t60:g} s' if t60 else 'open'}"
+    name = f"{M} talkers, {f'T60 {t60:g} s' if t60 else 'anechoic'}"
     return {
         f"{name}: SDR dB": float(sdr.mean()),
         f"{name}: worst fifth SDR dB": float(np.sort(sdr)[: max(count // 5, 1)].mean()),
         f"{name}: beyond 20° %": float(beyond.mean()),
-        f"{name}: number right %": 100 * float(np.mean(right)),
+        f"{name}: number correct %": 100 * float(np.mean(correct)),
         f"{name}: CPU s per s": float(np.median(seconds)),
     }
 
 
-def figures_of(count: int) -> Figures:
-    """All of them."""
+def all_figures(count: int) -> Figures:
+    """Return all figures by name."""
     figures = mapping("ku100") | mapping("cipic_021")
-    head = head_of("ku100")
-    known, asked = split(head, SEED)
+    head = load_head("ku100")
+    training, held_out = split(head, SEED)
     start = time.process_time()
-    atlas = ea.learn(known)
+    atlas = ea.learn(training)
     figures["learning, ku100: CPU s"] = time.process_time() - start
-    figures |= talkers(atlas, asked, count)
-    figures |= separated(atlas, head, asked, count, 2)
-    figures |= separated(atlas, head, asked, max(count // 2, 1), 3)
-    return figures | separated(atlas, head, asked, max(count // 2, 1), 2, 0.3)
+    figures |= talkers(atlas, held_out, count)
+    figures |= separated(atlas, head, held_out, count, 2)
+    figures |= separated(atlas, head, held_out, max(count // 2, 1), 3)
+    return figures | separated(atlas, head, held_out, max(count // 2, 1), 2, 0.3)
 
 
 def main() -> None:
-    """Print the figures, beside those of another run if it is given."""
+    """Print the figures, next to those of another run if given."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=20, help="recordings a figure")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures as JSON")
-    parser.add_argument("--against", type=Path, metavar="FILE", help="figures of another run")
+    parser.add_argument("--count", type=int, default=20, help="number of recordings per figure")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the figures as JSON")
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="compare with the figures of another run"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore", ea.EaratlasWarning)
-    figures = figures_of(options.count)
+    figures = all_figures(options.count)
     if options.save:
         options.save.write_text(json.dumps(figures, indent=1) + "\n")
     before = json.loads(options.against.read_text()) if options.against else {}

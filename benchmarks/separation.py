@@ -1,202 +1,225 @@
-"""Separation figures on the measured heads; run as `python benchmarks/separation.py PART …`.
+"""Separation on the measured heads; run as `python benchmarks/separation.py PART …`.
 
-Parts: mixtures (two and three talkers, every method in one table), defaults (the default alone, in
-the open and in rooms: many mixtures in a short time), starts (which start VESSL
-should have), count (how many sources), rooms (simulated and measured), rivals (blind methods in
-every room, alone and after WPE), fullband (48 kHz), speed,
-memory. Without a part: all of them. The heads, rooms and speech come from EARATLAS_DATA.
-Seeds are fixed. `--jobs` mixtures are worked on at once; fullband, speed and memory run alone.
+Parts: mixtures (two and three anechoic talkers, all methods), defaults (the default method alone,
+anechoic and in rooms, for many mixtures), initialization (initializations of VESSL), count (number
+of sources), rooms (all methods in simulated and measured rooms), blind (blind methods in all rooms,
+with and without WPE), fullband (48 kHz), speed, memory. Default: all parts. Heads, rooms and speech
+are read from EARATLAS_DATA. Seeds are fixed. `--jobs` mixtures are processed in parallel; fullband,
+speed and memory use one process.
 """
 
 import argparse
 
 import joblib
 import numpy as np
-from protocol import DATA, head_of, in_room, mixtures, split, within_plane
-from separating import cost, fullband
-from separating.figures import as_they_come, on_mixtures, table
-from separating.methods import default, every_method, ours, rivals_of, room_method
-from separating.starts import every_start, our_scales
+from protocol import DATA, load_head, mixtures, reverberant_head, split, within_plane
+from separation_parts import cost, fullband
+from separation_parts.initialization import every_initialization, our_scales
+from separation_parts.methods import blind_methods, default, every_method, ours, room_methods
+from separation_parts.metrics import on_mixtures, print_incrementally, table
 
 import earatlas as ea
 from earatlas.evaluation.directions import assign_directions
 from earatlas.experiments.vessl_as_published import paper_scales
 
 LEVELS = (0.5, 0.9)
-PLACES = ["open", "simulated", "measured"]
+CONDITIONS = ["anechoic", "simulated", "measured"]
 PARTS = (
-    "mixtures", "defaults", "starts", "count", "rooms", "rivals", "fullband", "speed", "memory",
+    "mixtures", "defaults", "initialization", "count", "rooms", "blind", "fullband",
+    "speed", "memory",
 )  # fmt: skip
 
 
 def plane_atlas() -> tuple[ea.Atlas, ea.Head, ea.Head]:
-    """ku100's plane, 80 % of the directions, K = 64; and the heads of both parts."""
-    known, asked = split(within_plane(head_of("ku100")), 0)
-    return ea.learn(known, space=ea.Plane(), components=64), known, asked
+    """Return an atlas of 80 % of the plane of ku100, K = 64, the training and held-out heads."""
+    training, held_out = split(within_plane(load_head("ku100")), 0)
+    return ea.learn(training, space=ea.Plane(), components=64), training, held_out
 
 
-def open_mixtures(count: int, jobs: int, talkers: list[int]) -> None:
-    """Two and three talkers in the open."""
-    atlas, known, asked = plane_atlas()
-    printed = paper_scales(known.directions, known.cues(), 64)
+def anechoic_mixtures(count: int, jobs: int, talkers: list[int]) -> None:
+    """Print tables of all methods for anechoic talkers."""
+    atlas, training, held_out = plane_atlas()
+    paper_models = paper_scales(training.directions, training.cues(), 64)
     for M in talkers:
-        rows = on_mixtures(every_method, mixtures(asked, count, M), jobs, atlas, printed)
+        rows = on_mixtures(every_method, mixtures(held_out, count, M), jobs, atlas, paper_models)
         table(f"{M} talkers, ku100 plane, K = 64, {count} mixtures", rows)
-    known, asked = split(head_of("ku100"), 0)
-    sphere = ea.learn(known)
+    training, held_out = split(load_head("ku100"), 0)
+    sphere = ea.learn(training)
     K = len(sphere.model.weights)
     for M in talkers:
-        rows = on_mixtures(ours, mixtures(asked, count, M), jobs, sphere)
+        rows = on_mixtures(ours, mixtures(held_out, count, M), jobs, sphere)
         table(f"{M} talkers, ku100 whole sphere, K = {K}, {count} mixtures", rows)
 
 
-def starts(count: int, jobs: int, talkers: list[int]) -> None:
-    """Which start is best."""
-    atlas, known, asked = plane_atlas()
-    scales = our_scales(atlas, known)
+def initialization(count: int, jobs: int, talkers: list[int]) -> None:
+    """Print tables of VESSL with different initializations."""
+    atlas, training, held_out = plane_atlas()
+    scales = our_scales(atlas, training)
     for M in talkers:
-        scenes = mixtures(asked, count, M, seed=1)
-        rows = on_mixtures(every_start, scenes, jobs, atlas.separator, scales)
-        table(f"start, {M} talkers, {count} mixtures", rows)
+        scenes = mixtures(held_out, count, M, seed=1)
+        rows = on_mixtures(every_initialization, scenes, jobs, atlas.separator, scales)
+        table(f"initialization, {M} talkers, {count} mixtures", rows)
 
 
-def counted(scene: ea.SimulatedScene, atlas: ea.Atlas) -> tuple[int, list[float]]:
-    """How many sources are found, and the levels of the truths in their posteriors."""
-    found = atlas.separate(scene.mixture)
-    known = atlas.separate(scene.mixture, n_sources=len(scene.directions))
-    best = assign_directions(scene.directions, known.directions)
+def evaluate_count(scene: ea.SimulatedScene, atlas: ea.Atlas) -> tuple[int, list[float]]:
+    """Return the estimated number of sources, and the credible levels of the true directions."""
+    estimated = atlas.separate(scene.mixture)
+    given = atlas.separate(scene.mixture, n_sources=len(scene.directions))
+    best = assign_directions(scene.directions, given.directions)
     levels = [
-        known.sources[int(j)].posterior.level_of(truth)
+        given.sources[int(j)].posterior.credible_level(truth)
         for j, truth in zip(best.found, scene.directions, strict=True)
     ]
-    return len(found.sources), levels
+    return len(estimated.sources), levels
 
 
 def count_sources(count: int, jobs: int) -> None:
-    """Number of sources found, and how honest the posteriors are."""
-    atlas, _, asked = plane_atlas()
-    print(f"\n| true sources, {count} mixtures each | found 1 | 2 | 3 | 4 or more | truth in the "
+    """Print the estimated numbers of sources, and the coverage of the credible regions."""
+    atlas, _, held_out = plane_atlas()
+    print(f"\n| true sources, {count} mixtures each | estimated 1 | 2 | 3 | 4 or more | within the "
           "50 % region, % | 90 % region, % |\n|---|---|---|---|---|---|---|")  # fmt: skip
     for M in (1, 2, 3):
-        answers = joblib.Parallel(n_jobs=jobs)(
-            joblib.delayed(counted)(scene, atlas) for scene in mixtures(asked, count, M)
+        results = joblib.Parallel(n_jobs=jobs)(
+            joblib.delayed(evaluate_count)(scene, atlas) for scene in mixtures(held_out, count, M)
         )
-        numbers = np.array([n for n, _ in answers])
-        levels = np.concatenate([level for _, level in answers])
+        numbers = np.array([n for n, _ in results])
+        levels = np.concatenate([level for _, level in results])
         cells = [int((numbers == n).sum()) for n in (1, 2, 3)] + [int((numbers > 3).sum())]
         inside = [f"{100 * float(np.mean(levels <= level)):.0f}" for level in LEVELS]
         print(f"| {M} | " + " | ".join([*map(str, cells), *inside]) + " |", flush=True)
 
 
 def simulated_rooms(count: int, jobs: int) -> None:
-    """Learned in the open, and in them."""
-    whole = head_of("ku100")
-    atlas, known, asked = plane_atlas()
+    """Print tables for simulated rooms, learned anechoically and in the room."""
+    whole = load_head("ku100")
+    atlas, training, held_out = plane_atlas()
     for t60 in (0.3, 0.5):
         room = ea.Room(t60_seconds=t60)
-        wet = ea.learn(in_room(known, room, whole), space=ea.Plane(), components=64)
-        scenes = mixtures(asked, count, 2, room=room, around=whole)
-        atlases = {"ours, learned in the open": atlas, "ours, learned in the room": wet}
-        rows = on_mixtures(room_method, scenes, jobs, atlases)
+        reverberant = ea.learn(
+            reverberant_head(training, room, whole), space=ea.Plane(), components=64
+        )
+        scenes = mixtures(held_out, count, 2, room=room, room_head=whole)
+        atlases = {"ours, learned anechoically": atlas, "ours, learned in the room": reverberant}
+        rows = on_mixtures(room_methods, scenes, jobs, atlases)
         table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
 
 
-def without_talkers(hats: ea.Head, name: str) -> tuple[ea.Head, ea.Head]:
-    """The directions of a head at which no talker stands in a room, and the talkers' places."""
+def exclude_talkers(hats: ea.Head, name: str) -> tuple[ea.Head, ea.Head]:
+    """Return the HATS without the directions of the talkers in a room, and the talkers' head."""
     head = ea.read_recordings(DATA / "rooms" / name / "positions.csv", kind="responses")
-    _, asked = split(head, 0)
-    apart = ea.Sphere().distance(hats.directions[:, None], asked.directions[None])
-    return hats.subset(apart.min(axis=1) > 1), asked
+    _, held_out = split(head, 0)
+    angles = ea.Sphere().distance(hats.directions[:, None], held_out.directions[None])
+    return hats.subset(angles.min(axis=1) > 1), held_out
 
 
 def measured_rooms(count: int, jobs: int) -> None:
-    """Learned from the same head in the open, at the places that no talker has."""
-    hats = head_of("hats")
+    """Print tables for measured rooms, learned anechoically without the talkers' directions."""
+    hats = load_head("hats")
     for name in ("room_a", "room_d"):
-        other, asked = without_talkers(hats, name)
-        rows = on_mixtures(room_method, mixtures(asked, count, 2), jobs, {"ours": ea.learn(other)})
+        training, held_out = exclude_talkers(hats, name)
+        rows = on_mixtures(
+            room_methods, mixtures(held_out, count, 2), jobs, {"ours": ea.learn(training)}
+        )
         table(f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa", rows)
 
 
-def defaults(count: int, jobs: int, talkers: list[int], where: list[str]) -> None:
-    """The default alone, on the same mixtures as in the tables: the open, then rooms."""
-    whole, hats = head_of("ku100"), head_of("hats")
-    if "measured" in where:
+def defaults(count: int, jobs: int, talkers: list[int], conditions: list[str]) -> None:
+    """Print tables of the default method alone, on the same mixtures as the other tables."""
+    whole, hats = load_head("ku100"), load_head("hats")
+    if "measured" in conditions:
         for name in ("room_a", "room_d"):
-            other, asked = without_talkers(hats, name)
-            rows = on_mixtures(default, mixtures(asked, count, 2), jobs, ea.learn(other))
+            training, held_out = exclude_talkers(hats, name)
+            rows = on_mixtures(default, mixtures(held_out, count, 2), jobs, ea.learn(training))
             table(f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa", rows)
-    if where == ["measured"]:
+    if conditions == ["measured"]:
         return
-    atlas, _, asked = plane_atlas()
-    for M in talkers if "open" in where else []:
-        rows = on_mixtures(default, mixtures(asked, count, M), jobs, atlas)
+    atlas, _, held_out = plane_atlas()
+    for M in talkers if "anechoic" in conditions else []:
+        rows = on_mixtures(default, mixtures(held_out, count, M), jobs, atlas)
         table(f"{M} talkers, ku100 plane, K = 64, {count} mixtures", rows)
-    for t60 in (0.3, 0.5) if "simulated" in where else ():
-        scenes = mixtures(asked, count, 2, room=ea.Room(t60_seconds=t60), around=whole)
+    for t60 in (0.3, 0.5) if "simulated" in conditions else ():
+        scenes = mixtures(held_out, count, 2, room=ea.Room(t60_seconds=t60), room_head=whole)
         rows = on_mixtures(default, scenes, jobs, atlas)
         table(f"2 talkers, simulated room, T60 {t60} s, {count} mixtures", rows)
 
 
-def rivals(asked: argparse.Namespace) -> None:
-    """Blind methods in every room, alone and after WPE, beside the default."""
-    count, jobs, windows = asked.count, asked.jobs, tuple(asked.windows)
-    if "simulated" in asked.where:
+def blind(options: argparse.Namespace) -> None:
+    """Print tables of blind methods in all rooms, with and without WPE, and of the default."""
+    count, jobs, windows = options.count, options.jobs, tuple(options.windows)
+    if "simulated" in options.where:
         atlas, _, head = plane_atlas()
-        for t60 in asked.t60:
+        for t60 in options.t60:
             room = ea.Room(t60_seconds=t60)
-            scenes = list(mixtures(head, count, 2, room=room, around=head_of("ku100")))
+            scenes = list(mixtures(head, count, 2, room=room, room_head=load_head("ku100")))
             title = f"2 talkers, simulated room, T60 {t60} s, {count} mixtures"
-            as_they_come(title, rivals_of(atlas, windows), scenes, jobs)
-    hats = head_of("hats")
-    for name in ("room_a", "room_d") if "measured" in asked.where else ():
-        other, head = without_talkers(hats, name)
+            print_incrementally(title, blind_methods(atlas, windows), scenes, jobs)
+    hats = load_head("hats")
+    for name in ("room_a", "room_d") if "measured" in options.where else ():
+        training, head = exclude_talkers(hats, name)
         title = f"2 talkers, measured {name}, {count} mixtures, learned from hats.sofa"
         scenes = list(mixtures(head, count, 2))
-        as_they_come(title, rivals_of(ea.learn(other), windows), scenes, jobs)
+        print_incrementally(title, blind_methods(ea.learn(training), windows), scenes, jobs)
 
 
 def main() -> None:
-    """Run the parts that were asked for."""
+    """Run the given parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
-    parser.add_argument("--count", type=int, default=100, help="mixtures a table")
+    parser.add_argument("--count", type=int, default=100, help="number of mixtures per table")
     parser.add_argument(
-        "--talkers", type=int, nargs="+", default=[2, 3], help="of mixtures, starts"
+        "--talkers",
+        type=int,
+        nargs="+",
+        default=[2, 3],
+        help="numbers of talkers of mixtures, defaults, initialization",
     )
     parser.add_argument(
-        "--where", nargs="+", choices=PLACES, default=PLACES, help="of defaults, rivals"
+        "--where",
+        nargs="+",
+        choices=CONDITIONS,
+        default=CONDITIONS,
+        help="conditions of defaults and blind",
     )
-    parser.add_argument("--minutes", type=float, default=30.0, help="of the recording of memory")
-    parser.add_argument("--windows", type=int, nargs="+", default=[1024, 4096], help="of rivals")
-    parser.add_argument("--t60", type=float, nargs="+", default=[0.3, 0.5], help="of rivals")
-    parser.add_argument("--jobs", type=int, default=2)
-    asked = parser.parse_args()
-    for part in asked.parts or PARTS:
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="length of the recording of memory"
+    )
+    parser.add_argument(
+        "--windows",
+        type=int,
+        nargs="+",
+        default=[1024, 4096],
+        help="STFT windows of blind, in samples",
+    )
+    parser.add_argument(
+        "--t60", type=float, nargs="+", default=[0.3, 0.5], help="T60 of blind, in s"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes")
+    options = parser.parse_args()
+    for part in options.parts or PARTS:
         match part:
             case "mixtures":
-                open_mixtures(asked.count, asked.jobs, asked.talkers)
+                anechoic_mixtures(options.count, options.jobs, options.talkers)
             case "defaults":
-                defaults(asked.count, asked.jobs, asked.talkers, asked.where)
-            case "starts":
-                starts(asked.count, asked.jobs, asked.talkers)
+                defaults(options.count, options.jobs, options.talkers, options.where)
+            case "initialization":
+                initialization(options.count, options.jobs, options.talkers)
             case "count":
-                count_sources(asked.count, asked.jobs)
+                count_sources(options.count, options.jobs)
             case "rooms":
-                simulated_rooms(max(asked.count // 2, 1), asked.jobs)
-                measured_rooms(max(asked.count // 2, 1), asked.jobs)
-            case "rivals":
-                rivals(asked)
+                simulated_rooms(max(options.count // 2, 1), options.jobs)
+                measured_rooms(max(options.count // 2, 1), options.jobs)
+            case "blind":
+                blind(options)
             case "fullband":
-                known, head = split(head_of("ku100"), 0)
-                fullband.table(ea.learn(known), head, asked.count)
+                training, held_out = split(load_head("ku100"), 0)
+                fullband.table(ea.learn(training), held_out, options.count)
             case "speed":
                 cost.speed(*plane_atlas())
-                known, head = split(head_of("ku100"), 0)
-                cost.from_file_to_files(ea.learn(known), head, "sphere")
+                training, held_out = split(load_head("ku100"), 0)
+                cost.from_file_to_files(ea.learn(training), held_out, "sphere")
             case "memory":
-                atlas, _, head = plane_atlas()
-                cost.memory(atlas, head, asked.minutes)
+                atlas, _, held_out = plane_atlas()
+                cost.memory(atlas, held_out, options.minutes)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Tracks of long recordings: CPU seconds a window, and memory, of `earatlas localize --track`.
+"""CPU time per window and memory of `earatlas localize --track` on long recordings.
 
-One talker of measured speech, ku100, who stands elsewhere each minute; in the open, and in a
-simulated room. Needs the measured data. The hour of docs/figures.md: --minutes 60, in the open.
+One talker (recorded speech), ku100, at another direction every minute; anechoic or in a simulated
+room. Needs the measured data. The hour in docs/figures/localization.md: --minutes 60, anechoic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from protocol import DATA, head_of, of_long_recordings
+from protocol import DATA, load_head, long_recording_parser
 
 import earatlas as ea
 from earatlas.features.audio_files import read_mono
@@ -23,19 +23,19 @@ RATE = 16_000
 
 
 def minute(head: ea.Head, speech: list[Path], seed: int, room: ea.Room | None) -> np.ndarray:
-    """A minute (n, 2) of one talker somewhere."""
+    """Return one minute (n, 2) of a talker at a random direction."""
     rng = np.random.default_rng(seed)
-    voice: list[np.ndarray] = []
-    while sum(map(len, voice)) < 60 * RATE:
-        voice.append(read_mono(speech[int(rng.integers(len(speech)))], rate=RATE))
-    place = head.directions[int(rng.integers(len(head)))]
-    scene = ea.render_scene(head, [np.concatenate(voice)[: 60 * RATE]], [place], room=room)
+    signal: list[np.ndarray] = []
+    while sum(map(len, signal)) < 60 * RATE:
+        signal.append(read_mono(speech[int(rng.integers(len(speech)))], rate=RATE))
+    direction = head.directions[int(rng.integers(len(head)))]
+    scene = ea.render_scene(head, [np.concatenate(signal)[: 60 * RATE]], [direction], room=room)
     samples: np.ndarray = scene.mixture.samples[:, : 60 * RATE].T
     return samples
 
 
-def measured(atlas: Path, recording: Path, folder: Path) -> tuple[float, float, int]:
-    """CPU seconds, megabytes and windows of the command."""
+def measure(atlas: Path, recording: Path, folder: Path) -> tuple[float, float, int]:
+    """Return CPU seconds, peak memory in MB and the number of windows of the command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     track = folder / "track.csv"
     command = ["localize", str(atlas), str(recording), "--track", str(track)]
@@ -48,21 +48,21 @@ def measured(atlas: Path, recording: Path, folder: Path) -> tuple[float, float, 
 
 def main() -> None:
     """Measure and print."""
-    wish = of_long_recordings(__doc__).parse_args()
-    head = head_of("ku100")
+    options = long_recording_parser(__doc__).parse_args()
+    head = load_head("ku100")
     speech = sorted((DATA / "speech").glob("*.flac"))
-    room = None if wish.t60 is None else ea.Room(t60_seconds=wish.t60)
+    room = None if options.t60 is None else ea.Room(t60_seconds=options.t60)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        atlas = wish.atlas or ea.learn(head).save(folder / "ku100.atlas")
+        atlas = options.atlas or ea.learn(head).save(folder / "ku100.atlas")
         with soundfile.SoundFile(folder / "long.wav", "w", RATE, 2, "FLOAT") as file:
-            for n in range(wish.minutes):
+            for n in range(options.minutes):
                 file.write(minute(head, speech, n, room))
-        cpu, megabytes, windows = measured(atlas, folder / "long.wav", folder)
-    place = "in the open" if room is None else f"T60 {wish.t60:g} s"
+        cpu, megabytes, windows = measure(atlas, folder / "long.wav", folder)
+    condition = "anechoic" if room is None else f"T60 {options.t60:g} s"
     print(
-        f"{wish.minutes} minutes, {place}: {windows} windows, {cpu:.0f} CPU s, "
-        f"{1000 * cpu / windows:.1f} ms a window, {megabytes:.0f} MB"
+        f"{options.minutes} minutes, {condition}: {windows} windows, {cpu:.0f} CPU s, "
+        f"{1000 * cpu / windows:.1f} ms per window, {megabytes:.0f} MB"
     )
 
 

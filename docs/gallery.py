@@ -1,9 +1,9 @@
-"""Makes the pictures and sounds of the gallery: `python docs/gallery.py` (two minutes, no data).
+"""Make the figures and sounds of the gallery: `python docs/gallery.py` (two minutes, no data).
 
-It wants `pip install '.[rooms,speech]'`. Everything comes from the simulated head and the built-in
-spoken talkers, and goes into docs/gallery/; the numbers on the page, too (told.md). The README's
-pictures of a belief and of the demo's report go into docs/images/; the second is a screenshot, for
-which Chromium must be there.
+It needs `pip install '.[rooms,speech]'`. Everything is made from the simulated head and the
+synthesized talkers and written to docs/gallery/, including the numbers of the page (numbers.md).
+The README's figures of a posterior and of the demo's report, and the one of the studio, go to
+docs/images/; the last two are screenshots, which need Chromium and playwright.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 import earatlas as ea
-from earatlas.evaluation.ground_truth import Truth
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.evaluation.score import score
 from earatlas.plotting.cues import plot_cues
 from earatlas.plotting.heads import plot_head
-from earatlas.plotting.posteriors import plot_belief
+from earatlas.plotting.posteriors import plot_posterior
 from earatlas.plotting.scenes import plot_scene
 from earatlas.plotting.style import save
 from earatlas.simulation.speech import demo_talkers
@@ -33,21 +33,21 @@ from earatlas.simulation.speech import demo_talkers
 FOLDER = Path(__file__).parent / "gallery"
 IMAGES = Path(__file__).parent / "images"
 ROOM = ea.Room(size_metres=(6.0, 5.0, 3.0), t60_seconds=0.3)
-ELSEWHERE = [[41.0, 3.0], [-58.0, 17.0]]  # between the directions that are learned
+DIRECTIONS = [[41.0, 3.0], [-58.0, 17.0]]  # between the learned directions, degrees
 SECONDS = 4
 
 
 def talkers(room: ea.Room | None) -> ea.SimulatedScene:
-    """Two spoken talkers at once, by a head that has just the directions they stand in."""
+    """Render two simultaneous talkers with a head that has exactly their directions."""
     spoken = demo_talkers(2)
     sounds = [sound[: SECONDS * 16_000] for _, sound in spoken]
-    directions = np.concatenate([ELSEWHERE, ea.Sphere().grid(6.0)])
+    directions = np.concatenate([DIRECTIONS, ea.Sphere().grid(6.0)])
     head = ea.simulated_head(directions)
-    return ea.render_scene(head, sounds, ELSEWHERE, room=room, names=[name for name, _ in spoken])
+    return ea.render_scene(head, sounds, DIRECTIONS, room=room, names=[name for name, _ in spoken])
 
 
 def separated(atlas: ea.Atlas, party: ea.SimulatedScene, name: str) -> str:
-    """Write sounds and the picture of a scene; returns a table of players and numbers."""
+    """Write the signals and the figure of a scene; return a table of players and numbers."""
     party.mixture.write(FOLDER / f"{name}_mixture.ogg")
     lines = ["| | " + " | ".join(party.names) + " |", "|---" * (len(party.names) + 1) + "|"]
     for rendering in ("soft", "spatial"):
@@ -57,7 +57,7 @@ def separated(atlas: ea.Atlas, party: ea.SimulatedScene, name: str) -> str:
             np.stack([source.audio.samples for source in scene.sources]),
             party.mixture.samples,
             directions=party.directions,
-            found_directions=scene.directions,
+            estimated_directions=scene.directions,
         )
         sources = [scene.sources[j] for j in found.by_sound.found]
         files = [f"{name}_{rendering}_{talker.lower()}.ogg" for talker in party.names]
@@ -67,17 +67,17 @@ def separated(atlas: ea.Atlas, party: ea.SimulatedScene, name: str) -> str:
         lines.append(row(rendering, [player(file) for file in files]))
         lines.append(row("SDR", [f"{value:.1f} dB" for value in decibels]))
     lines.append(row("true direction", map(place, party.directions)))
-    lines.append(row("found direction", [place(source.direction) for source in sources]))
+    lines.append(row("estimated direction", [place(source.direction) for source in sources]))
     lines.append(row("90 % radius", [f"{source.radius_90:.1f}°" for source in sources]))
-    draw(plot_scene(scene, truth=Truth.of(party)), FOLDER / f"{name}.png")
+    draw(plot_scene(scene, truth=GroundTruth.of(party)), FOLDER / f"{name}.png")
     before = ", ".join(f"{round(value, 1) + 0.0}" for value in found.mixture.sdr_db.mean(axis=1))
     return f"The mixture (SDR {before} dB): {player(f'{name}_mixture.ogg')}\n\n" + "\n".join(lines)
 
 
 def small(path: Path) -> None:
-    """The picture in a palette of 256 colours: a third of the bytes, and no eye tells."""
+    """Reduce a figure to a palette of 256 colours, which takes a third of the bytes."""
     with Image.open(path) as image:
-        # Median cut alone made a small orange area pink.
+        # Median cut alone changes the colour of small areas.
         few = image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=4)
     few.save(path, optimize=True)
 
@@ -88,54 +88,76 @@ def draw(figure: Figure, path: Path) -> None:
 
 
 def in_noise(alone: ea.Audio, snr_db: float) -> ea.Audio:
-    """A sound in noise that differs between the ears."""
+    """Add noise that is independent between the ears."""
     noise = np.random.default_rng(0).normal(size=alone.samples.shape) * alone.samples.std()
     return ea.Audio(alone.samples + noise * 10 ** (-snr_db / 20), alone.rate)
 
 
-def belief_of_the_readme(atlas: ea.Atlas) -> None:
-    """Ada as in the demo, alone, in noise at 20 dB: images/belief.png."""
+def posterior_of_the_readme(atlas: ea.Atlas) -> None:
+    """Plot the posterior of one talker at 20 dB SNR: images/posterior.png."""
     truth = [41.0, 1.0]
     name, sound = demo_talkers(1)[0]
     ada = ea.render_scene(ea.simulated_head([truth]), [sound], [truth]).mixture
     where = atlas.localize(in_noise(ada, 20.0))
     draw(
-        plot_belief(where.belief, truth=truth, title=f"{name}, noise at 20 dB"),
-        IMAGES / "belief.png",
+        plot_posterior(where.posterior, truth=truth, title=f"{name}, noise at 20 dB"),
+        IMAGES / "posterior.png",
     )
 
 
 def demo_of_the_readme(browser: str) -> None:
-    """The upper part of the demo's report, as a screenshot: images/demo.png."""
+    """Take a screenshot of the upper part of the demo's report: images/demo.png."""
     with TemporaryDirectory() as folder:
         demo = "from earatlas.cli import main; main()"
         subprocess.run([sys.executable, "-c", demo, "demo", "-o", folder], check=True)
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        look = ["--hide-scrollbars", "--window-size=820,1448"]
+        look = ["--hide-scrollbars", "--window-size=1040,960"]
         shot = IMAGES / "demo.png"
         page = Path(folder, "report.html").as_uri()
         subprocess.run([browser, *flags, *look, f"--screenshot={shot}", page], check=True)
     small(shot)
 
 
+def studio_of_the_guide(browser: str) -> None:
+    """Take a screenshot of the studio with two separated voices: images/studio.png."""
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-m", "earatlas", "studio", "--no-browser"]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+        sync_playwright() as playwright,
+    ):
+        assert process.stdout is not None
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        chromium = playwright.chromium.launch(executable_path=browser, args=flags)
+        page = chromium.new_page(viewport={"width": 1280, "height": 1160})
+        page.goto(process.stdout.readline().strip())
+        page.get_by_text("Try two voices").click()
+        page.get_by_role("link", name="JSON").wait_for(timeout=120_000)
+        page.screenshot(path=IMAGES / "studio.png")
+        chromium.close()
+        process.terminate()
+    small(IMAGES / "studio.png")
+
+
 def row(label: str, cells: Iterable[str]) -> str:
-    """A line of a Markdown table."""
+    """Return one row of a Markdown table."""
     return f"| {label} | " + " | ".join(cells) + " |"
 
 
 def player(file: str) -> str:
-    """A sound to listen to on the page."""
+    """Return an HTML player."""
     return f'<audio controls preload="none" src="gallery/{file}"></audio>'
 
 
 def place(direction: ArrayLike) -> str:
-    """Azimuth and elevation."""
+    """Format azimuth and elevation."""
     azimuth, elevation = np.asarray(direction)
     return f"{azimuth:.1f}°, {elevation:.1f}°"
 
 
 def main() -> None:
-    """All of it."""
+    """Make everything."""
     FOLDER.mkdir(exist_ok=True)
     head = ea.simulated_head(ea.Sphere().grid(6.0))
     draw(plot_head(head), FOLDER / "head.png")
@@ -143,28 +165,29 @@ def main() -> None:
     party = talkers(None)
     draw(plot_cues(ea.audio_cues(party.mixture)), FOLDER / "cues.png")
     alone, truth = party.image(0), party.directions[0]
-    told = []
-    for name, snr_db in (("belief", np.inf), ("belief_noise", 15.0)):
+    sentences = []
+    for name, snr_db in (("posterior", np.inf), ("posterior_noise", 15.0)):
         where = atlas.localize(in_noise(alone, snr_db))
-        draw(plot_belief(where.belief, truth=truth), FOLDER / f"{name}.png")
+        draw(plot_posterior(where.posterior, truth=truth), FOLDER / f"{name}.png")
         quality = "no noise" if np.isinf(snr_db) else f"noise at {snr_db:.0f} dB SNR"
-        told.append(
-            f"{quality}: true {place(truth)}, found {place(where.direction)}, "
+        sentences.append(
+            f"{quality}: true {place(truth)}, estimated {place(where.direction)}, "
             f"90 % radius {where.radius_90:.1f}°"
         )
     parts = {
-        "alone": "; ".join(told) + ".",
-        "open": separated(atlas, party, "open"),
+        "single": "; ".join(sentences) + ".",
+        "anechoic": separated(atlas, party, "anechoic"),
         "room": separated(atlas, talkers(ROOM), "room"),
     }
     text = "\n".join(
         f"--8<-- [start:{name}]\n{part}\n--8<-- [end:{name}]" for name, part in parts.items()
     )
-    (FOLDER / "told.md").write_text(text + "\n", encoding="utf-8")
-    belief_of_the_readme(atlas)
+    (FOLDER / "numbers.md").write_text(text + "\n", encoding="utf-8")
+    posterior_of_the_readme(atlas)
     browser = which("chromium") or which("google-chrome")
     if browser:
         demo_of_the_readme(browser)
+        studio_of_the_guide(browser)
 
 
 if __name__ == "__main__":

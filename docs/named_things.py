@@ -1,7 +1,7 @@
-"""For the site: what a page names must be in the package, or the strict build fails.
+"""Site hook: names on a page must exist in the package, or the strict build fails.
 
-Checked are imports in Python blocks, and names in backticks that start with a package or module of
-earatlas (`hearing.transform.stft`) or with a public class (`PPAM.fit`).
+It checks imports in Python blocks, and names in backticks that start with a package or module of
+earatlas (`features.stft.stft`) or with a public class (`PPAM.fit`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NAME = re.compile(r"`((?:[A-Za-z]\w*\.)+[A-Za-z]\w*)(?:\([^`]*\))?`")
 
 @cache
 def package() -> Any:
-    """The package, read from the source."""
+    """Return the package, loaded from the source."""
     return griffe.load("earatlas", search_paths=[os.environ.get("EARATLAS_SRC", "src")])
 
 
 def exists(path: str) -> bool:
-    """Whether the package has such a thing; instance attributes and inherited members count."""
+    """Return whether the package has this name (also as attribute or inherited member)."""
     thing = package()
     for part in path.split("."):
         try:
@@ -34,12 +34,12 @@ def exists(path: str) -> bool:
         except (KeyError, griffe.AliasResolutionError, griffe.CyclicAliasError):
             return False
         if thing.is_attribute:
-            return True  # what lies in a value is not looked into
+            return True  # attributes of values are not resolved
     return True
 
 
 def full_path(name: str) -> str | None:
-    """The path within the package of a name in backticks; None if it is of something else."""
+    """Return the path within the package of a name in backticks, or None if it is another name."""
     first, root = name.split(".")[0], package()
     if first == "earatlas":
         return name.removeprefix("earatlas.")
@@ -49,11 +49,11 @@ def full_path(name: str) -> str | None:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
-    """Warn, which fails a strict build, of every name that is not there."""
+    """Warn about every name that does not exist, which fails a strict build."""
     names = {full_path(name) for name in _NAME.findall(markdown)} - {None}
     for module, imported in _IMPORT.findall(markdown):
         inside = f"{module}.".removeprefix("earatlas.")
         names |= {inside + name.strip() for name in imported.split(",")}
     for name in sorted(str(name) for name in names):
         if not exists(name):
-            log.warning("%s names earatlas.%s, which is not there", page.file.src_uri, name)
+            log.warning("%s names earatlas.%s, which does not exist", page.file.src_uri, name)

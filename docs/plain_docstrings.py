@@ -1,8 +1,8 @@
-"""For the site: docstrings as they are written here, and the comments beside fields.
+"""Site extension: fence examples, and document the fields of dataclasses by their comments.
 
-Docstrings are plain Markdown, in which a bare `>>>` would be a quotation within a quotation:
-examples get a fence. What a field of a dataclass holds, its shape and unit, stands in a comment on
-its line.
+Plain docstrings are Markdown, in which `>>>` would be a block quotation: examples outside of a
+numpydoc section get a fence. The shape and unit of a dataclass field are in the comment on its
+line; they become a list in the class documentation.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import griffe
 
 _EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
 _COMMENT = re.compile(r"\s# (?!type:|noqa|fmt:)(.*?)\s*$")
+_SECTION = re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}$", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """The text with every run of `>>>` lines, up to an empty one, in a fence."""
+    """Return the text with every run of `>>>` lines, up to an empty one, in a fence."""
     return _EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
 
 
 def comment_of(field: griffe.Object) -> str | None:
-    """What the comment on the last line of a field says, as text and not as Markdown."""
+    """Return the comment on the last line of a field, escaped for Markdown."""
     found = _COMMENT.search(field.lines[-1]) if field.lines else None
     return None if found is None else re.sub(r"([*_<>\[\]])", r"\\\1", found[1])
 
 
 def fields_of(cls: griffe.Object) -> str:
-    """A list of the fields of a class that have words beside them."""
+    """Return a list of the fields of a class that have a comment."""
     fields = {
         name: comment_of(field)
         for name, field in cls.members.items()
@@ -38,12 +39,19 @@ def fields_of(cls: griffe.Object) -> str:
 
 
 class PlainDocstrings(griffe.Extension):
-    """Puts fences around examples, and the list of its fields into a class's docstring."""
+    """Adds fences around plain examples, and the list of fields to class docstrings."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Change the docstring in place, once the object is read."""
+        """Change the docstring in place after the object was loaded."""
         if obj.docstring is None:
             return
-        obj.docstring.value = fenced(obj.docstring.value)
-        if obj.is_class and (fields := fields_of(obj)):
-            obj.docstring.value += f"\n\n{fields}"
+        text = obj.docstring.value
+        section = _SECTION.search(text)
+        prose, sections = (
+            (text[: section.start()], text[section.start() :]) if section else (text, "")
+        )
+        prose = fenced(prose)
+        documented = re.search(r"^(Parameters|Attributes)\n-{3,}$", sections, re.MULTILINE)
+        if obj.is_class and not documented and (fields := fields_of(obj)):
+            prose = f"{prose.rstrip()}\n\n{fields}\n\n"
+        obj.docstring.value = prose + sections

@@ -1,4 +1,4 @@
-"""A head, a scene of two sounds, and the cues that its ears get: the first steps with earatlas."""
+"""First steps: a head, a scene with two sources, and its interaural cues."""
 
 import tempfile
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Two talkers at once: how many, where, and each by itself, with dB before and after.
+"""Separate two talkers: their number, directions and signals, with the SDR before and after.
 
-A simulated head in the open, at directions that it was learned from, is the easiest case there is:
-docs/figures.md has measured heads, other directions and rooms.
+A simulated head in anechoic conditions, at directions that were learned, is the easiest case;
+docs/figures has results for measured heads, other directions and rooms.
 """
 
 import tempfile
@@ -18,26 +18,29 @@ atlas = ea.learn(head)
 
 voices = [ea.synthetic_speech(3.0, seed=11), ea.synthetic_speech(3.0, seed=12)]
 party = ea.render_scene(head, voices, [[35, 5], [-25, -10]], names=["Ada", "Hugh"])
-scene = atlas.separate(party.mixture)  # n_sources=2 if you know; yours: ea.read_audio("party.wav")
+scene = atlas.separate(party.mixture)  # or of ea.read_audio("party.wav")
 print(party)
 print(scene)
 
 
-def over_the_rest(image: ea.Audio, sound: ea.Audio) -> float:
-    """How far a true image stands above what is wrong in a sound, in dB."""
-    wrong = sound.samples - image.samples
-    return float(10 * np.log10((image.samples**2).sum() / (wrong**2).sum()))
+def sdr_db(image: ea.Audio, estimate: ea.Audio) -> float:
+    """Return the ratio of the true image to the error of the estimate, in dB."""
+    error = estimate.samples - image.samples
+    return float(10 * np.log10((image.samples**2).sum() / (error**2).sum()))
 
 
 for m, name in enumerate(party.names):
     angles = ea.great_circle_error(party.directions[m], scene.directions)
     source = scene.sources[int(np.argmin(angles))]
-    before = over_the_rest(party.image(m), party.mixture)
-    after = over_the_rest(party.image(m), source.audio)
-    print(f"{name}: {angles.min():.1f} degrees off, {before:.0f} dB before, {after:.0f} dB after")
+    before = sdr_db(party.image(m), party.mixture)
+    after = sdr_db(party.image(m), source.audio)
+    print(
+        f"{name}: {angles.min():.1f} degrees error, "
+        f"SDR {before:.0f} dB before, {after:.0f} dB after"
+    )
 
 total = sum(source.audio.samples for source in scene.sources)
-print(f"the sounds add up to the mixture: {np.allclose(total, scene.mixture.samples)}")
+print(f"the signals add up to the mixture: {np.allclose(total, scene.mixture.samples)}")
 with tempfile.TemporaryDirectory() as folder:
     for source in scene.sources:
         print(source.audio.write(Path(folder) / f"{source.name}.wav").name, source)

@@ -1,4 +1,4 @@
-"""Learn from your own recordings: white noise from known places, and a table that names them."""
+"""Learn from calibration recordings: white noise from known directions, listed in a table."""
 
 import csv
 import tempfile
@@ -8,10 +8,10 @@ import numpy as np
 
 import earatlas as ea
 
-# In the place of a loudspeaker that is moved around your microphones: 61 places ahead.
+# Simulates a loudspeaker that is moved around the head: 61 frontal directions.
 grid = ea.Sphere().grid(12.0)
-places = grid[(np.abs(grid[:, 0]) <= 60) & (np.abs(grid[:, 1]) <= 40)]
-ears = ea.simulated_head(places)
+directions = grid[(np.abs(grid[:, 0]) <= 60) & (np.abs(grid[:, 1]) <= 40)]
+ears = ea.simulated_head(directions)
 rng = np.random.default_rng(0)
 
 with tempfile.TemporaryDirectory() as name:
@@ -19,11 +19,11 @@ with tempfile.TemporaryDirectory() as name:
     with (folder / "calibration.csv").open("w", newline="") as table:
         rows = csv.writer(table)
         rows.writerow(["file", "azimuth", "elevation"])
-        for i, place in enumerate(places):
-            noise = ea.render_scene(ears, [rng.normal(size=16_000)], [place]).mixture
-            rows.writerow([noise.write(folder / f"{i:03d}.wav").name, *place.round(2)])
+        for i, direction in enumerate(directions):
+            noise = ea.render_scene(ears, [rng.normal(size=16_000)], [direction]).mixture
+            rows.writerow([noise.write(folder / f"{i:03d}.wav").name, *direction.round(2)])
 
-    head = ea.read_recordings(folder / "calibration.csv")  # kind="noise", if it cannot tell
+    head = ea.read_recordings(folder / "calibration.csv")  # kind="noise" skips the detection
     print(head, "-", head.provenance)
     for warning in ea.diagnose(head).warnings:
         print("warning:", warning)
@@ -35,5 +35,5 @@ with tempfile.TemporaryDirectory() as name:
 
 talker = ea.render_scene(ears, [ea.synthetic_speech(3.0, seed=4)], [[30, 10]])
 where = atlas.localize(talker.mixture)
-print(f"true {talker.directions[0].round(1)}, found {where.direction.round(1)} degrees")
-print(f"90 % sure of a patch of {where.radius_90:.0f} degrees around it")
+print(f"true {talker.directions[0].round(1)}, estimated {where.direction.round(1)} degrees")
+print(f"90 % of the posterior mass is within {where.radius_90:.0f} degrees")

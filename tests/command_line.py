@@ -1,8 +1,8 @@
-"""The command line in this process: `main()` with streams, folder and environment of its own.
+"""The command line in this process: `main()` with its own streams, folder and environment.
 
-A process of its own costs a second of start-up, and what runs in it counts for no coverage. So most
-tests take the fixture `run`; what a process alone can show (pipes, signals, start-up, processes of
-its own, the encoding of a terminal) is in the tests that take `run_process`.
+A separate process takes a second to start, and is not counted for coverage. So most tests use the
+fixture `run`. Tests of pipes, signals, start-up, worker processes and terminal encodings use
+`run_process`.
 """
 
 import io
@@ -30,7 +30,7 @@ def in_process(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What `earatlas ARGUMENTS` answers; a bug of ours comes through as its exception."""
+    """Run `earatlas ARGUMENTS`; unexpected exceptions are raised."""
     command = ["earatlas", *map(str, arguments)]
     out, err = _stream(), _stream()
     code: str | int | None = 0
@@ -39,7 +39,7 @@ def in_process(
         nullcontext() if cwd is None else chdir(cwd),
         mock.patch.dict(os.environ, env or {}, clear=env is not None),
         warnings.catch_warnings(),  # main() shows them in its own way
-        _as_at_the_start(),
+        _fresh_state(),
     ):
         try:
             earatlas.cli.main()
@@ -52,7 +52,7 @@ def in_process(
 
 
 def real_process(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    """The same in a process of its own, as a user runs it."""
+    """Run `earatlas ARGUMENTS` in its own process, as a user does."""
     command = [sys.executable, "-m", "earatlas", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
 
@@ -62,7 +62,7 @@ def _stream(data: bytes = b"") -> io.TextIOWrapper:
 
 
 def _input(stdin: IO[bytes] | bytes | int | None) -> io.TextIOWrapper:
-    """Standard input of bytes or a file; whatever else it is, it is empty."""
+    """Return standard input with these bytes or the content of a file; else it is empty."""
     if stdin is None or isinstance(stdin, int):
         return _stream()
     return _stream(stdin if isinstance(stdin, bytes) else stdin.read())
@@ -75,8 +75,8 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 @contextmanager
-def _as_at_the_start() -> Iterator[None]:
-    """Nothing is kept from the last command: no atlas, nor the streams and width of a console."""
+def _fresh_state() -> Iterator[None]:
+    """Clear the caches of the commands, and reset the streams and widths of the consoles."""
     for name, module in list(sys.modules.items()):
         if name.startswith("earatlas.cli"):
             for thing in vars(module).values():

@@ -1,4 +1,4 @@
-"""Shared fixtures: measured data, small heads, a learned head, and the command line."""
+"""Fixtures that several test files share: data, heads, an atlas, and the command line."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import in_process, real_process
 from learned_heads import LearnedHeads
-from slow_tests import (  # noqa: F401, hooks that pytest finds here
+from slow_tests import (  # noqa: F401, pytest finds the hooks here
     pytest_collection_modifyitems,
     pytest_fixture_setup,
     pytest_runtest_call,
@@ -26,7 +26,7 @@ DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared"
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder of measured heads, rooms and speech; tests that need it skip without it."""
+    """Return the folder of measured heads, rooms and speech; skip the test if it is missing."""
     if not (DATA / "heads").is_dir():
         pytest.skip(f"no measured data in {DATA}: set EARATLAS_DATA")
     return DATA
@@ -34,63 +34,63 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def small_head() -> ea.Head:
-    """The simulated head at 183 directions all round."""
+    """Return the simulated head at 183 directions on the sphere."""
     return ea.simulated_head(ea.Sphere().grid(15.0))
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """Random numbers, the same every time."""
+    """Return a random generator with a fixed seed."""
     return np.random.default_rng(7)
 
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command line in this process: arguments in, exit code and texts out."""
+    """Return a function that runs the command line in this process."""
     return in_process
 
 
 @pytest.fixture(scope="session")
 def run_process() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command line as a user does, in a process of its own: a second of start-up."""
+    """Return a function that runs the command line in a new process, which takes a second."""
     return real_process
 
 
 @pytest.fixture(scope="session")
 def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
-    """Heads that are learned once for all workers, and kept for the next session."""
+    """Return the cache of learned heads."""
     return LearnedHeads(request.config.cache.mkdir("learned_heads"))
 
 
 @pytest.fixture(autouse=True)
-def rooms_learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 scenes in the place of 180, but for the heads that tests share, which may be doubted."""
-    monkeypatch.setattr("earatlas.training.reverberant._SCENES", 20)
+def few_training_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train with 20 scenes instead of 180."""
+    monkeypatch.setattr("earatlas.training.reverberant._N_SCENES", 20)
 
 
 @pytest.fixture
-def learned_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`earatlas.learn` with 12 sounds and 20 scenes: where nobody asks how sure it is."""
-    monkeypatch.setattr("earatlas.training.learn_head._MOST_HELD_OUT", 12)
-    monkeypatch.setattr("earatlas.ppam.calibration._FEWEST_SOUNDS", 12)
-    monkeypatch.setattr("earatlas.training.reverberant._SCENES", 20)
+def fast_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learn with 12 sounds and 20 scenes, for tests that do not depend on the calibration."""
+    monkeypatch.setattr("earatlas.training.learn_head._MAX_HELD_OUT", 12)
+    monkeypatch.setattr("earatlas.ppam.calibration._MIN_SOUNDS", 12)
+    monkeypatch.setattr("earatlas.training.reverberant._N_SCENES", 20)
 
 
 @pytest.fixture
-def learned_before(
-    learned_heads: LearnedHeads, learned_quickly: None, monkeypatch: pytest.MonkeyPatch
+def cached_learning(
+    learned_heads: LearnedHeads, fast_learning: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`earatlas.learn`, from wherever it is called, learns quickly, and the same head once."""
+    """Make `earatlas.learn` fast, and cache its results."""
     monkeypatch.setattr("earatlas.atlas.learn_head", learned_heads.learn)
 
 
 @pytest.fixture(scope="session")
 def atlas_head() -> ea.Head:
-    """The simulated head at 700 directions all round."""
+    """Return the simulated head at 700 directions on the sphere."""
     return ea.simulated_head(ea.Sphere().grid(7.677))
 
 
 @pytest.fixture(scope="session")
 def atlas(atlas_head: ea.Head, learned_heads: LearnedHeads) -> Atlas:
-    """What is learned of it with 48 components: good to a few degrees."""
+    """Return the atlas of `atlas_head` with 48 components; errors are a few degrees."""
     return learned_heads.learn(atlas_head, components=48)

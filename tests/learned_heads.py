@@ -1,9 +1,8 @@
-"""Learned heads, each learned once: for all workers of a session, and for the sessions to come.
+"""A cache of learned heads, for all workers of a session and for later sessions.
 
-Learning takes many seconds, and most tests want a learned head for other reasons than to try the
-learning. What `earatlas.learn` gave is kept in a file (an atlas comes back bit by bit:
-tests/test_atlas.py) under a name made of the head, the settings, the code that learns and the
-packages that it computes with: a change in any of them learns again.
+Learning takes many seconds, and most tests need a learned head without testing the learning.
+Results are stored as atlas files, which are exact (tests/test_atlas.py), under a fingerprint of the
+head, the settings, the code and the numerical packages; a change of any of them learns again.
 """
 
 import hashlib
@@ -30,16 +29,17 @@ from earatlas.training.learn_head import learn_head
 
 __all__ = ["LearnedHeads"]
 
-# What learning may import (the layers in pyproject.toml say so), and what keeps the atlas.
+# Everything that learning may import (see the layers in pyproject.toml), and the file format.
 _PACKAGES = ("training", "localization", "ppam", "simulation", "hrtf", "features", "geometry")
-_FILES = ("container.py", "files.py", "errors.py", "types.py", "threads.py", "atlas.py")
+_FILES = ("container.py", "files.py", "errors.py", "types.py", "threads.py", "atlas.py",
+          "atlas_format.py")  # fmt: skip
 
 
 class LearnedHeads:
-    """A folder of learned heads, shared by processes."""
+    """A folder of learned heads that processes share."""
 
     def __init__(self, folder: Path) -> None:
-        """The files of this code; those of code that was not tried for a day are deleted."""
+        """Open the folder for the current code; delete folders that were not used for a day."""
         self.folder = folder / code_fingerprint()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.touch()
@@ -48,16 +48,16 @@ class LearnedHeads:
                 shutil.rmtree(other, ignore_errors=True)
 
     def learn(self, head: Head, *, progress: object = None, **settings: Any) -> Atlas:
-        """The atlas of `earatlas.learn`, which is called if nobody has done so before."""
+        """Return the atlas of `earatlas.learn`, from the cache if possible."""
         path = self.folder / f"{fingerprint(head, settings)}.atlas"
-        with _alone(path.with_suffix(".lock")):
+        with _exclusive(path.with_suffix(".lock")):
             if not path.exists():
                 Atlas(**vars(learn_head(head, **settings))).save(path)
         return Atlas.load(path)
 
 
 def code_fingerprint() -> str:
-    """Changes with the code that learns, and with the packages that it computes with."""
+    """Return a fingerprint of the code and of the numerical packages."""
     package = Path(earatlas.__file__).parent
     files = [package / name for name in _FILES]
     files += sorted(
@@ -71,37 +71,37 @@ def code_fingerprint() -> str:
 
 
 def fingerprint(head: Head, settings: dict[str, Any]) -> str:
-    """Changes with the head, and with whatever is not its default."""
-    told = inspect.signature(learn).bind(head, **settings)
-    told.apply_defaults()
+    """Return a fingerprint of the head and the settings."""
+    bound = inspect.signature(learn).bind(head, **settings)
+    bound.apply_defaults()
     plain = {
         name: value.to_dict() if hasattr(value, "to_dict") else value
-        for name, value in told.arguments.items()
+        for name, value in bound.arguments.items()
         if name not in ("head", "progress")
     }
-    # Tests may wish for fewer.
-    sounds = [training._MOST_HELD_OUT, calibration._FEWEST_SOUNDS, reverberant._SCENES]
-    words: list[Any] = [head.name, head.licence, head.provenance, plain, sounds]
+    # Tests may reduce these numbers.
+    counts = [training._MAX_HELD_OUT, calibration._MIN_SOUNDS, reverberant._N_SCENES]
+    values: list[Any] = [head.name, head.licence, head.provenance, plain, counts]
     if isinstance(head.ears, ImpulseResponses):
-        words.append(head.ears.rate)
-        heard = head.ears.samples
+        values.append(head.ears.rate)
+        ears = head.ears.samples
     else:
-        words.append(head.ears.layout.to_dict())
-        heard = head.ears.values
-    digest = hashlib.sha256(json.dumps(words).encode())
-    for array in (head.directions, heard):
+        values.append(head.ears.layout.to_dict())
+        ears = head.ears.values
+    digest = hashlib.sha256(json.dumps(values).encode())
+    for array in (head.directions, ears):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """One process at a time; a system without such locks learns a head twice at worst."""
+def _exclusive(lock: Path) -> Iterator[None]:
+    """Lock a file; without file locks a head may be learned twice."""
     try:
         import fcntl
     except ImportError:
         yield
         return
     with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # gone with its process, however that ends
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the process ends
         yield

@@ -1,4 +1,4 @@
-"""Scenes for the tests of pictures and pages: made up, every axis of a different size."""
+"""Artificial separation results for tests of plots and reports; all axes differ in size."""
 
 from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
@@ -9,9 +9,9 @@ import numpy as np
 import earatlas as ea
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
-from earatlas.separation.result import FoundScene, FoundSource, Scene, Source
+from earatlas.separation.result import Scene, SceneSummary, Source, SourceSummary
 from earatlas.separation.source_track import SourceTrack
-from earatlas.separation.spectrogram_summary import Picture
+from earatlas.separation.spectrogram_summary import SpectrogramSummary
 
 SPACES: tuple[tuple[Space, tuple[tuple[float, ...], ...]], ...] = (
     (ea.Sphere(), ((30, 10), (-150, -40), (175, 80))),
@@ -23,10 +23,10 @@ SPACES: tuple[tuple[Space, tuple[tuple[float, ...], ...]], ...] = (
 )
 
 
-def belief_at(
+def posterior_at(
     space: Space, place: Sequence[float], *, width: float = 4.0, seed: int = 0
 ) -> DirectionPosterior:
-    """Three components near a place, correlated; the first one is much the strongest."""
+    """Return three correlated components near a direction; the first has most of the weight."""
     rng = np.random.default_rng(seed)
     L = space.dims
     centres = space.exp(np.tile(np.asarray(place, dtype=float), (3, 1)), np.zeros((3, L)))
@@ -35,56 +35,58 @@ def belief_at(
     return DirectionPosterior(space, centres, np.array([0.9, 0.06, 0.04]), means, root @ root.mT)
 
 
-def made_track(place: Sequence[float], *, seconds: float = 0.25, rows: int = 5) -> SourceTrack:
-    """A source in one place that is silent in the second row."""
-    heard = np.arange(rows) != 1
-    directions = np.where(heard[:, None], np.asarray(place, dtype=float), np.nan)
-    middles = (np.arange(rows) + 0.5) * seconds / rows
+def make_source_track(
+    place: Sequence[float], *, seconds: float = 0.25, rows: int = 5
+) -> SourceTrack:
+    """Return the track of a static source that is silent in the second row."""
+    active = np.arange(rows) != 1
+    directions = np.where(active[:, None], np.asarray(place, dtype=float), np.nan)
+    centres = (np.arange(rows) + 0.5) * seconds / rows
     return SourceTrack(
-        middles, directions, np.where(heard, 6.0, np.nan), -20 - np.arange(float(rows))
+        centres, directions, np.where(active, 6.0, np.nan), -20 - np.arange(float(rows))
     )
 
 
-def made_scene(
+def make_scene(
     space: Space | None = None,
     places: Sequence[Sequence[float]] = ((30, 10), (-50, -20)),
     *,
     seconds: float = 0.25,
     rate: int = 16_000,
 ) -> tuple[Scene, np.ndarray]:
-    """A scene of noises, and their images (M, 2, n), of which it holds 10 % of the neighbour's."""
+    """Return a scene of noise sources, with 10 % crosstalk, and their images (M, 2, n)."""
     space = ea.Sphere() if space is None else space
     rng = np.random.default_rng(5)
     M, n = len(places), int(seconds * rate)
     gains = 0.02 + 0.08 * rng.random((M, 2, 1))
     images = gains * rng.normal(size=(M, 1, n))
     mixture = images.sum(axis=0)
-    found = images + 0.1 * np.roll(images, 1, axis=0) if M > 1 else images
+    separated = images + 0.1 * np.roll(images, 1, axis=0) if M > 1 else images
     F, T = 40, 1 + n // 128
     power = rng.random((M, F, T)) ** 3
-    heard = rng.random((F, T)) < 0.7
-    masks = np.where(heard, power / power.sum(axis=0), np.nan)
-    picture = Picture(
+    observed = rng.random((F, T)) < 0.7
+    masks = np.where(observed, power / power.sum(axis=0), np.nan)
+    picture = SpectrogramSummary(
         seconds=np.arange(T) * 128 / rate,
         frequencies_hz=(1.0 + np.arange(F)) * 8000 / F,
         level_db=10 * np.log10(power.sum(axis=0)),
-        ild_db=np.where(heard, rng.normal(scale=8, size=(F, T)), np.nan),
+        ild_db=np.where(observed, rng.normal(scale=8, size=(F, T)), np.nan),
         masks=masks,
     )
     sources = tuple(
         Source(
             name=f"source{m + 1}",
-            posterior=belief_at(space, place, seed=m),
+            posterior=posterior_at(space, place, seed=m),
             share=1 / M,
-            track=made_track(place, seconds=seconds),
-            audio=ea.Audio(found[m], rate),
+            track=make_source_track(place, seconds=seconds),
+            audio=ea.Audio(separated[m], rate),
             mask=masks[m].astype(np.float32),
         )
         for m, place in enumerate(places)
     )
     scene = Scene(
         sources=sources,
-        picture=picture,
+        spectrogram=picture,
         free_energies=(-90.0, -50.0, -49.5),
         seconds=n / rate,
         rate=rate,
@@ -93,14 +95,16 @@ def made_scene(
     return scene, images
 
 
-def without_sound(scene: Scene) -> FoundScene:
-    """The same scene as if its sounds had gone to files."""
-    fields = {f.name: getattr(scene, f.name) for f in dataclass_fields(FoundScene)}
-    sources = tuple(FoundSource(s.name, s.posterior, s.share, track=s.track) for s in scene.sources)
-    return FoundScene(**{**fields, "sources": sources})
+def without_audio(scene: Scene) -> SceneSummary:
+    """Return the scene without audio, as after writing it to files."""
+    fields = {f.name: getattr(scene, f.name) for f in dataclass_fields(SceneSummary)}
+    sources = tuple(
+        SourceSummary(s.name, s.posterior, s.share, track=s.track) for s in scene.sources
+    )
+    return SceneSummary(**{**fields, "sources": sources})
 
 
 def with_sources(scene: Scene, order: Sequence[int]) -> Scene:
-    """The same scene with its sources in another order, or fewer of them."""
-    picture = replace(scene.picture, masks=scene.picture.masks[list(order)])
-    return replace(scene, sources=tuple(scene.sources[m] for m in order), picture=picture)
+    """Return the scene with its sources in another order, or with fewer of them."""
+    picture = replace(scene.spectrogram, masks=scene.spectrogram.masks[list(order)])
+    return replace(scene, sources=tuple(scene.sources[m] for m in order), spectrogram=picture)

@@ -1,4 +1,4 @@
-"""The formulas of docs/method.md as slow loops and dense matrices: what the fast code must give."""
+"""Loop oracles: the formulas of docs/method.md with slow loops and dense matrices."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from scipy.stats import multivariate_normal, norm
 
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics
-from earatlas.features.tf_bins import HeardBins
+from earatlas.features.tf_bins import ObservedBins
 from earatlas.ppam.model import PPAM
 from earatlas.separation.source_model import SourceModel
-from earatlas.separation.vessl import State
+from earatlas.separation.vessl import VESSLState
 from earatlas.types import Array, Indices, Mask
 
 
 def dense_covariance(model: PPAM, k: int) -> Array:
-    """S_k = √g_k (Σ + B Bᵀ) √g_k, written out (D, D)."""
+    """Return S_k = √g_k (Σ + B Bᵀ) √g_k as a dense matrix (D, D)."""
     root = np.diag(np.sqrt(model.spread[k]))
     return root @ (np.diag(model.noise) + model.latent @ model.latent.T) @ root
 
 
 def e_step(model: PPAM, x: Array, y: Array, temperature: float = 1.0) -> tuple[Array, float]:
-    """Responsibilities (N, K) and the log-likelihood, pair by pair."""
+    """Return responsibilities (N, K) and the log-likelihood, pair by pair."""
     N, K = len(x), len(model.weights)
     r, total = np.empty((N, K)), 0.0
     for n in range(N):
@@ -43,7 +43,7 @@ def e_step(model: PPAM, x: Array, y: Array, temperature: float = 1.0) -> tuple[A
 
 
 def m_step(x: Array, y: Array, r: Array, *, constrained: bool) -> dict[str, Array]:
-    """The M-step on the plane; `residual` is W = (1/N) Σ_nk r_nk e eᵀ, whose diagonal is σ²."""
+    """Return the M-step on the plane; `residual` is W = (1/N) Σ_nk r_nk e eᵀ with diagonal σ²."""
     (N, L), D, K = x.shape, y.shape[1], r.shape[1]
     centres, scatters = np.empty((K, L)), np.empty((K, L, L))
     A, b, residual = np.empty((K, D, L)), np.empty((K, D)), np.zeros((D, D))
@@ -59,16 +59,16 @@ def m_step(x: Array, y: Array, r: Array, *, constrained: bool) -> dict[str, Arra
         for n in range(N):
             e = y[n] - A[k] @ u[n] - b[k]
             residual += r[n, k] * np.outer(e, e) / N
-    shares = r.sum(axis=0) / N
+    weights = r.sum(axis=0) / N
     gammas = scatters.copy()
     if constrained:
-        volume = sum(shares[j] * np.linalg.det(scatters[j]) ** (1 / L) for j in range(K))
+        volume = sum(weights[j] * np.linalg.det(scatters[j]) ** (1 / L) for j in range(K))
         for k in range(K):
             gammas[k] = scatters[k] / np.linalg.det(scatters[k]) ** (1 / L) * volume
-        shares = np.full(K, 1 / K)
+        weights = np.full(K, 1 / K)
     return {
         "centres": centres,
-        "weights": shares,
+        "weights": weights,
         "gammas": gammas,
         "A": A,
         "b": b,
@@ -77,27 +77,27 @@ def m_step(x: Array, y: Array, r: Array, *, constrained: bool) -> dict[str, Arra
 
 
 def factor_step(residual: Array, noise: Array, latent: Array) -> tuple[Array, Array]:
-    """One EM step of factor analysis of W (D, D), with the dense inverse of Σ + B Bᵀ."""
+    """Return one EM step of factor analysis of W (D, D), with the dense inverse of Σ + B Bᵀ."""
     gain = latent.T @ np.linalg.inv(np.diag(noise) + latent @ latent.T)
     second = np.eye(latent.shape[1]) - gain @ latent + gain @ residual @ gain.T
     new = residual @ gain.T @ np.linalg.inv(second)
     return np.diag(residual - new @ gain @ residual).copy(), new
 
 
-def posterior(model: PPAM, y: Array, seen: Mask) -> tuple[Array, Array, Array]:
-    """Weights, means and covariances from frames (D, T), by the dense joint of all of them.
+def posterior(model: PPAM, y: Array, observed: Mask) -> tuple[Array, Array, Array]:
+    """Return weights, means and covariances of frames (D, T), by the dense joint of all frames.
 
-    The observed entries together are N(b, Σ_e + A Γ Aᵀ + B Bᵀ), u and w common to all frames.
+    The observed entries are jointly N(b, Σ_e + A Γ Aᵀ + B Bᵀ), with u and w common to all frames.
     """
     K, _, L = model.A.shape
-    d, _ = np.nonzero(seen)
-    values = y[seen]
+    d, _ = np.nonzero(observed)
+    values = y[observed]
     logs, means, covariances = np.empty(K), np.empty((K, L)), np.empty((K, L, L))
     for k in range(K):
         A, root = model.A[k][d], np.sqrt(model.spread[k])
         B = (root[:, None] * model.latent)[d]
-        own = np.diag((model.spread[k] * model.noise)[d])
-        common = A @ model.gammas[k] @ A.T + own + B @ B.T
+        noise = np.diag((model.spread[k] * model.noise)[d])
+        common = A @ model.gammas[k] @ A.T + noise + B @ B.T
         logs[k] = multivariate_normal(model.b[k][d], common).logpdf(values)
         gain = model.gammas[k] @ A.T @ np.linalg.inv(common)
         means[k] = gain @ (values - model.b[k][d])
@@ -108,7 +108,7 @@ def posterior(model: PPAM, y: Array, seen: Mask) -> tuple[Array, Array, Array]:
 
 
 def extended_posterior(model: PPAM, Q: Array, R: Array, E: Array) -> tuple[Array, Array, Array]:
-    """docs/method.md's posterior with L' = L + L_w coordinates, channel by channel; spread 1."""
+    """Return the posterior of docs/method.md with L' = L + L_w coordinates, for spread 1."""
     K, D, L = model.A.shape
     J = L + model.latent.shape[1]
     logs, means, covariances = np.empty(K), np.empty((K, J)), np.empty((K, J, J))
@@ -131,15 +131,15 @@ def extended_posterior(model: PPAM, Q: Array, R: Array, E: Array) -> tuple[Array
     return weights / weights.sum(), means[:, :L], covariances[:, :L, :L]
 
 
-# --- several sources: docs/method.md and the opening of `earatlas.separation.vessl` ---------------
+# --- several sources: docs/method.md and the docstring of `earatlas.separation.vessl` -------------
 
 
-def ragged_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -> HeardBins:
-    """Heard bins of random cues: some frequencies have many frames, one in four has none."""
+def random_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -> ObservedBins:
+    """Return random observed bins; one frequency in four has none."""
     rng = np.random.default_rng(seed)
-    heard = rng.random((layout.n_frequencies, frames)) < share
-    heard[1::4] = False
-    f, t = np.nonzero(heard)
+    observed = rng.random((layout.n_frequencies, frames)) < share
+    observed[1::4] = False
+    f, t = np.nonzero(observed)
     values = [
         rng.normal(0.0, spread, np.isin(f, band).sum())
         for spread, band in (
@@ -148,27 +148,27 @@ def ragged_bins(layout: CueLayout, frames: int, seed: int, share: float = 0.6) -
             (0.7, layout.ipd_frequencies),
         )
     ]  # fmt: skip
-    return HeardBins(layout, frames, f, t, rng.uniform(-60, 0, len(f)), tuple(values))
+    return ObservedBins(layout, frames, f, t, rng.uniform(-60, 0, len(f)), tuple(values))
 
 
-def spread_cues(bins: HeardBins) -> Array:
-    """The cues as a spectrogram y_dt (D, T), bin by bin; NaN where nothing was heard."""
+def dense_cues(bins: ObservedBins) -> Array:
+    """Return the cues as a spectrogram y_dt (D, T); NaN where nothing was observed."""
     y = np.full((bins.layout.n_cues, bins.frames), np.nan)
-    left = [list(values) for values in bins.values]
+    remaining = [list(values) for values in bins.values]
     kinds = ("ild", "ipd_cos", "ipd_sin")
     for f, t in zip(bins.f, bins.t, strict=True):
         for d, (of, kind) in enumerate(
             zip(bins.layout.cue_frequencies, bins.layout.cue_kinds, strict=True)
         ):
             if of == f:
-                y[d, t] = left[kinds.index(kind)].pop(0)
-    assert not any(left)
+                y[d, t] = remaining[kinds.index(kind)].pop(0)
+    assert not any(remaining)
     return y
 
 
 @dataclass(frozen=True)
 class DenseSource:
-    """What is believed of one source, and log ∫ p(u, w, s, z) Π p(y | s)^τ."""
+    """Posterior of one source, and log ∫ p(u, w, s, z) Π p(y | s)^τ."""
 
     weights: Array  # (K,)
     means: Array  # (K, L)
@@ -182,11 +182,11 @@ class DenseSource:
 def source_posterior(
     source: SourceModel, Q: Array, R: Array, E: Array, v: Array, tau: float
 ) -> DenseSource:
-    """E-XZ by the joint Gaussian of (u, w, s) in every chart, conditioned on the channels' means.
+    """Return the E-XZ step by the joint Gaussian of (u, w, s) in every chart.
 
-    Observing y once is a factor N(y; s, v)^τ; all of a channel's are, in s, one of N(R/Q; s, v/τQ).
+    Each observation is a factor N(y; s, v)^τ; all those of a cue are one factor N(R/Q; s, v/τQ).
     """
-    model, omega = source.model, source.how.offsets
+    model, omega = source.model, source.settings.offset_variance
     (K, _, L), L_w, D = model.A.shape, model.latent.shape[1], len(Q)
     learned = {
         (int(f), str(kind)): i for f, kind, i in zip(
@@ -206,20 +206,21 @@ def source_posterior(
         # (u, w, s) = G (u, w, e) + m with independent u, w and e.
         G = np.eye(J + D)
         G[J:, :J] = maps
-        apart = np.zeros((J + D, J + D))
-        apart[:L, :L], apart[L:J, L:J], apart[J:, J:] = model.gammas[k], np.eye(L_w), np.diag(own)
-        prior, m = G @ apart @ G.T, np.concatenate([np.zeros(J), offsets])
-        seen = J + np.flatnonzero(Q > 0)
-        q, r, e, n = (a[seen - J] for a in (Q, R, E, v))
-        among = prior[np.ix_(seen, seen)] + np.diag(n / (tau * q))
-        gain = prior[:, seen] @ np.linalg.inv(among)
-        mean = m + gain @ (r / q - m[seen])
-        covariance = prior - gain @ prior[seen]
-        together = multivariate_normal(m[seen], among).logpdf(r / q) if len(seen) else 0.0
+        independent = np.zeros((J + D, J + D))
+        independent[:L, :L], independent[L:J, L:J] = model.gammas[k], np.eye(L_w)
+        independent[J:, J:] = np.diag(own)
+        prior, m = G @ independent @ G.T, np.concatenate([np.zeros(J), offsets])
+        observed = J + np.flatnonzero(Q > 0)
+        q, r, e, n = (a[observed - J] for a in (Q, R, E, v))
+        marginal = prior[np.ix_(observed, observed)] + np.diag(n / (tau * q))
+        gain = prior[:, observed] @ np.linalg.inv(marginal)
+        mean = m + gain @ (r / q - m[observed])
+        covariance = prior - gain @ prior[observed]
+        log_p = multivariate_normal(m[observed], marginal).logpdf(r / q) if len(observed) else 0.0
         rest = -0.5 * tau * (q * np.log(2 * np.pi * n) + (e - r**2 / q) / n)
-        logs[k] = np.log(model.weights[k]) + together
+        logs[k] = np.log(model.weights[k]) + log_p
         logs[k] += (rest + 0.5 * np.log(2 * np.pi * n / (tau * q))).sum()
-        # Without offsets s is a function of u and w: only what is free has a density.
+        # Without offsets s is a function of u and w, and only the free coordinates have a density.
         free = np.flatnonzero(np.concatenate([np.ones(J), own]) > 0)
         parts.append((mean, covariance, _divergence(mean, covariance, m, prior, free)))
     evidence = float(np.log(np.exp(logs - logs.max()).sum()) + logs.max())
@@ -246,29 +247,29 @@ def source_posterior(
 
 
 def _divergence(mean: Array, S: Array, prior_mean: Array, prior: Array, rows: Indices) -> float:
-    """KL of two Gaussians on some of their coordinates."""
+    """Return the Kullback-Leibler divergence of two Gaussians in some of their coordinates."""
     square = np.ix_(rows, rows)
-    inverse, away = np.linalg.inv(prior[square]), (mean - prior_mean)[rows]
+    inverse, gap = np.linalg.inv(prior[square]), (mean - prior_mean)[rows]
     volume = np.linalg.slogdet(prior[square])[1] - np.linalg.slogdet(S[square])[1]
-    return float(0.5 * (np.trace(inverse @ S[square]) + away @ inverse @ away - len(rows) + volume))
+    return float(0.5 * (np.trace(inverse @ S[square]) + gap @ inverse @ gap - len(rows) + volume))
 
 
 @dataclass(frozen=True)
 class DenseStep:
-    """What one step of VESSL gives, on all of (F, T); 0 where nothing was heard."""
+    """Result of one step of VESSL on all bins (F, T); 0 where nothing was observed."""
 
     assignments: Array  # (M or M + 1, F, T)
     noise: Array  # (D,)
-    shares: Array  # (M or M + 1, F, T) λ of each bin's cell
+    mixing_weights: Array  # (M or M + 1, F, T) λ of the cell of each bin
     sources: list[DenseSource]
     free_energy: float
 
 
-def nowhere_log_density(layout: CueLayout, y: Array, f: int) -> float:
-    """log p(y) of a bin's cues (D,) that come from nowhere: N(0, 12²) of level, any phase.
+def diffuse_log_density(layout: CueLayout, y: Array, f: int) -> float:
+    """Return log p(y) of the cues (D,) of a bin of the diffuse component: N(0, 12²), any phase.
 
-    A phase is a point on the circle; its two channels also have the density of the radius, of
-    variance 0.05, at its mean.
+    A phase is a point on the circle; its two cues also have the density of the radius at its mean,
+    with variance 0.05.
     """
     log_p = 0.0
     for d in range(layout.n_cues):
@@ -280,53 +281,63 @@ def nowhere_log_density(layout: CueLayout, y: Array, f: int) -> float:
 
 
 def moments(statistics: CueStatistics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Q, R and E."""
+    """Return Q, R and E."""
     return statistics.counts, statistics.sums, statistics.squares
 
 
 def vessl_step(
-    source: SourceModel, bins: HeardBins, state: State, anchor: CueStatistics | None = None
+    source: SourceModel,
+    bins: ObservedBins,
+    state: VESSLState,
+    prior_statistics: CueStatistics | None = None,
 ) -> DenseStep:
-    """E-XZ, noise, E-W and λ as loops over channels, bins and sources; free energy term by term."""
-    how, layout, y = source.how, bins.layout, spread_cues(bins)
+    """Return one step (E-XZ, noise, E-W, λ) and the free energy, by loops over cues and bins."""
+    settings, layout, y = source.settings, bins.layout, dense_cues(bins)
     F, T, D = layout.n_frequencies, bins.frames, layout.n_cues
-    heard = list(zip(bins.f.tolist(), bins.t.tolist(), strict=True))
+    observed = list(zip(bins.f.tolist(), bins.t.tolist(), strict=True))
     rows = len(state.assignments)
-    M = rows - (how.garbage > 0)
-    old = bins.spread_out(state.assignments)
+    M = rows - (settings.garbage_weight > 0)
+    old = bins.to_spectrogram(state.assignments)
     Q, R, E = (np.zeros((M, D)) for _ in range(3))
     for m in range(M):
         for d in range(D):
             for t in range(T):
                 f = layout.cue_frequencies[d]
-                if (f, t) in heard:
+                if (f, t) in observed:
                     Q[m, d] += old[m, f, t]
                     R[m, d] += old[m, f, t] * y[d, t]
                     E[m, d] += old[m, f, t] * y[d, t] ** 2
-            if anchor is not None:
-                Q[m, d] += anchor.counts[m, d]
-                R[m, d] += anchor.sums[m, d]
-                E[m, d] += anchor.squares[m, d]
-    tau = source.frame_share
+            if prior_statistics is not None:
+                Q[m, d] += prior_statistics.counts[m, d]
+                R[m, d] += prior_statistics.sums[m, d]
+                E[m, d] += prior_statistics.squares[m, d]
+    tau = source.frame_weight
     sources = [source_posterior(source, Q[m], R[m], E[m], state.noise, tau) for m in range(M)]
     v = np.empty(D)
     for d in range(D):
-        missed, weight = how.noise_frames * source.noise[d], how.noise_frames
+        residual, weight = (
+            settings.noise_prior_frames * source.noise[d],
+            settings.noise_prior_frames,
+        )
         for m, s in enumerate(sources):
-            missed += E[m, d] - 2 * s.cues[d] * R[m, d] + s.squares[d] * Q[m, d]
+            residual += E[m, d] - 2 * s.cues[d] * R[m, d] + s.squares[d] * Q[m, d]
             weight += Q[m, d]
-        v[d] = missed / weight if weight > 0 else source.noise[d]
+        v[d] = residual / weight if weight > 0 else source.noise[d]
 
     def cell(f: int, t: int) -> int:
-        return f if how.bands is None else t * how.bands + f * how.bands // F
+        return (
+            f
+            if settings.weight_bands is None
+            else t * settings.weight_bands + f * settings.weight_bands // F
+        )
 
     q, total = np.zeros((rows, F, T)), 0.0
-    for f, t in heard:
+    for f, t in observed:
         logs = np.empty(rows)
         for m in range(rows):
-            logs[m] = np.log(state.shares[m, cell(f, t)])
+            logs[m] = np.log(state.mixing_weights[m, cell(f, t)])
             if m == M:
-                logs[m] += nowhere_log_density(layout, y[:, t], f)
+                logs[m] += diffuse_log_density(layout, y[:, t], f)
                 continue
             for d in np.flatnonzero(layout.cue_frequencies == f).tolist():
                 square = y[d, t] ** 2 - 2 * y[d, t] * sources[m].cues[d] + sources[m].squares[d]
@@ -338,36 +349,46 @@ def vessl_step(
     for s in sources:
         total -= s.divergence / tau
     for d in range(D):
-        total -= 0.5 * how.noise_frames * (np.log(v[d]) + source.noise[d] / v[d])
-    for c in {cell(f, t) for f, t in heard}:  # an empty cell says nothing
+        total -= 0.5 * settings.noise_prior_frames * (np.log(v[d]) + source.noise[d] / v[d])
+    for c in {cell(f, t) for f, t in observed}:  # empty cells have no prior term
         for m in range(M):
-            total += how.share_bins * np.log(state.shares[m, c]) if how.share_bins else 0.0
-    if anchor is not None:
+            total += (
+                settings.weight_prior_bins * np.log(state.mixing_weights[m, c])
+                if settings.weight_prior_bins
+                else 0.0
+            )
+    if prior_statistics is not None:
         for m, s in enumerate(sources):
             for d in range(D):
-                square = anchor.squares[m, d] - 2 * s.cues[d] * anchor.sums[m, d]
-                square += s.squares[d] * anchor.counts[m, d]
-                total -= 0.5 * (anchor.counts[m, d] * np.log(2 * np.pi * v[d]) + square / v[d])
-    shares = np.zeros((rows, F, T))
-    for f, t in heard:
-        mates = [(i, j) for i, j in heard if cell(i, j) == cell(f, t)]
-        own = np.array([sum(q[m, i, j] for i, j in mates) + how.share_bins for m in range(M)])
-        shares[:M, f, t] = (1 - how.garbage) * own / own.sum()
-        shares[M:, f, t] = how.garbage
-    return DenseStep(q, v, shares, sources, float(total))
+                square = (
+                    prior_statistics.squares[m, d] - 2 * s.cues[d] * prior_statistics.sums[m, d]
+                )
+                square += s.squares[d] * prior_statistics.counts[m, d]
+                total -= 0.5 * (
+                    prior_statistics.counts[m, d] * np.log(2 * np.pi * v[d]) + square / v[d]
+                )
+    mixing_weights = np.zeros((rows, F, T))
+    for f, t in observed:
+        cell_bins = [(i, j) for i, j in observed if cell(i, j) == cell(f, t)]
+        own = np.array(
+            [sum(q[m, i, j] for i, j in cell_bins) + settings.weight_prior_bins for m in range(M)]
+        )
+        mixing_weights[:M, f, t] = (1 - settings.garbage_weight) * own / own.sum()
+        mixing_weights[M:, f, t] = settings.garbage_weight
+    return DenseStep(q, v, mixing_weights, sources, float(total))
 
 
-def log_evidence(source: SourceModel, bins: HeardBins, v: Array, shares: Array) -> float:
-    """log p(y | v, λ), τ = 1: the sum over all assignments of bins (N,) to sources, λ (M, N).
+def log_evidence(source: SourceModel, bins: ObservedBins, v: Array, mixing_weights: Array) -> float:
+    """Return log p(y | v, λ) for τ = 1, summed over all assignments of bins to sources.
 
-    Which source a bin is of is independent of the others given λ; the sources are too, and of each
-    all charts are summed and u, w and s integrated out.
+    The mixing weights λ have shape (M, N). Bins are independent given λ, and so are sources; charts
+    are summed, and u, w and s are integrated out.
     """
-    M, N = shares.shape
-    y = spread_cues(bins)
+    M, N = mixing_weights.shape
+    y = dense_cues(bins)
     total = []
     for assignment in product(range(M), repeat=N):
-        log_p = sum(np.log(shares[m, n]) for n, m in enumerate(assignment))
+        log_p = sum(np.log(mixing_weights[m, n]) for n, m in enumerate(assignment))
         for m in range(M):
             Q, R, E = (np.zeros(bins.layout.n_cues) for _ in range(3))
             for n in range(N):

@@ -1,9 +1,9 @@
-"""Which tests are slow: those of tests/slow.txt, a list that is measured; `make check` skips them.
+"""Marks slow tests, which `make check` skips, by the measured list tests/slow.txt.
 
-`make slow` runs everything and writes the list anew: functions of which a case takes more than
-`LIMIT` seconds of CPU, with what it needs from fixtures, and the seconds of all its cases. The list
-is by name, so that a new test is quick until it is measured. Files are run in the order of their
-seconds, the longest first: at the end no worker waits long for the other.
+`make slow` runs all tests and writes the list again: test functions with a case that takes more
+than `LIMIT` seconds of CPU time including its fixtures, and the total seconds of all their cases.
+New tests count as fast until they are measured. Files run in the order of their total duration,
+longest first, so that the workers finish at about the same time.
 """
 
 import os
@@ -23,31 +23,31 @@ __all__ = [
     "pytest_sessionfinish",
 ]
 
-LIMIT = 0.15  # what is left takes some 20 s on two cores, most of it imports
+LIMIT = 0.15  # seconds; the other tests take about 20 s on two cores, mostly for imports
 LIST = Path(__file__).with_name("slow.txt")
-# Two workers begin with these: each learns heads that others need, and would wait for, too.
+# The two workers start with these files, which learn heads that other files need.
 _FIRST = ("tests/test_atlas.py", "tests/test_readme.py")
-_KEPT = {"atlas"}  # learned in the first session, and read from its file in all others
+_KEPT = {"atlas"}  # fixtures that are cached in files between sessions
 _SETUP = pytest.StashKey[float]()
-_made: dict[str, float] = {}  # seconds that each fixture took, in this process
-_taken: dict[str, float] = {}  # seconds of the slowest case of each test, of all processes
-_total: dict[str, float] = defaultdict(float)  # and of all its cases
+_fixture_seconds: dict[str, float] = {}  # seconds per fixture, in this process
+_slowest_case: dict[str, float] = {}  # seconds of the slowest case of each test, in all processes
+_test_seconds: dict[str, float] = defaultdict(float)  # seconds of all cases of each test
 _MEASURING = bool(os.environ.get("EARATLAS_MEASURE_SLOW"))
 
 
 def _seconds() -> float:
-    """CPU of this process and of its children: other work on the machine is not in."""
+    """Return the CPU time of this process and its children."""
     own = sum(os.times()[:4])
     return own + (_living_children() if _MEASURING else 0.0)
 
 
 def _living_children() -> float:
-    """CPU of children that nobody has waited for yet: pools of processes that stay."""
+    """Return the CPU time of children that are still alive, such as process pools."""
     ticks = 0
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         if int(fields[1]) == os.getpid():
             ticks += sum(map(int, fields[11:15]))
@@ -55,41 +55,41 @@ def _living_children() -> float:
 
 
 def _name(case: str) -> str:
-    """The test of a case: test_x.py::test_y[7] is one of test_x.py::test_y."""
+    """Return the test of a case: test_x.py::test_y for test_x.py::test_y[7]."""
     return case.partition("[")[0]
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
+@pytest.hookimpl(tryfirst=True)  # before -m selects tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the list; files that take long come early, so that no worker is last."""
+    """Mark the slow tests, and sort files by duration."""
     lines = LIST.read_text().splitlines() if LIST.exists() else []
     slow = {name: float(seconds) for name, seconds in (line.rsplit(" ", 1) for line in lines)}
-    long: dict[str, float] = defaultdict(float)
+    file_seconds: dict[str, float] = defaultdict(float)
     for name, seconds in slow.items():
-        long[name.partition("::")[0]] += seconds
+        file_seconds[name.partition("::")[0]] += seconds
     for item in items:
         if _name(item.nodeid) in slow:
             item.add_marker(pytest.mark.slow)
 
-    def place(item: pytest.Item) -> tuple[int, float, str]:
+    def sort_key(item: pytest.Item) -> tuple[int, float, str]:
         file = item.nodeid.partition("::")[0]
-        return (_FIRST.index(file) if file in _FIRST else len(_FIRST), -long[file], file)
+        return (_FIRST.index(file) if file in _FIRST else len(_FIRST), -file_seconds[file], file)
 
-    items.sort(key=place)
+    items.sort(key=sort_key)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-    """Keep what a fixture took."""
+    """Record the duration of a fixture."""
     start = _seconds()
     result = yield
-    _made[fixturedef.argname] = _seconds() - start
+    _fixture_seconds[fixturedef.argname] = _seconds() - start
     return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Keep what a test's fixtures took."""
+    """Record the duration of the fixtures of a test."""
     start = _seconds()
     try:
         return (yield)
@@ -99,7 +99,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Put what a test took into its report, which other processes send home."""
+    """Add the duration to the report of a test, which workers send to the main process."""
     start = _seconds()
     try:
         return (yield)
@@ -107,21 +107,23 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         needed = set(getattr(item, "fixturenames", ())) - _KEPT
         own = _seconds() - start
         item.user_properties.append(("own", own + item.stash[_SETUP]))
-        item.user_properties.append(("cpu", own + sum(_made.get(name, 0.0) for name in needed)))
+        item.user_properties.append(
+            ("cpu", own + sum(_fixture_seconds.get(name, 0.0) for name in needed))
+        )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect the reports of all processes."""
+    """Collect the durations of all processes."""
     name = _name(report.nodeid)
     for key, value in report.user_properties if report.when == "call" else ():
         if key == "cpu":
-            _taken[name] = max(_taken.get(name, 0.0), float(str(value)))
+            _slowest_case[name] = max(_slowest_case.get(name, 0.0), float(str(value)))
         elif key == "own":
-            _total[name] += float(str(value))
+            _test_seconds[name] += float(str(value))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the list, if it was asked for."""
+    """Write the list if durations are measured."""
     if _MEASURING and not hasattr(session.config, "workerinput"):
-        slow = sorted(name for name, seconds in _taken.items() if seconds > LIMIT)
-        LIST.write_text("".join(f"{name} {_total[name]:.1f}\n" for name in slow))
+        slow = sorted(name for name, seconds in _slowest_case.items() if seconds > LIMIT)
+        LIST.write_text("".join(f"{name} {_test_seconds[name]:.1f}\n" for name in slow))

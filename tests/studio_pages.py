@@ -1,8 +1,8 @@
-"""The studio for tests: asked as a browser asks it, with workers in this process.
+"""Helpers for tests of the studio: a page that sends requests, and workers in this process.
 
-A worker of its own takes three seconds to start, and what runs in it counts for no coverage. So the
-tests of requests have workers that are threads of this process; what a process alone can show, that
-it can be killed, is in tests/studio/test_studio_jobs.py.
+A worker process takes three seconds to start and is not measured by coverage. Tests of requests
+therefore use workers in threads of this process; tests/studio/test_studio_jobs.py tests processes
+that are killed.
 """
 
 import threading
@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from earatlas.errors import InputError
 from earatlas.studio.server import Limits, Studio
 from earatlas.studio.tasks import Tasks
-from earatlas.studio.worker import Told, WorkerEndedError
+from earatlas.studio.worker import MessageHandler, WorkerEndedError
 
 __all__ = ["TOKEN", "Page", "ThreadWorker", "studio_page"]
 
@@ -27,57 +27,59 @@ PORT = 8123
 
 
 class ThreadWorker:
-    """What a worker does, in the thread that asks it; {"do": "wait"} lasts until it is ended."""
+    """A worker in the calling thread; the task "wait" lasts until the worker is killed."""
 
     pid = 0
 
     def __init__(self) -> None:
-        self.ended = threading.Event()
+        self.killed = threading.Event()
 
-    def ask(self, order: dict[str, Any], told: Told, data: bytes = b"") -> tuple[Any, bytes]:
-        """As `Worker.ask`, but for bugs, which come through."""
-        name = order["do"]
-        if name == "warm":
+    def run(
+        self, request: dict[str, Any], on_message: MessageHandler, data: bytes = b""
+    ) -> tuple[Any, bytes]:
+        """Do what `Worker.run` does, but let exceptions other than InputError through."""
+        name = request["task"]
+        if name == "warm_up":
             return {"done": {}}, b""
         if name == "wait":
-            self.ended.wait(20)
-        if self.ended.is_set():
+            self.killed.wait(20)
+        if self.killed.is_set():
             raise WorkerEndedError
-        rest = {key: value for key, value in order.items() if key != "do"}
+        rest = {key: value for key, value in request.items() if key != "task"}
         try:
-            done, came = Tasks(told).do(name, rest, data)
+            done, payload = Tasks(on_message).run(name, rest, data)
         except InputError as error:
             return {"error": str(error)}, b""
-        return {"done": done}, came
+        return {"done": done}, payload
 
-    def end(self) -> None:
-        """Whoever asks is told that it ended."""
-        self.ended.set()
+    def kill(self) -> None:
+        """Let a running request raise WorkerEndedError."""
+        self.killed.set()
 
 
 class Page:
-    """A page of the studio that was opened: requests of its own session."""
+    """An opened page of the studio, which sends requests of its own session."""
 
     def __init__(self, client: TestClient, studio: Studio) -> None:
         self.client, self.studio = client, studio
         self.key = client.post(f"/{TOKEN}/api/sessions").json()["session"]
 
     def at(self, path: str) -> str:
-        """The address of a thing of this session."""
+        """Return the address of an item of this session."""
         return f"/{TOKEN}/api/{self.key}/{path}"
 
     def get(self, path: str) -> Any:
-        """A request for something."""
+        """Send a GET request."""
         return self.client.get(self.at(path))
 
     def post(self, path: str, **options: Any) -> Any:
-        """A request that does something."""
+        """Send a POST request."""
         return self.client.post(self.at(path), **options)
 
-    def done(self, taken: dict[str, Any]) -> dict[str, Any]:
-        """How a job ended."""
+    def wait(self, submitted: dict[str, Any]) -> dict[str, Any]:
+        """Wait until a submitted job has ended, and return it."""
         for _ in range(3000):
-            job: dict[str, Any] = self.get(f"jobs/{taken['job']}").json()
+            job: dict[str, Any] = self.get(f"jobs/{submitted['job']}").json()
             if job["state"] in ("done", "failed", "cancelled"):
                 return job
             time.sleep(0.02)
@@ -86,7 +88,7 @@ class Page:
 
 @contextmanager
 def studio_page(folder: Path, limits: Limits | None = None, **options: Any) -> Iterator[Page]:
-    """A studio whose workers are threads, and a page of it."""
+    """Open a page of a studio whose workers are threads."""
     with mock.patch("earatlas.studio.jobs.Worker", ThreadWorker):
         studio = Studio(folder, token=TOKEN, port=PORT, limits=limits, **options)
         with TestClient(studio.app, base_url=f"http://127.0.0.1:{PORT}") as client:

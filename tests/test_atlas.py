@@ -1,4 +1,4 @@
-"""Atlas: learning finds directions, says how far it was off, and survives the disk bit by bit."""
+"""Tests of the atlas: learning, held-out errors, calibration, and exact files."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.learned_head import Accuracy
-from earatlas.ppam.calibration import HeldOut, fit_calibration, held_out_statistics
+from earatlas.ppam.calibration import HeldOutSounds, fit_calibration, held_out_statistics
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.synthetic_speech import SyntheticTalkers, synthetic_speech
 from earatlas.training.learn_head import MODEL_ARRAYS
@@ -24,7 +24,7 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
 
 
 def test_held_out_errors_are_measured(atlas: Atlas) -> None:
-    """A head of 700 directions: errors well below chance (90 degrees), and not a leak's zero."""
+    """Errors with 700 directions are far below chance (90 degrees), but not zero as by a leak."""
     accuracy = atlas.accuracy
     assert accuracy is not None
     assert accuracy.held_out == 240
@@ -33,38 +33,38 @@ def test_held_out_errors_are_measured(atlas: Atlas) -> None:
     assert accuracy.beyond_30_share < 0.1
 
 
-def test_accuracy_by_hand() -> None:
-    """Three directions with known errors."""
-    true, found = np.array([[0.0, 0], [10, 0], [0, 0]]), np.array([[0.0, 2], [14, 0], [40, 0]])
-    accuracy = Accuracy.of(true, found)
+def test_accuracy_of_known_errors() -> None:
+    """Three directions with known errors give the expected statistics."""
+    true, estimated = np.array([[0.0, 0], [10, 0], [0, 0]]), np.array([[0.0, 2], [14, 0], [40, 0]])
+    accuracy = Accuracy.of(true, estimated)
     assert accuracy.median_degrees == pytest.approx(4)
     assert accuracy.beyond_30_share == pytest.approx(1 / 3)
     assert accuracy.mean_azimuth_degrees == pytest.approx(44 / 3)
     assert accuracy.mean_elevation_degrees == pytest.approx(2 / 3)
 
 
-def test_new_directions_are_found(atlas: Atlas) -> None:
-    """Cues of directions between the learned ones give those directions."""
+def test_new_directions_are_localized(atlas: Atlas) -> None:
+    """Cues of directions between the training directions are localized."""
     x = ea.Sphere().grid(21.0)
-    found = atlas.model.inverse_map(ea.simulated_head(x).cues())
-    assert 0.1 < np.median(great_circle_error(x, found)) < 4.0
+    estimated = atlas.model.inverse_map(ea.simulated_head(x).cues())
+    assert 0.1 < np.median(great_circle_error(x, estimated)) < 4.0
 
 
 def test_save_and_load_are_exact(tmp_path: Path, atlas: Atlas) -> None:
-    """Every parameter, the layout, the calibration and the words; the answer is the same."""
-    back = Atlas.load(atlas.save(tmp_path / "x.atlas"))
-    assert (back.layout, back.space) == (atlas.layout, atlas.space)
-    assert (back.accuracy, back.about) == (atlas.accuracy, atlas.about)
-    assert back.calibration == atlas.calibration
+    """Parameters, layout, calibration and description are exact, and so are posteriors."""
+    loaded = Atlas.load(atlas.save(tmp_path / "x.atlas"))
+    assert (loaded.layout, loaded.space) == (atlas.layout, atlas.space)
+    assert (loaded.accuracy, loaded.about) == (atlas.accuracy, atlas.about)
+    assert loaded.calibration == atlas.calibration
     for name in MODEL_ARRAYS:
-        np.testing.assert_array_equal(getattr(atlas.model, name), getattr(back.model, name))
-    y = CueStatistics.of_vector(atlas.model.b[3])
-    np.testing.assert_allclose(back.posterior(y).weights, atlas.posterior(y).weights, rtol=1e-9)
+        np.testing.assert_array_equal(getattr(atlas.model, name), getattr(loaded.model, name))
+    y = CueStatistics.from_vector(atlas.model.b[3])
+    np.testing.assert_allclose(loaded.posterior(y).weights, atlas.posterior(y).weights, rtol=1e-9)
     assert (tmp_path / "x.atlas").stat().st_size < 3_000_000
 
 
-def test_container_that_is_no_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> None:
-    """Right format, wrong contents: missing arrays, wrong shapes, wrong words."""
+def test_container_without_valid_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> None:
+    """Missing arrays, wrong shapes and invalid values are refused."""
     path = atlas.save(tmp_path / "x.atlas")
     about, arrays = read_container(path, "atlas", 3)
     for change in (
@@ -82,28 +82,28 @@ def test_container_that_is_no_atlas_is_refused(tmp_path: Path, atlas: Atlas) -> 
             Atlas.load(path)
 
 
-def test_a_file_of_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
-    """It has coarser models beside the one that is used, which is its last."""
-    open_only = replace(atlas, rooms=None)
-    about, arrays = read_container(open_only.save(tmp_path / "x.atlas"), "atlas", 3)
+def test_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
+    """Files of version 1 have several scales, of which the last is used."""
+    anechoic = replace(atlas, rooms=None)
+    about, arrays = read_container(anechoic.save(tmp_path / "x.atlas"), "atlas", 3)
     old = {"frame_noise": arrays["frame_noise"]}
     for scale in (0, 1):
         old |= {f"scale{scale}.{name}": arrays[name] + (1 - scale) for name in MODEL_ARRAYS}
     write_container(tmp_path / "old.atlas", "atlas", 1, {**about, "scales": 2}, old)
-    back = Atlas.load(tmp_path / "old.atlas")
+    loaded = Atlas.load(tmp_path / "old.atlas")
     for name in MODEL_ARRAYS:
-        np.testing.assert_array_equal(getattr(atlas.model, name), getattr(back.model, name))
-    assert back.calibration == atlas.calibration
+        np.testing.assert_array_equal(getattr(atlas.model, name), getattr(loaded.model, name))
+    assert loaded.calibration == atlas.calibration
 
 
 def _calibrated(**fields: object) -> Change:
     return lambda about, _: about["calibration"].update(fields)
 
 
-def _array(name: str, place: tuple[int, ...], value: float) -> Change:
+def _array(name: str, index: tuple[int, ...], value: float) -> Change:
     def change(_: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         arrays[name] = arrays[name].copy()
-        arrays[name][place] = value
+        arrays[name][index] = value
 
     return change
 
@@ -119,7 +119,7 @@ def _array(name: str, place: tuple[int, ...], value: float) -> Change:
         _array("A", (1, 2, 0), np.inf),
         _array("A", (1, 2, 0), 1e200),
         _array("latent", (3, 1), 1e11),
-        _array("gammas", (1, 0, 1), 1e11),  # the half that eigvalsh does not look at
+        _array("gammas", (1, 0, 1), 1e11),  # the triangle that eigvalsh does not read
         _array("frame_noise", (5,), -1.0),
         _array("frame_noise", (5,), np.inf),
         _calibrated(shares=[float("nan")] * 7),
@@ -141,8 +141,8 @@ def _array(name: str, place: tuple[int, ...], value: float) -> Change:
         lambda about, _: about.update(scales=10**9),
     ],
 )  # fmt: skip
-def test_parts_that_do_not_fit_are_refused(tmp_path: Path, atlas: Atlas, change: Change) -> None:
-    """A checksum that is right, and numbers that no learning gives, or that nothing reads."""
+def test_inconsistent_contents_are_refused(tmp_path: Path, atlas: Atlas, change: Change) -> None:
+    """Values that learning cannot produce and unknown arrays are refused."""
     path = atlas.save(tmp_path / "x.atlas")
     about, arrays = read_container(path, "atlas", 3)
     change(about, arrays)
@@ -151,10 +151,10 @@ def test_parts_that_do_not_fit_are_refused(tmp_path: Path, atlas: Atlas, change:
         Atlas.load(path)
 
 
-@pytest.mark.usefixtures("learned_quickly")
+@pytest.mark.usefixtures("fast_learning")
 @pytest.mark.parametrize("space", [ea.Plane(), ea.Cylinder((-40.0, 40.0)), ea.Circle()], ids=repr)
-def test_spaces_take_the_directions_they_have(space: ea.Space) -> None:
-    """Directions outside a plane or cylinder are left out; a circle takes one elevation."""
+def test_spaces_restrict_the_directions(space: ea.Space) -> None:
+    """Directions outside a plane or cylinder are left out; a circle uses one elevation."""
     directions = [
         [a, e] for e in (-80, -50, -30, -15, 0, 15, 30, 50, 80) for a in range(-180, 180, 12)
     ]
@@ -165,46 +165,46 @@ def test_spaces_take_the_directions_they_have(space: ea.Space) -> None:
     assert kept == inside
 
 
-def test_few_directions_still_learn() -> None:
-    """37 directions of a circle: each is held out once, and azimuths are found."""
+def test_learning_from_few_directions() -> None:
+    """With 37 directions on a circle each is held out once, and azimuths are localized."""
     ring = ea.simulated_head([[float(a), 0.0] for a in range(-90, 91, 5)])
     atlas = learn(ring, components=6)
     assert atlas.accuracy is not None
     assert atlas.accuracy.held_out == 37
-    found = atlas.model.inverse_map(ring.cues())
-    assert np.median(np.abs(found[:, 0] - ring.directions[:, 0])) < 3.0
-    np.testing.assert_allclose(found[:, 1], 0.0, atol=1e-9)
+    estimated = atlas.model.inverse_map(ring.cues())
+    assert np.median(np.abs(estimated[:, 0] - ring.directions[:, 0])) < 3.0
+    np.testing.assert_allclose(estimated[:, 1], 0.0, atol=1e-9)
 
 
-@pytest.mark.usefixtures("learned_quickly")
+@pytest.mark.usefixtures("fast_learning")
 def test_progress_reaches_its_end() -> None:
-    """The callback counts up to its own total."""
-    seen: list[tuple[float, float]] = []
+    """Progress increases up to its total."""
+    calls: list[tuple[float, float]] = []
     head = ea.simulated_head(ea.Sphere().grid(20.0))
-    learn(head, components=4, progress=lambda done, total: seen.append((done, total)))
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert seen[-1][0] == seen[-1][1]
+    learn(head, components=4, progress=lambda done, total: calls.append((done, total)))
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert calls[-1][0] == calls[-1][1]
 
 
-def test_one_elevation_is_a_circle() -> None:
-    """A ring claims no elevation; left out, as the words say, the space is the circle."""
+def test_one_elevation_needs_the_circle() -> None:
+    """Other spaces are refused for one elevation, and the default space is the circle."""
     ring = ea.simulated_head([[float(a), 20.0] for a in range(-180, 180, 40)])
     for space in (ea.Sphere(), ea.Cylinder(), ea.Plane()):
-        words = f"got the {space.name} for directions at 20° alone. Leave the space out"
-        with pytest.raises(InputError, match=words):
+        message = f"got the {space.name} for directions at 20° only. Omit the space"
+        with pytest.raises(InputError, match=message):
             learn(ring, space=space)
     assert learn(ring, rooms=False).space == ea.Circle()
 
 
-def test_empty_space_is_explained() -> None:
-    """A plane that holds none of the head's directions."""
+def test_space_without_directions_is_refused() -> None:
+    """A plane that contains none of the directions of the head is refused."""
     head = ea.simulated_head([[170.0, 0.0], [175.0, 5.0]])
     with pytest.raises(InputError, match="got none of 2"):
         learn(head, space=ea.Plane())
 
 
-def test_murmur_has_the_gaps_of_speech(small_head: ea.Head, rng: np.random.Generator) -> None:
-    """Between 4 and 30 % of the bins are observed, most of them low; one seed, one sound."""
+def test_synthetic_speech_is_sparse(small_head: ea.Head, rng: np.random.Generator) -> None:
+    """4 to 30 % of the bins are observed, mostly at low frequencies; a seed fixes the sound."""
     scene = ea.render_scene(small_head, [synthetic_speech(3.0, 16000, rng)], [[30.0, 0.0]])
     cues = ea.audio_cues(scene.mixture)
     assert 0.04 < cues.observed_share < 0.3
@@ -214,58 +214,93 @@ def test_murmur_has_the_gaps_of_speech(small_head: ea.Head, rng: np.random.Gener
 
 
 def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
-    """A head without responses is calibrated on its own vectors."""
+    """A head without impulse responses is calibrated on its cue vectors."""
     from earatlas.hrtf.head import Head, MeasuredCues
 
     layout = ea.CueLayout()
     noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
-    held = held_out_statistics(noisy, layout, SyntheticTalkers(layout.rate))
-    assert len(held.directions) == 183
-    np.testing.assert_array_equal(held.statistics.counts, 1.0)
+    held_out = held_out_statistics(noisy, layout, SyntheticTalkers(layout.rate))
+    assert len(held_out.directions) == 183
+    np.testing.assert_array_equal(held_out.statistics.counts, 1.0)
 
 
-def test_few_directions_are_heard_several_times(small_head: ea.Head) -> None:
-    """At least 60 sounds, the directions one after the other, and no sound twice."""
+def test_few_directions_are_repeated(small_head: ea.Head) -> None:
+    """Few directions are repeated with different sounds, up to about 60."""
     few = small_head.subset(np.arange(7))
-    held = held_out_statistics(few, ea.CueLayout(), SyntheticTalkers(16_000))
-    np.testing.assert_array_equal(held.directions, np.tile(few.directions, (8, 1)))
-    assert np.abs(held.statistics.counts[0] - held.statistics.counts[7]).max() > 1
+    held_out = held_out_statistics(few, ea.CueLayout(), SyntheticTalkers(16_000))
+    np.testing.assert_array_equal(held_out.directions, np.tile(few.directions, (8, 1)))
+    assert np.abs(held_out.statistics.counts[0] - held_out.statistics.counts[7]).max() > 1
 
 
-def test_calibration_is_honest_where_the_errors_are_known() -> None:
-    """Cues of directions 3.2 degrees beside the truth: the 50 % region holds half of the truths.
+def test_calibration_with_known_errors() -> None:
+    """With errors of 3.2 degrees the 50 % region contains half of the true directions.
 
-    Two models of opposite sides take turns: a sound must be asked of its own.
+    Two models with opposite signs alternate, so each sound must be evaluated by its own model.
     """
     rng = np.random.default_rng(0)
     plane = ea.Plane(((-40.0, 40.0), (-40.0, 40.0)))
     x = plane.grid(4.0)
     maps = rng.normal(size=(2, 30))
-    left = PPAM.fit(plane, x, x @ maps + 0.1 * rng.normal(size=(len(x), 30)), components=3)
-    models = [left, replace(left, A=-left.A, b=-left.b)] * 150
+    positive = PPAM.fit(plane, x, x @ maps + 0.1 * rng.normal(size=(len(x), 30)), components=3)
+    models = [positive, replace(positive, A=-positive.A, b=-positive.b)] * 150
     truths = rng.uniform(-30, 30, size=(300, 2))
-    placed = truths + 3.2 * rng.normal(size=(300, 2))
-    y = (placed @ maps) * np.tile([1.0, -1.0], 150)[:, None]
-    heard = CueStatistics(np.full_like(y, 1e6), 1e6 * y, 1e6 * y**2)
-    held = HeldOut(truths, heard, np.ones(30))
-    calibration = fit_calibration(models, held)
+    displaced = truths + 3.2 * rng.normal(size=(300, 2))
+    y = (displaced @ maps) * np.tile([1.0, -1.0], 150)[:, None]
+    statistics = CueStatistics(np.full_like(y, 1e6), 1e6 * y, 1e6 * y**2)
+    held_out = HeldOutSounds(truths, statistics, np.ones(30))
+    calibration = fit_calibration(models, held_out)
     levels = np.array(
         [
-            calibration.posterior(model, held.statistics[n]).level_of(truth, 300)
+            calibration.posterior(model, held_out.statistics[n]).credible_level(truth, 300)
             for n, (model, truth) in enumerate(zip(models, truths, strict=True))
         ]
     )
     for level in (0.25, 0.5, 0.75, 0.9):
         assert np.mean(levels <= level) == pytest.approx(level, abs=0.06)
-    widths, shares = np.array(calibration.widths), np.array(calibration.shares)
-    assert np.sqrt(shares @ widths**2) == pytest.approx((placed - truths).std(), rel=0.03)
+    widths, weights = np.array(calibration.kernel_widths), np.array(calibration.kernel_weights)
+    assert np.sqrt(weights @ widths**2) == pytest.approx((displaced - truths).std(), rel=0.03)
 
 
-def test_a_head_is_no_atlas(tmp_path: Path) -> None:
-    """A SOFA file or a table in the place of an atlas: learn it first."""
+def test_loading_a_head_is_refused(tmp_path: Path) -> None:
+    """A SOFA file or a table instead of an atlas must be learned first."""
     for name in ("x.sofa", "x.CSV"):
         with pytest.raises(InputError, match="Check the name"):
             Atlas.load(tmp_path / name)
         (tmp_path / name).write_bytes(b"x")
         with pytest.raises(InputError, match="Learn it first: earatlas learn"):
             Atlas.load(tmp_path / name)
+
+
+@pytest.mark.usefixtures("fast_learning")
+@pytest.mark.parametrize("convert", [str, Path])
+def test_learn_accepts_a_path(
+    tmp_path: Path, rng: np.random.Generator, convert: Callable[[Path], str | Path]
+) -> None:
+    """A path to a table of recordings is opened as `open_head` does."""
+    rows = ["file,azimuth,elevation"]
+    for azimuth in range(-90, 91, 30):
+        name = f"{azimuth}.wav"
+        noise = rng.normal(size=16_000)
+        left, right = (1 + 0.5 * np.sin(np.radians(sign * azimuth)) for sign in (1, -1))
+        other = 0.1 * rng.normal(size=16_000)
+        samples = 0.05 * np.stack([left * noise, right * noise + other])
+        ea.Audio(samples, 16_000).write(tmp_path / name)
+        rows.append(f"{name},{azimuth},0")
+    table = tmp_path / "head.csv"
+    table.write_text("\n".join(rows))
+    atlas = learn(convert(table), components=2, rooms=False)
+    expected = learn(ea.open_head(table), components=2, rooms=False)
+    assert atlas.digest == expected.digest
+
+
+@pytest.mark.parametrize("head", [None, 3, np.zeros((2, 2)), ["ku100.sofa"]])
+def test_learn_refuses_what_is_not_a_head(head: Any) -> None:
+    """Anything but a head or a path is an input error that names the type."""
+    with pytest.raises(InputError, match=rf"head must be a Head.* of type {type(head).__name__}"):
+        learn(head)
+
+
+def test_learn_refuses_a_missing_file() -> None:
+    """A missing SOFA file is an input error."""
+    with pytest.raises(InputError, match=r"ku100\.sofa"):
+        learn("no_folder/ku100.sofa")

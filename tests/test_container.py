@@ -1,4 +1,4 @@
-"""Containers: exact round trips, and every way that a file can be broken or hostile."""
+"""Tests of containers: exact round trips, and damaged or malicious files."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from earatlas.errors import InputError
 
 @pytest.fixture
 def arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """One array that float32 holds, one that it does not, and an empty one."""
+    """Return an array that is exact in float32, one that is not, and an empty one."""
     return {
         "narrow": np.arange(6.0).reshape(2, 3),
         "wide": rng.normal(size=(3, 4)),
@@ -27,12 +27,12 @@ def arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def path(tmp_path: Path, arrays: dict[str, np.ndarray]) -> Path:
-    """A good file."""
+    """Return a valid file."""
     return write_container(tmp_path / "x.atlas", "atlas", 1, {"name": "ü"}, arrays)
 
 
 def test_round_trip_is_exact(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Every bit of every array, and the JSON; float32 where nothing is lost."""
+    """Arrays and JSON values are exact, and stored as float32 where possible."""
     about, back = read_container(path, "atlas", 1)
     assert about == {"name": "ü"}
     assert back.keys() == arrays.keys()
@@ -42,8 +42,8 @@ def test_round_trip_is_exact(path: Path, arrays: dict[str, np.ndarray]) -> None:
     assert b'"F32","shape":[2,3]' in path.read_bytes()
 
 
-def test_nothing_is_left_of_a_failed_write(tmp_path: Path) -> None:
-    """A folder that is not there is an error in words; no scratch file stays."""
+def test_failed_write_leaves_no_files(tmp_path: Path) -> None:
+    """A missing folder is an input error, and no temporary file remains."""
     with pytest.raises(InputError, match="folder exists"):
         write_container(tmp_path / "no" / "x.atlas", "atlas", 1, {}, {})
     (tmp_path / "x.atlas").mkdir()
@@ -53,7 +53,7 @@ def test_nothing_is_left_of_a_failed_write(tmp_path: Path) -> None:
 
 
 def test_every_truncation_is_refused(path: Path) -> None:
-    """Cut anywhere, it is an InputError and nothing else."""
+    """A truncated file raises an InputError, at any length."""
     blob = path.read_bytes()
     for size in range(0, len(blob), 7):
         path.write_bytes(blob[:size])
@@ -61,13 +61,13 @@ def test_every_truncation_is_refused(path: Path) -> None:
             read_container(path, "atlas", 1)
 
 
-def test_every_flipped_byte_is_refused_or_harmless(
+def test_changed_bytes_are_detected_or_irrelevant(
     path: Path, arrays: dict[str, np.ndarray]
 ) -> None:
-    """A changed byte is found out, or it was white space: never another number."""
+    """A changed byte is detected, or it is white space that changes no value."""
     blob = path.read_bytes()
-    for place in range(len(blob)):
-        path.write_bytes(blob[:place] + bytes([blob[place] ^ 0x15]) + blob[place + 1 :])
+    for i in range(len(blob)):
+        path.write_bytes(blob[:i] + bytes([blob[i] ^ 0x15]) + blob[i + 1 :])
         try:
             about, back = read_container(path, "atlas", 1)
         except InputError:
@@ -77,8 +77,8 @@ def test_every_flipped_byte_is_refused_or_harmless(
             np.testing.assert_array_equal(back[name], arrays[name])
 
 
-def hostile(header: dict[str, Any], payload: bytes = b"") -> bytes:
-    """A file with this JSON header."""
+def make_file(header: dict[str, Any], payload: bytes = b"") -> bytes:
+    """Return the bytes of a file with a JSON header."""
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + payload
 
@@ -94,33 +94,33 @@ META = {"earatlas": json.dumps({"kind": "atlas", "version": 1, "sha256": "", "ab
         b"PK\x03\x04" + b"\0" * 100,
         struct.pack("<Q", 1 << 62) + b"{}",
         struct.pack("<Q", 50) + b"[" * 50,
-        hostile({"__metadata__": META, "a": {"dtype": "F64", "shape": [1 << 40],
+        make_file({"__metadata__": META, "a": {"dtype": "F64", "shape": [1 << 40],
                  "data_offsets": [0, 1 << 43]}}, b"\0" * 64),
-        hostile({"__metadata__": META, "a": {"dtype": "F64", "shape": [-1],
+        make_file({"__metadata__": META, "a": {"dtype": "F64", "shape": [-1],
                  "data_offsets": [0, 8]}}, b"\0" * 8),
-        hostile({"__metadata__": {"earatlas": "[1, 2]"}}),
-        hostile({"__metadata__": {"other": "{}"}}),
-        hostile({"no": 1}),
-        hostile({"__metadata__": META}),
+        make_file({"__metadata__": {"earatlas": "[1, 2]"}}),
+        make_file({"__metadata__": {"other": "{}"}}),
+        make_file({"no": 1}),
+        make_file({"__metadata__": META}),
     ],
 )  # fmt: skip
-def test_hostile_files_are_refused(path: Path, blob: bytes) -> None:
-    """Pickles, archives, huge promises, wrong JSON: one sentence each."""
+def test_malicious_files_are_refused(path: Path, blob: bytes) -> None:
+    """Pickles, archives, huge sizes and invalid JSON raise an InputError."""
     path.write_bytes(blob)
     with pytest.raises(InputError, match="cannot be used"):
         read_container(path, "atlas", 1)
 
 
 def test_oversized_file_is_not_read(tmp_path: Path) -> None:
-    """A sparse file of 2 GB is refused by its size alone."""
+    """A sparse file of 2 GB is refused without reading it."""
     with (tmp_path / "big.atlas").open("wb") as file:
         file.truncate(2 << 30)
     with pytest.raises(InputError, match=r"2\.0 GB"):
         read_container(tmp_path / "big.atlas", "atlas", 1)
 
 
-def test_other_kinds_versions_and_places(path: Path, tmp_path: Path) -> None:
-    """Another kind, a newer version, a folder, a missing file, a plain safetensors file."""
+def test_other_kinds_versions_and_paths(path: Path, tmp_path: Path) -> None:
+    """Another kind, a newer version, folders, missing and plain safetensors files are refused."""
     with pytest.raises(InputError, match="holds a 'atlas'"):
         read_container(path, "scene", 1)
     with pytest.raises(InputError, match="Update earatlas"):
@@ -134,29 +134,29 @@ def test_other_kinds_versions_and_places(path: Path, tmp_path: Path) -> None:
         read_container(path, "atlas", 1)
 
 
-def _resealed(path: Path, changes: dict[str, Any]) -> None:
-    """The file with other JSON and the checksum that it had: what a changed byte does."""
+def _replace_values(path: Path, changes: dict[str, Any]) -> None:
+    """Change JSON values of a file without changing its checksum."""
     blob = path.read_bytes()
     length = int.from_bytes(blob[:8], "little")
     outer = json.loads(blob[8 : 8 + length])
     inner = json.loads(outer["__metadata__"]["earatlas"])
     outer["__metadata__"]["earatlas"] = json.dumps({**inner, **changes})
-    path.write_bytes(hostile(outer, blob[8 + length :]))
+    path.write_bytes(make_file(outer, blob[8 + length :]))
 
 
-def test_the_checksum_covers_all_that_is_said(path: Path) -> None:
-    """Arrays, JSON, kind and version; how the JSON is spelt does not matter."""
-    _resealed(path, {})
+def test_checksum_covers_all_values(path: Path) -> None:
+    """The checksum covers arrays, JSON values, kind and version, but not their formatting."""
+    _replace_values(path, {})
     assert read_container(path, "atlas", 1)[0] == {"name": "ü"}
     for changes in ({"about": {"name": "u"}}, {"about": {"name": "ü", "x": 1}}, {"version": 0}):
         write_container(path, "atlas", 1, {"name": "ü"}, {"a": np.arange(3.0)})
-        _resealed(path, changes)
+        _replace_values(path, changes)
         with pytest.raises(InputError, match="checksum does not match"):
             read_container(path, "atlas", 1)
 
 
-def test_a_checksum_of_arrays_alone_is_that_of_earlier_files(path: Path) -> None:
-    """They are read as they are; a file of today is not taken for one of them."""
+def test_checksum_of_earlier_versions(path: Path) -> None:
+    """Earlier files with a checksum of the arrays are read; current files must cover all."""
     arrays = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3)}
     digest = hashlib.sha256(b"a <f4 (2, 3) " + arrays["a"].tobytes()).hexdigest()
     header = {"kind": "atlas", "version": 1, "sha256": digest, "about": {"x": 1}}
@@ -170,8 +170,8 @@ def test_a_checksum_of_arrays_alone_is_that_of_earlier_files(path: Path) -> None
         read_container(path, "atlas", 1)
 
 
-def test_arrays_of_other_kinds_are_refused(path: Path) -> None:
-    """Whole numbers and truth values are never written."""
+def test_arrays_of_other_types_are_refused(path: Path) -> None:
+    """Integer and boolean arrays are refused."""
     for array in (np.arange(3), np.array([True])):
         digest = hashlib.sha256(f"a {array.dtype.str} {array.shape} ".encode() + array.tobytes())
         header = {"kind": "atlas", "version": 1, "sha256": digest.hexdigest(), "about": {}}
@@ -181,8 +181,8 @@ def test_arrays_of_other_kinds_are_refused(path: Path) -> None:
 
 
 def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
-    """They have no end, or never begin."""
+    """Pipes and devices are refused without reading them."""
     os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path / "pipe", Path("/dev/zero")):
+    for source in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(InputError, match="got the pipe or device"):
-            read_container(place, "atlas", 1)
+            read_container(source, "atlas", 1)

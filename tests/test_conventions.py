@@ -1,4 +1,4 @@
-"""The house: what is private stays in its file, and colours are written in one."""
+"""Tests of conventions: private names are not imported, and colours are defined once."""
 
 import ast
 import re
@@ -9,13 +9,13 @@ import pytest
 import earatlas as ea
 
 SOURCE = Path(ea.__file__).parent
-ROOMS = sorted(
+PACKAGES = sorted(
     f for f in SOURCE.iterdir() if (f.is_dir() and f.name[0] != "_") or f.suffix == ".py"
 )
 
 
 def private_imports(file: Path) -> list[str]:
-    """What a file imports from others of the package that begins with an underscore."""
+    """Return the names with an underscore that a file imports from other modules."""
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     return [
         f"{file.relative_to(SOURCE)}: {node.module}.{alias.name}"
@@ -26,15 +26,15 @@ def private_imports(file: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
-def test_private_names_stay_at_home(room: Path) -> None:
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_private_names_are_not_imported(package: Path) -> None:
     """No module imports another's private names."""
-    files = [room] if room.is_file() else sorted(room.rglob("*.py"))
+    files = [package] if package.is_file() else sorted(package.rglob("*.py"))
     assert [name for file in files for name in private_imports(file)] == []
 
 
-def test_private_imports_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also over several lines, under another name, and inside a function."""
+def test_private_imports_are_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imports over several lines, under another name and in functions are detected."""
     monkeypatch.setattr("test_conventions.SOURCE", tmp_path)
     file = tmp_path / "x.py"
     file.write_text(
@@ -45,9 +45,9 @@ def test_private_imports_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert private_imports(file) == ["x.py: earatlas.a._c", "x.py: earatlas.d._E"]
 
 
-@pytest.mark.parametrize("room", ["plotting", "report", "studio"])
-def test_one_palette(room: str) -> None:
-    """Colours are written in the palette alone."""
-    for file in (SOURCE / room).glob("*.py"):
+@pytest.mark.parametrize("package", ["plotting", "report", "studio"])
+def test_colours_are_defined_in_palette(package: str) -> None:
+    """Only the palette contains colour codes."""
+    for file in (SOURCE / package).glob("*.py"):
         found = re.findall(r"[\"',]#[0-9a-fA-F]{6}", file.read_text(encoding="utf-8"))
         assert not found or file.name == "palette.py", (file.name, found)

@@ -1,21 +1,49 @@
-"""Sums in tables of levels: a few frames at once and many, as a slow loop has them."""
+"""CSV tables: required columns, numeric cells, and errors that name the line."""
 
-import numpy as np
+from pathlib import Path
+
 import pytest
 
-from earatlas.features.level_tables import add_frames
+from earatlas.csv_tables import read_table
+from earatlas.errors import InputError
 
 
-@pytest.mark.parametrize("frames", [1, 3, 40])
-def test_frames_are_added_where_they_belong(rng: np.random.Generator, frames: int) -> None:
-    """Several frames may share a place; one value a frame serves all columns."""
-    rows = rng.integers(0, 4, (frames, 5))
-    values, worth = rng.normal(size=(frames, 5)), rng.normal(size=(frames, 1))
-    tables = [rng.normal(size=(4, 5)), np.zeros((4, 5))]
-    expected = [table.copy() for table in tables]
-    for n in range(frames):
-        for d in range(5):
-            expected[0][rows[n, d], d] += values[n, d]
-            expected[1][rows[n, d], d] += worth[n, 0]
-    add_frames(tables, rows, (values, worth))
-    np.testing.assert_allclose(tables, expected, rtol=1e-12)
+def write(folder: Path, text: str) -> Path:
+    """Write a table."""
+    path = folder / "table.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_rows_and_numbers(tmp_path: Path) -> None:
+    """Column names ignore case, spaces and a byte order mark; other columns are ignored."""
+    path = write(tmp_path, '\ufeffYaw, TIME ,note\n1.5,2,"a, b"\n-3,4e1,\n')
+    rows = list(read_table(path, ("time", "yaw"), "yaw"))
+    assert [row.numbers("time", "yaw") for row in rows] == [(2.0, 1.5), (40.0, -3.0)]
+    assert [row.line for row in rows] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("time\n1\n", "yaw must have the columns time, yaw, got time in .* Add: yaw."),
+        ("time;yaw\n1;2\n", "Separate columns by commas."),
+        ("", "got none in"),
+        ("time,yaw\n1,2\n1,2,5\n", "got 1 more in line 3 of"),
+        ("time,yaw\n1,left\n", "numbers for time and yaw, got '1' and 'left' in line 2 of"),
+        ("time,yaw\n1\n", "got '1' and None in line 2 of"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, text: str, words: str) -> None:
+    """The message has the fault, its line and a remedy."""
+    path = write(tmp_path, text)
+    with pytest.raises(InputError, match=words):
+        _ = [row.numbers("time", "yaw") for row in read_table(path, ("time", "yaw"), "yaw")]
+
+
+def test_files_that_are_not_text(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 are refused."""
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"time,yaw\n\xff\xfe\n")
+    with pytest.raises(InputError, match="yaw must be a readable text file"):
+        list(read_table(path, ("time", "yaw"), "yaw"))

@@ -1,7 +1,7 @@
-"""What is on the disk after kill -9 at any step of writing, on a full one, and of two writers.
+"""Files after kill -9 at any step of writing, on a full disk, and with two writers.
 
-A fault needs a process of its own to end, not one that starts anew: these are forked, with what
-computes replaced by something quick, so that every step of writing can be the last.
+Commands run in forked processes with fast substitutes for the computations, so that every step of
+writing can be tested as the last one.
 """
 
 import os
@@ -25,45 +25,47 @@ from learned_heads import LearnedHeads
 
 import earatlas as ea
 from earatlas.batch.sidecar import read_sidecar
-from earatlas.features.audio_writer import growing_sound_files
-from earatlas.files import clear_scratch
-from earatlas.separation.options import Separating
-from earatlas.separation.pipeline import sound_file
+from earatlas.features.audio_writer import incremental_wav_writer
+from earatlas.files import recover_scratch
+from earatlas.separation.options import SeparationOptions
+from earatlas.separation.pipeline import source_file_name
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, disks and limits of Linux")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-PEAK = 0.25  # of the recording
+PEAK = 0.25  # amplitude of the recording
 RING = np.column_stack([np.arange(-180.0, 180.0, 15.0), np.zeros(24)])
 
 
-def forked(act: Callable[[], object]) -> int:
-    """The number of a process that does it, with this one's memory."""
+def fork(function: Callable[[], object]) -> int:
+    """Run a function in a forked process; return the process number."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the test runner's threads do nothing
-        number = os.fork()
-    if number:
-        return number
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # the threads of the test runner are idle
+        process = os.fork()
+    if process:
+        return process
     try:
-        act()
+        function()
         os._exit(0)
     finally:
         os._exit(77)
 
 
 def killed_at(step: int, *command: object) -> bool:
-    """Whether kill -9 came before so many steps of writing were done, or else the command ended."""
+    """Whether a command was killed by kill -9 before this step of writing; else it ended."""
 
-    def act() -> None:
-        left = step
+    def run_command() -> None:
+        remaining = step
 
-        def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(original: Callable[..., Any]) -> Callable[..., Any]:
             def call(*arguments: Any, **options: Any) -> Any:
-                nonlocal left
-                left -= 1
-                if left < 0:
+                nonlocal remaining
+                remaining -= 1
+                if remaining < 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-                return real(*arguments, **options)
+                return original(*arguments, **options)
 
             return call
 
@@ -71,7 +73,7 @@ def killed_at(step: int, *command: object) -> bool:
             setattr(owner, name, counted(getattr(owner, name)))
         assert in_process(*command).returncode == 0
 
-    status = os.waitpid(forked(act), 0)[1]
+    status = os.waitpid(fork(run_command), 0)[1]
     assert status in (0, signal.SIGKILL), status
     return status != 0
 
@@ -94,23 +96,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads
 
 
 @pytest.fixture
-def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is computed: learning gives a known atlas, separating the recording times n."""
+def fast_computations(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace learning by a known atlas, and separation by a gain of n."""
     atlas = ea.Atlas.load(folder / "a.atlas")
 
-    def separated(_: object, recording: Any, out: Path, how: Separating, **__: object) -> Any:
+    def separated(
+        _: object, recording: Any, out: Path, how: SeparationOptions, **__: object
+    ) -> Any:
         sound = ea.read_audio(recording.path).samples * (how.n_sources or 1)
-        names = [sound_file(recording.path, m) for m in range(2)]
-        with growing_sound_files(out, names, 16000) as append:
+        names = [source_file_name(recording.path, m) for m in range(2)]
+        with incremental_wav_writer(out, names, 16000) as append:
             append(np.stack([sound, sound]))
-        return FoundNothing(), [out / name for name in names]
+        return FakeScene(), [out / name for name in names]
 
     monkeypatch.setattr("earatlas.atlas.learn_head", lambda *_, **__: atlas)
     monkeypatch.setattr("earatlas.batch.recordings.separate_file", separated)
 
 
-class FoundNothing:
-    """As much of a scene as a sidecar tells of."""
+class FakeScene:
+    """The attributes of a scene that a sidecar records."""
 
     free_energies = (0.0,)
     rate, dry, seconds = 16000, False, 1.0
@@ -123,8 +127,8 @@ class FoundNothing:
     sources = (_Source(), _Source())
 
 
-def loudness(out: Path) -> set[int]:
-    """How many times as loud as the recording the two sounds are; one number: they agree."""
+def gains(out: Path) -> set[int]:
+    """Return the gains of the two separated sounds; one number if they agree."""
     sounds = (soundfile.read(out / f"talk_source{m}.wav")[0] for m in (1, 2))
     return {round(float(np.abs(samples).max() / PEAK)) for samples in sounds}
 
@@ -132,9 +136,9 @@ def loudness(out: Path) -> set[int]:
 # --- kill -9 ----------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fast_computations")
 def test_learning_killed_at_every_step(run: Run, folder: Path, tmp_path: Path) -> None:
-    """The atlas of before or the new one, whole; the next run leaves nothing else behind."""
+    """The atlas is the old or the new one; the next run removes everything else."""
     path = tmp_path / "x.atlas"
     call = ["learn", folder / "head.csv", "-o", path, "--no-rooms"]
     old = ea.Atlas.load(folder / "a.atlas")
@@ -150,9 +154,9 @@ def test_learning_killed_at_every_step(run: Run, folder: Path, tmp_path: Path) -
     assert [file.name for file in tmp_path.iterdir()] == ["x.atlas"]
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fast_computations")
 def test_separating_killed_at_every_step(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Sounds are all old or all new, and `--resume` never takes the ones for the others."""
+    """The sounds are all old or all new, and --resume never confuses them."""
     call = ["separate", folder / "a.atlas", folder / "talk.wav", "-o", tmp_path / "o", "-n"]
     seen = set()
     for step in count():
@@ -160,13 +164,13 @@ def test_separating_killed_at_every_step(run: Run, folder: Path, tmp_path: Path)
         assert run(*call, 1).returncode == 0
         if not killed_at(step, *call, 2):
             break
-        clear_scratch(tmp_path / "o")  # as the next writer does
-        (now,) = loudness(tmp_path / "o")
-        seen.add(now)
+        recover_scratch(tmp_path / "o")  # as the next writer does
+        (gain,) = gains(tmp_path / "o")
+        seen.add(gain)
         assert read_sidecar(tmp_path / "o" / "talk.json") is not None
         result = run(*call, 2, "--resume")
         assert result.returncode == 0, result.stderr
-        assert loudness(tmp_path / "o") == {2}
+        assert gains(tmp_path / "o") == {2}
         assert sorted(file.name for file in (tmp_path / "o").iterdir()) == [
             "talk.json", "talk_source1.wav", "talk_source2.wav",
         ]  # fmt: skip
@@ -174,35 +178,35 @@ def test_separating_killed_at_every_step(run: Run, folder: Path, tmp_path: Path)
     assert seen == {1, 2}
 
 
-# --- disks that are full or read-only -----------------------------------------------------------
+# --- full and read-only disks -------------------------------------------------------------------
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Small disks of their own, where the system lets us have them."""
+def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Return a function that mounts small disks, or skip the test."""
     with ExitStack() as stack:
 
-        def mount(options: str, *files: Path) -> Path:
+        def mount_tmpfs(options: str, *files: Path) -> Path:
             place = tmp_path / f"disk-{options}"
             place.mkdir()
             command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)]
             try:
                 done = subprocess.run(command, capture_output=True)
             except OSError as error:
-                pytest.skip(f"no disk of one's own: {error}")
+                pytest.skip(f"cannot mount a disk: {error}")
             if done.returncode:
-                pytest.skip("no disk of one's own: only root mounts one")
+                pytest.skip("cannot mount a disk: only root can")
             stack.callback(subprocess.run, ["umount", "-l", str(place)], check=True)
             for file in files:
                 shutil.copy(file, place)
             subprocess.run(["mount", "-o", f"remount,{options}", str(place)], check=True)
             return place
 
-        yield mount
+        yield mount_tmpfs
 
 
 def commands(folder: Path, out: Path) -> dict[str, list[object]]:
-    """Commands that write some 10 kB and more."""
+    """Return commands that write about 10 kB or more."""
     talk, learned = folder / "talk.wav", folder / "a.atlas"
     return {
         "learn": ["learn", folder / "head.csv", "-o", out / "x.atlas", "--no-rooms"],
@@ -215,86 +219,87 @@ def commands(folder: Path, out: Path) -> dict[str, list[object]]:
     }  # fmt: skip
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fast_computations")
 @pytest.mark.parametrize("name", ["learn", "separate", "simulate", "track", "batch"])
 def test_a_full_disk(
-    run: Run, folder: Path, tmp_path: Path, mounted: Callable[..., Path], name: str
+    run: Run, folder: Path, tmp_path: Path, mount: Callable[..., Path], name: str
 ) -> None:
-    """One sentence and exit code 2; what was there before is, and nothing half-written."""
-    out = mounted("size=16k", folder / "head.csv")
+    """One sentence and exit code 2; old files stay, and no partial file is left."""
+    out = mount("size=16k", folder / "head.csv")
     before = {file.name: file.read_bytes() for file in out.iterdir()}
-    (out / "rest").write_bytes(bytes(12 << 10))  # a page has the table: there is none left
+    (out / "rest").write_bytes(bytes(12 << 10))  # the table fills the remaining page
     result = run(*commands(folder, out)[name])
-    told_of_no_room(result)
+    assert_disk_full_error(result)
     left = {file.name: file.read_bytes() for file in out.iterdir() if file.name != "rest"}
     assert left == before
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fast_computations")
 @pytest.mark.parametrize("name", ["learn", "separate", "simulate", "track", "batch"])
-def test_files_that_may_not_grow(folder: Path, tmp_path: Path, name: str) -> None:
-    """The same where the system limits the length of a file: for who may not mount disks."""
+def test_file_size_limit(folder: Path, tmp_path: Path, name: str) -> None:
+    """The same with a limit of the file size, for users who cannot mount disks."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "old").write_text("old")
 
-    def act() -> None:
+    def run_command() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
-        told_of_no_room(in_process(*commands(folder, out)[name]))
+        assert_disk_full_error(in_process(*commands(folder, out)[name]))
 
-    assert os.waitpid(forked(act), 0)[1] == 0
+    assert os.waitpid(fork(run_command), 0)[1] == 0
     assert [file.name for file in out.iterdir()] == ["old"]
 
 
-def told_of_no_room(result: subprocess.CompletedProcess[str]) -> None:
-    """One sentence, of a file or of the disk."""
-    said = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert (result.returncode, len(said)) == (2, 1), result.stderr
-    words = ("No space", "full disk", "too large", "room", "free some space")
-    assert any(word in said[0] for word in words), said
+def assert_disk_full_error(result: subprocess.CompletedProcess[str]) -> None:
+    """Assert one error about the file or the disk."""
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert (result.returncode, len(errors)) == (2, 1), result.stderr
+    words = ("No space", "full disk", "too large", "room", "space")
+    assert any(word in errors[0] for word in words), errors
     assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("name", ["learn", "separate", "simulate", "track", "batch", "listen"])
 def test_a_read_only_disk(
-    run: Run, folder: Path, mounted: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str
+    run: Run, folder: Path, mount: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Refused before the work."""
+    """A read-only disk is refused before the work."""
 
     def fail(*_: object, **__: object) -> None:
-        pytest.fail("it began to work")
+        pytest.fail("it started to work")
 
-    out = mounted("ro")
-    for work in ("earatlas.atlas.learn_head", "earatlas.batch.recordings.separate_file",
-                 "earatlas.cli.localize._found"):  # fmt: skip
-        monkeypatch.setattr(work, fail)
+    out = mount("ro")
+    for function in ("earatlas.atlas.learn_head", "earatlas.batch.recordings.separate_file",
+                     "earatlas.cli.localize._localize_recording"):  # fmt: skip
+        monkeypatch.setattr(function, fail)
     result = run(*commands(folder, out)[name])
     assert result.returncode == 2, result.stderr
     assert "Read-only file system" in result.stderr
     assert "Traceback" not in result.stderr
 
 
-# --- two at a time --------------------------------------------------------------------------------
+# --- two writers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fast_computations")
 def test_two_writers(run: Run, folder: Path, tmp_path: Path) -> None:
-    """They replace each other's results as a whole, whoever comes last, and leave nothing else."""
+    """Two writers replace each other's results completely, and leave nothing else."""
     calls = [
         ["separate", folder / "a.atlas", folder / "talk.wav", "-o", tmp_path / "o", "-n", n]
         for n in (1, 2)
     ] + [["learn", folder / "head.csv", "-o", tmp_path / "x.atlas", "--no-rooms"]] * 2
     for _ in range(3):
-        writers = [forked(lambda call=call: _ends_well(call)) for call in calls]  # type: ignore[misc]
+        writers = [fork(lambda call=call: _assert_success(call)) for call in calls]  # type: ignore[misc]
         assert [os.waitpid(writer, 0)[1] for writer in writers] == [0] * 4
-        assert len(loudness(tmp_path / "o")) == 1
+        assert len(gains(tmp_path / "o")) == 1
         ea.Atlas.load(tmp_path / "x.atlas")
         assert not list(tmp_path.rglob(".earatlas-*"))
     result = run(*calls[1], "--resume")
     assert result.returncode == 0, result.stderr
-    assert loudness(tmp_path / "o") == {2}
+    assert gains(tmp_path / "o") == {2}
 
 
-def _ends_well(call: list[object]) -> None:
+def _assert_success(call: list[object]) -> None:
+    """Assert that a command succeeds."""
     assert in_process(*call).returncode == 0

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, alone and together."""
+"""Files are written completely or not at all, alone and together."""
 
 import os
 import stat
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from earatlas.errors import InputError
-from earatlas.files import check_writable, written_together, written_whole
+from earatlas.files import atomic_write, atomic_write_all, check_writable
 
 
 def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
-    """Until then the old one is there, and afterwards nothing is left of the scratch folder."""
+    """The old file remains until then, and the scratch folder is removed afterwards."""
     path = tmp_path / "x.txt"
     path.write_text("old")
-    with written_whole(path) as scratch:
+    with atomic_write(path) as scratch:
         assert scratch.name == path.name
         scratch.write_text("new")
         assert path.read_text() == "old"
@@ -26,12 +26,12 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
 
 
 def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
-    """Whatever went wrong while it was written."""
+    """The old file survives any exception during writing."""
     path = tmp_path / "x.txt"
     path.write_text("old")
 
     def write_half() -> None:
-        with written_whole(path) as scratch:
+        with atomic_write(path) as scratch:
             scratch.write_text("half")
             raise KeyboardInterrupt
 
@@ -41,11 +41,11 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_has_the_rights_of_any_other(tmp_path: Path) -> None:
-    """Those that the umask leaves, and the umask itself is never touched."""
+def test_file_permissions(tmp_path: Path) -> None:
+    """The permissions follow the umask, which is not changed."""
     before = os.umask(0o027)
     try:
-        with written_whole(tmp_path / "x") as scratch:
+        with atomic_write(tmp_path / "x") as scratch:
             scratch.write_text("")
         assert os.umask(0o027) == 0o027
     finally:
@@ -53,8 +53,8 @@ def test_a_file_has_the_rights_of_any_other(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
 
 
-def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
-    """A folder, a folder that is missing, and a name that is no folder."""
+def test_unwritable_paths_are_refused(tmp_path: Path) -> None:
+    """A folder, a missing folder, and a file as a folder are refused."""
     (tmp_path / "file").write_text("")
     check_writable(tmp_path / "new.txt")
     for bad in (tmp_path, tmp_path / "no" / "x", tmp_path / "file" / "x"):
@@ -62,29 +62,29 @@ def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> No
             check_writable(bad)
     with (
         pytest.raises(InputError, match="report must be a file that can be written"),
-        written_whole(tmp_path / "no" / "x", "report"),
+        atomic_write(tmp_path / "no" / "x", "report"),
     ):
-        pytest.fail("there is no such folder")
+        pytest.fail("the folder does not exist")
 
 
-def test_files_come_together(tmp_path: Path) -> None:
-    """New ones replace those of their names and those they are to replace; others stay."""
+def test_files_are_replaced_together(tmp_path: Path) -> None:
+    """New files replace those of the same names and those in `replacing`; others stay."""
     for name in ("a", "b", "mine"):
         (tmp_path / name).write_text("old")
-    with written_together(tmp_path, instead_of=["b", "absent"]) as new:
+    with atomic_write_all(tmp_path, replacing=["b", "absent"]) as new:
         (new / "a").write_text("new")
         (new / "c").write_text("new")
     found = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert found == {"a": "new", "c": "new", "mine": "old"}
 
 
-def test_files_come_together_or_not_at_all(tmp_path: Path) -> None:
-    """One that cannot take its place takes all the others back."""
+def test_failed_replacement_is_undone(tmp_path: Path) -> None:
+    """If one file cannot be moved, all others are moved back."""
     (tmp_path / "a").write_text("old")
     (tmp_path / "b").mkdir()
 
     def write() -> None:
-        with written_together(tmp_path) as new:
+        with atomic_write_all(tmp_path) as new:
             (new / "a").write_text("new")
             (new / "b").write_text("new")
 
@@ -94,40 +94,40 @@ def test_files_come_together_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_what_is_complete_is_on_the_disk_before_it_takes_its_place(
+def test_files_are_flushed_before_they_are_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut after the rename must not leave an empty file in the place of the old one."""
-    done: list[str] = []
+    """A power cut after the rename must not leave an empty file."""
+    calls: list[str] = []
 
-    def tell(owner: object, name: str) -> None:
-        real = getattr(owner, name)
+    def record(owner: object, name: str) -> None:
+        original = getattr(owner, name)
 
-        def told(*arguments: Any) -> Any:
-            done.append(name)
-            return real(*arguments)
+        def recorded(*arguments: Any) -> Any:
+            calls.append(name)
+            return original(*arguments)
 
-        monkeypatch.setattr(owner, name, told)
+        monkeypatch.setattr(owner, name, recorded)
 
-    tell(os, "fsync")
-    tell(Path, "replace")
-    with written_whole(tmp_path / "x") as scratch:
+    record(os, "fsync")
+    record(Path, "replace")
+    with atomic_write(tmp_path / "x") as scratch:
         scratch.write_text("new")
-    assert done == ["fsync", "replace", "fsync"]
-    done.clear()
-    with written_together(tmp_path) as folder:
+    assert calls == ["fsync", "replace", "fsync"]
+    calls.clear()
+    with atomic_write_all(tmp_path) as folder:
         for name in "ab":
             (folder / name).write_text("new")
-    assert done == ["fsync", "fsync", "replace", "replace", "fsync"]
+    assert calls == ["fsync", "fsync", "replace", "replace", "fsync"]
 
 
 _WRITER = """
 import sys, time
 from pathlib import Path
 from typing import Any
-from earatlas.files import written_together, written_whole
+from earatlas.files import atomic_write_all, atomic_write
 folder = Path(sys.argv[1])
-with written_whole(folder / "x") as alone, written_together(folder) as several:
+with atomic_write(folder / "x") as alone, atomic_write_all(folder) as several:
     alone.write_text("half")
     (several / "y").write_text("half")
     print("writing", flush=True)
@@ -135,15 +135,15 @@ with written_whole(folder / "x") as alone, written_together(folder) as several:
 """
 
 
-def test_scratch_folders_of_the_dead_are_removed(tmp_path: Path) -> None:
-    """Those of a writer that lives stay; after kill -9 the next writer removes them."""
+def test_scratch_folders_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    """Those of a living writer stay; after kill -9 the next writer removes them."""
     (tmp_path / "x").write_text("old")
     with subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "writing\n"
-        with written_whole(tmp_path / "z") as scratch:
+        with atomic_write(tmp_path / "z") as scratch:
             scratch.write_text("")
         assert len(list(tmp_path.glob(".earatlas-*"))) == 2
         writer.kill()
@@ -153,8 +153,8 @@ def test_scratch_folders_of_the_dead_are_removed(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_text() == "old"
 
 
-def _left(folder: Path, *, complete: bool) -> None:
-    """What a writer leaves that was killed while it moved files: a and b were old, a is moved."""
+def _leave_scratch(folder: Path, *, complete: bool) -> None:
+    """Create the scratch folder of a writer that was killed after it had moved a, but not b."""
     scratch = folder / ".earatlas-dead"
     for name in ("new", "old"):
         (scratch / name).mkdir(parents=True)
@@ -168,20 +168,20 @@ def _left(folder: Path, *, complete: bool) -> None:
 
 
 @pytest.mark.parametrize(("complete", "found"), [(True, "new"), (False, "old")])
-def test_files_come_together_even_if_their_writer_is_killed(
+def test_killed_replacement_is_finished_or_undone(
     tmp_path: Path, complete: bool, found: str
 ) -> None:
-    """The next writer ends what was begun: forward once all was complete, or else back."""
-    _left(tmp_path, complete=complete)
+    """The next writer finishes the moves if `complete` exists, and undoes them otherwise."""
+    _leave_scratch(tmp_path, complete=complete)
     check_writable(tmp_path / "other")
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": found, "b": found}
 
 
-def test_scratch_folders_that_may_be_a_trap_stay(
+def test_untrusted_scratch_folders_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of another user, a link, and one that is just being made: its lock is not there yet."""
-    _left(tmp_path, complete=True)
+    """Folders of other users, links, and new folders without a lock are not touched."""
+    _leave_scratch(tmp_path, complete=True)
     (tmp_path / ".earatlas-link").symlink_to(tmp_path / ".earatlas-dead")
     (tmp_path / ".earatlas-new").mkdir()
     everything = sorted(tmp_path.rglob("*"))
@@ -194,9 +194,9 @@ def test_scratch_folders_that_may_be_a_trap_stay(
     assert sorted(p.name for p in tmp_path.iterdir()) == [".earatlas-link", "a", "b"]
 
 
-def test_pipes_and_devices_are_no_output(tmp_path: Path) -> None:
-    """The file would take the place of the pipe; nobody means that, and /dev/null would be gone."""
+def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
+    """A file would replace the pipe, or /dev/null."""
     os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path / "pipe", Path("/dev/null")):
+    for path in (tmp_path / "pipe", Path("/dev/null")):
         with pytest.raises(InputError, match="got the pipe or device"):
-            check_writable(place)
+            check_writable(path)

@@ -1,4 +1,4 @@
-"""The tests' own tools: a command in process is a command, and a head is learned once."""
+"""Tests of the test helpers: commands in process, and the cache of learned heads."""
 
 import os
 import subprocess
@@ -24,42 +24,44 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def recording(tmp_path: Path, rng: np.random.Generator) -> Path:
-    """Half a second of stereo noise, and a table that has it from two directions."""
+    """Write half a second of stereo noise, and a table with it from two directions."""
     soundfile.write(tmp_path / "x.wav", 0.1 * rng.normal(size=(8000, 2)), 16_000)
     (tmp_path / "x.csv").write_text("file,azimuth,elevation\nx.wav,40,0\nx.wav,-40,0\n")
     return tmp_path / "x.wav"
 
 
 @pytest.mark.parametrize("arguments", [["info", "x.csv"], ["cues", "y.wav"], ["cuez"]])
-def test_in_process_is_as_in_a_process(
+def test_in_process_equals_new_process(
     run: Run, run_process: Run, recording: Path, arguments: list[str]
 ) -> None:
-    """The same exit code and the same texts, for an answer, a refusal and a wrong name."""
+    """Exit code and output are equal for a result, an input error and a wrong command."""
     ours, theirs = (call(*arguments, cwd=recording.parent) for call in (run, run_process))
     assert ours.returncode == theirs.returncode
     assert ours.stdout == theirs.stdout
-    last = [result.stderr.splitlines()[-2:] for result in (ours, theirs)]  # usage has the program
+    last = [
+        result.stderr.splitlines()[-2:] for result in (ours, theirs)
+    ]  # the usage line contains the program name
     assert last[0] == last[1]
 
 
-def test_nothing_is_left_of_a_command_in_process(run: Run, recording: Path) -> None:
-    """Folder, environment, streams and warnings are those of before."""
+def test_command_in_process_restores_the_state(run: Run, recording: Path) -> None:
+    """Folder, environment, streams and warnings do not change."""
 
-    def surroundings() -> tuple[object, ...]:
+    def state() -> tuple[object, ...]:
         streams = (sys.argv, sys.stdin, sys.stdout, sys.stderr)
         return (Path.cwd(), dict(os.environ), *streams, warnings.showwarning, *warnings.filters)
 
-    before = surroundings()
+    before = state()
     assert run("cues", "x.wav", cwd=recording.parent, env={"COLUMNS": "50"}).returncode == 0
-    assert surroundings() == before
+    assert state() == before
 
 
 @pytest.mark.parametrize("arguments", [["info", "--help"], ["info", "x.csv"]])
-def test_a_command_in_process_has_its_own_width(
+def test_command_in_process_has_its_own_width(
     run: Run, recording: Path, arguments: list[str]
 ) -> None:
-    """COLUMNS of its environment, not of the session's or of the command before."""
-    console.out.width = 100  # as if the session had begun in a terminal
+    """The width follows COLUMNS of the command, not that of the session."""
+    console.out.width = 100  # as if the session had started in a terminal
     widths = []
     for columns in (40, 60, 40):
         result = run(*arguments, cwd=recording.parent, env={"COLUMNS": str(columns)})
@@ -67,16 +69,16 @@ def test_a_command_in_process_has_its_own_width(
     assert widths[0] == widths[2] <= 40 < widths[1] <= 60
 
 
-def test_how_a_program_may_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the interpreter has it: a number is the exit code, words are an error, None is fine."""
-    for end, code, words in ((3, 3, ""), (None, 0, ""), ("no!", 1, "no!\n")):
+def test_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number is the exit code, a text is an error, and None is success."""
+    for end, code, message in ((3, 3, ""), (None, 0, ""), ("no!", 1, "no!\n")):
         monkeypatch.setattr(earatlas.cli, "main", lambda end=end: sys.exit(end))
         result = run("x")
-        assert (result.returncode, result.stderr) == (code, words)
+        assert (result.returncode, result.stderr) == (code, message)
 
 
-def test_a_head_is_learned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes back is what learning gave; another head or setting is learned by itself."""
+def test_head_is_learned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache returns the learned head; another head or setting is learned again."""
     calls: list[int] = []
 
     def counted(head: ea.Head, **settings: Any) -> object:

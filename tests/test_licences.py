@@ -1,4 +1,4 @@
-"""Licences are told: of every package that is needed, and of the data in every atlas."""
+"""Tests of licence information: of the dependencies, and of the data in an atlas."""
 
 import json
 import re
@@ -18,20 +18,20 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_package_is_told() -> None:
-    """Those that are always there, and those of the extras, each with its extra."""
+def test_licences_of_all_dependencies_are_listed() -> None:
+    """docs/licences.md lists required packages and those of each extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    always, _, extras = (ROOT / "docs/licences.md").read_text().partition("## What the extras")
+    required, _, extras = (ROOT / "docs/licences.md").read_text().partition("## Optional packages")
     for needed in project["dependencies"]:
-        assert re.search(rf"\| [^|]*\b{re.split('[><=]', needed)[0]}\b", always), needed
+        assert re.search(rf"\| [^|]*\b{re.split('[><=]', needed)[0]}\b", required), needed
     for extra, packages in project["optional-dependencies"].items():
         for needed in packages if extra != "all" else ():
             name = re.split("[><=]", needed)[0]
             assert re.search(rf"\| `{extra}` \| [^|]*\b{name}\b", extras), needed
 
 
-def test_everything_that_is_installed_has_its_hash() -> None:
-    """What is installed from the lock is what it was made with: pip checks every file."""
+def test_lock_file_has_hashes() -> None:
+    """Every package in the lock file has a version and hashes, which pip verifies."""
     text = (ROOT / "requirements.lock").read_text()
     blocks = re.split(r"\n(?=[a-zA-Z0-9])", text[text.index("\nannotated") + 1 :])
     assert len(blocks) > 50
@@ -40,9 +40,9 @@ def test_everything_that_is_installed_has_its_hash() -> None:
         assert "--hash=sha256:" in block, block.splitlines()[0]
 
 
-@pytest.mark.usefixtures("learned_before")
-def test_an_atlas_tells_the_licence_of_its_head(run: Run, tmp_path: Path) -> None:
-    """From the SOFA file to the atlas to `info`; where nothing is said, that is said."""
+@pytest.mark.usefixtures("cached_learning")
+def test_atlas_contains_licence_of_head(run: Run, tmp_path: Path) -> None:
+    """The licence is copied from SOFA file to atlas to `info`; a missing one is "unknown"."""
     head = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 20)])
     path = tmp_path / "x.SOFA"
     with netCDF4.Dataset(path, "w") as file:
@@ -57,10 +57,10 @@ def test_an_atlas_tells_the_licence_of_its_head(run: Run, tmp_path: Path) -> Non
         ):
             file.createVariable(name, "f8", tuple(dimensions))[:] = values
         file["SourcePosition"].Type = "spherical"
-    silent = Path(shutil.copy(path, tmp_path / "silent.SOFA"))
+    unlicensed = Path(shutil.copy(path, tmp_path / "unlicensed.SOFA"))
     with netCDF4.Dataset(path, "a") as file:
         file.License = "CC BY-SA 4.0"
-    for source, licence in ((path, "CC BY-SA 4.0"), (silent, "unknown")):
+    for source, licence in ((path, "CC BY-SA 4.0"), (unlicensed, "unknown")):
         atlas = tmp_path / "x.atlas"
         assert run("learn", source, "-o", atlas, "--components", 2).returncode == 0
         assert json.loads(run("info", atlas, "--json").stdout)["licence"] == licence

@@ -9,7 +9,6 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.core import TyperCommand
@@ -22,7 +21,9 @@ PAGES = [
     *sorted(ROOT.glob("docs/*.md")),
     *sorted(ROOT.glob("docs/guide/*.md")),
 ]
+FIGURES = sorted(ROOT.glob("docs/figures/*.md"))
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+OUTPUTS = runpy.run_path(str(ROOT / "docs" / "outputs.py"))
 
 
 def name(path: Path) -> str:
@@ -39,17 +40,29 @@ def blocks(page: Path, *languages: str) -> list[str]:
 # --- Python -----------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("learned_before")
+@pytest.mark.usefixtures("cached_learning")
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All blocks of a page one after the other, as printed, in an empty folder."""
+    """All blocks of a page run in order, as printed, and print the output that the page shows."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(page, "python"):
-        exec(compile(block, page.name, "exec"), names)
+    for example in OUTPUTS["run"](page):
+        if example.expected is not None:
+            assert OUTPUTS["agrees"](example.printed, example.expected), (
+                f"{example.code}\nprinted:\n{example.printed}\n"
+                "If this is right: python docs/outputs.py"
+            )
 
 
-@pytest.mark.usefixtures("learned_before")
+def test_output_is_compared() -> None:
+    """Numbers have a tolerance; other text, and the number of values, must be the same."""
+    agrees = OUTPUTS["agrees"]
+    assert agrees("[ 40. -0.]\n", "[40.  0.]\n")
+    assert agrees("3.02 dB", "3.00 dB")
+    for printed in ("[40. 2.]", "[40.]", "[40. x]"):
+        assert not agrees(printed, "[40. 0.]"), printed
+
+
+@pytest.mark.usefixtures("cached_learning")
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_examples_run(
     example: Path,
@@ -188,8 +201,8 @@ class Accepted(Exception):  # noqa: N818
 
 
 def figure_commands() -> list[str]:
-    """Every benchmark command of docs/figures.md, and its parts that are named without it."""
-    text = (ROOT / "docs" / "figures.md").read_text()
+    """Return every benchmark command of the pages in docs/figures."""
+    text = "\n".join(page.read_text() for page in FIGURES)
     return sorted(set(re.findall(r"`python (benchmarks/[^`]+)`", text)))
 
 
@@ -197,7 +210,7 @@ def figure_commands() -> list[str]:
 def test_commands_of_the_figures_are_accepted(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The benchmark has the parts and options that docs/figures.md names; nothing is measured."""
+    """The benchmark has the parts and options that docs/figures names; nothing is measured."""
     pytest.importorskip("sklearn", reason="scikit-learn is an extra")
     script, *words = shlex.split(command)
     if "parse_args" not in (ROOT / script).read_text():
@@ -222,21 +235,21 @@ def tables(page: Path) -> list[list[str]]:
 
 
 def test_figures_of_the_readme_are_the_measured_ones() -> None:
-    """A table with figures has the rows of one table of docs/figures.md, under the same head."""
-    measured = tables(ROOT / "docs" / "figures.md")
+    """A table with figures has the rows of one table of docs/figures, under the same header."""
+    measured = [table for page in FIGURES for table in tables(page)]
     checked = 0
     for table in tables(ROOT / "README.md"):
         if not re.search(r"\d\.\d", "".join(table)):
             continue  # a table of words
         same = [m for m in measured if m[0] == table[0]]
-        assert any(set(table) <= set(m) for m in same), f"not in docs/figures.md: {table[0]}"
+        assert any(set(table) <= set(m) for m in same), f"not in docs/figures: {table[0]}"
         checked += len(table) - 2
     assert checked >= 4
 
 
 def test_every_table_of_figures_has_its_command() -> None:
-    """Above each table of docs/figures.md, in its section, stands the command that measures it."""
-    text = (ROOT / "docs" / "figures.md").read_text()
+    """Above the first table of each section of docs/figures stands the command that measures it."""
+    text = "\n".join(page.read_text() for page in FIGURES)
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         before, table, _ = section.partition("\n|")
         if table:

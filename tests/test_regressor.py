@@ -1,4 +1,4 @@
-"""The scikit-learn regressor: its conventions hold, and it maps what it is told to map."""
+"""Tests of the scikit-learn regressor: conventions, accuracy and calibration."""
 
 import warnings
 
@@ -16,16 +16,16 @@ import earatlas as ea
 from earatlas.sklearn import PPAMRegressor
 
 
-def test_scikit_learn_accepts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of check_estimator, with folds and held-out samples enough to have a kernel."""
-    monkeypatch.setattr("earatlas.sklearn._MOST_HELD_OUT", 10)
+def test_passes_check_estimator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All checks of scikit-learn pass, with enough folds and samples to fit a kernel."""
+    monkeypatch.setattr("earatlas.sklearn._MAX_HELD_OUT", 10)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # checks that skip themselves say so by a warning
+        warnings.simplefilter("ignore")  # skipped checks issue warnings
         check_estimator(PPAMRegressor(n_folds=2))
 
 
 def test_cues_to_positions_in_a_pipeline(small_head: ea.Head) -> None:
-    """Frontal directions from a simulated head's cues, cross-validated; far better than chance."""
+    """Frontal directions of a simulated head are predicted in cross-validation."""
     front = small_head.subset(np.abs(small_head.directions[:, 0]) < 90)
     model = make_pipeline(StandardScaler(), PPAMRegressor(n_components=6, n_folds=0))
     folds = KFold(4, shuffle=True, random_state=0)  # the lattice is sorted by elevation
@@ -33,8 +33,8 @@ def test_cues_to_positions_in_a_pipeline(small_head: ea.Head) -> None:
     assert 0.7 < score < 0.9999
 
 
-def test_grid_search_turns_its_knobs(rng: np.random.Generator) -> None:
-    """A kinked line needs two components: the search finds more than one."""
+def test_grid_search_selects_components(rng: np.random.Generator) -> None:
+    """A piecewise linear function needs several components."""
     x = rng.uniform(-1, 1, size=200)
     y = np.stack([np.abs(x), x, x**2, np.maximum(x, 0)], axis=1) + 0.01 * rng.normal(size=(200, 4))
     search = GridSearchCV(PPAMRegressor(n_folds=0), {"n_components": [1, 4]}, cv=3).fit(y, x)
@@ -42,7 +42,7 @@ def test_grid_search_turns_its_knobs(rng: np.random.Generator) -> None:
     assert search.predict(y[:5]).shape == (5,)
 
 
-def test_density_is_around_the_prediction(rng: np.random.Generator) -> None:
+def test_prediction_is_mean_of_density(rng: np.random.Generator) -> None:
     """`predict` is the mean of `predict_density`."""
     x = rng.uniform(-1, 1, size=(120, 2))
     y = np.concatenate([x, x**2, x[:, :1] * x[:, 1:]], axis=1) + 0.01 * rng.normal(size=(120, 5))
@@ -51,19 +51,19 @@ def test_density_is_around_the_prediction(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(model.predict(y[:3]), means, atol=1e-6)
 
 
-def test_density_is_honest(rng: np.random.Generator) -> None:
-    """Held-out positions lie in the 90 % regions nine times in ten; without folds hardly ever."""
+def test_density_is_calibrated(rng: np.random.Generator) -> None:
+    """The 90 % regions contain about 90 % of new positions, and far fewer without folds."""
     x = rng.uniform(-1, 1, size=(330, 2))
     maps = rng.normal(size=(5, 40))
     smooth = np.concatenate([x, np.sin(3 * x), x[:, :1] * x[:, 1:]], axis=1) @ maps
     y = smooth + 0.05 * rng.normal(size=smooth.shape)
-    shares = []
+    fractions = []
     for folds in (8, 0):
         model = PPAMRegressor(n_components=12, n_folds=folds).fit(y[:200], x[:200])
         levels = [
-            posterior.level_of(truth, 300)
+            posterior.credible_level(truth, 300)
             for posterior, truth in zip(model.predict_density(y[200:]), x[200:], strict=True)
         ]
-        shares.append(np.mean(np.array(levels) < 0.9))
-    assert 0.83 < shares[0] < 0.97
-    assert shares[1] < 0.7
+        fractions.append(np.mean(np.array(levels) < 0.9))
+    assert 0.83 < fractions[0] < 0.97
+    assert fractions[1] < 0.7

@@ -1,4 +1,4 @@
-"""Words: a direction is said in one way, a size is a radius first, and slow is not said as fast."""
+"""Text for directions, credible regions, durations and speeds."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,16 @@ import pytest
 import earatlas as ea
 from earatlas.geometry.spaces import Space
 from earatlas.wording import (
-    direction_words,
-    length_words,
-    number_words,
-    one_digit,
-    place_words,
-    radius_words,
-    speed_words,
-    sure_words,
+    UNKNOWN_DIRECTION,
+    format_coordinates,
+    format_direction,
+    format_duration,
+    format_one_decimal,
+    format_position,
+    format_radius,
+    format_region,
+    format_speed,
+    is_unknown,
 )
 
 PIXELS = ea.Plane(((0, 640), (0, 480)))
@@ -32,20 +34,20 @@ PIXELS = ea.Plane(((0, 640), (0, 480)))
     ],
 )
 def test_directions_in_words(direction: list[float], words: str) -> None:
-    """Left is positive; the zone is said unless it is plain."""
-    assert direction_words(direction) == words
-    assert place_words(ea.Sphere(), np.array(direction)) == words
+    """Left is positive; the zone is given unless it is obvious."""
+    assert format_direction(direction) == words
+    assert format_position(ea.Sphere(), np.array(direction)) == words
 
 
-def test_places_in_numbers() -> None:
-    """A minus, not a hyphen, and never before a zero; pixels have no degrees."""
-    assert number_words(ea.Sphere(), [-63.74, -0.04]) == "azimuth −63.7°, elevation 0.0°"
-    assert number_words(ea.Plane(((-90, 90),)), [12.25]) == "azimuth 12.3°"
-    assert number_words(PIXELS, [101.26, 33]) == "101.3, 33.0"
-    assert place_words(PIXELS, [101.26, 33]) == "at 101, 33"
-    for exact in (-50.5465, -50.554, -50.55):  # one rounding, whether JSON came between or not
-        assert one_digit(exact) == one_digit(round(exact, 2)) == "-50.6"
-        assert number_words(ea.Circle(), [exact]) == "azimuth −50.6°"
+def test_positions_in_numbers() -> None:
+    """A minus sign instead of a hyphen, and never -0; pixels have no degree sign."""
+    assert format_coordinates(ea.Sphere(), [-63.74, -0.04]) == "azimuth −63.7°, elevation 0.0°"
+    assert format_coordinates(ea.Plane(((-90, 90),)), [12.25]) == "azimuth 12.3°"
+    assert format_coordinates(PIXELS, [101.26, 33]) == "101.3, 33.0"
+    assert format_position(PIXELS, [101.26, 33]) == "at 101, 33"
+    for exact in (-50.5465, -50.554, -50.55):  # the same with and without the rounding of JSON
+        assert format_one_decimal(exact) == format_one_decimal(round(exact, 2)) == "-50.6"
+        assert format_coordinates(ea.Circle(), [exact]) == "azimuth −50.6°"
 
 
 @pytest.mark.parametrize(
@@ -57,17 +59,19 @@ def test_places_in_numbers() -> None:
         (ea.Circle(), 4.2, 8.4, "within 4.2° (an arc of 8.4°)"),
         (ea.Plane(((-90, 90),)), 15.0, 30.0, "within 15° (an arc of 30°)"),
         (PIXELS, 9.96, 312.0, "within 10 (an area of 312)"),
-        (ea.Plane(((0, 640),)), 2.5, 5.0, "within 2.5 (a stretch of 5.0)"),
+        (ea.Plane(((0, 640),)), 2.5, 5.0, "within 2.5 (an interval of 5.0)"),
     ],
 )
-def test_sizes_are_radii(space: Space, radius: float, size: float, words: str) -> None:
-    """In every space the radius comes first; on a circle there is no area."""
-    assert sure_words(space, radius, size) == words
+def test_regions_start_with_the_radius(
+    space: Space, radius: float, size: float, words: str
+) -> None:
+    """The radius comes first in every space; a circle has an arc instead of an area."""
+    assert format_region(space, radius, size) == words
 
 
-def test_radii_keep_what_counts() -> None:
-    """A decimal below ten, none above, and a needle is not said to have no width."""
-    assert [radius_words(ea.Sphere(), r) for r in (0.013, 0.26, 9.94, 9.96, 123.4)] == [
+def test_precision_of_radii() -> None:
+    """One decimal below 10°, none above, and never 0 for a small radius."""
+    assert [format_radius(ea.Sphere(), r) for r in (0.013, 0.26, 9.94, 9.96, 123.4)] == [
         "0.01°", "0.3°", "9.9°", "10°", "123°",
     ]  # fmt: skip
 
@@ -84,12 +88,25 @@ def test_radii_keep_what_counts() -> None:
     ],
 )
 def test_speed_says_slower_or_faster(seconds: float, recording: float, words: str) -> None:
-    """Never "× real time", which reads as fast when it is slow."""
-    assert speed_words(seconds, recording) == words
+    """The text says "faster" or "as long as", because "× real time" is ambiguous."""
+    assert format_speed(seconds, recording) == words
 
 
-def test_lengths_carry_over() -> None:
-    """59.96 s is a minute, not 60.0 s."""
-    assert [length_words(s) for s in (0.1, 59.94, 59.96, 3599.6)] == [
+def test_durations_carry_over() -> None:
+    """59.96 s is one minute, not 60.0 s."""
+    assert [format_duration(s) for s in (0.1, 59.94, 59.96, 3599.6)] == [
         "0.1 s", "59.9 s", "1 min 0 s", "1 h 0 min",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("radius", "words"),
+    [(4.2, "30° left, 10° up, front"), (90.0, "30° left, 10° up, front"),
+     (90.1, "direction unknown"), (163.0, "direction unknown")],
+)  # fmt: skip
+def test_large_radii_mean_an_unknown_direction(radius: float, words: str) -> None:
+    """A region that covers more than half of the sphere has no direction; pixels may be large."""
+    assert format_direction([30.2, 10.4], radius) == words
+    assert format_position(ea.Sphere(), [30.2, 10.4], radius) == words
+    assert is_unknown(radius) == (words == UNKNOWN_DIRECTION)
+    assert format_position(PIXELS, [101.26, 33], radius) == "at 101, 33"

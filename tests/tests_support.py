@@ -1,18 +1,18 @@
-"""What several test files share."""
+"""Helpers that several test files share."""
 
 import subprocess
 
-_BESIDE = ("warning:", "begun:")  # lines that are no error
+_OTHER_LINES = ("warning:", "started:")  # lines of standard error that are not errors
 
 
 def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
-    """Exit code 2, nothing on standard output, one line on standard error with these words."""
+    """Assert exit code 2, an empty standard output, and one line of error with these words."""
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
-    lines = [line for line in result.stderr.splitlines() if not line.startswith(_BESIDE)]
+    lines = [line for line in result.stderr.splitlines() if not line.startswith(_OTHER_LINES)]
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("error: ")
     for word in words:
         assert word in lines[0]
-    assert lines[0].endswith((".", ").")), "a sentence that says what to do"
+    assert lines[0].endswith((".", ").")), "the message must be a sentence with a remedy"

@@ -1,6 +1,6 @@
-"""earatlas: learn how a head hears directions, then localize and separate sounds with two ears.
+"""earatlas: localization and separation of sounds in binaural recordings.
 
-A name is imported when it is first used: `import earatlas` alone costs nothing.
+Names are imported on first use, so that `import earatlas` itself is fast.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from earatlas.hrtf.simulated import simulated_head
     from earatlas.hrtf.sofa import read_sofa
     from earatlas.localization.learned_head import Accuracy
+    from earatlas.localization.localizer import Localizer
     from earatlas.localization.result import Localization
-    from earatlas.localization.streaming_localizer import Localizer
     from earatlas.localization.windowed import Track
     from earatlas.manifold.faithfulness import Faithfulness, faithfulness
     from earatlas.manifold.ltsa import Manifold, ltsa
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# The same for when it runs: where each name is from.
+# The module of each name, for imports at run time.
 _NAMES = {
     "atlas": "Atlas example_atlas learn",
     "batch.recordings": "map_recordings",
@@ -70,7 +70,7 @@ _NAMES = {
     "streaming.stream": "Live",
     "streaming.report": "LiveReport LiveSource",
     "localization.result": "Localization",
-    "localization.streaming_localizer": "Localizer",
+    "localization.localizer": "Localizer",
     "localization.windowed": "Track",
     "manifold.faithfulness": "Faithfulness faithfulness",
     "manifold.ltsa": "Manifold ltsa",
@@ -85,19 +85,19 @@ _NAMES = {
     "geometry.spaces": "Circle Cylinder Plane Space Sphere",
     "geometry.head_yaw": "Yaw",
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "PPAM",
     "Accuracy",
     "Atlas",
     "Audio",
-    "DirectionPosterior",
     "Circle",
     "CredibleRegion",
     "CueLayout",
     "Cues",
     "Cylinder",
+    "DirectionPosterior",
     "EaratlasWarning",
     "Faithfulness",
     "Head",
@@ -113,15 +113,15 @@ __all__ = [
     "Outcome",
     "Plane",
     "Room",
-    "Trajectory",
     "Scene",
+    "SceneSettings",
     "SimulatedScene",
     "Source",
     "Space",
     "Sphere",
-    "SceneSettings",
     "Threshold",
     "Track",
+    "Trajectory",
     "Yaw",
     "audio_cues",
     "azimuth_error",
@@ -137,7 +137,6 @@ __all__ = [
     "ltsa",
     "map_recordings",
     "mean_cues",
-    "synthetic_speech",
     "open_head",
     "read_audio",
     "read_blocks",
@@ -149,6 +148,7 @@ __all__ = [
     "response_cues",
     "simulated_head",
     "stft",
+    "synthetic_speech",
 ]
 
 
@@ -156,10 +156,10 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if not TYPE_CHECKING:  # which would take every name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in _MODULES:
             raise AttributeError(f"module 'earatlas' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"earatlas.{_HOMES[name]}"), name)
+        value = globals()[name] = getattr(import_module(f"earatlas.{_MODULES[name]}"), name)
         return value

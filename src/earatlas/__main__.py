@@ -1,4 +1,4 @@
-"""`python -m earatlas` is the command line."""
+"""Entry point of `python -m earatlas`."""
 
 from earatlas.cli import main
 

@@ -1,48 +1,43 @@
-"""An atlas: everything that was learned of one head, in one file, and what can be done with it.
+"""The atlas: everything that was learned from one head, and what it can do.
 
-In: a `Head`. Out: an `Atlas`: a PPAM with the layout of its cues and the space of its directions,
-how far the answers were off on directions that were held out, and a calibration that makes the
-posteriors honest. It localizes and separates; it is saved as one file of plain arrays and JSON.
+Input: a `Head`. Output: an `Atlas`, which localizes and separates sounds and is saved as one file.
+It contains a PPAM, the layout of its cues, the space of its directions, the errors on held-out
+directions, and the calibration of its posteriors.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
-
+from earatlas.atlas_format import VERSION, from_contents, to_contents
 from earatlas.container import container_digest, read_container, write_container
-from earatlas.errors import InputError, brief
+from earatlas.errors import InputError, SettingHint, abbreviate
 from earatlas.features.audio import Audio
-from earatlas.features.cues import checked_audio
+from earatlas.features.cues import check_audio
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording
-from earatlas.geometry.spaces import Space, space_from_dict
+from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head
+from earatlas.hrtf.loading import open_head
 from earatlas.localization.head_motion import YawLike
-from earatlas.localization.learned_head import Accuracy, LearnedHead
-from earatlas.localization.localizer import localize
+from earatlas.localization.learned_head import LearnedHead
+from earatlas.localization.localizer import Localizer, localize
 from earatlas.localization.result import Localization
-from earatlas.localization.reverberant_localizer import RoomHearing
-from earatlas.localization.streaming_localizer import Localizer
-from earatlas.localization.windowed import Track, Windows, track
-from earatlas.ppam.calibration import Calibration
-from earatlas.ppam.cross_validation import Folds
-from earatlas.ppam.model import PPAM
+from earatlas.localization.windowed import Track, WindowSettings, localize_windows
+from earatlas.ppam.cross_validation import CrossValidation
 from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.options import Separating
+from earatlas.separation.options import SeparationOptions
 from earatlas.separation.pipeline import separate, separate_file
-from earatlas.separation.result import FoundScene, Scene
+from earatlas.separation.result import Scene, SceneSummary
 from earatlas.separation.separator import Separator
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
-from earatlas.threads import one_thread_each
-from earatlas.training.learn_head import MODEL_ARRAYS, learn_head
-from earatlas.training.reverberant import RoomScenes, rooms_refused
-from earatlas.types import Array, Progress, field_values
+from earatlas.threads import single_threaded_blas
+from earatlas.training.learn_head import learn_head
+from earatlas.training.reverberant import DirectSoundTraining, reverberation_obstacle
+from earatlas.types import Progress, field_values
 
 if TYPE_CHECKING:
     from earatlas.streaming.stream import Live
@@ -51,55 +46,112 @@ __all__ = ["EXAMPLE_ATLAS", "Atlas", "example_atlas", "learn"]
 
 EXAMPLE_ATLAS = Path(__file__).with_name("data") / "simulated.atlas"
 
-# 1 kept coarser models beside the one that is used; the checksum of 1 and 2 is of arrays alone.
-_VERSION = 3
-_SOUNDS = {".aif", ".aiff", ".flac", ".mp3", ".ogg", ".opus", ".wav"}
-_LARGEST = 1e12  # of any number that is learned: products of four do not overflow
-_SHARPEST = 1e14  # of maps over noise: beyond, matrices of two charts that are alike are singular
-_MOST_DEGREES = 360.0  # of bounds and widths
-_MOST_FRAMES = 20_000  # a second; 125 are the default
+_AUDIO_SUFFIXES = {".aif", ".aiff", ".flac", ".mp3", ".ogg", ".opus", ".wav"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Atlas(LearnedHead):
-    """A learned head: `localize` and its siblings turn recordings into directions and sounds."""
+    """A learned head that localizes and separates sounds.
+
+    `learn` makes an atlas from a head, `Atlas.load` reads one from a file.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> atlas = ea.example_atlas()
+    >>> scene = ea.render_scene(
+    ...     ea.simulated_head([[40.0, 10.0]]), [ea.synthetic_speech(1.0)], [[40.0, 10.0]]
+    ... )
+    >>> where = atlas.localize(scene.mixture)
+    >>> bool(ea.great_circle_error(where.direction, [40.0, 10.0]) < 5.0)
+    True
+    """
 
     def with_rooms(self, head: Head, *, seed: int = 0) -> Self:
-        """The atlas made ready for rooms that were never learned; `head` is what it was learned of.
+        """Return the atlas prepared for reverberant recordings in unknown rooms.
 
-        Sounds are then localized by their direct sound where they do not fit the open,
-        whichever way they come in. `learn` does this by itself unless told not to.
+        Recordings that do not fit the anechoic model are then localized by their direct sound.
+        `learn` prepares an atlas by default.
+
+        Parameters
+        ----------
+        head : Head
+            The head that the atlas was learned from.
+        seed : int, default 0
+            Seed of the simulated training scenes.
+
+        Returns
+        -------
+        Atlas
+            The prepared atlas.
+
+        Raises
+        ------
+        InputError
+            If the head has other directions than the atlas, or if it has no anechoic responses.
         """
-        if sum(self.space.within(head.directions)) != self.about.get("directions"):
+        if sum(self.space.contains(head.directions)) != self.about.get("directions"):
             raise InputError(
-                f"head must be the one that the atlas was learned of, got '{head.name}' with other "
-                f"directions than '{self.about.get('head')}'. Give the same head."
+                f"head must be the one that the atlas was learned from, got '{head.name}' with "
+                f"other directions than '{self.about.get('head')}'. Give the same head."
             )
-        known = head.subset(self.space.within(head.directions))
-        refused = rooms_refused(known, self.layout)
-        if refused is not None:
+        known = head.subset(self.space.contains(head.directions))
+        obstacle = reverberation_obstacle(known, self.layout)
+        if obstacle is not None:
             raise InputError(
-                f"head must be measured in the open to be used in any room, got '{head.name}', "
-                f"which {refused}. Learn the direct sound of responses that ring "
-                "(head.direct(), --direct on the command line), or use the atlas as it is."
+                f"head must be measured without reverberation to be used in any room, got "
+                f"'{head.name}', which {obstacle}. Truncate reverberant responses to the direct "
+                "sound, or use the atlas as it is.",
+                hint=SettingHint("head.direct()", "--direct"),
             )
-        folds = Folds.of(self.model, known.directions, known.cues(self.layout), seed=seed)
-        doubted = 0.0 if self.accuracy is None else 1.0
-        scenes = RoomScenes.of(
+        folds = CrossValidation.of(self.model, known.directions, known.cues(self.layout), seed=seed)
+        residual_threshold = 0.0 if self.accuracy is None else 1.0
+        training = DirectSoundTraining.of(
             known, self.space, self.layout, SyntheticTalkers(self.layout.rate, seed)
         )
-        return replace(self, rooms=scenes.hearing(folds, self.calibration, doubted=doubted))
+        localizer = training.localizer(
+            folds, self.calibration, residual_threshold=residual_threshold
+        )
+        return replace(self, rooms=localizer)
 
-    # --- one sound -----------------------------------------------------------------------------
+    # --- one source ----------------------------------------------------------------------------
 
     def localize(
         self, audio: Audio, *, threshold: Threshold | None = None, yaw: YawLike = 0.0
     ) -> Localization:
-        """Where the one sound of a recording comes from.
+        """Localize the one source of a recording.
 
-        `yaw` is how far the head was turned to its left (counter-clockwise), in degrees: a number,
-        or a `Yaw` over time. Directions are then the room's, whose 0° is where the head looks at
-        yaw 0; what a turning head hears in its poses is put together.
+        Parameters
+        ----------
+        audio : Audio
+            Two-channel recording, left ear first.
+        threshold : Threshold, optional
+            Level that a time-frequency bin must exceed to be used.
+        yaw : float, array_like of shape (n, 2) or Yaw, default 0.0
+            Yaw of the head in degrees, counter-clockwise (to the left), constant or over time.
+            Directions are then in world coordinates, whose 0° is where the head points at yaw 0,
+            and the poses of a rotating head are combined.
+
+        Returns
+        -------
+        Localization
+            The posterior of the direction, with doubts if there are any.
+
+        Raises
+        ------
+        InputError
+            If the recording or the yaw cannot be used.
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> atlas = ea.example_atlas()
+        >>> scene = ea.render_scene(
+        ...     ea.simulated_head([[40.0, 10.0]]), [ea.synthetic_speech(1.0)], [[40.0, 10.0]]
+        ... )
+        >>> where = atlas.localize(scene.mixture)
+        >>> where.direction.shape
+        (2,)
         """
         return localize(self, MemoryRecording(audio), threshold=threshold, yaw=yaw)
 
@@ -111,40 +163,109 @@ class Atlas(LearnedHead):
         threshold: Threshold | None = None,
         yaw: YawLike = 0.0,
     ) -> Localization:
-        """The answer of `localize` for a file of any length, in one pass and constant memory."""
+        """Localize the one source of a file, in one pass and constant memory.
+
+        Parameters
+        ----------
+        path : str or Path
+            Audio file of any length.
+        channels : (int, int), default (0, 1)
+            Channels of the left and the right ear, counted from 0.
+        threshold : Threshold, optional
+            Level that a time-frequency bin must exceed to be used.
+        yaw : float, array_like of shape (n, 2) or Yaw, default 0.0
+            Yaw of the head; see `localize`.
+
+        Returns
+        -------
+        Localization
+            The posterior of the direction, with doubts if there are any.
+
+        Raises
+        ------
+        InputError
+            If the file or the yaw cannot be used.
+        """
         return localize(self, FileRecording(path, channels), threshold=threshold, yaw=yaw)
 
     def localize_frames(
         self,
         audio: Audio,
         *,
-        window_seconds: float = Windows.window_seconds,
-        hop_seconds: float = Windows.hop_seconds,
+        window_seconds: float = WindowSettings.window_seconds,
+        hop_seconds: float = WindowSettings.hop_seconds,
         threshold: Threshold | None = None,
         yaw: YawLike = 0.0,
     ) -> Track:
-        """Where the sound is over time: one answer each hop, from a window of sound.
+        """Localize one source over time, in overlapping windows.
 
-        Both are rounded to whole frames, and the window to whole hops. What counts as heard is
-        relative to the peak and the noise of the whole recording. `yaw` as for `localize`.
+        Parameters
+        ----------
+        audio : Audio
+            Two-channel recording, left ear first.
+        window_seconds : float, default 0.5
+            Length of a window, rounded to whole hops.
+        hop_seconds : float, default 0.1
+            Interval between windows, rounded to whole frames.
+        threshold : Threshold, optional
+            Level that a time-frequency bin must exceed to be used, relative to the peak and the
+            noise of the whole recording.
+        yaw : float, array_like of shape (n, 2) or Yaw, default 0.0
+            Yaw of the head; see `localize`.
+
+        Returns
+        -------
+        Track
+            One localization per hop.
+
+        Raises
+        ------
+        InputError
+            If the recording, the windows or the yaw cannot be used.
         """
-        windows = Windows(window_seconds, hop_seconds, threshold, yaw)
+        windows = WindowSettings(window_seconds, hop_seconds, threshold, yaw)
         windows.frames(self.layout)
-        return track(self, MemoryRecording(checked_audio(audio, self.layout)), windows)
+        return localize_windows(self, MemoryRecording(check_audio(audio, self.layout)), windows)
 
     def localize_file_frames(
         self,
         path: str | Path,
         *,
         channels: tuple[int, int] = (0, 1),
-        window_seconds: float = Windows.window_seconds,
-        hop_seconds: float = Windows.hop_seconds,
+        window_seconds: float = WindowSettings.window_seconds,
+        hop_seconds: float = WindowSettings.hop_seconds,
         threshold: Threshold | None = None,
         yaw: YawLike = 0.0,
     ) -> Track:
-        """The track of `localize_frames` for a file, of which only blocks are held in memory."""
-        windows = Windows(window_seconds, hop_seconds, threshold, yaw)
-        return track(self, FileRecording(path, channels), windows)
+        """Localize one source of a file over time, with only blocks of the file in memory.
+
+        Parameters
+        ----------
+        path : str or Path
+            Audio file of any length.
+        channels : (int, int), default (0, 1)
+            Channels of the left and the right ear, counted from 0.
+        window_seconds : float, default 0.5
+            Length of a window, rounded to whole hops.
+        hop_seconds : float, default 0.1
+            Interval between windows, rounded to whole frames.
+        threshold : Threshold, optional
+            Level that a time-frequency bin must exceed to be used.
+        yaw : float, array_like of shape (n, 2) or Yaw, default 0.0
+            Yaw of the head; see `localize`.
+
+        Returns
+        -------
+        Track
+            One localization per hop, as `localize_frames`.
+
+        Raises
+        ------
+        InputError
+            If the file, the windows or the yaw cannot be used.
+        """
+        windows = WindowSettings(window_seconds, hop_seconds, threshold, yaw)
+        return localize_windows(self, FileRecording(path, channels), windows)
 
     def localizer(
         self,
@@ -154,19 +275,35 @@ class Atlas(LearnedHead):
         threshold: Threshold | None = None,
         yaw: YawLike | None = None,
     ) -> Localizer:
-        """A `Localizer` of a live stream at `rate`; with a memory, it follows a moving sound.
+        """Return a localizer of one source in a stream.
 
-        `yaw` as for `localize`, where it is known beforehand; else it may come with each block.
+        Parameters
+        ----------
+        rate : int, optional
+            Sampling rate of the stream in Hz; by default that of the atlas.
+        memory_seconds : float, optional
+            Time constant with which old sound is forgotten, to follow a moving source; by default
+            nothing is forgotten.
+        threshold : Threshold, optional
+            Level that a time-frequency bin must exceed to be used.
+        yaw : float, array_like of shape (n, 2) or Yaw, optional
+            Yaw of the head, if it is known beforehand; see `localize`. Otherwise it may be given
+            with each block.
+
+        Returns
+        -------
+        Localizer
+            The streaming localizer.
         """
         return Localizer(
             self, rate=rate, memory_seconds=memory_seconds, threshold=threshold, yaw=yaw
         )
 
-    # --- several sounds ------------------------------------------------------------------------
+    # --- several sources ----------------------------------------------------------------------
 
     @cached_property
     def separator(self) -> Separator:
-        """The model made ready for mixtures; made once."""
+        """The separator of this atlas; computed once."""
         return Separator(self)
 
     def separate(
@@ -174,19 +311,56 @@ class Atlas(LearnedHead):
         audio: Audio,
         *,
         n_sources: int | None = None,
-        rendering: Rendering = Separating.rendering,
+        rendering: Rendering = SeparationOptions.rendering,
         threshold: Threshold | None = None,
         rate: int | None = None,
         dry: bool = False,
     ) -> Scene:
-        """The sources of a recording: where each is, and each by itself.
+        """Separate and localize the sources of a recording.
 
-        With `n_sources` None their number is found out. The sounds add up to the mixture, at its
-        own rate unless another `rate` (Hz) is asked for. With `dry` each has less of the room's
-        late reverberation, and they do not add up; where nothing is reverberant a warning says so.
+        Parameters
+        ----------
+        audio : Audio
+            Two-channel recording, left ear first.
+        n_sources : int, optional
+            Number of sources; by default it is estimated.
+        rendering : {"spatial", "soft", "binary"}, default "spatial"
+            How the signals are rendered from the masks.
+        threshold : Threshold, optional
+            Level that a time-frequency bin must exceed to be used.
+        rate : int, optional
+            Sampling rate of the separated signals in Hz; by default that of the recording.
+        dry : bool, default False
+            Whether to reduce late reverberation. The signals then do not add up to the mixture. A
+            warning says if the recording is not reverberant.
+
+        Returns
+        -------
+        Scene
+            The sources with their directions and signals. The signals add up to the mixture.
+
+        Raises
+        ------
+        InputError
+            If the recording or an option cannot be used.
+
+        References
+        ----------
+        .. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source
+           separation and localization on binaural manifolds", International Journal of Neural
+           Systems, 25(1), 2015, section 6.
+
+        Examples
+        --------
+        The example is not run as a test, because it takes some seconds.
+
+        >>> import earatlas as ea
+        >>> atlas = ea.example_atlas()
+        >>> scene = atlas.separate(ea.read_audio("party.wav"))  # doctest: +SKIP
+        >>> [source.direction for source in scene.sources]  # doctest: +SKIP
         """
-        how = Separating(n_sources, rendering, threshold or Threshold(), rate, dry)
-        return separate(self.separator, audio, how)
+        options = SeparationOptions(n_sources, rendering, threshold or Threshold(), rate, dry)
+        return separate(self.separator, audio, options)
 
     def separate_file(
         self,
@@ -195,21 +369,51 @@ class Atlas(LearnedHead):
         *,
         channels: tuple[int, int] = (0, 1),
         n_sources: int | None = None,
-        rendering: Rendering = Separating.rendering,
+        rendering: Rendering = SeparationOptions.rendering,
         threshold: Threshold | None = None,
         rate: int | None = None,
         dry: bool = False,
         progress: Progress | None = None,
-    ) -> tuple[FoundScene, list[Path]]:
-        """The sources of a file of any length, written to a folder, in bounded memory.
+    ) -> tuple[SceneSummary, list[Path]]:
+        """Separate the sources of a file and write them to a folder, in bounded memory.
 
-        The files (party_source1.wav, …) have the recording's rate, or the `rate` (Hz) that is asked
-        for. They appear when all are complete, or not at all. `dry` is that of `separate`.
-        `progress(done, total)` is called as the work goes on.
+        Parameters
+        ----------
+        path : str or Path
+            Audio file of any length.
+        folder : str or Path
+            Folder of the output files (party_source1.wav and so on for party.wav). Either all
+            files are written or none.
+        channels : (int, int), default (0, 1)
+            Channels of the left and the right ear, counted from 0.
+        n_sources : int, optional
+            Number of sources; by default it is estimated.
+        rendering : {"spatial", "soft", "binary"}, default "spatial"
+            How the signals are rendered from the masks.
+        threshold : Threshold, optional
+            Level that a time-frequency bin must exceed to be used.
+        rate : int, optional
+            Sampling rate of the output files in Hz; by default that of the recording.
+        dry : bool, default False
+            Whether to reduce late reverberation; see `separate`.
+        progress : callable, optional
+            Called as `progress(done, total)` during the separation.
+
+        Returns
+        -------
+        scene : SceneSummary
+            The sources with their directions, without signals.
+        files : list of Path
+            The files that were written.
+
+        Raises
+        ------
+        InputError
+            If the file or an option cannot be used, or if the folder cannot be written.
         """
-        how = Separating(n_sources, rendering, threshold or Threshold(), rate, dry)
+        options = SeparationOptions(n_sources, rendering, threshold or Threshold(), rate, dry)
         recording = FileRecording(path, channels)
-        return separate_file(self.separator, recording, folder, how, progress=progress)
+        return separate_file(self.separator, recording, folder, options, progress=progress)
 
     def live(
         self,
@@ -219,11 +423,29 @@ class Atlas(LearnedHead):
         max_sources: int = 4,
         yaw: YawLike | None = None,
     ) -> Live:
-        """A `Live` stream at `rate`: several sources, followed and separated as they sound.
+        """Return a stream that tracks and separates several sources online.
 
-        Sounds come out 112 ms after they went in; with `low_delay` 24 ms, in rooms less
-        well separated.
-        `yaw` as for `localizer`.
+        Parameters
+        ----------
+        rate : int, optional
+            Sampling rate of the stream in Hz; by default that of the atlas.
+        low_delay : bool, default False
+            Whether the delay of the separated signals is 24 ms instead of 112 ms. Separation is
+            then worse in reverberant rooms.
+        max_sources : int, default 4
+            Largest number of sources.
+        yaw : float, array_like of shape (n, 2) or Yaw, optional
+            Yaw of the head, if it is known beforehand; see `localizer`.
+
+        Returns
+        -------
+        Live
+            The stream.
+
+        Raises
+        ------
+        InputError
+            If an option cannot be used.
         """
         from earatlas.streaming.stream import Live
 
@@ -231,185 +453,74 @@ class Atlas(LearnedHead):
             self.separator, rate=rate, low_delay=low_delay, max_sources=max_sources, yaw=yaw
         )
 
-    # --- its file ------------------------------------------------------------------------------
+    # --- files ---------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:
-        """Write one file; `load` gives back every bit."""
-        return write_container(path, "atlas", _VERSION, *self._contents())
+        """Write the atlas to one file, without loss.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        Path
+            The same path.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        return write_container(path, "atlas", VERSION, *to_contents(self))
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that was learned: the same for the same atlas, in memory or in a file."""
-        return container_digest("atlas", _VERSION, *self._contents())
-
-    def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What the file holds, as JSON values and arrays."""
-        arrays = {name: getattr(self.model, name) for name in MODEL_ARRAYS}
-        calibration = self.calibration
-        if calibration.frame_noise is not None:
-            arrays["frame_noise"] = calibration.frame_noise
-        if self.rooms is not None:
-            arrays |= self.rooms.to_arrays()
-        about = {
-            "layout": self.layout.to_dict(),
-            "space": self.space.to_dict(),
-            "accuracy": None if self.accuracy is None else asdict(self.accuracy),
-            "calibration": {
-                "temperature": calibration.temperature,
-                "widths": list(calibration.widths),
-                "shares": list(calibration.shares),
-                "frame_share": calibration.frame_share,
-                "prior_frames": calibration.prior_frames,
-                "misfit": None if math.isinf(calibration.misfit) else calibration.misfit,
-            },
-            "about": self.about,
-            "rooms": None if self.rooms is None else self.rooms.to_dict(),
-        }
-        return about, arrays
+        """Hash of the contents, the same in memory and in a file."""
+        return container_digest("atlas", VERSION, *to_contents(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote, now or in an earlier version; anything else is an InputError."""
+        """Read an atlas from a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file that `save` wrote, in this version or an earlier one.
+
+        Returns
+        -------
+        Atlas
+            The atlas.
+
+        Raises
+        ------
+        InputError
+            If the file is not a valid atlas.
+        """
         if Path(path).suffix.lower() in {".sofa", ".csv"} and Path(path).is_file():
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the head '{path}'. "
                 f"Learn it first: earatlas learn {path} -o {Path(path).stem}.atlas."
             )
-        if Path(path).suffix.lower() in _SOUNDS and Path(path).is_file():
+        if Path(path).suffix.lower() in _AUDIO_SUFFIXES and Path(path).is_file():
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the sound '{path}'. "
                 "The atlas comes first, recordings after it."
             )
-        about, arrays = read_container(path, "atlas", _VERSION)
+        about, arrays = read_container(path, "atlas", VERSION)
         try:
-            # Version 1 has coarser models too, scale0 … ; the last is the one that is used.
-            prefix = f"scale{_scales(about['scales']) - 1}." if "scales" in about else ""
-            model = _model(space_from_dict(about["space"]), arrays, prefix)
-            calibration = _calibration(about["calibration"], arrays.get("frame_noise"))
-            accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
-            layout = CueLayout.from_dict(about["layout"])
-            rooms = None
-            if about.get("rooms") is not None:
-                rooms = RoomHearing.from_arrays(model.space, arrays, about["rooms"])
-            atlas = cls(model, layout, calibration, accuracy, about["about"], rooms)
-            _check_parts(atlas)
-            _check_use(atlas, arrays, about.get("scales", 0))
+            return cls(**field_values(from_contents(about, arrays)))
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"atlas must be a file that earatlas wrote, got '{path}', which cannot be used "
-                f"({brief(str(error))}). Learn the head again."
+                f"({abbreviate(str(error))}). Learn the head again."
             ) from error
-        return atlas
-
-
-def _scales(count: object) -> int:
-    if not isinstance(count, int) or not 1 <= count <= 64:
-        raise ValueError(f"it has {brief(str(count), 20)} scales")
-    return count
-
-
-def _model(space: Space, arrays: dict[str, Array], prefix: str) -> PPAM:
-    centres, weights, gammas, A, b, noise, latent, spread = (
-        arrays[prefix + name] for name in MODEL_ARRAYS
-    )
-    return PPAM(space, centres, weights, gammas, A, b, noise, latent, spread)
-
-
-def _calibration(fields: dict[str, Any], frame_noise: Array | None) -> Calibration:
-    return Calibration(
-        temperature=float(fields["temperature"]),
-        widths=tuple(map(float, fields["widths"])),
-        shares=tuple(map(float, fields["shares"])),
-        frame_share=float(fields["frame_share"]),
-        prior_frames=float(fields["prior_frames"]),
-        misfit=math.inf if fields["misfit"] is None else float(fields["misfit"]),
-        frame_noise=frame_noise,
-    )
-
-
-def _check_parts(atlas: Atlas) -> None:
-    """Raise ValueError for numbers that no learning gives: a file may be made by hand."""
-    model, layout = atlas.model, atlas.layout
-    good = (
-        _is_described(atlas.about)
-        and len(model.weights) > 0
-        and model.b.shape[1] == layout.n_cues
-        and all((np.abs(getattr(model, name)) < _LARGEST).all() for name in MODEL_ARRAYS)
-        and all((getattr(model, name) > 0).all() for name in ("weights", "noise", "spread"))
-        and math.isclose(model.weights.sum(), 1.0, abs_tol=1e-6)
-        and _is_solvable(model)
-        # Beyond, a grid of the space or the frames of a second fill the memory.
-        and layout.hop * _MOST_FRAMES >= layout.rate
-        and np.abs(getattr(model.space, "bounds", 0)).max() <= _MOST_DEGREES
-        and np.abs(getattr(model.space, "elevations", 0)).max() <= _MOST_DEGREES
-        and (atlas.accuracy is None or _are_numbers(*asdict(atlas.accuracy).values()))
-        and _is_possible(atlas.calibration, layout.n_cues)
-    )
-    if not good:
-        raise ValueError("its parts do not fit each other")
-
-
-def _is_solvable(model: PPAM) -> bool:
-    """Whether directions can be found from cues in 16 digits: 3e7 is what a learned head has."""
-    widths = np.linalg.eigvalsh(model.gammas)  # of their lower halves
-    turned = model.gammas.swapaxes(1, 2)
-    sharpness = (model.A**2 / (model.noise * model.spread)[..., None]).sum(axis=1)
-    shared = (model.latent**2 / model.noise[:, None]).sum()  # beyond, I + BᵀΣ⁻¹B is singular
-    return bool(
-        np.allclose(model.gammas, turned, atol=1e-6 * widths.max())
-        and widths.min() > 0
-        and sharpness.max() * widths.max() < _SHARPEST
-        and shared < _SHARPEST
-    )
-
-
-def _is_described(about: dict[str, Any]) -> bool:
-    """Whether what is said of an atlas is what learning says: words are words, numbers numbers."""
-    words = (about.get(name, "") for name in ("licence", "provenance", "coverage"))
-    counts = (about.get(name, 0) for name in ("directions", "left_out", "seed"))
-    return (
-        isinstance(about.get("head"), str)
-        and all(isinstance(word, str) for word in words)
-        and all(isinstance(count, int) for count in counts)
-        and isinstance(about.get("spacing_degrees", 0), int | float)
-    )
-
-
-def _is_possible(calibration: Calibration, cues: int) -> bool:
-    widths, shares, noise = calibration.widths, calibration.shares, calibration.frame_noise
-    return (
-        len(widths) == len(shares) > 0
-        and all(0 <= width <= _MOST_DEGREES for width in widths)
-        and all(0 <= share < _LARGEST for share in shares)
-        and sum(shares) > 0
-        and 0 < calibration.temperature < _LARGEST
-        and calibration.misfit > 0
-        and 0 < calibration.frame_share < _LARGEST
-        and 0 <= calibration.prior_frames < _LARGEST
-        and (noise is None or (noise.shape == (cues,) and bool((noise >= 0).all())))
-        and (noise is None or bool((noise < _LARGEST).all()))
-    )
-
-
-def _are_numbers(*values: object) -> bool:
-    return all(isinstance(value, int | float) and math.isfinite(value) for value in values)
-
-
-def _check_use(atlas: Atlas, arrays: dict[str, Array], scales: int) -> None:
-    """Raise ValueError for arrays that nothing reads: what they are for is not known.
-
-    Version 1 has those of the coarser models.
-    """
-    read = {*MODEL_ARRAYS, "frame_noise"}
-    read |= {f"scale{scale}.{name}" for scale in range(scales) for name in MODEL_ARRAYS}
-    if atlas.rooms is not None:
-        read |= atlas.rooms.to_arrays().keys()
-    if unused := arrays.keys() - read:
-        raise ValueError(f"it holds {len(unused)} arrays that are not used")
 
 
 def learn(
-    head: Head,
+    head: Head | str | Path,
     *,
     space: Space | None = None,
     components: int | None = None,
@@ -420,14 +531,63 @@ def learn(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Atlas:
-    """Learn a head: its charts, held-out errors, calibration, and what it needs in rooms.
+    """Learn an atlas from a head.
 
-    `space` is the head's own (sphere, or circle for one elevation) unless given; directions that
-    it does not have are left out. `components` is the number of charts K, one for ten directions
-    unless given. Without `rooms`, or of a head whose responses have a room's echoes, the atlas is
-    for the open, or for that room. `progress(done, total)` is called as the work goes on.
+    Parameters
+    ----------
+    head : Head, str or Path
+        The head, or what `open_head` opens: a .sofa file, a .csv table of recordings, or the name
+        of a built-in head.
+    space : Space, optional
+        Space of the directions; by default the sphere, or the circle for a head that was measured
+        at one elevation. Directions outside the space are left out.
+    components : int, optional
+        Number K of affine charts; by default one per ten directions.
+    latent : int, optional
+        Number L_w of latent coordinates; by default 10, fewer for small heads.
+    constrained : bool, default True
+        Whether all charts have equal weights and volumes, as in the paper.
+    layout : CueLayout, optional
+        Layout of the cues.
+    rooms : bool, default True
+        Whether to prepare the atlas for reverberant recordings in unknown rooms. This needs
+        anechoic responses; with reverberant ones the atlas is for the room it was measured in.
+    seed : int, default 0
+        Seed of the initialization and of all simulated sounds.
+    progress : callable, optional
+        Called as `progress(done, total)` during learning.
+
+    Returns
+    -------
+    Atlas
+        The atlas: model, held-out errors, calibration, and the preparation for rooms.
+
+    Raises
+    ------
+    InputError
+        If `head` is neither a head nor a name of one, or if it cannot be learned.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source
+       separation and localization on binaural manifolds", International Journal of Neural
+       Systems, 25(1), 2015.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> head = ea.simulated_head([[azimuth, 0.0] for azimuth in range(-90, 91, 20)])
+    >>> ea.learn(head, rooms=False).space
+    Circle()
     """
-    with one_thread_each():
+    if isinstance(head, str | Path):
+        head = open_head(head)
+    if not isinstance(head, Head):
+        raise InputError(
+            f"head must be a Head, or the name of one, got {abbreviate(repr(head))} of type "
+            f"{type(head).__name__}. Open one with open_head, read_sofa or simulated_head."
+        )
+    with single_threaded_blas():
         learned = learn_head(
             head, space=space, components=components, latent=latent, constrained=constrained,
             layout=layout, rooms=rooms, seed=seed, progress=progress,
@@ -438,7 +598,7 @@ def learn(
 def example_atlas() -> Atlas:
     """Load the atlas of the simulated head that ships with the package.
 
-    Use it to try the package without a head of your own, and in examples. It was learned from
+    Use it to try the package without a measured head, and in examples. It was learned from
     `simulated_head` on a grid over the whole sphere.
 
     Returns

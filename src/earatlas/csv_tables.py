@@ -1,7 +1,6 @@
-"""Tables in text files (CSV): a header with the columns that are asked for, and rows of numbers.
+"""Reading of CSV tables with required columns and numeric cells.
 
-In: a file from anywhere. Out: the rows, each with its line, or an InputError that names the line.
-Other columns are left alone.
+Columns that are not required are ignored. Errors are `InputError`s that name the line.
 """
 
 from __future__ import annotations
@@ -14,63 +13,66 @@ from typing import Any
 
 from earatlas.errors import InputError
 
-__all__ = ["Row", "table_rows"]
+__all__ = ["TableRow", "read_table"]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a table, and where it stands."""
+class TableRow:
+    """One row of a table, with its location for error messages."""
 
-    cells: dict[str, Any]  # by column
+    cells: dict[str, Any]  # by column name
     line: int
     path: Path
-    what: str  # the table is called in errors
+    argument: str  # name of the table in error messages
 
     def numbers(self, *columns: str) -> tuple[float, ...]:
-        """The values of these columns."""
+        """Return the values of these columns as numbers."""
         try:
             return tuple(float(self.cells[name]) for name in columns)
         except (TypeError, ValueError):
-            told = " and ".join(repr(self.cells[name]) for name in columns)
+            values = " and ".join(repr(self.cells[name]) for name in columns)
             raise InputError(
-                f"{self.what} must have numbers for {' and '.join(columns)}, got {told} in line "
-                f"{self.line} of '{self.path}'. Correct that line."
+                f"{self.argument} must have numbers for {' and '.join(columns)}, got {values} in "
+                f"line {self.line} of '{self.path}'. Correct that line."
             ) from None
 
 
-def table_rows(path: Path, columns: Sequence[str], what: str) -> Iterator[Row]:
-    """The rows of a table with these columns; `what` it is called in errors, such as "yaw"."""
+def read_table(path: Path, columns: Sequence[str], argument: str) -> Iterator[TableRow]:
+    """Yield the rows of a CSV file that has these columns; `argument` names it in errors."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as handle:
             reader = csv.DictReader(handle)
-            reader.fieldnames = _columns(reader.fieldnames or [], columns, path, what)
+            reader.fieldnames = _check_header(reader.fieldnames or [], columns, path, argument)
             for cells in reader:
-                _check_length(cells, reader.line_num, path, what)
-                yield Row(cells, reader.line_num, path, what)
+                _check_length(cells, reader.line_num, path, argument)
+                yield TableRow(cells, reader.line_num, path, argument)
     except (csv.Error, OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{what} must be a readable text file, got '{path}' ({error}). Save it as CSV."
+            f"{argument} must be a readable text file, got '{path}' ({error}). Save it as CSV."
         ) from error
 
 
-def _columns(header: Sequence[str], wanted: Sequence[str], path: Path, what: str) -> list[str]:
+def _check_header(
+    header: Sequence[str], required: Sequence[str], path: Path, argument: str
+) -> list[str]:
+    """Return the column names in lower case; raise an `InputError` if a required one is missing."""
     columns = [name.strip().lower() for name in header]
-    missing = [name for name in wanted if name not in columns]
+    missing = [name for name in required if name not in columns]
     if missing:
-        apart = len(columns) == 1 and any(mark in columns[0] for mark in ";\t")
-        remedy = "Columns must be separated by commas" if apart else f"Add: {', '.join(missing)}"
+        wrong_delimiter = len(columns) == 1 and any(mark in columns[0] for mark in ";\t")
+        remedy = "Separate columns by commas" if wrong_delimiter else f"Add: {', '.join(missing)}"
         raise InputError(
-            f"{what} must have the columns {', '.join(wanted)}, got "
+            f"{argument} must have the columns {', '.join(required)}, got "
             f"{', '.join(columns) or 'none'} in '{path}'. {remedy}."
         )
     return columns
 
 
-def _check_length(cells: dict[Any, Any], line: int, path: Path, what: str) -> None:
-    """Refuse a row of more cells than the header has: which of them is which is not known."""
-    if more := cells.get(None):
+def _check_length(cells: dict[Any, Any], line: int, path: Path, argument: str) -> None:
+    """Raise an `InputError` if a row has more cells than the header."""
+    if extra := cells.get(None):
         raise InputError(
-            f"{what} must have as many cells in a row as in its header, got {len(more)} more in "
-            f"line {line} of '{path}'. Write decimals with points, not commas, and put names that "
-            "hold commas into quotation marks."
+            f"{argument} must have as many cells in each row as in the header, got {len(extra)} "
+            f"more in line {line} of '{path}'. Use decimal points, not commas, and quote names "
+            "that contain commas."
         )

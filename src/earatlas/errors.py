@@ -1,11 +1,11 @@
-"""What a user can get wrong, and how it is said.
+"""Errors and warnings about user input, and helpers for their messages.
 
-Every message follows one wording: `<argument> must <rule>, got <value>. <what to do>.`
-The command line turns these, and only these, into one sentence and exit code 2; anything else
-that is raised is a bug of ours and keeps its traceback.
+Every message has one form: `<argument> must <rule>, got <value>. <remedy>.` The command line
+prints an `InputError`, and nothing else, as one sentence with exit code 2. Any other exception is
+a bug in this package and keeps its traceback.
 
-A message repeats names and values that come from anywhere: what would steer a terminal is shown,
-not sent (`harmless`), and what is long is shortened (`brief`).
+Messages quote names and values from untrusted files. Characters that control a terminal are
+escaped (`sanitize`) and long values are shortened (`abbreviate`).
 """
 
 from __future__ import annotations
@@ -13,101 +13,199 @@ from __future__ import annotations
 import re
 import stat
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EaratlasWarning", "InputError", "brief", "existing_file", "harmless", "missing_extra"]
+__all__ = [
+    "EaratlasWarning",
+    "InputError",
+    "MissingExtraError",
+    "SettingHint",
+    "abbreviate",
+    "existing_file",
+    "missing_extra",
+    "sanitize",
+]
 
-_LONGEST_VALUE = 200  # letters of a name or value that a message repeats
-_LONGEST_MESSAGE = 900  # our own sentences have at most 600
-# What stands in quotation marks, of which the first follows a space, and words without an end.
-_LONG = tuple(
-    re.compile(pattern % (_LONGEST_VALUE + 1))
+_MAX_VALUE_LENGTH = 200  # characters of a quoted name or value
+_MAX_MESSAGE_LENGTH = 900  # characters; the messages of this package have at most 600
+# Quoted values (the opening quote follows a space or a parenthesis), and words without spaces.
+_LONG_VALUES = tuple(
+    re.compile(pattern % (_MAX_VALUE_LENGTH + 1))
     for pattern in (r"(?:(?<=\s')|(?<=\('))[^']{%d,}(?=')", r"\S{%d,}")
 )
-# Control, format (writing from right to left), surrogates (bytes of names that are no UTF-8) and
-# separators of lines and paragraphs.
-_STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+# Unicode categories that are escaped: control characters, format characters (such as
+# right-to-left overrides), surrogates (bytes of file names that are not UTF-8), and line and
+# paragraph separators.
+_CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-def harmless(text: str, *, keep: str = "") -> str:
-    r"""The text with what steers a terminal spelt out; letters in `keep` stay.
+def sanitize(text: str, *, keep: str = "") -> str:
+    r"""Escape the characters that control a terminal, except those in `keep`.
 
-    >>> harmless("\x1b[2J")
+    >>> sanitize("\x1b[2J")
     '\\x1b[2J'
     """
     if text.isprintable():
         return text
     return "".join(
-        c if c in keep or unicodedata.category(c) not in _STEERING else _spelt(c) for c in text
+        c if c in keep or unicodedata.category(c) not in _CONTROL_CATEGORIES else _escape(c)
+        for c in text
     )
 
 
-def _spelt(letter: str) -> str:
-    """The letter as it is written in Python; of a byte that is no UTF-8, the byte."""
-    if "\udc80" <= letter <= "\udcff":
-        return f"\\x{ord(letter) - 0xDC00:02x}"
-    return letter.encode("unicode_escape").decode()
+def _escape(character: str) -> str:
+    """Return a character as a Python escape sequence; a surrogate stands for a non-UTF-8 byte."""
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
 
 
-def brief(text: str, longest: int = _LONGEST_VALUE) -> str:
-    """The text, its middle left out where it is longer than that."""
-    if len(text) <= longest:
+def abbreviate(text: str, max_length: int = _MAX_VALUE_LENGTH) -> str:
+    """Return the text, with its middle left out if it is longer than `max_length` characters."""
+    if len(text) <= max_length:
         return text
-    part = (longest - 3) // 2
+    part = (max_length - 3) // 2
     return f"{text[:part]} … {text[-part:]}"
 
 
-def _sentence(message: object) -> str:
-    """A message of ours whose foreign parts cannot do harm and are not long."""
-    text = harmless(str(message))
-    for long in _LONG:
-        text = long.sub(lambda found: brief(found.group()), text)
-    return brief(text, _LONGEST_MESSAGE)
+def _clean_message(message: object) -> str:
+    """Return a message with its quoted values sanitized and shortened."""
+    text = sanitize(str(message))
+    for pattern in _LONG_VALUES:
+        text = pattern.sub(lambda match: abbreviate(match.group()), text)
+    return abbreviate(text, _MAX_MESSAGE_LENGTH)
+
+
+@dataclass(frozen=True)
+class SettingHint:
+    """The setting that applies the remedy of a message, in Python and on the command line.
+
+    >>> str(SettingHint("channels=(2, 3)", "--channels 2 3"))
+    '(Python: channels=(2, 3); command line: --channels 2 3).'
+    """
+
+    python: str
+    option: str
+
+    def __str__(self) -> str:
+        return f"(Python: {self.python}; command line: {self.option})."
 
 
 class InputError(ValueError):
-    """The input cannot be used as it is; the message says why and what to do."""
+    """Raised when the input cannot be used; the message says why and what to do.
 
-    def __init__(self, message: object = "") -> None:
-        super().__init__(_sentence(message))
+    It is a `ValueError`. The message has the form
+    ``<argument> must <rule>, got <value>. <remedy>.``
+
+    Parameters
+    ----------
+    message : object, default=""
+        The message. Control characters in it are escaped, and long quoted values are shortened.
+    hint : SettingHint or None, default=None
+        The setting that applies the remedy. The text of the error ends with it; `message` is
+        the text without it, for interfaces that have neither arguments nor options.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> try:
+    ...     ea.read_audio("missing.wav")
+    ... except ea.InputError as error:
+    ...     print(error)
+    recording must be an existing file, got 'missing.wav'. Check the name.
+
+    """
+
+    def __init__(self, message: object = "", *, hint: SettingHint | None = None) -> None:
+        self.message = _clean_message(message)
+        super().__init__(f"{self.message} {hint}" if hint else self.message)
+
+
+class MissingExtraError(InputError, ImportError):
+    """Raised when a feature needs an optional dependency that is not installed.
+
+    It is both an `InputError`, so the command line prints it as one sentence, and an
+    `ImportError`, so code that tests for optional dependencies catches it.
+
+    Parameters
+    ----------
+    message : object, default=""
+        The message, which names the extra to install.
+    name : str or None, default=None
+        The missing package, as in `ImportError.name`.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise MissingExtraError("This needs the package slab.", name="slab")
+    ... except ImportError as error:
+    ...     print(error.name)
+    slab
+
+    """
+
+    def __init__(self, message: object = "", *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class EaratlasWarning(UserWarning):
-    """The input was used, but the answer may suffer; the message says how."""
+    """Warning that the input was used, but that the result may be affected; the message says how.
 
-    def __init__(self, message: object = "") -> None:
-        super().__init__(_sentence(message))
+    Parameters
+    ----------
+    message : object, default=""
+        The message. Control characters in it are escaped, and long quoted values are shortened.
+    hint : SettingHint or None, default=None
+        The setting that changes what the warning is about, as for `InputError`.
+
+    Examples
+    --------
+    Turn all warnings of this package into errors:
+
+    >>> import warnings
+    >>> import earatlas as ea
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", ea.EaratlasWarning)
+
+    """
+
+    def __init__(self, message: object = "", *, hint: SettingHint | None = None) -> None:
+        self.message = _clean_message(message)
+        super().__init__(f"{self.message} {hint}" if hint else self.message)
 
 
-def existing_file(path: str | Path, what: str) -> Path:
-    """The path, if it names a file; `what` is what the caller needs it for.
+def existing_file(path: str | Path, argument: str) -> Path:
+    """Return the path if it names a regular file; else raise an `InputError` about `argument`.
 
-    A pipe or a device is no file: it may have no end, and cannot be read twice.
+    Pipes and devices are refused: they may never end, and they cannot be read twice.
     """
     path = Path(path)
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise InputError(
-            f"{what} must be an existing file, got '{path}'. Check the name."
+            f"{argument} must be an existing file, got '{path}'. Check the name."
         ) from None
-    except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
+    except (OSError, ValueError) as error:  # the name is too long, or contains a null character
         reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"{what} must be an existing file, got '{path}' ({reason}). Check the name."
+            f"{argument} must be an existing file, got '{path}' ({reason}). Check the name."
         ) from error
     if stat.S_ISDIR(mode):
-        raise InputError(f"{what} must be a file, got the folder '{path}'. Name a file in it.")
+        raise InputError(f"{argument} must be a file, got the folder '{path}'. Name a file in it.")
     if not stat.S_ISREG(mode):
         raise InputError(
-            f"{what} must be a file, got the pipe or device '{path}'. Save it to a file first."
+            f"{argument} must be a file, got the pipe or device '{path}'. Save it to a file first."
         )
     return path
 
 
-def missing_extra(extra: str, package: str) -> InputError:
-    """The error for a feature whose optional dependency is not installed."""
-    return InputError(
+def missing_extra(extra: str, package: str) -> MissingExtraError:
+    """Return the error for a missing optional dependency: `package`, installed by `extra`."""
+    return MissingExtraError(
         f"This needs the package {package}, which is not installed. "
-        f"Install it with: pip install 'earatlas[{extra}]'."
+        f"Install it with: pip install 'earatlas[{extra}]'.",
+        name=package,
     )

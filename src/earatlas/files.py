@@ -1,16 +1,17 @@
-"""Results on disk: the whole of a file appears, or nothing changes; so too of several together.
+"""Atomic writing of one file, or of several files together.
 
-What is written goes to a scratch folder beside its place first, under its own name, and is moved
-when it is complete and on the disk. A reader never sees half of it, and what was there before stays
-until then.
+New files are written to a scratch folder beside their destination, flushed to disk, and then
+moved. A reader never sees a partial file, and the previous files remain until the new ones are
+complete.
 
     .earatlas-x7q2/in-use      locked as long as the writer lives
-                   new/        what is written
-                   old/        what it takes the place of
-                   complete    all of new/ is on the disk: what is left to do is moving
+                   new/        files that are being written
+                   old/        files that they replace
+                   complete    exists once all files in new/ are on disk and only moves remain
 
-A writer that is killed leaves its folder behind. The next one to write there finds it unlocked:
-it finishes what was complete, so that nothing of the old is lost, and removes the rest.
+A writer that is killed leaves its scratch folder behind. The next writer in the same place finds
+it unlocked: it finishes the moves if `complete` exists, restores the old files otherwise, and
+removes the folder.
 """
 
 from __future__ import annotations
@@ -28,35 +29,37 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # Windows: scratch folders of the dead stay
+except ImportError:  # Windows has no fcntl: abandoned scratch folders are not recovered
     fcntl = None  # type: ignore[assignment]
 
 from earatlas.errors import InputError
 
 __all__ = [
+    "atomic_write",
+    "atomic_write_all",
     "check_writable",
-    "clear_scratch",
     "output_folder",
+    "recover_scratch",
     "scratch_folder",
-    "unwritable",
-    "written_together",
-    "written_whole",
+    "unwritable_folder",
 ]
 
-_SCRATCH = ".earatlas-"  # what scratch folders are called
-_BEGUN_SECONDS = 3600.0  # a folder without a lock is just being made, or this old
+_SCRATCH_PREFIX = ".earatlas-"
+_MAX_SETUP_SECONDS = 3600.0  # an older scratch folder without a lock file is abandoned
 
 
-def check_writable(path: str | Path, what: str = "output") -> None:
-    """Refuse an output that cannot be written: commands ask before the work, not after it."""
+def check_writable(path: str | Path, argument: str = "output") -> None:
+    """Raise an `InputError` if a file cannot be written; commands call this before they compute."""
     path = Path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise InputError(
-            f"{what} must be a file in a folder that exists, got '{path}'. "
-            "Name a file, and make its folder first."
+            f"{argument} must be a file in a folder that exists, got '{path}'. "
+            "Name a file, and create its folder first."
         )
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        raise InputError(f"{what} must be a file, got the pipe or device '{path}'. Name a file.")
+        raise InputError(
+            f"{argument} must be a file, got the pipe or device '{path}'. Name a file."
+        )
     try:
         with (
             scratch_folder(path.absolute().parent) as scratch,
@@ -64,12 +67,12 @@ def check_writable(path: str | Path, what: str = "output") -> None:
         ):
             pass
     except OSError as error:
-        raise _not_written(path, what, error) from error
+        raise _write_error(path, argument, error) from error
 
 
 @contextmanager
-def written_whole(path: str | Path, what: str = "output") -> Iterator[Path]:
-    """A path to write to; at the end that file takes the place of `path`."""
+def atomic_write(path: str | Path, argument: str = "output") -> Iterator[Path]:
+    """Yield a temporary path to write to; on success that file replaces `path`."""
     path = Path(path)
     try:
         folder = path.absolute().parent
@@ -80,22 +83,24 @@ def written_whole(path: str | Path, what: str = "output") -> Iterator[Path]:
             new.replace(path)
             _flush(folder)
     except OSError as error:
-        raise _not_written(path, what, error) from error
+        raise _write_error(path, argument, error) from error
 
 
-def _not_written(path: Path, what: str, error: OSError) -> InputError:
+def _write_error(path: Path, argument: str, error: OSError) -> InputError:
+    """Return the error for a file that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return InputError(
-        f"{what} must be a file that can be written, got '{path}' ({error.strerror or error}). "
+        f"{argument} must be a file that can be written, got '{path}' "
+        f"({error.strerror or error}). "
         f"{'Free some space.' if full else 'Check that its folder exists and is writable.'}"
     )
 
 
 @contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
-    """A scratch folder with the folders new and old in it; those of the dead are cleared first."""
-    clear_scratch(folder)
-    scratch, lock = _locked(folder)
+    """Yield a locked scratch folder with subfolders `new` and `old`, after `recover_scratch`."""
+    recover_scratch(folder)
+    scratch, lock = _create_locked(folder)
     try:
         (scratch / "new").mkdir()
         (scratch / "old").mkdir()
@@ -105,67 +110,67 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
         lock.close()
 
 
-def _locked(folder: Path) -> tuple[Path, IO[bytes]]:
-    """A new scratch folder, and the open file that says it is in use."""
+def _create_locked(folder: Path) -> tuple[Path, IO[bytes]]:
+    """Create a scratch folder, and return it with its open and locked lock file."""
     while True:
-        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=folder))
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=folder))
         lock = (scratch / "in-use").open("wb")
         if fcntl is None:
             return scratch, lock
-        with suppress(OSError):  # a file system without locks: nobody else can take it, either
-            fcntl.flock(lock, fcntl.LOCK_EX)  # gone with its process, however that ends
+        with suppress(OSError):  # on a file system without locks no one else can lock it either
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the process ends, however it ends
         if os.fstat(lock.fileno()).st_nlink:
             return scratch, lock
-        lock.close()  # another writer took it for that of a dead one before it was locked
+        lock.close()  # another writer removed the folder as abandoned before it was locked
 
 
-def clear_scratch(folder: Path) -> None:
-    """Finish or remove what writers left in the folder that were killed."""
+def recover_scratch(folder: Path) -> None:
+    """Finish or undo what killed writers left in the folder, and remove their scratch folders."""
     if fcntl is None:
         return
-    for scratch in folder.glob(f"{_SCRATCH}*"):
+    for scratch in folder.glob(f"{_SCRATCH_PREFIX}*"):
         try:
-            about = scratch.lstat()
-        except OSError:  # someone else cleared it
+            status = scratch.lstat()
+        except OSError:  # another process removed it
             continue
-        # In a folder that many write to, what others left may be a trap.
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+        # In a shared folder, links and folders of other users may be an attack.
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             continue
-        with suppress(OSError):  # someone else clears it, too
+        with suppress(OSError):  # another process recovers it, too
             if (scratch / "in-use").exists():
-                _clear_unused(folder, scratch)
-            elif time.time() - about.st_mtime > _BEGUN_SECONDS:
+                _recover_unlocked(folder, scratch)
+            elif time.time() - status.st_mtime > _MAX_SETUP_SECONDS:
                 shutil.rmtree(scratch)
 
 
-def _clear_unused(folder: Path, scratch: Path) -> None:
-    """Finish or remove what one writer left; an OSError if it is alive."""
+def _recover_unlocked(folder: Path, scratch: Path) -> None:
+    """Finish or undo the work of one writer; raises an `OSError` if that writer is alive."""
     with (scratch / "in-use").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Without the word that all is complete, it was killed while it took everything back.
-        unmoved = scratch / ("new" if (scratch / "complete").exists() else "old")
-        if unmoved.exists():
-            for file in unmoved.iterdir():
+        # Without the file `complete`, the writer was killed while it restored the old files.
+        remaining = scratch / ("new" if (scratch / "complete").exists() else "old")
+        if remaining.exists():
+            for file in remaining.iterdir():
                 file.replace(folder / file.name)
         shutil.rmtree(scratch)
 
 
 def _flush(path: Path) -> None:
-    """What was written to a file, or the names in a folder, on the disk: a power cut may follow."""
+    """Force the contents of a file, or the entries of a folder, to disk."""
     if not path.is_dir():
         with path.open("r+b") as file:
             os.fsync(file)
         return
-    with suppress(OSError):  # not every system opens folders; the files themselves are there
-        number = os.open(path, os.O_RDONLY)
+    with suppress(OSError):  # not every system can open folders; the files are already flushed
+        descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(number)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
-def unwritable(folder: Path, error: OSError) -> InputError:
-    """What to say of a folder that could not be written to."""
+def unwritable_folder(folder: Path, error: OSError) -> InputError:
+    """Return the error for an output folder that cannot be written to."""
     reason = "it is a file" if folder.is_file() else error.strerror
     return InputError(
         f"output folder must be writable, got '{folder}' ({reason}). Choose another folder."
@@ -174,52 +179,52 @@ def unwritable(folder: Path, error: OSError) -> InputError:
 
 @contextmanager
 def output_folder(folder: Path) -> Iterator[None]:
-    """A folder that can be written to, made where it is missing; none is left behind empty."""
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    """Create a folder and check that it is writable; remove it at the end if it is empty."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
         except OSError as error:
-            raise unwritable(folder, error) from error
+            raise unwritable_folder(folder, error) from error
         yield
     finally:
-        with suppress(OSError):  # there is something in it: that is what it is for
-            for place in made:
-                place.rmdir()
+        with suppress(OSError):  # the folder contains results
+            for path in created:
+                path.rmdir()
 
 
 @contextmanager
-def written_together(folder: Path, *, instead_of: Iterable[str] = ()) -> Iterator[Path]:
-    """A folder to write to; at the end all of its files move into `folder`, or none does.
+def atomic_write_all(folder: Path, *, replacing: Iterable[str] = ()) -> Iterator[Path]:
+    """Yield a folder to write to; on success all of its files move into `folder`, or none does.
 
-    They replace files of the same names, and those named in `instead_of`.
+    They replace files of the same names, and the files named in `replacing` are removed.
     """
     with output_folder(folder), scratch_folder(folder) as scratch:
         yield scratch / "new"
-        _exchange(folder, scratch, instead_of)
+        _swap_files(folder, scratch, replacing)
 
 
-def _exchange(folder: Path, scratch: Path, instead_of: Iterable[str]) -> None:
-    """Move the files of `new` into the folder, and those they replace to `old`; or nothing."""
+def _swap_files(folder: Path, scratch: Path, replacing: Iterable[str]) -> None:
+    """Move the replaced files to `old` and the files of `new` into the folder; undo on error."""
     old, files = scratch / "old", sorted((scratch / "new").iterdir())
     for file in files:
         _flush(file)
-    placed: list[Path] = []
+    moved: list[Path] = []
     complete = scratch / "complete"
     complete.touch()
     try:
-        for name in {file.name for file in files} | set(instead_of):
+        for name in {file.name for file in files} | set(replacing):
             if (folder / name).is_file():
-                with suppress(FileNotFoundError):  # another writer has just moved it away
+                with suppress(FileNotFoundError):  # another writer has just moved it
                     (folder / name).replace(old / name)
         for file in files:
-            placed.append(file.replace(folder / file.name))
+            moved.append(file.replace(folder / file.name))
         _flush(folder)
     except BaseException:
         complete.unlink()
-        for file in placed:
+        for file in moved:
             file.unlink(missing_ok=True)
         for file in old.iterdir():
             file.replace(folder / file.name)

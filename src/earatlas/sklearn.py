@@ -1,9 +1,7 @@
-"""PPAM and binaural manifolds for scikit-learn: pipelines, grid search, cross-validation.
+"""Scikit-learn estimators: PPAM regression and manifold embedding.
 
-`PPAMRegressor` takes X (N, D) observations and y (N,) or (N, L) positions on a plane. Mind the
-letters: scikit-learn's X is the paper's y, and its y is the paper's x. `BinauralManifold` unrolls
-the surface that vectors X (N, D) lie on (`earatlas.manifold.ltsa`) and places new vectors on it
-through the tangent map of the nearest training vector. Needs the extra `earatlas[sklearn]`.
+They work in pipelines, grid searches and cross-validation, and need the extra `earatlas[sklearn]`.
+Note the letters: X of scikit-learn is the paper's y, and y of scikit-learn is the paper's x.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
 from earatlas.manifold.ltsa import ltsa
 from earatlas.ppam.calibration import KERNEL_WIDTHS, Calibration
-from earatlas.ppam.em import Learning
+from earatlas.ppam.em import EMSettings
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 
@@ -35,17 +33,53 @@ except ImportError as error:
 
 __all__ = ["BinauralManifold", "PPAMRegressor"]
 
-_FEWEST_IN_A_FOLD = 8
-_MOST_HELD_OUT = 240  # as `learn`: of 240 levels the share below one half is right within 3 %
+# Evidence: docs/figures/settings/ppam.md, "sklearn".
+_MIN_FOLD_SIZE = 8  # samples
+_MAX_HELD_OUT = 240  # samples that the kernel is fitted to, as in `earatlas.learn`
 
 
 class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A probabilistic piecewise affine map, inverted: `predict` is the posterior mean.
+    """Regression by a probabilistic piecewise affine map (PPAM), inverted.
 
-    `n_components` is K (None: one for ten samples, at most 64), `n_latent` is L_w, `constrained`
-    keeps the paper's equal weights and volumes. `n_folds` times it is learned without some samples,
-    to find out how sure `predict_density` may be; with 0 its densities are as the model has them,
-    far too sure, and fitting takes a third of the time.
+    The model maps positions y to observations X; predictions are posterior means of y given X.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Number K of affine charts; by default one per ten samples, at most 64.
+    n_latent : int, optional
+        Number L_w of latent coordinates; by default 10, fewer for few features or samples.
+    constrained : bool, default True
+        Whether all charts have equal weights and volumes, as in the paper.
+    n_folds : int, default 8
+        Number of models that are fitted without some of the samples to calibrate
+        `predict_density`. With 0 its densities are far too narrow, and `fit` takes a third of the
+        time.
+    random_state : int, default 0
+        Seed of the initialization and of the folds.
+
+    Attributes
+    ----------
+    model_ : PPAM
+        The fitted model.
+    kernel_widths_, kernel_weights_ : ndarray of shape (J,)
+        Standard deviations and weights of the calibration kernel.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source
+       separation and localization on binaural manifolds", International Journal of Neural
+       Systems, 25(1), 2015, section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from earatlas.sklearn import PPAMRegressor
+    >>> y = np.linspace(-1, 1, 100)
+    >>> X = np.stack([y, y**3], axis=1)
+    >>> regressor = PPAMRegressor(n_folds=0).fit(X, y)
+    >>> bool(regressor.score(X, y) > 0.99)
+    True
     """
 
     def __init__(
@@ -63,7 +97,20 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> PPAMRegressor:
-        """Learn the map from positions y to observations X."""
+        """Fit the map from positions to observations.
+
+        Parameters
+        ----------
+        X : array_like of shape (N, D)
+            Observations.
+        y : array_like of shape (N,) or (N, L)
+            Positions.
+
+        Returns
+        -------
+        PPAMRegressor
+            The fitted estimator.
+        """
         X, y = validate_data(
             self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
         )
@@ -72,55 +119,66 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         margin = np.maximum(0.1 * (high - low), 1e-6)
         bounds = zip(low - margin, high + margin, strict=True)
         space = Plane(tuple((float(a), float(b)) for a, b in bounds))
-        most = max(len(positions) // (space.dims + 1), 1)
-        chosen = self.n_components or min(max(len(positions) // 10, 1), 64)
+        max_components = max(len(positions) // (space.dims + 1), 1)
+        components = self.n_components or min(max(len(positions) // 10, 1), 64)
         self.model_ = PPAM.fit(
             space,
             positions,
             X,
-            components=min(chosen, most),
+            components=min(components, max_components),
             latent=self.n_latent,
             constrained=self.constrained,
             seed=self.random_state,
         )
         self.y_shape_ = np.shape(y)[1:]
-        self.widths_, self.shares_ = self._kernel(positions, X)
+        self.kernel_widths_, self.kernel_weights_ = self._kernel(positions, X)
         return self
 
     def _kernel(self, positions: Array, X: Array) -> tuple[Array, Array]:
-        """The blur that makes positions most probable that were held out, a fold at a time.
+        """Fit the calibration kernel to held-out samples, with one new model per fold.
 
-        Learned anew without each fold: one step from the whole model, as `learn` takes, forgets too
-        little here, where no sound adds its own noise (cipic_021: 79 % in the 90 % regions).
+        One EM iteration from the whole model, as in `earatlas.learn`, forgets the held-out samples
+        too little here. Evidence: docs/figures/settings/ppam.md, "sklearn".
         """
-        folds = min(self.n_folds, len(positions) // _FEWEST_IN_A_FOLD)
-        spread = float(np.sqrt(positions.var(axis=0).sum())) or 1.0
-        widths = spread / 60 * KERNEL_WIDTHS  # made for a sphere in degrees: a spread of about 60
-        if folds < 2:
+        n_folds = min(self.n_folds, len(positions) // _MIN_FOLD_SIZE)
+        deviation = float(np.sqrt(positions.var(axis=0).sum())) or 1.0
+        widths = deviation / 60 * KERNEL_WIDTHS  # relative to the deviation of a sphere in degrees
+        if n_folds < 2:
             return np.zeros(1), np.ones(1)
         order = np.random.default_rng(self.random_state).permutation(len(positions))
         posteriors, truths = [], []
-        for fold in range(folds):
-            held = order[fold::folds]
-            known = np.setdiff1d(order, held)
+        for fold in range(n_folds):
+            held_out = order[fold::n_folds]
+            training = np.setdiff1d(order, held_out)
             model = PPAM.fit(
                 self.model_.space,
-                positions[known],
-                X[known],
-                components=max(len(self.model_.weights) * (folds - 1) // folds, 1),
+                positions[training],
+                X[training],
+                components=max(len(self.model_.weights) * (n_folds - 1) // n_folds, 1),
                 latent=self.n_latent,
                 constrained=self.constrained,
-                learning=Learning(starts=1, iterations=15),
+                settings=EMSettings(n_starts=1, max_iterations=15),
                 seed=self.random_state,
             )
-            for n in held[: _MOST_HELD_OUT // folds]:
+            for n in held_out[: _MAX_HELD_OUT // n_folds]:
                 posteriors.append(model.inverse_density(X[n]))
                 truths.append(positions[n])
-        widths, shares, _ = Calibration.kernel(posteriors, np.array(truths), widths)
-        return widths, shares
+        widths, weights, _ = Calibration.kernel(posteriors, np.array(truths), widths)
+        return widths, weights
 
     def predict(self, X: Any) -> Array:
-        """Posterior means (N,) or (N, L)."""
+        """Predict positions as posterior means.
+
+        Parameters
+        ----------
+        X : array_like of shape (N, D)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (N,) or (N, L)
+            Positions, of the shape that `fit` was given.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         weights, means, _ = self.model_.inverse_batch(X)
@@ -128,22 +186,67 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         return positions.reshape(len(X), *self.y_shape_)
 
     def predict_density(self, X: Any) -> list[DirectionPosterior]:
-        """The whole posterior of each observation: density, samples, credible regions.
+        """Return the calibrated posterior of each observation.
 
-        As wide as the errors on samples that were held out: 90 % regions hold about 90 % of them.
+        Parameters
+        ----------
+        X : array_like of shape (N, D)
+            Observations.
+
+        Returns
+        -------
+        list of DirectionPosterior
+            Posteriors with density, samples and credible regions. They are as wide as the errors
+            on held-out samples: 90 % regions contain about 90 % of the true positions.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        return [self.model_.inverse_density(row).blurred(self.widths_, self.shares_) for row in X]
+        return [
+            self.model_.inverse_density(row).blurred(self.kernel_widths_, self.kernel_weights_)
+            for row in X
+        ]
 
 
 class BinauralManifold(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Local tangent space alignment with symmetric neighbourhoods (paper, section 4).
+    """Embedding by local tangent space alignment with symmetric neighbourhoods.
 
-    `n_components` is Q, the number of coordinates; `n_dims` is L, the dimension of the surface
-    (None: Q - 1, a closed surface, but at least 1); `n_neighbors` at most the number of samples
-    less one. `n_candidates` and `whiten`: see `earatlas.manifold.ltsa`. After fitting, `manifold_`
-    says which samples were left out; these too are placed by `transform`.
+    New vectors are embedded through the tangent map of the nearest training vector.
+
+    Parameters
+    ----------
+    n_components : int, default 3
+        Number Q of coordinates.
+    n_dims : int, optional
+        Dimension L of the surface; by default Q - 1, as for a closed surface, but at least 1.
+    n_neighbors : int, default 20
+        Size of the neighbourhoods, at most the number of samples minus one.
+    symmetric : bool, default True
+        Whether two samples are neighbours only if each is among the nearest of the other.
+    n_candidates : int, optional
+        Number of eigenvectors among which the most faithful are selected; see `earatlas.ltsa`.
+    whiten : int, optional
+        Number of whitened principal components among which neighbours are found.
+
+    Attributes
+    ----------
+    manifold_ : Manifold
+        The fitted manifold. Samples in `manifold_.left_out` do not take part in the fit, but
+        `transform` embeds them, too.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source
+       separation and localization on binaural manifolds", International Journal of Neural
+       Systems, 25(1), 2015, section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from earatlas.sklearn import BinauralManifold
+    >>> angle = np.linspace(0, 2 * np.pi, 60, endpoint=False)
+    >>> X = np.stack([np.cos(angle), np.sin(angle), np.ones(60)], axis=1)
+    >>> BinauralManifold(n_components=2, n_neighbors=6).fit_transform(X).shape
+    (60, 2)
     """
 
     def __init__(
@@ -163,7 +266,20 @@ class BinauralManifold(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.whiten = whiten
 
     def fit(self, X: Any, y: Any = None) -> BinauralManifold:
-        """Unroll the surface of X; y is ignored."""
+        """Fit the embedding.
+
+        Parameters
+        ----------
+        X : array_like of shape (N, D)
+            Vectors.
+        y : object, optional
+            Ignored.
+
+        Returns
+        -------
+        BinauralManifold
+            The fitted estimator.
+        """
         X = validate_data(
             self, X, dtype=np.float64, ensure_min_samples=self.n_components + 3,
             ensure_min_features=2,
@@ -181,7 +297,18 @@ class BinauralManifold(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def transform(self, X: Any) -> Array:
-        """Coordinates (N, Q)."""
+        """Embed vectors.
+
+        Parameters
+        ----------
+        X : array_like of shape (N, D)
+            Vectors.
+
+        Returns
+        -------
+        ndarray of shape (N, Q)
+            Coordinates.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.manifold_.embed(X)

@@ -1,7 +1,7 @@
-"""Work side by side: long array operations let go of the interpreter, so threads are enough.
+"""Parallel execution in threads: long NumPy operations release the interpreter lock.
 
-Products of matrices must then keep to one thread each (`one_thread_each`): two of them that take
-all cores wait for each other.
+Matrix products in such threads must use one BLAS thread each (`single_threaded_blas`), because
+several products that each use all cores slow each other down.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["one_thread", "one_thread_each", "side_by_side", "together"]
+__all__ = ["parallel_map", "run_both", "single_threaded", "single_threaded_blas"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
-_MOST_THREADS = 4  # each works on some 30 MB at a time
-_ALONE = ContextVar("_ALONE", default=False)
+_MAX_THREADS = 4  # each thread needs about 30 MB of working memory
+_SINGLE_THREADED = ContextVar("_SINGLE_THREADED", default=False)
 
 
-def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-    """`work` of every item, in their order, on as many threads as there are cores (at most 4)."""
-    if _ALONE.get():
-        return list(map(work, items))
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as pool:
-        return list(pool.map(work, items))
+def parallel_map(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    """Return `function(item)` for every item, in order, using one thread per core, at most 4."""
+    if _SINGLE_THREADED.get():
+        return list(map(function, items))
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MAX_THREADS)) as pool:
+        return list(pool.map(function, items))
 
 
-def together(first: Callable[[], _R], second: Callable[[], _S]) -> tuple[_R, _S]:
-    """The answers of two works that need not wait for each other."""
-    if _ALONE.get():
+def run_both(first: Callable[[], _R], second: Callable[[], _S]) -> tuple[_R, _S]:
+    """Call two independent functions in parallel and return both results."""
+    if _SINGLE_THREADED.get():
         return first(), second()
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(second)
-        return first(), other.result()
+        future = pool.submit(second)
+        return first(), future.result()
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Within it, nothing is done side by side: for processes that share the cores."""
-    token = _ALONE.set(True)
+def single_threaded() -> Iterator[None]:
+    """Run `parallel_map` and `run_both` serially, for processes that share the cores."""
+    token = _SINGLE_THREADED.set(True)
     try:
         yield
     finally:
-        _ALONE.reset(token)
+        _SINGLE_THREADED.reset(token)
 
 
-def one_thread_each() -> AbstractContextManager[Any]:
-    """Within it, products of matrices start no threads of their own."""
+def single_threaded_blas() -> AbstractContextManager[Any]:
+    """Return a context manager in which BLAS uses one thread."""
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")

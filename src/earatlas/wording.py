@@ -1,6 +1,7 @@
-"""Directions, sizes, lengths and speeds in words: one wording for commands, pictures and pages.
+"""Text for directions, credible regions, durations and speeds, as shown to users.
 
-In: numbers. Out: text that needs no escaping.
+Commands, figures, reports and the studio all use these functions. The returned text needs no
+escaping.
 """
 
 from __future__ import annotations
@@ -11,70 +12,92 @@ from numpy.typing import ArrayLike
 from earatlas.geometry.spaces import Space
 
 __all__ = [
-    "direction_words",
-    "error_words",
-    "length_words",
-    "number_words",
-    "one_digit",
-    "percent_words",
-    "place_words",
-    "radius_words",
-    "rate_words",
-    "speed_words",
-    "sure_words",
+    "UNKNOWN_DIRECTION",
+    "UNKNOWN_RADIUS_DEGREES",
+    "format_coordinates",
+    "format_direction",
+    "format_duration",
+    "format_error",
+    "format_one_decimal",
+    "format_percent",
+    "format_position",
+    "format_radius",
+    "format_region",
+    "format_sampling_rate",
+    "format_speed",
+    "is_unknown",
 ]
 
+# A region of a larger radius (degrees) covers more than half of the sphere or circle.
+UNKNOWN_RADIUS_DEGREES = 90.0
+UNKNOWN_DIRECTION = "direction unknown"
 
-def direction_words(direction: ArrayLike) -> str:
-    """A direction (azimuth, elevation), or an azimuth alone, as one would say it.
 
-    >>> direction_words([30.2, 10.4])
+def is_unknown(radius: float) -> bool:
+    """Whether a 90 % credible radius, in degrees, is so large that the direction is unknown."""
+    return radius > UNKNOWN_RADIUS_DEGREES
+
+
+def format_direction(direction: ArrayLike, radius: float = 0.0) -> str:
+    """Describe a direction (azimuth, elevation), or an azimuth alone, in words.
+
+    All angles are in degrees. `radius` is the 90 % credible radius of an estimate.
+
+    >>> format_direction([30.2, 10.4])
     '30° left, 10° up, front'
-    >>> direction_words([-150.0, 0.0])
+    >>> format_direction([-150.0, 0.0])
     '150° right, ear height, behind'
-    >>> direction_words([0.3, -20.0]), direction_words([12.0, 88.0])
+    >>> format_direction([0.3, -20.0]), format_direction([12.0, 88.0])
     ('straight ahead, 20° down', 'straight above')
+    >>> format_direction([30.2, 10.4], radius=163.0)
+    'direction unknown'
     """
+    if is_unknown(radius):
+        return UNKNOWN_DIRECTION
     x = np.asarray(direction, dtype=np.float64)
     azimuth = round(float(x[0]))
     side = "left" if azimuth > 0 else "right"
-    across = {0: "straight ahead", 180: "straight behind"}.get(
+    horizontal = {0: "straight ahead", 180: "straight behind"}.get(
         abs(azimuth), f"{abs(azimuth)}° {side}"
     )
     zone = [] if abs(azimuth) in (0, 180) else [_zone(abs(azimuth))]
     if len(x) == 1:
-        return ", ".join([across, *zone])
+        return ", ".join([horizontal, *zone])
     elevation = round(float(x[1]))
     if abs(elevation) >= 85:
         return "straight above" if elevation > 0 else "straight below"
     height = f"{abs(elevation)}° {'up' if elevation > 0 else 'down'}" if elevation else "ear height"
-    return ", ".join([across, height, *zone])
+    return ", ".join([horizontal, height, *zone])
 
 
 def _zone(azimuth: float) -> str:
+    """Return front, side or behind for an absolute azimuth in degrees."""
     return "front" if azimuth <= 75 else "side" if azimuth < 105 else "behind"
 
 
-def place_words(space: Space, place: ArrayLike) -> str:
-    """A place in words, or its coordinates where it is no direction."""
+def format_position(space: Space, position: ArrayLike, radius: float = 0.0) -> str:
+    """Describe a position in words, or by its coordinates if the space has no directions.
+
+    `radius` is the 90 % credible radius of an estimate, as for `format_direction`.
+    """
     if space.holds_directions:
-        return direction_words(place)
-    return "at " + ", ".join(_whole(v) for v in np.asarray(place, dtype=np.float64))
+        return format_direction(position, radius)
+    return "at " + ", ".join(_whole(v) for v in np.asarray(position, dtype=np.float64))
 
 
-def number_words(space: Space, place: ArrayLike) -> str:
-    """A place in numbers."""
-    numbers = [_number(v) for v in np.asarray(place, dtype=np.float64)]
+def format_coordinates(space: Space, position: ArrayLike) -> str:
+    """Format a position as numbers with one decimal."""
+    numbers = [_number(v) for v in np.asarray(position, dtype=np.float64)]
     if not space.holds_directions:
         return ", ".join(numbers)
     named = zip(("azimuth", "elevation"), numbers, strict=False)
     return ", ".join(f"{name} {number}°" for name, number in named)
 
 
-def one_digit(value: float) -> str:
-    """With one digit, by way of the two that JSON has: so it is the same wherever it is read.
+def format_one_decimal(value: float) -> str:
+    """Round to one decimal, by way of the two decimals in JSON, so that both agree.
 
-    >>> one_digit(-50.5465), one_digit(-50.55), one_digit(-0.04)
+    >>> format_one_decimal(-50.5465), format_one_decimal(-50.55), format_one_decimal(-0.04)
     ('-50.6', '-50.6', '0.0')
     """
     hundredths = round(100 * float(value))
@@ -83,65 +106,65 @@ def one_digit(value: float) -> str:
 
 
 def _whole(value: float) -> str:
-    """A whole number with that sign; never -0."""
+    """Format an integer with a minus sign instead of a hyphen, and never -0."""
     return f"{round(float(value)) + 0}".replace("-", "−")
 
 
 def _number(value: float) -> str:
-    """A number with one digit and the sign that belongs in a sentence; never -0."""
-    return one_digit(value).replace("-", "−")
+    """Format a number with one decimal and a minus sign instead of a hyphen, and never -0."""
+    return format_one_decimal(value).replace("-", "−")
 
 
-def radius_words(space: Space, radius: float) -> str:
-    """How far a posterior reaches from its best place, in the units of the space.
+def format_radius(space: Space, radius: float) -> str:
+    """Format a credible radius in the units of the space.
 
     >>> from earatlas.geometry.spaces import Circle, Plane, Sphere
-    >>> radius_words(Sphere(), 4.17), radius_words(Circle(), 12.6), radius_words(Circle(), 0.013)
+    >>> format_radius(Sphere(), 4.17), format_radius(Circle(), 12.6), format_radius(Circle(), 0.013)
     ('4.2°', '13°', '0.01°')
-    >>> radius_words(Plane(((0, 640), (0, 480))), 4.17)
+    >>> format_radius(Plane(((0, 640), (0, 480))), 4.17)
     '4.2'
     """
     number = f"{radius:.1g}" if radius < 0.1 else f"{radius:.{int(round(radius, 1) < 10)}f}"
     return f"{number}{'°' if space.holds_directions else ''}"
 
 
-def sure_words(space: Space, radius: float, size: float) -> str:
-    """How far a posterior reaches, and how large its credible region is.
+def format_region(space: Space, radius: float, size: float) -> str:
+    """Describe a credible region by its radius and its size (area or length).
 
     >>> from earatlas.geometry.spaces import Circle, Sphere
-    >>> sure_words(Sphere(), 4.17, 54.0)
+    >>> format_region(Sphere(), 4.17, 54.0)
     'within 4.2° (54 square degrees)'
-    >>> sure_words(Circle(), 4.23, 8.4)
+    >>> format_region(Circle(), 4.23, 8.4)
     'within 4.2° (an arc of 8.4°)'
     """
-    within = f"within {radius_words(space, radius)}"
+    within = f"within {format_radius(space, radius)}"
     if space.dims == 1:
-        kind = "an arc" if space.holds_directions else "a stretch"
-        return f"{within} ({kind} of {radius_words(space, size)})"
+        kind = "an arc" if space.holds_directions else "an interval"
+        return f"{within} ({kind} of {format_radius(space, size)})"
     rounded = f"{size:.1f}" if size < 10 else f"{size:,.0f}"
     if space.holds_directions:
         return f"{within} ({rounded} square degrees)"
     return f"{within} (an area of {rounded})"
 
 
-def error_words(space: Space, error: float) -> str:
-    """How far a place is off, in the units of the space."""
+def format_error(space: Space, error: float) -> str:
+    """Format a localization error in the units of the space."""
     return f"{error:.1f}{'°' if space.holds_directions else ''}"
 
 
-def percent_words(share: float) -> str:
-    """A share, of which something is left however small it is.
+def format_percent(fraction: float) -> str:
+    """Format a fraction as a percentage; a small positive one is not rounded to 0.
 
-    >>> percent_words(0.317), percent_words(0.003), percent_words(0.0)
+    >>> format_percent(0.317), format_percent(0.003), format_percent(0.0)
     ('32 %', 'under 1 %', '0 %')
     """
-    return "under 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+    return "under 1 %" if 0 < fraction < 0.005 else f"{100 * fraction:.0f} %"
 
 
-def length_words(seconds: float) -> str:
-    """A length of time.
+def format_duration(seconds: float) -> str:
+    """Format a duration.
 
-    >>> length_words(0.04), length_words(3.04), length_words(61.2), length_words(3700)
+    >>> format_duration(0.04), format_duration(3.04), format_duration(61.2), format_duration(3700)
     ('under 0.1 s', '3.0 s', '1 min 1 s', '1 h 1 min')
     """
     if seconds < 0.1:
@@ -153,32 +176,33 @@ def length_words(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s"
 
 
-def rate_words(rate: int) -> str:
-    """A sampling rate.
+def format_sampling_rate(rate: int) -> str:
+    """Format a sampling rate given in Hz.
 
-    >>> rate_words(16_000), rate_words(44_100), rate_words(22_050)
+    >>> format_sampling_rate(16_000), format_sampling_rate(44_100), format_sampling_rate(22_050)
     ('16 kHz', '44.1 kHz', '22.05 kHz')
     """
     return f"{rate / 1000:.9g} kHz"
 
 
-def speed_words(seconds: float, recording_seconds: float) -> str:
-    """How long the work on a recording took, and whether that is fast.
+def format_speed(seconds: float, recording_seconds: float) -> str:
+    """Describe a processing time, relative to the duration of the recording.
 
-    >>> speed_words(2.4, 1.33), speed_words(0.5, 2.8)
+    >>> format_speed(2.4, 1.33), format_speed(0.5, 2.8)
     ('2.4 s, 1.8 times as long as the recording', '0.5 s, 5.6 times faster than real time')
-    >>> speed_words(2.0, 2.04)
+    >>> format_speed(2.0, 2.04)
     '2.0 s, as long as the recording'
     """
-    taken = length_words(seconds)
-    # What rounds to 1.0 is no factor; the floors are below any clock's step and any recording.
+    duration = format_duration(seconds)
+    # The floors avoid a division by zero; they are below the resolution of any clock.
     slower = max(seconds, 1e-6) / max(recording_seconds, 1e-6)
     if 0.95 < slower < 1.05:
-        return f"{taken}, as long as the recording"
+        return f"{duration}, as long as the recording"
     if slower > 1:
-        return f"{taken}, {_times(slower)} times as long as the recording"
-    return f"{taken}, {_times(1 / slower)} times faster than real time"
+        return f"{duration}, {_times(slower)} times as long as the recording"
+    return f"{duration}, {_times(1 / slower)} times faster than real time"
 
 
 def _times(factor: float) -> str:
+    """Format a factor with one decimal below 10 and none above."""
     return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"

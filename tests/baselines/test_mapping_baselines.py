@@ -22,14 +22,14 @@ from earatlas.baselines.lookup import LookUp
 from earatlas.baselines.mapping import InverseMap
 from earatlas.baselines.mplr import MPLR
 from earatlas.baselines.phat import PHAT, delay_grid
-from earatlas.baselines.sir import SIR, sliced_axes, spectrum_of
+from earatlas.baselines.sir import SIR, covariance_spectrum, sliced_axes
 
 PLANE = ea.Plane(((-60.0, 60.0), (-40.0, 40.0)))
 PHASES = ea.CueLayout(ild_band_hz=None, ipd_band_hz=(0.0, 8000.0))
 
 
 def affine_data(n: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Directions and cues of 12 channels that are affine in them."""
+    """Return directions, and 12 cues that are affine functions of them."""
     rng = np.random.default_rng(seed)
     x = rng.uniform((-60, -40), (60, 40), (n, 2))
     slopes, offset = np.random.default_rng(1).normal(size=(2, 12)), np.arange(12.0)
@@ -39,14 +39,14 @@ def affine_data(n: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.nda
 # --- look-up -------------------------------------------------------------------------------------
 
 
-def test_look_up_is_the_nearest_vector(rng: np.random.Generator) -> None:
-    """By the definition, far from the origin too, and in more than one block."""
-    spread = np.array([1.0, 5.0, 0.2, 0.0])  # the last never changes
+def test_look_up_returns_the_nearest_vector(rng: np.random.Generator) -> None:
+    """The result equals the definition, also far from the origin and over several blocks."""
+    spread = np.array([1.0, 5.0, 0.2, 0.0])  # the last cue is constant
     x, y = rng.uniform(-30, 30, (50, 2)), 1e4 + rng.normal(size=(50, 4)) * spread
-    asked = 1e4 + rng.normal(size=(1500, 4)) * spread
+    held_out = 1e4 + rng.normal(size=(1500, 4)) * spread
     model = LookUp.fit(PLANE, x, y)
-    far = (((asked[:, None, :3] - y[None, :, :3]) / y[:, :3].std(axis=0)) ** 2).sum(axis=-1)
-    np.testing.assert_array_equal(model.inverse_map(asked), x[np.argmin(far, axis=1)])
+    far = (((held_out[:, None, :3] - y[None, :, :3]) / y[:, :3].std(axis=0)) ** 2).sum(axis=-1)
+    np.testing.assert_array_equal(model.inverse_map(held_out), x[np.argmin(far, axis=1)])
     np.testing.assert_array_equal(model.inverse_map(y), x)
     assert repr(model) == "LookUp(Plane, N=50, D=4)"
 
@@ -54,8 +54,8 @@ def test_look_up_is_the_nearest_vector(rng: np.random.Generator) -> None:
 # --- SIR -----------------------------------------------------------------------------------------
 
 
-def test_sir_axes_solve_their_eigenproblem(rng: np.random.Generator) -> None:
-    """Γ v = λ (S + ridge) v, with dense matrices."""
+def test_sir_axes_solve_the_eigenproblem(rng: np.random.Generator) -> None:
+    """The axes solve Γ v = λ (S + ridge) v, computed with dense matrices."""
     N, D, H, ridge = 70, 6, 7, 0.03
     y = rng.normal(size=(N, D)) @ rng.normal(size=(D, D)) + 5
     target = y[:, 0] - 2 * y[:, 3] + rng.normal(size=N)
@@ -67,13 +67,13 @@ def test_sir_axes_solve_their_eigenproblem(rng: np.random.Generator) -> None:
     S = centred.T @ centred / N
     _, vectors = eigh(gamma, S + ridge * np.trace(S) / D * np.eye(D))
     expected = vectors[:, ::-1][:, :2] / np.linalg.norm(vectors[:, ::-1][:, :2], axis=0)
-    spectrum = spectrum_of(centred)
+    spectrum = covariance_spectrum(centred)
     found = sliced_axes(target, centred, spectrum, axes=2, slices=H, ridge=ridge)
     np.testing.assert_allclose(np.abs((found * expected).sum(axis=0)), 1.0, rtol=1e-9)
 
 
-def test_sir_finds_the_axis_that_matters(rng: np.random.Generator) -> None:
-    """Li's own case: a monotone function of one axis of Gaussian data."""
+def test_sir_finds_the_relevant_axis(rng: np.random.Generator) -> None:
+    """A monotone function of one axis of Gaussian data is recovered, as in Li (1991)."""
     y = rng.normal(size=(3000, 8)) * np.arange(1, 9)
     axis = np.array([3.0, -1, 0, 0, 1, 0, 0, 0.5])
     z = y @ axis / 10
@@ -83,14 +83,14 @@ def test_sir_finds_the_axis_that_matters(rng: np.random.Generator) -> None:
     assert abs(found @ axis) / np.linalg.norm(axis) > 0.995
     error = np.abs(model.inverse_map(y[2000:]) - x[2000:])
     assert np.median(error) < 0.05 * x.std()
-    far = model.inverse_map(1e3 * y[:5])  # where a cubic runs away
+    far = model.inverse_map(1e3 * y[:5])  # a cubic polynomial would diverge
     assert (far >= x[:2000].min(axis=0)).all()
     assert (far <= x[:2000].max(axis=0)).all()
     assert repr(model) == "SIR-1(Plane, D=8, L=2)"
 
 
-def test_sir_two_axes_see_more_than_one(small_head: ea.Head) -> None:
-    """All round, on unit vectors: better with two axes, and far from good, as in the paper."""
+def test_sir_with_two_axes_is_better_than_one(small_head: ea.Head) -> None:
+    """On the sphere two axes are better than one, but far from accurate, as in the paper."""
     y = small_head.cues()
     errors = []
     for axes in (1, 2):
@@ -103,8 +103,8 @@ def test_sir_two_axes_see_more_than_one(small_head: ea.Head) -> None:
 # --- MPLR ----------------------------------------------------------------------------------------
 
 
-def test_mplr_is_the_conditional_expectation() -> None:
-    """E[x | y] of scikit-learn's Gaussians on [x; reduced y], from dense densities."""
+def test_mplr_equals_the_conditional_expectation() -> None:
+    """The result equals E[x | y] of Gaussians on [x; reduced y], from dense densities."""
     x, y = affine_data(60, noise=2.0)
     centred = (y - y.mean(axis=0)) / y.std(axis=0)
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
@@ -124,8 +124,8 @@ def test_mplr_is_the_conditional_expectation() -> None:
     assert repr(model) == "MPLR(Plane, K=3, D=12 as 4, L=2)"
 
 
-def test_plain_mplr_reduces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E[x | y] of the Gaussians on [x; all channels], vector by vector, in blocks of any size."""
+def test_plain_mplr_uses_all_cues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result equals E[x | y] of Gaussians on [x; all cues], for any block size."""
     x, y = affine_data(90, noise=2.0)
     z = (y - y.mean(axis=0)) / y.std(axis=0)
     joint = GaussianMixture(3, reg_covar=1e-3, max_iter=5, random_state=4)
@@ -142,13 +142,13 @@ def test_plain_mplr_reduces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         expected[n] = densities @ values / densities.sum()
     model = MPLR.fit_plain(PLANE, x, y, components=3, seed=4)
     for numbers in (2**22, 36 * 7, 1):
-        monkeypatch.setattr(mplr, "_NUMBERS", numbers)
+        monkeypatch.setattr(mplr, "_BLOCK_NUMBERS", numbers)
         np.testing.assert_allclose(model.inverse_map(y), expected, rtol=1e-9, atol=1e-9)
     assert repr(model) == "MPLR(Plane, K=3, D=12 as 12, L=2)"
 
 
 def test_mplr_with_one_component_is_linear_regression() -> None:
-    """One Gaussian and hardly a ridge: the least-squares line on the reduced cues."""
+    """One Gaussian with a tiny ridge equals least squares on the reduced cues."""
     x, y = affine_data(80, noise=0.5)
     model = MPLR.fit(PLANE, x, y, components=1, reduced=5, ridge=1e-12)
     design = np.hstack([(y - model.offset) @ model.projection, np.ones((80, 1))])
@@ -157,7 +157,7 @@ def test_mplr_with_one_component_is_linear_regression() -> None:
 
 
 def test_mplr_recovers_an_affine_map() -> None:
-    """Held-out directions to a fraction of a degree, the ridge chosen by itself."""
+    """Held-out directions have errors below one degree with an automatically selected ridge."""
     x, y = affine_data(300, noise=0.01)
     model = MPLR.fit(PLANE, x[:200], y[:200], components=4)
     error = np.abs(model.inverse_map(y[200:]) - x[200:])
@@ -165,8 +165,8 @@ def test_mplr_recovers_an_affine_map() -> None:
     assert model.ridge in (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3)
 
 
-def test_mplr_needs_no_seam(small_head: ea.Head) -> None:
-    """On the sphere the rear is as good as the front: targets are unit vectors."""
+def test_mplr_works_behind_the_head(small_head: ea.Head) -> None:
+    """On the sphere the rear is as accurate as the front, because targets are unit vectors."""
     rear = np.abs(small_head.directions[:, 0]) > 150
     y = small_head.cues()
     model = MPLR.fit(ea.Sphere(), small_head.directions, y, components=8, reduced=12, ridge=1e-4)
@@ -178,20 +178,20 @@ def test_mplr_needs_no_seam(small_head: ea.Head) -> None:
 # --- PHAT ----------------------------------------------------------------------------------------
 
 
-def delayed(delays_seconds: np.ndarray, layout: ea.CueLayout) -> np.ndarray:
-    """Cue vectors of pure delays."""
-    turn = -2 * np.pi * np.outer(delays_seconds, layout.frequencies_hz[layout.ipd_frequencies])
-    ild = np.zeros((len(turn), len(layout.ild_frequencies)))
-    return np.hstack([ild, np.cos(turn), np.sin(turn)])
+def delay_cues(delays_seconds: np.ndarray, layout: ea.CueLayout) -> np.ndarray:
+    """Return cue vectors of pure delays."""
+    phase = -2 * np.pi * np.outer(delays_seconds, layout.frequencies_hz[layout.ipd_frequencies])
+    ild = np.zeros((len(phase), len(layout.ild_frequencies)))
+    return np.hstack([ild, np.cos(phase), np.sin(phase)])
 
 
 @pytest.mark.parametrize("layout", [PHASES, ea.CueLayout()])
 def test_phat_learns_azimuth_from_delay(layout: ea.CueLayout) -> None:
-    """Delays in proportion to azimuth in front; the rear, where they shrink again, is left out."""
+    """Delays proportional to frontal azimuths are learned; rear directions are left out."""
     azimuth = np.linspace(-170, 170, 41)
     folded = np.where(np.abs(azimuth) > 90, np.sign(azimuth) * 180 - azimuth, azimuth)
     x = np.stack([azimuth, np.zeros(41)], axis=1)
-    y = delayed(folded / 90 * 7e-4, layout)
+    y = delay_cues(folded / 90 * 7e-4, layout)
     model = PHAT.fit(PLANE, x, y, layout=layout)
     np.testing.assert_allclose(model.coefficients, [90 / 0.7, 0.0], atol=0.3)
     found = model.inverse_map(y)
@@ -199,8 +199,8 @@ def test_phat_learns_azimuth_from_delay(layout: ea.CueLayout) -> None:
     assert np.isnan(found[:, 1]).all()
 
 
-def test_phat_localizes_sounds(small_head: ea.Head, rng: np.random.Generator) -> None:
-    """Noise from the left, then with another from the right: azimuths ascend, each in its place."""
+def test_phat_localizes_one_and_two_sources(small_head: ea.Head, rng: np.random.Generator) -> None:
+    """Noise from the left, and then also from the right, is localized in ascending order."""
     lay = PHASES
     x = small_head.directions
     level = np.abs(x[:, 1]) <= 20
@@ -209,7 +209,7 @@ def test_phat_localizes_sounds(small_head: ea.Head, rng: np.random.Generator) ->
     one = ea.render_scene(small_head, sounds[:1], [(45.0, 0.0)])
     truth = one.directions[0, 0]
     assert model.localize(one.mixture)[0] == pytest.approx(truth, abs=7)
-    turns = (np.arange(16_000) // 2000 % 2).astype(float)  # they take turns
+    turns = (np.arange(16_000) // 2000 % 2).astype(float)  # the sources alternate
     two = ea.render_scene(
         small_head, [sounds[0] * turns, sounds[1] * (1 - turns)], [(45.0, 0.0), (-45.0, 0.0)]
     )
@@ -218,38 +218,38 @@ def test_phat_localizes_sounds(small_head: ea.Head, rng: np.random.Generator) ->
     assert left == pytest.approx(two.directions[0, 0], abs=7)
 
 
-def test_delay_grid_is_half_samples() -> None:
-    """61 of them, in the middle 0."""
+def test_delay_grid_has_half_sample_steps() -> None:
+    """The default grid has 61 delays around 0."""
     np.testing.assert_allclose(delay_grid() * 16_000, np.arange(-15, 15.5, 0.5), atol=1e-12)
 
 
-# --- all of them ---------------------------------------------------------------------------------
+# --- all methods ---------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
-def test_on_a_measured_head(data: Path) -> None:
-    """KU100's plane: errors as seen, none so good that the truth must have leaked."""
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # KU100 file
+def test_errors_on_a_measured_head(data: Path) -> None:
+    """Errors on the plane of KU100 are within bounds; none is so small that the truth leaked."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")
     azimuth, elevation = np.abs(head.directions).T
     head = head.subset((azimuth <= 160) & (elevation <= 60))
     order = np.random.default_rng(0).permutation(len(head))
     x, y, cut = head.directions, head.cues(), int(0.8 * len(head))
-    known, asked = order[:cut], order[cut:]
+    training, held_out = order[:cut], order[cut:]
     space = ea.Plane()
     models: dict[str, tuple[InverseMap, float, float]] = {
-        "look-up": (LookUp.fit(space, x[known], y[known]), 1.5, 4.0),
-        "SIR-1": (SIR.fit(space, x[known], y[known], axes=1, ridge=1e-4), 20.0, 45.0),
-        "SIR-2": (SIR.fit(space, x[known], y[known], axes=2, ridge=1e-4), 8.0, 25.0),
-        "MPLR": (MPLR.fit(space, x[known], y[known], ridge=1e-5), 0.5, 3.0),
+        "look-up": (LookUp.fit(space, x[training], y[training]), 1.5, 4.0),
+        "SIR-1": (SIR.fit(space, x[training], y[training], axes=1, ridge=1e-4), 20.0, 45.0),
+        "SIR-2": (SIR.fit(space, x[training], y[training], axes=2, ridge=1e-4), 8.0, 25.0),
+        "MPLR": (MPLR.fit(space, x[training], y[training], ridge=1e-5), 0.5, 3.0),
     }
     for name, (model, least, most) in models.items():
-        error = ea.azimuth_error(x[asked], model.inverse_map(y[asked])).mean()
+        error = ea.azimuth_error(x[held_out], model.inverse_map(y[held_out])).mean()
         assert least < error < most, name
 
 
 @pytest.mark.parametrize("kind", [LookUp, SIR, MPLR, PHAT])
-def test_wrong_pairs_are_refused(kind: Any) -> None:
-    """One wording for all; what the remedy says then works."""
+def test_invalid_pairs_raise(kind: Any) -> None:
+    """All methods raise the same error, and following its remedy works."""
     more = {"layout": PHASES} if kind is PHAT else {}
     x, y = affine_data(40, noise=0.1)
     with pytest.raises(ea.InputError, match=r"y must be finite numbers of shape \(N, D\) with N"):
@@ -267,8 +267,8 @@ def test_wrong_pairs_are_refused(kind: Any) -> None:
     assert model.inverse_map(y[:1]).shape == (1, 2)
 
 
-def test_wrong_settings_are_refused() -> None:
-    """Each says the bounds."""
+def test_invalid_settings_raise() -> None:
+    """Each error names the valid range."""
     x, y = affine_data(40, noise=0.1)
     with pytest.raises(ea.InputError, match=r"components must be between 1 and 20 for 40"):
         MPLR.fit(PLANE, x, y, components=64)
@@ -288,6 +288,6 @@ def test_wrong_settings_are_refused() -> None:
         SIR.fit(PLANE, x, y, ridge=-1.0)
     with pytest.raises(ea.InputError, match="layout must be that of y"):
         PHAT.fit(PLANE, x, y, layout=PHASES)
-    wide = delayed(np.zeros(3), PHASES)
+    wide = delay_cues(np.zeros(3), PHASES)
     with pytest.raises(ea.InputError, match="x must have more than 1 frontal directions, got 1"):
         PHAT.fit(PLANE, [(0.0, 0.0), (100.0, 0.0), (120.0, 0.0)], wide, layout=PHASES)

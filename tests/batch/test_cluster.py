@@ -1,4 +1,4 @@
-"""Batches on a real Dask cluster of two processes: the same bytes, whoever dies."""
+"""Batches on a real Dask cluster of two processes, also with dying workers and clients."""
 
 import json
 import os
@@ -16,17 +16,17 @@ from learned_heads import LearnedHeads
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.batch.cluster import _check_sight, connected
+from earatlas.batch.cluster import _check_shared_folders, cluster_client
 from earatlas.batch.sidecar import read_sidecar
-from earatlas.files import clear_scratch
+from earatlas.files import recover_scratch
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-# Its event loops and connections warn of their own ends.
+# Dask warns when its event loops and connections are closed.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-def started(workers: int) -> Any:
-    """A cluster of so many processes of one thread; where Dask is not installed, a skip."""
+def start_cluster(workers: int) -> Any:
+    """Return a local cluster of single-threaded processes; skip without Dask."""
     distributed = pytest.importorskip("distributed", reason="dask.distributed is an extra: cluster")
     return distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
@@ -36,13 +36,13 @@ def started(workers: int) -> Any:
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """A client of two workers."""
-    with started(2) as cluster, connected(cluster.scheduler_address) as client:
+    with start_cluster(2) as cluster, cluster_client(cluster.scheduler_address) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads) -> Path:
-    """The atlas of a ring, eight recordings of a second, and what one process makes of them."""
+    """An atlas of 24 directions, eight recordings, and their results from one process."""
     folder = tmp_path_factory.mktemp("cluster")
     head = ea.simulated_head([[azimuth, 0.0] for azimuth in np.arange(-180.0, 180.0, 15.0)])
     atlas = learned_heads.learn(head, components=2, rooms=False)
@@ -52,44 +52,47 @@ def folder(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads
         voices = [ea.synthetic_speech(1.0, seed=2 * n), ea.synthetic_speech(1.0, seed=2 * n + 1)]
         scene = ea.render_scene(head, voices, [(15.0 * (n % 5), 0.0), (-60.0, 0.0)])
         scene.mixture.write(folder / "r" / f"{n}.wav")
-    assert {o.status for o in mapped(folder, folder / "whole", None)} == {"done"}
+    assert {o.status for o in separate_all(folder, folder / "whole", None)} == {"done"}
     return folder
 
 
-def mapped(folder: Path, out: Path, client: Any) -> Iterator[ea.Outcome]:
-    """Two sounds of each recording."""
+def separate_all(folder: Path, out: Path, client: Any) -> Iterator[ea.Outcome]:
+    """Separate each recording into two sources."""
     atlas = ea.Atlas.load(folder / "ring.atlas")
-    how = {"n_sources": 2}
-    return ea.map_recordings(atlas, folder / "r", out, task="separate", settings=how, client=client)
+    settings = {"n_sources": 2}
+    return ea.map_recordings(
+        atlas, folder / "r", out, task="separate", settings=settings, client=client
+    )
 
 
 def sounds(folder: Path) -> dict[str, bytes]:
-    """The sound files of a folder."""
+    """Return the sound files of a folder."""
     return {file.name: file.read_bytes() for file in folder.glob("*.wav")}
 
 
-def test_a_cluster_does_what_one_process_does(
+def test_cluster_gives_the_same_results_as_one_process(
     client: Any, folder: Path, tmp_path: Path, run: Run
 ) -> None:
-    """The same bytes and answers; what one has done the other skips; bad files are told."""
+    """Bytes and answers are equal, results are skipped by either, and bad files are reported."""
     (folder / "r" / "bad.wav").write_bytes(b"RIFF")
     try:
-        found = {o.file.name: o for o in mapped(folder, tmp_path, client)}
+        found = {o.file.name: o for o in separate_all(folder, tmp_path, client)}
         assert len(found) == 9
         assert "bad.wav" in str(found.pop("bad.wav").error)
     finally:
         (folder / "r" / "bad.wav").unlink()
     assert sounds(tmp_path) == sounds(folder / "whole")
     for n in range(8):
-        told = [
-            json.loads((place / f"{n}.json").read_text()) for place in (tmp_path, folder / "whole")
+        contents = [
+            json.loads((output / f"{n}.json").read_text())
+            for output in (tmp_path, folder / "whole")
         ]
-        assert told[0]["inputs"] == told[1]["inputs"]
+        assert contents[0]["inputs"] == contents[1]["inputs"]
         for name in ("settings", "atlas", "versions"):
-            assert told[0][name] == told[1][name]
-        a, b = ([s["direction"] for s in t["answer"]["sources"]] for t in told)
+            assert contents[0][name] == contents[1][name]
+        a, b = ([s["direction"] for s in t["answer"]["sources"]] for t in contents)
         assert a == b
-    assert {o.status for o in mapped(folder, tmp_path, None)} == {"skipped"}
+    assert {o.status for o in separate_all(folder, tmp_path, None)} == {"skipped"}
     call = ["separate", folder / "ring.atlas", folder / "r", "-n", 2, "--resume", "--scheduler",
             client.scheduler.address]  # fmt: skip
     first = run(*call, "-o", "deep/out", cwd=tmp_path)
@@ -99,12 +102,14 @@ def test_a_cluster_does_what_one_process_does(
 
 
 @pytest.mark.parametrize("workers", [2, 1])
-def test_a_worker_that_dies(folder: Path, tmp_path: Path, workers: int) -> None:
-    """Killed in the middle: what it had begun is done by another, or by the one that follows."""
-    with started(workers) as cluster, connected(cluster.scheduler_address) as client:
+def test_files_of_a_dead_worker_are_processed_again(
+    folder: Path, tmp_path: Path, workers: int
+) -> None:
+    """The files of a killed worker are processed by another one or by its successor."""
+    with start_cluster(workers) as cluster, cluster_client(cluster.scheduler_address) as client:
         pids = client.run(os.getpid)
         found = []
-        for outcome in mapped(folder, tmp_path, client):
+        for outcome in separate_all(folder, tmp_path, client):
             found.append(outcome)
             if len(found) == 2:
                 os.kill(next(iter(pids.values())), signal.SIGKILL)
@@ -114,13 +119,13 @@ def test_a_worker_that_dies(folder: Path, tmp_path: Path, workers: int) -> None:
 
 
 @pytest.mark.parametrize("gone", ["scheduler", "workers"])
-def test_a_cluster_that_goes_away(
+def test_lost_cluster_raises_and_can_be_resumed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
-    """A sentence says how to go on, and going on without it does the rest."""
+    """The error says how to resume, and resuming without the cluster processes the rest."""
     monkeypatch.setattr("earatlas.batch.cluster._CONNECT_SECONDS", 2)
-    with started(1) as cluster, connected(cluster.scheduler_address) as client:
-        outcomes = mapped(folder, tmp_path, client)
+    with start_cluster(1) as cluster, cluster_client(cluster.scheduler_address) as client:
+        outcomes = separate_all(folder, tmp_path, client)
         found = [next(outcomes).status]
         if gone == "scheduler":
             cluster.close()
@@ -129,60 +134,60 @@ def test_a_cluster_that_goes_away(
         with pytest.raises(ea.InputError, match=r"cluster must be there until the end.*--resume"):
             found += [outcome.status for outcome in outcomes]
     assert set(found) == {"done"}
-    rest = [outcome.status for outcome in mapped(folder, tmp_path, None)]
+    rest = [outcome.status for outcome in separate_all(folder, tmp_path, None)]
     assert rest.count("skipped") >= len(found)
     assert sounds(tmp_path) == sounds(folder / "whole")
 
 
-def test_workers_that_do_not_see_the_folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They would write results to a disk of their own: a sentence before the work."""
-    monkeypatch.setattr("earatlas.batch.cluster._LOOKS", 1)
+def test_workers_must_see_the_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that would write to another disk raise an InputError before the batch starts."""
+    monkeypatch.setattr("earatlas.batch.cluster._VISIBILITY_TRIES", 1)
     for name in ("here", "there", "there/in"):
         (tmp_path / name).mkdir()
     (tmp_path / "there" / "in" / "a.wav").touch()
 
     class Client:
-        """Whose second worker has another disk in the place of a folder."""
+        """A client whose second worker has another disk in place of a folder."""
 
         def __init__(self, hidden: str) -> None:
             self.hidden = tmp_path / hidden
 
-        def run(self, look: Callable[..., Any], files: list[Path]) -> dict[str, Any]:
+        def run(self, function: Callable[..., Any], files: list[Path]) -> dict[str, Any]:
             other = [f.parent / "hidden" / f.name if f.parent == self.hidden else f for f in files]
-            return {"tcp://a": look(files), "tcp://b": look(other)}
+            return {"tcp://a": function(files), "tcp://b": function(other)}
 
     files = [tmp_path / "there" / "in" / name for name in ("a.wav", "missing.wav")]
-    _check_sight(tmp_path / "here", files, Client("elsewhere"))
+    _check_shared_folders(tmp_path / "here", files, Client("elsewhere"))
     for hidden in ("here", "there/in"):
         with pytest.raises(ea.InputError, match="got none at tcp://b"):
-            _check_sight(tmp_path / "here", files, Client(hidden))
+            _check_shared_folders(tmp_path / "here", files, Client(hidden))
     assert list((tmp_path / "here").iterdir()) == []
 
 
-def test_who_asks_is_killed_at_the_first_look(tmp_path: Path) -> None:
-    """What workers are to see is cleared by the next to write there, as all that is half-done."""
+def test_probe_files_are_cleared_after_a_kill(tmp_path: Path) -> None:
+    """A probe file that a killed process left is removed by the next writer."""
     killed = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from earatlas.batch.cluster import _check_sight\n"
+        "from earatlas.batch.cluster import _check_shared_folders\n"
         "class Client:\n"
         "    def run(self, look, files):\n"
         "        assert look(files) is None\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "_check_sight(Path(sys.argv[1]), [], Client())\n"
+        "_check_shared_folders(Path(sys.argv[1]), [], Client())\n"
     )
     ended = subprocess.run([sys.executable, "-c", killed, str(tmp_path)], check=False)
     assert ended.returncode == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
-    clear_scratch(tmp_path)
+    recover_scratch(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
-def test_who_asks_is_ended(client: Any, folder: Path, tmp_path: Path, run: Run, name: str) -> None:
-    """The cluster forgets what was not begun and is there for the next, who does the rest."""
+def test_ended_client_cancels_pending_files(
+    client: Any, folder: Path, tmp_path: Path, run: Run, name: str
+) -> None:
+    """The cluster drops pending files and is available for the next batch."""
     call = ["separate", folder / "ring.atlas", folder / "r", "-n", 2, "-o", tmp_path, "--json",
             "--scheduler", client.scheduler.address]  # fmt: skip
     with subprocess.Popen(
@@ -194,14 +199,14 @@ def test_who_asks_is_ended(client: Any, folder: Path, tmp_path: Path, run: Run, 
         assert "sources" in json.loads(asking.stdout.readline())
         asking.send_signal(getattr(signal, name))
         asking.wait(timeout=10)
-        told = asking.stderr.read()
+        contents = asking.stderr.read()
     if name == "SIGTERM":
         assert asking.returncode == 128 + signal.SIGTERM
-        assert "of 8 recordings are done. Go on with: earatlas separate" in told
+        assert "of 8 recordings are done. Continue with: earatlas separate" in contents
     for sidecar in tmp_path.glob("[0-9].json"):
         read = read_sidecar(sidecar)
         assert read is not None
-        assert all(mark.fits(tmp_path / mark.file) for mark in read.outputs)
+        assert all(mark.matches(tmp_path / mark.file) for mark in read.outputs)
     rest = run(*call, "--resume")
     assert rest.returncode == 0, rest.stderr
     done = re.search(r"(\d) of 8 are done already\.", rest.stderr)
@@ -211,29 +216,29 @@ def test_who_asks_is_ended(client: Any, folder: Path, tmp_path: Path, run: Run, 
     assert list(tmp_path.glob(".earatlas-*")) == []
 
 
-def test_a_cluster_that_cannot_do_it(
+def test_unsuitable_clusters_raise(
     folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No workers, another version, or nobody there: a sentence before the work."""
+    """No workers, another version or no scheduler raise an InputError before the batch starts."""
     call = ["localize", folder / "ring.atlas", folder / "r", "-o", tmp_path / "o", "--scheduler"]
-    with started(0) as cluster, connected(cluster.scheduler_address) as client:
+    with start_cluster(0) as cluster, cluster_client(cluster.scheduler_address) as client:
         with pytest.raises(ea.InputError, match="cluster must have workers, got none"):
-            next(mapped(folder, tmp_path, client))
+            next(separate_all(folder, tmp_path, client))
         cluster.scale(1)
         client.wait_for_workers(1)
         monkeypatch.setattr(ea, "__version__", "9.9")
         with pytest.raises(ea.InputError, match=r"workers must have earatlas 9\.9, got 0"):
-            next(mapped(folder, tmp_path, client))
+            next(separate_all(folder, tmp_path, client))
     monkeypatch.setattr("earatlas.batch.cluster._CONNECT_SECONDS", 1)
     refused(run(*call, "tcp://127.0.0.1:9"), "scheduler must be the address")
     refused(run(*call, "nonsense://"), "scheduler must be the address")
     assert not (tmp_path / "o").exists()
 
 
-def test_without_dask(
+def test_missing_dask_raises(
     run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What to install."""
+    """The error names the extra to install."""
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = run("localize", folder / "ring.atlas", folder / "r", "-o", tmp_path / "o",
                  "--scheduler", "tcp://127.0.0.1:9")  # fmt: skip

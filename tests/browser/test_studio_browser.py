@@ -1,6 +1,6 @@
-"""The studio in a real browser: what is seen is there, and what is heard is the right thing.
+"""Tests of the studio in a browser: displayed texts, playback, uploads, and recording.
 
-The studio is started as a user starts it. Without a browser these tests skip.
+The studio is started like a user starts it. The tests are skipped without a browser.
 """
 
 import base64
@@ -46,7 +46,7 @@ DROP = """async ([name, data, kind]) => {
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """Starts browsers: `chromium(*flags)`."""
+    """Return a function that starts a browser with these flags."""
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the path")
@@ -65,7 +65,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a studio in a process of its own, which is interrupted at the end."""
+    """Start a studio in its own process, and return its address."""
     command = [sys.executable, "-m", "earatlas", "studio", "--no-browser"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
@@ -76,39 +76,39 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser(chromium: Any) -> Any:
-    """One browser for all tests that need no other flags."""
+    """Return one browser for all tests that need no special flags."""
     return chromium()
 
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
-    """The studio's page in a tab of its own; what goes wrong in its scripts fails the test."""
-    yield from opened(browser, address)
+    """Open the studio in a new tab; errors of its scripts fail the test."""
+    yield from open_page(browser, address)
 
 
-def opened(browser: Any, address: str) -> Iterator[Any]:
-    """A tab with the studio's page."""
+def open_page(browser: Any, address: str) -> Iterator[Any]:
+    """Open the studio in a new tab, and check at the end that there were no script errors."""
     tab = browser.new_page(viewport={"width": 1280, "height": 860})
-    wrong: list[str] = []
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("console", lambda said: wrong.extend([said.text] if said.type == "error" else []))
+    errors: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda entry: errors.extend([entry.text] if entry.type == "error" else []))
     tab.goto(address)
     tab.wait_for_selector("body[data-ready]")
     yield tab
     tab.close()
-    assert not [text for text in wrong if "400" not in text and "429" not in text]
+    assert not [text for text in errors if "400" not in text and "429" not in text]
 
 
 @pytest.fixture(scope="session")
 def scene() -> ea.SimulatedScene:
-    """Two murmurs whose images are known."""
+    """Return two synthetic talkers with known images."""
     sounds = [ea.synthetic_speech(1.5, seed=1), ea.synthetic_speech(1.5, seed=2)]
     return ea.render_scene(ea.simulated_head(PLACES), sounds, PLACES)
 
 
 @pytest.fixture(scope="session")
 def party(scene: ea.SimulatedScene, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The mixture as a file."""
+    """Write the mixture to a file."""
     return scene.mixture.write(tmp_path_factory.mktemp("party") / "party.wav")
 
 
@@ -119,24 +119,24 @@ MONITORED = """async () => {
 }"""
 
 
-def dropped(page: Any, name: str, data: bytes) -> None:
+def drop_file(page: Any, name: str, data: bytes) -> None:
     """Drop a file on the page."""
     page.evaluate(DROP, [name, base64.b64encode(data).decode(), "audio/wav"])
 
 
-def loaded(page: Any) -> None:
-    """Wait for the answer, and for its sounds."""
+def wait_for_result(page: Any) -> None:
+    """Wait for the result and its sounds."""
     page.wait_for_selector(".source button:not([disabled])", timeout=60_000)
     page.wait_for_selector(".round:not([disabled])", timeout=20_000)
 
 
-def rendered(page: Any) -> np.ndarray:
-    """What would be heard now, (2, n), from the page's own graph."""
-    return page_samples(page, "(player) => player.rendered()")
+def playback(page: Any) -> np.ndarray:
+    """Return the samples (2, n) that the page would play now."""
+    return page_samples(page, "(player) => player.render()")
 
 
 def page_samples(page: Any, make: str) -> np.ndarray:
-    """Samples (2, n) of an AudioBuffer that JavaScript makes of the page's player."""
+    """Return the samples (2, n) of an AudioBuffer that a script makes with the page's player."""
     script = f"""async () => {{
       const {{ app }} = await import("./static/main.js");
       const {{ Player }} = await import("./static/player.js");
@@ -146,41 +146,41 @@ def page_samples(page: Any, make: str) -> np.ndarray:
     return np.array(page.evaluate(script))
 
 
-def likeness(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation of two sounds (2, n)."""
+def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the correlation of two sounds (2, n)."""
     n = min(a.shape[1], b.shape[1])
     x, y = a[:, :n].ravel(), b[:, :n].ravel()
     return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
-def test_drop_see_and_hear(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
-    """Solo plays the talker that stands where the card says; A is the recording, B all of it."""
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+def test_solo_mute_and_mixture(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
+    """Solo plays the talker at the displayed direction; all sources add up to the mixture."""
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     assert page.locator(".source").count() == 2
-    words = page.locator(".source .place").all_inner_texts()
+    places = page.locator(".source .place").all_inner_texts()
     mixture = scene.mixture.samples
-    for m, place in enumerate(words):
+    for m, place in enumerate(places):
         page.get_by_role("button", name=f"Solo source {m + 1}").click()
-        heard = rendered(page)
+        played = playback(page)
         true = 0 if "left" in place else 1
-        assert likeness(heard, scene.images[true]) > 0.9
-        assert likeness(heard, scene.images[1 - true]) < 0.4
+        assert correlation(played, scene.images[true]) > 0.9
+        assert correlation(played, scene.images[1 - true]) < 0.4
     page.keyboard.press("0")
-    assert likeness(rendered(page), mixture) > 0.9999
+    assert correlation(playback(page), mixture) > 0.9999
     page.get_by_role("button", name="Mixture").click()
-    assert likeness(rendered(page), mixture) > 0.99999
-    page.get_by_role("button", name="Mute source 1").click()  # B again, without the first
-    alone = rendered(page)
+    assert correlation(playback(page), mixture) > 0.99999
+    page.get_by_role("button", name="Mute source 1").click()  # separated, without the first source
+    alone = playback(page)
     page.get_by_role("button", name="Mute source 1").click()
     page.get_by_role("button", name="Solo source 2").click()
-    assert likeness(alone, rendered(page)) > 0.99999
+    assert correlation(alone, playback(page)) > 0.99999
 
 
-def test_a_and_b_without_a_gap(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
-    """Switched in the middle, the sound goes on at the same sample: nothing is lost or repeated."""
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+def test_switching_is_seamless(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
+    """Switching between mixture and sources continues at the same sample."""
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     switched = page_samples(
         page,
         """async (player, Player) => {
@@ -190,7 +190,7 @@ def test_a_and_b_without_a_gap(page: Any, party: Path, scene: ea.SimulatedScene)
           other.context = context;
           other.running = other.graph(context, 0, 0);
           for (const [at, mixed] of [[0.32, true], [0.64, false], [1.008, true]]) {
-            context.suspend(at).then(() => { other.hear({ mixed }); context.resume(); });
+            context.suspend(at).then(() => { other.select({ mixed }); context.resume(); });
           }
           return context.startRendering();
         }""",
@@ -198,24 +198,24 @@ def test_a_and_b_without_a_gap(page: Any, party: Path, scene: ea.SimulatedScene)
     mixture = scene.mixture.samples
     n = min(mixture.shape[1], switched.shape[1])
     scale = float((switched[:, :n] * mixture[:, :n]).sum() / (mixture[:, :n] ** 2).sum())
-    # The sources add up to the mixture, so that not even the moments of switching differ.
+    # The sources add up to the mixture, so that switching changes nothing.
     assert np.abs(switched[:, :n] - scale * mixture[:, :n]).max() < 1e-3 * np.abs(switched).max()
 
 
-def test_forth_and_back(page: Any, party: Path) -> None:
-    """What was wished for one recording is not for the next; the browser goes back to each."""
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+def test_settings_and_history(page: Any, party: Path) -> None:
+    """Settings apply to one recording only; the browser goes back to earlier recordings."""
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     page.get_by_label("Sources").select_option("3")
-    page.get_by_role("button", name="Again").click()
-    page.get_by_text("3 sources as asked").wait_for(timeout=60_000)
-    loaded(page)
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_text("3 sources as requested").wait_for(timeout=60_000)
+    wait_for_result(page)
     samples, rate = soundfile.read(party)
     loud = party.with_name("loud.wav")
     soundfile.write(loud, 40 * samples, rate)
-    dropped(page, "loud.wav", loud.read_bytes())
+    drop_file(page, "loud.wav", loud.read_bytes())
     page.locator("h1", has_text="loud.wav").wait_for()
-    loaded(page)
+    wait_for_result(page)
     assert "found" in page.locator(".facts").inner_text()
     warned = page.locator(".doubts").first.inner_text()
     assert "'loud.wav'" in warned
@@ -226,36 +226,37 @@ def test_forth_and_back(page: Any, party: Path) -> None:
     page.locator("h1", has_text="loud.wav").wait_for(timeout=20_000)
 
 
-def test_a_worker_is_killed_after_the_first_look(page: Any, party: Path) -> None:
-    """The page says so, and an answer that comes late takes no other's place."""
+def test_worker_killed_after_the_preview(page: Any, party: Path) -> None:
+    """The page shows the error instead of the preview."""
     fails = """async () => {
       const { app } = await import("./static/main.js");
       const real = window.fetch;
-      let asked = 0;
+      let requests = 0;
       window.fetch = async (path, options) => {
-        const answer = await real(path, options);
-        if (!path.includes("/jobs/")) return answer;
-        const job = await answer.json();
-        const view = { ...job.answer, first: true, files: { mixture: "mixture.wav", sounds: [] } };
-        const told = asked++ < 2 ? { state: "running", answers: 1, answer: view }
+        const response = await real(path, options);
+        if (!path.includes("/jobs/")) return response;
+        const job = await response.json();
+        const files = { mixture: "mixture.wav", sounds: [] };
+        const view = { ...job.result, preliminary: true, files };
+        const state = requests++ < 2 ? { state: "running", result_version: 1, result: view }
           : { state: "failed", error: "The process was ended by the system." };
-        return new Response(JSON.stringify({ ...job, ...told }));
+        return new Response(JSON.stringify({ ...job, ...state }));
       };
       const { get } = await import("./static/api.js");
       const [one] = (await get("recordings")).recordings;
       app.page.reopen(one);
     }"""
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     page.get_by_role("link", name="Report").wait_for(timeout=20_000)
     page.evaluate(fails)
     page.get_by_role("alert").get_by_text("ended by the system").wait_for(timeout=10_000)
 
 
-def test_it_plays(page: Any, party: Path) -> None:
-    """The space bar starts and stops it, and the cursor goes with the sound."""
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+def test_playback_by_keyboard(page: Any, party: Path) -> None:
+    """The space bar starts and stops playback, and the clock advances."""
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     page.locator("main").focus()
     page.keyboard.press(" ")
     page.wait_for_selector("[aria-label=Pause]")
@@ -269,27 +270,27 @@ def test_it_plays(page: Any, party: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
-    [(b"a text", "cannot be read as sound"), (b"", "must hold something")],
+    ("data", "message"),
+    [(b"a text", "cannot be read as sound"), (b"", "must not be empty")],
 )
-def test_what_went_wrong_is_said(page: Any, data: bytes, says: str) -> None:
-    """In a sentence, with the file's own name, on a page from which one can go on."""
-    dropped(page, "<img src=x onerror=alert(1)>.wav", data)
+def test_error_message(page: Any, data: bytes, message: str) -> None:
+    """A file that cannot be read gives an error message, and the page stays usable."""
+    drop_file(page, "<img src=x onerror=alert(1)>.wav", data)
     alert = page.get_by_role("alert")
     alert.wait_for(timeout=30_000)
-    assert says in alert.inner_text()
+    assert message in alert.inner_text()
     assert page.locator("img[src=x]").count() == 0
     page.get_by_role("button", name="Choose a file").wait_for()
 
 
-def test_cancelled(page: Any) -> None:
-    """A job that runs is left at once, and the next one is done."""
+def test_cancel(page: Any) -> None:
+    """Cancelling a running job returns to the empty page."""
     head = ea.simulated_head(ea.Sphere().grid(20.0))
     sounds = [ea.synthetic_speech(40.0, seed=seed) for seed in (1, 2)]
     places = [head.directions[20], head.directions[70]]
     path = ea.render_scene(head, sounds, places).mixture
     data = _wav(path)
-    dropped(page, "long.wav", data)
+    drop_file(page, "long.wav", data)
     page.get_by_role("button", name="Cancel").click(timeout=30_000)
     page.get_by_role("button", name="Choose a file").wait_for(timeout=10_000)
     assert page.locator(".source").count() == 0
@@ -302,14 +303,14 @@ def _wav(audio: ea.Audio) -> bytes:
         return audio.write(Path(folder) / "x.wav").read_bytes()
 
 
-def test_a_scene_is_made(page: Any) -> None:
-    """A talker is dragged on the sphere; what is found stands beside what is true."""
+def test_scene_is_rendered_and_separated(page: Any) -> None:
+    """A talker is dragged on the sphere, and the result is compared with the truth."""
     page.get_by_role("link", name="Make a scene").click()
     box = page.locator("canvas.sphere").bounding_box()
     place = """async () => {
       const { app } = await import("./static/main.js");
       const { vector } = await import("./static/sphere.js");
-      return app.page.ball.at(vector(app.page.ball.items[0].direction));
+      return app.page.sphere.at(vector(app.page.sphere.items[0].direction));
     }"""
     x, y, _ = page.evaluate(place)
     before = page.locator(".source .note").first.inner_text()
@@ -319,26 +320,28 @@ def test_a_scene_is_made(page: Any) -> None:
     page.mouse.up()
     after = page.locator(".source .note").first.inner_text()
     assert after != before
-    page.get_by_role("button", name="Hear it").click()
+    page.get_by_role("button", name="Listen").click()
     page.get_by_role("button", name="Stop").click(timeout=60_000)
-    page.get_by_role("button", name="Make it and take it apart").click()
-    loaded(page)
-    table = page.get_by_role("region", name="Found and true")
+    page.get_by_role("button", name="Render and separate").click()
+    wait_for_result(page)
+    table = page.get_by_role("region", name="Comparison with the ground truth")
     assert after.split(",")[0] in table.inner_text()
     assert table.locator("tbody tr").count() == 2
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits(page: Any, party: Path, width: int, scheme: str, tmp_path: Path) -> None:
-    """No page is wider than its window; every control has a name."""
+def test_layout_and_names_of_controls(
+    page: Any, party: Path, width: int, scheme: str, tmp_path: Path
+) -> None:
+    """No page is wider than its window, and every control has a name."""
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=scheme)
     for name in ("Make a scene", "Recording"):
         page.get_by_role("link", name=name).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.screenshot(path=tmp_path / f"{scheme}{width}.png", full_page=True)
     nameless = """() => [...document.querySelectorAll("button, a, select, input, canvas[role]")]
@@ -348,20 +351,20 @@ def test_it_fits(page: Any, party: Path, width: int, scheme: str, tmp_path: Path
     assert page.evaluate(nameless) == []
 
 
-def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, address: str) -> None:
-    """What one tab has is not in another; a tab that is loaded again keeps and shows its own."""
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+def test_tabs_have_separate_sessions(page: Any, party: Path, browser: Any, address: str) -> None:
+    """A tab does not see the recordings of another; a reloaded tab keeps its own."""
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     key = "sessionStorage.getItem('earatlas-session' + location.pathname)"
     mine = page.evaluate(key)
     page.reload()
     page.wait_for_selector("body[data-ready]")
     assert page.evaluate(key) == mine
-    loaded(page)  # what the address names
+    wait_for_result(page)  # the recording in the address
     page.get_by_role("button", name="Another recording").click()
     earlier = page.get_by_role("region", name="Earlier recordings")
     earlier.get_by_role("button", name="party.wav").first.click()
-    loaded(page)
+    wait_for_result(page)
     assert page.locator(".source").count() == 2
     page.get_by_role("link", name="Report").wait_for()
     page.get_by_role("button", name="Another recording").click()
@@ -376,18 +379,18 @@ def test_another_tab_is_another_session(page: Any, party: Path, browser: Any, ad
 
 @pytest.fixture(scope="module")
 def two_ears(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A browser whose microphones hear a talker on the right."""
+    """Start a browser whose microphones record a talker on the right."""
     place = [-70.0, 5.0]
-    sound = ea.render_scene(ea.simulated_head([place]), [ea.synthetic_speech(6.0, 48_000, seed=1)], [place],
-                            rate=48_000).mixture  # fmt: skip
+    speech = ea.synthetic_speech(6.0, 48_000, seed=1)
+    sound = ea.render_scene(ea.simulated_head([place]), [speech], [place], rate=48_000).mixture
     path = tmp_path_factory.mktemp("ears") / "ears.wav"
     soundfile.write(path, sound.samples.T, sound.rate, "PCM_16")
     return chromium(*MICROPHONES, f"--use-file-for-fake-audio-capture={path}")
 
 
 def test_live(two_ears: Any, address: str) -> None:
-    """The talker appears where it is; what is recorded is taken apart like any recording."""
-    for page in opened(two_ears, f"{address}#live"):
+    """The talker appears at its direction; a recording is separated like any other."""
+    for page in open_page(two_ears, f"{address}#live"):
         page.get_by_role("button", name="Listen").click()
         page.wait_for_selector(".source .place", timeout=60_000)
         for _ in range(100):
@@ -395,19 +398,19 @@ def test_live(two_ears: Any, address: str) -> None:
                 break
             page.wait_for_timeout(100)
         assert "right" in page.locator(".source .place").first.inner_text()
-        page.get_by_role("button", name="Hear source").first.click()
+        page.get_by_role("button", name="Play source").first.click()
         page.wait_for_timeout(500)
         assert page.evaluate(MONITORED) > 0
         page.get_by_role("button", name="Record").click()
         page.wait_for_timeout(2500)
-        page.get_by_role("button", name="take it apart").click()
-        loaded(page)
+        page.get_by_role("button", name="Stop and separate").click()
+        wait_for_result(page)
         assert "right" in page.locator(".source .place").first.inner_text()
 
 
-def test_live_is_left_while_it_records(two_ears: Any, address: str) -> None:
-    """What was recorded is taken apart, wherever one went."""
-    for page in opened(two_ears, f"{address}#live"):
+def test_leaving_the_live_page_keeps_the_recording(two_ears: Any, address: str) -> None:
+    """A recording is separated after the user visited another page."""
+    for page in open_page(two_ears, f"{address}#live"):
         page.get_by_role("button", name="Listen").click()
         page.get_by_role("button", name="Record").click(timeout=60_000)
         page.wait_for_timeout(1500)
@@ -416,9 +419,9 @@ def test_live_is_left_while_it_records(two_ears: Any, address: str) -> None:
         page.locator("h1", has_text="live.wav").wait_for(timeout=20_000)
 
 
-def test_one_channel_is_refused(browser: Any, address: str) -> None:
-    """Aloud, with the reason: an input of one channel has no cues."""
-    for page in opened(browser, f"{address}#live"):
+def test_mono_input_is_refused(browser: Any, address: str) -> None:
+    """An input with one channel is refused with an explanation."""
+    for page in open_page(browser, f"{address}#live"):
         page.evaluate(
             """() => { navigator.mediaDevices.getUserMedia = async () => {
               const track = { getSettings: () => ({ channelCount: 1 }), stop: () => {} };
@@ -434,8 +437,8 @@ def test_one_channel_is_refused(browser: Any, address: str) -> None:
         page.get_by_role("alert").wait_for()
 
 
-def test_the_story_is_told(page: Any) -> None:
-    """The charts that answer change with the direction, and VESSL goes on step by step."""
+def test_explainer_page(page: Any) -> None:
+    """The active charts change with the direction, and the steps of VESSL can be selected."""
     page.get_by_role("link", name="How it works").click()
     charts = page.get_by_role("region", name="Charts")
     charts.wait_for(timeout=90_000)
@@ -448,10 +451,10 @@ def test_the_story_is_told(page: Any) -> None:
     assert "Step 10 of" in step.inner_text()
 
 
-def test_the_sphere_turns(page: Any, party: Path) -> None:
-    """By mouse and by keys."""
-    dropped(page, "party.wav", party.read_bytes())
-    loaded(page)
+def test_sphere_is_rotated(page: Any, party: Path) -> None:
+    """The sphere is rotated by mouse and by keys."""
+    drop_file(page, "party.wav", party.read_bytes())
+    wait_for_result(page)
     aim = """async () => {
       const { app } = await import("./static/main.js");
       return [app.sphere.yaw, app.sphere.pitch];
@@ -462,22 +465,22 @@ def test_the_sphere_turns(page: Any, party: Path) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 160, box["y"] + 80, steps=3)
     page.mouse.up()
-    turned = page.evaluate(aim)
-    assert turned[0] > yaw + 5
-    assert turned[1] < pitch - 1
+    rotated = page.evaluate(aim)
+    assert rotated[0] > yaw + 5
+    assert rotated[1] < pitch - 1
     page.keyboard.press("ArrowLeft")
-    assert page.evaluate(aim)[0] == pytest.approx(turned[0] - 5)
+    assert page.evaluate(aim)[0] == pytest.approx(rotated[0] - 5)
     page.keyboard.press("Home")
     assert page.evaluate(aim) == [yaw, pitch]
 
 
-def test_a_folder_after_a_file_that_failed(page: Any, tmp_path: Path) -> None:
-    """What was chosen before does not stand in the way, even where it is chosen again."""
+def test_files_can_be_chosen_again_after_errors(page: Any, tmp_path: Path) -> None:
+    """After an error the same file or another one can be chosen."""
     (tmp_path / "bad.sofa").write_bytes(b"no SOFA")
     (tmp_path / "ears").mkdir()
     (tmp_path / "ears" / "table.csv").write_text("no,columns")
     page.get_by_role("button", name="Heads").click()
-    for button, chosen, says in (
+    for button, chosen, message in (
         ("Learn a .sofa file", "bad.sofa", "bad.sofa"),
         ("Learn a .sofa file", "bad.sofa", "bad.sofa"),
         ("Learn a folder", "ears", "table must have the columns"),
@@ -485,13 +488,13 @@ def test_a_folder_after_a_file_that_failed(page: Any, tmp_path: Path) -> None:
         with page.expect_file_chooser() as chooser:
             page.get_by_role("button", name=button).click(timeout=60_000)
         chooser.value.set_files(tmp_path / chosen)
-        page.locator("dialog").get_by_role("alert").get_by_text(says).wait_for(timeout=60_000)
+        page.locator("dialog").get_by_role("alert").get_by_text(message).wait_for(timeout=60_000)
 
 
-def test_listening_twice(two_ears: Any, address: str) -> None:
-    """The second time, too, nothing is sent before the studio is ready."""
+def test_live_page_is_started_twice(two_ears: Any, address: str) -> None:
+    """Also the second time, nothing is sent before the studio is ready."""
     ready = """async () => (await import("./static/main.js")).app.page.ready"""
-    for page in opened(two_ears, f"{address}#live"):
+    for page in open_page(two_ears, f"{address}#live"):
         page.get_by_role("button", name="Listen").click()
         page.get_by_role("button", name="Stop").click(timeout=60_000)
         page.get_by_role("button", name="Listen").click()
@@ -499,8 +502,8 @@ def test_listening_twice(two_ears: Any, address: str) -> None:
         page.get_by_role("button", name="Stop").click(timeout=60_000)
 
 
-def test_a_session_that_is_gone(page: Any) -> None:
-    """It is not asked for again."""
+def test_expired_session_is_forgotten(page: Any) -> None:
+    """The key of an expired session is removed."""
     script = """async () => {
       const { get } = await import("./static/api.js");
       window.fetch = async () => new Response("{}", { status: 410 });

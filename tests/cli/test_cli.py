@@ -1,4 +1,4 @@
-"""The command line as a user meets it: answers, JSON, and one sentence for bad input."""
+"""The commands info, cues, simulate and demo: results, JSON, and one sentence for bad input."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def good_wav(tmp_path: Path, rng: np.random.Generator) -> Path:
 
 
 def write_sofa(path: Path, head: ea.Head) -> Path:
-    """A head as a SOFA file."""
+    """Write a head as a SOFA file."""
     sofa = sofar.Sofa("SimpleFreeFieldHRIR")
     ears = head.responses()
     sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
@@ -45,8 +45,8 @@ def good_sofa(tmp_path: Path, small_head: ea.Head) -> Path:
     return write_sofa(tmp_path / "good.sofa", small_head)
 
 
-def test_info_answers(run: Run, good_sofa: Path) -> None:
-    """In words with a map, and in JSON with the same numbers."""
+def test_info_prints_text_and_json(run: Run, good_sofa: Path) -> None:
+    """The text has a coverage map, and the JSON has the same numbers."""
     text = run("info", good_sofa)
     assert text.returncode == 0
     assert "183" in text.stdout
@@ -57,21 +57,21 @@ def test_info_answers(run: Run, good_sofa: Path) -> None:
     assert answer["space"] == "sphere"
 
 
-def test_info_draws(run: Run, tmp_path: Path, good_sofa: Path) -> None:
-    """--plot writes the picture that it names."""
+def test_info_plots(run: Run, tmp_path: Path, good_sofa: Path) -> None:
+    """--plot writes a picture."""
     answer = json.loads(run("info", good_sofa, "--plot", tmp_path / "x.png", "--json").stdout)
     assert Path(answer["plot"]).stat().st_size > 10_000
 
 
 def test_info_simulated_and_bad_head_names(run: Run, tmp_path: Path) -> None:
-    """The built-in head by name; other names get the list of what a head can be."""
+    """The built-in head has a name; an unknown name gives the list of valid heads."""
     assert json.loads(run("info", "simulated", "--json").stdout)["directions"] > 2000
     refused(run("info", "nothing"), ".sofa", "simulated", "kemar")
     refused(run("info", tmp_path), "folder")
 
 
-def test_cues_answers(run: Run, good_wav: Path, tmp_path: Path) -> None:
-    """White noise is observed everywhere; the picture is written."""
+def test_cues_prints_and_plots(run: Run, good_wav: Path, tmp_path: Path) -> None:
+    """White noise is observed in nearly all bins; --plot writes a picture."""
     answer = json.loads(run("cues", good_wav, "--plot", tmp_path / "c.png", "--json").stdout)
     assert answer["frames"] == 126
     assert answer["observed_share"] > 0.98
@@ -81,18 +81,20 @@ def test_cues_answers(run: Run, good_wav: Path, tmp_path: Path) -> None:
 
 
 def test_left_and_right_are_named(run: Run, tmp_path: Path, rng: np.random.Generator) -> None:
-    """Channel 1 is the right ear, unless --channels says otherwise."""
+    """Channel 1 is the right ear, unless --channels changes it."""
     x = rng.normal(size=(16000, 1)) * [0.01, 0.1, 0.02]
     soundfile.write(tmp_path / "three.wav", x, 16000)
     assert "+20.0 dB (right louder)" in run("cues", tmp_path / "three.wav").stdout
-    turned = run("cues", tmp_path / "three.wav", "--channels", 1, 0).stdout
-    assert "-20.0 dB (left louder)" in turned
+    swapped = run("cues", tmp_path / "three.wav", "--channels", 1, 0).stdout
+    assert "-20.0 dB (left louder)" in swapped
     third = json.loads(run("cues", tmp_path / "three.wav", "--channels", 0, 2, "--json").stdout)
     assert third["mean_ild_db"] == pytest.approx(6.02, abs=0.01)
 
 
-def test_nothing_heard_has_no_mean(run: Run, tmp_path: Path, rng: np.random.Generator) -> None:
-    """One ear 60 dB below the other: no bin counts, so there is no level difference to name."""
+def test_cues_without_observed_bins_have_no_mean(
+    run: Run, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """With one ear 60 dB below the other, no bin is observed, so there is no mean ILD."""
     x = rng.normal(size=(16000, 1)) * [1e-4, 0.1]
     soundfile.write(tmp_path / "x.wav", x, 16000, "FLOAT")
     answer = json.loads(run("cues", tmp_path / "x.wav", "--json").stdout)
@@ -105,7 +107,7 @@ def test_nothing_heard_has_no_mean(run: Run, tmp_path: Path, rng: np.random.Gene
 
 
 def test_coverage_map_has_left_on_the_left(run: Run, tmp_path: Path, small_head: ea.Head) -> None:
-    """A head measured on its left and above only fills the upper left of the map."""
+    """A head measured only on the upper left fills only the upper left of the map."""
     x = small_head.directions
     write_sofa(tmp_path / "left.sofa", small_head.subset((x[:, 0] > 10) & (x[:, 1] > 10)))
     lines = [s.split("▕")[1][:60] for s in run("info", tmp_path / "left.sofa").stdout.splitlines()
@@ -116,8 +118,8 @@ def test_coverage_map_has_left_on_the_left(run: Run, tmp_path: Path, small_head:
     assert not any(line.strip() for line in lines[6:])
 
 
-def test_output_that_is_not_utf8(run_process: Run, good_sofa: Path) -> None:
-    """A terminal of another encoding gets question marks, not a traceback."""
+def test_output_encoding_without_unicode(run_process: Run, good_sofa: Path) -> None:
+    """A terminal with another encoding gets question marks, not a traceback."""
     plain = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     result = run_process("info", good_sofa, env=plain)
     assert result.returncode == 0, result.stderr
@@ -125,8 +127,8 @@ def test_output_that_is_not_utf8(run_process: Run, good_sofa: Path) -> None:
     refused(run_process("cues", "gön.wav", env=plain), "existing")
 
 
-def test_simulate_stages_as_asked(run: Run, good_sofa: Path, good_wav: Path) -> None:
-    """--level, --snr-db and --seed: measured on the files that are written."""
+def test_simulate_levels_snr_and_seed(run: Run, good_sofa: Path, good_wav: Path) -> None:
+    """--level, --snr-db and --seed hold in the written files."""
     call = ["simulate", good_sofa, "--sound", f"{good_wav}:40:0", "--sound", f"{good_wav}:-40:0",
             "--level", 0, "--level", -6, "--snr-db", 12, "--json"]  # fmt: skip
     folder = good_wav.parent
@@ -146,7 +148,7 @@ def test_simulate_stages_as_asked(run: Run, good_sofa: Path, good_wav: Path) -> 
 def test_simulate_keeps_the_rate_of_the_sounds(
     run: Run, good_sofa: Path, good_wav: Path, tmp_path: Path
 ) -> None:
-    """The highest of them, or the one that is asked for."""
+    """The rate is the highest rate of the sounds, or that of --rate."""
     ea.Audio(0.1 * np.random.default_rng(0).normal(size=(1, 9000)), 48_000).write(
         tmp_path / "fast.wav"
     )
@@ -159,17 +161,17 @@ def test_simulate_keeps_the_rate_of_the_sounds(
 
 
 def test_simulate_moves_sounds(run: Run, good_wav: Path, tmp_path: Path) -> None:
-    """Along waypoints; between measured directions where that is asked for; else a sentence."""
+    """Moving sources follow waypoints; --between interpolates; bad waypoints are refused."""
     call = ["simulate", "simulated", "-o", tmp_path / "s"]
     both = ["--sound", f"{good_wav}:0,40,0/2,-31,10.5", "--sound", f"{good_wav}:33.3:14.4"]
     first, second = json.loads(run(*call, *both, "--between", "--json").stdout)["sources"]
     assert first["path"] == [[0.0, 40.0, 0.0], [2.0, -31.0, 10.5]]
     assert second["direction"] == [33.3, 14.4]
-    spoken = run(*call, *both).stdout
-    assert "moves" in spoken
-    assert "asked for" in spoken
-    assert "33.3°, 14.4°" in spoken  # the nearest is not quite there
-    assert "asked for" not in run(*call, *both, "--between").stdout
+    text = run(*call, *both).stdout
+    assert "moves" in text
+    assert "requested" in text
+    assert "33.3°, 14.4°" in text  # the nearest direction differs
+    assert "requested" not in run(*call, *both, "--between").stdout
     for path, words in (
         ("0,40,0/0.1,-40,0", "path must not jump"),
         ("0,40,0/2,nowhere,0", "path must be SECONDS,AZIMUTH,ELEVATION"),
@@ -180,7 +182,7 @@ def test_simulate_moves_sounds(run: Run, good_wav: Path, tmp_path: Path) -> None
 
 
 def test_simulate_in_a_room(run: Run, good_sofa: Path, good_wav: Path, tmp_path: Path) -> None:
-    """--t60 alone has the default room; the others say which."""
+    """--t60 alone uses the default room; other options change it."""
     pytest.importorskip("pyroomacoustics", reason="pyroomacoustics is an extra")
     call = ["simulate", good_sofa, "--sound", f"{good_wav}:40:0", "--json"]
     answer = json.loads(run(*call, "-o", tmp_path / "a", "--t60", 0.25).stdout)
@@ -197,7 +199,7 @@ def test_simulate_in_a_room(run: Run, good_sofa: Path, good_wav: Path, tmp_path:
 
 
 def test_simulate_writes_a_scene(run: Run, good_wav: Path, tmp_path: Path) -> None:
-    """Two sounds at their places; the JSON is scene.json."""
+    """Two sounds are placed at their directions; the JSON is that of scene.json."""
     result = run(
         "simulate", "simulated", "-o", tmp_path / "s", "--overlap", 0.5, "--json",
         "--sound", f"{good_wav}:40:0", "--sound", f"{good_wav}:-30:20",
@@ -211,7 +213,7 @@ def test_simulate_writes_a_scene(run: Run, good_wav: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("columns", ["80", "120"])
 def test_version_and_help(run: Run, columns: str) -> None:
-    """--version; in every help an example that can be copied, and no names of Python's types."""
+    """--version works; every help has an example and no Python types."""
     assert run("--version").stdout == f"earatlas {ea.__version__}\n"
     wide = {**os.environ, "COLUMNS": columns}
     for command in COMMANDS:
@@ -229,21 +231,23 @@ def test_version_and_help(run: Run, columns: str) -> None:
      ["separate", "x.atlas", "x.wav", "-o", "out", "--render", "loud"]],
 )  # fmt: skip
 def test_bad_options(run: Run, arguments: list[str]) -> None:
-    """Typer's box: exit code 2, nothing on standard output, no traceback."""
+    """Bad options give exit code 2, nothing on standard output, and no traceback."""
     result = run(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert "Usage: earatlas" in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_more_than_two_channels_are_told(
+def test_more_than_two_channels_warn_once(
     run: Run, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    """Of a surround file the first two are taken, and that is said once, unless others are."""
+    """The first two channels of a surround file are used, with one warning."""
     soundfile.write(tmp_path / "six.wav", 0.1 * rng.normal(size=(16000, 6)), 16000)
-    said = run("cues", tmp_path / "six.wav").stderr
-    assert said.count("six.wav' has 6 channels: 0 and 1 are taken as left and right") == 1
-    assert "--channels" in said
+    message = run("cues", tmp_path / "six.wav").stderr
+    assert (
+        message.count("six.wav' has 6 channels; the first two are used as left and right ear") == 1
+    )
+    assert "Choose other channels" in message
     assert run("cues", tmp_path / "six.wav", "--channels", 2, 3).stderr == ""
     rows = "".join(f"six.wav,{a},0\n" for a in (3, 50, 90))
     (tmp_path / "t.csv").write_text("file,azimuth,elevation\n" + rows)
@@ -251,7 +255,7 @@ def test_more_than_two_channels_are_told(
 
 
 def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only bad input becomes a sentence and exit code 2."""
+    """Only an InputError becomes a sentence with exit code 2."""
 
     def bug() -> None:
         raise ZeroDivisionError
@@ -266,12 +270,12 @@ def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("earatlas.cli.app.app", bad_input)
     with pytest.raises(SystemExit, match="2"):
         earatlas.cli.main()
-    assert (warnings.showwarning, warnings.filters) == (shown, filters), "left as they were"
+    assert (warnings.showwarning, warnings.filters) == (shown, filters), "they are restored"
 
 
-@pytest.mark.usefixtures("learned_before")
-def test_demo_with_nothing(run: Run, tmp_path: Path) -> None:
-    """The demo needs no data, takes two talkers apart, and writes what it names, there alone."""
+@pytest.mark.usefixtures("cached_learning")
+def test_demo_needs_no_data(run: Run, tmp_path: Path) -> None:
+    """The demo separates two talkers, and writes files only to its folder."""
     pytest.importorskip("espeakng_loader", reason="espeakng-loader is an extra")
     result = run("demo", "-o", tmp_path / "demo", "--json", cwd=tmp_path)
     answer = json.loads(result.stdout)
@@ -292,8 +296,8 @@ def test_demo_with_nothing(run: Run, tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["demo"]
 
 
-def test_demo_refuses_before_the_work(run: Run, tmp_path: Path) -> None:
-    """A folder that cannot be made."""
+def test_demo_checks_the_folder_first(run: Run, tmp_path: Path) -> None:
+    """A folder that cannot be created is refused."""
     pytest.importorskip("espeakng_loader", reason="espeakng-loader is an extra")
     (tmp_path / "taken").write_text("mine")
     refused(run("demo", "-o", tmp_path / "taken"), "writable")
@@ -303,7 +307,7 @@ def test_demo_refuses_before_the_work(run: Run, tmp_path: Path) -> None:
 
 
 def write(path: Path, samples: np.ndarray, rate: int = 16000, subtype: str = "FLOAT") -> Path:
-    """A sound file of samples (n, channels)."""
+    """Write a sound file of samples (n, channels)."""
     soundfile.write(path, samples, rate, subtype)
     return path
 
@@ -312,9 +316,9 @@ def write(path: Path, samples: np.ndarray, rate: int = 16000, subtype: str = "FL
     ("name", "words"),
     [
         ("missing.wav", ["existing"]),
-        ("mono.wav", ["two channels", "got 1", "record both ears"]),
-        ("empty.wav", ["empty file"]),
-        ("no_samples.wav", ["got none"]),
+        ("mono.wav", ["only one channel", "Two channels", "Record both ears"]),
+        ("empty.wav", ["is empty"]),
+        ("no_samples.wav", ["no samples"]),
         ("short.wav", ["at least one window", "64 ms"]),
         ("silent.wav", ["silent"]),
         ("nan.wav", ["nan", "channel 1", "sample 5000"]),
@@ -327,7 +331,7 @@ def write(path: Path, samples: np.ndarray, rate: int = 16000, subtype: str = "FL
 def test_bad_recordings(
     run: Run, tmp_path: Path, rng: np.random.Generator, name: str, words: list[str]
 ) -> None:
-    """Each gets its own sentence; nothing is written."""
+    """Each bad recording gives its own message, and nothing is written."""
     x = 0.1 * rng.normal(size=(16000, 2))
     path = tmp_path / name
     match name:
@@ -356,10 +360,10 @@ def test_bad_recordings(
 
 
 @pytest.mark.parametrize("ending", ["wav", "aiff", "ogg"])
-def test_a_recording_whose_end_is_missing_is_refused(
+def test_truncated_recordings_are_refused(
     run: Run, tmp_path: Path, rng: np.random.Generator, ending: str
 ) -> None:
-    """The header promises more than there is; libsndfile would take the rest for the whole."""
+    """The header announces more samples than the file has."""
     path = tmp_path / f"x.{ending}"
     soundfile.write(path, 0.1 * rng.normal(size=(16000, 2)), 16000)
     assert run("cues", path).returncode == 0
@@ -368,15 +372,15 @@ def test_a_recording_whose_end_is_missing_is_refused(
 
 
 @pytest.mark.parametrize("length", [0x7FFFF000, 0x7FFFFF00, 0xFFFFFFFF])
-def test_a_recording_from_a_pipe_is_whole(
+def test_recordings_with_placeholder_length_are_read(
     run: Run, tmp_path: Path, rng: np.random.Generator, length: int
 ) -> None:
-    """Who writes to a pipe does not know the length, and says something large."""
+    """Programs that write to a pipe store a placeholder for the length."""
     path = tmp_path / "x.wav"
     soundfile.write(path, 0.1 * rng.normal(size=(16000, 2)), 16000, subtype="PCM_16")
     data = bytearray(path.read_bytes())
-    place = data.index(b"data") + 4
-    data[place : place + 4] = length.to_bytes(4, "little")
+    offset = data.index(b"data") + 4
+    data[offset : offset + 4] = length.to_bytes(4, "little")
     path.write_bytes(data)
     result = run("cues", path)
     assert result.returncode == 0, result.stderr
@@ -385,7 +389,7 @@ def test_a_recording_from_a_pipe_is_whole(
 def test_clipped_and_offset_recordings_work(
     run: Run, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    """Exit code 0, with one warning each."""
+    """They give exit code 0 and one warning each."""
     x = rng.normal(size=(16000, 2))
     for name, y, word in (
         ("clipped.wav", np.clip(x, -1, 1), "clipped"),
@@ -406,21 +410,21 @@ def test_clipped_and_offset_recordings_work(
         ("file,azimuth\ngood.wav,3\n", ["columns file, azimuth, elevation", "Add: elevation"]),
         ("good.wav,3,4\n", ["columns", "Add: file, azimuth, elevation"]),
         ("", ["columns", "got none"]),
-        ("file,azimuth,elevation\n", ["at least one recording"]),
+        ("file,azimuth,elevation\n", ["lists no recordings", "one row per recording"]),
         ("file,azimuth,elevation\ngood.wav,left,0\n", ["numbers", "'left'", "line 2"]),
-        ("file,azimuth,elevation\ngone.wav,3,0\n", ["missing", "gone.wav", "relative"]),
+        ("file,azimuth,elevation\ngone.wav,3,0\n", ["do not exist", "gone.wav", "relative"]),
         ("file,azimuth,elevation\ngood.wav,3,120\n", ["elevations", "120"]),
-        ("file,azimuth,elevation\ngood.wav,3,0\ngood.wav,3,0\n", ["once", "--duplicates first"]),
+        ("file,azimuth,elevation\ngood.wav,3,0\ngood.wav,3,0\n", ["once", "keep the first"]),
     ],
 )
 def test_bad_tables(run: Run, tmp_path: Path, good_wav: Path, text: str, words: list[str]) -> None:
-    """Wrong columns, wrong numbers, missing recordings."""
+    """Wrong columns, wrong numbers and missing recordings are refused."""
     (tmp_path / "table.csv").write_text(text)
     refused(run("info", tmp_path / "table.csv"), *words)
 
 
-def test_duplicates_remedy_of_the_message_works(run: Run, tmp_path: Path, good_wav: Path) -> None:
-    """--duplicates first, as the error says."""
+def test_duplicates_remedy_works(run: Run, tmp_path: Path, good_wav: Path) -> None:
+    """The remedy in the message, --duplicates first, works."""
     rows = "".join(f"good.wav,{a},0\n" for a in (3, 3, 50))
     (tmp_path / "t.csv").write_text("file,azimuth,elevation\n" + rows)
     answer = json.loads(run("info", tmp_path / "t.csv", "--duplicates", "first", "--json").stdout)
@@ -430,14 +434,14 @@ def test_duplicates_remedy_of_the_message_works(run: Run, tmp_path: Path, good_w
 def test_recordings_of_responses(
     run: Run, tmp_path: Path, good_wav: Path, rng: np.random.Generator
 ) -> None:
-    """simulate has --duplicates too, and both commands --kind and --channels."""
+    """The options --duplicates, --kind and --channels work for simulate and info."""
     for n, gains in enumerate(([0.9, 0.2, 0.8], [0.9, 0.2, 0.8], [0.3, 0.8, 0.3])):
         write(tmp_path / f"{n}.wav", np.eye(200)[20][:, None] * gains)
     rows = "".join(f"{n}.wav,{a},0\n" for n, a in enumerate((40, 40, -40)))
     table = tmp_path / "t.csv"
     table.write_text("file,azimuth,elevation\n" + rows)
     call = ["simulate", table, "-o", tmp_path / "s", "--sound", f"{good_wav}:40:0", "--json"]
-    refused(run(*call), "--duplicates first")
+    refused(run(*call), "keep the first")
     level = {}
     for channels in ((0, 1), (0, 2)):
         result = run(*call, "--duplicates", "first", "--channels", *channels)
@@ -461,13 +465,13 @@ def test_recordings_of_responses(
         ("convention", ["convention", "SimpleHeadphoneIR"]),
         ("transfer functions", ["convention", "SimpleFreeFieldHRTF"]),
         ("one receiver", ["two receivers", "got 1"]),
-        ("no directions", ["at least one direction"]),
-        ("duplicates", ["once", "--duplicates first"]),
+        ("no directions", ["no directions"]),
+        ("duplicates", ["once", "keep the first"]),
         ("nan responses", ["finite responses", "number 7"]),
         ("nan directions", ["finite directions", "number 7"]),
-        ("silent", ["silence", "number 3"]),
-        ("text", ["cannot be read (it is no netCDF file)"]),
-        ("truncated", ["cannot be read (it is cut short, or broken inside)"]),
+        ("silent", ["silent ear", "number 3"]),
+        ("text", ["cannot be read", "(it is not a netCDF file)"]),
+        ("truncated", ["cannot be read", "(it is truncated or damaged)"]),
         ("missing", ["existing"]),
         ("folder", ["folder"]),
         ("empty", ["cannot be read"]),
@@ -476,7 +480,7 @@ def test_recordings_of_responses(
 def test_bad_sofa_files(
     run: Run, tmp_path: Path, good_sofa: Path, case: str, words: list[str]
 ) -> None:
-    """Each gets its own sentence."""
+    """Each bad file gives its own message."""
     path = tmp_path / "bad.sofa"
     path.write_bytes(good_sofa.read_bytes())
     match case:
@@ -514,13 +518,13 @@ def test_bad_sofa_files(
 
 
 def edit(path: Path, change: Callable[[netCDF4.Dataset], object]) -> None:
-    """Change a SOFA file in place, past everything that would refuse to write it."""
+    """Change a SOFA file in place, bypassing all checks."""
     with netCDF4.Dataset(path, "r+") as file:
         change(file)
 
 
 def write_raw(path: Path, measurements: int, receivers: int) -> None:
-    """A SOFA file in bare netCDF, of any sizes."""
+    """Write a SOFA file of any size with plain netCDF."""
     with netCDF4.Dataset(path, "w") as file:
         for key, value in {
             "Conventions": "SOFA",
@@ -540,17 +544,17 @@ def write_raw(path: Path, measurements: int, receivers: int) -> None:
 
 
 def one_receiver(path: Path) -> None:
-    """Three directions, one ear."""
+    """Write three directions with one ear."""
     write_raw(path, 3, 1)
 
 
 def no_directions(path: Path) -> None:
-    """Two ears, nothing measured (netCDF takes size 0 as unlimited, of length 0)."""
+    """Write two ears without directions (netCDF treats size 0 as unlimited)."""
     write_raw(path, 0, 2)
 
 
 def test_sofa_that_breaks_the_standard_is_used(run: Run, tmp_path: Path) -> None:
-    """A file with most of its attributes missing is read, with a warning."""
+    """A file without most of its attributes is read with a warning."""
     write_raw(tmp_path / "rough.sofa", 40, 2)
     result = run("info", tmp_path / "rough.sofa", "--json")
     assert result.returncode == 0, result.stderr
@@ -558,7 +562,7 @@ def test_sofa_that_breaks_the_standard_is_used(run: Run, tmp_path: Path) -> None
     assert json.loads(result.stdout)["directions"] == 40
 
 
-# Bad wishes.
+# Bad options.
 
 
 @pytest.mark.parametrize(
@@ -587,7 +591,7 @@ def test_sofa_that_breaks_the_standard_is_used(run: Run, tmp_path: Path) -> None
 def test_bad_scenes(
     run: Run, tmp_path: Path, good_wav: Path, arguments: list[str], words: list[str]
 ) -> None:
-    """Refused before anything is written."""
+    """Bad scenes are refused before anything is written."""
     refused(run("simulate", "simulated", "-o", "out", *arguments, cwd=tmp_path), *words)
     assert not (tmp_path / "out").exists()
 
@@ -601,15 +605,15 @@ def test_bad_scenes(
         (["--channels", "0", "2"], ["channels must be", "between 0 and 1"]),
     ],
 )
-def test_bad_wishes_for_cues(
+def test_bad_options_of_cues(
     run: Run, good_wav: Path, arguments: list[str], words: list[str]
 ) -> None:
-    """Numbers that are none, channels that are not there."""
+    """Values that are not finite and channels that do not exist are refused."""
     refused(run("cues", good_wav, *arguments), *words)
 
 
 def test_unwritable_output(run: Run, tmp_path: Path, good_wav: Path) -> None:
-    """A file where the folder should be, and a picture in a folder that is not there."""
+    """A file in place of the folder, and a missing folder, are refused."""
     (tmp_path / "taken").write_text("mine")
     sound = f"{good_wav}:0:0"
     refused(run("simulate", "simulated", "-o", tmp_path / "taken", "--sound", sound), "writable")

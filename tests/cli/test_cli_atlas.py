@@ -1,7 +1,8 @@
-"""learn, localize and listen through the command line, with good and with bad input."""
+"""The commands learn, localize and listen, with good and bad input."""
 
 import csv
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import pytest
 from tests_support import refused
 
 import earatlas as ea
+from earatlas.cli.localize import format_localization
+from earatlas.errors import MissingExtraError, missing_extra
 from earatlas.geometry.angles import great_circle_error
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-PLACE = (63.0, 11.0)
+DIRECTION = (63.0, 11.0)
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +27,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
     """A folder with an atlas, a recording, and the same recording as raw samples."""
     folder = tmp_path_factory.mktemp("atlas")
     atlas.save(folder / "head.atlas")
-    scene = ea.render_scene(ea.simulated_head([PLACE]), [ea.synthetic_speech(2.0, seed=5)], [PLACE])
+    scene = ea.render_scene(
+        ea.simulated_head([DIRECTION]), [ea.synthetic_speech(2.0, seed=5)], [DIRECTION]
+    )
     scene.mixture.write(folder / "talker.wav")
     (folder / "head.sofa").write_bytes(b"\x89HDF")
     (scene.mixture.samples.T * 32767).astype("<i2").tofile(folder / "talker.raw")
     return folder
 
 
-@pytest.mark.usefixtures("learned_quickly")
+@pytest.mark.usefixtures("fast_learning")
 def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
-    """From a table of responses on the horizontal plane to a file that loads."""
+    """A table of responses on the horizontal plane gives an atlas that loads."""
     ring = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 5)])
     lines = ["file,azimuth,elevation"]
     for n, (azimuth, elevation) in enumerate(ring.directions):
@@ -44,8 +49,8 @@ def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
                  "--json")  # fmt: skip
     answer = json.loads(result.stdout)
     assert (answer["space"], answer["directions"]) == ("circle", 72)
-    *_, begun, done = result.stderr.splitlines()
-    assert begun == "begun: learning ring, 72 directions."
+    *_, started, done = result.stderr.splitlines()
+    assert started == "started: learning ring, 72 directions."
     assert done.startswith("done: learning ring, 72 directions, in ")
     assert answer["held_out"]["held_out"] == 12
     assert ea.Atlas.load(tmp_path / "r.atlas").space == ea.Circle()
@@ -56,8 +61,8 @@ def test_learn_writes_an_atlas(run: Run, tmp_path: Path) -> None:
     assert "on the circle" in text
 
 
-def test_localize_answers(run: Run, folder: Path) -> None:
-    """A readable line, and a JSON object a line for several files."""
+def test_localize_prints_text_and_json(run: Run, folder: Path) -> None:
+    """One file gives a line of text; several give one JSON object per line."""
     text = run("localize", folder / "head.atlas", folder / "talker.wav").stdout
     assert "azimuth" in text
     assert "left" in text
@@ -68,11 +73,11 @@ def test_localize_answers(run: Run, folder: Path) -> None:
     assert {"file", "direction", "mean", "credible_90_area", "observed_share", "seconds"} <= set(
         answer
     )
-    assert great_circle_error(answer["direction"], PLACE) < 20
+    assert great_circle_error(answer["direction"], DIRECTION) < 20
 
 
 def test_a_bad_recording_among_many(run: Run, folder: Path) -> None:
-    """The others are answered, it is named, and the exit code says so; as `separate` does."""
+    """The others are localized, the bad ones are named, and the exit code is 1."""
     files = [folder / name for name in ("talker.wav", "gone.wav", "head.sofa", "talker.wav")]
     result = run("localize", folder / "head.atlas", *files, "--json")
     assert result.returncode == 1
@@ -84,9 +89,9 @@ def test_a_bad_recording_among_many(run: Run, folder: Path) -> None:
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 3
     assert errors[-1] == "error: 2 of 4 recordings failed."
-    spoken = run("localize", folder / "head.atlas", *files)
-    assert spoken.returncode == 1
-    assert spoken.stdout.count("azimuth") == 2
+    text = run("localize", folder / "head.atlas", *files)
+    assert text.returncode == 1
+    assert text.stdout.count("azimuth") == 2
 
 
 @pytest.mark.parametrize("name", ["gone.wav", "head.sofa"])
@@ -94,23 +99,23 @@ def test_a_bad_recording_among_many(run: Run, folder: Path) -> None:
 def test_a_bad_recording_alone(
     run: Run, folder: Path, tmp_path: Path, name: str, more: list[str]
 ) -> None:
-    """One line of JSON with what is wrong, the same sentence for people, and exit code 2."""
+    """A single bad recording gives one JSON line, the same message, and exit code 2."""
     options = [option if option.startswith("-") else tmp_path / option for option in more]
     result = run("localize", folder / "head.atlas", folder / name, "--json", *options)
     assert result.returncode == 2
-    (told,) = map(json.loads, result.stdout.splitlines())
-    assert told["file"] == str(folder / name)
-    assert result.stderr.strip() == f"error: {told['error']}"
+    (answer,) = map(json.loads, result.stdout.splitlines())
+    assert answer["file"] == str(folder / name)
+    assert result.stderr.strip() == f"error: {answer['error']}"
     assert not (tmp_path / "t.csv").exists()
 
 
-def test_how_sure_is_a_radius_everywhere(run: Run, folder: Path, tmp_path: Path) -> None:
-    """In words, in JSON and in the last column of a track, about that of the 90 % region."""
+def test_credible_radius_in_text_json_and_track(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The radius agrees with the area of the 90 % region in all outputs."""
     call = ["localize", folder / "head.atlas", folder / "talker.wav"]
     answer = json.loads(run(*call, "--json", "--track", tmp_path / "t.csv").stdout)
     assert answer["radius_90"] == pytest.approx(np.sqrt(answer["credible_90_area"] / np.pi), 0.2)
-    (told,) = re.findall(r"within (\S+)° at 90 %", run(*call).stdout)
-    assert float(told) == pytest.approx(answer["radius_90"], abs=0.5)
+    (radius,) = re.findall(r"90 % sure within (\S+)°,", run(*call).stdout)
+    assert float(radius) == pytest.approx(answer["radius_90"], abs=0.5)
     rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
     assert list(rows[0])[:5] == ["time", "azimuth", "elevation", "credible_90_area",
                                  "observed_share"]  # fmt: skip
@@ -122,8 +127,20 @@ def test_how_sure_is_a_radius_everywhere(run: Run, folder: Path, tmp_path: Path)
             assert float(row["radius_90"]) > 0.8 * np.sqrt(area / np.pi)
 
 
+def test_unknown_direction_is_not_printed_as_numbers() -> None:
+    """A posterior over most of the sphere is "direction unknown", without angles and radius."""
+    centre = np.zeros((1, 2))
+    for variance, unknown in ((1e6, True), (1.0, False)):
+        posterior = ea.DirectionPosterior(
+            ea.Sphere(), centre, np.ones(1), centre, variance * np.eye(2)[None]
+        )
+        line = format_localization("x.wav", ea.Localization(posterior, 0.5, 1.0))
+        assert (line == "x.wav: direction unknown, 50 % of the bins observed") == unknown
+        assert ("azimuth" in line) == ("sure within" in line) == (not unknown)
+
+
 def test_a_warning_is_shown_once(run: Run, folder: Path, tmp_path: Path) -> None:
-    """A recording that is read twice for its track and its answer warns once."""
+    """A recording that is read twice, for the track and the result, warns once."""
     audio = ea.read_audio(folder / "talker.wav")
     ea.Audio(np.clip(20 * audio.samples, -1, 1), audio.rate).write(tmp_path / "loud.wav")
     result = run("localize", folder / "head.atlas", tmp_path / "loud.wav",
@@ -131,11 +148,11 @@ def test_a_warning_is_shown_once(run: Run, folder: Path, tmp_path: Path) -> None
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("is clipped") == 1
     again = run("localize", folder / "head.atlas", tmp_path / "loud.wav")
-    assert again.stderr.count("is clipped") == 1, "once a command"
+    assert again.stderr.count("is clipped") == 1, "once per command"
 
 
 def test_info_of_an_atlas(run: Run, folder: Path, atlas: ea.Atlas, tmp_path: Path) -> None:
-    """What it was learned from and how well, in words and in JSON, whatever its name is."""
+    """An atlas is described in text and in JSON, whatever its name is."""
     facts = json.loads(run("info", folder / "head.atlas", "--json").stdout)
     assert (facts["head"], facts["space"]) == ("simulated", "sphere")
     assert facts["components"] == 48
@@ -153,7 +170,9 @@ def test_info_of_an_atlas(run: Run, folder: Path, atlas: ea.Atlas, tmp_path: Pat
                   "format version 3",
                   f"median error {atlas.accuracy.median_degrees:.2f}°"):  # fmt: skip
         assert words in text
-    refused(run("info", folder / "head.atlas", "--plot", tmp_path / "x.png"), "--plot must go with")
+    refused(
+        run("info", folder / "head.atlas", "--plot", tmp_path / "x.png"), "--plot must be used with"
+    )
     (tmp_path / "text.atlas").write_text("no atlas")
     refused(run("info", tmp_path / "text.atlas"), "atlas must be a file that earatlas wrote")
 
@@ -165,10 +184,10 @@ def test_info_of_an_atlas(run: Run, folder: Path, atlas: ea.Atlas, tmp_path: Pat
         (OSError("PortAudio library not found"), ["library PortAudio", "libportaudio2", "--stdin"]),
     ],
 )
-def test_what_listening_needs(
+def test_listen_without_sounddevice_or_portaudio(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: list[str]
 ) -> None:
-    """The package may be missing, or the library that it calls: another remedy each."""
+    """A missing package and a missing library have different remedies."""
 
     class Finder:
         def find_spec(self, name: str, *_: object) -> None:
@@ -182,33 +201,52 @@ def test_what_listening_needs(
     assert ("earatlas[live]" in result.stderr) == isinstance(problem, ImportError)
 
 
-def test_localize_draws_and_tracks(run: Run, folder: Path, tmp_path: Path) -> None:
-    """--plot writes a picture; --track writes CSV or JSON with the same windows."""
+def test_missing_extras_are_import_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that tests for optional packages can catch ImportError; the message has the remedy."""
+    error = missing_extra("rooms", "pyroomacoustics")
+    assert isinstance(error, MissingExtraError)
+    assert isinstance(error, ea.InputError)
+    assert error.name == "pyroomacoustics"
+    restored = pickle.loads(pickle.dumps(error))
+    assert (str(restored), restored.name) == (str(error), error.name)
+    monkeypatch.setitem(sys.modules, "slab", None)
+    with pytest.raises(ImportError, match=r"pip install 'earatlas\[kemar\]'"):
+        ea.kemar()
+
+
+def test_missing_extras_on_the_command_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence and exit code 2."""
+    monkeypatch.setitem(sys.modules, "slab", None)
+    refused(run("info", "kemar"), "package slab", "pip install 'earatlas[kemar]'")
+
+
+def test_localize_plots_and_tracks(run: Run, folder: Path, tmp_path: Path) -> None:
+    """--plot writes a picture; --track writes the same windows as CSV or JSON."""
     for ending in ("csv", "json"):
         result = run(
             "localize", folder / "head.atlas", folder / "talker.wav",
             "--plot", tmp_path / "p.png", "--track", tmp_path / f"t.{ending}",
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
-        told = f"t.{ending} (a row each 0.096 s, from windows of 0.48 s)"
-        assert told in result.stdout, "whole frames of 8 ms"
+        line = f"t.{ending} (one row every 0.096 s, from windows of 0.48 s)"
+        assert line in result.stdout, "whole frames of 8 ms"
     assert (tmp_path / "p.png").stat().st_size > 10_000
     rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
     objects = json.loads((tmp_path / "t.json").read_text())
     assert len(rows) == len(objects) > 10
     assert float(rows[1]["time"]) - float(rows[0]["time"]) == pytest.approx(0.096, abs=1e-6)
-    heard = [row for row in rows if row["azimuth"]]
-    assert np.median([float(row["azimuth"]) for row in heard]) == pytest.approx(63, abs=15)
+    observed = [row for row in rows if row["azimuth"]]
+    assert np.median([float(row["azimuth"]) for row in observed]) == pytest.approx(63, abs=15)
 
 
 def test_listen_to_standard_input(run: Run, folder: Path) -> None:
-    """Raw samples on standard input: answers as time goes on."""
+    """Raw samples on standard input give results at regular intervals."""
     with (folder / "talker.raw").open("rb") as raw:
         result = run("listen", folder / "head.atlas", "--stdin", "--rate", 16000, "--json",
                      stdin=raw)  # fmt: skip
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert [a["time"] for a in answers[:3]] == [0.5, 1.0, 1.5]
-    assert great_circle_error(answers[-1]["direction"], PLACE) < 25
+    assert great_circle_error(answers[-1]["direction"], DIRECTION) < 25
 
 
 @pytest.mark.parametrize(
@@ -230,7 +268,7 @@ def test_listen_to_standard_input(run: Run, folder: Path) -> None:
         ),
         (
             ["separate", "head.atlas", "talker.wav", "-o", "out", "--sources", "9"],
-            ["--sources must be from 1 to 6, or left out to be found, got 9"],
+            ["--sources must be from 1 to 6", "got 9"],
         ),
         (["localize", "head.atlas", "talker.wav", "talker.wav", "--plot", "x.png"], ["once"]),
         (["localize", "head.atlas", "talker.wav", "--channels", "0", "7"], ["between 0 and 1"]),
@@ -242,16 +280,16 @@ def test_listen_to_standard_input(run: Run, folder: Path) -> None:
     ],
 )
 def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:
-    """One sentence, exit code 2, nothing written."""
+    """Bad input gives one sentence and exit code 2, and nothing is written."""
     before = sorted(folder.iterdir())
     refused(run(*arguments, cwd=folder, stdin=subprocess.DEVNULL), *words)
     assert sorted(folder.iterdir()) == before
 
 
-@pytest.mark.usefixtures("learned_quickly")
+@pytest.mark.usefixtures("fast_learning")
 def test_learn_for_rooms(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An atlas is ready for rooms; `info` tells. With `--no-rooms` neither has it."""
-    monkeypatch.setattr("earatlas.training.reverberant._SCENES", 40)
+    """By default an atlas is ready for reverberant rooms; with --no-rooms it is not."""
+    monkeypatch.setattr("earatlas.training.reverberant._N_SCENES", 40)
     ring = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 12)])
     lines = ["file,azimuth,elevation"]
     for n, (azimuth, elevation) in enumerate(ring.directions):
@@ -262,7 +300,7 @@ def test_learn_for_rooms(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         result = run("learn", tmp_path / "ring.csv", "-o", tmp_path / "r.atlas", "--json", *options)
         assert result.returncode == 0, result.stderr
         assert json.loads(result.stdout)["rooms"] is ready
-        told = json.loads(run("info", tmp_path / "r.atlas", "--json").stdout)
-        assert told["rooms"] is ready
+        facts = json.loads(run("info", tmp_path / "r.atlas", "--json").stdout)
+        assert facts["rooms"] is ready
         assert (ea.Atlas.load(tmp_path / "r.atlas").rooms is not None) is ready
-    assert "ready for rooms" in run("info", tmp_path / "r.atlas").stdout
+    assert "ready for reverberant rooms" in run("info", tmp_path / "r.atlas").stdout

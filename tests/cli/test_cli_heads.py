@@ -1,4 +1,4 @@
-"""Heads through the command line: the wrong way round, mirrored, all round; and no speech."""
+"""Heads on the command line: mirrored heads, coverage, and demos without speech synthesis."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ import sofar
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.hrtf.diagnosis import coverage_words
+from earatlas.hrtf.diagnosis import format_coverage
 from earatlas.hrtf.head import WrongWay
 from earatlas.simulation.speech import demo_talkers, synthetic_demo_talkers
 
@@ -22,7 +22,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def write_sofa(path: Path, head: ea.Head) -> Path:
-    """A head as a SOFA file."""
+    """Write a head as a SOFA file."""
     sofa = sofar.Sofa("SimpleFreeFieldHRIR")
     ears = head.responses()
     sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
@@ -31,15 +31,15 @@ def write_sofa(path: Path, head: ea.Head) -> Path:
     return path
 
 
-def turned(head: ea.Head) -> ea.Head:
-    """The head with azimuths that count clockwise."""
+def flip_azimuths(head: ea.Head) -> ea.Head:
+    """Return the head with clockwise azimuths."""
     return ea.Head(head.name, head.directions * (-1.0, 1.0), head.ears)
 
 
-def test_a_sofa_file_the_wrong_way_round(tmp_path: Path, small_head: ea.Head) -> None:
-    """The ears are swapped with a warning that names the choice, or what is said to be wrong."""
-    path = write_sofa(tmp_path / "x.sofa", turned(small_head))
-    with pytest.warns(ea.EaratlasWarning, match="--wrong-way azimuths.*wrong_way='azimuths'"):
+def test_mirrored_sofa_file(tmp_path: Path, small_head: ea.Head) -> None:
+    """The ears are swapped with a warning, or wrong_way names what to correct."""
+    path = write_sofa(tmp_path / "x.sofa", flip_azimuths(small_head))
+    with pytest.warns(ea.EaratlasWarning, match="azimuths are the wrong way round"):
         by_default = ea.read_sofa(path)
     ears, azimuths = (ea.read_sofa(path, wrong_way=wrong) for wrong in get_args(WrongWay))
     np.testing.assert_array_equal(ears.responses().samples, by_default.responses().samples)
@@ -53,7 +53,7 @@ def test_a_sofa_file_the_wrong_way_round(tmp_path: Path, small_head: ea.Head) ->
         azimuths.responses().samples, small_head.responses().samples[found]
     )
     right = write_sofa(tmp_path / "right.sofa", small_head)
-    for wrong in get_args(WrongWay):  # of a file that is right nothing is wrong
+    for wrong in get_args(WrongWay):  # a correct file is not changed
         same = ea.open_head(right, wrong_way=wrong)
         np.testing.assert_array_equal(same.responses().samples, small_head.responses().samples)
         np.testing.assert_allclose(same.directions, small_head.directions, atol=1e-9)
@@ -62,23 +62,21 @@ def test_a_sofa_file_the_wrong_way_round(tmp_path: Path, small_head: ea.Head) ->
 
 
 @pytest.mark.parametrize("noise", [True, False])
-def test_a_table_the_wrong_way_round(
-    run: Run, tmp_path: Path, rng: np.random.Generator, noise: bool
-) -> None:
-    """Refused with the choice; the choice works, as the remedies do that were there before."""
+def test_mirrored_table(run: Run, tmp_path: Path, rng: np.random.Generator, noise: bool) -> None:
+    """A mirrored table is refused; wrong_way and swapped channels correct it."""
     head = ea.simulated_head([[float(a), e] for a in range(-170, 180, 20) for e in (0.0, 30.0)])
     lines = {sign: ["file,azimuth,elevation"] for sign in (-1, 1)}
     for n, (azimuth, elevation) in enumerate(head.directions):
-        heard = head.responses().samples[n]
+        signal = head.responses().samples[n]
         if noise:
-            heard = np.stack([np.convolve(rng.normal(size=24_000), ear) for ear in heard])
-        ea.Audio(0.01 * heard, 48000).write(tmp_path / f"{n}.wav")
+            signal = np.stack([np.convolve(rng.normal(size=24_000), ear) for ear in signal])
+        ea.Audio(0.01 * signal, 48000).write(tmp_path / f"{n}.wav")
         for sign, rows in lines.items():
             rows.append(f"{n}.wav,{sign * azimuth},{elevation}")
     wrong, right = tmp_path / "wrong.csv", tmp_path / "right.csv"
     wrong.write_text("\n".join(lines[-1]))
     right.write_text("\n".join(lines[1]))
-    refused(run("info", wrong), "wrong_way=", "--wrong-way")
+    refused(run("info", wrong), "azimuths or the channels", "wrong way round")
     good = ea.read_recordings(right)
     azimuths = ea.read_recordings(wrong, wrong_way="azimuths")
     np.testing.assert_allclose(azimuths.directions, good.directions)
@@ -92,19 +90,19 @@ def test_a_table_the_wrong_way_round(
         assert json.loads(answer.stdout)["directions"] == len(head)
 
 
-def test_the_published_hats(run: Run, data: Path, tmp_path: Path) -> None:
-    """With its azimuths put right it is the head that was put right by hand."""
+def test_published_hats_file(run: Run, data: Path, tmp_path: Path) -> None:
+    """With corrected azimuths it equals the head that was corrected by hand."""
     path = data / "heads" / "hats_as_published.sofa"
-    with pytest.warns(ea.EaratlasWarning, match="SOFA verification") as told:
+    with pytest.warns(ea.EaratlasWarning, match="SOFA verification") as caught:
         head = ea.read_sofa(path, wrong_way="azimuths")
-    assert len(told) == 1, "a room set without its room's description, and nothing else"
+    assert len(caught) == 1, "only that the description of the room is missing"
     with pytest.warns(ea.EaratlasWarning, match="SOFA verification"):
         known = ea.read_sofa(data / "heads" / "hats.sofa")
     a, b = (np.argsort(h.directions[:, 0]) for h in (head, known))
     np.testing.assert_allclose(head.directions[a], known.directions[b], atol=1e-6)
     np.testing.assert_allclose(head.cues()[a], known.cues()[b], atol=1e-9)
     for call in (["info", path], ["learn", path, "-o", tmp_path / "x.atlas", "--no-rooms"]):
-        assert "--wrong-way" in run(*call).stderr
+        assert "wrong way round" in run(*call).stderr
         assert "wrong way round" not in run(*call, "--wrong-way", "azimuths").stderr
     sound = tmp_path / "s.wav"
     ea.Audio(ea.synthetic_speech(1.0)[None], 16_000).write(sound)
@@ -114,29 +112,29 @@ def test_the_published_hats(run: Run, data: Path, tmp_path: Path) -> None:
         image = json.loads(run(*call, "--wrong-way", way).stdout)["sources"][0]["file"]
         left, right = ea.read_audio(tmp_path / way / image).samples
         levels.append(10 * np.log10((left**2).sum() / (right**2).sum()))
-    assert min(levels) > 3, "left is louder on the left, either way"
-    assert abs(levels[0] - levels[1]) > 0.3, "and its ears differ"
+    assert min(levels) > 3, "the left ear is louder for sounds from the left"
+    assert abs(levels[0] - levels[1]) > 0.3, "the ears differ"
 
 
 def test_learning_a_mirrored_head_warns(run: Run, tmp_path: Path) -> None:
-    """As `info` does: in words on standard error, and in JSON."""
+    """The warnings are those of `info`, on standard error and in JSON."""
     x = ea.Sphere().grid(30.0)
     ears = ea.simulated_head(np.vstack([x, x * (-1, 1)])).responses()
     n = len(x)
-    # The right ear is the left one, mirrored.
+    # The right ear is the mirrored left one.
     samples = np.stack([ears.samples[:n, 0], ears.samples[n:, 0]], axis=1)
     head = ea.Head("mirrored", x, type(ears)(samples, ears.rate))
     path = write_sofa(tmp_path / "mirrored.sofa", head)
-    told = json.loads(run("info", path, "--json").stdout)["warnings"]
-    assert any("median plane" in text for text in told)
+    messages = json.loads(run("info", path, "--json").stdout)["warnings"]
+    assert any("median plane" in text for text in messages)
     result = run("learn", path, "-o", tmp_path / "x.atlas", "--json")
-    assert json.loads(result.stdout)["warnings"] == told
-    for text in told:
+    assert json.loads(result.stdout)["warnings"] == messages
+    for text in messages:
         assert result.stderr.count(f"warning: {text}\n") == 1
 
 
-def test_kemar_warns_once_of_each_thing(run: Run) -> None:
-    """That its ears are mirrored is part of the answer, and not told before it as well."""
+def test_kemar_warns_once_per_problem(run: Run) -> None:
+    """The mirrored ears are part of the result, and not warned about before."""
     if find_spec("slab") is None:
         pytest.skip("slab is an extra")
     with pytest.warns(ea.EaratlasWarning, match="one ear mirrored"):
@@ -156,35 +154,37 @@ def test_kemar_warns_once_of_each_thing(run: Run) -> None:
     ],
 )
 def test_coverage_in_words(run: Run, tmp_path: Path, azimuths: range, words: str) -> None:
-    """All round is not from 180 to -175 degrees."""
+    """A full circle is not described as 180 to -175 degrees."""
     head = ea.simulated_head([[float(a), 0.0] for a in azimuths])
     text = run("info", write_sofa(tmp_path / "x.sofa", head)).stdout
     assert words in " ".join(text.split())
     assert "elevation 0°," in " ".join(text.split())
 
 
-def test_a_head_known_behind_alone() -> None:
-    """From its leftmost to its rightmost, by way of the back."""
+def test_coverage_of_the_back() -> None:
+    """The range goes from left to right across the back."""
     behind = np.array(
         [[a, e] for a in (120.0, 150.0, 180.0, -150.0, -120.0) for e in (-20.0, 40.0)]
     )
-    words = coverage_words(ea.Sphere(), behind, 30.0)
+    words = format_coverage(ea.Sphere(), behind, 30.0)
     assert words.startswith("azimuth -120° … -240°, elevation -20° … 40°, largest gap ")
 
 
-def test_a_head_known_on_one_side_alone() -> None:
-    """The right half, which ends behind: "0° … 180°" would be the left one."""
+def test_coverage_of_the_right_side() -> None:
+    """The right half is 0° … -180°, because 0° … 180° would be the left half."""
     right = np.array([[a, 0.0] for a in (*range(-170, 1, 10), 180)], dtype=float)
-    assert coverage_words(ea.Circle(), right, 10.0).startswith("azimuth 0° … -180°")
+    assert format_coverage(ea.Circle(), right, 10.0).startswith("azimuth 0° … -180°")
 
 
-def test_where_nothing_can_speak(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`simulate` murmurs, says so in a line, and everything else is the same."""
+def test_simulate_without_speech_synthesis(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`simulate` uses synthetic speech and prints a note; the rest is the same."""
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     result = run("simulate", "simulated", "-o", tmp_path, "--talkers", 3, "--json")
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("\n") == 1
-    assert "synthetic_speech" in result.stderr
+    assert "synthetic speech" in result.stderr
     assert "earatlas[speech]" in result.stderr
     names = [source["name"] for source in json.loads(result.stdout)["sources"]]
     assert names == ["Ada", "Hugh", "Robin"]
@@ -194,16 +194,14 @@ def test_where_nothing_can_speak(run: Run, tmp_path: Path, monkeypatch: pytest.M
         demo_talkers(1)
 
 
-@pytest.mark.usefixtures("learned_before")
-def test_the_demo_without_any_extra(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two murmuring talkers are found and taken apart with what `pip install .` brings."""
+@pytest.mark.usefixtures("cached_learning")
+def test_demo_without_extras(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two talkers with synthetic speech are separated without optional packages."""
     for extra in ("espeakng_loader", "pyroomacoustics", "sklearn", "slab", "sounddevice"):
         monkeypatch.setitem(sys.modules, extra, None)
     result = run("demo", "-o", tmp_path / "demo", "--json")
     assert result.returncode == 0, result.stderr
-    assert "synthetic_speech" in result.stderr
+    assert "synthetic speech" in result.stderr
     answer = json.loads(result.stdout)
     assert answer["n_sources"] == 2
     for row in answer["truth"]:

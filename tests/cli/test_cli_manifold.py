@@ -1,4 +1,4 @@
-"""`earatlas manifold` and its pictures: what is written, what is said, and bad input."""
+"""The command manifold: scores, pictures, the interactive page, and bad input."""
 
 import json
 import re
@@ -24,7 +24,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A head of 126 directions as a table of impulse responses, and a ring at one elevation."""
+    """Tables of impulse responses: a sphere of 127 directions, and a ring at one elevation."""
     folder = tmp_path_factory.mktemp("heads")
     for name, x in (
         ("ball", ea.Sphere().grid(18.0)),
@@ -40,7 +40,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_scores_picture_and_page(run: Run, table: Path, tmp_path: Path) -> None:
-    """Twelve embeddings in JSON, a picture, and a page that fetches nothing."""
+    """Twelve embeddings in JSON, a picture, and a page without external resources."""
     result = run("manifold", table / "ball.csv", "-o", tmp_path / "out", "--json")
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
@@ -61,10 +61,8 @@ def test_scores_picture_and_page(run: Run, table: Path, tmp_path: Path) -> None:
     assert len(view["places"]) == len(view["points"])
 
 
-def test_the_table_for_people(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A line a cue and method, and where the files are."""
+def test_scores_as_text(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line per cue and method, and the paths of the files."""
     manifold(str(table / "ball.csv"), output=tmp_path, neighbours=12)
     text = capsys.readouterr().out
     assert text.count("LTSA, whitened") == 4
@@ -87,7 +85,7 @@ def test_the_table_for_people(
 def test_bad_input(
     table: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, object], words: str
 ) -> None:
-    """Said before the work, with what to do, and nothing is written."""
+    """Bad input is refused with a remedy before the work, and nothing is written."""
     monkeypatch.chdir(table)
     before = sorted(table.iterdir())
     with pytest.raises(ea.InputError, match=words) as caught:
@@ -102,7 +100,7 @@ def test_bad_input_on_the_command_line(run: Run, table: Path) -> None:
 
 
 def test_rings_are_elevations_in_azimuth_order() -> None:
-    """A grid gives its own rings, closed behind the head; a gap opens them."""
+    """A grid gives closed rings; a gap opens them."""
     x = np.array([[float(a), e] for a in range(-180, 180, 10) for e in (-20.0, 0.0, 35.0)])
     lines = rings(x, 10.0)
     assert len(lines) == 3
@@ -118,7 +116,7 @@ def test_rings_are_elevations_in_azimuth_order() -> None:
     assert len(np.unique(covered)) > 0.95 * len(lattice)
 
 
-def test_a_page_survives_any_name() -> None:
+def test_markup_in_titles_is_escaped() -> None:
     """A title with markup stays text, in the page and in the picture."""
     x = ea.Sphere().grid(20.0)
     t = to_vectors(x)

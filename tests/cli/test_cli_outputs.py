@@ -1,4 +1,4 @@
-"""What a command may overwrite: its own, and then it says so; nothing else, but for --force."""
+"""Rules for overwriting: a command replaces its own files and reports it; others need --force."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads) 
 
 
 def cases(ring: Path) -> dict[str, tuple[list[object], str]]:
-    """Commands that write one file, without its name."""
+    """Return commands that write one file, without its name."""
     localize = ["localize", ring / "ring.atlas", ring / "talker.wav"]
     return {
         "atlas": (["learn", ring / "ring.csv", "--components", 2, "--no-rooms", "-o"], "x.atlas"),
@@ -47,35 +47,35 @@ def cases(ring: Path) -> dict[str, tuple[list[object], str]]:
     }
 
 
-@pytest.mark.usefixtures("learned_before")
+@pytest.mark.usefixtures("cached_learning")
 @pytest.mark.parametrize("case", list(cases(Path())))
-def test_one_file(
+def test_overwriting_one_file(
     run: Run, ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """Somebody's file is left alone unless it is forced; our own is replaced, and that is said."""
-    monkeypatch.setattr("earatlas.plotting.style.DOTS_AN_INCH", 40)  # nobody looks at them
+    """A foreign file is kept unless forced; an own file is replaced, and its name is printed."""
+    monkeypatch.setattr("earatlas.plotting.style.DOTS_PER_INCH", 40)  # the pictures are not tested
     call, name = cases(ring)[case]
     file = tmp_path / name
     file.write_text("file,azimuth,elevation\nmine.wav,0,0\n")
     before = file.read_bytes()
-    refused(run(*call, file), "did not make", str(file), "--force")
+    refused(run(*call, file), "did not create", str(file), "--force")
     assert file.read_bytes() == before
-    told = f"replaced: {file}\n"
+    message = f"replaced: {file}\n"
     forced = run(*call, file, "--force")
-    assert (forced.returncode, told in forced.stderr) == (0, True), forced.stderr
+    assert (forced.returncode, message in forced.stderr) == (0, True), forced.stderr
     again = run(*call, file)
-    assert (again.returncode, told in again.stderr) == (0, True), again.stderr
+    assert (again.returncode, message in again.stderr) == (0, True), again.stderr
     file.write_bytes(b"")
-    assert told not in run(*call, file).stderr, "nothing is lost with an empty file"
+    assert message not in run(*call, file).stderr, "an empty file holds nothing to lose"
     file.unlink()
     assert "replaced" not in run(*call, file).stderr
 
 
-def test_a_scene(run: Run, ring: Path, tmp_path: Path) -> None:
-    """A scene is replaced with its images; a mixture that belongs to no scene is not."""
+def test_overwriting_a_scene(run: Run, ring: Path, tmp_path: Path) -> None:
+    """A scene is replaced with its images; a mixture without a scene is not."""
     call = ["simulate", "simulated", "--sound", f"{ring / '0.wav'}:40:0", "-o", tmp_path]
     (tmp_path / "mixture.wav").write_text("mine")
-    refused(run(*call), "did not make", "mixture.wav", "--force")
+    refused(run(*call), "did not create", "mixture.wav", "--force")
     assert [file.name for file in tmp_path.iterdir()] == ["mixture.wav"]
     (tmp_path / "mixture.wav").unlink()
     (tmp_path / "notes.txt").write_text("mine")
@@ -85,61 +85,61 @@ def test_a_scene(run: Run, ring: Path, tmp_path: Path) -> None:
     assert "replaced: " in again.stderr
     assert str(tmp_path / "image1_0.wav") in again.stderr
     (tmp_path / "scene.json").write_text('{"my": "scene"}')
-    refused(run(*call), "did not make")
+    refused(run(*call), "did not create")
     assert run(*call, "--force").returncode == 0
     assert json.loads((tmp_path / "scene.json").read_text())["mixture"] == "mixture.wav"
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_a_demo_leaves_a_mixture_alone(run: Run, tmp_path: Path) -> None:
-    """Refused at once: the same folder may hold recordings of one's own."""
+def test_demo_keeps_foreign_files(run: Run, tmp_path: Path) -> None:
+    """Foreign files in the folder are refused before the work."""
     for name in ("mixture.wav", "report.html", "simulated.atlas"):
         (tmp_path / name).write_text("mine")
-        refused(run("demo", "-o", tmp_path), "did not make", name, "--force")
+        refused(run("demo", "-o", tmp_path), "did not create", name, "--force")
         assert (tmp_path / name).read_text() == "mine"
         (tmp_path / name).unlink()
 
 
-def test_sounds_and_their_page(run: Run, ring: Path, tmp_path: Path) -> None:
-    """Sounds go by their names; a page that stands beside none is somebody else's."""
+def test_overwriting_sounds_and_reports(run: Run, ring: Path, tmp_path: Path) -> None:
+    """Sounds are recognized by name; a report without sounds is a foreign file."""
     call = ["separate", ring / "ring.atlas", ring / "talker.wav", "-n", 1, "--report",
             "-o", tmp_path]  # fmt: skip
     (tmp_path / "talker.html").write_text("mine")
-    refused(run(*call), "did not make", "talker.html", "--force")
+    refused(run(*call), "did not create", "talker.html", "--force")
     assert [file.name for file in tmp_path.iterdir()] == ["talker.html"]
     assert f"replaced: {tmp_path / 'talker.html'}\n" in run(*call, "--force").stderr
-    told = run(*call).stderr
+    message = run(*call).stderr
     files = ", ".join(str(tmp_path / name) for name in ("talker_source1.wav", "talker.html"))
-    assert f"replaced: {files}\n" in told
-    assert told.count("replaced") == 1
+    assert f"replaced: {files}\n" in message
+    assert message.count("replaced") == 1
 
 
-def test_a_results_page(run: Run, tmp_path: Path) -> None:
-    """The page of `reproduce` stands beside its rows; another results.md is not touched."""
+def test_overwriting_a_results_page(run: Run, tmp_path: Path) -> None:
+    """The page of `reproduce` is beside its rows; another results.md is kept."""
     (tmp_path / "results.md").write_text("mine")
     call = ["reproduce", "figure2", "--draw-only", "-o", tmp_path]
-    refused(run(*call), "did not make", "results.md")
+    refused(run(*call), "did not create", "results.md")
     assert [file.name for file in tmp_path.iterdir()] == ["results.md"]
     assert run(*call, "--force").returncode == 0
     assert "earatlas reproduce" in (tmp_path / "results.md").read_text()
 
 
-def test_manifolds(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page goes with the picture: both are replaced, or neither."""
+def test_overwriting_manifolds(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page and the picture are replaced together, or not at all."""
     pytest.importorskip("sklearn", reason="scikit-learn is an extra")
     small = ea.simulated_head(ea.Sphere().grid(25.0))
     monkeypatch.setattr("earatlas.hrtf.loading.simulated_head", lambda: small)
     call = ["manifold", "simulated", "-o", tmp_path, "--json"]
     (tmp_path / "simulated.html").write_text("mine")
-    refused(run(*call), "did not make", "simulated.html")
+    refused(run(*call), "did not create", "simulated.html")
     (tmp_path / "simulated.html").unlink()
     assert "replaced" not in run(*call).stderr
     files = ", ".join(str(tmp_path / f"simulated.{ending}") for ending in ("png", "html"))
     assert f"replaced: {files}\n" in run(*call).stderr
 
 
-def test_what_was_there_stays_when_the_work_fails(run: Run, ring: Path, tmp_path: Path) -> None:
-    """A track of an earlier run is not lost to a recording that cannot be read."""
+def test_failures_keep_the_old_track(run: Run, ring: Path, tmp_path: Path) -> None:
+    """A track of an earlier run survives a recording that cannot be read."""
     track = tmp_path / "t.csv"
     run("localize", ring / "ring.atlas", ring / "talker.wav", "--track", track)
     before = track.read_bytes()
@@ -148,9 +148,9 @@ def test_what_was_there_stays_when_the_work_fails(run: Run, ring: Path, tmp_path
     assert track.read_bytes() == before
 
 
-@pytest.mark.usefixtures("learned_before")
-def test_what_was_meant_is_told(run: Run, ring: Path, tmp_path: Path) -> None:
-    """Arguments the wrong way round, a file for a folder, an atlas called a sound: what to do."""
+@pytest.mark.usefixtures("cached_learning")
+def test_remedies_for_swapped_arguments(run: Run, ring: Path, tmp_path: Path) -> None:
+    """Swapped arguments, a file as folder and a wrong suffix name the remedy."""
     atlas, talker = ring / "ring.atlas", ring / "talker.wav"
     refused(run("localize", talker, atlas), "atlas comes first")
     file = tmp_path / "out"

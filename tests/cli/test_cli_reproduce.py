@@ -1,4 +1,4 @@
-"""`earatlas reproduce`: all of it, small; resuming; and bad input."""
+"""The command reproduce: a small run of all experiments, resuming, and bad input."""
 
 import json
 import os
@@ -20,42 +20,42 @@ import earatlas as ea
 from earatlas.cli.reproduce import _applies, _Plan
 from earatlas.experiments import EXPERIMENTS, Bench, figure_parts, read_rows, rooms, table3
 from earatlas.experiments.page import write_page
-from earatlas.experiments.tables import where
-from earatlas.experiments.talkers import talkers_at
+from earatlas.experiments.tables import select_rows
+from earatlas.experiments.talkers import render_talkers
 from earatlas.simulation.scene import SimulatedScene
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def brief(*arguments: Any, seconds: tuple[float, float]) -> SimulatedScene:
-    """`talkers_at`, but talkers stop after 1.3 s: VESSL as printed takes its time."""
-    return talkers_at(*arguments, seconds=(1.3, 1.3))
+def short_talkers(*arguments: Any, seconds: tuple[float, float]) -> SimulatedScene:
+    """`render_talkers` with talkers of 1.3 s, because VESSL of the paper is slow."""
+    return render_talkers(*arguments, seconds=(1.3, 1.3))
 
 
 @pytest.fixture(scope="module")
 def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """`reproduce all --quick`: about a minute on a quiet machine."""
+    """`reproduce all --quick`, which takes about a minute."""
     folder = tmp_path_factory.mktemp("reproduced")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "earatlas.training.learn_head._MOST_HELD_OUT", 20
-        )  # nobody asks how sure it is
-        patch.setattr("earatlas.ppam.calibration._FEWEST_SOUNDS", 20)
-        patch.setattr("earatlas.training.reverberant._SCENES", 20)
-        patch.setattr(table3, "talkers_at", brief)
-        patch.setattr("earatlas.plotting.style.DOTS_AN_INCH", 40)  # nobody looks at them
+            "earatlas.training.learn_head._MAX_HELD_OUT", 20
+        )  # the calibration is not tested
+        patch.setattr("earatlas.ppam.calibration._MIN_SOUNDS", 20)
+        patch.setattr("earatlas.training.reverberant._N_SCENES", 20)
+        patch.setattr(table3, "render_talkers", short_talkers)
+        patch.setattr("earatlas.plotting.style.DOTS_PER_INCH", 40)  # the pictures are not tested
         result = run("reproduce", "all", "--quick", "-o", folder, "--json")
     assert result.returncode == 0, result.stderr
     return folder, json.loads(result.stdout)
 
 
 def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The rows that an experiment has written."""
+    """Return the rows that an experiment has written."""
     return read_rows(folder / "results" / "rows" / f"{name}.jsonl")
 
 
-def test_all_of_it(whole: tuple[Path, dict[str, Any]]) -> None:
-    """Every experiment has rows, a section and its pictures; nothing else is in the folder."""
+def test_all_experiments(whole: tuple[Path, dict[str, Any]]) -> None:
+    """Every experiment has rows, a section and pictures, and there are no other files."""
     folder, answer = whole
     assert [part["name"] for part in answer["experiments"]] == list(EXPERIMENTS)
     assert all(part["rows"] == part["new"] > 0 for part in answer["experiments"])
@@ -69,8 +69,8 @@ def test_all_of_it(whole: tuple[Path, dict[str, Any]]) -> None:
     assert {path.name for path in folder.iterdir()} == {"results", "results.md"}
 
 
-def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
-    """As in the paper: affine pieces before slices; PPAM before PHAT; separated before mixed."""
+def test_ranking_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
+    """The ranking is that of the paper: PPAM before SIR and PHAT; separation helps."""
     folder, _ = whole
     error = {
         (row["settings"]["cue"], row["settings"]["method"]): row["result"]["azimuth"]["mean"]
@@ -90,55 +90,55 @@ def test_the_order_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
     assert means["PPAM(T1)"] < 0.5 * means["PHAT"]
     for row in rows_of(folder, "table3"):
         sdr = {name: r["SDR"]["mean"] for name, r in row["result"]["methods"].items()}
-        # The oracle's masks are binary: soft ones may come out a hair beyond, a leak by far.
+        # The oracle's masks are binary: soft masks may be slightly better, a leak much better.
         assert sdr["mixture"] + 5 < sdr["ours(T2), masks"] < sdr["oracle"] + 1
         assert sdr["ours(T2), masks"] - 1 < sdr["ours(T2)"] < 60
 
 
-def test_rooms_are_heard_better_when_ready_for_them(
+def test_atlases_ready_for_rooms_are_better_in_rooms(
     whole: tuple[Path, dict[str, Any]],
 ) -> None:
-    """Three talkers in a room, and three pairs; what fits the open has the same answers."""
+    """Errors are smaller in rooms, and mostly the same in anechoic scenes."""
     rows = rows_of(whole[0], "rooms")
     assert len(rows) == 9
-    assert {r["settings"]["walls"] for r in where(rows, t60_seconds=0.0)} == {""}
+    assert {r["settings"]["walls"] for r in select_rows(rows, t60_seconds=0.0)} == {""}
     for case in (rooms.ROOMS[1], rooms.TWO):
-        results = [r["result"] for r in where(rows, **case.settings)]
-        ready, opened = (np.mean([r[a]["errors"] for r in results]) for a in rooms.ATLASES)
-        assert 0.2 < ready < 0.7 * opened
-    in_open = [row["result"] for row in where(rows, t60_seconds=0.0)]
-    assert sum(r[rooms.READY] == r[rooms.OPEN_AIR] for r in in_open) >= 2
+        results = [r["result"] for r in select_rows(rows, **case.settings)]
+        ready, anechoic = (np.mean([r[a]["errors"] for r in results]) for a in rooms.ATLASES)
+        assert 0.2 < ready < 0.7 * anechoic
+    open_results = [row["result"] for row in select_rows(rows, t60_seconds=0.0)]
+    assert sum(r[rooms.REVERBERANT] == r[rooms.ANECHOIC] for r in open_results) >= 2
 
 
-def test_a_head_with_its_room_is_left_out(
+def test_reverberant_heads_are_skipped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of `all`, rooms want a head that was measured in the open; a line says so."""
+    """`all` skips the rooms for a reverberant head, and prints the reason."""
     head = ea.simulated_head(ea.Plane().grid(13.0))
     ears = head.responses()
     later = round(0.03 * ears.rate)
     direct = np.pad(ears.samples, ((0, 0), (0, 0), (0, later)))
-    ringing = replace(ears, samples=direct + 0.5 * np.roll(direct, later, axis=2))
+    reverberant = replace(ears, samples=direct + 0.5 * np.roll(direct, later, axis=2))
     plan = _Plan("all", ("mine",), None, True, 1.0, 1)
-    for ears_, runs in ((ears, True), (ringing, False)):
+    for ears_, runs in ((ears, True), (reverberant, False)):
         own = replace(head, ears=ears_)
-        monkeypatch.setattr("earatlas.experiments.bench._whole", lambda *_, own=own: own)
-        monkeypatch.setattr("earatlas.experiments.bench._plane", lambda *_, own=own: own)
+        monkeypatch.setattr("earatlas.experiments.bench._full_head", lambda *_, own=own: own)
+        monkeypatch.setattr("earatlas.experiments.bench._planar_head", lambda *_, own=own: own)
         assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", plan) == runs
         assert _applies(EXPERIMENTS["table2"], Bench("mine"), "mine", plan)
-        assert ("measured in the open" in capsys.readouterr().err) != runs
+        assert ("anechoic head" in capsys.readouterr().err) != runs
     alone = replace(plan, name="rooms")
-    assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", alone), "to be refused"
+    assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", alone), "the experiment refuses it"
 
 
-def test_nothing_is_run_twice(
+def test_finished_rows_are_kept(
     whole: tuple[Path, dict[str, Any]],
     run: Run,
     run_process: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A second time it only draws, the same page; a broken line is reported and run again."""
+    """A second run only draws the same page; a broken row is reported and run again."""
     monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
     folder = shutil.copytree(whole[0], tmp_path / "reproduced")
     before = (folder / "results.md").read_text()
@@ -159,13 +159,13 @@ def test_nothing_is_run_twice(
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_order_of_rows_changes_nothing(
+def test_row_order_does_not_matter(
     whole: tuple[Path, dict[str, Any]],
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nor does it with a second head, and both heads are shown."""
+    """The same holds with a second head, and both heads are shown."""
     monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
     experiment, rows = EXPERIMENTS[name], rows_of(whole[0], name)
     if experiment.head:
@@ -178,10 +178,10 @@ def test_the_order_of_rows_changes_nothing(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
-def test_a_page_of_what_there_is(
+def test_page_of_partial_results(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path, share: float
 ) -> None:
-    """Whatever was finished before an interruption can be drawn."""
+    """Partial results of an interrupted run can be drawn."""
     (tmp_path / "results" / "rows").mkdir(parents=True)
     for name in EXPERIMENTS:
         lines = (whole[0] / "results" / "rows" / f"{name}.jsonl").read_text().splitlines(True)
@@ -196,34 +196,38 @@ def test_a_page_of_what_there_is(
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder laid out as CAMIL is: positions.csv and a noise recording a direction."""
+    """A folder in the layout of CAMIL: positions.csv and one noise recording per direction."""
     folder = tmp_path_factory.mktemp("camil")
     head = ea.simulated_head(ea.Plane().grid(13.0))
     responses, noise = head.responses().at_rate(16_000), np.random.default_rng(0).normal(size=3000)
     lines = ["file,azimuth,elevation"]
     for n, (azimuth, elevation) in enumerate(head.directions):
-        heard = np.stack([np.convolve(noise, ear) for ear in responses[n]])
-        ea.Audio(0.1 * heard, 16_000).write(folder / f"{n}.wav")
+        signal = np.stack([np.convolve(noise, ear) for ear in responses[n]])
+        ea.Audio(0.1 * signal, 16_000).write(folder / f"{n}.wav")
         lines.append(f"{n}.wav,{azimuth},{elevation}")
     (folder / "positions.csv").write_text("\n".join(lines))
     return folder
 
 
-def test_a_folder_of_recordings(recordings: Path, run: Run, tmp_path: Path) -> None:
-    """Works as a head does, but for what needs talkers, which is refused with the reason."""
+def test_noise_recordings_as_head(recordings: Path, run: Run, tmp_path: Path) -> None:
+    """Noise recordings work, except for experiments that need impulse responses."""
     result = run("reproduce", "figure4", "--quick", "--head", recordings, "-o", tmp_path)
     assert result.returncode == 0, result.stderr
     text = (tmp_path / "results.md").read_text()
     assert recordings.name in text
-    told = replace(EXPERIMENTS["figure4"], findings=lambda rows: "found on other heads")
-    assert told.findings_on, "it has findings, of heads that are not this one"
-    page = write_page({"figure4": told}, shutil.copytree(tmp_path, tmp_path / "copy"), quick=True)
+    experiment = replace(EXPERIMENTS["figure4"], findings=lambda rows: "found on other heads")
+    assert experiment.findings_on, "it has findings for other heads"
+    page = write_page(
+        {"figure4": experiment}, shutil.copytree(tmp_path, tmp_path / "copy"), quick=True
+    )
     assert "found on other heads" not in page.read_text()
     result = run("reproduce", "table2", "--quick", "--head", recordings, "-o", tmp_path)
     refused(result, "head must have impulse responses")
     assert not rows_of(tmp_path, "table2")
     write_page(EXPERIMENTS, tmp_path, quick=True)
-    assert (tmp_path / "results.md").read_text() == text, "no plan of what cannot be run"
+    assert (tmp_path / "results.md").read_text() == text, (
+        "no rows are planned for what cannot be run"
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,12 +244,12 @@ def test_a_folder_of_recordings(recordings: Path, run: Run, tmp_path: Path) -> N
 def test_bad_input(
     arguments: tuple[object, ...], words: tuple[str, ...], run: Run, tmp_path: Path
 ) -> None:
-    """One sentence that says what to do, and exit code 2."""
+    """One sentence with a remedy, and exit code 2."""
     refused(run("reproduce", *arguments, "-o", tmp_path / "out", cwd=tmp_path), *words)
 
 
-def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
-    """A file in its place, or no permission."""
+def test_unwritable_folder(run: Run, tmp_path: Path) -> None:
+    """A file in place of the folder, or no permission."""
     (tmp_path / "file").write_text("")
     refused(run("reproduce", "figure2", "-o", tmp_path / "file"), "output folder must be writable")
     (tmp_path / "out" / "results.md").mkdir(parents=True)

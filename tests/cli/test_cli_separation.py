@@ -1,4 +1,4 @@
-"""`earatlas separate` as a user meets it: files, answers, and one sentence for bad input."""
+"""The command separate: files, results, and one sentence for bad input."""
 
 import json
 import re
@@ -14,24 +14,24 @@ import soundfile
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.cli.ground_truth import comparison_lines
-from earatlas.cli.separate import Render, _source_lines
+from earatlas.cli.ground_truth import format_comparison
+from earatlas.cli.separate import Render, _format_sources
 from earatlas.geometry.angles import great_circle_error
 from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.options import Separating
+from earatlas.separation.options import SeparationOptions
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-PLACES = ((63.0, 11.0), (-38.0, -4.0))
+DIRECTIONS = ((63.0, 11.0), (-38.0, -4.0))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
-    """An atlas, a scene of two voices with its truth, and recordings that cannot be used."""
+    """An atlas, a scene of two talkers with its truth, and recordings that cannot be used."""
     folder = tmp_path_factory.mktemp("separation")
     atlas.save(folder / "head.atlas")
     voices = [ea.synthetic_speech(2.0, seed=seed) for seed in (5, 8)]
     scene = ea.render_scene(
-        ea.simulated_head(PLACES), voices, PLACES, names=("Ada", "Hugh"), rate=16_000
+        ea.simulated_head(DIRECTIONS), voices, DIRECTIONS, names=("Ada", "Hugh"), rate=16_000
     )
     scene.write(folder / "scene")
     mixture = scene.mixture.samples.T
@@ -54,8 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
     return folder
 
 
-def test_separate_writes_what_it_names(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Both voices near their places; the sounds add up to the mixture; the input is untouched."""
+def test_separate_writes_its_files(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Both talkers are near their directions, and the sounds add up to the mixture."""
     before = (folder / "party.wav").read_bytes()
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
                  "--render", "soft", "--json")  # fmt: skip
@@ -66,7 +66,7 @@ def test_separate_writes_what_it_names(run: Run, folder: Path, tmp_path: Path) -
     assert np.isfinite(answer["free_energy"])
     assert sum(source["share"] for source in answer["sources"]) == pytest.approx(1, abs=1e-3)
     found = sorted((source["direction"] for source in answer["sources"]), reverse=True)
-    assert (great_circle_error(found, PLACES) < 15).all()
+    assert (great_circle_error(found, DIRECTIONS) < 15).all()
     assert all(0 < source["credible_90_area"] < 4000 for source in answer["sources"])
     files = [Path(source["file"]) for source in answer["sources"]]
     assert files == [tmp_path / "party_source1.wav", tmp_path / "party_source2.wav"]
@@ -77,8 +77,8 @@ def test_separate_writes_what_it_names(run: Run, folder: Path, tmp_path: Path) -
     assert (folder / "party.wav").read_bytes() == before
 
 
-def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
-    """A block a file: how many, a line a source with its file, and the time it took."""
+def test_separate_prints_text(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The number of sources, one line per source with its file, and the processing time."""
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
     first, head, *sources, last = result.stdout.splitlines()
     assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound at 16 kHz"
@@ -92,8 +92,8 @@ def test_separate_speaks(run: Run, folder: Path, tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
-def test_separate_keeps_the_rate_or_takes_another(run: Run, folder: Path, tmp_path: Path) -> None:
-    """The recording's own, as many samples as it has; another one where it is asked for."""
+def test_separate_output_rate(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The rate and length are those of the recording; --rate changes the rate."""
     party = ea.read_audio(folder / "party.wav").at_rate(22_050)
     party.write(tmp_path / "fast.wav")
     call = ["separate", folder / "head.atlas", tmp_path / "fast.wav", "-n", 2, "-o", tmp_path]
@@ -108,17 +108,17 @@ def test_separate_keeps_the_rate_or_takes_another(run: Run, folder: Path, tmp_pa
     refused(run(*call, "--rate", 500), "rate must be from 2000 to 384000 Hz", "got 500")
 
 
-def test_the_command_knows_every_rendering() -> None:
-    """Those of the library, and the same default."""
+def test_renderings_of_command_and_library_agree() -> None:
+    """The names and the default are the same."""
     assert [render.value for render in Render] == list(get_args(Rendering))
-    assert Separating.rendering == Render.spatial.value
+    assert SeparationOptions.rendering == Render.spatial.value
 
 
 @pytest.mark.parametrize("render", get_args(Rendering))
-def test_separate_renders_as_asked(
+def test_separate_renders_by_name(
     run: Run, folder: Path, tmp_path: Path, atlas: ea.Atlas, render: Rendering
 ) -> None:
-    """Every name that the library knows: the sounds that it makes under that name."""
+    """Each rendering gives the sounds of the library."""
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
                  "--render", render)  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -128,24 +128,24 @@ def test_separate_renders_as_asked(
         np.testing.assert_allclose(sound, source.audio.samples, atol=1e-6)
 
 
-def test_separate_finds_out_how_many(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Without -n: both, and no more."""
+def test_separate_estimates_the_number_of_sources(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Without -n, both sources are found and no more."""
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-o", tmp_path, "--json")
     assert json.loads(result.stdout)["n_sources"] == 2
 
 
 def test_separate_takes_other_channels(run: Run, folder: Path, tmp_path: Path) -> None:
-    """The ears behind a channel of something else: the same places."""
+    """With --channels, the directions are the same."""
     x, rate = soundfile.read(folder / "party.wav")
     soundfile.write(tmp_path / "three.wav", x[:, [1, 0, 1]], rate, "FLOAT")
     result = run("separate", folder / "head.atlas", tmp_path / "three.wav", "-n", 2,
                  "-o", tmp_path / "out", "--channels", 1, 2, "--json")  # fmt: skip
     found = sorted((s["direction"] for s in json.loads(result.stdout)["sources"]), reverse=True)
-    assert (great_circle_error(found, PLACES) < 15).all()
+    assert (great_circle_error(found, DIRECTIONS) < 15).all()
 
 
 def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path) -> None:
-    """--truth: errors, and decibels before and after, in words, in JSON and in the report."""
+    """--truth gives errors, SDR and SIR in text, in JSON and in the report."""
     call = ["separate", folder / "head.atlas", folder / "scene" / "mixture.wav", "-n", 2,
             "-o", tmp_path, "--truth"]  # fmt: skip
     answer = json.loads(run(*call, folder / "scene", "--json", "--report").stdout)
@@ -161,25 +161,25 @@ def test_separate_compares_with_the_truth(run: Run, folder: Path, tmp_path: Path
         assert row["sir_db"] > row["mixture_sir_db"] + 5
         assert 0 < row["ild_error_db"] < 3
         assert 0 < row["itd_error_microseconds"] < 200
-        assert 0.7 < row["stoi"] <= 1  # 0.9996 is 1.0 of three digits; a leak would show above
-        assert "early_sdr_db" not in row, "nothing is late in the open"
+        assert 0.7 < row["stoi"] <= 1  # 0.9996 rounds to 1; a leak would show in the SDR
+        assert "early_sdr_db" not in row, "an anechoic scene has no late sound"
     assert {row["source"] for row in names.values()} == {"source1", "source2"}
     page = Path(answer["report"])
     assert page == tmp_path / "mixture.html"
-    text = page.read_text()
-    assert "SDR before" in text
-    assert "Ada" in text
-    assert text.count("<audio") == 3
-    spoken = run(*call, folder / "scene" / "scene.json").stdout
-    assert f"{names['Ada']['sdr_db']:.1f}" in spoken
-    assert "SIR, dB" in spoken
-    assert f"{names['Ada']['itd_error_microseconds']:.0f} µs" in spoken
-    assert "early SDR" not in spoken
+    html = page.read_text()
+    assert "SDR before" in html
+    assert "Ada" in html
+    assert html.count("<audio") == 3
+    text = run(*call, folder / "scene" / "scene.json").stdout
+    assert f"{names['Ada']['sdr_db']:.1f}" in text
+    assert "SIR, dB" in text
+    assert f"{names['Ada']['itd_error_microseconds']:.0f} µs" in text
+    assert "early SDR" not in text
 
 
-def test_early_images_are_compared_with(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Of a scene in a room: the sound is nearer to what comes within 50 ms than late sound is."""
-    head = ea.simulated_head(PLACES)
+def test_early_sdr_in_reverberant_scenes(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A reverberant scene also has the SDR of the first 50 ms."""
+    head = ea.simulated_head(DIRECTIONS)
     ears = head.responses()
     late = (
         0.02 * np.random.default_rng(0).normal(size=(2, 2, 6000)) * np.exp(-np.arange(6000) / 2e3)
@@ -187,7 +187,7 @@ def test_early_images_are_compared_with(run: Run, folder: Path, tmp_path: Path) 
     wet = np.concatenate([ears.samples, late], axis=2)
     room = replace(head, ears=replace(ears, samples=wet))
     voices = [ea.synthetic_speech(2.0, seed=seed) for seed in (5, 8)]
-    scene = ea.render_scene(room, voices, PLACES, names=("Ada", "Hugh"))
+    scene = ea.render_scene(room, voices, DIRECTIONS, names=("Ada", "Hugh"))
     assert scene.is_reverberant
     scene.write(tmp_path / "scene")
     call = ["separate", folder / "head.atlas", tmp_path / "scene" / "mixture.wav", "-n", 2,
@@ -195,17 +195,17 @@ def test_early_images_are_compared_with(run: Run, folder: Path, tmp_path: Path) 
     answer = json.loads(run(*call, "--json").stdout)
     for row in answer["truth"]:
         assert 0 < row["early_sdr_db"] < row["sdr_db"]
-    spoken = run(*call).stdout
-    assert "early SDR, dB" in spoken
-    assert f"{answer['truth'][0]['early_sdr_db']:.1f}" in spoken
+    text = run(*call).stdout
+    assert "early SDR, dB" in text
+    assert f"{answer['truth'][0]['early_sdr_db']:.1f}" in text
 
 
-def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> None:
-    """As long as this one and from the same places, with other voices: refused before the work."""
+def test_truth_of_another_scene_is_refused(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Other talkers at the same directions are refused; gain and delay are not."""
     call = ["separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path / "o"]
-    for seeds in ((15, 18), (5, 18)):  # nobody in common, or one of the two
+    for seeds in ((15, 18), (5, 18)):  # no talker in common, or one of two
         voices = [ea.synthetic_speech(2.0, seed=seed) for seed in seeds]
-        other = ea.render_scene(ea.simulated_head(PLACES), voices, PLACES, rate=16_000)
+        other = ea.render_scene(ea.simulated_head(DIRECTIONS), voices, DIRECTIONS, rate=16_000)
         other.write(tmp_path / f"other{seeds[0]}")
         refused(
             run(*call, "--truth", tmp_path / f"other{seeds[0]}"), "of this recording", "another"
@@ -214,13 +214,15 @@ def test_the_truth_of_another_scene(run: Run, folder: Path, tmp_path: Path) -> N
     x, rate = soundfile.read(folder / "party.wav")
     soundfile.write(tmp_path / "late.flac", np.pad(0.3 * x[:, ::-1], ((700, 0), (0, 0))), rate)
     call[2] = tmp_path / "late.flac"
-    turned = run(*call, "--truth", folder / "scene", "--channels", 1, 0)
-    assert turned.returncode == 0, "softer, later and in other channels it is the same scene"
+    changed = run(*call, "--truth", folder / "scene", "--channels", 1, 0)
+    assert changed.returncode == 0, "gain, delay and channel order do not matter"
 
 
 def test_one_source_has_no_interference(run: Run, tmp_path: Path, folder: Path) -> None:
-    """There is no ratio to other sources where there is none; the JSON keeps its fields."""
-    scene = ea.render_scene(ea.simulated_head([PLACES[0]]), [ea.synthetic_speech(2.0)], [PLACES[0]])
+    """The text has no SIR without other sources; the JSON keeps its fields."""
+    scene = ea.render_scene(
+        ea.simulated_head([DIRECTIONS[0]]), [ea.synthetic_speech(2.0)], [DIRECTIONS[0]]
+    )
     scene.write(tmp_path / "scene")
     call = ["separate", folder / "head.atlas", tmp_path / "scene" / "mixture.wav", "-n", 1,
             "-o", tmp_path / "out", "--truth", tmp_path / "scene"]  # fmt: skip
@@ -231,7 +233,7 @@ def test_one_source_has_no_interference(run: Run, tmp_path: Path, folder: Path) 
 
 
 def test_separate_reports_without_truth(run: Run, folder: Path, tmp_path: Path) -> None:
-    """--report: a page that links to the sounds, and no figures that nobody can know."""
+    """--report links to the sounds, and has no SDR without the truth."""
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path,
                  "--report")  # fmt: skip
     assert f"report: {tmp_path / 'party.html'}" in result.stdout
@@ -244,9 +246,9 @@ def test_separate_reports_without_truth(run: Run, folder: Path, tmp_path: Path) 
 def test_a_bad_recording_among_many(
     run: Run, run_process: Run, folder: Path, tmp_path: Path, jobs: int
 ) -> None:
-    """The others are done, it is named, and the exit code says so.
+    """The others are separated, the bad ones are named, and the exit code is 1.
 
-    A clipped one warns once, whoever reads it.
+    A clipped recording warns once.
     """
     x, rate = soundfile.read(folder / "party.wav")
     soundfile.write(tmp_path / "loud.wav", np.clip(20 * x, -1, 1), rate, "FLOAT")
@@ -280,7 +282,7 @@ def test_a_bad_recording_among_many(
 
 
 def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path: Path) -> None:
-    """A third sound and a page beside two new sounds would be taken for theirs; they stay."""
+    """A third sound and a report of an earlier run are named, and kept."""
     for name in ("party_source3.wav", "party.html", "party_source1.wav"):
         (tmp_path / name).write_text("old")
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
@@ -307,11 +309,11 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["head.atlas", "@gone.txt"], ["list must be an existing file"]),
         (["head.atlas", "party.wav", "--jobs", "2", "--scheduler", "x"], ["without --scheduler"]),
         (["head.atlas", "head.atlas"], ["cannot be read as sound"]),
-        (["head.atlas", "mono.wav"], ["two channels", "mono.wav"]),
+        (["head.atlas", "mono.wav"], ["Two channels", "mono.wav"]),
         (["head.atlas", "silent.wav"], ["silent"]),
         (["head.atlas", "short.wav"], ["short.wav", "at least one window"]),
         (["head.atlas", "broken.flac"], ["breaks off", "broken.flac"]),
-        (["head.atlas", "party.wav", "other/party.flac"], ["differ in their names", "party.flac"]),
+        (["head.atlas", "party.wav", "other/party.flac"], ["overwrite each other", "party.flac"]),
         (["head.atlas", "party.wav", "again.wav", "--truth", "scene"], ["one recording"]),
         (["head.atlas", "party.wav", "--truth", "gone"], ["truth must be an existing file"]),
         (["head.atlas", "party.wav", "--truth", "other"], ["truth must be a scene.json"]),
@@ -320,34 +322,34 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
     ],
 )
 def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:
-    """One sentence, exit code 2, nothing written: not even the folder."""
+    """One sentence and exit code 2; nothing is written, not even the folder."""
     before = sorted(folder.iterdir())
     refused(run("separate", *arguments, "-o", "out/deep", cwd=folder), *words)
     assert [file for file in sorted(folder.iterdir()) if file not in before] == []
 
 
 def test_unwritable_folder(run: Run, folder: Path) -> None:
-    """A file where the folder should be, or above it."""
-    for place in ("taken", "taken/out"):
-        refused(run("separate", "head.atlas", "party.wav", "-o", place, cwd=folder), "writable")
+    """A file in place of the folder, or of its parent, is refused."""
+    for output in ("taken", "taken/out"):
+        refused(run("separate", "head.atlas", "party.wav", "-o", output, cwd=folder), "writable")
     assert (folder / "taken").read_text() == "mine"
 
 
 def test_no_recording_is_overwritten(run: Run, folder: Path, tmp_path: Path) -> None:
-    """A recording whose name a sound would get, by whatever way it and the folder are named."""
+    """A recording with the name of an output is refused, also through links."""
     names = ["party.wav", "party_source2.wav"]
     for name in names:
         (tmp_path / name).write_bytes((folder / "party.wav").read_bytes())
     (tmp_path / "link").symlink_to(tmp_path)
-    for source, place in ((tmp_path, "."), (Path(), tmp_path), (Path("link"), "."), (".", "link")):
+    for source, output in ((tmp_path, "."), (Path(), tmp_path), (Path("link"), "."), (".", "link")):
         files = [Path(source, name) for name in names]
-        refused(run("separate", folder / "head.atlas", *files, "-o", place, cwd=tmp_path),
+        refused(run("separate", folder / "head.atlas", *files, "-o", output, cwd=tmp_path),
                 "overwritten")  # fmt: skip
     assert sorted(file.name for file in tmp_path.iterdir()) == ["link", *names]
 
 
-def test_who_moves_is_told_from_where_to_where() -> None:
-    """In the table of sources, how sure it is along its way; of the truth, that it moves."""
+def test_moving_sources_in_tables() -> None:
+    """A moving source has both ends of its track and the median radius along it."""
     track = [
         {"time": 0.1, "direction": [80.0, 0.0], "radius_90": 3.0, "level_db": -20.0},
         {"time": 0.4, "direction": None, "radius_90": None, "level_db": -90.0},
@@ -355,14 +357,19 @@ def test_who_moves_is_told_from_where_to_where() -> None:
     ]
     moving = {"direction": [5.0, 4.0], "radius_90": 90.0, "share": 0.5, "file": "a.wav",
               "moves": True, "track": track}  # fmt: skip
-    _, one, other = _source_lines([moving, moving | {"moves": False}], flat=False)
+    _, one, other = _format_sources([moving, moving | {"moves": False}], flat=False)
     for words in ("moves", "80° left", "70° right", " 4.0° "):
         assert words in one
     assert "90.0°" in other
     assert "moves" not in other
     row = {"name": "m", "direction": [5.0, 0.0], "found": [60.0, 0.0], "error": 1.0, "sdr_db": 9.0,
            "mixture_sdr_db": 0.0, "sir_db": 9.0, "mixture_sir_db": 0.0}  # fmt: skip
-    assert "60.0°" in "".join(comparison_lines([row | {"moves": False}]))
-    told = comparison_lines([row | {"moves": True}])
-    assert "60.0°" not in "".join(told)
-    assert "along its way" in told[-1]
+    assert "60.0°" in "".join(format_comparison([row | {"moves": False}]))
+    lines = format_comparison([row | {"moves": True}])
+    assert "60.0°" not in "".join(lines)
+    assert "along its trajectory" in lines[-1]
+    unknown = moving | {"moves": False, "radius_90": 163.0}
+    line = _format_sources([unknown], flat=False)[1]
+    assert "direction unknown" in line
+    assert "163" not in line
+    assert "5.0°" not in line

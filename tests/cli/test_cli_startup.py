@@ -1,4 +1,4 @@
-"""Start-up: what is imported when, and names that are there all the same."""
+"""Start-up of the command line: lazy imports, public names, and early interruptions."""
 
 import ast
 import importlib
@@ -13,15 +13,15 @@ from typer.main import get_command
 import earatlas as ea
 from earatlas.cli.app import COMMANDS
 
-# Any of these takes longer to import than the interpreter itself.
+# Each of these takes longer to import than the start of the interpreter.
 HEAVY = ("numpy", "scipy", "matplotlib", "netCDF4", "sofar", "soundfile", "sklearn", "joblib",
          "pyroomacoustics", "safetensors", "rich.progress")  # fmt: skip
 
 
 def imported(code: str) -> set[str]:
-    """The modules of a fresh interpreter after this code, which may end it."""
-    tell = "import atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
-    result = subprocess.run([sys.executable, "-c", tell + code], capture_output=True, text=True)
+    """Return the modules that a new interpreter has imported after running this code."""
+    hook = "import atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+    result = subprocess.run([sys.executable, "-c", hook + code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return set(result.stderr.split())
 
@@ -36,15 +36,15 @@ def imported(code: str) -> set[str]:
     ],
 )
 def test_nothing_heavy_is_imported(code: str) -> None:
-    """Neither for the package, nor for help and version; and no command's module."""
+    """The package, --help and --version import no heavy package and no command."""
     modules = imported(code)
     assert not modules & set(HEAVY)
     assert not [m for m in modules if m.startswith("earatlas.") and m.split(".")[-1] in COMMANDS]
     assert "earatlas" in modules
 
 
-def test_a_command_does_not_wait_for_pictures() -> None:
-    """What one command alone needs is not imported by another."""
+def test_commands_do_not_import_plotting() -> None:
+    """What only one command needs is not imported by others."""
     modules = imported("import earatlas.cli.localize, earatlas.cli.separate, earatlas.cli.info")
     assert not modules & {
         "matplotlib",
@@ -58,8 +58,8 @@ def test_a_command_does_not_wait_for_pictures() -> None:
     }
 
 
-def test_every_name_is_there() -> None:
-    """By attribute, from its own module, in dir(), and as a type checker sees it."""
+def test_public_names() -> None:
+    """Names are available as attributes, in their module, in dir(), and for type checkers."""
     tree = ast.parse(Path(inspect.getfile(ea)).read_text())
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {
@@ -78,16 +78,16 @@ def test_every_name_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_menu_says_what_the_command_says(name: str) -> None:
-    """One sentence, in the list of commands and at the top of the command's own help."""
+def test_menu_and_command_have_the_same_summary(name: str) -> None:
+    """The list of commands and the help of a command start with the same sentence."""
     command = get_command(importlib.import_module(f"earatlas.cli.{name}").app)
     assert command.help is not None
     assert command.help.split("\n\n")[0] == COMMANDS[name]
 
 
 @pytest.mark.parametrize("module", ["typer", "earatlas.cli.app", "earatlas.errors"])
-def test_an_interruption_while_it_starts(module: str) -> None:
-    """Ctrl-C during any import: the exit code of shells for it, and no traceback."""
+def test_interruption_during_start_up(module: str) -> None:
+    """Ctrl-C during any import gives exit code 130 and no traceback."""
     code = f"""
 import sys
 class Impatient:

@@ -1,4 +1,4 @@
-"""Commands with input that is meant to break them: one sentence, exit code 2, nothing half done."""
+"""Commands with malicious input: one sentence, exit code 2, and no partial results."""
 
 import os
 import subprocess
@@ -13,17 +13,17 @@ from matplotlib.figure import Figure
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.errors import InputError, harmless
+from earatlas.errors import InputError, sanitize
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 ESCAPE = "\x1b[31mred\x07\x9b2J\u202e"
 SOURCE = '{"sources": [{"name": "a", "file": "mixture.wav", "direction": '
-SPELT = r"\x1b[31mred\x07\x9b2J\u202e"
+ESCAPED = r"\x1b[31mred\x07\x9b2J\u202e"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, small_head: ea.Head) -> Path:
-    """An atlas, and a scene of one voice with its truth."""
+    """An atlas, and a scene of one talker with its truth."""
     folder = tmp_path_factory.mktemp("hostile")
     atlas.save(folder / "head.atlas")
     scene = ea.render_scene(small_head, [ea.synthetic_speech(1.0, seed=5)], [(60.0, 0.0)])
@@ -31,54 +31,54 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, small_head
     return folder
 
 
-def test_what_steers_a_terminal_is_spelt_out(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Names of files, and names and words in files, in answers, tables and messages."""
+def test_control_characters_are_escaped(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Names and texts of files are escaped in results, tables and messages."""
     sound = tmp_path / f"{ESCAPE}.wav"
     sound.write_bytes((folder / "scene" / "mixture.wav").read_bytes())
-    told = run("localize", folder / "head.atlas", sound).stdout
-    assert SPELT in told
-    assert "\x1b" not in told
-    refused(run("cues", tmp_path / f"{ESCAPE}.flac"), SPELT)
-    refused(run("info", f"--{ESCAPE}"), SPELT)
+    output = run("localize", folder / "head.atlas", sound).stdout
+    assert ESCAPED in output
+    assert "\x1b" not in output
+    refused(run("cues", tmp_path / f"{ESCAPE}.flac"), ESCAPED)
+    refused(run("info", f"--{ESCAPE}"), ESCAPED)
     atlas = ea.Atlas.load(folder / "head.atlas")
     atlas.about.update(licence=ESCAPE, provenance=ESCAPE)
-    told = run("info", atlas.save(tmp_path / "x.atlas")).stdout
-    assert told.count(r"\x1b[31mred") == 2
-    assert not any(c in told for c in "\x1b\x07\x9b\u202e")
-    told = run("simulate", "simulated", "-o", tmp_path / "s", "--sound", f"{sound}:0:0").stdout
-    assert r"\x1b[31mred" in told
-    assert "\x1b" not in told
+    output = run("info", atlas.save(tmp_path / "x.atlas")).stdout
+    assert output.count(r"\x1b[31mred") == 2
+    assert not any(c in output for c in "\x1b\x07\x9b\u202e")
+    output = run("simulate", "simulated", "-o", tmp_path / "s", "--sound", f"{sound}:0:0").stdout
+    assert r"\x1b[31mred" in output
+    assert "\x1b" not in output
 
 
-def test_a_name_is_on_one_line(run: Run, folder: Path, tmp_path: Path) -> None:
-    """What follows a line's end in a name could be taken for an answer."""
+def test_line_breaks_in_names_are_escaped(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Text after a line break in a name could be mistaken for a result."""
     sound = tmp_path / "a\nb.wav"
     sound.write_bytes((folder / "scene" / "mixture.wav").read_bytes())
     for options in ([], ["-o", tmp_path / "o"], ["-o", tmp_path / "o", "--resume", "--channels",
                                                  1, 0]):  # fmt: skip
-        told = run("localize", folder / "head.atlas", sound, *options)
-        assert told.returncode == 0
-        assert "\nb.wav" not in told.stdout + told.stderr
-        assert r"a\nb.wav: azimuth" in told.stdout
+        output = run("localize", folder / "head.atlas", sound, *options)
+        assert output.returncode == 0
+        assert "\nb.wav" not in output.stdout + output.stderr
+        assert r"a\nb.wav: azimuth" in output.stdout
 
 
 def test_messages_are_short() -> None:
-    """Names, values and all of it; our own words stay."""
+    """Long names, values and messages are shortened; the fixed text stays."""
     for value in ("'" + "x" * 5000 + "'", "'" + "x " * 5000 + "'", "x" * 5000, "x " * 5000):
         message = str(InputError(f"table must be short, got {value} in 'a.csv'. Shorten it."))
         assert message.startswith("table must be short, got ")
         assert message.endswith(". Shorten it.")
         assert len(message) < 950
         assert " … " in message
-    ours = "a 'b' " + "our own words " * 30 + "'c' d"
-    assert str(InputError(ours)) == ours
-    assert harmless("Müller 頭 …\n", keep="\n") == "Müller 頭 …\n"
+    fixed = "a 'b' " + "our own words " * 30 + "'c' d"
+    assert str(InputError(fixed)) == fixed
+    assert sanitize("Müller 頭 …\n", keep="\n") == "Müller 頭 …\n"
 
 
-@pytest.mark.parametrize("place", ["pipe", "/dev/zero"])
-def test_pipes_and_devices_are_refused(run: Run, folder: Path, tmp_path: Path, place: str) -> None:
-    """Wherever a file is asked for: they never begin, or never end."""
-    file = Path(place) if place.startswith("/") else tmp_path / "pipe"
+@pytest.mark.parametrize("device", ["pipe", "/dev/zero"])
+def test_pipes_and_devices_are_refused(run: Run, folder: Path, tmp_path: Path, device: str) -> None:
+    """A pipe or device is refused wherever a file is expected."""
+    file = Path(device) if device.startswith("/") else tmp_path / "pipe"
     if not file.exists():
         os.mkfifo(file)
     (tmp_path / "x.sofa").symlink_to(file)
@@ -118,8 +118,10 @@ def test_pipes_and_devices_are_refused(run: Run, folder: Path, tmp_path: Path, p
     ],
     ids=lambda text: f"{len(text)}",
 )  # fmt: skip
-def test_scenes_that_lie_are_refused(run: Run, folder: Path, tmp_path: Path, text: str) -> None:
-    """Deep, huge, not of numbers, too many: one sentence; `simulate` takes none for its own."""
+def test_malicious_scene_files_are_refused(
+    run: Run, folder: Path, tmp_path: Path, text: str
+) -> None:
+    """Deep, huge or wrong values are refused; `simulate` does not replace such files."""
     (tmp_path / "scene.json").write_text(text, errors="surrogatepass")
     mixture = folder / "scene" / "mixture.wav"
     call = ["separate", folder / "head.atlas", mixture, "-o", tmp_path / "o", "--truth", tmp_path]
@@ -128,7 +130,7 @@ def test_scenes_that_lie_are_refused(run: Run, folder: Path, tmp_path: Path, tex
 
 
 def test_absurd_samples_are_refused(run: Run, folder: Path, tmp_path: Path) -> None:
-    """In recordings, in sounds to place, in the noise beside a scene, and in memory."""
+    """Huge samples are refused in recordings, sounds, scene noise and arrays."""
     loud = tmp_path / "loud.wav"
     soundfile.write(loud, np.full((16000, 2), 1e300), 16000, "DOUBLE")
     for call in (
@@ -150,8 +152,8 @@ def test_absurd_samples_are_refused(run: Run, folder: Path, tmp_path: Path) -> N
         atlas.localize(ea.Audio(np.full((2, 16000), 1e300), 16000))
 
 
-def test_names_may_be_any_bytes(run: Run, folder: Path, tmp_path: Path) -> None:
-    """A recording whose name is no UTF-8 is worked on like any other."""
+def test_file_names_that_are_not_utf8(run: Run, folder: Path, tmp_path: Path) -> None:
+    """A recording whose name is not UTF-8 is processed like any other."""
     sound = tmp_path / os.fsdecode(b"caf\xe9.wav")
     sound.write_bytes((folder / "scene" / "mixture.wav").read_bytes())
     for call in (
@@ -177,7 +179,7 @@ def test_names_may_be_any_bytes(run: Run, folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_closed_streams(folder: Path, closed: str, code: int, words: str) -> None:
-    """Neither a traceback nor an answer that nobody gets, or that goes into another file."""
+    """A closed standard stream gives no traceback, and no result in another file."""
     command = f"'{sys.executable}' -m earatlas listen '{folder / 'head.atlas'}' --stdin {closed}"
     result = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
@@ -187,26 +189,26 @@ def test_closed_streams(folder: Path, closed: str, code: int, words: str) -> Non
     assert words in result.stderr
 
 
-def test_learning_fails_before_the_work_where_nothing_can_be_written(
+def test_learn_checks_that_the_disk_is_writable(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file system that is read-only gives folders that look as all others do."""
+    """A read-only file system is noticed before learning."""
 
     def refuse(*_: object, **__: object) -> str:
         raise OSError(30, "Read-only file system")
 
     def fail(*_: object, **__: object) -> None:
-        pytest.fail("it began to learn")
+        pytest.fail("it started to learn")
 
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
     monkeypatch.setattr("earatlas.atlas.learn_head", fail)
     refused(run("learn", "simulated", "-o", tmp_path / "x.atlas"), "Read-only file system")
 
 
-def test_a_track_comes_with_its_picture_or_not_at_all(
+def test_track_and_picture_are_written_together(
     run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A picture that cannot be drawn leaves the track that was there."""
+    """A picture that cannot be written leaves the old track in place."""
     track = tmp_path / "t.json"
     call = ["localize", folder / "head.atlas", folder / "scene" / "mixture.wav", "--track", track]
     assert run(*call).returncode == 0
@@ -223,16 +225,16 @@ def test_a_track_comes_with_its_picture_or_not_at_all(
     assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
 
 
-def test_a_manifold_comes_whole_or_not_at_all(
+def test_manifold_files_are_written_together(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The picture is drawn first, and does not appear when the page fails."""
+    """The picture does not appear if the page fails."""
     pytest.importorskip("sklearn", reason="scikit-learn is an extra")
     monkeypatch.setattr("earatlas.cli.manifold._embeddings", lambda *_: [])
     monkeypatch.setattr("earatlas.plotting.manifolds.plot_manifolds", lambda *_, **__: Figure())
 
     def fail(*_: object, **__: object) -> str:
-        raise InputError("page must be one that can be made, got none. Try again.")
+        raise InputError("page must be valid, got none. Try again.")
 
     monkeypatch.setattr("earatlas.manifold.viewer.manifold_page", fail)
     refused(run("manifold", "simulated", "-o", tmp_path / "out"), "page must be")
@@ -240,7 +242,7 @@ def test_a_manifold_comes_whole_or_not_at_all(
 
 
 def test_no_region_is_larger_than_the_sphere() -> None:
-    """A posterior that is all over the place, in numbers that are rounded."""
+    """The area of a very wide posterior is limited to that of the space."""
     for space, most in (
         (ea.Sphere(), 41252.9), (ea.Cylinder((-90.0, 90.0)), 41252.9), (ea.Cylinder(), 41252.9),
         (ea.Plane(), 41252.9), (ea.Circle(), 360.0), (ea.Plane(((-180.0, 180.0),)), 360.0),

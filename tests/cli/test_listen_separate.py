@@ -1,4 +1,4 @@
-"""`listen --separate`: files that are whole at any moment, JSON, PCM, sockets and a yaw stream."""
+"""The command listen --separate: files, JSON, raw samples, sockets and yaw streams."""
 
 import errno
 import io
@@ -20,12 +20,12 @@ import pytest
 import soundfile
 
 import earatlas as ea
-from earatlas.cli.audio_input import Clock, PcmFormat, _from_pcm, to_pcm
-from earatlas.cli.listen_options import Wishes, parsed_direction, parsed_socket
+from earatlas.cli.audio_input import PcmFormat, StreamClock, _from_pcm, to_pcm
+from earatlas.cli.listen_options import ListenOptions, parse_direction, parse_socket
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.yaw_feed import YawFeed
 from earatlas.localization.diagnostics import Doubt
-from earatlas.localization.head_motion import Motion
+from earatlas.localization.head_motion import HeadMotion
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.streaming.sockets import Broadcast, LiveServer, odas_tracks
 from earatlas.streaming.track_files import GrowingWav, TrackFiles, _header
@@ -36,7 +36,7 @@ RATE = 16_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, atlas_head: ea.Head) -> Path:
-    """An atlas, and two murmurs of 2.5 s."""
+    """An atlas, and a mixture of two synthetic talkers of 2.5 s."""
     path = tmp_path_factory.mktemp("listen")
     ready = atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
     ready.save(path / "head.atlas")
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, atlas_head
 def source(
     number: int = 1, *, confirmed: bool = True, samples: np.ndarray | None = None, **changes: Any
 ) -> LiveSource:
-    """A made one."""
+    """Return a live source with default values."""
     fields: dict[str, Any] = {
         "direction": np.array([30.0, -10.0]), "radius_90": 4.2, "since": 0.5, "age": 0.1,
         "level_db": -30.0, "active": True, "speed": 0.0, **changes,
@@ -58,8 +58,8 @@ def source(
     return LiveSource(number, confirmed=confirmed, samples=sound, **fields)
 
 
-def test_a_file_is_followed(run: Run, folder: Path, tmp_path: Path) -> None:
-    """JSON lines with a summary at the end, and a file a track which lasts as long as it says."""
+def test_separate_a_file(run: Run, folder: Path, tmp_path: Path) -> None:
+    """JSON lines with a summary at the end, and one sound file per track."""
     result = run(
         "listen", folder / "head.atlas", "--separate", "--from", folder / "party.wav", "--fast",
         "--json", "-o", tmp_path / "out",
@@ -70,7 +70,10 @@ def test_a_file_is_followed(run: Run, folder: Path, tmp_path: Path) -> None:
     assert {"seconds", "delay_ms", "late_blocks", "dropped_samples", "tracks"} <= set(summary)
     assert summary["seconds"] == pytest.approx(2.5, abs=0.1)
     assert 0 < summary["delay_ms"] <= 120
-    assert (summary["late_blocks"], summary["measured_delay_ms"]) == (0, None)  # nothing waits
+    assert (summary["late_blocks"], summary["measured_delay_ms"]) == (
+        0,
+        None,
+    )  # --fast: no block is late
     assert summary["work_seconds"] > 0
     assert len(summary["tracks"]) >= 2
     for track in summary["tracks"]:
@@ -79,38 +82,38 @@ def test_a_file_is_followed(run: Run, folder: Path, tmp_path: Path) -> None:
         assert len(sound) == pytest.approx(track["seconds"] * RATE, abs=20)
         assert track["start"] + track["seconds"] == pytest.approx(summary["seconds"], abs=0.01)
         assert np.abs(sound).max() > 0.01
-    wanted = {"id", "direction", "radius_90", "confirmed", "active", "file", "since", "doubts"}
-    assert all(wanted <= set(told) for line in lines for told in line["sources"])
+    fields = {"id", "direction", "radius_90", "confirmed", "active", "file", "since", "doubts"}
+    assert all(fields <= set(entry) for line in lines for entry in line["sources"])
     again = run("listen", folder / "head.atlas", "--separate", "-o", tmp_path / "out", "--stdin")
     assert again.returncode == 2
-    assert "tracks of before" in again.stderr
+    assert "tracks of an earlier run" in again.stderr
 
 
-def test_tracks_of_before_are_deleted_if_wished(tmp_path: Path) -> None:
-    """With --force, as the message says: all that are tracks, and nothing else."""
+def test_force_deletes_earlier_tracks(tmp_path: Path) -> None:
+    """--force deletes all track files, and nothing else."""
     for name in ("track1.wav", "track12.wav", "track02.wav", "tracks.wav", "track1.txt"):
         (tmp_path / name).touch()
 
-    def wishes(*, force: bool) -> Wishes:
-        return Wishes.of(
+    def options(*, force: bool) -> ListenOptions:
+        return ListenOptions.of(
             tmp_path, None, None, None, form=PcmFormat.s16, as_json=False, every=0.5, force=force
         )
 
     with pytest.raises(ea.InputError, match="--force"):
-        wishes(force=False)
-    assert wishes(force=True).folder == tmp_path
+        options(force=False)
+    assert options(force=True).folder == tmp_path
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"track02.wav", "tracks.wav", "track1.txt"}
 
 
-def test_only_one_is_piped_on(folder: Path) -> None:
-    """Sound of the source nearest, as long as the input, also before anybody speaks."""
+def test_only_writes_the_nearest_source(folder: Path) -> None:
+    """--only writes as many samples as the input has, also before a source is active."""
     command = [
         sys.executable, "-m", "earatlas", "listen", str(folder / "head.atlas"), "--separate",
         "--stdin", "--rate", str(RATE), "--only", "-70,0", "--format", "f32", "--channels", "3",
     ]  # fmt: skip
     samples, _ = soundfile.read(folder / "party.wav", dtype="float32")
-    samples = np.concatenate([np.zeros((RATE, 2), dtype=np.float32), samples])  # nobody yet
+    samples = np.concatenate([np.zeros((RATE, 2), dtype=np.float32), samples])  # no source yet
     raw = np.concatenate([samples, samples[:, :1]], axis=1).astype("<f4").tobytes() + b"odd"
     result = subprocess.run(command, input=raw, capture_output=True, check=True)
     piped = np.frombuffer(result.stdout, dtype="<f4").reshape(-1, 2)
@@ -119,18 +122,20 @@ def test_only_one_is_piped_on(folder: Path) -> None:
     late = slice(2 * RATE, None)
     left, right = (piped[late] ** 2).mean(axis=0)
     both_left, both_right = (samples[late] ** 2).mean(axis=0)
-    assert right / left > 1.1 * both_right / both_left > 0  # it is on the right
+    assert right / left > 1.1 * both_right / both_left > 0  # the source is on the right
     assert b"samples dropped" in result.stderr
-    assert b"3 bytes at the end are no whole sample of f32" in b" ".join(result.stderr.split())
-    told = subprocess.run([*command, "--json"], input=raw, capture_output=True, check=True)
-    assert told.stdout == result.stdout  # JSON is on standard error, where the sound is not
-    *reports, last = map(json.loads, told.stderr.splitlines())
+    assert b"3 bytes at the end are not a whole frame of f32 samples" in b" ".join(
+        result.stderr.split()
+    )
+    with_json = subprocess.run([*command, "--json"], input=raw, capture_output=True, check=True)
+    assert with_json.stdout == result.stdout  # JSON is on standard error
+    *reports, last = map(json.loads, with_json.stderr.splitlines())
     assert "summary" in last
     assert all("sources" in report for report in reports)
 
 
-def test_ended_by_a_service(folder: Path, tmp_path: Path) -> None:
-    """SIGTERM ends it as Ctrl-C does: with a summary, and files to the last sample heard."""
+def test_sigterm_ends_with_a_summary(folder: Path, tmp_path: Path) -> None:
+    """SIGTERM ends like Ctrl-C: with a summary, and complete files."""
     command = [
         sys.executable, "-m", "earatlas", "listen", str(folder / "head.atlas"), "--separate",
         "--stdin", "--rate", str(RATE), "-o", str(tmp_path / "out"), "--json",
@@ -152,8 +157,8 @@ def test_ended_by_a_service(folder: Path, tmp_path: Path) -> None:
     assert max(ends) == pytest.approx(last["summary"]["seconds"], abs=0.04)  # a block
 
 
-def test_a_yaw_that_is_too_short_is_refused_at_once(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Before any of the file is worked through."""
+def test_yaw_that_is_too_short_is_refused(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The error comes before any of the file is processed."""
     yaw = tmp_path / "yaw.csv"
     yaw.write_text("time,yaw\n0,0\n2,10\n")
     result = run(
@@ -165,8 +170,8 @@ def test_a_yaw_that_is_too_short_is_refused_at_once(run: Run, folder: Path, tmp_
     assert "yaw must last as long as the sound (2.5" in result.stderr
 
 
-def test_lines_that_are_no_yaw_are_told(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Of a stream of which nothing was understood, directions are the head's."""
+def test_invalid_yaw_lines_are_reported(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Without a valid line, directions are relative to the head."""
     lines = tmp_path / "lines"
     lines.write_text('garbage\n{"yaw": "x"}\n')
     result = run(
@@ -174,11 +179,11 @@ def test_lines_that_are_no_yaw_are_told(run: Run, folder: Path, tmp_path: Path) 
         "--yaw-stream", lines,
     )  # fmt: skip
     assert result.returncode == 0
-    assert "2 lines of the yaw stream were no yaw" in " ".join(result.stderr.split())
+    assert "2 lines of the yaw stream were not a valid yaw" in " ".join(result.stderr.split())
 
 
-def test_killed_in_the_midst(folder: Path, tmp_path: Path) -> None:
-    """What was written until then is a whole file that can be played."""
+def test_files_are_valid_after_a_kill(folder: Path, tmp_path: Path) -> None:
+    """The files that were written until the kill can be played."""
     out = tmp_path / "out"
     command = [
         sys.executable, "-m", "earatlas", "listen", str(folder / "head.atlas"), "--separate",
@@ -197,12 +202,12 @@ def test_killed_in_the_midst(folder: Path, tmp_path: Path) -> None:
 
 
 def _seconds(folder: Path) -> float:
-    """Of the longest file that can be read."""
+    """Return the duration of the longest file that can be read."""
     return max((soundfile.info(file).duration for file in folder.glob("track*.wav")), default=0.0)
 
 
-def test_a_growing_file_is_whole_after_each_second(tmp_path: Path) -> None:
-    """Also if nobody closes it; closed, it has everything, to the bit."""
+def test_growing_file_is_valid_after_each_second(tmp_path: Path) -> None:
+    """It is valid even without close; after close, it has all samples, bit by bit."""
     rng = np.random.default_rng(2)
     x = rng.normal(size=(2, 2500)).astype(np.float32).astype(np.float64)
     wav = GrowingWav(tmp_path / "a.wav", 1000)
@@ -217,17 +222,17 @@ def test_a_growing_file_is_whole_after_each_second(tmp_path: Path) -> None:
 
 
 def test_a_file_of_more_than_four_gigabytes(tmp_path: Path) -> None:
-    """It is RF64, and its length is right."""
+    """The file is RF64 with the right length."""
     frames = 600_000_000
     with (tmp_path / "long.wav").open("wb") as file:
         file.write(_header(RATE, frames))
-        file.truncate(len(_header(RATE, frames)) + 8 * frames)  # a hole: no disk is needed
+        file.truncate(len(_header(RATE, frames)) + 8 * frames)  # a sparse file
     info = soundfile.info(tmp_path / "long.wav")
     assert (info.format, info.frames, info.channels) == ("RF64", frames, 2)
 
 
-def test_a_folder_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence, and what was there before can be played."""
+def test_full_disk_while_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence, and the files until then can be played."""
     files = TrackFiles(tmp_path, 1000)
     sound = np.full((2, 1500), 0.25)
     files.write(LiveReport(1.5, 0, (source(samples=sound),)))
@@ -243,7 +248,7 @@ def test_a_folder_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tracks_that_end_are_closed_and_unconfirmed_ones_have_no_file(tmp_path: Path) -> None:
-    """A file begins with the track's sound, and ends with it."""
+    """A file starts and ends with the sound of its track."""
     files = TrackFiles(tmp_path, 1000)
     sound = np.concatenate([np.zeros((2, 40)), np.full((2, 60), 0.5)], axis=1)
     other = source(2, confirmed=False, samples=sound)
@@ -256,8 +261,8 @@ def test_tracks_that_end_are_closed_and_unconfirmed_ones_have_no_file(tmp_path: 
 
 
 @pytest.mark.parametrize("form", list(PcmFormat))
-def test_raw_samples_go_there_and_back(form: PcmFormat) -> None:
-    """To the step of the format; what is too loud is cut."""
+def test_raw_samples_round_trip(form: PcmFormat) -> None:
+    """Samples agree to the resolution of the format, and are clipped to full scale."""
     x = np.array([[0.5, -0.25, 0.001, -1.0], [0.125, 1.5, -1.5, 0.0]])
     back = _from_pcm(to_pcm(x, form), form).reshape(-1, 2).T
     step = {"s16": 2.0**-15, "s24": 2.0**-23, "f32": 1e-7}[form]
@@ -266,13 +271,13 @@ def test_raw_samples_go_there_and_back(form: PcmFormat) -> None:
 
 
 def lines_of(link: socket.socket, count: int) -> list[dict[str, Any]]:
-    """So many lines of JSON."""
+    """Read this many lines of JSON."""
     with link.makefile("rb") as file:
         return [json.loads(file.readline()) for _ in range(count)]
 
 
-def test_who_does_not_read_is_not_waited_for() -> None:
-    """One client stalls, one dies, one reads everything."""
+def test_slow_clients_do_not_block() -> None:
+    """One client stalls, one dies, and one reads everything."""
     port = Broadcast("127.0.0.1", 0)
     stalled, dead, good = (socket.create_connection(("127.0.0.1", port.port)) for _ in range(3))
     port.send(b"{}\n")
@@ -297,8 +302,8 @@ def test_who_does_not_read_is_not_waited_for() -> None:
     port.close()
 
 
-def served() -> LiveServer:
-    """A server on two ports that are free: the one after a free one may be taken."""
+def start_server() -> LiveServer:
+    """Return a server on two free consecutive ports."""
     for _ in range(50):
         with suppress(ea.InputError):
             return LiveServer("127.0.0.1", 0, RATE)
@@ -306,17 +311,17 @@ def served() -> LiveServer:
 
 
 def test_tracks_and_sound_over_sockets() -> None:
-    """Vectors as ODAS has them, x ahead, y left, z up; sound in whole messages."""
-    server = served()
+    """Vectors are as in ODAS (x front, y left, z up); sound comes in whole messages."""
+    server = start_server()
     tracks = socket.create_connection(("127.0.0.1", server.tracks.port), timeout=5)
     sound = socket.create_connection(("127.0.0.1", server.tracks.port + 1), timeout=5)
     x = np.array([[0.5, -0.5, 0.25], [0.0, 0.125, 2.0]])
     report = LiveReport(1.0, 7, (source(3, samples=x, direction=np.array([90.0, 30.0])),))
     server.send_tracks(report)
     server.send_sound(report)
-    (told,) = lines_of(tracks, 1)
-    own = told["src"][0]
-    assert (told["timeStamp"], own["id"], own["activity"], own["radius_90"]) == (1, 3, 1.0, 4.2)
+    (message,) = lines_of(tracks, 1)
+    own = message["src"][0]
+    assert (message["timeStamp"], own["id"], own["activity"], own["radius_90"]) == (1, 3, 1.0, 4.2)
     np.testing.assert_allclose([own["x"], own["y"], own["z"]], [0, 0.866, 0.5], atol=1e-3)
     with sound.makefile("rb") as file:
         head = json.loads(file.readline())
@@ -330,10 +335,10 @@ def test_tracks_and_sound_over_sockets() -> None:
 
 
 def test_the_client_of_the_guide_works(tmp_path: Path) -> None:
-    """As it is printed, but for the port, at the pace of a stream: tracks with one block in 16."""
+    """The client of the guide works as printed, except for the port."""
     page = (Path(__file__).parents[2] / "docs" / "guide" / "live.md").read_text()
     (client,) = re.findall(r"^```py\n(.*?)^```$", page, re.S | re.M)
-    server = served()
+    server = start_server()
     port = server.tracks.port
     client = client.replace("9000", str(port)).replace("9001", str(port + 1))
     command = [sys.executable, "-c", client]
@@ -352,17 +357,17 @@ def test_the_client_of_the_guide_works(tmp_path: Path) -> None:
         path = tmp_path / "track5.raw"
         while path.stat().st_size < 28 * 2048 and time.monotonic() < until:
             time.sleep(0.02)
-        came = path.stat().st_size  # all but what its buffer holds
+        came = path.stat().st_size  # except for its buffer
         server.close()
         assert process.stdout is not None
-        said = process.stdout.read()
+        output = process.stdout.read()
     assert came >= 28 * 2048
-    assert said.splitlines() == ["5 (0.85, 0.49, -0.17) within 4.2°"] * 2
+    assert output.splitlines() == ["5 (0.85, 0.49, -0.17) within 4.2°"] * 2
     assert path.read_bytes() == b"\x00\x40" * (2 * 512 * 32)
 
 
-def test_a_yaw_stream_holds_its_last_good_line(tmp_path: Path) -> None:
-    """Halves of lines wait, nonsense and jumps are skipped, its end changes nothing."""
+def test_yaw_stream_keeps_the_last_valid_line(tmp_path: Path) -> None:
+    """Partial lines wait; invalid lines and jumps are skipped; the end changes nothing."""
     read, write = os.pipe()
     feed = YawFeed(f"fd:{read}")
     assert feed.at(0.1) == 0.0
@@ -386,10 +391,10 @@ def test_a_yaw_stream_holds_its_last_good_line(tmp_path: Path) -> None:
             YawFeed(wrong)
 
 
-def test_a_yaw_that_comes_late_is_turned_to() -> None:
-    """A first line after the sound began, and a turn after a pause, are no jumps of the stream."""
+def test_late_yaw_is_approached() -> None:
+    """A late first line, and a turn after a pause, do not make the yaw jump."""
     read, write = os.pipe()
-    feed, motion = YawFeed(f"fd:{read}"), Motion(None, None)
+    feed, motion = YawFeed(f"fd:{read}"), HeadMotion(None, None)
     yaw, block = [], 0.032
     for k in range(1, 101):
         if k == 4:
@@ -397,19 +402,19 @@ def test_a_yaw_that_comes_late_is_turned_to() -> None:
         if k == 40:
             os.write(write, b'{"yaw": -120}\n')
         yaw.append(feed.at(k * block))
-        motion.tell(k * block, yaw[-1])  # it refuses jumps
+        motion.update(k * block, yaw[-1])  # raises an error for jumps
     assert (yaw[2], yaw[38], yaw[99]) == (0.0, 150.0, -120.0)
     assert 0 < yaw[3] < 33
     assert yaw[8] == 150.0  # within 0.2 s
-    assert 150 < yaw[39] < 183  # the shorter way, behind
+    assert 150 < yaw[39] < 183  # the shorter way, across the back
     assert feed.skipped == 1
     feed.close()
     os.close(read)
     os.close(write)
 
 
-def test_a_table_says_who_is_where() -> None:
-    """Words, degrees, level and state of each; what is doubtful below."""
+def test_live_table() -> None:
+    """Direction, angles, level and state of each source, and doubts below."""
     from rich.console import Console
 
     sources = (
@@ -427,21 +432,34 @@ def test_a_table_says_who_is_where() -> None:
     narrow = Console(width=80, record=True, file=io.StringIO())
     narrow.print(live_table(report, "9.5 s", narrow.width))
     rows = narrow.export_text().splitlines()
-    assert len(rows) == 1 + len(sources) + 2  # nothing is folded, and nothing is cut
+    assert len(rows) == 1 + len(sources) + 2  # no row is wrapped or cut
     for words in ("since", "30° left, 10° down, front", "moves at 21°/s", "silent for 3.2 s"):
         assert any(words in row for row in rows)
     assert live_line(report).endswith("±4°; 2: 30° left, 10° down, front ±33° silent")
-    assert "nobody" in live_line(LiveReport(1.0, 0, ()))
+    assert "no sources" in live_line(LiveReport(1.0, 0, ()))
 
 
-def test_a_clock_counts_what_comes_late() -> None:
-    """One slow block is made up for; a stream that falls behind is late ever after."""
-    clock = Clock(1000)
+def test_unknown_directions_in_live_reports() -> None:
+    """A source with a radius above 90° has no direction in the table and in the line."""
+    from rich.console import Console
+
+    report = LiveReport(1.0, 0, (source(radius_90=163.0),))
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(live_table(report, ""))
+    for text in (console.export_text(), live_line(report)):
+        assert "direction unknown" in text
+        assert "163" not in text
+        assert "30°" not in text
+
+
+def test_clock_counts_late_blocks() -> None:
+    """One slow block is tolerated; a stream that falls behind stays late."""
+    clock = StreamClock(1000)
     for seconds in (0.01, 0.09, 0.01, 0.01):
-        clock.worked(seconds, 50)
+        clock.add_block(seconds, 50)
     assert clock.late_blocks == 0
     for _ in range(4):
-        clock.worked(0.09, 50)
+        clock.add_block(0.09, 50)
     assert clock.late_blocks == 2
     assert clock.samples == 400
 
@@ -450,28 +468,28 @@ def test_a_clock_counts_what_comes_late() -> None:
     ("options", "words"),
     [
         (["--only", "30,0"], "--separate"),
-        (["--low-delay"], "--low-delay must come with --separate"),
+        (["--low-delay"], "--low-delay must be used with --separate"),
         (["--separate", "--only", "north"], "azimuth,elevation"),
         (["--separate", "--channels", "1"], "from 2 to 64"),
         (["--separate", "--socket", "nowhere"], "HOST:PORT"),
         (["--separate", "--rate", "4000"], "from 8000"),
         (["--separate", "--sources", "9"], "from 1 to"),
-        (["--separate", "--from", "party.wav"], "must be one"),
+        (["--separate", "--from", "party.wav"], "must be one of"),
         (["party.wav"], "Add --from FILE"),
         (["--separate", "--yaw-stream", "fd:99"], "yaw stream must"),
         (["--separate"], "got nothing"),
     ],
 )
-def test_bad_wishes_are_refused(run: Run, folder: Path, options: list[str], words: str) -> None:
+def test_bad_options_are_refused(run: Run, folder: Path, options: list[str], words: str) -> None:
     """One sentence and exit code 2."""
     result = run("listen", folder / "head.atlas", "--stdin", *options)
     assert result.returncode == 2
     assert words in result.stderr
 
 
-def test_directions_and_sockets_are_read() -> None:
-    """An azimuth alone is at ear height; a port alone is this machine's."""
-    assert parsed_direction("30") == (30.0, 0.0)
-    assert parsed_direction("-30.5,12") == (-30.5, 12.0)
-    assert parsed_socket("9000") == ("127.0.0.1", 9000)
-    assert parsed_socket("0.0.0.0:9000") == ("0.0.0.0", 9000)
+def test_parse_directions_and_sockets() -> None:
+    """An azimuth alone has elevation 0; a port alone is on this machine."""
+    assert parse_direction("30") == (30.0, 0.0)
+    assert parse_direction("-30.5,12") == (-30.5, 12.0)
+    assert parse_socket("9000") == ("127.0.0.1", 9000)
+    assert parse_socket("0.0.0.0:9000") == ("0.0.0.0", 9000)

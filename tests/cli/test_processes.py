@@ -1,4 +1,4 @@
-"""What only a process of its own can show: pipes, signals, full disks, start-up, live input."""
+"""Tests that need their own process: pipes, signals, full disks, start-up and live input."""
 
 import json
 import os
@@ -19,18 +19,20 @@ posix = pytest.mark.skipif(os.name != "posix", reason="pipes and signals of POSI
 
 
 def test_the_module_and_the_script_are_the_same(run_process: Run) -> None:
-    """`python -m earatlas` and the installed `earatlas`; nothing on standard error."""
+    """`python -m earatlas` and `earatlas` agree, with nothing on standard error."""
     result = run_process("--version")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == f"earatlas {ea.__version__}\n"
     script = Path(sys.executable).with_name("earatlas")
     if script.exists():
-        said = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60)
-        assert (said.returncode, said.stdout) == (0, result.stdout)
+        script_result = subprocess.run(
+            [script, "--version"], capture_output=True, text=True, timeout=60
+        )
+        assert (script_result.returncode, script_result.stdout) == (0, result.stdout)
 
 
 def test_bad_input_ends_the_process_with_2(run_process: Run) -> None:
-    """The exit code as the shell sees it, and one sentence on the right stream."""
+    """The exit code in the shell is 2, with one sentence on standard error."""
     result = run_process("cues", "gone.wav")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
@@ -38,8 +40,8 @@ def test_bad_input_ends_the_process_with_2(run_process: Run) -> None:
 
 
 @posix
-def test_a_reader_that_has_had_enough() -> None:
-    """`earatlas info simulated | head -1`: no traceback, and no error."""
+def test_closed_pipe() -> None:
+    """`earatlas info simulated | head -1` gives no traceback and no error."""
     process = subprocess.Popen(
         [*COMMAND, "info", "simulated"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -47,17 +49,20 @@ def test_a_reader_that_has_had_enough() -> None:
     assert process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(60) in (0, 1)  # 1 is click's; 120 would be the interpreter's complaint
+    assert process.wait(60) in (
+        0,
+        1,
+    )  # 1 is set by click; 120 would be an error at interpreter shutdown
     process.stderr.close()
 
 
 @posix
 @pytest.mark.parametrize("arguments", [["--version"], ["info", "simulated", "--json"]])
 def test_a_full_disk(arguments: list[str]) -> None:
-    """Output that cannot be written: one sentence and exit code 2, in words and in JSON."""
+    """Output that cannot be written gives one sentence and exit code 2, also with JSON."""
     if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
-    # As a shell has it: what is written waits, and the interpreter tries once more at its end.
+        pytest.skip("there is no /dev/full")
+    # As in a shell: output is buffered, and the interpreter flushes it at exit.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
@@ -73,26 +78,26 @@ def test_a_full_disk(arguments: list[str]) -> None:
 
 
 @posix
-def test_listening_while_the_sound_goes_on(
-    run_process: Run, tmp_path: Path, atlas: ea.Atlas
-) -> None:
-    """An answer comes before the input ends, from samples that came in odd pieces; then ctrl-C."""
+def test_listening_while_sound_arrives(run_process: Run, tmp_path: Path, atlas: ea.Atlas) -> None:
+    """Results arrive before the input ends, from blocks of odd sizes; then Ctrl-C."""
     atlas.save(tmp_path / "head.atlas")
-    place = (63.0, 11.0)
-    scene = ea.render_scene(ea.simulated_head([place]), [ea.synthetic_speech(2.0, seed=5)], [place])
+    direction = (63.0, 11.0)
+    scene = ea.render_scene(
+        ea.simulated_head([direction]), [ea.synthetic_speech(2.0, seed=5)], [direction]
+    )
     samples = (scene.mixture.samples * 32767).astype("<i2")
     raw = samples.T.tobytes()
     process = subprocess.Popen(
         [*COMMAND, "listen", "head.atlas", "--stdin", "--rate", "16000", "--json"],
         cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # off in a background job
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # not ignored
     )  # fmt: skip
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         second = 4 * 16_000
-        for start in range(0, second, 4999):  # no whole number of samples
+        for start in range(0, second, 4999):  # not a multiple of the frame size
             process.stdin.write(raw[start : min(start + 4999, second)])
             process.stdin.flush()
         localizer = atlas.localizer(rate=16_000, memory_seconds=1.0)

@@ -1,4 +1,4 @@
-"""Direction spaces: charts invert, distances and means wrap, grids and thinning keep their word."""
+"""Direction spaces and angular errors: charts, distances, means, grids and thinning."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ TWO_DIMS = [Plane(), Cylinder(), Sphere()]
 
 
 def random_points(space: Space, rng: np.random.Generator, n: int) -> np.ndarray:
-    """Points that every space accepts."""
+    """Return points that every space accepts."""
     x = np.stack([rng.uniform(-160, 160, n), rng.uniform(-60, 60, n)], axis=-1)
     if isinstance(space, Circle):
         x[:, 1] = 12.0
@@ -28,7 +28,7 @@ def random_points(space: Space, rng: np.random.Generator, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("space", SPACES, ids=repr)
 def test_exp_inverts_log(space: Space, rng: np.random.Generator) -> None:
-    """exp_c(log_c(x)) = x for all pairs, broadcast over (K, 1) centres and (N,) points."""
+    """exp_c(log_c(x)) = x for all pairs, broadcast over centres (K, 1) and points (N,)."""
     centres, points = random_points(space, rng, 3)[:, None], random_points(space, rng, 7)
     u = space.log(centres, points)
     assert u.shape == (3, 7, space.dims)
@@ -47,7 +47,7 @@ def test_distance_is_the_length_of_the_log(space: Space, rng: np.random.Generato
 
 
 def test_sphere_log_points_left_and_up() -> None:
-    """At the front, growing azimuth is the first coordinate and growing elevation the second."""
+    """At the front, the first coordinate grows with azimuth and the second with elevation."""
     np.testing.assert_allclose(Sphere().log([0, 0], [10, 0]), [10, 0], atol=1e-12)
     np.testing.assert_allclose(Sphere().log([0, 0], [0, 10]), [0, 10], atol=1e-12)
 
@@ -57,8 +57,8 @@ def test_sphere_antipode_is_half_a_turn_away() -> None:
     assert np.linalg.norm(Sphere().log([30, 20], [-150, -20])) == pytest.approx(180)
 
 
-def test_seam_costs_nothing() -> None:
-    """Across +-180 degrees, neighbours are 2 degrees apart on all but the plane."""
+def test_distance_wraps_at_the_azimuth_seam() -> None:
+    """Neighbours across ±180 degrees are 2 degrees apart in all spaces except the plane."""
     a, b = [179.0, 0.0], [-179.0, 0.0]
     assert Plane().distance(a, b) == pytest.approx(358)
     for space in (Circle(), Cylinder(), Sphere()):
@@ -66,7 +66,7 @@ def test_seam_costs_nothing() -> None:
         np.testing.assert_allclose(np.abs(space.mean([a, b])[0]), 180, atol=1e-9)
 
 
-def test_pole_costs_nothing() -> None:
+def test_distance_and_mean_near_a_pole() -> None:
     """Directions around the pole are close on the sphere, and their mean is the pole."""
     ring = [[0.0, 88.0], [90.0, 88.0], [180.0, 88.0], [-90.0, 88.0]]
     assert Sphere().distance(ring[0], ring[2]) == pytest.approx(4)
@@ -75,7 +75,7 @@ def test_pole_costs_nothing() -> None:
 
 @pytest.mark.parametrize("space", SPACES, ids=repr)
 def test_mean_is_where_weighted_logs_cancel(space: Space, rng: np.random.Generator) -> None:
-    """The defining property of the Riemannian mean, for K = 3 sets of weights at once."""
+    """The Riemannian mean fulfils its defining equation, for K = 3 sets of weights at once."""
     x = np.array([170.0, 20.0]) + rng.normal(size=(7, 2)) * (20, 8)
     x[:, 0] = wrap_degrees(x[:, 0])
     if isinstance(space, Circle):
@@ -90,8 +90,8 @@ def test_mean_is_where_weighted_logs_cancel(space: Space, rng: np.random.Generat
 
 
 @pytest.mark.parametrize("space", TWO_DIMS, ids=repr)
-def test_grid_cells_have_the_wished_size(space: Space) -> None:
-    """Area over number of points is spacing^2 within a few percent, and neighbours are apart."""
+def test_grid_cells_have_the_requested_size(space: Space) -> None:
+    """The area per point is spacing² within a few percent, and neighbours keep their distance."""
     g = space.grid(5.0)
     assert space.area / len(g) == pytest.approx(25.0, rel=0.03)
     nearest = [np.sort(space.distance(row, g))[1] for row in g[:: len(g) // 50]]
@@ -99,22 +99,22 @@ def test_grid_cells_have_the_wished_size(space: Space) -> None:
 
 
 def test_grid_of_circle_has_straight_ahead() -> None:
-    """0 degrees is on the grid, and 360 / spacing points are there."""
+    """The grid contains 0 degrees and has 360 / spacing points."""
     g = Circle().grid(5.0)
     assert len(g) == 72
     assert np.abs(g[:, 0]).min() == 0
 
 
 def test_sphere_grid_has_equal_areas() -> None:
-    """Each hemisphere, in any orientation, holds half of the lattice to within a few points."""
+    """Each hemisphere, in any orientation, contains half of the grid within a few points."""
     v = to_vectors(Sphere().grid(4.0))
     for axis in np.eye(3):
         assert abs((v @ axis > 0).mean() - 0.5) < 0.005
 
 
 @pytest.mark.parametrize("space", SPACES, ids=repr)
-def test_thin_keeps_apart_and_covers(space: Space, rng: np.random.Generator) -> None:
-    """No two kept points are closer than the spacing; every dropped one has a kept one near."""
+def test_thin_keeps_spacing_and_coverage(space: Space, rng: np.random.Generator) -> None:
+    """No two kept points are closer than the spacing; each dropped point has a kept neighbour."""
     x = random_points(space, rng, 300)
     kept = space.thin(x, 20.0)
     assert 5 < len(kept) < 200
@@ -124,7 +124,7 @@ def test_thin_keeps_apart_and_covers(space: Space, rng: np.random.Generator) -> 
     assert max(space.distance(row, x[kept]).min() for row in x) < 20.0
 
 
-def test_thin_of_a_grid_makes_the_wished_sparsity() -> None:
+def test_thinning_of_a_grid_gives_the_requested_spacing() -> None:
     """Thinning the paper's 2-degree plane to 4 degrees keeps a quarter."""
     azimuth, elevation = np.meshgrid(np.arange(-60, 60, 2), np.arange(-40, 40, 2))
     x = np.stack([azimuth.ravel(), elevation.ravel()], axis=-1).astype(float)
@@ -132,7 +132,7 @@ def test_thin_of_a_grid_makes_the_wished_sparsity() -> None:
 
 
 def test_nearest_agrees_with_distance(rng: np.random.Generator) -> None:
-    """The sphere's matrix product finds what the plain distance finds."""
+    """The matrix product of the sphere gives the same nearest points as the distance."""
     x, t = random_points(Sphere(), rng, 40), random_points(Sphere(), rng, 11)
     expected = [np.argmin(great_circle_error(row, x)) for row in t]
     np.testing.assert_array_equal(Sphere().nearest(x, t), expected)
@@ -141,8 +141,8 @@ def test_nearest_agrees_with_distance(rng: np.random.Generator) -> None:
     )
 
 
-def test_errors_wrap() -> None:
-    """Azimuth goes the short way round; near a pole the great circle is short."""
+def test_angular_errors_wrap() -> None:
+    """Azimuth errors follow the shorter arc; near a pole the great circle is short."""
     assert azimuth_error([170, 0], [-170, 0]) == pytest.approx(20)
     assert elevation_error([0, 10], [50, -5]) == pytest.approx(15)
     assert great_circle_error([0, 80], [180, 80]) == pytest.approx(20)
@@ -150,7 +150,7 @@ def test_errors_wrap() -> None:
 
 
 def test_vectors_and_directions_invert(rng: np.random.Generator) -> None:
-    """to_directions(to_vectors(x)) = x, and vectors have x ahead, y left, z up."""
+    """to_directions(to_vectors(x)) = x, and vectors have x ahead, y left and z up."""
     x = random_points(Sphere(), rng, 20)
     np.testing.assert_allclose(to_directions(3.0 * to_vectors(x)), x, atol=1e-12)
     np.testing.assert_allclose(to_vectors([90, 0]), [0, 1, 0], atol=1e-12)
@@ -158,13 +158,13 @@ def test_vectors_and_directions_invert(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=repr)
-def test_spaces_survive_json(space: Space) -> None:
+def test_spaces_round_trip_through_json(space: Space) -> None:
     """space_from_dict(space.to_dict()) = space."""
     assert space_from_dict(space.to_dict()) == space
 
 
 def test_plane_of_any_dimension() -> None:
-    """A pixel plane and a 3-D plane work as the paper's does."""
+    """A plane in pixels and a three-dimensional plane are supported."""
     space = Plane(((0, 10), (0, 20), (0, 30)))
     assert space.dims == 3
     assert len(space.grid(10.0)) == 6
@@ -180,15 +180,15 @@ def test_plane_of_any_dimension() -> None:
         ([[1.0, 2.0, 3.0]], "(N, 2)"),
     ],
 )
-def test_bad_points_are_explained(points: object, words: str) -> None:
-    """Wrong shapes and NaN are refused in words."""
+def test_invalid_points_raise(points: object, words: str) -> None:
+    """Wrong shapes and NaN raise an InputError that names the problem."""
     with pytest.raises(InputError) as caught:
         Sphere().check(points)  # type: ignore[arg-type]
     assert words in str(caught.value)
 
 
-def test_bad_settings_are_explained() -> None:
-    """Spacing, bounds and unknown spaces."""
+def test_invalid_settings_raise() -> None:
+    """Invalid spacings, bounds and unknown spaces raise an InputError."""
     for call in (
         lambda: Sphere().grid(0.0),
         lambda: Plane(((1, 0),)),

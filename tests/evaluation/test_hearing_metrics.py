@@ -1,10 +1,10 @@
-"""What hearing people measure: interaural errors and STOI, against known cases."""
+"""Interaural errors and STOI, compared with known cases."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from pystoi import stoi as their_stoi
+from pystoi import stoi as reference_stoi
 
 import earatlas as ea
 from earatlas.errors import InputError
@@ -17,7 +17,7 @@ RATE = 16_000
 
 
 def delayed(x: Array, seconds: float, rate: int = RATE) -> Array:
-    """A sound (n,) that comes later, by any fraction of a sample, around the end."""
+    """Return a signal (n,) delayed circularly by any fraction of a sample."""
     n = len(x)
     turn = np.exp(-2j * np.pi * np.fft.rfftfreq(n, 1 / rate) * seconds)
     return np.fft.irfft(np.fft.rfft(x) * turn, n)
@@ -25,18 +25,20 @@ def delayed(x: Array, seconds: float, rate: int = RATE) -> Array:
 
 @pytest.fixture
 def images() -> Array:
-    """Two murmurs at both ears (2, 2, n), with time and level differences."""
+    """Images (2, 2, n) of two synthetic speech signals, with time and level differences."""
     voices = [ea.synthetic_speech(2.0, seed=seed) for seed in (1, 2)]
     return np.array([[v, 0.5 * delayed(v, t)] for v, t in zip(voices, (4e-4, -2e-4), strict=True)])
 
 
 @pytest.mark.parametrize("microseconds", [0.0, 12.0, -75.0, 300.0])
 @pytest.mark.parametrize("decibels", [0.0, 0.7, -6.0])
-def test_known_errors_are_found(images: Array, microseconds: float, decibels: float) -> None:
-    """One ear later and louder than it should be: that much, in every band."""
-    found = images.copy()
-    found[0, 1] = 10 ** (decibels / 20) * delayed(images[0, 1], 1e-6 * microseconds)
-    errors = interaural_errors(images, found, rate=RATE)
+def test_known_delays_and_gains_are_measured(
+    images: Array, microseconds: float, decibels: float
+) -> None:
+    """A delay and a gain at one ear are measured exactly, in every band."""
+    estimates = images.copy()
+    estimates[0, 1] = 10 ** (decibels / 20) * delayed(images[0, 1], 1e-6 * microseconds)
+    errors = interaural_errors(images, estimates, rate=RATE)
     assert errors.itd_microseconds[0] == pytest.approx(abs(microseconds), rel=0.01, abs=1e-6)
     assert errors.ild_db[0] == pytest.approx(abs(decibels), abs=1e-9)
     assert errors.ild_db[1] == 0.0
@@ -44,28 +46,28 @@ def test_known_errors_are_found(images: Array, microseconds: float, decibels: fl
     assert errors.mean().ild_db == pytest.approx(abs(decibels) / 2, abs=1e-9)
 
 
-def test_what_both_ears_share_is_no_error(images: Array) -> None:
-    """A gain, and a filter that is the same in both ears."""
+def test_common_gain_and_filter_give_no_error(images: Array) -> None:
+    """A gain and a filter that are the same at both ears change no interaural cue."""
     filtered = 0.1 * np.apply_along_axis(np.convolve, -1, images, [1.0, -0.4, 0.2], "same")
     errors = interaural_errors(images, filtered, rate=RATE)
-    assert errors.ild_db.max() < 0.2  # the filter tilts a band's spectrum, alike in both ears
+    assert errors.ild_db.max() < 0.2  # the filter tilts the spectrum within a band
     assert errors.itd_microseconds.max() < 2.0
 
 
-def test_a_leak_pulls_the_cues_to_the_other_source(images: Array) -> None:
-    """The more of it, the farther; the mixture itself is far off."""
-    far = [
+def test_errors_grow_with_leakage(images: Array) -> None:
+    """More leakage of the other source gives larger errors, and the mixture has large ones."""
+    errors = [
         interaural_errors(images, images + share * images[::-1], rate=RATE).mean()
         for share in (0.01, 0.1, 1.0)
     ]
-    assert far[0].ild_db < far[1].ild_db < far[2].ild_db
-    assert far[0].itd_microseconds < far[1].itd_microseconds < far[2].itd_microseconds
-    assert far[0].itd_microseconds < 20
-    assert far[2].itd_microseconds > 50
+    assert errors[0].ild_db < errors[1].ild_db < errors[2].ild_db
+    assert errors[0].itd_microseconds < errors[1].itd_microseconds < errors[2].itd_microseconds
+    assert errors[0].itd_microseconds < 20
+    assert errors[2].itd_microseconds > 50
 
 
-def test_high_frequencies_have_levels_but_no_times(images: Array) -> None:
-    """An ear that is late above 2 kHz only has no error of time; one that is loud there has one."""
+def test_itd_is_ignored_at_high_frequencies(images: Array) -> None:
+    """A delay above 2 kHz gives no ITD error; a gain above 2 kHz gives an ILD error."""
     spectra = np.fft.rfft(images[0, 1])
     f = np.fft.rfftfreq(images.shape[-1], 1 / RATE)
     late, loud = images.copy(), images.copy()
@@ -77,8 +79,8 @@ def test_high_frequencies_have_levels_but_no_times(images: Array) -> None:
     assert 1.0 < interaural_errors(images, loud, rate=RATE).ild_db[0] < 6.0
 
 
-def test_missed_and_silent_sources_have_no_errors(images: Array) -> None:
-    """NaN, which counts in no mean."""
+def test_missed_and_silent_sources_are_nan(images: Array) -> None:
+    """Missed and silent sources have NaN and are left out of means."""
     order = Assignment(np.array([-1, 0]), 1)
     errors = interaural_errors(images, images[1:], rate=RATE, assignment=order)
     assert np.isnan(errors.ild_db[0])
@@ -92,8 +94,8 @@ def test_missed_and_silent_sources_have_no_errors(images: Array) -> None:
     assert "means: 0.00 dB, 0 µs" in repr(errors)
 
 
-def test_what_cannot_be_compared_is_refused(images: Array) -> None:
-    """Other numbers, other lengths, hardly any sound."""
+def test_invalid_inputs_raise(images: Array) -> None:
+    """Different numbers, different lengths and too short signals raise an InputError."""
     with pytest.raises(InputError, match="estimates must be as many as images, got 1 and 2"):
         interaural_errors(images, images[:1], rate=RATE)
     with pytest.raises(InputError, match="estimates must be as long as images"):
@@ -106,41 +108,41 @@ def test_what_cannot_be_compared_is_refused(images: Array) -> None:
         intelligibility(images, images[:1], rate=RATE)
 
 
-def noisy(voice: Array, snr_db: float, seed: int = 0) -> Array:
-    """A voice in white noise."""
+def add_noise(voice: Array, snr_db: float, seed: int = 0) -> Array:
+    """Return a signal with white noise at a given SNR."""
     noise = np.random.default_rng(seed).normal(size=len(voice))
     level: Array = np.sqrt((voice**2).mean() / 10 ** (snr_db / 10))
     return voice + noise * level
 
 
 @pytest.mark.parametrize("snr_db", [-10.0, 0.0, 12.0])
-def test_stoi_is_that_of_others(snr_db: float) -> None:
-    """To rounding at 10 kHz; to what a resampling filter matters at other rates."""
+def test_stoi_agrees_with_pystoi(snr_db: float) -> None:
+    """STOI agrees to rounding at 10 kHz, and within the resampling filter at other rates."""
     voice = ea.synthetic_speech(3.0, 10_000, seed=3)
-    ours = stoi(voice, noisy(voice, snr_db), rate=10_000)
-    assert ours == pytest.approx(their_stoi(voice, noisy(voice, snr_db), 10_000), abs=1e-9)
+    ours = stoi(voice, add_noise(voice, snr_db), rate=10_000)
+    assert ours == pytest.approx(reference_stoi(voice, add_noise(voice, snr_db), 10_000), abs=1e-9)
     voice = ea.synthetic_speech(3.0, seed=4)
-    ours = stoi(voice, noisy(voice, snr_db), rate=RATE)
-    assert ours == pytest.approx(their_stoi(voice, noisy(voice, snr_db), RATE), abs=0.01)
+    ours = stoi(voice, add_noise(voice, snr_db), rate=RATE)
+    assert ours == pytest.approx(reference_stoi(voice, add_noise(voice, snr_db), RATE), abs=0.01)
     assert 0.05 < ours < 0.999
 
 
-def test_stoi_grows_with_what_can_be_heard(images: Array) -> None:
-    """1 for the sound itself at any level; less in noise; each source and ear by itself."""
+def test_stoi_grows_with_the_snr(images: Array) -> None:
+    """STOI is 1 for a scaled copy, less in noise, and computed per source and ear."""
     voice = images[0, 0]
-    values = [stoi(voice, noisy(voice, snr), rate=RATE) for snr in (-10, 0, 10, 30)]
+    values = [stoi(voice, add_noise(voice, snr), rate=RATE) for snr in (-10, 0, 10, 30)]
     assert values == sorted(values)
     assert stoi(voice, 0.01 * voice, rate=RATE) == pytest.approx(1.0)
-    found = images.copy()
-    found[1, 0] = noisy(images[1, 0], 0.0)
-    table = intelligibility(images, found, rate=RATE)
-    assert table.shape == (2, 2)
-    assert table[1, 0] < 0.95
-    np.testing.assert_allclose(table[[0, 0, 1], [0, 1, 1]], 1.0)
+    estimates = images.copy()
+    estimates[1, 0] = add_noise(images[1, 0], 0.0)
+    values_per_ear = intelligibility(images, estimates, rate=RATE)
+    assert values_per_ear.shape == (2, 2)
+    assert values_per_ear[1, 0] < 0.95
+    np.testing.assert_allclose(values_per_ear[[0, 0, 1], [0, 1, 1]], 1.0)
 
 
-def test_stoi_of_hardly_anything_is_unknown() -> None:
-    """Less than 384 ms that are not silent."""
+def test_stoi_of_short_signals_is_nan() -> None:
+    """Less than 384 ms of active signal give NaN."""
     voice = ea.synthetic_speech(0.3, seed=1)
     assert np.isnan(stoi(voice, voice, rate=RATE))
     assert np.isnan(stoi(voice[:100], voice[:100], rate=RATE))

@@ -1,4 +1,4 @@
-"""Metrics: BSS-eval as its definition says, invariances, assignments, and what is refused."""
+"""Separation quality: BSS-eval against its definition, invariances, assignments and errors."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ TAPS = 16
 
 
 def projection(sounds: list[np.ndarray], e: np.ndarray, taps: int) -> np.ndarray:
-    """e, or its columns, on the span of the sounds delayed by 0 … taps - 1, by least squares."""
+    """Project e, or its columns, onto the signals delayed by 0 … taps - 1, by least squares."""
     delayed = [np.pad(s, (k, taps - 1 - k)) for s in sounds for k in range(taps)]
     A = np.stack(delayed, axis=1)
     fitted: np.ndarray = A @ np.linalg.lstsq(A, e, rcond=None)[0]
@@ -28,7 +28,7 @@ def projection(sounds: list[np.ndarray], e: np.ndarray, taps: int) -> np.ndarray
 
 
 def db(a: np.ndarray, b: np.ndarray) -> float:
-    """Energy of a over that of b."""
+    """Return the energy of a relative to that of b, in dB."""
     return float(10 * np.log10(np.sum(a**2) / np.sum(b**2)))
 
 
@@ -52,13 +52,13 @@ def bss_eval(images: np.ndarray, estimates: np.ndarray, taps: int) -> np.ndarray
 
 
 def stacked(quality: metrics.Quality) -> np.ndarray:
-    """All figures (4, M, 2)."""
+    """Return all measures (4, M, 2)."""
     return np.stack([quality.sdr_db, quality.sir_db, quality.sar_db, quality.si_sdr_db])
 
 
 @pytest.fixture
 def images(rng: np.random.Generator) -> np.ndarray:
-    """Three coloured sources at both ears, of different levels, correlated between sources."""
+    """Three coloured sources at both ears, with different levels and correlated."""
     white = rng.normal(size=(M, 2, N + 7))
     taps = rng.normal(size=8)
     coloured: np.ndarray = np.apply_along_axis(np.convolve, -1, white, taps, "valid")
@@ -69,7 +69,7 @@ def images(rng: np.random.Generator) -> np.ndarray:
 
 @pytest.fixture
 def estimates(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The images filtered, leaking into each other and with noise, differently at each ear."""
+    """Filtered images with leakage and noise, different at each ear."""
     out = np.zeros_like(images)
     for m in range(M):
         for ear in range(2):
@@ -80,15 +80,15 @@ def estimates(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("taps", [1, TAPS])
-def test_quality_is_bss_eval(images: np.ndarray, estimates: np.ndarray, taps: int) -> None:
-    """Every figure is what least squares gives, source by source and ear by ear."""
+def test_quality_equals_bss_eval(images: np.ndarray, estimates: np.ndarray, taps: int) -> None:
+    """Every measure equals the least-squares definition, per source and ear."""
     quality = metrics.separation_quality(images, estimates, filter_length=taps)
     np.testing.assert_allclose(stacked(quality), bss_eval(images, estimates, taps), rtol=1e-9)
     np.testing.assert_allclose(quality.mean(), stacked(quality).mean(axis=(1, 2)), rtol=1e-12)
 
 
-def test_quality_is_bss_eval_at_its_own_length(images: np.ndarray, estimates: np.ndarray) -> None:
-    """The default is 512 taps."""
+def test_default_filter_length_is_512(images: np.ndarray, estimates: np.ndarray) -> None:
+    """The default filter has 512 taps."""
     few, n = 2, 1100
     true, found = images[:few, :, :n], estimates[:few, :, :n]
     np.testing.assert_allclose(
@@ -96,8 +96,8 @@ def test_quality_is_bss_eval_at_its_own_length(images: np.ndarray, estimates: np
     )
 
 
-def test_high_and_band_limited_figures_are_right(rng: np.random.Generator) -> None:
-    """80 dB to 1e-4 dB, and sounds without the upper half of the spectrum to 0.05 dB."""
+def test_high_sdr_and_band_limited_signals_are_accurate(rng: np.random.Generator) -> None:
+    """80 dB are accurate to 1e-4 dB, and band-limited signals to 0.05 dB."""
     white = rng.normal(size=(2, 2, N))
     near = white + 1e-4 * rng.normal(size=white.shape)
     quality = metrics.separation_quality(white, near, filter_length=TAPS)
@@ -111,16 +111,16 @@ def test_high_and_band_limited_figures_are_right(rng: np.random.Generator) -> No
     np.testing.assert_allclose(stacked(quality), bss_eval(low, rough, TAPS), atol=0.05)
 
 
-def test_gains_change_nothing(images: np.ndarray, estimates: np.ndarray) -> None:
-    """Any gain of any image or estimate, either sign, however faint."""
+def test_quality_is_gain_invariant(images: np.ndarray, estimates: np.ndarray) -> None:
+    """Gains of images and estimates change nothing, with either sign and at any level."""
     quality = metrics.separation_quality(images, estimates, filter_length=TAPS)
     gains = np.array([1e-12, -3.0, 1e9])[:, None, None]
     scaled = metrics.separation_quality(images * gains[::-1], estimates * gains, filter_length=TAPS)
     np.testing.assert_allclose(stacked(scaled), stacked(quality), rtol=1e-9)
 
 
-def test_a_short_filter_is_forgiven_but_not_by_si_sdr(images: np.ndarray) -> None:
-    """A delay of less than the filter leaves the SDR high; SI-SDR allows none."""
+def test_short_delay_is_allowed_by_sdr_but_not_by_si_sdr(images: np.ndarray) -> None:
+    """A delay shorter than the filter keeps the SDR high, but not the SI-SDR."""
     late = np.roll(images, 3, axis=-1)
     late[..., :3] = 0
     quality = metrics.separation_quality(images, late, filter_length=TAPS)
@@ -129,8 +129,8 @@ def test_a_short_filter_is_forgiven_but_not_by_si_sdr(images: np.ndarray) -> Non
 
 
 @pytest.mark.parametrize("snr_db", [-5.0, 0.0, 12.0])
-def test_noise_at_a_known_level_is_the_sdr(rng: np.random.Generator, snr_db: float) -> None:
-    """White noise at an SNR: SDR, SAR and SI-SDR are that SNR, and the SIR far above."""
+def test_sdr_equals_the_snr_of_white_noise(rng: np.random.Generator, snr_db: float) -> None:
+    """With white noise, SDR, SAR and SI-SDR equal the SNR, and the SIR is far above."""
     true = rng.normal(size=(2, 2, 40_000))
     noise = rng.normal(size=true.shape) * 10 ** (-snr_db / 20)
     quality = metrics.separation_quality(true, true + noise, filter_length=8)
@@ -139,8 +139,8 @@ def test_noise_at_a_known_level_is_the_sdr(rng: np.random.Generator, snr_db: flo
     assert quality.sir_db.min() > snr_db + 20
 
 
-def test_interference_at_a_known_level_is_the_sir(rng: np.random.Generator) -> None:
-    """A leak of 20 dB less: SIR is 20 dB, SAR without limit."""
+def test_sir_equals_the_level_of_interference(rng: np.random.Generator) -> None:
+    """Leakage at -20 dB gives an SIR of 20 dB and the maximum SAR."""
     true = rng.normal(size=(2, 2, 40_000))
     quality = metrics.separation_quality(true, true + 0.1 * true[::-1], filter_length=8)
     np.testing.assert_allclose(quality.sir_db, 20.0, atol=0.1)
@@ -148,8 +148,8 @@ def test_interference_at_a_known_level_is_the_sir(rng: np.random.Generator) -> N
     assert (quality.sar_db == metrics.LIMIT_DB).all()
 
 
-def test_ends_of_the_scale(images: np.ndarray) -> None:
-    """Perfect is +LIMIT_DB, silence -LIMIT_DB, and a source alone has no interference."""
+def test_limits_of_the_scale(images: np.ndarray) -> None:
+    """A perfect estimate has +LIMIT_DB, silence -LIMIT_DB, and a single source no interference."""
     top = metrics.LIMIT_DB
     perfect = metrics.separation_quality(images, images, filter_length=TAPS)
     np.testing.assert_allclose(stacked(perfect), top)
@@ -163,8 +163,8 @@ def test_ends_of_the_scale(images: np.ndarray) -> None:
     assert alone.sdr_db.max() < 20
 
 
-def test_equal_images_and_tones_are_no_failure(rng: np.random.Generator) -> None:
-    """Where the normal equations are singular there is still an answer."""
+def test_singular_normal_equations(rng: np.random.Generator) -> None:
+    """Equal images and pure tones, whose normal equations are singular, give finite results."""
     one = rng.normal(size=(1, 2, N))
     twice = np.concatenate([one, one])
     noisy = twice + 0.1 * rng.normal(size=twice.shape)
@@ -176,16 +176,16 @@ def test_equal_images_and_tones_are_no_failure(rng: np.random.Generator) -> None
     np.testing.assert_allclose(quality.sdr_db, 17.0, atol=1.0)
 
 
-def test_relabelling_relabels(images: np.ndarray, estimates: np.ndarray) -> None:
-    """Sources in another order: the same figures in that order."""
+def test_permutation_of_sources_permutes_quality(images: np.ndarray, estimates: np.ndarray) -> None:
+    """Sources in another order have the same measures in that order."""
     order = [2, 0, 1]
     quality = metrics.separation_quality(images, estimates, filter_length=TAPS)
     other = metrics.separation_quality(images[order], estimates[order], filter_length=TAPS)
     np.testing.assert_allclose(stacked(other), stacked(quality)[:, order], rtol=1e-9)
 
 
-def test_ears_are_apart(images: np.ndarray, estimates: np.ndarray) -> None:
-    """What happens at one ear changes nothing at the other; swapped ears swap the figures."""
+def test_ears_are_independent(images: np.ndarray, estimates: np.ndarray) -> None:
+    """A change at one ear does not affect the other; exchanging the ears exchanges the measures."""
     quality = stacked(metrics.separation_quality(images, estimates, filter_length=TAPS))
     spoiled = estimates.copy()
     spoiled[:, 1] = spoiled[::-1, 1]
@@ -195,37 +195,37 @@ def test_ears_are_apart(images: np.ndarray, estimates: np.ndarray) -> None:
     np.testing.assert_allclose(stacked(swapped), quality[..., ::-1], rtol=1e-12)
 
 
-def test_mixture_is_every_estimate(images: np.ndarray) -> None:
-    """mixture_quality is separation_quality with the mixture M times."""
+def test_mixture_quality_uses_the_mixture_for_every_source(images: np.ndarray) -> None:
+    """mixture_quality equals separation_quality with the mixture M times."""
     mixture = images.sum(axis=0)
     quality = metrics.mixture_quality(images, mixture, filter_length=TAPS)
     same = metrics.separation_quality(images, np.stack([mixture] * M), filter_length=TAPS)
     np.testing.assert_allclose(stacked(quality), stacked(same), rtol=1e-12)
 
 
-def test_sounds_are_assigned_by_sdr(images: np.ndarray, estimates: np.ndarray) -> None:
-    """Any order is undone, and with fewer or more estimates the right ones are left out."""
+def test_estimates_are_assigned_by_sdr(images: np.ndarray, estimates: np.ndarray) -> None:
+    """Any order is found, also with fewer or more estimates than sources."""
     order = np.array([2, 0, 1])
-    assignment = metrics.assign_sounds(images, estimates[order], filter_length=TAPS)
+    assignment = metrics.assign_estimates(images, estimates[order], filter_length=TAPS)
     np.testing.assert_array_equal(order[assignment.found], np.arange(M))
-    fewer = metrics.assign_sounds(images, estimates[[2, 0]], filter_length=TAPS)
+    fewer = metrics.assign_estimates(images, estimates[[2, 0]], filter_length=TAPS)
     assert fewer.found.tolist() == [1, -1, 0]
     assert (fewer.missed, fewer.false) == ((1,), ())
-    more = metrics.assign_sounds(images[[2, 0]], estimates, filter_length=TAPS)
+    more = metrics.assign_estimates(images[[2, 0]], estimates, filter_length=TAPS)
     assert more.found.tolist() == [2, 0]
     assert (more.missed, more.false) == ((), (1,))
 
 
-def test_sounds_are_assigned_for_both_ears_together(images: np.ndarray) -> None:
-    """One ear that says otherwise, less clearly, is outvoted: an estimate is one source."""
+def test_assignment_is_the_same_at_both_ears(images: np.ndarray) -> None:
+    """If the ears disagree, the larger SDR decides for both."""
     rough = images[:2].copy()
     rough[:, 1] = 0.9 * images[:2, 1][::-1] + 0.8 * images[:2, 1]
-    found = metrics.assign_sounds(images[:2], rough, filter_length=TAPS).found
+    found = metrics.assign_estimates(images[:2], rough, filter_length=TAPS).found
     assert found.tolist() == [0, 1]
 
 
-def test_directions_are_assigned_by_the_least_total() -> None:
-    """The sum counts, not the nearest first; the seam behind the head is no distance."""
+def test_directions_are_assigned_by_least_total_error() -> None:
+    """The sum of errors decides, not the nearest pair, and azimuth wraps behind the head."""
     true = [[0.0, 0.0], [20.0, 0.0], [179.0, 10.0]]
     found = [[-178.0, 10.0], [19.0, 0.0], [45.0, 0.0]]
     assignment = assign_directions(true, found)
@@ -239,7 +239,7 @@ def test_directions_are_assigned_by_the_least_total() -> None:
 
 
 def test_missed_and_false_directions() -> None:
-    """Counts may differ; what was missed is NaN and in no mean."""
+    """Numbers of sources may differ; missed sources are NaN and left out of means."""
     true = [[0.0, 0.0], [90.0, 30.0]]
     errors = direction_errors(true, [[85.0, 33.0]])
     np.testing.assert_allclose(errors.azimuth_degrees, [np.nan, 5.0])
@@ -251,20 +251,20 @@ def test_missed_and_false_directions() -> None:
     assert np.isnan(direction_errors(true, []).mean()).all()
 
 
-PLACES = np.array([[40.0, 0.0], [-50.0, 20.0], [170.0, -30.0]])
+DIRECTIONS = np.array([[40.0, 0.0], [-50.0, 20.0], [170.0, -30.0]])
 
 
-def test_score_is_its_parts(images: np.ndarray, estimates: np.ndarray) -> None:
-    """One call gives what the separate functions give, in the order of the truth."""
+def test_score_equals_its_parts(images: np.ndarray, estimates: np.ndarray) -> None:
+    """One call gives the results of the separate functions, in the order of the true sources."""
     order = [1, 2, 0]
     mixture = images.sum(axis=0)
-    found = PLACES + np.array([[3.0, 0.0], [0.0, -4.0], [20.0, 0.0]])
+    found = DIRECTIONS + np.array([[3.0, 0.0], [0.0, -4.0], [20.0, 0.0]])
     result = score(
         images,
         estimates[order],
         mixture,
-        directions=PLACES,
-        found_directions=found[order],
+        directions=DIRECTIONS,
+        estimated_directions=found[order],
         filter_length=TAPS,
     )
     quality = metrics.separation_quality(images, estimates, filter_length=TAPS)
@@ -278,30 +278,30 @@ def test_score_is_its_parts(images: np.ndarray, estimates: np.ndarray) -> None:
     np.testing.assert_allclose(result.errors.elevation_degrees, [0, 4, 0], atol=1e-9)
     assert result.by_sound.found.tolist() == [2, 0, 1]
     assert result.agree is True
-    assert "swapped" not in repr(result)
+    assert "assigned differently" not in repr(result)
 
 
-def test_a_swap_is_reported(images: np.ndarray, estimates: np.ndarray) -> None:
-    """Right sounds and right directions, but not of the same sources: perfect, and not agreed."""
+def test_different_assignments_are_reported(images: np.ndarray, estimates: np.ndarray) -> None:
+    """Correct sounds with exchanged directions have no errors, but the assignments disagree."""
     result = score(
         images,
         estimates,
         images.sum(axis=0),
-        directions=PLACES,
-        found_directions=PLACES[[1, 0, 2]],
+        directions=DIRECTIONS,
+        estimated_directions=DIRECTIONS[[1, 0, 2]],
         filter_length=TAPS,
     )
     assert result.errors is not None
     assert result.errors.mean().great_circle_degrees == pytest.approx(0, abs=1e-9)
     assert result.by_sound.found.tolist() == [0, 1, 2]
     assert result.agree is False
-    assert "swapped" in repr(result)
+    assert "assigned differently" in repr(result)
 
 
 def test_score_without_directions_and_with_a_missed_source(
     images: np.ndarray, estimates: np.ndarray
 ) -> None:
-    """Directions are optional; a missed source is NaN and the mean that of the others."""
+    """Directions are optional; a missed source is NaN and left out of the mean."""
     result = score(images, estimates[[2, 0]], images.sum(axis=0), filter_length=TAPS)
     assert result.errors is None
     assert result.agree is None
@@ -313,8 +313,8 @@ def test_score_without_directions_and_with_a_missed_source(
     assert "1 missed, 0 false" in repr(result)
 
 
-def test_oracle_masks_are_the_loop(rng: np.random.Generator) -> None:
-    """Each bin goes to the source with the most power in both ears together."""
+def test_oracle_masks_equal_a_loop(rng: np.random.Generator) -> None:
+    """Each bin belongs to the source with the largest power at both ears together."""
     spectra = rng.normal(size=(M, 2, 5, 4)) + 1j * rng.normal(size=(M, 2, 5, 4))
     masks = oracle_masks(spectra)
     for f in range(5):
@@ -324,14 +324,14 @@ def test_oracle_masks_are_the_loop(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(oracle_masks(np.zeros((M, 2, 5, 4))).sum(axis=0), 1.0)
 
 
-def test_oracle_masks_separate(small_head: ea.Head, rng: np.random.Generator) -> None:
-    """On two tone clusters around a head: far better than the mixture, not perfect."""
+def test_oracle_masks_separate_tone_clusters(small_head: ea.Head, rng: np.random.Generator) -> None:
+    """For two tone clusters, oracle masks are far better than the mixture but not perfect."""
     t = np.arange(8000) / 16_000
     sounds = []
     for low in (300.0, 450.0):
         tones = [np.sin(2 * np.pi * (low + 300 * k) * t + 6 * rng.random()) for k in range(12)]
         sounds.append(np.sum(tones, axis=0) + 0.1 * rng.normal(size=len(t)))
-    scene = ea.render_scene(small_head, sounds, PLACES[:2])
+    scene = ea.render_scene(small_head, sounds, DIRECTIONS[:2])
     n = scene.images.shape[-1]
     masks = oracle_masks(np.stack([ea.stft(s, 1024, 128) for s in scene.images]))
     spectra = ea.stft(scene.mixture.samples, 1024, 128)
@@ -342,7 +342,7 @@ def test_oracle_masks_separate(small_head: ea.Head, rng: np.random.Generator) ->
         found,
         scene.mixture.samples,
         directions=scene.directions,
-        found_directions=scene.directions,
+        estimated_directions=scene.directions,
         filter_length=64,
     )
     assert result.agree is True
@@ -351,69 +351,76 @@ def test_oracle_masks_separate(small_head: ea.Head, rng: np.random.Generator) ->
     assert result.quality.mean().sir_db > result.quality.mean().sdr_db
 
 
-def nan_at(x: np.ndarray) -> np.ndarray:
-    """The same with one NaN."""
+def with_nan(x: np.ndarray) -> np.ndarray:
+    """Return a copy with one NaN."""
     x = x.copy()
     x[1, 0, 5] = np.nan
     return x
 
 
-def silent_at(x: np.ndarray) -> np.ndarray:
-    """The same with one silent ear."""
+def with_silence(x: np.ndarray) -> np.ndarray:
+    """Return a copy with one silent ear."""
     x = x.copy()
     x[2, 1] = 0
     return x
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda s, e: (s, e[:2]), "estimates must be as many as images, got 2 and 3."),
         (lambda s, e: (s, e[..., :-1]), "estimates must be as long as images, got 1999 and 2000"),
         (lambda s, e: (s[:, 0], e), "images must have shape (sources, 2, samples), got (3, 2000)."),
         (lambda s, e: (s, e[:, :1]), "estimates must have shape (sources, 2, samples), got (3, 1,"),
         (lambda s, e: (s, e[:0]), "estimates must have shape (sources, 2, samples), got (0, 2,"),
-        (lambda s, e: (s, nan_at(e)), "estimates must be finite, got nan in source 1, channel 0,"),
-        (lambda s, e: (nan_at(s), e), "images must be finite, got nan in source 1, channel 0,"),
-        (lambda s, e: (silent_at(s), e), "got silence for source 2 in channel 1."),
+        (
+            lambda s, e: (s, with_nan(e)),
+            "estimates must be finite, got nan in source 1, channel 0,",
+        ),
+        (lambda s, e: (with_nan(s), e), "images must be finite, got nan in source 1, channel 0,"),
+        (lambda s, e: (with_silence(s), e), "got silence for source 2 in channel 1."),
         (lambda s, e: (s[..., :9], e[..., :9]), "at least filter_length = 16 samples, got 9."),
-        (lambda s, e: ([s[0], s[1, :, :9]], e), "images must be sounds of one length, got "),
+        (lambda s, e: ([s[0], s[1, :, :9]], e), "images must be signals of one length, got "),
     ],
 )
-def test_what_is_refused(
+def test_invalid_signals_raise(
     images: np.ndarray,
     estimates: np.ndarray,
     change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
-    words: str,
+    message: str,
 ) -> None:
-    """Each mistake is named, with what to do about it."""
+    """Each mistake raises an InputError that names the problem and the remedy."""
     with pytest.raises(InputError) as caught:
         metrics.separation_quality(*change(images, estimates), filter_length=TAPS)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
-def test_other_refusals(images: np.ndarray, estimates: np.ndarray) -> None:
-    """Mixture, directions, counts, assignments, filter lengths and spectra."""
+def test_other_invalid_inputs_raise(images: np.ndarray, estimates: np.ndarray) -> None:
+    """Invalid mixtures, directions, counts, assignments, filter lengths and spectra raise."""
     mixture = images.sum(axis=0)
     with pytest.raises(InputError, match=r"mixture must have shape \(2, samples\), got \(2000,\)"):
         metrics.mixture_quality(images, mixture[0], filter_length=TAPS)
     with pytest.raises(InputError, match="mixture must be as long as images, got 1999 and 2000"):
         score(images, estimates, mixture[:, 1:], filter_length=TAPS)
-    with pytest.raises(InputError, match="found_directions must come with directions"):
-        score(images, estimates, mixture, directions=PLACES, filter_length=TAPS)
-    with pytest.raises(InputError, match=r"^directions must come with found_directions"):
-        score(images, estimates, mixture, found_directions=PLACES, filter_length=TAPS)
-    for places, found, words in (
-        (PLACES[:2], PLACES, "directions must be as many as images, got 2 and 3"),
-        (PLACES, PLACES[:2], "found_directions must be as many as estimates, got 2 and 3"),
+    with pytest.raises(InputError, match="estimated_directions must come with directions"):
+        score(images, estimates, mixture, directions=DIRECTIONS, filter_length=TAPS)
+    with pytest.raises(InputError, match=r"^directions must come with estimated_directions"):
+        score(images, estimates, mixture, estimated_directions=DIRECTIONS, filter_length=TAPS)
+    for true, found, message in (
+        (DIRECTIONS[:2], DIRECTIONS, "directions must be as many as images, got 2 and 3"),
+        (
+            DIRECTIONS,
+            DIRECTIONS[:2],
+            "estimated_directions must be as many as estimates, got 2 and 3",
+        ),
     ):
-        with pytest.raises(InputError, match=words):
-            score(images, estimates, mixture, directions=places, found_directions=found)
-    with pytest.raises(InputError, match="found_directions must be finite"):
-        assign_directions(PLACES, [[np.nan, 0.0]])
-    with pytest.raises(InputError, match="assignment must be of 3 true and 3 found sources"):
-        direction_errors(PLACES, PLACES, Assignment(np.array([0, 1]), 2))
+        with pytest.raises(InputError, match=message):
+            score(images, estimates, mixture, directions=true, estimated_directions=found)
+    with pytest.raises(InputError, match="estimated_directions must be finite"):
+        assign_directions(DIRECTIONS, [[np.nan, 0.0]])
+    with pytest.raises(InputError, match="assignment must have 3 true and 3 estimated sources"):
+        direction_errors(DIRECTIONS, DIRECTIONS, Assignment(np.array([0, 1]), 2))
     for length in (0, 2.5):
         with pytest.raises(InputError, match="filter_length must be a whole number"):
             metrics.separation_quality(images, estimates, filter_length=length)  # type: ignore[arg-type]
@@ -423,8 +430,8 @@ def test_other_refusals(images: np.ndarray, estimates: np.ndarray) -> None:
         oracle_masks(np.full((2, 2, 5, 4), np.nan))
 
 
-def test_import_stays_light() -> None:
-    """`import earatlas` brings neither fast_bss_eval nor scipy.optimize."""
+def test_import_does_not_load_scipy_optimize() -> None:
+    """`import earatlas` imports neither fast_bss_eval nor scipy.optimize."""
     code = (
         "import sys, earatlas, earatlas.evaluation.score;"
         "sys.exit(any(m in sys.modules for m in ('fast_bss_eval', 'scipy.optimize')))"

@@ -1,4 +1,4 @@
-"""Level and phase differences: one formula each, and all who hear with two ears have its values."""
+"""Level and phase differences match their formulas, and all modules compute the same values."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 import earatlas as ea
 from earatlas.baselines import messl
 from earatlas.baselines.masking import MaskedMixture
-from earatlas.baselines.phat import whitened
+from earatlas.baselines.phat import whitened_cross_spectrum
 from earatlas.features.layout import level_differences, phase_differences
-from earatlas.features.tf_bins import HeardBins
+from earatlas.features.tf_bins import ObservedBins
 
 LAYOUT = ea.CueLayout(window=16, hop=4, ipd_band_hz=(1000.0, 4000.0))
 
 
 @pytest.fixture
 def spectra() -> np.ndarray:
-    """(2, 9, 5) of any phase over 200 dB; both ears silent in one bin, one ear in two others."""
+    """Random spectra (2, 9, 5) over 200 dB; one bin is silent in both ears, two in one ear."""
     rng = np.random.default_rng(4)
     z = rng.normal(size=(2, 9, 5)) + 1j * rng.normal(size=(2, 9, 5))
     z *= 10.0 ** rng.uniform(-6, 4, (9, 5))
@@ -28,8 +28,8 @@ def spectra() -> np.ndarray:
     return z
 
 
-def test_differences_are_their_formulas(spectra: np.ndarray) -> None:
-    """20 log10 |R/L| and exp(j arg R/L), bin by bin; silence has 0 dB and 0 rad."""
+def test_differences_match_their_definitions(spectra: np.ndarray) -> None:
+    """20 log10 |R/L| and exp(j arg R/L) for each bin; silence has 0 dB and 0 rad."""
     left, right = spectra[0].ravel(), spectra[1].ravel()
     cross = right * left.conj()
     level = level_differences(np.abs(left) ** 2, np.abs(right) ** 2)
@@ -44,25 +44,27 @@ def test_differences_are_their_formulas(spectra: np.ndarray) -> None:
             assert level[n] == 0 if one == two else abs(level[n]) > 1000
 
 
-def test_everyone_hears_the_same(spectra: np.ndarray) -> None:
-    """Vectors of cues, lists of bins, MESSL and PHAT's whitening agree wherever both ears hear."""
+def test_all_modules_compute_the_same_cues(spectra: np.ndarray) -> None:
+    """Cue vectors, bin lists, MESSL and PHAT agree in bins that are audible in both ears."""
     left, right = spectra[:, 1:]
-    heard = (left != 0) & (right != 0)
+    active = (left != 0) & (right != 0)
     F, T = left.shape
     vectors = LAYOUT.stack(left.T, right.T).T
     band, n = LAYOUT.ipd_frequencies, len(LAYOUT.ipd_frequencies)
     assert 0 < n < F
     f, t = np.indices((F, T)).reshape(2, -1)
-    bins = HeardBins.at(spectra, LAYOUT, f, t)
+    bins = ObservedBins.at(spectra, LAYOUT, f, t)
     np.testing.assert_array_equal(bins.values[0].reshape(F, T), vectors[:F])
-    unit = whitened(spectra)
+    unit = whitened_cross_spectrum(spectra)
     for part, kind, phases in ((0, "real", bins.values[1]), (1, "imag", bins.values[2])):
         expected = vectors[F + part * n :][:n]
         found = phases.reshape(n, T)
-        np.testing.assert_allclose(found[heard[band]], expected[heard[band]], rtol=1e-14)
+        np.testing.assert_allclose(found[active[band]], expected[active[band]], rtol=1e-14)
         white = getattr(unit, kind)[band]
-        np.testing.assert_allclose(white[heard[band]], expected[heard[band]], rtol=1e-14)
-    seen = messl.observe(MaskedMixture(ea.Audio(np.ones((2, 16)), LAYOUT.rate), spectra, LAYOUT))
-    np.testing.assert_array_equal(seen.level[heard], vectors[:F][heard].astype(np.float32))
-    assert not seen.level[~heard].any()
-    assert not unit[~heard].any(), "silence pulls to no delay"
+        np.testing.assert_allclose(white[active[band]], expected[active[band]], rtol=1e-14)
+    observed = messl.observe(
+        MaskedMixture(ea.Audio(np.ones((2, 16)), LAYOUT.rate), spectra, LAYOUT)
+    )
+    np.testing.assert_array_equal(observed.level[active], vectors[:F][active].astype(np.float32))
+    assert not observed.level[~active].any()
+    assert not unit[~active].any(), "silent bins favour no delay"

@@ -1,4 +1,4 @@
-"""Cues: the layout's bookkeeping, the paper's formulas, and the invariants that make them cues."""
+"""Cue layouts, the formulas of the cues, and their invariants."""
 
 from pathlib import Path
 
@@ -26,8 +26,8 @@ from earatlas.features.stft import stft
 SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_hz=(300, 2000))
 
 
-def test_default_layout_is_the_design() -> None:
-    """F = 512, ILD on bins 1…512, IPD on 20…128, D = 730."""
+def test_default_layout() -> None:
+    """F = 512, ILD at bins 1 to 512, IPD at bins 20 to 128, D = 730."""
     layout = CueLayout()
     assert (layout.n_frequencies, layout.n_cues) == (512, 730)
     np.testing.assert_array_equal(layout.ild_frequencies + 1, np.arange(1, 513))
@@ -36,8 +36,8 @@ def test_default_layout_is_the_design() -> None:
     assert layout.frequencies_hz[layout.ipd_frequencies[-1]] == 2000.0
 
 
-def test_splits_are_the_papers() -> None:
-    """Low and high share no bin and together are the whole; low IPD starts above 300 Hz."""
+def test_low_and_high_bands_of_the_paper() -> None:
+    """Low and high bands share no bin and together contain all; low IPD starts above 300 Hz."""
     low, high = CueLayout.low_ild(), CueLayout.high_ild()
     assert (low.n_cues, high.n_cues) == (128, 384)
     assert low.n_cues + high.n_cues == 512
@@ -46,14 +46,14 @@ def test_splits_are_the_papers() -> None:
     assert CueLayout.high_ipd().n_cues == 2 * 384
 
 
-def test_layout_survives_json() -> None:
-    """from_dict(to_dict) is the same layout, with or without a band."""
+def test_layout_round_trip_through_json() -> None:
+    """from_dict(to_dict()) is the same layout, with or without a band."""
     for layout in (CueLayout(), CueLayout.high_ipd(), SMALL):
         assert CueLayout.from_dict(layout.to_dict()) == layout
 
 
-def test_indices_pick_the_same_channels(rng: np.random.Generator) -> None:
-    """A narrower layout's cues are the wide one's at `indices_in`."""
+def test_indices_in_select_the_same_cues(rng: np.random.Generator) -> None:
+    """The cues of a narrower layout are those of the wide one at `indices_in`."""
     h = rng.normal(size=(3, 2, 30))
     wide = response_cues(h, 16000)
     for layout in (CueLayout.low_ild(), CueLayout.low_ipd()):
@@ -63,8 +63,8 @@ def test_indices_pick_the_same_channels(rng: np.random.Generator) -> None:
         CueLayout.high_ipd().indices_in(CueLayout())
 
 
-def test_cues_are_the_formula(rng: np.random.Generator) -> None:
-    """α = 20 log10 |R/L| and φ = exp(j arg(R/L)), channel by channel (slow loop)."""
+def test_cues_match_their_definition(rng: np.random.Generator) -> None:
+    """α = 20 log10 |R/L| and φ = exp(j arg(R/L)) for each cue (slow loop)."""
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     cues = spectra_cues(spectra, SMALL)
     for d, (f, kind) in enumerate(zip(SMALL.cue_frequencies, SMALL.cue_kinds, strict=True)):
@@ -78,24 +78,24 @@ def test_cues_are_the_formula(rng: np.random.Generator) -> None:
             assert cues.values[d, t] == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_gain_changes_no_cue(rng: np.random.Generator) -> None:
-    """A source's level, and its sign, are not in the cues."""
+def test_cues_are_invariant_to_gain(rng: np.random.Generator) -> None:
+    """Neither the level nor the sign of a source changes its cues."""
     x = rng.normal(size=(2, 4000))
     a, b = audio_cues(Audio(x, 8000), SMALL), audio_cues(Audio(-0.01 * x, 8000), SMALL)
     np.testing.assert_allclose(a.values, b.values, atol=1e-9)
     np.testing.assert_array_equal(a.observed, b.observed)
 
 
-def test_swapping_ears_mirrors(rng: np.random.Generator) -> None:
-    """Swapped ears turn the sign of ILD and of the sine, and keep the cosine."""
+def test_swapping_the_ears_mirrors_the_cues(rng: np.random.Generator) -> None:
+    """Swapping the ears changes the sign of the ILD and the sine, but not of the cosine."""
     x = rng.normal(size=(2, 4000))
     a, b = audio_cues(Audio(x, 8000), SMALL), audio_cues(Audio(x[::-1], 8000), SMALL)
     sign = np.where(SMALL.cue_kinds == "ipd_cos", 1.0, -1.0)
     np.testing.assert_allclose(b.values, sign[:, None] * a.values, atol=1e-9)
 
 
-def test_right_ear_louder_is_positive(rng: np.random.Generator) -> None:
-    """ILD of a right channel twice as loud is +6.02 dB everywhere."""
+def test_ild_is_positive_if_the_right_ear_is_louder(rng: np.random.Generator) -> None:
+    """If the right channel has twice the amplitude, the ILD is +6.02 dB at all bins."""
     x = rng.normal(size=4000)
     cues = audio_cues(Audio(np.stack([x, 2 * x]), 8000), SMALL)
     np.testing.assert_allclose(
@@ -104,7 +104,7 @@ def test_right_ear_louder_is_positive(rng: np.random.Generator) -> None:
 
 
 def test_observed_needs_both_ears_and_both_thresholds() -> None:
-    """χ = 1 only where the weaker ear passes the higher of the two floors."""
+    """χ = 1 only where the weaker ear reaches the higher of the two floors."""
     spectra = np.full((2, 33, 4), 16.0 + 0.0j)  # 0 dB re a full-scale sine
     spectra[0, :, 1] *= 10 ** (-30 / 20)
     spectra[1, :, 2] *= 10 ** (-50 / 20)
@@ -118,22 +118,26 @@ def test_observed_needs_both_ears_and_both_thresholds() -> None:
 
 
 def test_full_scale_sine_is_0_db() -> None:
-    """The power scale that thresholds and `peak_power` speak of."""
+    """Reference of the power scale of thresholds and `peak_power`."""
     x = np.sin(2 * np.pi * 1000 * np.arange(8000) / 8000)
     peak = peak_power([Audio(np.stack([x, 0.1 * x]), 8000)], SMALL)
     assert 10 * np.log10(peak) == pytest.approx(0.0, abs=0.01)
 
 
-def test_blocks_equal_the_whole(tmp_path: Path, rng: np.random.Generator) -> None:
-    """Cues in blocks, put together, are the cues of the recording."""
+def test_cues_of_blocks_equal_those_of_the_recording(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """The concatenated cues of blocks equal the cues of the recording."""
     x = 0.1 * rng.normal(size=(2, 30_000)) * np.linspace(0, 1, 30_000) ** 8
     soundfile.write(tmp_path / "x.wav", x.T, 16000, "DOUBLE")
     whole = audio_cues(Audio(x, 16000))
     assert 0.05 < whole.observed_share < 0.95
 
-    seen_seconds = []
-    parts = list(recording_cues(tmp_path / "x.wav", progress=lambda s, _: seen_seconds.append(s)))
-    assert seen_seconds[-1] == pytest.approx(2 * 30_000 / 16_000)
+    progress_seconds = []
+    parts = list(
+        recording_cues(tmp_path / "x.wav", progress=lambda s, _: progress_seconds.append(s))
+    )
+    assert progress_seconds[-1] == pytest.approx(2 * 30_000 / 16_000)
     peak = peak_power(read_blocks(tmp_path / "x.wav", block_seconds=0.11), CueLayout())
     pieces = cue_blocks(read_blocks(tmp_path / "x.wav", block_seconds=0.11), peak=peak)
     np.testing.assert_allclose(
@@ -142,13 +146,13 @@ def test_blocks_equal_the_whole(tmp_path: Path, rng: np.random.Generator) -> Non
         atol=1e-9,
     )
     joined = np.concatenate([p.values for p in parts], 1)
-    seen = whole.cue_observed
-    np.testing.assert_allclose(joined[seen], whole.values[seen], atol=1e-9)
+    observed = whole.cue_observed
+    np.testing.assert_allclose(joined[observed], whole.values[observed], atol=1e-9)
     np.testing.assert_array_equal(np.concatenate([p.observed for p in parts], 1), whole.observed)
 
 
-def test_transfer_functions_are_the_formula(rng: np.random.Generator) -> None:
-    """The Fourier sum at frequencies that no FFT of the response has."""
+def test_transfer_functions_match_their_definition(rng: np.random.Generator) -> None:
+    """Fourier sum at frequencies that are not bins of an FFT of the response."""
     h, f = rng.normal(size=(3, 2, 7)), np.array([100.0, 333.3])
     got = transfer_functions(h, 1000.0, f)
     for k in range(2):
@@ -157,7 +161,7 @@ def test_transfer_functions_are_the_formula(rng: np.random.Generator) -> None:
 
 
 def test_response_cues_do_not_depend_on_the_rate(rng: np.random.Generator) -> None:
-    """A pure delay and gain between the ears has the cues of the formula at any sampling rate."""
+    """A pure interaural delay and gain has the analytic cues at any sampling rate."""
     for rate, delay in ((16000, 4), (48000, 12)):  # 0.25 ms
         h = np.zeros((1, 2, 20))
         h[0, 0, 0], h[0, 1, delay] = 1.0, 0.5
@@ -168,18 +172,18 @@ def test_response_cues_do_not_depend_on_the_rate(rng: np.random.Generator) -> No
         np.testing.assert_allclose(y[621:], np.sin(-2 * np.pi * f[19:128] * 0.25e-3), atol=1e-9)
 
 
-def test_noise_mean_approaches_the_response(rng: np.random.Generator) -> None:
-    """The mean cues of white noise are those of the impulse response it came through."""
+def test_mean_cues_of_noise_approach_response_cues(rng: np.random.Generator) -> None:
+    """The mean cues of filtered white noise are those of the impulse response."""
     h = rng.normal(size=(2, 40)) * np.exp(-np.arange(40) / 8)
-    heard = oaconvolve(rng.normal(size=(1, 160_000)), h, axes=1)
-    difference = mean_cues(Audio(heard, 16000)) - response_cues(h[None], 16000)[0]
+    filtered = oaconvolve(rng.normal(size=(1, 160_000)), h, axes=1)
+    difference = mean_cues(Audio(filtered, 16000)) - response_cues(h[None], 16000)[0]
     assert np.median(np.abs(difference[:512])) < 0.1  # dB; more in the response's notches
     assert np.median(np.abs(difference[512:])) < 0.01
     assert np.abs(difference).max() > 1e-6  # estimated, not copied
 
 
-def test_long_responses_are_heard_with_noise(rng: np.random.Generator) -> None:
-    """A response longer than the window goes through noise: same cues, statistically."""
+def test_long_responses_are_measured_with_noise(rng: np.random.Generator) -> None:
+    """A response longer than the window is convolved with noise and has similar cues."""
     h = rng.normal(size=(1, 2, 40)) * np.exp(-np.arange(40) / 8)
     long = np.pad(h, ((0, 0), (0, 0), (0, 3000)))
     difference = response_cues(long, 16000) - response_cues(h, 16000)
@@ -187,14 +191,14 @@ def test_long_responses_are_heard_with_noise(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(response_cues(long, 16000), response_cues(long, 16000))
 
 
-def test_a_room_cut_to_the_window_is_still_a_room(rng: np.random.Generator) -> None:
-    """What rings for most of a window is heard through noise, though all of it fits in."""
+def test_reverberant_response_as_long_as_the_window(rng: np.random.Generator) -> None:
+    """A response that decays over most of the window is measured with noise, too."""
     layout = CueLayout()
     decay = np.exp(-np.arange(layout.window) / 250)
     room = rng.normal(size=(1, 2, layout.window)) * decay
     noise = rng.normal(size=4 * 16000)
-    heard = np.stack([np.convolve(noise, ear)[layout.window : 3 * 16000] for ear in room[0]])
-    by_noise = mean_cues(Audio(heard, 16000), layout)
+    filtered = np.stack([np.convolve(noise, ear)[layout.window : 3 * 16000] for ear in room[0]])
+    by_noise = mean_cues(Audio(filtered, 16000), layout)
     level = layout.cue_kinds == "ild"
     off = np.sqrt(np.mean((response_cues(room, 16000) - by_noise)[0, level] ** 2))
     left, right = np.moveaxis(transfer_functions(room, 16000, layout.frequencies_hz), 1, 0)
@@ -203,8 +207,8 @@ def test_a_room_cut_to_the_window_is_still_a_room(rng: np.random.Generator) -> N
     assert exact > 2.5
 
 
-def test_silence_around_the_noise_does_not_count(rng: np.random.Generator) -> None:
-    """Noise that is on for half of a recording has the cues of the noise, not of the background."""
+def test_silence_around_the_noise_is_ignored(rng: np.random.Generator) -> None:
+    """If the noise is on for half of a recording, the background does not change its cues."""
     x = rng.normal(size=(1, 16_000)) * [[1.0], [3.0]]
     whole = 1e-3 * rng.normal(size=(2, 32_000))
     whole[:, 8_000:24_000] += x
@@ -212,8 +216,8 @@ def test_silence_around_the_noise_does_not_count(rng: np.random.Generator) -> No
     assert np.sqrt(np.mean(difference[:512] ** 2)) < 0.1
 
 
-def test_long_responses_of_any_rate(rng: np.random.Generator) -> None:
-    """A long response at 48 kHz goes through noise at the layout's rate, its onset skipped."""
+def test_long_responses_at_another_rate(rng: np.random.Generator) -> None:
+    """A long response at 48 kHz is resampled and convolved with noise; its onset is skipped."""
     h = np.zeros((1, 2, 9000))
     h[0, 0, 600], h[0, 1, 612] = 1.0, 0.5  # 0.25 ms later, and 6 dB weaker
     y = response_cues(h, 48_000)[0]
@@ -222,8 +226,8 @@ def test_long_responses_of_any_rate(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(y[512:621], np.cos(2 * np.pi * f[19:128] * 0.25e-3), atol=0.02)
 
 
-def test_channels_know_their_bins_in_a_narrow_layout(rng: np.random.Generator) -> None:
-    """Each channel's χ is that of its own bin, also where no band starts at the first one."""
+def test_observed_mask_of_cues_in_a_narrow_layout(rng: np.random.Generator) -> None:
+    """The mask of each cue is that of its bin, also if no band starts at the first bin."""
     layout = CueLayout(8000, 64, 16, ild_band_hz=(1000, 3000), ipd_band_hz=(500, 1500))
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     spectra[:, ::3] *= 1e-6
@@ -235,7 +239,7 @@ def test_channels_know_their_bins_in_a_narrow_layout(rng: np.random.Generator) -
 
 
 def test_unobserved_bins_do_not_enter_the_mean() -> None:
-    """A bin that is silent in some frames has the mean of the others."""
+    """Frames in which a bin is silent do not change its mean."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1, 16_000)) * [[1.0], [2.0]]
     x[:, 12_000:] = 0
@@ -244,14 +248,14 @@ def test_unobserved_bins_do_not_enter_the_mean() -> None:
     assert np.median(np.abs(y[:512] - 20 * np.log10(2))) < 0.5
 
 
-def test_resampled_noise_keeps_all_its_channels(rng: np.random.Generator) -> None:
-    """Noise recorded at 48 kHz has cues up to 8 kHz, where a resampler leaves little of it."""
+def test_resampled_noise_has_cues_up_to_8_khz(rng: np.random.Generator) -> None:
+    """Noise recorded at 48 kHz has cues up to 8 kHz, where the resampler attenuates it."""
     x = 0.1 * rng.normal(size=(1, 96_000))
     y = mean_cues(Audio(np.concatenate([x, 2 * x]), 48000))
     np.testing.assert_allclose(y[:510], 20 * np.log10(2), atol=1e-3)
 
 
-def test_plot_values_hide_what_is_missing(rng: np.random.Generator) -> None:
+def test_display_values_are_nan_where_unobserved(rng: np.random.Generator) -> None:
     """`ild` and `ipd` are NaN exactly where χ = 0."""
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     spectra[:, :, 2] = 0
@@ -272,7 +276,7 @@ def test_plot_values_hide_what_is_missing(rng: np.random.Generator) -> None:
         (lambda: list(cue_blocks([Audio(np.ones((2, 9000)), 48000)], peak=1.0)), "read_blocks"),
         (lambda: response_cues(np.zeros((2, 5)), 16000), "(N, 2, taps)"),
         (lambda: response_cues(np.zeros((1, 2, 5)), 16000), "pass every frequency"),
-        (lambda: response_cues(np.ones((1, 2, 5)), 8000), "twice the layout"),
+        (lambda: response_cues(np.ones((1, 2, 5)), 8000), "twice the highest frequency"),
         (lambda: CueLayout(window=1023), "even"),
         (lambda: Threshold(relative_db=float("nan")), "between -1000 and 0"),
         (lambda: Threshold(relative_db=30.0), "between -1000 and 0"),
@@ -281,15 +285,15 @@ def test_plot_values_hide_what_is_missing(rng: np.random.Generator) -> None:
         (lambda: CueLayout(ild_band_hz=None, ipd_band_hz=None), "Widen"),
     ],
 )
-def test_bad_input_is_explained(call: object, words: str) -> None:
-    """Each is refused with the rule that it breaks."""
+def test_invalid_input_is_rejected(call: object, words: str) -> None:
+    """The error states what is wrong."""
     with pytest.raises(InputError) as caught:
         call()  # type: ignore[operator]
     assert words in str(caught.value)
 
 
-def test_stft_of_cues_is_audio_stft(rng: np.random.Generator) -> None:
-    """audio_cues is spectra_cues of stft, at the layout's rate."""
+def test_audio_cues_are_spectra_cues_of_the_stft(rng: np.random.Generator) -> None:
+    """audio_cues equals spectra_cues of stft at the rate of the layout."""
     x = rng.normal(size=(2, 4000))
     expected = spectra_cues(stft(x, 64, 16), SMALL)
     np.testing.assert_array_equal(audio_cues(Audio(x, 8000), SMALL).values, expected.values)

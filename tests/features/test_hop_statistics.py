@@ -1,13 +1,13 @@
-"""Sums of hops and windows are those of loops, however the sound is cut up."""
+"""Statistics of hops and sliding windows match slow loops, however the sound is split."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from earatlas.features.hop_statistics import HopSums, hop_sums, sliding_sums
+from earatlas.features.hop_statistics import HopStatistics, hop_statistics, sliding_statistics
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.noise_floor import LevelCounts
+from earatlas.features.noise_floor import LevelHistogram
 from earatlas.features.statistics import LevelStatistics
 from earatlas.features.stft import stft
 
@@ -17,7 +17,7 @@ LAYOUT = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(500.0, 4000.0),
 
 @pytest.fixture
 def samples(rng: np.random.Generator) -> np.ndarray:
-    """A louder and a softer ear, with pauses, and digital silence at the end."""
+    """Noise at different levels in the ears, with pauses, and digital silence at the end."""
     x: np.ndarray = rng.normal(size=(2, 6000)) * np.array([[0.3], [0.02]])
     x *= np.repeat(rng.uniform(0, 1, size=30) ** 3, 200)
     x[:, 5000:] = 0.0
@@ -25,19 +25,19 @@ def samples(rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("step", [1, 7, 400])
-def test_hop_sums_are_those_of_a_loop(samples: np.ndarray, step: int) -> None:
-    """Q, R, E of each `step` frames, of spectra cut at odd places; the last hop has fewer."""
+def test_hop_statistics_match_a_loop(samples: np.ndarray, step: int) -> None:
+    """Q, R and E of each `step` frames of spectra split at arbitrary frames."""
     spectra = stft(samples, 64, 16)
     floors = np.random.default_rng(2).integers(-75, -45, size=LAYOUT.n_cues)
     edges = [0, 1, 3, 50, 50, 333, spectra.shape[-1]]
     parts = [spectra[..., a:b] for a, b in pairwise(edges)]
-    found = HopSums.joined(hop_sums(parts, LAYOUT, floors, step))
+    found = HopStatistics.concatenate(hop_statistics(parts, LAYOUT, floors, step))
     y = LAYOUT.stack(*spectra[:, 1:].swapaxes(-1, -2))
     power = (np.abs(spectra[:, 1:]) ** 2).min(axis=0).T * (4 / 64) ** 2
-    heard = power[:, LAYOUT.cue_frequencies] >= 10.0 ** (floors / 10)
-    assert 0.05 < heard.mean() < 0.95
+    observed = power[:, LAYOUT.cue_frequencies] >= 10.0 ** (floors / 10)
+    assert 0.05 < observed.mean() < 0.95
     for n, first in enumerate(range(0, len(y), step)):
-        q, v = heard[first : first + step], y[first : first + step]
+        q, v = observed[first : first + step], y[first : first + step]
         assert found.frames[n] == len(q)
         for own, expected in zip(found.table[:, n], (q, q * v, q * v**2), strict=True):
             np.testing.assert_allclose(own, expected.sum(axis=0), rtol=1e-9, atol=1e-9)
@@ -45,16 +45,16 @@ def test_hop_sums_are_those_of_a_loop(samples: np.ndarray, step: int) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 11, 40, 90])
-def test_windows_are_sums_of_hops_in_a_row(
+def test_sliding_statistics_match_sums_of_hops(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    """Of any length, from parts of any size, some at a time; silence is exactly nothing."""
+    """Windows of any length from parts of any size; silence gives exactly zero."""
     monkeypatch.setattr("earatlas.features.hop_statistics._HOPS_AT_ONCE", 16)
-    hops = HopSums(rng.normal(size=(3, 83, 4)), rng.integers(1, 9, size=83).astype(float))
+    hops = HopStatistics(rng.normal(size=(3, 83, 4)), rng.integers(1, 9, size=83).astype(float))
     hops.table[:, 20:70] = 0.0
     edges = [0, 1, 2, 30, 70, 83]
     parts = [hops[a:b] for a, b in pairwise(edges)]
-    found = HopSums.joined(sliding_sums(parts, length))
+    found = HopStatistics.concatenate(sliding_statistics(parts, length))
     assert len(found) == max(83 - length + 1, 1)
     for n in range(len(found)):
         own = hops[n : n + length]
@@ -65,12 +65,12 @@ def test_windows_are_sums_of_hops_in_a_row(
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
-def test_counts_have_the_floors_of_statistics(samples: np.ndarray, noise: float) -> None:
-    """With and without noise in the pauses, from single precision too, at any threshold."""
-    samples = samples[:1] * np.array([[1.0], [0.1]])  # one sound, which has a direction
+def test_histogram_has_the_floors_of_level_statistics(samples: np.ndarray, noise: float) -> None:
+    """With and without noise, also in single precision, for several thresholds."""
+    samples = samples[:1] * np.array([[1.0], [0.1]])  # a single source
     samples = samples + noise * np.random.default_rng(5).normal(size=samples.shape)
     samples[:, 5000:] = 0.0
-    levels, counts, single = LevelStatistics(LAYOUT), LevelCounts(LAYOUT), LevelCounts(LAYOUT)
+    levels, counts, single = LevelStatistics(LAYOUT), LevelHistogram(LAYOUT), LevelHistogram(LAYOUT)
     levels.push(stft(samples, 64, 16))
     counts.push(stft(samples, 64, 16))
     single.push(stft(samples.astype(np.float32), 64, 16))

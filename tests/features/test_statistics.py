@@ -1,4 +1,4 @@
-"""Statistics: the sums of the formulas, streams that equal the whole, forgetting that forgets."""
+"""Cue statistics: their formulas, streaming, noise floors and forgetting."""
 
 import numpy as np
 import pytest
@@ -12,21 +12,21 @@ from earatlas.features.stft import FrameStream, stft
 SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_hz=(300, 2000))
 
 
-def fading_noise(rng: np.random.Generator, n: int = 4000) -> np.ndarray:
-    """Noise from one place whose level rises by 120 dB, so that thresholds matter."""
+def rising_noise(rng: np.random.Generator, n: int = 4000) -> np.ndarray:
+    """Noise from one direction whose level rises by 120 dB, so that thresholds matter."""
     x = rng.normal(size=n) * np.logspace(-6, 0, n)
     return np.stack([x, 0.3 * np.roll(x, 1)])
 
 
-def test_statistics_are_the_formula(rng: np.random.Generator) -> None:
-    """Q, R, E by slow loops, with weights, missing bins and NaN in them."""
+def test_statistics_match_their_definition(rng: np.random.Generator) -> None:
+    """Q, R and E match slow loops, with weights and with NaN in unobserved bins."""
     spectra = rng.normal(size=(2, 33, 5)) + 1j * rng.normal(size=(2, 33, 5))
     cues = spectra_cues(spectra, SMALL)
     observed = rng.random((32, 5)) > 0.4
     values = np.where(observed[SMALL.cue_frequencies], cues.values, np.nan)
     weights = rng.random((32, 5))
     for w in (None, weights):
-        got = CueStatistics.of_cues(Cues(values, observed, SMALL), w)
+        got = CueStatistics.from_cues(Cues(values, observed, SMALL), w)
         for d, f in enumerate(SMALL.cue_frequencies):
             q = r = e = 0.0
             for t in range(5):
@@ -40,25 +40,27 @@ def test_statistics_are_the_formula(rng: np.random.Generator) -> None:
             )
 
 
-def test_statistics_add_up(rng: np.random.Generator) -> None:
-    """Those of two halves are those of the whole."""
+def test_statistics_are_additive(rng: np.random.Generator) -> None:
+    """The statistics of two halves sum to those of the whole recording."""
     spectra = rng.normal(size=(2, 33, 9)) + 1j * rng.normal(size=(2, 33, 9))
     cues = spectra_cues(spectra, SMALL)
     parts = [
-        CueStatistics.of_cues(Cues(cues.values[:, s], cues.observed[:, s], SMALL))
+        CueStatistics.from_cues(Cues(cues.values[:, s], cues.observed[:, s], SMALL))
         for s in (slice(0, 4), slice(4, 9))
     ]
-    whole, total = CueStatistics.of_cues(cues), parts[0] + parts[1]
+    whole, total = CueStatistics.from_cues(cues), parts[0] + parts[1]
     np.testing.assert_allclose(total.sums, whole.sums, rtol=1e-12)
     np.testing.assert_allclose(total.squares, whole.squares, rtol=1e-12)
     assert total.frames == 9
 
 
 @pytest.mark.parametrize("threshold", [Threshold(), Threshold(-30.4, -70.0), Threshold(-90, -50)])
-def test_stream_equals_the_whole(rng: np.random.Generator, threshold: Threshold) -> None:
-    """One pass in pieces, peak unknown until the end: the sums of `audio_cues`."""
-    x = fading_noise(rng)
-    whole = CueStatistics.of_cues(audio_cues(Audio(x, 8000), SMALL, threshold=threshold))
+def test_streamed_statistics_equal_those_of_the_recording(
+    rng: np.random.Generator, threshold: Threshold
+) -> None:
+    """One pass in blocks, without knowing the peak, gives the sums of `audio_cues`."""
+    x = rising_noise(rng)
+    whole = CueStatistics.from_cues(audio_cues(Audio(x, 8000), SMALL, threshold=threshold))
     assert 0.02 < whole.counts.mean() / whole.frames < 0.98
     stream, levels = FrameStream(64, 16), LevelStatistics(SMALL)
     for part in np.array_split(x, 7, axis=1):
@@ -72,13 +74,13 @@ def test_stream_equals_the_whole(rng: np.random.Generator, threshold: Threshold)
 
 
 def test_noise_raises_the_floor_and_a_steady_sound_does_not(rng: np.random.Generator) -> None:
-    """Bursts in noise of no direction: only bins well above it count. One direction: all do."""
+    """Diffuse noise raises the floor; steady noise from one direction does not."""
     layout = CueLayout()
     n = 48_000
     burst = rng.normal(size=n) * (np.arange(n) % 16_000 < 4_000)
     for noise, low, high in (
         (0.1 * rng.normal(size=(2, n)), 0.0, 0.25),  # independent in the two ears
-        (0.1 * rng.normal(size=(1, n)) * [[1.0], [0.5]], 0.9, 1.0),  # from one place
+        (0.1 * rng.normal(size=(1, n)) * [[1.0], [0.5]], 0.9, 1.0),  # from one direction
     ):
         levels = LevelStatistics(layout)
         levels.push(stft(burst * [[1.0], [0.5]] + noise, layout.window, layout.hop))
@@ -88,8 +90,8 @@ def test_noise_raises_the_floor_and_a_steady_sound_does_not(rng: np.random.Gener
         assert mean == pytest.approx(20 * np.log10(0.5), abs=0.5)  # noise would pull it to 0
 
 
-def test_silence_does_not_hide_the_noise(rng: np.random.Generator) -> None:
-    """A second of zeros before a noisy recording changes next to nothing."""
+def test_digital_silence_does_not_change_the_floor(rng: np.random.Generator) -> None:
+    """A second of zeros before a noisy recording hardly changes the counts."""
     layout = CueLayout()
     burst = rng.normal(size=32_000) * (np.arange(32_000) % 16_000 < 4_000)
     x = burst * [[1.0], [0.5]] + 0.1 * rng.normal(size=(2, 32_000))
@@ -99,11 +101,11 @@ def test_silence_does_not_hide_the_noise(rng: np.random.Generator) -> None:
         padded = np.pad(x, ((0, 0), (lead, 0)))
         levels.push(stft(padded, layout.window, layout.hop))
         counts.append(levels.statistics().counts[:450].sum())
-    assert counts[1] == pytest.approx(counts[0], rel=0.01)  # 0.3 %: a bin more at the border
+    assert counts[1] == pytest.approx(counts[0], rel=0.01)  # 0.3 %: one bin more at the border
 
 
-def test_forgetting_is_the_formula(rng: np.random.Generator) -> None:
-    """A frame counts g^a after a frames; the table's rescaling does not show."""
+def test_forgetting_matches_its_definition(rng: np.random.Generator) -> None:
+    """A frame has the weight g^a after a frames; renormalizing the table changes nothing."""
     spectra = stft(rng.normal(size=(2, 16 * 900)), 64, 16)
     g = 0.6
     levels = LevelStatistics(SMALL, forgetting=g)
@@ -119,8 +121,8 @@ def test_forgetting_is_the_formula(rng: np.random.Generator) -> None:
     assert got.frames == pytest.approx(age.sum())
 
 
-def test_one_vector_is_all_observed() -> None:
+def test_statistics_of_one_vector() -> None:
     """Q = 1, R = y, E = y^2."""
-    got = CueStatistics.of_vector([2.0, -3.0])
+    got = CueStatistics.from_vector([2.0, -3.0])
     np.testing.assert_array_equal(got.counts, [1, 1])
     np.testing.assert_array_equal(got.squares, [4, 9])

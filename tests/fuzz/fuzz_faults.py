@@ -1,4 +1,4 @@
-"""Formats whose mutants do what no file may do: the guards are tried with them."""
+"""Formats whose mutants fail in every way that the guard must detect."""
 
 import os
 import time
@@ -12,8 +12,8 @@ from earatlas.errors import InputError
 __all__ = ["FORMATS"]
 
 
-class _SteeringError(InputError):
-    """A message that would clear the screen."""
+class _ControlSequenceError(InputError):
+    """An error whose message would clear the terminal."""
 
     def __str__(self) -> str:
         return "\x1b[2J"
@@ -24,7 +24,7 @@ def _traceback() -> None:
 
 
 def _message() -> None:
-    raise _SteeringError
+    raise _ControlSequenceError
 
 
 def _large() -> None:

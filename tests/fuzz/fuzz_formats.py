@@ -1,7 +1,7 @@
-"""The formats that are fuzzed: good files, how they are spoilt, and what is done with them.
+"""The fuzzed formats: valid files, their mutators, and how the files are used.
 
-To add one: a function that makes good files in a folder, a mutator, a function that uses a file as
-a command would, and a line in `FORMATS`.
+A format needs a function that creates valid files in a folder, a mutator, a function that uses a
+file as a command would, and an entry in `FORMATS`.
 """
 
 import json
@@ -23,25 +23,25 @@ from fuzz_mutators import (
 
 import earatlas as ea
 from earatlas.atlas import Atlas
-from earatlas.batch.batch import Hands, planned, run, to_replace
-from earatlas.batch.file_arguments import RECORDINGS, listed
-from earatlas.batch.recordings import SeparatingFiles
-from earatlas.batch.sidecar import Sidecar, marks_of, write_sidecar
+from earatlas.batch.batch import Executor, execute_batch, existing_outputs, plan_batch
+from earatlas.batch.file_arguments import RECORDING_SUFFIXES, expand_file_arguments
+from earatlas.batch.recordings import SeparationJob
+from earatlas.batch.sidecar import Sidecar, fingerprints_of, write_sidecar
 from earatlas.cli.ground_truth import read_truth
 from earatlas.cli.outputs import is_scene
 from earatlas.container import read_container, write_container
 from earatlas.features.audio_files import audio_seconds, read_all_channels, read_audio, read_mono
-from earatlas.features.onset_detector import Gate
+from earatlas.features.onset_detector import OnsetDetectorSettings
 from earatlas.geometry.angles import SPHERE_SQUARE_DEGREES
 from earatlas.geometry.head_yaw import check_yaw_step
-from earatlas.hrtf.interaural_templates import Templates
+from earatlas.hrtf.interaural_templates import InterauralTemplates
 from earatlas.localization.learned_head import Accuracy
-from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSound
-from earatlas.localization.reverberant_localizer import RoomHearing
-from earatlas.localization.score_calibration import BETAS, WIDTHS, Trust
+from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSoundModel
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.localization.score_calibration import BETAS, WIDTHS, ScoreCalibration
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
-from earatlas.simulation.trajectories import path_of
+from earatlas.simulation.trajectories import parse_trajectory
 
 __all__ = ["FORMATS"]
 
@@ -49,12 +49,12 @@ __all__ = ["FORMATS"]
 # --- sounds ------------------------------------------------------------------------------------
 
 
-def _sounds(kind: str, *subtypes: str) -> Callable[[Path], list[bytes]]:
+def _sounds(file_format: str, *subtypes: str) -> Callable[[Path], list[bytes]]:
     def make(folder: Path) -> list[bytes]:
         samples = np.random.default_rng(1).uniform(-0.5, 0.5, size=(900, 2))
         blobs = []
         for subtype in subtypes:
-            soundfile.write(folder / "x", samples, 16000, subtype, format=kind)
+            soundfile.write(folder / "x", samples, 16000, subtype, format=file_format)
             blobs.append((folder / "x").read_bytes())
         return blobs
 
@@ -62,16 +62,16 @@ def _sounds(kind: str, *subtypes: str) -> Callable[[Path], list[bytes]]:
 
 
 def _use_sound(path: Path) -> None:
-    told: ea.InputError | None = None
+    last_error: ea.InputError | None = None
     uses = (audio_seconds, lambda file: read_audio(file, rate=16000), read_all_channels,
             lambda file: read_mono(file, rate=16000))  # fmt: skip
     for use in uses:
         try:
             use(path)
         except ea.InputError as error:
-            told = error  # and the others are tried, too
-    if told is not None:
-        raise told
+            last_error = error  # the other functions are tried, too
+    if last_error is not None:
+        raise last_error
 
 
 # --- atlases -----------------------------------------------------------------------------------
@@ -90,31 +90,36 @@ def _atlas(space: ea.Space, directions: np.ndarray) -> Atlas:
     return Atlas(model, _LAYOUT, calibration, Accuracy(9, 5.0, 6.0, 0.1, 4.0, 3.0), about)
 
 
-def _rooms(atlas: Atlas, directions: np.ndarray) -> Atlas:
-    """The atlas with parts for rooms that were not learned: they have the right shapes."""
-    gate = Gate(window=64, hop=32)
-    random, F, n = np.random.default_rng(3), len(gate.rows), 5
-    sound = DirectSound(
+def _add_reverberant_localizer(atlas: Atlas, directions: np.ndarray) -> Atlas:
+    """Return the atlas with a reverberant localizer of random values in the right shapes."""
+    onset_settings = OnsetDetectorSettings(window=64, hop=32)
+    random, F, n = np.random.default_rng(3), len(onset_settings.rows), 5
+    sound = DirectSoundModel(
         space=atlas.space,
-        templates=Templates.of(ea.simulated_head(directions), gate.frequencies_hz),
+        templates=InterauralTemplates.of(
+            ea.simulated_head(directions), onset_settings.frequencies_hz
+        ),
         spacing_degrees=30.0,
-        whiten=np.tile(np.eye(2) + 0j, (F, 1, 1)),
+        whitening=np.tile(np.eye(2) + 0j, (F, 1, 1)),
         log_densities=random.normal(size=(N_CLASSES, LEVELS)).astype(np.float32),
-        gate=gate,
+        onset_settings=onset_settings,
     )
-    trust = Trust(
+    score_calibration = ScoreCalibration(
         features=random.normal(size=(n, 3)),
         scale=np.ones(3),
-        shares=np.full((n, len(BETAS), len(WIDTHS)), 1 / len(WIDTHS)),
+        mixture_weights=np.full((n, len(BETAS), len(WIDTHS)), 1 / len(WIDTHS)),
         weights=np.array([0.1, 0.2, 0.1, -0.3]),
     )
-    return replace(atlas, rooms=RoomHearing(sound, trust).rounded())
+    return replace(atlas, rooms=ReverberantLocalizer(sound, score_calibration).rounded())
 
 
 def _atlases(folder: Path) -> list[bytes]:
     ring = np.array([[float(a), 0.0] for a in range(-180, 180, 30)])
     ball = ea.Sphere().grid(40.0)
-    plain, ready = _atlas(ea.Sphere(), ball), _rooms(_atlas(ea.Circle(), ring), ring)
+    plain, ready = (
+        _atlas(ea.Sphere(), ball),
+        _add_reverberant_localizer(_atlas(ea.Circle(), ring), ring),
+    )
     answers = {}
     blobs = []
     for atlas in (plain, ready):
@@ -125,7 +130,7 @@ def _atlases(folder: Path) -> list[bytes]:
 
 
 def _resealed(blob: bytes, random: np.random.Generator) -> bytes:
-    """Other values under a checksum that is right: what a person makes who means harm."""
+    """Change values and update the checksum, as an attacker would."""
     scratch = Path(f"resealed-{random.integers(1 << 60)}.atlas").absolute()
     scratch.write_bytes(blob)
     try:
@@ -134,7 +139,7 @@ def _resealed(blob: bytes, random: np.random.Generator) -> bytes:
             about = mutated_value({**about, "made": "by hand"}, random)
         else:
             name = sorted(arrays)[int(random.integers(len(arrays)))]
-            arrays[name] = _spoilt(arrays[name], random)
+            arrays[name] = _mutated_array(arrays[name], random)
             about["made"] = "by hand"
         write_container(scratch, "atlas", 3, about, arrays)
         return scratch.read_bytes()
@@ -142,7 +147,7 @@ def _resealed(blob: bytes, random: np.random.Generator) -> bytes:
         scratch.unlink()
 
 
-def _spoilt(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def _mutated_array(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
     new = array.copy()
     value = (np.nan, np.inf, 0.0, -1.0, 1e-300, 1e30, 1e11, 1e3)[int(random.integers(8))]
     match int(random.integers(5)):
@@ -165,7 +170,7 @@ def _use_atlas(path: Path) -> None:
     assert all(np.isfinite(answer["direction"])), answer
     assert answer["credible_90_area"] <= SPHERE_SQUARE_DEGREES, answer
     if "made" not in read_container(path, "atlas", 3)[0]:
-        # No change of bytes may change an answer.
+        # A change of bytes is detected, so the result must be unchanged.
         assert answer == json.loads((path.parent / "answers.json").read_text())[atlas.space.name]
 
 
@@ -221,7 +226,7 @@ def _use_scene(path: Path) -> None:
     read_truth(path, float((path.parent / "seconds").read_text()))
 
 
-# --- how the head turns, how a sound moves, which files are meant ------------------------------
+# --- head yaw, trajectories and lists of files -------------------------------------------------
 
 
 def _yaws(folder: Path) -> list[bytes]:
@@ -240,7 +245,7 @@ def _paths(folder: Path) -> list[bytes]:
 
 
 def _use_path(path: Path) -> None:
-    trajectory = path_of(path.read_text(encoding="utf-8", errors="replace"))
+    trajectory = parse_trajectory(path.read_text(encoding="utf-8", errors="replace"))
     assert np.isfinite(trajectory.directions).all()
 
 
@@ -250,14 +255,14 @@ def _lists(folder: Path) -> list[bytes]:
 
 
 def _use_list(path: Path) -> None:
-    assert listed([f"@{path}"], RECORDINGS, "recordings").files
+    assert expand_file_arguments([f"@{path}"], RECORDING_SUFFIXES, "recordings").files
 
 
-# --- what a batch left, which --resume believes ------------------------------------------------
+# --- sidecar files of a batch, used by --resume ------------------------------------------------
 
 
-def _work(folder: Path) -> SeparatingFiles:
-    return SeparatingFiles(folder, Atlas.load(folder / "small.atlas"))
+def _job(folder: Path) -> SeparationJob:
+    return SeparationJob(folder, Atlas.load(folder / "small.atlas"))
 
 
 def _sidecars(folder: Path) -> list[bytes]:
@@ -266,42 +271,42 @@ def _sidecars(folder: Path) -> list[bytes]:
         _RECORDING.write(folder / name)
     source = {"direction": [30.0, 0.0], "doubts": [], "file": str(folder / "x_source1.wav")}
     answer = {"file": str(folder / "x.wav"), "sources": [source], "report": None, "rate": 16000}
-    inputs = marks_of([folder / "x.wav"])
-    outputs = marks_of([folder / "x_source1.wav"], folder)
-    sidecar = Sidecar(_work(folder).recipe(), inputs, outputs, answer, ("it is short",), 0.5)
+    inputs = fingerprints_of([folder / "x.wav"])
+    outputs = fingerprints_of([folder / "x_source1.wav"], folder)
+    sidecar = Sidecar(_job(folder).recipe(), inputs, outputs, answer, ("it is short",), 0.5)
     write_sidecar(folder / "x.json", sidecar)
     return [(folder / "x.json").read_bytes()]
 
 
 def _other_answer(blob: bytes, random: np.random.Generator) -> bytes:
-    """Another answer beside files and settings that are those of the batch."""
-    told = json.loads(blob)
-    told["answer"] = mutated_value(told["answer"], random)
-    return json.dumps(told).encode()
+    """Change the answer, with unchanged files and settings."""
+    sidecar = json.loads(blob)
+    sidecar["answer"] = mutated_value(sidecar["answer"], random)
+    return json.dumps(sidecar).encode()
 
 
 def _use_sidecar(path: Path) -> None:
-    """As `separate --resume --json` does: skipped with an answer, or done again with a reason."""
-    work, file = _work(path.parent), path.with_suffix(".wav")
-    list(to_replace(work, [file, path.with_name("y.wav")]))
-    batch = planned(work, [file], resume=True)
-    if file not in batch.kept:
-        raise ea.InputError(f"it is done again: {batch.again.get(file, 'nothing is known of it')}")
-    outcome = next(run(batch, Hands(), lambda number, share: None))
+    """Use the file as `separate --resume --json` does: skip it, or say why it is not skipped."""
+    job, file = _job(path.parent), path.with_suffix(".wav")
+    list(existing_outputs(job, [file, path.with_name("y.wav")]))
+    batch = plan_batch(job, [file], resume=True)
+    if file not in batch.skipped:
+        raise ea.InputError(f"processed again: {batch.rerun.get(file, 'no sidecar')}")
+    outcome = next(execute_batch(batch, Executor(), lambda number, share: None))
     assert outcome.status == "skipped", outcome
     json.dumps({**(outcome.answer or {}), "warnings": outcome.warnings}, allow_nan=False)
 
 
-def _all() -> Iterator[Format]:
+def _formats() -> Iterator[Format]:
     yield Format("atlas", "x.atlas", _atlases, mixed(mutated_bytes, _resealed), _use_atlas)
     yield Format("sofa", "x.sofa", _sofas, mutated_bytes, ea.read_sofa)
-    for name, kind, *subtypes in (
+    for name, file_format, *subtypes in (
         ("wav", "WAV", "PCM_16", "FLOAT", "DOUBLE", "IMA_ADPCM"),
         ("flac", "FLAC", "PCM_16"),
         ("ogg", "OGG", "VORBIS"),
         ("aiff", "AIFF", "PCM_16", "PCM_24"),
     ):
-        yield Format(name, f"x.{name}", _sounds(kind, *subtypes), mutated_bytes, _use_sound)
+        yield Format(name, f"x.{name}", _sounds(file_format, *subtypes), mutated_bytes, _use_sound)
     yield Format("csv", "x.csv", _tables, mixed(mutated_bytes, mutated_text), ea.read_recordings)
     yield Format("yaw", "x.csv", _yaws, mixed(mutated_bytes, mutated_text), _use_yaw)
     yield Format("path", "path.txt", _paths, mixed(mutated_bytes, mutated_text), _use_path)
@@ -311,4 +316,4 @@ def _all() -> Iterator[Format]:
     yield Format("scene", "scene.json", _scenes, mixed(mutated_bytes, mutated_json), _use_scene)
 
 
-FORMATS = {format.name: format for format in _all()}
+FORMATS = {format.name: format for format in _formats()}

@@ -1,6 +1,6 @@
-"""Seeded mutations of files: bytes, text and JSON, a few at a time, the same for the same seed.
+"""Seeded mutations of files: bytes, text and JSON.
 
-A mutator takes the bytes of a good file and random numbers, and gives those of a bad one.
+A mutator takes the bytes of a valid file and a random generator, and returns the mutated bytes.
 """
 
 import json
@@ -28,11 +28,11 @@ Mutator = Callable[[bytes, Random], bytes]
 
 @dataclass(frozen=True)
 class Format:
-    """One format: good files, how they are spoilt, and what is done with them."""
+    """A format: valid files, a mutator, and a function that uses a file."""
 
     name: str
-    file: str  # what a mutant is called: some files lie among others
-    make: Callable[[Path], list[bytes]]  # good files; what must lie beside them is written
+    file: str  # name of a mutant
+    make: Callable[[Path], list[bytes]]  # creates valid files, and others that they need
     mutate: Mutator
     use: Callable[[Path], object]  # as a command would
 
@@ -55,7 +55,7 @@ def _set(blob: bytearray, random: Random) -> None:
 
 
 def _number(blob: bytearray, random: Random) -> None:
-    """A whole or real number of any width and order, as headers have them."""
+    """Write an integer or a float of any width and byte order, as in headers."""
     if random.integers(3):
         size, order = _choice(random, (1, 2, 3, 4, 8)), _choice(random, ("little", "big"))
         raw = (_choice(random, _WHOLE) & (256**size - 1)).to_bytes(size, order)
@@ -98,7 +98,7 @@ _EDITS = (_flip, _flip, _flip, _set, _set, _number, _number, _number, _cut, _dro
 
 
 def mutated_bytes(blob: bytes, random: Random) -> bytes:
-    """One to eight edits; half of them in the first 256 bytes, where headers are."""
+    """Apply one to eight edits, half of them in the first 256 bytes (the header)."""
     new = bytearray(blob)
     for _ in range(int(random.integers(1, 9))):
         edit = _choice(random, _EDITS)
@@ -113,7 +113,7 @@ def mutated_bytes(blob: bytes, random: Random) -> bytes:
 
 
 def mutated_text(blob: bytes, random: Random) -> bytes:
-    """Cells and lines of a table: other words and numbers, separators, lines twice or in pieces."""
+    """Change cells, separators and lines of a table."""
     lines = blob.decode().split("\n")
     for _ in range(int(random.integers(1, 4))):
         at = int(random.integers(len(lines)))
@@ -135,7 +135,7 @@ def mutated_text(blob: bytes, random: Random) -> bytes:
 
 
 def mutated_value(value: Any, random: Random) -> Any:
-    """JSON with one value replaced, left out, or put into another."""
+    """Replace, remove or nest one value of a JSON document."""
     if isinstance(value, dict) and value and random.integers(8):
         key = _choice(random, sorted(value))
         if not random.integers(6):
@@ -154,7 +154,7 @@ def mutated_value(value: Any, random: Random) -> Any:
 
 
 def mutated_json(blob: bytes, random: Random) -> bytes:
-    """One to three values of a JSON file; at times, brackets or digits without end."""
+    """Change one to three values of a JSON file; sometimes add very long numbers or nesting."""
     value = json.loads(blob)
     for _ in range(int(random.integers(1, 4))):
         value = mutated_value(value, random)
@@ -166,5 +166,5 @@ def mutated_json(blob: bytes, random: Random) -> bytes:
 
 
 def mixed(*mutators: Mutator) -> Mutator:
-    """One of them, by chance."""
+    """Return a mutator that applies one of several, chosen at random."""
     return lambda blob, random: _choice(random, mutators)(blob, random)

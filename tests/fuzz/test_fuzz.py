@@ -1,4 +1,4 @@
-"""A small seeded number of mutants of every format; `make fuzz` has many more."""
+"""Fuzz every format with a small number of mutants; `make fuzz` uses many more."""
 
 import pytest
 from fuzz_faults import FORMATS as FAULTS
@@ -9,17 +9,17 @@ COUNT = 300
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_mutants_are_used_or_refused(name: str) -> None:
-    """No traceback, hang, crash, flood of words, nor more memory than a file may ask for."""
+def test_mutants_are_used_or_rejected(name: str) -> None:
+    """No mutant causes a traceback, a hang, a crash, a long message or excessive memory."""
     outcomes = fuzz(name, COUNT, seed=1)
     assert not outcomes.failures, "\n".join(outcomes.failures[:5])
     assert outcomes.counts["used"] + outcomes.counts["refused"] == COUNT
-    assert outcomes.counts["refused"] > 20, "mutants that do no harm try nothing"
+    assert outcomes.counts["refused"] > 20, "too few mutants are invalid"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_guards_see_what_they_are_for(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A format that fails in each of the ways; two mutants, so that the second has its turn."""
+def test_guard_detects_every_failure(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both of two failing mutants are detected, so the guard continues after a failure."""
     monkeypatch.setattr("fuzz_guard._WAIT_SECONDS", 4.0)
     outcomes = fuzz(fault, 2, module="fuzz_faults")
     assert outcomes.counts == {fault: 2}

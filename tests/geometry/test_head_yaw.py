@@ -1,4 +1,4 @@
-"""A turning head: the yaw over time, posteriors that are turned back and multiplied, bad yaws."""
+"""Tests of head yaw: interpolation, rotated posteriors, rotating heads, and invalid input."""
 
 import json
 import subprocess
@@ -12,34 +12,34 @@ from tests_support import refused
 
 import earatlas as ea
 from earatlas.atlas import Atlas
-from earatlas.features.onset_detector import Gate, OnsetBins, OnsetStream
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error, wrap_degrees
-from earatlas.localization.head_rotation import _shared, turning_judgement
-from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, SHARPNESS, DirectSound
-from earatlas.localization.pose_statistics import Pose, PoseStatistics, joined_poses
-from earatlas.training.reverberant import _parts, _untold
+from earatlas.localization.head_rotation import _share_statistics, rotating_head_posterior
+from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, SHARPNESS, DirectSoundModel
+from earatlas.localization.pose_statistics import Pose, PoseStatistics, merge_poses
+from earatlas.training.reverberant import sharpness_components, untrained_model
 from earatlas.types import Array
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 RATE = 16_000
-PLACE = np.array([40.0, 12.0])  # in the room
+DIRECTION = np.array([40.0, 12.0])  # degrees, in world coordinates
 
 
-def turning_sound(degrees: Array, seconds: float = 2.0) -> tuple[ea.Audio, ea.Yaw]:
-    """A synthetic_speech at PLACE heard with a head that stands at each yaw for as long, faded in 20 ms."""
+def render_rotating_head(degrees: Array, seconds: float = 2.0) -> tuple[ea.Audio, ea.Yaw]:
+    """Render speech at DIRECTION with equally long segments of constant yaw, faded in 20 ms."""
     dry = ea.synthetic_speech(seconds, seed=5)
     edges = np.linspace(0, seconds, len(degrees) + 1)
     t, total, times, yaws = np.arange(len(dry)) / RATE, np.zeros((2, len(dry))), [], []
     for k, yaw in enumerate(degrees):
-        place = ea.Sphere().turned(PLACE, -yaw)
-        image = ea.simulated_head([place]).responses().at_rate(RATE)[0]
+        relative = ea.Sphere().rotated(DIRECTION, -yaw)
+        image = ea.simulated_head([relative]).responses().at_rate(RATE)[0]
         begin = edges[k] if k else -1.0
         end = edges[k + 1] if k + 1 < len(degrees) else seconds + 1
         gain = np.clip((t - begin) / 0.02 + 0.5, 0, 1) * np.clip((end - t) / 0.02 + 0.5, 0, 1)
-        heard = np.stack([np.convolve(dry, ear)[: len(dry)] for ear in image])
-        total += gain * heard
+        convolved = np.stack([np.convolve(dry, ear)[: len(dry)] for ear in image])
+        total += gain * convolved
         times += [max(begin, 0.0) + 0.01, min(end, seconds) - 0.01]
         yaws += [yaw, yaw]
     total += 1e-4 * total.std() * np.random.default_rng(0).normal(size=total.shape)
@@ -47,13 +47,13 @@ def turning_sound(degrees: Array, seconds: float = 2.0) -> tuple[ea.Audio, ea.Ya
 
 
 @pytest.fixture(scope="module")
-def turning() -> tuple[ea.Audio, ea.Yaw]:
-    """To 20° left, then to 20° right and back."""
-    return turning_sound(np.array([0.0, 10.0, 20.0, 10.0, 0.0, -10.0, -20.0, -10.0]))
+def rotating() -> tuple[ea.Audio, ea.Yaw]:
+    """Return a recording and a yaw of up to 20° to the left and 20° to the right."""
+    return render_rotating_head(np.array([0.0, 10.0, 20.0, 10.0, 0.0, -10.0, -20.0, -10.0]))
 
 
-def test_yaw_is_a_line_between_its_times() -> None:
-    """It goes on through ±180, and stays at its ends."""
+def test_yaw_is_interpolated_linearly() -> None:
+    """The yaw passes ±180 degrees, and is constant beyond its ends."""
     yaw = ea.Yaw([0.5, 1.0, 2.0], [170.0, -170.0, -150.0])
     np.testing.assert_allclose(yaw.at([0.0, 0.75, 1.5, 9.0]), [170.0, 180.0, 200.0, 210.0])
     np.testing.assert_allclose(ea.Yaw.of([[0.0, 5.0], [1.0, 7.0]]).at([0.5]), [6.0])
@@ -62,15 +62,15 @@ def test_yaw_is_a_line_between_its_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("yaw", "words"),
+    ("yaw", "message"),
     [
-        ([1.0, 2.0, 3.0], "must have a time for each value"),
-        (np.zeros((4, 3)), "must have a time for each value"),
+        ([1.0, 2.0, 3.0], "must have one time per value"),
+        (np.zeros((4, 3)), "must have one time per value"),
         ("left", "must be a number, or times with degrees"),
         (float("nan"), "must be finite"),
         (
             [[0.0, 1.0], [1.0, float("nan")], [2.0, 1.0]],
-            r"must be finite and at most 1e\+06 either way, got nan at 1\.0 s in row 1",
+            r"must be finite and between -1e\+06 and 1e\+06 degrees, got nan at 1\.0 s in row 1",
         ),
         ([[0.0, 1e300], [1.0, 2.0]], r"got 1e\+300 at 0\.0 s in row 0"),
         (
@@ -87,20 +87,20 @@ def test_yaw_is_a_line_between_its_times() -> None:
         ([[0.0, 1.0]], "at least two values"),
     ],
 )
-def test_bad_yaws(atlas: Atlas, yaw: object, words: str) -> None:
-    """One sentence each, wherever they go in."""
+def test_invalid_yaw_is_reported(atlas: Atlas, yaw: object, message: str) -> None:
+    """All entry points report an invalid yaw."""
     audio = ea.Audio(np.random.default_rng(0).normal(size=(2, RATE)), RATE)
     for call in (
         lambda: atlas.localize(audio, yaw=yaw),  # type: ignore[arg-type]
         lambda: atlas.localize_frames(audio, yaw=yaw),  # type: ignore[arg-type]
         lambda: atlas.localizer(yaw=yaw),  # type: ignore[arg-type]
     ):
-        with pytest.raises(ea.InputError, match=words):
+        with pytest.raises(ea.InputError, match=message):
             call()
 
 
-def test_a_yaw_lasts_as_long_as_the_sound(atlas: Atlas) -> None:
-    """One that starts late or ends early is refused; a tenth of a second is a tracker's."""
+def test_yaw_must_cover_the_recording(atlas: Atlas) -> None:
+    """A yaw that starts late or ends early is refused, with a tolerance of 0.1 s."""
     audio = ea.Audio(np.random.default_rng(0).normal(size=(2, RATE)), RATE)
     early, late = ea.Yaw([0, 0.6], [0, 5]), ea.Yaw([0.3, 2], [0, 5])
     for call in (atlas.localize, atlas.localize_frames):
@@ -115,55 +115,59 @@ def test_a_yaw_lasts_as_long_as_the_sound(atlas: Atlas) -> None:
     atlas.localize(audio, yaw=ea.Yaw([0.05, 0.95], [0, 5]))
 
 
-def test_a_number_turns_the_answer(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """The same posterior, and every window of a track and a stream, turned to the left."""
-    audio = turning[0]
-    plain, turned = atlas.localize(audio), atlas.localize(audio, yaw=30.0)
-    np.testing.assert_allclose(turned.direction, plain.direction + np.array([30.0, 0.0]), atol=1e-9)
-    np.testing.assert_array_equal(turned.posterior.weights, plain.posterior.weights)
+def test_constant_yaw_rotates_the_result(atlas: Atlas, rotating: tuple[ea.Audio, ea.Yaw]) -> None:
+    """A constant yaw rotates posteriors, tracks and streams to the left."""
+    audio = rotating[0]
+    plain, rotated = atlas.localize(audio), atlas.localize(audio, yaw=30.0)
+    np.testing.assert_allclose(
+        rotated.direction, plain.direction + np.array([30.0, 0.0]), atol=1e-9
+    )
+    np.testing.assert_array_equal(rotated.posterior.weights, plain.posterior.weights)
     a = atlas.localize_frames(audio).directions
     b = atlas.localize_frames(audio, yaw=-170.0).directions
     np.testing.assert_allclose(wrap_degrees(b - a - (-170.0, 0.0)), 0.0, atol=1e-4)
     stream = atlas.localizer()
     stream.push(audio.samples, yaw=30.0)
-    np.testing.assert_allclose(stream.finish().direction, turned.direction, atol=1e-9)
+    np.testing.assert_allclose(stream.finish().direction, rotated.direction, atol=1e-9)
 
 
-def test_turned_beliefs(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """p'(x) = p(x - yaw), on the sphere as on a plane, which does not close behind."""
-    posterior = atlas.localize(turning[0]).posterior
+def test_rotated_posterior(atlas: Atlas, rotating: tuple[ea.Audio, ea.Yaw]) -> None:
+    """p'(x) = p(x - yaw); azimuths are wrapped on circle and sphere, but not on the plane."""
+    posterior = atlas.localize(rotating[0]).posterior
     points = np.array([[30.0, 10.0], [-150.0, 70.0], [100.0, -89.0]])
-    turned = posterior.turned(77.0).log_density(posterior.space.turned(points, 77.0))
-    np.testing.assert_allclose(turned, posterior.log_density(points), rtol=1e-9)
-    np.testing.assert_allclose(ea.Plane().turned([[150.0, 3.0]], 40.0), [[190.0, 3.0]])
-    np.testing.assert_allclose(ea.Circle().turned([[150.0, 3.0]], 40.0), [[-170.0, 3.0]])
+    rotated = posterior.rotated(77.0).log_density(posterior.space.rotated(points, 77.0))
+    np.testing.assert_allclose(rotated, posterior.log_density(points), rtol=1e-9)
+    np.testing.assert_allclose(ea.Plane().rotated([[150.0, 3.0]], 40.0), [[190.0, 3.0]])
+    np.testing.assert_allclose(ea.Circle().rotated([[150.0, 3.0]], 40.0), [[-170.0, 3.0]])
 
 
-def test_a_turning_head_finds_the_place_in_the_room(
-    atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]
+def test_rotating_head_localizes_in_world_coordinates(
+    atlas: Atlas, rotating: tuple[ea.Audio, ea.Yaw]
 ) -> None:
-    """Told its yaw it is right and sure; not told, it is neither."""
-    audio, yaw = turning
-    told, untold = atlas.localize(audio, yaw=yaw), atlas.localize(audio)
-    assert great_circle_error(told.direction, PLACE) < 4
-    assert told.posterior.level_of(PLACE) < 0.95
-    assert told.radius_90 < untold.radius_90
-    assert told.observed_share == pytest.approx(untold.observed_share, rel=0.2)
-    assert told.seconds == pytest.approx(untold.seconds)
+    """With the yaw the direction is correct and the radius smaller than without."""
+    audio, yaw = rotating
+    with_yaw, without = atlas.localize(audio, yaw=yaw), atlas.localize(audio)
+    assert great_circle_error(with_yaw.direction, DIRECTION) < 4
+    assert with_yaw.posterior.credible_level(DIRECTION) < 0.95
+    assert with_yaw.radius_90 < without.radius_90
+    assert with_yaw.observed_share == pytest.approx(without.observed_share, rel=0.2)
+    assert with_yaw.seconds == pytest.approx(without.seconds)
 
 
-def test_one_sound_is_one_to_a_head_that_turns(atlas: Atlas) -> None:
-    """In the head's frame it is in three places; in each pose it is in one."""
-    audio, yaw = turning_sound(np.array([-20.0, 0.0, 20.0]))
+def test_rotating_head_does_not_suggest_several_sources(atlas: Atlas) -> None:
+    """A source has three directions relative to the head, but only one per pose."""
+    audio, yaw = render_rotating_head(np.array([-20.0, 0.0, 20.0]))
     strict = replace(atlas, calibration=replace(atlas.calibration, misfit=1e-9))
-    told = [{doubt.word for doubt in strict.localize(audio, yaw=y).doubts} for y in (0.0, yaw)]
-    assert "several sounds at once" in told[0]
-    assert "several sounds at once" not in told[1]
+    doubts = [{doubt.word for doubt in strict.localize(audio, yaw=y).doubts} for y in (0.0, yaw)]
+    assert "several sounds at once" in doubts[0]
+    assert "several sounds at once" not in doubts[1]
 
 
-def test_blocks_of_any_size(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """A stream has the recording's answer, with a memory too, and with the yaw of each block."""
-    audio, yaw = turning
+def test_stream_does_not_depend_on_block_size(
+    atlas: Atlas, rotating: tuple[ea.Audio, ea.Yaw]
+) -> None:
+    """A stream gives the result of the recording, also with memory or with the yaw per block."""
+    audio, yaw = rotating
     whole = atlas.localize(audio, yaw=yaw)
     ends = []
     for memory, size in ((None, 700), (0.8, 700), (0.8, 4000)):
@@ -181,8 +185,8 @@ def test_blocks_of_any_size(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> N
     assert great_circle_error(live.finish().direction, whole.direction) < 1.0
 
 
-def test_yaw_with_blocks_or_without(atlas: Atlas) -> None:
-    """Either each block brings its yaw, or none does; a jump between blocks is refused."""
+def test_yaw_is_given_with_all_blocks_or_none(atlas: Atlas) -> None:
+    """Missing, repeated and jumping yaws of blocks are refused."""
     block = np.random.default_rng(0).normal(size=(2, 1600))
     stream = atlas.localizer()
     stream.push(block, yaw=0.0)
@@ -203,20 +207,20 @@ def test_yaw_with_blocks_or_without(atlas: Atlas) -> None:
         atlas.localizer().push(block, yaw=float("nan"))
 
 
-def test_tracks_of_a_turning_head(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """Every window is in the room's frame, though the head turns by 40 degrees."""
-    audio, yaw = turning
-    told = atlas.localize_frames(audio, yaw=yaw)
-    untold = atlas.localize_frames(audio)
-    np.testing.assert_allclose(told.times, untold.times)
-    off = [np.abs(wrap_degrees(t.directions[:, 0] - PLACE[0])) for t in (told, untold)]
-    assert np.nanmedian(off[0]) < 3
-    assert np.nanmedian(off[1]) > 2 * np.nanmedian(off[0])
+def test_track_of_rotating_head(atlas: Atlas, rotating: tuple[ea.Audio, ea.Yaw]) -> None:
+    """Windows are in world coordinates while the head rotates by 40 degrees."""
+    audio, yaw = rotating
+    with_yaw = atlas.localize_frames(audio, yaw=yaw)
+    without = atlas.localize_frames(audio)
+    np.testing.assert_allclose(with_yaw.times, without.times)
+    errors = [np.abs(wrap_degrees(t.directions[:, 0] - DIRECTION[0])) for t in (with_yaw, without)]
+    assert np.nanmedian(errors[0]) < 3
+    assert np.nanmedian(errors[1]) > 2 * np.nanmedian(errors[0])
 
 
-def test_poses_keep_all_that_was_heard(turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """The poses' statistics add up to those of the whole, however it is cut; yaws are the means."""
-    audio, yaw = turning
+def test_pose_statistics_sum_to_total(rotating: tuple[ea.Audio, ea.Yaw]) -> None:
+    """Statistics of poses sum to those of the recording for any blocks; yaws are means."""
+    audio, yaw = rotating
     layout = ea.CueLayout()
     spectra = stft(audio.samples, layout.window, layout.hop)
     at = yaw.at(np.arange(spectra.shape[-1]) * layout.hop / layout.rate)
@@ -235,88 +239,98 @@ def test_poses_keep_all_that_was_heard(turning: tuple[ea.Audio, ea.Yaw]) -> None
     np.testing.assert_allclose(yaws, [-20.0, -10.0, 0.0, 10.0, 20.0], atol=1.5)
 
 
-def test_evidence_is_shared_not_added(atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """Poses together may be believed as much as a still head that heard all of it."""
+def test_poses_share_effective_statistics(atlas: Atlas, rotating: tuple[ea.Audio, ea.Yaw]) -> None:
+    """All poses together have the effective statistics of a head that does not rotate."""
     rng = np.random.default_rng(3)
     D = atlas.layout.n_cues
     counts, means = rng.uniform(1, 9, size=(3, D)), rng.normal(size=D)
     parts = [CueStatistics(q, q * means, q * (means**2 + 0.5), 30.0) for q in counts]
-    shared = _shared(atlas.calibration, parts, atlas.model.noise)
+    shared = _share_statistics(atlas.calibration, parts, atlas.model.noise)
     total = parts[0] + parts[1] + parts[2]
-    still = atlas.calibration.believable(total, atlas.model.noise)
-    np.testing.assert_allclose(sum(s.counts for s in shared), still.counts, rtol=1e-9)
-    np.testing.assert_allclose(sum(s.sums for s in shared), still.sums, rtol=1e-9)
-    # Three poses that are all but the same believe what one does, but for the sum over charts.
+    static = atlas.calibration.effective_statistics(total, atlas.model.noise)
+    np.testing.assert_allclose(sum(s.counts for s in shared), static.counts, rtol=1e-9)
+    np.testing.assert_allclose(sum(s.sums for s in shared), static.sums, rtol=1e-9)
+    # Three almost equal poses give the posterior of one pose, but for the sum over charts.
     whole = PoseStatistics(atlas.layout)
-    spectra = stft(turning_sound(np.zeros(1))[0].samples, atlas.layout.window, atlas.layout.hop)
+    spectra = stft(
+        render_rotating_head(np.zeros(1))[0].samples, atlas.layout.window, atlas.layout.hop
+    )
     whole.push(spectra, np.zeros(spectra.shape[-1]))
     pose = whole.poses()[0]
     thirds = [Pose(0.01 * n, pose.statistics.scaled(1 / 3)) for n in range(3)]
-    one = turning_judgement(atlas, [pose], None, np.zeros(0)).posterior
-    three = turning_judgement(atlas, thirds, None, np.zeros(0)).posterior
+    one = rotating_head_posterior(atlas, [pose], None, np.zeros(0)).posterior
+    three = rotating_head_posterior(atlas, thirds, None, np.zeros(0)).posterior
     assert great_circle_error(one.best, three.best) < 1.5
     assert three.radius_90 == pytest.approx(one.radius_90, rel=0.25)
-    assert [p.yaw_degrees for p in joined_poses(thirds)] == pytest.approx([0.01])
+    assert [p.yaw_degrees for p in merge_poses(thirds)] == pytest.approx([0.01])
 
 
 @pytest.fixture(scope="module")
-def sound(small_head: ea.Head) -> DirectSound:
-    """A direct sound whose bins tell something, in any class."""
-    told = np.log(_parts((np.arange(LEVELS) + 0.5) / LEVELS * 2 - 1)[:, 4])
-    untold = _untold(small_head, ea.Sphere(), Gate())
+def sound(small_head: ea.Head) -> DirectSoundModel:
+    """Return a direct-sound model with the same informative density in all classes."""
+    density = np.log(sharpness_components((np.arange(LEVELS) + 0.5) / LEVELS * 2 - 1)[:, 4])
+    untrained = untrained_model(small_head, ea.Sphere(), OnsetDetectorSettings())
     assert SHARPNESS[4] == 0.9
-    return untold.with_densities(np.tile(told, (N_CLASSES, 1)).astype(np.float32))
+    return untrained.with_densities(np.tile(density, (N_CLASSES, 1)).astype(np.float32))
 
 
-def bins_of(audio: ea.Audio) -> OnsetBins:
-    """The onsets of a recording."""
-    stream = OnsetStream(Gate())
-    stream.push(audio.samples)
-    stream.finish()
-    return stream.bins()
+def detect_bins(audio: ea.Audio) -> OnsetBins:
+    """Return the onset bins of a recording."""
+    detector = OnsetDetector(OnsetDetectorSettings())
+    detector.push(audio.samples)
+    detector.finish()
+    return detector.bins()
 
 
-def test_turned_looks(sound: DirectSound, turning: tuple[ea.Audio, ea.Yaw]) -> None:
-    """Not turned it is the look; turned alike all over, the look turned; turning, the place."""
-    still = turning_sound(np.zeros(1))[0]
-    bins = bins_of(still)
-    plain, same = sound.look(bins), sound.turned_look(bins, np.zeros(len(bins)))
-    a, b = (look.places[np.argmax(look.log_likelihoods)] for look in (plain, same))
+def test_rotated_log_likelihood(sound: DirectSoundModel, rotating: tuple[ea.Audio, ea.Yaw]) -> None:
+    """Rotation by zero, by a constant and over time give the expected directions."""
+    static = render_rotating_head(np.zeros(1))[0]
+    bins = detect_bins(static)
+    plain, same = (
+        sound.log_likelihood(bins),
+        sound.rotated_log_likelihood(bins, np.zeros(len(bins))),
+    )
+    a, b = (
+        log_likelihood.directions[np.argmax(log_likelihood.log_likelihoods)]
+        for log_likelihood in (plain, same)
+    )
     assert great_circle_error(a, b) < 2.5
     assert same.log_likelihoods.max() == pytest.approx(plain.log_likelihoods.max(), rel=0.05)
-    moved = sound.turned_look(bins, np.full(len(bins), 31.0))
-    best = moved.places[np.argmax(moved.log_likelihoods)]
-    assert great_circle_error(best, sound.space.turned(a, 31.0)) < 3
-    audio, yaw = turning
-    bins = bins_of(audio)
-    look = sound.turned_look(bins, yaw.at(bins.t * (Gate().hop / RATE)))
-    best = look.places[np.argmax(look.log_likelihoods)]
-    assert great_circle_error(best, PLACE) < 8
-    unaware = sound.look(bins)
-    assert look.log_likelihoods.max() > unaware.log_likelihoods.max()
+    moved = sound.rotated_log_likelihood(bins, np.full(len(bins), 31.0))
+    best = moved.directions[np.argmax(moved.log_likelihoods)]
+    assert great_circle_error(best, sound.space.rotated(a, 31.0)) < 3
+    audio, yaw = rotating
+    bins = detect_bins(audio)
+    log_likelihood = sound.rotated_log_likelihood(
+        bins, yaw.at(bins.t * (OnsetDetectorSettings().hop / RATE))
+    )
+    best = log_likelihood.directions[np.argmax(log_likelihood.log_likelihoods)]
+    assert great_circle_error(best, DIRECTION) < 8
+    without = sound.log_likelihood(bins)
+    assert log_likelihood.log_likelihoods.max() > without.log_likelihoods.max()
 
 
-def test_what_was_not_measured_says_nothing() -> None:
-    """Of an arc, turned: places that a pose did not know have the likelihood of nowhere, 0."""
+def test_unmeasured_directions_are_uninformative() -> None:
+    """Directions that a pose did not measure have the log-likelihood 0 of the diffuse component."""
     arc = ea.simulated_head([[float(a), 0.0] for a in range(-90, 91, 10)])
-    sound = _untold(arc, ea.Circle(), Gate())
+    sound = untrained_model(arc, ea.Circle(), OnsetDetectorSettings())
     sound = sound.with_densities(np.full((N_CLASSES, LEVELS), -1.0, dtype=np.float32))
-    bins = bins_of(turning_sound(np.zeros(1))[0])
-    look = sound.turned_look(bins, np.full(len(bins), 30.0))
-    outside = look.places[:, 0] < -61
+    bins = detect_bins(render_rotating_head(np.zeros(1))[0])
+    log_likelihood = sound.rotated_log_likelihood(bins, np.full(len(bins), 30.0))
+    outside = log_likelihood.directions[:, 0] < -61
     assert outside.any()
-    np.testing.assert_array_equal(look.log_likelihoods[outside], 0.0)
-    assert (look.log_likelihoods[look.places[:, 0] > -59] < 0).all()
+    np.testing.assert_array_equal(log_likelihood.log_likelihoods[outside], 0.0)
+    assert (log_likelihood.log_likelihoods[log_likelihood.directions[:, 0] > -59] < 0).all()
 
 
 @pytest.fixture(scope="module")
 def folder(
-    tmp_path_factory: pytest.TempPathFactory, atlas: Atlas, turning: tuple[ea.Audio, ea.Yaw]
+    tmp_path_factory: pytest.TempPathFactory, atlas: Atlas, rotating: tuple[ea.Audio, ea.Yaw]
 ) -> Path:
-    """An atlas, a recording with a turning head, raw samples of it, and its yaw."""
+    """Return a folder with an atlas, a recording of a rotating head, and yaw files."""
     folder = tmp_path_factory.mktemp("yaw")
     atlas.save(folder / "head.atlas")
-    audio, yaw = turning
+    audio, yaw = rotating
     loud = ea.Audio(0.5 * audio.samples / np.abs(audio.samples).max(), RATE)
     loud.write(folder / "talker.wav")
     (loud.samples.T * 32767).astype("<i2").tofile(folder / "talker.raw")
@@ -334,34 +348,34 @@ def folder(
 
 
 def test_yaw_on_the_command_line(run: Run, folder: Path) -> None:
-    """A number turns the answer; a file makes it the room's; tracks and `listen` take it too."""
+    """`localize`, tracks and `listen` accept a number or a file."""
     call = ("localize", folder / "head.atlas", folder / "talker.wav", "--json")
-    plain, turned, told = (
+    plain, rotated, from_file = (
         np.array(json.loads(run(*call, *more).stdout)["direction"])
         for more in ((), ("--yaw", "-20"), ("--yaw", folder / "yaw.csv"))
     )
-    np.testing.assert_allclose(turned, plain - (20.0, 0.0), atol=0.011)
-    assert great_circle_error(told, PLACE) < 4
+    np.testing.assert_allclose(rotated, plain - (20.0, 0.0), atol=0.011)
+    assert great_circle_error(from_file, DIRECTION) < 4
     track = folder / "track.json"
     run(*call, "--yaw", folder / "yaw.csv", "--track", track)
     rows = [row["direction"][0] for row in json.loads(track.read_text()) if row["direction"]]
-    assert abs(np.median(rows) - PLACE[0]) < 4
+    assert abs(np.median(rows) - DIRECTION[0]) < 4
     raw = (folder / "talker.raw").read_bytes()
     listen = ("listen", folder / "head.atlas", "--stdin", "--rate", RATE, "--json", "--memory", 5)
     result = run(*listen, "--yaw", folder / "yaw.csv", stdin=raw)
     last = json.loads(result.stdout.splitlines()[-1])
-    assert great_circle_error(last["direction"], PLACE) < 5
+    assert great_circle_error(last["direction"], DIRECTION) < 5
 
 
 @pytest.mark.parametrize(
-    ("yaw", "words"),
+    ("yaw", "message"),
     [
         ("short.csv", "as long as the sound"),
         ("nan.csv", "must be finite"),
         ("jump.csv", "must not jump"),
         ("back.csv", "times that increase"),
         ("columns.csv", "columns time, yaw, got t, angle"),
-        ("commas.csv", "decimals with points"),
+        ("commas.csv", "decimal points"),
         ("words.csv", "numbers for time and yaw"),
         ("empty.csv", "at least two values"),
         ("gone.csv", "existing file"),
@@ -369,6 +383,6 @@ def test_yaw_on_the_command_line(run: Run, folder: Path) -> None:
         ("nan", "must be finite"),
     ],
 )
-def test_bad_yaws_on_the_command_line(run: Run, folder: Path, yaw: str, words: str) -> None:
-    """One sentence, exit code 2."""
-    refused(run("localize", "head.atlas", "talker.wav", "--yaw", yaw, cwd=folder), words)
+def test_invalid_yaw_on_the_command_line(run: Run, folder: Path, yaw: str, message: str) -> None:
+    """The error is one sentence, and the exit code is 2."""
+    refused(run("localize", "head.atlas", "talker.wav", "--yaw", yaw, cwd=folder), message)

@@ -1,4 +1,4 @@
-"""What a head can teach: mirrored, flat and sparse heads are told from good ones."""
+"""Diagnosis of heads: mirrored ears, a single elevation, few directions, coverage."""
 
 import tracemalloc
 
@@ -13,7 +13,7 @@ from earatlas.hrtf.simulated import Ear, camil_directions, simulated_responses
 
 
 def mirrored_head() -> Head:
-    """A head whose right ear is its left one, mirrored: directions in mirrored pairs."""
+    """A head whose right ear mirrors its left one, with directions in mirrored pairs."""
     x = ea.Sphere().grid(15.0)
     x = x[(x[:, 0] > 8) & (x[:, 0] < 172)]
     x = np.concatenate([x, x * [-1, 1], [[0.0, e] for e in range(-60, 90, 15)]])
@@ -21,8 +21,8 @@ def mirrored_head() -> Head:
     return Head("mirrored", x, ImpulseResponses(simulated_responses(x, ears=ears), 48000.0))
 
 
-def test_a_good_head_has_no_warnings(small_head: ea.Head) -> None:
-    """The simulated head covers the sphere, and its median plane says something."""
+def test_complete_head_has_no_warnings(small_head: ea.Head) -> None:
+    """The simulated head covers the sphere and has level differences on the median plane."""
     report = ea.diagnose(small_head)
     assert report.warnings == ()
     assert report.largest_gap_degrees < 12
@@ -30,8 +30,8 @@ def test_a_good_head_has_no_warnings(small_head: ea.Head) -> None:
     assert 1.0 < report.median_plane_ild_db < 8.0
 
 
-def test_a_mirrored_head_is_found_out() -> None:
-    """Mirror images, and a median plane without any level difference."""
+def test_mirrored_head_is_detected() -> None:
+    """The ears are mirror images, and the median plane has no level differences."""
     report = ea.diagnose(mirrored_head())
     assert report.mirror_ild_db < 1e-6
     assert report.median_plane_ild_db < 1e-6
@@ -39,8 +39,8 @@ def test_a_mirrored_head_is_found_out() -> None:
     assert any("elevation and front/back cannot be learned" in note for note in report.warnings)
 
 
-def test_a_flat_and_sparse_head_is_told() -> None:
-    """One elevation, few directions."""
+def test_single_elevation_and_few_directions_are_reported() -> None:
+    """The warnings name the single elevation and the number of directions."""
     report = ea.diagnose(ea.simulated_head([[a, 0.0] for a in range(-90, 91, 15)]))
     assert report.space == "circle"
     assert any("one elevation" in note for note in report.warnings)
@@ -62,16 +62,16 @@ def test_the_gap_of_a_cap_that_is_missing() -> None:
     assert report.largest_gap_degrees == pytest.approx(40, abs=4)
 
 
-def test_report_is_json(small_head: ea.Head) -> None:
-    """Missing figures become null."""
+def test_report_as_json(small_head: ea.Head) -> None:
+    """Values that are not available become None."""
     side = small_head.subset(small_head.directions[:, 0] > 20)
     fields = ea.diagnose(side).to_dict()
     assert fields["mirror_ild_db"] is None
     assert fields["directions"] == len(side)
 
 
-def test_coverage_map_is_even_for_an_even_grid() -> None:
-    """A lattice over the sphere has density near 1 everywhere, the poles included."""
+def test_coverage_map_of_a_uniform_grid() -> None:
+    """A lattice over the sphere has a density near 1, also at the poles."""
     density = coverage_map(ea.simulated_head(ea.Sphere().grid(4.0)))
     assert density.shape == (12, 30)
     assert 0.5 < np.median(density[0]) < 1.6
@@ -79,21 +79,21 @@ def test_coverage_map_is_even_for_an_even_grid() -> None:
 
 
 def test_coverage_map_has_left_on_the_left() -> None:
-    """One direction at azimuth 90, elevation 80 is in the upper left quarter."""
+    """A direction at azimuth 90, elevation 80 is in the upper left quarter."""
     row, column = np.argwhere(coverage_map(ea.simulated_head([[90.0, 80.0]])))[0]
     assert (row, column) == (0, 7)
 
 
-def test_cues_determine_direction_all_round() -> None:
-    """The issue's bar: look-up of a held-out half of the paper's grid, median < 3°, 3 % > 30°."""
+def test_cues_determine_the_direction() -> None:
+    """Nearest-neighbour search on the paper's grid: median error below 3°, 3 % above 30°."""
     errors = nearest_neighbour_errors(ea.simulated_head(camil_directions()))
     assert len(errors) == 5400
     assert 0.5 < np.median(errors) < 3.0
     assert np.mean(errors > 30) < 0.03
 
 
-def test_look_up_holds_one_table_of_pairs(rng: np.random.Generator) -> None:
-    """The largest thing in memory is there once: N/2 by N/2 numbers."""
+def test_nearest_neighbour_search_allocates_one_table(rng: np.random.Generator) -> None:
+    """The table of N/2 by N/2 distances exists once in memory."""
     n, layout = 3000, ea.CueLayout.low_ild()
     x = ea.Sphere().grid(3.0)[:n]
     head = Head("x", x, MeasuredCues(rng.normal(size=(n, layout.n_cues)), layout))
@@ -104,16 +104,16 @@ def test_look_up_holds_one_table_of_pairs(rng: np.random.Generator) -> None:
     assert peak < 1.7 * (n / 2) ** 2 * 8
 
 
-def test_look_up_is_by_distance(rng: np.random.Generator) -> None:
-    """The fast form gives what a loop over all pairs gives."""
+def test_nearest_neighbour_search_matches_a_loop(rng: np.random.Generator) -> None:
+    """The fast search gives the result of a loop over all pairs."""
     n, layout = 41, ea.CueLayout.low_ild()
     x, y = ea.Sphere().grid(20.0)[:n], rng.normal(size=(n, layout.n_cues))
     head = Head("x", x, MeasuredCues(y, layout))
     order = np.random.default_rng(9).permutation(n)
-    known, asked = order[: n // 2], order[n // 2 :]
-    found = [known[np.argmin([np.linalg.norm(y[i] - y[k]) for k in known])] for i in asked]
+    known, queries = order[: n // 2], order[n // 2 :]
+    found = [known[np.argmin([np.linalg.norm(y[i] - y[k]) for k in known])] for i in queries]
     np.testing.assert_allclose(
         nearest_neighbour_errors(head, seed=9, layout=layout),
-        great_circle_error(x[asked], x[found]),
+        great_circle_error(x[queries], x[found]),
         rtol=1e-9,
     )

@@ -1,4 +1,4 @@
-"""SOFA files that lie, are broken or crash the library: a sentence each, then the next is read."""
+"""Malicious and damaged SOFA files give an InputError, and the next file is read."""
 
 import base64
 import os
@@ -21,8 +21,8 @@ from earatlas.hrtf.sofa_file import read_sofa_file
 
 Edit = Callable[[netCDF4.Dataset], object]
 
-# A scalar DIMENSION_LIST of whole numbers, on which netCDF-C 4.9 reads beyond its memory.
-_CRASHES = zlib.decompress(
+# A scalar DIMENSION_LIST of integers, on which netCDF-C 4.9 reads out of bounds.
+_CRASHING_FILE = zlib.decompress(
     base64.b85decode(
         "c-rk)O-$2J9RIg<P(~RONBD?|)p#&Sma$F4L4?_LY;kO+BOW|BiY=jW>&RBPXyQRGB%Zh#qE`utH{w~3+%)mxUE<e)3y"
         "H=H_VvBDFSY|J=%K%CYx~~&fBydOHT$n6<B1;cu$Sd|pg16SHH4o-Wc<mdN6IGS3M*{07n~99RFg<Eyeu$i-tR}hlN??"
@@ -41,8 +41,8 @@ _CRASHES = zlib.decompress(
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good file: twelve directions, eight samples each."""
+def valid_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A valid file with twelve directions and eight samples per response."""
     path = tmp_path_factory.mktemp("sofa") / "head.sofa"
     places = np.column_stack([np.arange(12) * 30.0, np.zeros(12), np.ones(12)])
     ears = np.random.default_rng(3).normal(size=(12, 2, 8))
@@ -62,11 +62,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def change(whole: Path, tmp_path: Path) -> Callable[[Edit], Path]:
-    """The good file after a change to it."""
+def change(valid_file: Path, tmp_path: Path) -> Callable[[Edit], Path]:
+    """Return a function that edits a copy of the valid file."""
 
     def changed(edit: Edit) -> Path:
-        path = shutil.copy(whole, tmp_path / "x.SOFA")  # an ending that sofar does not verify
+        path = shutil.copy(valid_file, tmp_path / "x.SOFA")  # sofar does not verify this ending
         with netCDF4.Dataset(path, "a") as file:
             edit(file)
         return Path(path)
@@ -75,56 +75,54 @@ def change(whole: Path, tmp_path: Path) -> Callable[[Edit], Path]:
 
 
 @pytest.fixture
-def other_reader() -> Iterator[None]:
-    """The process that reads is another one before and after the test."""
+def new_reader() -> Iterator[None]:
+    """Use a new reading process during the test."""
     sofa_subprocess._reader._end()
     yield
     sofa_subprocess._reader._end()
 
 
-def test_what_comes_from_aside_is_what_is_in_the_file(whole: Path) -> None:
-    """Every number, and the words."""
-    there, here = (
-        load_sofa(shutil.copy(whole, whole.with_suffix(".SOFA"))),
-        read_sofa_file(whole),
+def test_subprocess_returns_the_contents_of_the_file(valid_file: Path) -> None:
+    """All arrays, the rate and the attributes are equal."""
+    remote, local = (
+        load_sofa(shutil.copy(valid_file, valid_file.with_suffix(".SOFA"))),
+        read_sofa_file(valid_file),
     )
-    np.testing.assert_array_equal(there.directions, here.directions)
-    np.testing.assert_array_equal(there.responses, here.responses)
-    assert (there.rate, there.about) == (here.rate, here.about)
-    assert here.fault  # this file says nothing of itself, and sofar is asked in both places
+    np.testing.assert_array_equal(remote.directions, local.directions)
+    np.testing.assert_array_equal(remote.responses, local.responses)
+    assert (remote.rate, remote.attributes) == (local.rate, local.attributes)
+    assert local.violation  # verified in both processes: attributes are missing
 
 
-def test_a_file_that_crashes_the_library_is_a_sentence(tmp_path: Path, whole: Path) -> None:
-    """The reader dies of it; the next file has another."""
-    (tmp_path / "x.SOFA").write_bytes(_CRASHES)
+def test_crash_of_the_library_is_an_input_error(tmp_path: Path, valid_file: Path) -> None:
+    """The reading process dies and is restarted for the next file."""
+    (tmp_path / "x.SOFA").write_bytes(_CRASHING_FILE)
     for _ in range(2):
         with pytest.raises(InputError, match="crashes the library that reads such files"):
             load_sofa(tmp_path / "x.SOFA")
-    assert len(load_sofa(shutil.copy(whole, tmp_path / "y.SOFA")).directions) == 12
+    assert len(load_sofa(shutil.copy(valid_file, tmp_path / "y.SOFA")).directions) == 12
 
 
-@pytest.mark.usefixtures("other_reader")
-def test_a_file_that_takes_too_long_is_a_sentence(
-    whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The system ends the reader after so many seconds of its own."""
+@pytest.mark.usefixtures("new_reader")
+def test_timeout_is_an_input_error(valid_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor time of the reading process is limited."""
     endless = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass"
     monkeypatch.setattr(sofa_subprocess, "_START", endless)
     with pytest.raises(InputError, match="takes more than 10 s"):
-        load_sofa(whole)
+        load_sofa(valid_file)
 
 
-@pytest.mark.usefixtures("other_reader")
-def test_an_interrupted_reader_is_not_asked_again(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("new_reader")
+def test_interrupted_reader_is_replaced(
+    valid_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half an answer would be taken for that to the next question."""
-    path = shutil.copy(whole, tmp_path / "y.SOFA")
+    """Otherwise its partial response would be read as that to the next request."""
+    path = shutil.copy(valid_file, tmp_path / "y.SOFA")
     load_sofa(path)
     first = sofa_subprocess._reader._process
     with monkeypatch.context() as patch:
         patch.setattr(
-            sofa_subprocess, "_received", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            sofa_subprocess, "_read_array", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
         )
         with pytest.raises(KeyboardInterrupt):
             load_sofa(path)
@@ -134,10 +132,10 @@ def test_an_interrupted_reader_is_not_asked_again(
     assert len(load_sofa(path).directions) == 12
 
 
-@pytest.mark.usefixtures("other_reader")
-def test_a_reader_that_was_killed_is_started_again(whole: Path, tmp_path: Path) -> None:
-    """The file that meets the dead one is told of; the next is read."""
-    path = shutil.copy(whole, tmp_path / "y.SOFA")
+@pytest.mark.usefixtures("new_reader")
+def test_killed_reader_is_restarted(valid_file: Path, tmp_path: Path) -> None:
+    """The current file is an error, and the next one is read."""
+    path = shutil.copy(valid_file, tmp_path / "y.SOFA")
     load_sofa(path)
     assert sofa_subprocess._reader._process is not None
     os.kill(sofa_subprocess._reader._process.pid, signal.SIGKILL)
@@ -148,7 +146,7 @@ def test_a_reader_that_was_killed_is_started_again(whole: Path, tmp_path: Path) 
 
 
 def _typed(make: Callable[[netCDF4.Dataset], Any]) -> Edit:
-    """SourcePosition as a variable of another type."""
+    """Return an edit that gives SourcePosition another type."""
 
     def edit(file: netCDF4.Dataset) -> None:
         file.renameVariable("SourcePosition", "old")
@@ -180,27 +178,29 @@ def _rate(value: float) -> Edit:
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (_typed(lambda file: "S1"), "numbers in SourcePosition, got"),
-        (_typed(lambda file: str), "numbers in SourcePosition, got"),
+        (_typed(lambda file: "S1"), "SourcePosition must contain numbers, got"),
+        (_typed(lambda file: str), "SourcePosition must contain numbers, got"),
         (_typed(lambda file: file.createCompoundType(np.dtype([("x", "f8")]), "pair")),
-         "numbers in SourcePosition, got"),
+         "SourcePosition must contain numbers, got"),
         (_typed(lambda file: file.createVLType(np.float64, "ragged")), "cannot be"),
-        (lambda file: file["Data.IR"].setncattr("valid_max", -1e9), "nothing written in 12 of 12"),
+        (lambda file: file["Data.IR"].setncattr("valid_max", -1e9), "missing values in 12 of 12"),
         (_rate(1e12), r"from 1000 Hz to 1 MHz, got 1e\+12 Hz"),
         (_rate(3.0), "from 1000 Hz to 1 MHz, got 3 Hz"),
-        (_huge, "asks for much more memory"),
-        (_delay, "asks for much more memory"),
+        (_huge, "need much more memory"),
+        (_delay, "need much more memory"),
     ],
 )  # fmt: skip
-def test_files_that_lie_are_refused(change: Callable[[Edit], Path], edit: Edit, words: str) -> None:
-    """Other types than numbers, limits that nothing meets, rates, sizes: before they are read."""
+def test_inconsistent_files_are_rejected(
+    change: Callable[[Edit], Path], edit: Edit, words: str
+) -> None:
+    """Wrong types, valid ranges, sampling rates and sizes are detected."""
     with pytest.raises(InputError, match=words):
         load_sofa(change(edit))
 
 
-def test_flipped_attributes_are_a_sentence(whole: Path, tmp_path: Path) -> None:
-    """A letter of an attribute's name or value: netCDF4 has errors of many kinds for it."""
-    blob, path = whole.read_bytes(), tmp_path / "x.SOFA"
+def test_damaged_attributes_raise_only_input_errors(valid_file: Path, tmp_path: Path) -> None:
+    """netCDF4 raises errors of many types for damaged names and values."""
+    blob, path = valid_file.read_bytes(), tmp_path / "x.SOFA"
     start = blob.index(b"SOFAConventions")
     for place in range(start - 16, start + 48):
         path.write_bytes(blob[:place] + bytes([blob[place] ^ 0x80]) + blob[place + 1 :])
@@ -208,9 +208,9 @@ def test_flipped_attributes_are_a_sentence(whole: Path, tmp_path: Path) -> None:
             load_sofa(path)
 
 
-def test_names_may_be_any_bytes(whole: Path, tmp_path: Path) -> None:
-    """A name that is no UTF-8; the head is called by what can be read of it."""
-    path = Path(shutil.copy(whole, tmp_path / os.fsdecode(b"caf\xe9.sofa")))
+def test_file_names_that_are_not_utf8(valid_file: Path, tmp_path: Path) -> None:
+    """The name of the head contains the escaped bytes."""
+    path = Path(shutil.copy(valid_file, tmp_path / os.fsdecode(b"caf\xe9.sofa")))
     head = read_sofa(path)
     assert len(head) == 12
     assert head.name == "caf\\xe9"

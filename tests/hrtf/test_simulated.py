@@ -1,4 +1,4 @@
-"""The simulated head: its physics against slow formulas, its symmetries, and what it can teach."""
+"""Simulated head: comparison with slow formulas, symmetries, and its cues."""
 
 import cmath
 import dataclasses
@@ -27,13 +27,13 @@ from earatlas.types import Array, Spectra
 
 RATE = 48_000
 BARE_EARS = (Ear(90.0, 0.0), Ear(-90.0, 0.0))
-# A response lives in 240 samples, so its spectrum at these frequencies is exact, without any
-# wrap-around; they stay below the fade at 0.8 times half the rate.
+# Responses have 240 samples, so spectra at these frequencies are exact. All are below the fade at
+# 0.8 times half the sampling rate.
 BIN_HZ = np.array([200.0, 1000.0, 3400.0, 8000.0, 19_000.0])
 
 
 def unit(directions: ArrayLike) -> Array:
-    """Turn degrees into unit vectors (N, 3): x front, y left, z up."""
+    """Convert degrees to unit vectors (N, 3): x front, y left, z up."""
     azimuth, elevation = np.deg2rad(np.asarray(directions, dtype=float)).T
     return np.stack(
         [
@@ -46,7 +46,7 @@ def unit(directions: ArrayLike) -> Array:
 
 
 def spectra(responses: Array, frequencies: ArrayLike, rate: float = RATE) -> Spectra:
-    """Transfer functions (N, 2, F) at any frequencies."""
+    """Return transfer functions (N, 2, F) at any frequencies in Hz."""
     angles = 2.0 * np.pi * np.outer(np.arange(responses.shape[-1]) / rate, np.asarray(frequencies))
     flat = responses.reshape(-1, responses.shape[-1])
     values = flat @ np.cos(angles) - 1j * (flat @ np.sin(angles))
@@ -54,7 +54,7 @@ def spectra(responses: Array, frequencies: ArrayLike, rate: float = RATE) -> Spe
 
 
 def cues(directions: ArrayLike, **options: Any) -> Array:
-    """Interaural cues (N, 730): ILD of 512 bins in dB, then cos and sin of 109 phases."""
+    """Return cues (N, 730): ILD of 512 bins in dB, then cosine and sine of 109 phases."""
     left, right = np.moveaxis(
         spectra(simulated_responses(directions, **options), 15.625 * np.arange(1, 513)), 1, 0
     )
@@ -64,7 +64,7 @@ def cues(directions: ArrayLike, **options: Any) -> Array:
 
 
 def nearest_errors(known: tuple[Array, Array], queries: tuple[Array, Array]) -> Array:
-    """Great-circle errors in degrees of a nearest-neighbour search in cue space.
+    """Return great-circle errors in degrees of a nearest-neighbour search in cue space.
 
     `known` and `queries` are (directions, cues) pairs.
     """
@@ -76,21 +76,21 @@ def nearest_errors(known: tuple[Array, Array], queries: tuple[Array, Array]) -> 
 
 
 def fibonacci_lattice(count: int) -> Array:
-    """Directions spread evenly over the whole sphere."""
+    """Return directions that cover the sphere uniformly."""
     i = np.arange(count)
     elevation = np.rad2deg(np.arcsin(1.0 - (2.0 * i + 1.0) / count))
     return np.stack([(i * 180.0 * (3.0 - 5.0**0.5)) % 360.0 - 180.0, elevation], axis=1)
 
 
 def interaural_delay_ms(direction: Sequence[float], **options: Any) -> float:
-    """How much later the right ear hears than the left: the peak of the cross-correlation."""
+    """Return the delay of the right ear in ms: the peak of the cross-correlation."""
     left, right = np.fft.rfft(simulated_responses([direction], **options)[0], 1024)
     correlation = np.fft.fftshift(np.fft.irfft(right * left.conj(), 16 * 1024))
     return 1e3 * (correlation.argmax() - 8 * 1024) / (16 * RATE)
 
 
 def slow_sphere(cosine: float, x: float) -> complex:
-    """Incident plus scattered wave on the sphere, order by order, from the boundary condition."""
+    """Sum incident and scattered wave on the sphere, from the boundary condition."""
     total = 0.0j
     for m in range(math.ceil(1.5 * x) + 25):
         scale = math.sqrt(math.pi / (2.0 * x))
@@ -102,8 +102,8 @@ def slow_sphere(cosine: float, x: float) -> complex:
     return total
 
 
-def test_sphere_is_incident_plus_scattered_wave() -> None:
-    """The one matrix product equals the series summed term by term, in light and in shadow."""
+def test_sphere_transfer_matches_the_series() -> None:
+    """The matrix product equals the sum of incident and scattered wave, term by term."""
     cosines = np.array([1.0, 0.61, 0.0, -0.35, -0.93, -1.0])
     x = np.array([0.05, 0.7, 1.3, 6.1, 17.9, 38.4])
     frequencies = x * SPEED_OF_SOUND / (2.0 * np.pi * HEAD_RADIUS_M)
@@ -112,11 +112,11 @@ def test_sphere_is_incident_plus_scattered_wave() -> None:
 
 
 def test_sphere_at_low_frequency() -> None:
-    """H = 1 + 1.5 j x cos(incidence) + O(x^2): the sphere stretches delays by half, no more."""
+    """H = 1 + 1.5 j x cos(incidence) + O(x²): the sphere increases delays by half."""
     cosines = np.array([1.0, 0.4, -0.8])
     x = 1e-3
     low = x * SPEED_OF_SOUND / (2.0 * np.pi * HEAD_RADIUS_M)
-    # The high frequency asks for orders whose y_m overflows at the low ones.
+    # The high frequency needs orders for which y_m overflows at low frequencies.
     frequencies = np.array([0.0, 1e-4 * low, low, 90_000.0])
     transfer = sphere_transfer(cosines, frequencies)
     assert np.isfinite(transfer).all()
@@ -125,16 +125,16 @@ def test_sphere_at_low_frequency() -> None:
     np.testing.assert_allclose(transfer[:, 2], 1.0 + 1.5j * x * cosines, atol=2.0 * x**2)
 
 
-def test_sphere_doubles_pressure_facing_the_source() -> None:
-    """At high frequency the facing point sees a wall (+6 dB) and the one behind a shadow."""
+def test_pressure_doubles_on_the_facing_side() -> None:
+    """At high frequencies the facing point has +6 dB, and the opposite one is in shadow."""
     facing, side, shadow = np.abs(sphere_transfer(np.array([1.0, 0.0, -0.9]), np.array([20e3])))
     assert facing == pytest.approx(2.0, rel=0.03)
     assert shadow < 0.1 * facing
     assert shadow < side < facing
 
 
-def test_bare_head_is_the_sphere_delayed() -> None:
-    """A response without scatterers is the sphere's transfer function, 1 ms late, at each ear."""
+def test_head_without_scatterers_is_a_delayed_sphere() -> None:
+    """Each ear has the transfer function of the sphere with a delay of 1 ms."""
     directions = [[37.0, 21.0], [-160.0, -48.0], [98.0, -10.0]]
     ears = (Ear(98.0, -10.0), Ear(-104.0, -5.0))
     found = spectra(simulated_responses(directions, ears=ears), BIN_HZ)
@@ -144,8 +144,8 @@ def test_bare_head_is_the_sphere_delayed() -> None:
         np.testing.assert_allclose(found[:, channel], expected, rtol=1e-9)
 
 
-def test_echo_comes_from_the_scatterer() -> None:
-    """Each scatterer adds the sound that goes by its place on the way to the ear."""
+def test_echoes_of_the_scatterers() -> None:
+    """Each scatterer adds the sound that reaches the ear through its position."""
     directions = [[20.0, 35.0], [-130.0, -60.0], [75.0, 5.0]]
     scatterers = (
         Scatterer((-0.02, 0.01, 0.005), gain=0.5, radius_m=0.02),
@@ -170,8 +170,8 @@ def test_echo_comes_from_the_scatterer() -> None:
             assert alone[n, 1, i] / found[n, 1, i] == pytest.approx(total, rel=1e-9)
 
 
-def test_near_ear_hears_first_and_louder() -> None:
-    """A source on the left reaches the left ear about 0.65 ms before the right, and louder."""
+def test_near_ear_is_earlier_and_louder() -> None:
+    """A lateral source reaches the near ear about 0.65 ms earlier, and louder."""
     for azimuth, sign in ((90.0, 1.0), (-90.0, -1.0)):
         assert 0.55 < sign * interaural_delay_ms([azimuth, 0.0]) < 0.75
         left, right = (simulated_responses([[azimuth, 0.0]])[0] ** 2).sum(axis=1)
@@ -180,8 +180,8 @@ def test_near_ear_hears_first_and_louder() -> None:
 
 
 @pytest.mark.parametrize("azimuth", [20.0, 50.0, 90.0])
-def test_bare_delay_follows_woodworth(azimuth: float) -> None:
-    """Path difference a (theta + sin theta) at high frequency, 3 a sin theta at low."""
+def test_delay_follows_woodworth(azimuth: float) -> None:
+    """Path difference a (θ + sin θ) at high frequencies, 3 a sin θ at low ones."""
     theta = math.radians(azimuth)
     travel_ms = 1e3 * HEAD_RADIUS_M / SPEED_OF_SOUND
     woodworth = travel_ms * (theta + math.sin(theta))
@@ -192,8 +192,8 @@ def test_bare_delay_follows_woodworth(azimuth: float) -> None:
     assert delay_ms == pytest.approx(3.0 * travel_ms * math.sin(theta), rel=0.01)
 
 
-def test_responses_start_and_end_in_silence() -> None:
-    """The whole response is inside: nothing before the sound arrives, nothing wraps round."""
+def test_responses_are_complete() -> None:
+    """There is no energy before the sound arrives, and no wrap-around at the end."""
     energy = simulated_responses(fibonacci_lattice(400)) ** 2
     total = energy.sum(axis=-1)
     assert (energy[:, :, :15].sum(axis=-1) / total).max() < 1e-5
@@ -201,8 +201,8 @@ def test_responses_start_and_end_in_silence() -> None:
     np.testing.assert_array_equal(energy[:, :, 240:], 0.0)
 
 
-def test_bare_sphere_mistakes_mirrored_directions() -> None:
-    """With antipodal bare ears front/back and up/down sound alike; the scatterers tell them."""
+def test_scatterers_resolve_mirrored_directions() -> None:
+    """Only scatterers distinguish front from back and up from down."""
     directions = np.array([[30.0, 20.0], [-70.0, 45.0], [10.0, -35.0], [-15.0, 25.0]])
     behind = np.stack([180.0 - directions[:, 0], directions[:, 1]], axis=1)
     below = directions * [1.0, -1.0]
@@ -215,7 +215,7 @@ def test_bare_sphere_mistakes_mirrored_directions() -> None:
 
 
 def test_mirrored_ears_swap_the_channels() -> None:
-    """Left and right are treated alike: a mirrored head hears a mirrored world, swapped."""
+    """A mirrored head with mirrored directions has swapped channels."""
 
     def mirrored(ear: Ear) -> Ear:
         scatterers = tuple(
@@ -231,15 +231,14 @@ def test_mirrored_ears_swap_the_channels() -> None:
     np.testing.assert_allclose(swapped[:, ::-1], simulated_responses(directions), atol=1e-12)
 
 
-def test_seam_and_poles_are_directions_like_any_other() -> None:
-    """-180 is 180, a pole has one response for all azimuths, and crossing either is smooth."""
+def test_responses_are_smooth_at_the_seam_and_the_poles() -> None:
+    """-180 equals 180, a pole has the same response at all azimuths, and both are smooth."""
     same = simulated_responses([[180.0, 15.0], [-180.0, 15.0], [540.0, 15.0]])
     np.testing.assert_allclose(same[1:], same[:1].repeat(2, axis=0), atol=1e-12)
     for end in (90.0, -90.0):
         same = simulated_responses([[0.0, end], [77.0, end], [-123.0, end]])
         np.testing.assert_allclose(same[1:], same[:1].repeat(2, axis=0), atol=1e-12)
-    # Central differences across the border agree with the curve on both sides: a kink or a jump
-    # would leave a second difference as large as the first.
+    # With a kink or a jump, second differences would be as large as first differences.
     seam = [[179.6, 15.0], [179.8, 15.0], [180.0, 15.0], [-179.8, 15.0], [-179.6, 15.0]]
     pole = [[40.0, 89.6], [40.0, 89.8], [0.0, 90.0], [-140.0, 89.8], [-140.0, 89.6]]
     for path in (seam, pole):
@@ -248,8 +247,8 @@ def test_seam_and_poles_are_directions_like_any_other() -> None:
         assert np.linalg.norm(second, axis=(1, 2)).max() < 0.2 * np.linalg.norm(first[0])
 
 
-def test_same_answer_every_time() -> None:
-    """Two calls agree to the bit; neighbours in the call and more taps change nothing."""
+def test_responses_are_deterministic() -> None:
+    """Two calls agree exactly; other directions and more taps change nothing."""
     directions = fibonacci_lattice(50)
     first = simulated_responses(directions)
     np.testing.assert_array_equal(simulated_responses(directions), first)
@@ -259,10 +258,10 @@ def test_same_answer_every_time() -> None:
     np.testing.assert_array_equal(longer[:, :, 256:], 0.0)
 
 
-# The lowest rate fades right above the cues and rings longest.
+# At the lowest rate the fade begins directly above the cues and has the longest ringing.
 @pytest.mark.parametrize(("rate", "atol"), [(20_000, 0.03), (44_100, 0.002), (96_000, 0.002)])
-def test_rate_changes_no_cue(rate: int, atol: float) -> None:
-    """The head is the same at any rate: up to 8 kHz both ears' spectra agree."""
+def test_spectra_do_not_depend_on_the_rate(rate: int, atol: float) -> None:
+    """Up to 8 kHz, the spectra of both ears agree at all sampling rates."""
     directions, f = fibonacci_lattice(40), 15.625 * np.arange(1, 513)
     expected = spectra(simulated_responses(directions), f)
     found = spectra(simulated_responses(directions, rate=rate, taps=480), f, rate)
@@ -270,7 +269,7 @@ def test_rate_changes_no_cue(rate: int, atol: float) -> None:
 
 
 def test_camil_grid() -> None:
-    """180 pan by 60 tilt angles, azimuth in (-180, 180], no direction twice."""
+    """180 azimuths by 60 elevations, azimuth in (-180, 180], without duplicates."""
     grid = camil_directions()
     assert grid.shape == (10_800, 2)
     assert len(np.unique(grid, axis=0)) == 10_800
@@ -278,8 +277,8 @@ def test_camil_grid() -> None:
     np.testing.assert_array_equal(np.unique(grid[:, 1]), np.arange(-59, 60, 2))
 
 
-def test_cues_are_those_of_a_head() -> None:
-    """ILD within 30 dB, a few dB of it in the median plane, small steps between neighbours."""
+def test_cues_are_plausible() -> None:
+    """ILD within 30 dB, a few dB on the median plane, small steps between neighbours."""
     ild = cues(fibonacci_lattice(1000))[:, :512]
     assert 20.0 < np.abs(ild).max() < 30.0
     elevations = np.arange(-60.0, 91.0, 5.0)
@@ -294,13 +293,13 @@ def test_cues_are_those_of_a_head() -> None:
 
 
 def test_nearest_cues_find_the_direction_on_the_papers_grid() -> None:
-    """Half of the grid locates the other half; a bare sphere cannot."""
+    """Half of the grid locates the other half, but not for a bare sphere."""
     shuffled = np.random.default_rng(3).permutation(camil_directions())
     known, queries = shuffled[:5400], shuffled[5400:6000]
     errors = nearest_errors((known, cues(known)), (queries, cues(queries)))
     assert np.median(errors) < 3.0
     assert (errors > 30.0).mean() < 0.005
-    # The halves share no direction and the grid's closest pair is 1.03 degrees apart.
+    # The halves have no common direction, and the closest pair is 1.03 degrees apart.
     assert errors.min() > 1.0
     some = known[:1500]
     bare = nearest_errors(
@@ -310,8 +309,8 @@ def test_nearest_cues_find_the_direction_on_the_papers_grid() -> None:
     assert (bare > 30.0).mean() > 0.3
 
 
-def test_nearest_cues_find_the_direction_all_round() -> None:
-    """The whole sphere too, poles included: a lattice locates random directions, half the rest."""
+def test_nearest_cues_find_the_direction_on_the_sphere() -> None:
+    """A lattice locates random directions, and half of the lattice locates the other half."""
     lattice = fibonacci_lattice(2578)
     lattice_cues = cues(lattice)
     generator = np.random.default_rng(4)
@@ -321,7 +320,7 @@ def test_nearest_cues_find_the_direction_all_round() -> None:
     errors = nearest_errors((lattice, lattice_cues), (queries, cues(queries)))
     assert 0.1 < np.median(errors) < 3.0
     assert (errors > 30.0).mean() < 0.005
-    # Half of the lattice leaves holes: the nearest known direction is 3.8 degrees away (median).
+    # In half of the lattice, the median distance to the nearest direction is 3.8 degrees.
     known, rest = np.split(generator.permutation(len(lattice)), 2)
     errors = nearest_errors(
         (lattice[known], lattice_cues[known]), (lattice[rest], lattice_cues[rest])
@@ -340,15 +339,15 @@ def test_nearest_cues_find_the_direction_all_round() -> None:
         ([[0.0, 0.0], [10.0, -95.0]], r"from -90 to 90 degrees, got -95 in row 1\. Check the"),
     ],
 )
-def test_bad_directions_are_refused(directions: ArrayLike, message: str) -> None:
-    """The message names the rule, the value and what to do."""
+def test_invalid_directions_are_rejected(directions: ArrayLike, message: str) -> None:
+    """The message states the rule, the value and the remedy."""
     with pytest.raises(InputError, match=message):
         simulated_responses(directions)
 
 
-def test_bad_sizes_are_refused_and_the_remedies_work() -> None:
-    """Too low a rate, too few taps and a scatterer in the ear are told, with a way out."""
-    with pytest.raises(InputError, match=r"rate must be at least 20000 Hz.*got 16000\. Take 48000"):
+def test_invalid_sizes_are_rejected_and_remedies_work() -> None:
+    """A low rate, too few taps, and a scatterer at the ear are errors with a remedy."""
+    with pytest.raises(InputError, match=r"rate must be at least 20000 Hz.*got 16000\. Use 48000"):
         simulated_responses([[0.0, 0.0]], rate=16_000)
     with pytest.raises(
         InputError, match=r"taps must be at least 480 at 96000 Hz \(5 ms\), got 256"

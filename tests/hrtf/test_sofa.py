@@ -1,4 +1,4 @@
-"""SOFA files as they come: positions, emitters, delays, ears, and what cannot be used."""
+"""Contents of SOFA files: positions, emitters, delays, ears, and invalid files."""
 
 import warnings
 from collections.abc import Callable
@@ -21,13 +21,13 @@ Build = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a file says is read here; that it is read aside is tried in test_hostile_sofa.py."""
-    monkeypatch.setattr("earatlas.hrtf.sofa.read_aside", read_sofa_file)
+    """Read files in this process; the subprocess is tested in test_hostile_sofa.py."""
+    monkeypatch.setattr("earatlas.hrtf.sofa.read_in_subprocess", read_sofa_file)
 
 
 @pytest.fixture
 def build(tmp_path: Path, small_head: ea.Head) -> Build:
-    """Write the small head as a SOFA file, after a change to it."""
+    """Return a function that writes the small head as a SOFA file, after an optional change."""
 
     def write(
         change: Callable[[sofar.Sofa], None] = lambda sofa: None,
@@ -56,16 +56,16 @@ def build(tmp_path: Path, small_head: ea.Head) -> Build:
     return write
 
 
-def same(head: Head, reference: Head) -> None:
-    """Directions and cues agree."""
+def assert_same(head: Head, reference: Head) -> None:
+    """Assert that directions and cues agree."""
     assert great_circle_error(head.directions, reference.directions).max() < 1e-4
     np.testing.assert_allclose(head.cues(), reference.cues(), atol=1e-6)
 
 
 def test_sofa_round_trip(build: Build, small_head: ea.Head) -> None:
-    """A plain file gives the head that it was written from, without a warning."""
+    """A valid file gives the original head, without a warning."""
     head = ea.read_sofa(build())
-    same(head, small_head)
+    assert_same(head, small_head)
     assert (head.name, head.licence) == ("head", "CC0")
     assert "a test head" in head.provenance
 
@@ -77,11 +77,11 @@ def test_sofa_cartesian(build: Build, small_head: ea.Head) -> None:
         sofa.SourcePosition = 1.5 * to_vectors(small_head.directions)
         sofa.SourcePosition_Type, sofa.SourcePosition_Units = "cartesian", "metre"
 
-    same(ea.read_sofa(build(change)), small_head)
+    assert_same(ea.read_sofa(build(change)), small_head)
 
 
-def test_sofa_delay_is_put_in(build: Build, small_head: ea.Head) -> None:
-    """Data.Delay shifts each response, by whole samples and by fractions of one."""
+def test_sofa_delay_is_applied(build: Build, small_head: ea.Head) -> None:
+    """Data.Delay shifts each response by integer and fractional samples."""
     delays = np.random.default_rng(3).integers(0, 9, size=(len(small_head), 2))
 
     def whole(sofa: sofar.Sofa) -> None:
@@ -93,35 +93,35 @@ def test_sofa_delay_is_put_in(build: Build, small_head: ea.Head) -> None:
         for ear in range(2):
             shifted[n, ear, delays[n, ear] : delays[n, ear] + 256] = ears.samples[n, ear]
     expected = Head("x", small_head.directions, ImpulseResponses(shifted, ears.rate))
-    same(ea.read_sofa(build(whole)), expected)
+    assert_same(ea.read_sofa(build(whole)), expected)
 
     def fraction(sofa: sofar.Sofa) -> None:
         sofa.Data_Delay = np.tile([0.25, 3.5], (len(small_head), 1))
 
     f = ea.CueLayout.low_ipd()  # the right ear 3.5 - 0.25 samples later
-    turn = np.exp(-2j * np.pi * f.frequencies_hz[f.ipd_frequencies] * 3.25 / 48000)
+    phase = np.exp(-2j * np.pi * f.frequencies_hz[f.ipd_frequencies] * 3.25 / 48000)
     cos, sin = np.split(small_head.cues(f), 2, axis=1)
-    expected_phase = (cos + 1j * sin) * turn
+    expected_phase = (cos + 1j * sin) * phase
     cos, sin = np.split(ea.read_sofa(build(fraction)).cues(f), 2, axis=1)
     np.testing.assert_allclose(cos + 1j * sin, expected_phase, atol=1e-4)
 
 
-def test_sofa_turned_listener(build: Build, small_head: ea.Head) -> None:
-    """A head that looks left and stands aside hears what it would hear looking ahead."""
+def test_sofa_rotated_listener(build: Build, small_head: ea.Head) -> None:
+    """Directions are relative to the position and the view of the listener."""
 
     def change(sofa: sofar.Sofa) -> None:
         v = to_vectors(small_head.directions)
-        turned = np.stack([-v[:, 1], v[:, 0], v[:, 2]], axis=-1)  # by 90 degrees to the left
-        sofa.SourcePosition = turned + np.array([0.5, 1.0, 0.2])
+        rotated = np.stack([-v[:, 1], v[:, 0], v[:, 2]], axis=-1)  # by 90 degrees to the left
+        sofa.SourcePosition = rotated + np.array([0.5, 1.0, 0.2])
         sofa.SourcePosition_Type, sofa.SourcePosition_Units = "cartesian", "metre"
         sofa.ListenerPosition = np.array([[0.5, 1.0, 0.2]])
         sofa.ListenerView = np.array([[0.0, 1.0, 0.0]])
 
-    same(ea.read_sofa(build(change)), small_head)
+    assert_same(ea.read_sofa(build(change)), small_head)
 
 
 def test_sofa_emitters(build: Build, small_head: ea.Head) -> None:
-    """A file with its directions as emitters (M R N E) gives the same head."""
+    """A file whose directions are emitters (M R N E) gives the same head."""
 
     def change(sofa: sofar.Sofa) -> None:
         sofa.Data_IR = np.moveaxis(sofa.Data_IR, 0, -1)[None]
@@ -130,11 +130,11 @@ def test_sofa_emitters(build: Build, small_head: ea.Head) -> None:
         sofa.SourcePosition = np.zeros((1, 3))
         sofa.SourcePosition_Type, sofa.SourcePosition_Units = "cartesian", "metre"
 
-    same(ea.read_sofa(build(change, "FreeFieldHRIR")), small_head)
+    assert_same(ea.read_sofa(build(change, "FreeFieldHRIR")), small_head)
 
 
-def test_swapped_ears_are_heard(build: Build, small_head: ea.Head) -> None:
-    """Ears the wrong way round are put right with a warning; wrong receiver positions are not."""
+def test_swapped_ears_are_detected(build: Build, small_head: ea.Head) -> None:
+    """Swapped ears are corrected with a warning; wrong receiver positions are ignored."""
 
     def swap(sofa: sofar.Sofa) -> None:
         sofa.Data_IR = sofa.Data_IR[:, ::-1]
@@ -144,28 +144,28 @@ def test_swapped_ears_are_heard(build: Build, small_head: ea.Head) -> None:
 
     path = build(swap)
     with pytest.warns(EaratlasWarning, match="wrong way round"):
-        same(ea.read_sofa(path), small_head)
-    same(ea.read_sofa(build(signs)), small_head)
+        assert_same(ea.read_sofa(path), small_head)
+    assert_same(ea.read_sofa(build(signs)), small_head)
 
 
-def test_duplicates_are_refused_and_the_remedy_works(build: Build, small_head: ea.Head) -> None:
-    """The error names the remedy, and the remedy keeps the first of each."""
+def test_duplicates_are_rejected_and_the_remedy_works(build: Build, small_head: ea.Head) -> None:
+    """The error states the remedy, which keeps the first of each direction."""
 
     def double(sofa: sofar.Sofa) -> None:
         sofa.Data_IR = np.concatenate([sofa.Data_IR, 0.5 * sofa.Data_IR[::-1]])
         sofa.SourcePosition = np.concatenate([sofa.SourcePosition, sofa.SourcePosition[::-1]])
 
     path = build(double)
-    with pytest.raises(InputError, match="duplicates='first'"):
+    with pytest.raises(InputError, match="keep the first of each"):
         ea.read_sofa(path)
     head = ea.read_sofa(path, duplicates="first")
-    same(head, small_head)
+    assert_same(head, small_head)
     np.testing.assert_array_equal(head.responses().samples, small_head.responses().samples)
 
 
 @pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
 def test_reads_every_measured_head(data: Path) -> None:
-    """All four, with their number of directions and the left ear first."""
+    """The number of directions is correct, and the left ear comes first."""
     sizes = {"ku100": 2702, "cipic_021": 1250, "cipic_003": 1250, "kemar_full": 710}
     for name, n in sizes.items():
         head = ea.read_sofa(data / "heads" / f"{name}.sofa")
@@ -176,27 +176,27 @@ def test_reads_every_measured_head(data: Path) -> None:
 
 
 def edit(path: Path, change: Callable[[netCDF4.Dataset], object]) -> Path:
-    """Change a SOFA file in place, past everything that would refuse to write it."""
+    """Change a SOFA file in place, bypassing the checks of sofar."""
     with netCDF4.Dataset(path, "r+") as file:
         change(file)
     return path
 
 
-def used_all_the_same(path: Path) -> Head:
-    """The head of a file that breaks the standard: read, with a warning."""
+def read_with_warning(path: Path) -> Head:
+    """Read a file that violates the standard, which gives a warning."""
     with pytest.warns(EaratlasWarning, match="does not pass SOFA verification"):
         return ea.read_sofa(path)
 
 
 def test_blanks_and_capitals_in_types_and_units(build: Build, small_head: ea.Head) -> None:
-    """Type, Units and convention are compared without case, blanks and NULs."""
+    """Type, Units and convention are compared without case, blanks and NUL characters."""
 
     def change(file: netCDF4.Dataset) -> None:
         file["SourcePosition"].Type = " Spherical "
         file["SourcePosition"].Units = " Degree, Degree, Metre"
         file.SOFAConventions = "simplefreefieldhrir "
 
-    same(used_all_the_same(edit(build(), change)), small_head)
+    assert_same(read_with_warning(edit(build(), change)), small_head)
 
 
 @pytest.mark.parametrize("units", ["radian, radian, metre", " Radian, Radian, Metre"])
@@ -208,61 +208,59 @@ def test_radians(build: Build, small_head: ea.Head, units: str) -> None:
         file["SourcePosition"].Units = units
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EaratlasWarning)  # the standard wants degrees
-        same(ea.read_sofa(edit(build(), change)), small_head)
+        warnings.simplefilter("ignore", EaratlasWarning)  # the standard requires degrees
+        assert_same(ea.read_sofa(edit(build(), change)), small_head)
 
 
 @pytest.mark.parametrize("kind", ["interaural-polar", "spherical harmonics", ""])
-def test_other_types_of_positions_are_refused(build: Build, kind: str) -> None:
-    """Neither cartesian nor spherical: no guess is made."""
+def test_other_types_of_positions_are_rejected(build: Build, kind: str) -> None:
+    """Types other than cartesian and spherical are errors."""
     path = edit(build(), lambda f: f["SourcePosition"].setncattr("Type", kind))
     with pytest.raises(InputError, match=r"SourcePosition.*cartesian or spherical"):
         ea.read_sofa(path)
 
 
-def test_type_that_is_missing(build: Build, small_head: ea.Head) -> None:
-    """A source's Type cannot be guessed; the listener's is cartesian in every convention."""
+def test_missing_type(build: Build, small_head: ea.Head) -> None:
+    """The default of the listener is cartesian; the source has no default."""
     listener = edit(build(), lambda f: f["ListenerView"].delncattr("Type"))
-    same(used_all_the_same(listener), small_head)
+    assert_same(read_with_warning(listener), small_head)
     source = edit(build(), lambda f: f["SourcePosition"].delncattr("Type"))
     with pytest.raises(InputError, match=r"SourcePosition.*got 'none'"):
         ea.read_sofa(source)
 
 
 def as_emitters(sofa: sofar.Sofa, head: Head) -> None:
-    """Put the directions in the emitters, around a source at the listener's place."""
+    """Store the directions as emitters around a source at the position of the listener."""
     sofa.EmitterPosition = to_vectors(head.directions)
     sofa.EmitterPosition_Type, sofa.EmitterPosition_Units = "cartesian", "metre"
-    sofa.SourcePosition = np.zeros((1, 3))  # spherical: distance 0 must stay 0
+    sofa.SourcePosition = np.zeros((1, 3))  # spherical: distance 0 must remain 0
     sofa.Data_IR = np.moveaxis(sofa.Data_IR, 0, -1)[None]  # M R N E
 
 
-def test_distance_nought_is_far_away_only_without_emitters(
-    build: Build, small_head: ea.Head
-) -> None:
-    """A source at distance 0 keeps its direction; one with emitters stands where it says."""
+def test_zero_distance_is_replaced_only_without_emitters(build: Build, small_head: ea.Head) -> None:
+    """A source at distance 0 keeps its direction, unless it has emitters."""
 
     def plain(sofa: sofar.Sofa) -> None:
         sofa.SourcePosition[:, 2] = 0
 
-    same(ea.read_sofa(build(plain)), small_head)
+    assert_same(ea.read_sofa(build(plain)), small_head)
     path = build(lambda sofa: as_emitters(sofa, small_head), "FreeFieldHRIR")
-    same(ea.read_sofa(path), small_head)
+    assert_same(ea.read_sofa(path), small_head)
 
 
-def test_listener_at_distance_nought_is_in_the_middle(build: Build, small_head: ea.Head) -> None:
-    """A spherical ListenerPosition of distance 0 moves nothing."""
+def test_listener_at_zero_distance_is_at_the_origin(build: Build, small_head: ea.Head) -> None:
+    """A spherical ListenerPosition with distance 0 changes nothing."""
 
     def change(sofa: sofar.Sofa) -> None:
         sofa.ListenerPosition = np.zeros((1, 3))
         sofa.ListenerPosition_Type = "spherical"
         sofa.ListenerPosition_Units = "degree, degree, metre"
 
-    same(ea.read_sofa(build(change)), small_head)
+    assert_same(ea.read_sofa(build(change)), small_head)
 
 
-def test_source_in_the_listener_is_refused(build: Build) -> None:
-    """It has no direction."""
+def test_source_at_the_listener_is_rejected(build: Build) -> None:
+    """Such a source has no direction."""
 
     def change(sofa: sofar.Sofa) -> None:
         sofa.SourcePosition[5] = 0
@@ -272,8 +270,8 @@ def test_source_in_the_listener_is_refused(build: Build) -> None:
         ea.read_sofa(build(change))
 
 
-def test_spherical_harmonics_are_refused(build: Build, small_head: ea.Head) -> None:
-    """Coefficients are no directions; the message says what to do."""
+def test_spherical_harmonics_are_rejected(build: Build, small_head: ea.Head) -> None:
+    """The error states the remedy."""
     path = build(lambda sofa: as_emitters(sofa, small_head), "FreeFieldHRIR")
     edit(path, lambda f: f["EmitterPosition"].setncattr("Type", "Spherical Harmonics"))
     with pytest.raises(InputError, match=r"EmitterPosition.*spherical harmonics.*to directions"):
@@ -287,7 +285,7 @@ def test_older_order_of_emitters(build: Build, small_head: ea.Head, convention: 
     delays = np.random.default_rng(4).integers(0, 5, size=(len(small_head), 2))
     delays[0], delays[1] = 0, 4
 
-    def change(file: netCDF4.Dataset) -> None:  # sofar no longer writes these conventions
+    def change(file: netCDF4.Dataset) -> None:  # sofar does not write these conventions
         file.SOFAConventions, file.DataType = convention, "FIRE"
         file.renameVariable("Data.IR", "Old")
         file.renameVariable("Data.Delay", "Older")
@@ -296,20 +294,20 @@ def test_older_order_of_emitters(build: Build, small_head: ea.Head, convention: 
 
     path = build(lambda sofa: as_emitters(sofa, small_head), "FreeFieldHRIR")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EaratlasWarning)  # one convention asks for a room
+        warnings.simplefilter("ignore", EaratlasWarning)  # one convention requires a room
         data = load_sofa(edit(path, change))
-    for n, late in enumerate(delays):
-        expected = [np.pad(samples[n, ear], (late[ear], 4 - late[ear])) for ear in range(2)]
+    for n, delay in enumerate(delays):
+        expected = [np.pad(samples[n, ear], (delay[ear], 4 - delay[ear])) for ear in range(2)]
         np.testing.assert_allclose(data.responses[n], expected, atol=1e-12)
     assert great_circle_error(data.directions, small_head.directions).max() < 1e-4
 
 
-def test_one_emitter_is_still_an_emitter(build: Build) -> None:
-    """A fourth axis of size 1 counts: source and emitter add up."""
+def test_single_emitter(build: Build) -> None:
+    """With a fourth axis of size 1, source and emitter positions add up."""
 
     def change(sofa: sofar.Sofa) -> None:
         sofa.Data_IR = sofa.Data_IR[:1, ..., None]
-        sofa.SourcePosition = np.array([[0.0, 0.0, 1.0]])  # ahead
+        sofa.SourcePosition = np.array([[0.0, 0.0, 1.0]])  # in front
         sofa.EmitterPosition = np.array([[0.0, 1.0, 0.0]])  # and as far to the left
         sofa.EmitterPosition_Type, sofa.EmitterPosition_Units = "cartesian", "metre"
 
@@ -318,28 +316,28 @@ def test_one_emitter_is_still_an_emitter(build: Build) -> None:
     )
 
 
-def test_moving_emitters_are_refused(build: Build, small_head: ea.Head) -> None:
-    """Emitters that stand elsewhere in each measurement; standing still M times is fine."""
+def test_moving_emitters_are_rejected(build: Build, small_head: ea.Head) -> None:
+    """Emitter positions must be the same in all measurements."""
 
-    def still(sofa: sofar.Sofa, step: float = 0.0) -> None:
+    def static(sofa: sofar.Sofa, step: float = 0.0) -> None:
         as_emitters(sofa, small_head)
         sofa.Data_IR = np.concatenate([sofa.Data_IR, sofa.Data_IR])
         v = to_vectors(small_head.directions)
         sofa.EmitterPosition = np.stack([v, v + step], axis=-1)  # E C M
 
-    path = build(still, "FreeFieldHRIR")
-    same(ea.read_sofa(path, duplicates="first"), small_head)
-    path = build(lambda sofa: still(sofa, 0.1), "FreeFieldHRIR")
-    with pytest.raises(InputError, match="EmitterPosition that does not move"):
+    path = build(static, "FreeFieldHRIR")
+    assert_same(ea.read_sofa(path, duplicates="first"), small_head)
+    path = build(lambda sofa: static(sofa, 0.1), "FreeFieldHRIR")
+    with pytest.raises(InputError, match="EmitterPosition must not change"):
         ea.read_sofa(path, duplicates="first")
 
 
-def test_up_is_given_as_view_is(build: Build, small_head: ea.Head) -> None:
-    """ListenerUp has no Type of its own: it shares that of ListenerView."""
+def test_listener_up_has_the_type_of_listener_view(build: Build, small_head: ea.Head) -> None:
+    """ListenerUp has no Type of its own."""
 
     def change(sofa: sofar.Sofa) -> None:
         v = to_vectors(small_head.directions)
-        # The head lies on its back: it looks up, and its crown points to the back (-x).
+        # The head lies on its back: view is up (+z), and its top points backwards (-x).
         sofa.SourcePosition = np.stack([-v[:, 2], v[:, 1], v[:, 0]], axis=-1)
         sofa.SourcePosition_Type, sofa.SourcePosition_Units = "cartesian", "metre"
         sofa.ListenerView = np.array([[0.0, 90.0, 1.0]])
@@ -347,12 +345,12 @@ def test_up_is_given_as_view_is(build: Build, small_head: ea.Head) -> None:
         sofa.ListenerView_Units = "degree, degree, metre"
         sofa.ListenerUp = np.array([[180.0, 0.0, 1.0]])
 
-    same(ea.read_sofa(build(change)), small_head)
+    assert_same(ea.read_sofa(build(change)), small_head)
 
 
 @pytest.mark.parametrize("view", [(0.0, 0.0, 2.0), (0.0, 0.0, -1.0), (0.0, 0.0, 0.0)])
-def test_view_without_a_way_to_look(build: Build, view: tuple[float, float, float]) -> None:
-    """Along the body's axis, or nowhere."""
+def test_invalid_listener_view(build: Build, view: tuple[float, float, float]) -> None:
+    """It must not be parallel to ListenerUp, or zero."""
 
     def change(sofa: sofar.Sofa) -> None:
         sofa.ListenerView = np.array([view])
@@ -362,8 +360,8 @@ def test_view_without_a_way_to_look(build: Build, view: tuple[float, float, floa
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e9, -1e9])
-def test_delays_that_cannot_be(build: Build, small_head: ea.Head, bad: float) -> None:
-    """NaN, or more than a second."""
+def test_invalid_delays(build: Build, small_head: ea.Head, bad: float) -> None:
+    """NaN, and more than one second, are errors."""
 
     def change(file: netCDF4.Dataset) -> None:
         file["Data.Delay"][3, 1] = bad
@@ -375,40 +373,40 @@ def test_delays_that_cannot_be(build: Build, small_head: ea.Head, bad: float) ->
         ea.read_sofa(edit(build(delays), change))
 
 
-def test_fraction_of_a_sample_keeps_both_tails(build: Build) -> None:
-    """An impulse at the start, half a sample late, is a sinc with room on both sides."""
+def test_fractional_delay_keeps_both_tails(build: Build) -> None:
+    """An impulse at the start, delayed by half a sample, is a sinc with both tails."""
 
     def change(sofa: sofar.Sofa) -> None:
         sofa.Data_IR = np.zeros_like(sofa.Data_IR)
         sofa.Data_IR[..., 0] = 1.0
         sofa.Data_Delay = np.array([[0.0, 0.5]])
 
-    late = load_sofa(build(change)).responses[0, 1]
-    middle = np.argmax(late[:-1] + late[1:])
+    delayed = load_sofa(build(change)).responses[0, 1]
+    middle = np.argmax(delayed[:-1] + delayed[1:])
     assert middle >= 32
     np.testing.assert_allclose(
-        late[middle - 31 : middle + 1], late[middle + 1 : middle + 33][::-1], atol=1e-3
+        delayed[middle - 31 : middle + 1], delayed[middle + 1 : middle + 33][::-1], atol=1e-3
     )
 
 
 @pytest.mark.parametrize("name", ["Data.IR", "Data.SamplingRate", "SourcePosition"])
-def test_nothing_is_filled_in(build: Build, name: str) -> None:
-    """A file without rate, directions or responses is refused, whatever the defaults are."""
+def test_missing_variables_are_rejected(build: Build, name: str) -> None:
+    """Missing rates, directions or responses are errors; defaults are not used."""
     path = edit(build(), lambda f: f.renameVariable(name, "Elsewhere"))
-    with pytest.raises(InputError, match=f"got no {name}"):
+    with pytest.raises(InputError, match=f"has no {name}"):
         ea.read_sofa(path)
 
 
 @pytest.mark.parametrize("bad", [netCDF4.default_fillvals["f8"], -2e30, np.inf])
-def test_fill_values_are_no_samples(build: Build, bad: float) -> None:
-    """What netCDF puts where nothing was written is refused as NaN is."""
+def test_fill_values_in_responses_are_rejected(build: Build, bad: float) -> None:
+    """Fill values of netCDF are treated as NaN."""
     path = edit(build(), lambda f: f["Data.IR"].__setitem__((7, 0, 3), bad))
     with pytest.raises(InputError, match=r"finite responses.*number 7"):
         ea.read_sofa(path)
 
 
-def test_fill_values_are_no_directions(build: Build) -> None:
-    """A direction that was never written is not somewhere far away."""
+def test_fill_values_in_directions_are_rejected(build: Build) -> None:
+    """A direction that was never written is an error."""
     fill = netCDF4.default_fillvals["f8"]
     path = edit(build(), lambda f: f["SourcePosition"].__setitem__((7, 0), fill))
     with pytest.raises(InputError, match=r"finite directions.*number 7"):
@@ -419,8 +417,8 @@ def test_fill_values_are_no_directions(build: Build) -> None:
     ("name", "rows"),
     [("SourcePosition", 7), ("ListenerPosition", 2), ("ListenerView", 2), ("ListenerUp", 2)],
 )
-def test_sizes_that_do_not_fit(build: Build, name: str, rows: int) -> None:
-    """As many positions as responses, or one for all."""
+def test_inconsistent_numbers_of_positions(build: Build, name: str, rows: int) -> None:
+    """There must be one position per response, or one for all."""
 
     def change(file: netCDF4.Dataset) -> None:
         file.renameVariable(name, "Old")
@@ -430,12 +428,12 @@ def test_sizes_that_do_not_fit(build: Build, name: str, rows: int) -> None:
         for attribute in file["Old"].ncattrs():
             fresh.setncattr(attribute, file["Old"].getncattr(attribute))
 
-    with pytest.raises(InputError, match=f"one {name} a response, got {rows}"):
+    with pytest.raises(InputError, match=f"one {name} per response, got {rows}"):
         ea.read_sofa(edit(build(), change))
 
 
-def test_delays_that_do_not_fit(build: Build) -> None:
-    """As many delays as responses, or one an ear."""
+def test_inconsistent_numbers_of_delays(build: Build) -> None:
+    """There must be one delay per response, or one per ear."""
 
     def change(file: netCDF4.Dataset) -> None:
         file.renameVariable("Data.Delay", "Old")
@@ -446,8 +444,8 @@ def test_delays_that_do_not_fit(build: Build) -> None:
         ea.read_sofa(edit(build(), change))
 
 
-def test_positions_of_two_columns_are_refused(build: Build, small_head: ea.Head) -> None:
-    """Azimuth and elevation without distance: three columns are the rule."""
+def test_positions_with_two_columns_are_rejected(build: Build, small_head: ea.Head) -> None:
+    """Azimuth and elevation without distance are an error."""
 
     def change(file: netCDF4.Dataset) -> None:
         file.renameVariable("SourcePosition", "Old")
@@ -460,8 +458,8 @@ def test_positions_of_two_columns_are_refused(build: Build, small_head: ea.Head)
         ea.read_sofa(edit(build(), change))
 
 
-def test_latin_1_text_is_readable(build: Build) -> None:
-    """Text that is not UTF-8 is read as latin-1, which most of it is; a warning says so."""
+def test_latin_1_text_is_read(build: Build) -> None:
+    """Text that is not UTF-8 is read as latin-1, with a warning."""
 
     def change(file: netCDF4.Dataset) -> None:
         file.setncattr("Title", np.bytes_("TH Köln".encode("latin-1")))
@@ -473,26 +471,26 @@ def test_latin_1_text_is_readable(build: Build) -> None:
     assert head.licence == "© CC0"
 
 
-def test_all_faults_are_told(build: Build) -> None:
-    """Text that is not UTF-8 hides no other fault."""
+def test_all_violations_are_reported(build: Build) -> None:
+    """The warning mentions both the encoding and the missing attribute."""
 
     def change(file: netCDF4.Dataset) -> None:
         file.setncattr("Title", np.bytes_("TH Köln".encode("latin-1")))
         file.delncattr("RoomType")
 
     path = edit(build(), change)
-    with pytest.warns(ea.EaratlasWarning, match=r"read as latin-1: Title; .*RoomType.*\); its"):
+    with pytest.warns(ea.EaratlasWarning, match=r"read as latin-1: Title; .*RoomType.*\)\. Its"):
         ea.read_sofa(path)
 
 
-def test_ending_in_capitals(build: Build, small_head: ea.Head) -> None:
-    """HEAD.SOFA is the same file."""
+def test_upper_case_ending(build: Build, small_head: ea.Head) -> None:
+    """HEAD.SOFA is read, too."""
     path = build()
-    same(ea.open_head(path.rename(path.with_name("HEAD.SOFA"))), small_head)
+    assert_same(ea.open_head(path.rename(path.with_name("HEAD.SOFA"))), small_head)
 
 
-def test_ears_are_judged_by_low_elevations(build: Build, small_head: ea.Head) -> None:
-    """High up the ears say little: sources above 45 degrees never swap a head."""
+def test_mirroring_depends_on_low_elevations_only(build: Build, small_head: ea.Head) -> None:
+    """Sources above 45 degrees of elevation do not swap the ears."""
     high = small_head.directions[:, 1] > 45
 
     def change(sofa: sofar.Sofa) -> None:
@@ -505,6 +503,6 @@ def test_ears_are_judged_by_low_elevations(build: Build, small_head: ea.Head) ->
     np.testing.assert_allclose(ea.read_sofa(path).responses().samples, written, atol=1e-12)
 
 
-def test_behind_is_plus_180() -> None:
-    """Straight behind is azimuth 180, never -180, from whichever side it is reached."""
+def test_azimuth_of_the_back_is_plus_180() -> None:
+    """Straight behind has the azimuth 180, not -180."""
     np.testing.assert_array_equal(to_directions([[-1.0, -0.0, 0.0], [-1.0, 0.0, 0.0]])[:, 0], 180)

@@ -1,4 +1,4 @@
-"""Pictures: what is left is drawn on the left, low is low, and a failure leaves no half a file."""
+"""Tests of figures of heads, cues and reliability, and of saving."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from earatlas.plotting.style import save
 
 
 def panel(figure: Figure, title: str) -> Axes:
-    """The axes with this title."""
+    """Return the axes with this title."""
     (axes,) = [a for a in figure.axes if a.get_title(loc="left") == title]
     return axes
 
 
 def pixel(axes: Axes, x: float, y: float) -> tuple[int, int, str]:
-    """Column and row, from the lower left, of a point in data units, and the colour drawn there."""
+    """Return column and row, from the lower left, of a point in data units, and its colour."""
     canvas = FigureCanvasAgg(axes.figure)
     canvas.draw()
     drawn = np.asarray(canvas.buffer_rgba()).astype(int)
@@ -32,8 +32,8 @@ def pixel(axes: Axes, x: float, y: float) -> tuple[int, int, str]:
     return column, row, "red" if red > blue + 20 else "blue" if blue > red + 20 else "grey"
 
 
-def test_pictures_are_drawn(tmp_path: Path, small_head: ea.Head, rng: np.random.Generator) -> None:
-    """Every picture is written, also for a head without a median plane."""
+def test_figures_are_saved(tmp_path: Path, small_head: ea.Head, rng: np.random.Generator) -> None:
+    """Every figure is written, also for a head without a median plane."""
     side = small_head.subset(small_head.directions[:, 0] > 20)
     cues = ea.audio_cues(ea.Audio(rng.normal(size=(2, 8000)), 16000))
     for name, figure in (
@@ -50,7 +50,7 @@ def test_pictures_are_drawn(tmp_path: Path, small_head: ea.Head, rng: np.random.
 
 
 def test_left_is_drawn_on_the_left(small_head: ea.Head) -> None:
-    """A sound from the left is louder in the left ear: blue, in the left half of every panel."""
+    """A sound from the left is louder in the left ear: blue in the left half of every panel."""
     figure = plot_head(small_head)
     levels = panel(figure, "Level difference, horizontal plane")
     left, right = pixel(levels, 90, 5), pixel(levels, -90, 5)
@@ -61,8 +61,8 @@ def test_left_is_drawn_on_the_left(small_head: ea.Head) -> None:
         assert axes.transData.transform((90, 0))[0] < axes.transData.transform((-90, 0))[0]
 
 
-def test_low_is_drawn_low(rng: np.random.Generator) -> None:
-    """A recording whose right ear is louder below 4 kHz only: red below, blue above."""
+def test_low_frequencies_are_at_the_bottom(rng: np.random.Generator) -> None:
+    """A recording whose right ear is louder only below 4 kHz is red there and blue above."""
     spectrum = np.fft.rfft(rng.normal(size=16000))
     low = np.arange(len(spectrum)) < 4000
     ears = [np.fft.irfft(spectrum * np.where(low, a, b)) for a, b in ((1, 9), (9, 1))]
@@ -74,17 +74,17 @@ def test_low_is_drawn_low(rng: np.random.Generator) -> None:
 
 
 def columns(axes: Axes) -> tuple[np.ndarray, np.ndarray]:
-    """Centres (n,) and values (n, F), NaN where blank, of a panel."""
+    """Return centres (n,) and values (n, F) of a panel's columns; NaN where it is blank."""
     (mesh,) = [c for c in axes.collections if isinstance(c, QuadMesh)]
     edges = mesh.get_coordinates()[0, :, 0]
     return (edges[1:] + edges[:-1]) / 2, np.ma.filled(mesh.get_array(), np.nan).T
 
 
-def test_horizontal_plane_is_that_of_the_nearest_directions() -> None:
-    """Each column is the measured direction nearest to (azimuth, 0); the rings beside it are not.
+def test_horizontal_plane_shows_the_nearest_directions() -> None:
+    """Each column is the measured direction nearest to (azimuth, 0), not one of a nearby ring.
 
-    Rings at -3, 0 and 3 degrees of elevation, 4 degrees apart: within one spacing of the plane, so
-    that a picture of all of them would have stripes.
+    The rings at elevations -3, 0 and 3 degrees, with a spacing of 4 degrees, are all within one
+    spacing of the plane: a figure that mixed them would have stripes.
     """
     azimuths = np.arange(-80.0, 81.0, 4.0)
     rings = [np.column_stack([azimuths + e / 3, np.full(len(azimuths), e)]) for e in (-3.0, 0, 3)]
@@ -102,7 +102,7 @@ def test_horizontal_plane_is_that_of_the_nearest_directions() -> None:
 
 
 def test_median_plane_runs_over_the_top() -> None:
-    """Ahead, above, behind, below: polar angles 0, 90, 180 and 270; a gap stays blank."""
+    """Front, above, behind and below are at 0, 90, 180 and 270 degrees; gaps are blank."""
     head = ea.simulated_head(ea.Sphere().grid(5.0))
     front = head.subset(head.directions[:, 1] > -30)
     ild = front.cues(ea.CueLayout(ipd_band_hz=None))
@@ -115,23 +115,25 @@ def test_median_plane_runs_over_the_top() -> None:
 
 
 def test_circle_has_no_median_plane() -> None:
-    """Two directions, ahead and behind, are no plane."""
+    """Two directions, front and behind, are too few for a plane."""
     azimuths = np.arange(-180.0, 180.0, 5.0)
     circle = ea.simulated_head(np.column_stack([azimuths, 0 * azimuths]))
     axes = panel(plot_head(circle), "Level difference, median plane")
     assert [text.get_text() for text in axes.texts] == ["not measured"]
 
 
-def test_reliability_is_the_share_of_truths_inside(rng: np.random.Generator) -> None:
-    """Each line counts levels up to the nominal one; the bars and the band are where they say."""
-    sure, honest = [0.3, 0.8, 0.8, 1.0], rng.random(150)
-    (axes,) = plot_reliability({"too sure": sure, "honest": honest}, title="Two").axes
+def test_reliability_curve_is_the_coverage(rng: np.random.Generator) -> None:
+    """Each curve counts levels up to the nominal one; the targets are at 50 and 90 %."""
+    overconfident, calibrated = [0.3, 0.8, 0.8, 1.0], rng.random(150)
+    (axes,) = plot_reliability(
+        {"overconfident": overconfident, "calibrated": calibrated}, title="Two"
+    ).axes
     drawn = {line.get_label(): line.get_data() for line in axes.lines}
-    nominal, inside = drawn["too sure"]
+    nominal, inside = drawn["overconfident"]
     for level, share in ((25, 0), (35, 25), (79, 25), (80, 75), (99, 75), (100, 100)):
         assert inside[np.isclose(nominal, level)] == pytest.approx(share)
-    nominal, inside = drawn["honest"]
-    assert inside[np.isclose(nominal, 50)] == pytest.approx(100 * np.mean(honest <= 0.5))
+    nominal, inside = drawn["calibrated"]
+    assert inside[np.isclose(nominal, 50)] == pytest.approx(100 * np.mean(calibrated <= 0.5))
     assert axes.get_title(loc="left") == "Two"
     (bars,) = [c for c in axes.collections if isinstance(c, LineCollection)]
     assert [segment.tolist() for segment in bars.get_segments()] == [
@@ -140,10 +142,10 @@ def test_reliability_is_the_share_of_truths_inside(rng: np.random.Generator) -> 
     ]
 
 
-def test_reliability_band_is_that_of_the_fewest_truths(rng: np.random.Generator) -> None:
-    """With 150 truths, 42 to 58 % lie in an honest 50 % region; with more the band is narrower."""
-    for truths, low, high in ((150, 42, 58), (2400, 48, 52)):
-        levels = {"a": rng.random(truths), "b": rng.random(2400)}
+def test_reliability_band_has_the_smallest_number_of_cases(rng: np.random.Generator) -> None:
+    """With 150 cases, a calibrated 50 % region covers 42 to 58 %; with more cases less."""
+    for cases, low, high in ((150, 42, 58), (2400, 48, 52)):
+        levels = {"a": rng.random(cases), "b": rng.random(2400)}
         (axes,) = plot_reliability(levels).axes
         (band,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
         edge = band.get_paths()[0].vertices
@@ -154,8 +156,10 @@ def test_reliability_band_is_that_of_the_fewest_truths(rng: np.random.Generator)
             plot_reliability(bad)
 
 
-def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that fills up half way: the old picture stays, and nothing else is left."""
+def test_failed_save_keeps_the_existing_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the disk is full, the existing figure is unchanged and no other file is left."""
 
     def half(self: Figure, path: Path, **_: object) -> None:
         Path(path).write_bytes(b"half")

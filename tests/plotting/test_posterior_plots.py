@@ -1,8 +1,10 @@
-"""Pictures of one posterior: from near by, in its place, and nothing of it cut off."""
+"""Tests of figures of one posterior: close-up, overview and polar cap."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from made_scenes import SPACES, belief_at
+from made_scenes import SPACES, make_scene, posterior_at
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -13,37 +15,37 @@ from matplotlib.projections.polar import PolarAxes
 import earatlas as ea
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import COLOURS
-from earatlas.plotting.posterior_maps import cap_map, zoomed_map
-from earatlas.plotting.posterior_panels import REGIONS
-from earatlas.plotting.posteriors import plot_belief
-from earatlas.plotting.style import tints
+from earatlas.plotting.posterior_maps import polar_cap_map, zoomed_map
+from earatlas.plotting.posterior_panels import REGION_TINTS
+from earatlas.plotting.posteriors import plot_posterior
+from earatlas.plotting.style import tint_colormap
 
 
 def drawn(figure: Figure) -> np.ndarray:
-    """The pixels (H, W, 3) in [0, 1], first row lowest."""
+    """Return the pixels (H, W, 3) in [0, 1], first row lowest."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     return np.asarray(canvas.buffer_rgba())[::-1, :, :3] / 255  # type: ignore[no-untyped-call]
 
 
 def shade_at(axes: Axes, pixels: np.ndarray, x: float, y: float) -> str:
-    """Which region is drawn at a point in data units."""
+    """Return which region is drawn at a point in data units."""
     column, row = (int(v) for v in axes.transData.transform((x, y)))
-    for level, shade in REGIONS:
-        if np.abs(pixels[row, column] - to_rgb(tints(COLOURS[0])(shade))).max() < 0.03:
+    for level, shade in REGION_TINTS:
+        if np.abs(pixels[row, column] - to_rgb(tint_colormap(COLOURS[0])(shade))).max() < 0.03:
             return f"{level:.0%}"
     return "none" if pixels[row, column].min() > 0.99 else "other"
 
 
-def round_belief(place: tuple[float, float], width: float) -> ea.DirectionPosterior:
-    """One round Gaussian around a place of the sphere."""
+def round_posterior(place: tuple[float, float], width: float) -> ea.DirectionPosterior:
+    """Return one isotropic Gaussian around a place of the sphere."""
     return ea.DirectionPosterior(
         ea.Sphere(), np.array([place]), np.ones(1), np.zeros((1, 2)), width**2 * np.eye(2)[None]
     )
 
 
 def marks(axes: Axes) -> dict[str, np.ndarray]:
-    """Where the marks of a panel are."""
+    """Return the positions of the marks of a panel by name."""
     return {str(line.get_label()): np.asarray(line.get_xydata())[0] for line in axes.lines}
 
 
@@ -52,14 +54,14 @@ def marks(axes: Axes) -> dict[str, np.ndarray]:
 def test_every_space_and_width_is_drawn(
     space: Space, places: tuple[tuple[float, ...], ...], width: float
 ) -> None:
-    """Needles and posteriors about nothing, with no warning."""
-    posterior = belief_at(space, places[2], width=width)
-    drawn(plot_belief(posterior, title="$x_$", truth=places[1]))
+    """Very sharp and very broad posteriors are drawn without a warning."""
+    posterior = posterior_at(space, places[2], width=width)
+    drawn(plot_posterior(posterior, title="$x_$", truth=places[1]))
 
 
 def test_regions_are_those_of_a_gaussian() -> None:
-    """A round Gaussian of 2 degrees: regions end at sqrt(-2 log(1 - level)) widths."""
-    figure = plot_belief(round_belief((40.0, 3.0), 2.0), truth=(41.0, 1.0))
+    """Regions of an isotropic Gaussian of 2 degrees end at sqrt(-2 log(1 - level)) widths."""
+    figure = plot_posterior(round_posterior((40.0, 3.0), 2.0), truth=(41.0, 1.0))
     axes, pixels = figure.axes[0], drawn(figure)
     for level, within in ((0.5, "50%"), (0.9, "90%"), (0.99, "99%")):
         edge = 2.0 * np.sqrt(-2 * np.log(1 - level))
@@ -74,19 +76,19 @@ def test_regions_are_those_of_a_gaussian() -> None:
     assert axes.get_title(loc="left") == "40° left, 3° up, front; 90 % within 4.3°"
 
 
-def test_belief_fills_its_picture() -> None:
-    """A region of 2 degrees is a twentieth of the frame at least, and left is on the left."""
-    axes = plot_belief(round_belief((40.0, 3.0), 1.0)).axes[0]
+def test_close_up_fits_the_posterior() -> None:
+    """A region of 2 degrees fills at least 5 % of the frame, and left is on the left."""
+    axes = plot_posterior(round_posterior((40.0, 3.0), 1.0)).axes[0]
     left, right = axes.get_xlim()
     low, high = axes.get_ylim()
     assert left > right
     assert np.pi * 2.15**2 > 0.05 * (left - right) * (high - low)
 
 
-def test_small_map_frames_what_is_seen() -> None:
-    """One frame, or one at either side of the seam; none for a broad posterior."""
+def test_overview_frames_the_close_up() -> None:
+    """One frame, or one on either side of ±180 degrees; none for a broad posterior."""
     for place, lefts in (((40.0, 3.0), [30.0]), ((178.0, 3.0), [-192.0, 168.0])):
-        figure = plot_belief(round_belief(place, 1.0))
+        figure = plot_posterior(round_posterior(place, 1.0))
         near, whole = figure.axes[:2]
         frames = [p for p in whole.patches if isinstance(p, Rectangle)]
         seen = [f.get_x() for f in frames if f.get_x() < 180 and f.get_x() + f.get_width() > -180]
@@ -94,21 +96,21 @@ def test_small_map_frames_what_is_seen() -> None:
         assert {f.get_width() for f in frames} == {20.0}
         assert sorted(near.get_xlim()) == pytest.approx((place[0] - 10, place[0] + 10))
         assert sorted(whole.get_xlim()) == pytest.approx((-180, 180))
-    broad = plot_belief(round_belief((40.0, 3.0), 50.0))
+    broad = plot_posterior(round_posterior((40.0, 3.0), 50.0))
     assert len(broad.axes) == 2
     assert sorted(broad.axes[0].get_xlim()) == pytest.approx((-180, 180))
 
 
-def test_truth_across_the_seam_is_beside_the_peak() -> None:
-    """179 and -178 degrees are three degrees apart, in the picture too."""
-    axes = plot_belief(round_belief((179.0, 0.0), 1.0), truth=(-178.0, 0.0)).axes[0]
+def test_truth_across_the_wrap_is_next_to_the_peak() -> None:
+    """179 and -178 degrees are drawn three degrees apart."""
+    axes = plot_posterior(round_posterior((179.0, 0.0), 1.0), truth=(-178.0, 0.0)).axes[0]
     assert marks(axes)["truth"][0] - marks(axes)["peak"][0] == pytest.approx(3)
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_pole_is_seen_from_above(side: float) -> None:
-    """Around a pole: ahead is up, left is left, and the regions are round and whole."""
-    figure = plot_belief(round_belief((90.0, side * 87.0), 2.0), truth=(0.0, side * 88.0))
+def test_posterior_at_a_pole_is_a_polar_cap(side: float) -> None:
+    """Front is up, left is left, and the regions around the pole are round and closed."""
+    figure = plot_posterior(round_posterior((90.0, side * 87.0), 2.0), truth=(0.0, side * 88.0))
     axes, pixels = figure.axes[0], drawn(figure)
     assert isinstance(axes, PolarAxes)
     peak, truth = (axes.transData.transform(marks(axes)[name]) for name in ("peak", "truth"))
@@ -125,14 +127,14 @@ def test_pole_is_seen_from_above(side: float) -> None:
     assert labels[-1] == ("80°" if side > 0 else "−80°")
 
 
-def test_cap_is_for_what_lies_around_a_pole() -> None:
-    """Not for a posterior beside it, nor a broad one, nor where there is no pole."""
-    assert cap_map(round_belief((30.0, 87.0), 2.0)) is not None
-    assert cap_map(round_belief((30.0, 70.0), 2.0)) is None
-    assert cap_map(round_belief((30.0, 87.0), 30.0)) is None
-    assert cap_map(round_belief((30.0, 87.0), 2.0), truth=(30.0, 20.0)) is None
-    assert cap_map(belief_at(ea.Cylinder(), (30.0, 59.0))) is None
-    below = cap_map(round_belief((30.0, -88.0), 2.0))
+def test_polar_cap_needs_a_posterior_around_a_pole() -> None:
+    """There is none for a posterior beside the pole, a broad one, or a space without poles."""
+    assert polar_cap_map(round_posterior((30.0, 87.0), 2.0)) is not None
+    assert polar_cap_map(round_posterior((30.0, 70.0), 2.0)) is None
+    assert polar_cap_map(round_posterior((30.0, 87.0), 30.0)) is None
+    assert polar_cap_map(round_posterior((30.0, 87.0), 2.0), truth=(30.0, 20.0)) is None
+    assert polar_cap_map(posterior_at(ea.Cylinder(), (30.0, 59.0))) is None
+    below = polar_cap_map(round_posterior((30.0, -88.0), 2.0))
     assert below is not None
     assert below.extent == pytest.approx((-180, 180, -90, -80))
     top = np.unravel_index(below.log_density.argmax(), below.log_density.shape)
@@ -141,10 +143,10 @@ def test_cap_is_for_what_lies_around_a_pole() -> None:
 
 def test_circle_is_seen_from_near_by() -> None:
     """Its density, its regions under it, and lines for the marks."""
-    posterior = belief_at(ea.Circle(), (179.0, 5.0), width=1.0)
+    posterior = posterior_at(ea.Circle(), (179.0, 5.0), width=1.0)
     near = zoomed_map(posterior)
     assert near.extent[:2] == pytest.approx((174, 184))
-    figure = plot_belief(posterior, truth=(-179.0, 5.0))
+    figure = plot_posterior(posterior, truth=(-179.0, 5.0))
     axes, pixels = figure.axes[0], drawn(figure)
     assert shade_at(axes, pixels, 179.3, 0.5) == "50%"
     assert shade_at(axes, pixels, 180.5, 0.05) == "90%"
@@ -152,3 +154,22 @@ def test_circle_is_seen_from_near_by() -> None:
     radius = posterior.radius_90
     assert radius == pytest.approx(posterior.credible_area(0.9) / 2, rel=0.1)
     assert axes.get_title(loc="left") == f"179° left, 5° up, behind; 90 % within {radius:.1f}°"
+
+
+def test_plot_posterior_accepts_results() -> None:
+    """A result with a `posterior` gives the figure of that posterior; others raise InputError."""
+    posterior = round_posterior((40.0, 3.0), 2.0)
+    scene, _ = make_scene()
+    for value in (posterior, SimpleNamespace(posterior=posterior)):
+        axes = plot_posterior(value).axes[0]
+        assert axes.get_title(loc="left") == "40° left, 3° up, front; 90 % within 4.3°"
+    assert plot_posterior(scene.sources[0]).axes[0].get_title(loc="left").startswith("30° left")
+    for bad in (scene, [40.0, 3.0], None, SimpleNamespace(posterior=3.0)):
+        with pytest.raises(ea.InputError, match=r"posterior must be .*, got \w+\. Pass the result"):
+            plot_posterior(bad)  # type: ignore[arg-type]
+
+
+def test_unknown_direction_is_titled_so() -> None:
+    """The title of a posterior over most of the sphere names no direction."""
+    axes = plot_posterior(posterior_at(ea.Sphere(), (30, 10), width=90.0)).axes[0]
+    assert axes.get_title(loc="left") == "direction unknown"

@@ -1,4 +1,4 @@
-"""Directions in patches: each in one, and the charts that reach it are all that count."""
+"""Tests of spatial blocks and of the charts that are relevant to them."""
 
 from dataclasses import replace
 
@@ -7,51 +7,54 @@ import pytest
 
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
 from earatlas.ppam import data_blocks
-from earatlas.ppam.data_blocks import Reach
-from earatlas.ppam.em import EM, Learning
+from earatlas.ppam.data_blocks import ChartSupport
+from earatlas.ppam.em import EM, EMSettings
 
 SPACES = [Sphere(), Circle(), Cylinder((-40.0, 60.0)), Plane(((-50.0, 50.0), (-30.0, 30.0)))]
 
 
-def some_em(space: Space, n: int = 700) -> EM:
-    """EM on smooth cues all over a space."""
+def smooth_em(space: Space, n: int = 700) -> EM:
+    """Return EM on smooth cues over a whole space."""
     rng = np.random.default_rng(3)
     x = space.grid((space.area / n) ** (1 / space.dims))
     angles = np.radians(x) @ rng.normal(size=(x.shape[1], 9)) * 2
-    return EM(space, x, np.sin(angles) + 0.05 * rng.normal(size=angles.shape), Learning(), 2, True)
+    return EM(
+        space, x, np.sin(angles) + 0.05 * rng.normal(size=angles.shape), EMSettings(), 2, True
+    )
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
-def test_every_row_is_in_one_patch(space: Space) -> None:
-    """Patches are a partition, and each is smaller than the whole."""
-    x = some_em(space).x
-    parts = data_blocks.patches(space, x)
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(x)))
-    assert len(parts) > 3
+def test_blocks_are_a_partition(space: Space) -> None:
+    """Every direction is in one block, and blocks are smaller than the space."""
+    x = smooth_em(space).x
+    blocks = data_blocks.spatial_blocks(space, x)
+    assert np.array_equal(np.sort(np.concatenate(blocks)), np.arange(len(x)))
+    assert len(blocks) > 3
     whole, widest = (
         space.squared_distances(x[rows], x[rows]).max()
-        for rows in (np.arange(len(x)), max(parts, key=len))
+        for rows in (np.arange(len(x)), max(blocks, key=len))
     )
     assert widest < 0.8 * whole
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
-def test_charts_that_do_not_reach_change_nothing(
+def test_irrelevant_charts_do_not_change_result(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Moments and spread equal those of all components over all data at once."""
-    em = some_em(space)
-    model = em.start(90, np.random.default_rng(1))
-    found, spread = em.moments(model), em.with_spread(model, 3.0).spread
-    reach = Reach.of(model)
-    nearby = [len(reach.near(em.x[rows])) for rows in data_blocks.patches(space, em.x)]
-    assert np.mean(nearby) < 0.8 * len(model.weights)
-    monkeypatch.setattr(data_blocks, "_NOTHING", np.inf)
-    monkeypatch.setattr(data_blocks, "_MOST", 1)
+    """Sufficient statistics and spread equal those of all components on one block."""
+    em = smooth_em(space)
+    model = em.initialize(90, np.random.default_rng(1))
+    statistics, spread = em.e_step(model), em.estimate_spread(model, 3.0).spread
+    support = ChartSupport.of(model)
+    blocks = data_blocks.spatial_blocks(space, em.x)
+    counts = [len(support.relevant_components(em.x[rows])) for rows in blocks]
+    assert np.mean(counts) < 0.8 * len(model.weights)
+    monkeypatch.setattr(data_blocks, "_NEGLIGIBLE_NATS", np.inf)
+    monkeypatch.setattr(data_blocks, "_MAX_BLOCKS", 1)
     dense = replace(em)
-    expected = dense.moments(model)
+    expected = dense.e_step(model)
     assert len(list(dense.responsibilities(model))) == 1
     for name in ("counts", "grams", "cross", "projected", "log_likelihood"):
-        got, wanted = getattr(found, name), getattr(expected, name)
-        np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(spread, dense.with_spread(model, 3.0).spread, rtol=1e-9)
+        actual, desired = getattr(statistics, name), getattr(expected, name)
+        np.testing.assert_allclose(actual, desired, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(spread, dense.estimate_spread(model, 3.0).spread, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""The scene's page: whole in itself, safe whatever the names are, and true to its numbers."""
+"""Tests of the report: self-contained HTML, escaping of names, and correct numbers and images."""
 
 import re
 from base64 import b64decode, b64encode
@@ -11,21 +11,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from made_scenes import SPACES, belief_at, made_scene, made_track, with_sources, without_sound
+from made_scenes import (
+    SPACES,
+    make_scene,
+    make_source_track,
+    posterior_at,
+    with_sources,
+    without_audio,
+)
 from matplotlib.image import imread
 
 import earatlas as ea
-from earatlas.cli.ground_truth import hearing_lines
-from earatlas.evaluation.ground_truth import Truth
+from earatlas.cli.ground_truth import format_perceptual_scores
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.evaluation.intelligibility import intelligibility
 from earatlas.evaluation.interaural import interaural_errors
 from earatlas.evaluation.score import score
 from earatlas.geometry.spaces import Space
-from earatlas.plotting.palette import GREY, INK, TRUE, colour_of
-from earatlas.plotting.posterior_maps import belief_map
+from earatlas.plotting.palette import GREY, INK, TRUTH_COLOUR, source_colour
+from earatlas.plotting.posterior_maps import posterior_map
 from earatlas.report import report_page, write_report
-from earatlas.report.comparison import Known, comparison_table, decibel_words
-from earatlas.report.images import ild_image, level_image, mask_image, on_colour
+from earatlas.report.comparison import SceneComparison, comparison_table, format_decibels
+from earatlas.report.images import ild_image, level_image, mask_image, text_colour
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.tracks import track_charts
 from earatlas.separation.source_track import SourceTrack
@@ -34,7 +41,7 @@ _VOID = {"meta", "img", "br", "input", "link"}
 
 
 class Page(HTMLParser):
-    """The elements of a page, its text, and whether every element is closed in its place."""
+    """Parser that collects a page's elements and text, and checks that elements are closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -46,51 +53,53 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open an element."""
+        """Record an opening tag."""
         self.elements.append((tag, dict(attrs)))
         if tag not in _VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element that holds nothing."""
+        """Record a self-closing tag."""
         self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        """Close the last one."""
+        """Check that the tag closes the element opened last."""
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Collect what is read."""
+        """Collect the visible text."""
         if not {"style", "script"} & set(self.open):
             self.text += data + "\n"
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
-        """Attributes of all elements of a kind."""
+        """Return the attributes of all elements with this tag."""
         return [attrs for name, attrs in self.elements if name == tag]
 
 
 def sound_of(player: dict[str, str | None]) -> tuple[np.ndarray, int]:
-    """The samples (n, 2) and the rate inside a player."""
+    """Return the samples (n, 2) and the rate of the sound in a player."""
     kind, _, data = str(player["src"]).partition(";base64,")
     assert kind == "data:audio/flac"
     return soundfile.read(BytesIO(b64decode(data)))  # type: ignore[no-any-return]
 
 
 def pixels(uri: str) -> np.ndarray:
-    """The colours (H, W, 4) of an image, as any other program reads it."""
+    """Return the pixels (H, W, 4) of an image, decoded by matplotlib."""
     return np.asarray(imread(BytesIO(b64decode(uri.partition(",")[2])), format="png"))
 
 
 def audios(images: np.ndarray) -> tuple[ea.Audio, ...]:
-    """Images (M, 2, n) as sounds."""
+    """Return images (M, 2, n) as Audio."""
     return tuple(ea.Audio(image, 16_000) for image in images)
 
 
 @pytest.mark.parametrize(("space", "places"), SPACES)
-def test_page_is_whole_in_itself(space: Space, places: tuple[tuple[float, ...], ...]) -> None:
-    """In every space: proper HTML, nothing from elsewhere, every picture and player described."""
-    scene, images = made_scene(space, places)
-    page = Page(report_page(scene, title="party", truth=Truth(np.array(places), audios(images))))
+def test_page_is_self_contained(space: Space, places: tuple[tuple[float, ...], ...]) -> None:
+    """In every space: valid HTML, no external resource, and a text for every image and player."""
+    scene, images = make_scene(space, places)
+    page = Page(
+        report_page(scene, title="party", truth=GroundTruth(np.array(places), audios(images)))
+    )
     for tag, attrs in page.elements:
         for name in ("src", "href", "srcset", "poster", "data", "action"):
             assert str(attrs.get(name) or "data:").startswith("data:"), (tag, attrs)
@@ -104,12 +113,12 @@ def test_page_is_whole_in_itself(space: Space, places: tuple[tuple[float, ...], 
     assert "url(" not in report_page(scene, title="")
 
 
-def test_names_from_outside_are_text(tmp_path: Path) -> None:
-    """Titles, sources, truths and files that look like HTML stay what they are."""
+def test_names_are_escaped(tmp_path: Path) -> None:
+    """Titles, sources, truths and files that look like HTML are shown as text."""
     nasty = '"><script>alert(1)</script>&{{script}}'
-    scene, images = made_scene()
+    scene, images = make_scene()
     evil = tuple(replace(s, name=f"{nasty}{m}") for m, s in enumerate(scene.sources))
-    truth = Truth(np.zeros((2, 2)), audios(images), (nasty, "javascript:x"))
+    truth = GroundTruth(np.zeros((2, 2)), audios(images), (nasty, "javascript:x"))
     file = tmp_path / "a&b <i>#?.wav"
     scene.mixture.write(file)
     text = report_page(
@@ -127,9 +136,9 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
     assert f"script-src 'sha256-{digest}'" in text
 
 
-def test_players_hold_the_sound() -> None:
-    """Both ears to 16 bits; beyond full scale all are turned down alike."""
-    scene, _ = made_scene()
+def test_players_contain_the_sounds() -> None:
+    """Both ears with 16 bits; above full scale one gain reduces all sounds."""
+    scene, _ = make_scene()
     players = Page(report_page(scene, title="x")).all("audio")
     assert scene.mixture is not None
     for player, sound in zip(players, (scene.mixture, *(s.audio for s in scene.sources)),
@@ -149,15 +158,15 @@ def test_players_hold_the_sound() -> None:
 def test_long_recordings_are_cut_and_linked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The openings that fit, all of one length, from files where the scene has no sound."""
-    scene, _ = made_scene(seconds=3)
+    """Excerpts of equal length that fit, from files if the scene holds no sounds."""
+    scene, _ = make_scene(seconds=3)
     files = {"mixture": tmp_path / "sounds" / "party.wav", "source2": tmp_path / "2.flac"}
     files["mixture"].parent.mkdir()
     scene.mixture.write(files["mixture"])
     scene.sources[1].audio.write(files["source2"])
-    bare = without_sound(scene)
+    bare = without_audio(scene)
     files["source1"] = scene.sources[0].audio.write(tmp_path / "1.wav")
-    monkeypatch.setattr("earatlas.report.players._MEGABYTES", 0.2)
+    monkeypatch.setattr("earatlas.report.players._MAX_MEGABYTES", 0.2)
     page = Page(report_page(bare, title="x", files=files, folder=tmp_path))
     sounds = [sound_of(player)[0] for player in page.all("audio")]
     assert 0.5 < len(sounds[0]) / 16_000 < 2
@@ -166,19 +175,21 @@ def test_long_recordings_are_cut_and_linked(
     np.testing.assert_allclose(
         sounds[2].T, scene.sources[1].audio.samples[:, : len(sounds[2])], atol=2**-15
     )
-    assert page.text.count("s of 3.0 s are here") == 3
+    assert page.text.count("s of 3.0 s.") == 3
     assert [a["href"] for a in page.all("a")] == ["./sounds/party.wav", "./1.wav", "./2.flac"]
     assert Page(report_page(bare, title="x")).all("audio") == []
 
 
 def test_table_has_the_scores() -> None:
-    """Errors and figures are those of the metrics, also when the sources come in another order."""
-    scene, images = made_scene(seconds=0.6)
-    truth = Truth(np.array([[40.0, 10.0], [-50.0, -20.0]]), audios(images), ("Ada", "Hugh"))
+    """Errors and scores are those of the metrics, also if the sources have another order."""
+    scene, images = make_scene(seconds=0.6)
+    truth = GroundTruth(np.array([[40.0, 10.0], [-50.0, -20.0]]), audios(images), ("Ada", "Hugh"))
     found = np.stack([s.audio.samples for s in scene.sources])
     expected = score(images, found, scene.mixture.samples)
     text = Page(report_page(with_sources(scene, [1, 0]), title="x", truth=truth)).text
-    cells = text[text.index("Found and true") : text.index("SDR: the source")].split("\n")
+    cells = text[text.index("Comparison with the ground truth") : text.index("SDR: energy")].split(
+        "\n"
+    )
     for m, name in enumerate(("Ada", "Hugh")):
         row = [c for c in cells[cells.index(name) :] if c][1:8]
         error = (ea.great_circle_error([40, 10], scene.sources[0].direction), 0.0)[m]
@@ -186,78 +197,78 @@ def test_table_has_the_scores() -> None:
         quality = [getattr(q, k)[m].mean() for k in ("sdr_db", "sir_db")
                    for q in (expected.mixture, expected.quality)]  # fmt: skip
         assert row[3:] == [f"{v:.1f} dB".replace("-", "−") for v in quality]
-        heard = [c for c in cells[cells.index(name) :] if c][8:11]
+        binaural = [c for c in cells[cells.index(name) :] if c][8:11]
         ears = interaural_errors(images, found, rate=scene.rate)
         clear = intelligibility(images, found, rate=scene.rate)[m].mean()
-        assert heard == [f"{clear:.2f}", f"{ears.ild_db[m]:.1f} dB",
+        assert binaural == [f"{clear:.2f}", f"{ears.ild_db[m]:.1f} dB",
                          f"{ears.itd_microseconds[m]:.0f} µs"]  # fmt: skip
     assert "swapped" not in text
 
 
 def test_page_and_terminal_round_alike() -> None:
-    """Both go by the digits that JSON has: 0.8749 is 0.875 there, and 0.88 for people."""
-    scene, images = made_scene(seconds=0.6)
-    truth = Truth(images=audios(images), names=("Ada", "Hugh"))
-    known = Known.judged(scene, truth, {"mixture": scene.mixture,
-                                        **{s.name: s.audio for s in scene.sources}})  # fmt: skip
-    assert known.heard is not None
+    """Both round the three decimals of JSON: 0.8749 is 0.875 there, and is shown as 0.88."""
+    scene, images = make_scene(seconds=0.6)
+    truth = GroundTruth(images=audios(images), names=("Ada", "Hugh"))
+    sounds = {"mixture": scene.mixture, **{s.name: s.audio for s in scene.sources}}
+    comparison = SceneComparison.compute(scene, truth, sounds)
+    assert comparison.binaural is not None
     ild, itd = np.array([2.44951, 0.1]), np.array([31.4996, 7.0])
-    ears = replace(known.heard[0], ild_db=ild, itd_microseconds=itd)
-    odd = replace(known, heard=(ears, np.array([[0.8749, 0.8749], [0.5, 0.5]])))
+    ears = replace(comparison.binaural[0], ild_db=ild, itd_microseconds=itd)
+    odd = replace(comparison, binaural=(ears, np.array([[0.8749, 0.8749], [0.5, 0.5]])))
     page = Page(comparison_table(scene, odd)).text
     names = ("ild_error_db", "itd_error_microseconds", "stoi")
     figures = zip((ild[0], itd[0], 0.8749), names, strict=True)
     row = {"name": "Ada", **{name: round(float(value), 3) for value, name in figures}}
-    terminal = hearing_lines([row])[1].split()
+    terminal = format_perceptual_scores([row])[1].split()
     assert terminal == ["Ada", "2.5", "dB", "32", "µs", "0.88"]
     for cell in ("2.5 dB", "32 µs", "0.88"):
         assert cell in page
 
 
-def test_table_is_the_same_from_files(tmp_path: Path) -> None:
-    """Sounds that went to files, the mixture at another rate, are judged as those in memory."""
-    scene, images = made_scene()
-    truth = Truth(images=audios(images))
+def test_table_from_files_equals_table_from_memory(tmp_path: Path) -> None:
+    """Sounds in files, with a mixture at another rate, have the scores of sounds in memory."""
+    scene, images = make_scene()
+    truth = GroundTruth(images=audios(images))
     files = {s.name: s.audio.write(tmp_path / f"{s.name}.wav") for s in scene.sources}
     files["mixture"] = scene.mixture.at_rate(48_000).write(tmp_path / "mixture.wav")
-    bare = without_sound(scene)
+    bare = without_audio(scene)
     tables = [
         re.findall(r"(−?\d+\.\d) dB", report_page(scene, title="x", truth=truth)),
         re.findall(r"(−?\d+\.\d) dB", report_page(bare, title="x", truth=truth, files=files)),
     ]
     kept, read = (np.array([float(v.replace("−", "-")) for v in table]) for table in tables)
     assert len(kept) == 15
-    after = np.array([1, 3, 4])  # of the five of a row; before, resampling ends below 8 kHz
+    after = np.array([1, 3, 4])  # columns that do not use the mixture, which was resampled
     for row in (0, 5, 10):
         np.testing.assert_array_equal(read[row + after], kept[row + after])
     np.testing.assert_allclose(read, kept, atol=0.5)
     assert "SDR" not in Page(report_page(bare, title="x", truth=truth)).text
 
 
-def test_table_says_what_is_wrong() -> None:
-    """A source too many, one that is missing, and sounds that come with others' directions."""
-    scene, images = made_scene()
+def test_table_notes_mismatches() -> None:
+    """False and missed sources, omitted scores, and sounds with the direction of another source."""
+    scene, images = make_scene()
     places = np.array([[30.0, 10.0], [-50.0, -20.0]])
-    text = Page(report_page(scene, title="x", truth=Truth(places[::-1], audios(images)))).text
+    text = Page(report_page(scene, title="x", truth=GroundTruth(places[::-1], audios(images)))).text
     assert "Sounds and directions are swapped" in text
-    text = Page(report_page(scene, title="x", truth=Truth(places[1:]))).text
-    assert "no true source: source1." in text
+    text = Page(report_page(scene, title="x", truth=GroundTruth(places[1:]))).text
+    assert "not a true source: source1." in text
     assert "SDR" not in text
     alone = with_sources(scene, [1])
-    text = Page(report_page(alone, title="x", truth=Truth(places, audios(images)))).text
+    text = Page(report_page(alone, title="x", truth=GroundTruth(places, audios(images)))).text
     assert "not found" in text
-    sounds = Truth(images=audios(images), names=("Ada", "Hugh"))
+    sounds = GroundTruth(images=audios(images), names=("Ada", "Hugh"))
     assert "Not found: Ada." in Page(report_page(alone, title="x", truth=sounds)).text
     long = Page(report_page(replace(scene, seconds=61.0), title="x", truth=sounds)).text
-    assert "SDR and SIR are left out" in long
+    assert "SDR and SIR are omitted" in long
     empty = with_sources(scene, [])
-    text = Page(report_page(empty, title="x", truth=Truth(places, audios(images)))).text
+    text = Page(report_page(empty, title="x", truth=GroundTruth(places, audios(images)))).text
     assert "No source was found" in text
 
 
 def test_sources_are_described() -> None:
-    """Direction, certainty, share, length and speed, as the scene has them."""
-    scene, _ = made_scene()
+    """Direction, region, energy, duration and speed are those of the scene."""
+    scene, _ = make_scene()
     uneven = tuple(
         replace(s, share=share) for s, share in zip(scene.sources, (0.997, 0.003), strict=True)
     )
@@ -266,69 +277,86 @@ def test_sources_are_described() -> None:
     ).text
     flat = " ".join(text.split())
     first = scene.sources[0]
-    sure = f"within {first.radius_90:.1f}° ({first.credible_90_area:.0f} square degrees)"
-    for words in ("party.wav", "0.2 s long", "2 sources found", "sounds at 16 kHz",
+    region = f"within {first.radius_90:.1f}° ({first.credible_90_area:.0f} square degrees)"
+    for words in ("party.wav", "0.2 s long", "2 sources found", "sampling rate 16 kHz",
                   "separated in 0.1 s, 2.5 times faster than real time",
                   "30° left, 10° up, front", "50° right, 20° down, front",
                   "azimuth 30.0°, elevation 10.0°", "100 % of the recording",
                   "under 1 % of the recording", "from −90 to −50 nats",
-                  sure):  # fmt: skip
+                  region):  # fmt: skip
         assert words in flat
     assert report_page(scene, title="x") == report_page(scene, title="x")
 
 
-def test_page_takes_its_colours_from_the_style() -> None:
-    """Ink, truth and the grey of unheard bins are those of the figures; no place is left empty."""
-    page = report_page(made_scene()[0], title="{{ink}}")
-    for colour in (INK, TRUE, f"{GREY}6e"):
+def test_unknown_direction() -> None:
+    """A source whose region covers most of the sphere has no direction in words or numbers."""
+    scene, _ = make_scene()
+    broad = posterior_at(ea.Sphere(), (30, 10), width=90.0)
+    assert broad.radius_90 > 90
+    sources = (replace(scene.sources[0], posterior=broad), scene.sources[1])
+    truth = GroundTruth(np.array([[30.0, 10.0], [-50.0, -20.0]]))
+    text = " ".join(
+        Page(report_page(replace(scene, sources=sources), title="x", truth=truth)).text.split()
+    )
+    assert text.count("direction unknown") == 2  # in the table and in the source's section
+    assert "90 % region more than half of all directions" in text
+    assert "Direction unknown" in text
+    assert "square degrees" in text  # of the other source
+    assert text.count("30° left, 10° up, front") == 2  # true directions only
+
+
+def test_page_uses_the_palette() -> None:
+    """Text, truth and missing bins have the colours of the figures; no placeholder is left."""
+    page = report_page(make_scene()[0], title="{{ink}}")
+    for colour in (INK, TRUTH_COLOUR, f"{GREY}6e"):
         assert colour in page
-    assert re.findall(r"{{\w+}}", page) == ["{{ink}}"] * 2  # the title's own
+    assert re.findall(r"{{\w+}}", page) == ["{{ink}}"] * 2  # of the title
 
 
 def test_circle_has_no_area() -> None:
-    """On a circle a size is a radius and an arc."""
-    scene, _ = made_scene(ea.Circle(), ((30, 5), (-150, 5)))
+    """On a circle the region is given by a radius and an arc."""
+    scene, _ = make_scene(ea.Circle(), ((30, 5), (-150, 5)))
     text = Page(report_page(scene, title="x")).text
     assert f"within {scene.sources[0].radius_90:.1f}° (an arc of" in text
     assert "square" not in text
 
 
-def test_no_decibels_are_minus_zero() -> None:
-    """Rounded to nothing, a level has no sign; at the limit it is only a bound."""
-    assert [decibel_words(v) for v in (-0.04, 0.04, -0.06)] == ["0.0 dB", "0.0 dB", "−0.1 dB"]
-    assert [decibel_words(v) for v in (100.0, -100.0)] == ["over 100 dB", "below −100 dB"]
-    assert decibel_words(float("nan")) == "–"
+def test_format_decibels() -> None:
+    """Zero has no sign; a value at the limit is a bound; NaN is a dash."""
+    assert [format_decibels(v) for v in (-0.04, 0.04, -0.06)] == ["0.0 dB", "0.0 dB", "−0.1 dB"]
+    assert [format_decibels(v) for v in (100.0, -100.0)] == ["over 100 dB", "below −100 dB"]
+    assert format_decibels(float("nan")) == "–"
 
 
 def test_images_show_the_data() -> None:
-    """Low frequencies below, opacity as probability, missing half grey; louder ears by colour."""
+    """Low frequencies at the bottom; opacity is probability; missing is grey; colours by ear."""
     values = np.array([[0.0, 0.5, 1.0], [np.nan, 1.0, 0.0]])
     drawn = pixels(mask_image(values, "#ff0000"))
     np.testing.assert_allclose(drawn[1, :, 3], [0, 0.5, 1], atol=0.02)
     np.testing.assert_allclose(drawn[1, 2, :3], [1, 0, 0])
     np.testing.assert_allclose(drawn[0, 0] * 255, [123, 135, 148, 110], atol=1)
-    left, none, right, unheard = pixels(ild_image(np.array([[-50.0, 0, 10, np.nan]]), 20.0))[0]
+    left, none, right, missing = pixels(ild_image(np.array([[-50.0, 0, 10, np.nan]]), 20.0))[0]
     assert (left[3], none[3]) == (1, 0)
     assert right[3] == pytest.approx(0.5, abs=0.02)
     assert left[2] > left[0]
     assert right[0] > right[2]
-    assert unheard[3] == pytest.approx(110 / 255, abs=0.01)
+    assert missing[3] == pytest.approx(110 / 255, abs=0.01)
     dark, half, light = pixels(level_image(np.array([[-np.inf, -30, 0.0]]), 0.0, 60.0))[0]
     assert dark[:3].sum() < half[:3].sum() < light[:3].sum()
 
 
-def place_of_badge(svg: str) -> tuple[float, float]:
-    """Where the first source's number is drawn."""
+def badge_position(svg: str) -> tuple[float, float]:
+    """Return the position of the first source's badge."""
     found = re.search(r'class="peak" cx="([-.\d]+)" cy="([-.\d]+)"', svg)
     assert found is not None
     return float(found[1]), float(found[2])
 
 
 def test_left_is_left_in_maps() -> None:
-    """A source on the left and up: marks, density and lobe are in the upper left."""
-    posterior = belief_at(ea.Sphere(), (100, 40), width=8)
-    svg = map_chart([(0, posterior, belief_map(posterior))], caption="", alt="")
-    assert place_of_badge(svg) == pytest.approx((80, 50), abs=0.1)
+    """Marks, density and lobe of a source on the upper left are drawn on the upper left."""
+    posterior = posterior_at(ea.Sphere(), (100, 40), width=8)
+    svg = map_chart([(0, posterior, posterior_map(posterior))], caption="", alt="")
+    assert badge_position(svg) == pytest.approx((80, 50), abs=0.1)
     image = re.search(r'href="(data:image/png[^"]+)"', svg)
     assert image is not None
     drawn = pixels(image[1])[..., 3]
@@ -336,21 +364,21 @@ def test_left_is_left_in_maps() -> None:
     top = np.argwhere(drawn == drawn.max()).mean(axis=0)
     assert top + 0.5 == pytest.approx((25, 40), abs=1)
     above = compass([(0, posterior)], alt="")
-    x, y = place_of_badge(above)
+    x, y = badge_position(above)
     assert np.degrees(np.arctan2(-x, -y)) == pytest.approx(100, abs=0.5)
     outline = re.search(r'<polygon points="([^"]+)"', above)
     assert outline is not None
     points = np.array([p.split(",") for p in outline[1].split()], dtype=float)
     x, y = points[np.hypot(*points.T).argmax()]
     assert np.degrees(np.arctan2(-x, -y)) == pytest.approx(100, abs=5)
-    pixel_belief = belief_at(ea.Plane(((0, 640), (0, 480))), (100, 400))
-    svg = map_chart([(0, pixel_belief, belief_map(pixel_belief))], caption="", alt="")
-    assert place_of_badge(svg) == pytest.approx((100, 80), abs=0.1)
+    pixel_posterior = posterior_at(ea.Plane(((0, 640), (0, 480))), (100, 400))
+    svg = map_chart([(0, pixel_posterior, posterior_map(pixel_posterior))], caption="", alt="")
+    assert badge_position(svg) == pytest.approx((100, 80), abs=0.1)
 
 
-def test_lobe_behind_is_whole() -> None:
-    """The hill of a source straight behind has no slit at the seam: it ends where it began."""
-    svg = compass([(0, belief_at(ea.Sphere(), (180, 0), width=8))], alt="")
+def test_lobe_behind_the_head_is_closed() -> None:
+    """The lobe of a source straight behind has no slit at ±180 degrees."""
+    svg = compass([(0, posterior_at(ea.Sphere(), (180, 0), width=8))], alt="")
     outline = re.search(r'<polygon points="([^"]+)"', svg)
     assert outline is not None
     points = np.array([p.split(",") for p in outline[1].split()], dtype=float)
@@ -359,52 +387,52 @@ def test_lobe_behind_is_whole() -> None:
     assert np.hypot(*outer[0]) > 100
 
 
-def test_way_breaks_at_the_seam() -> None:
-    """Azimuths over time are joined, except in silence and through the seam behind the head."""
+def test_track_is_broken_at_wraps_and_silence() -> None:
+    """Azimuths over time are joined, except in silence and across ±180 degrees."""
     directions = np.array([[170.0, 0], [-170, 10], [-160, 10], [np.nan, np.nan], [0, 0]])
     radius = np.array([5.0, 9, 9, np.nan, 9])
     track = SourceTrack(np.arange(5.0), directions, radius, np.array([-10.0, -20, -90, -30, -40]))
     azimuth, elevation, level = track_charts([track], elevation=True).split("</figure>")[:3]
-    ways = re.findall(r'<polyline class="way" points="([^"]+)" stroke="(#\w+)"', azimuth)
-    assert {colour for _, colour in ways} == {colour_of(0)}
-    heights = [[float(p.split(",")[1]) for p in way.split()] for way, _ in ways]
+    tracks = re.findall(r'<polyline class="track" points="([^"]+)" stroke="(#\w+)"', azimuth)
+    assert {colour for _, colour in tracks} == {source_colour(0)}
+    heights = [[float(p.split(",")[1]) for p in points.split()] for points, _ in tracks]
     assert heights == [[2.78] * 3, [97.22, 97.22, 94.44, 94.44], [50.0] * 3]
-    # Half a row more at both ends: a single row is seen.
-    assert ways[0][0] == "0.00,2.78 10.00,2.78 20.00,2.78"
+    # Runs are extended by half a row at both ends, so that a single row is visible.
+    assert tracks[0][0] == "0.00,2.78 10.00,2.78 20.00,2.78"
     band = re.findall(r'<polygon points="([^"]+)"', elevation)[0].split()
     assert band[0] == "0.00,47.22"
     assert band[-1] == "0.00,52.78"
-    loud = re.findall(r'<polyline class="way" points="([^"]+)"', level)
+    loud = re.findall(r'<polyline class="track" points="([^"]+)"', level)
     assert [p.split(",")[1] for p in loud[0].split()][1:4] == ["0.00", "16.67", "100.00"]
     assert "Elevation" not in track_charts([track], elevation=False)
 
 
 def test_page_shows_each_source_over_time() -> None:
-    """Azimuth, elevation and level; nothing of it where a track has a single row."""
-    scene, _ = made_scene()
+    """Azimuth, elevation and level are shown, unless a track has a single row."""
+    scene, _ = make_scene()
     text = Page(report_page(scene, title="x")).text
-    assert "over time, and where it is with 90 %" in text
-    assert "of each sound by itself" in text
-    short = [replace(s, track=made_track((0, 0), rows=1)) for s in scene.sources]
+    assert "over time, with 90 % band" in text
+    assert "of each separated sound" in text
+    short = [replace(s, track=make_source_track((0, 0), rows=1)) for s in scene.sources]
     text = Page(report_page(replace(scene, sources=tuple(short)), title="x")).text
     assert "over time" not in text
 
 
-def test_numbers_can_be_read_on_their_colours() -> None:
-    """Contrast of at least 4.5 (WCAG AA for text) on every source's colour."""
+def test_text_contrast_on_source_colours() -> None:
+    """The contrast is at least 4.5 (WCAG AA for text) on every source's colour."""
 
     def luminance(colour: str) -> float:
         c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
         return float(((c + 0.055) / 1.055) ** 2.4 @ (0.2126, 0.7152, 0.0722))
 
     for m in range(6):
-        low, high = sorted((luminance(colour_of(m)), luminance(on_colour(colour_of(m)))))
+        low, high = sorted((luminance(source_colour(m)), luminance(text_colour(source_colour(m)))))
         assert (high + 0.05) / (low + 0.05) > 4.5
 
 
-def test_page_is_written_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be written is refused in one sentence, and leaves what was there."""
-    scene, _ = made_scene()
+def test_page_is_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that cannot be written raises InputError and leaves the existing file unchanged."""
+    scene, _ = make_scene()
     path = write_report(tmp_path / "x.html", scene, title="ä party")
     assert "ä party" in path.read_text(encoding="utf-8")
     assert list(tmp_path.iterdir()) == [path]

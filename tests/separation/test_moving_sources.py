@@ -1,4 +1,4 @@
-"""Sources that move are followed: one walker is one source, and sounds still add up."""
+"""Moving sources: a moving talker is one source, and the signals sum to the mixture."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,56 +14,58 @@ from earatlas.atlas import Atlas
 from earatlas.features.cues import transfer_functions
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
-from earatlas.hrtf.interaural_templates import Interpolation, Templates
+from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
 from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.demixing.time_varying import ratios_at, separate_along
-from earatlas.separation.moving_sources import _Following
+from earatlas.separation.demixing.time_varying import interaural_ratios_at, separate_moving
+from earatlas.separation.moving_sources import _TrajectoryAssignment
 from earatlas.separation.result import Scene
 
 RATE = 16_000
-WALK = ea.Trajectory((0, 5), ((60, 5), (-40, 5)))
-STAND = (-75.0, 0.0)
+TRAJECTORY = ea.Trajectory((0, 5), ((60, 5), (-40, 5)))
+STATIC_DIRECTION = (-75.0, 0.0)
 
 
 @pytest.fixture(scope="module")
-def walkers(atlas_head: ea.Head) -> ea.SimulatedScene:
-    """5 s of one who walks at 20 degrees a second, beside one who stands."""
-    sounds = [ea.synthetic_speech(5.0, seed=m) for m in (4, 5)]
-    return ea.render_scene(atlas_head, sounds, [WALK, STAND])
+def moving_scene(atlas_head: ea.Head) -> ea.SimulatedScene:
+    """Return 5 s of one talker who moves at 20 degrees per second and one static talker."""
+    voices = [ea.synthetic_speech(5.0, seed=m) for m in (4, 5)]
+    return ea.render_scene(atlas_head, voices, [TRAJECTORY, STATIC_DIRECTION])
 
 
 @pytest.fixture(scope="module")
-def found(atlas: Atlas, walkers: ea.SimulatedScene) -> Scene:
-    """What is heard of them."""
-    return atlas.separate(walkers.mixture)
+def found(atlas: Atlas, moving_scene: ea.SimulatedScene) -> Scene:
+    """Return the separated scene."""
+    return atlas.separate(moving_scene.mixture)
 
 
 def sdr(true: np.ndarray, found: np.ndarray) -> float:
-    """Signal to distortion of both ears, in dB."""
+    """Return the signal-to-distortion ratio of both ears, in dB."""
     return float(10 * np.log10((true**2).sum() / ((true - found) ** 2).sum()))
 
 
-def test_walker_beside_a_standing_talker(found: Scene, walkers: ea.SimulatedScene) -> None:
-    """Two sources: one moves along its way, one stands; each is heard by itself."""
+def test_moving_and_static_talker(found: Scene, moving_scene: ea.SimulatedScene) -> None:
+    """Two sources are found, one moving along its trajectory and one static, and separated."""
     assert len(found.sources) == 2
     assert sorted(source.moves for source in found.sources) == [False, True]
-    walker, stander = sorted(found.sources, key=lambda source: not source.moves)
-    track = walker.track
-    off = great_circle_error(WALK.at(track.seconds), track.directions)[track.heard]
+    moving, static = sorted(found.sources, key=lambda source: not source.moves)
+    track = moving.track
+    off = great_circle_error(TRAJECTORY.at(track.seconds), track.directions)[track.active]
     assert 0.1 < np.median(off) < 5.0
-    assert np.mean(off <= track.radius_90[track.heard]) > 0.8
-    assert np.ptp(track.directions[track.heard, 0]) > 70
-    still = stander.track.directions[stander.track.heard]
-    assert np.ptp(still, axis=0).max() == 0.0
-    assert great_circle_error(np.array(STAND), still[0]) < 8.0
-    for image, source in zip(walkers.images, (walker, stander), strict=True):
+    assert np.mean(off <= track.radius_90[track.active]) > 0.8
+    assert np.ptp(track.directions[track.active, 0]) > 70
+    static_directions = static.track.directions[static.track.active]
+    assert np.ptp(static_directions, axis=0).max() == 0.0
+    assert great_circle_error(np.array(STATIC_DIRECTION), static_directions[0]) < 8.0
+    for image, source in zip(moving_scene.images, (moving, static), strict=True):
         assert 8.0 < sdr(image, source.audio.samples) < 40.0
 
 
-def test_followed_sounds_add_up(found: Scene, walkers: ea.SimulatedScene) -> None:
-    """Nothing is lost; masks are shares; the free energy does not fall; JSON says who moves."""
+def test_signals_of_moving_sources_sum_to_the_mixture(
+    found: Scene, moving_scene: ea.SimulatedScene
+) -> None:
+    """Signals and masks sum up, the free energy increases, and JSON states the motion."""
     total = sum(source.audio.samples for source in found.sources)
-    np.testing.assert_allclose(total, walkers.mixture.samples, atol=1e-10)
+    np.testing.assert_allclose(total, moving_scene.mixture.samples, atol=1e-10)
     np.testing.assert_allclose(found.masks.sum(axis=0), 1.0, atol=1e-6)
     assert np.diff(found.free_energies).min() > 0
     plain = [source.to_dict() for source in found.sources]
@@ -71,37 +73,37 @@ def test_followed_sounds_add_up(found: Scene, walkers: ea.SimulatedScene) -> Non
     assert all(source.evidence.direct for source in found.sources)
 
 
-def test_one_walker_is_one_source(atlas: Atlas, walkers: ea.SimulatedScene) -> None:
-    """His sound is the recording; at 48 kHz and with masks as well."""
-    alone = ea.Audio(walkers.images[0], RATE)
+def test_single_moving_talker_is_one_source(atlas: Atlas, moving_scene: ea.SimulatedScene) -> None:
+    """The signal of a single moving source is the recording."""
+    alone = ea.Audio(moving_scene.images[0], RATE)
     scene = atlas.separate(alone)
     assert len(scene.sources) == 1
     assert scene.sources[0].moves
     np.testing.assert_array_equal(scene.sources[0].audio.samples, alone.samples)
     posterior = scene.sources[0].posterior
-    assert posterior.credible_area(0.9) > 600  # all of its way is where it was
+    assert posterior.credible_area(0.9) > 600  # the posterior covers the whole trajectory
 
 
 @pytest.mark.parametrize("rendering", ["spatial", "soft"])
-def test_followed_at_any_rate(
-    atlas: Atlas, walkers: ea.SimulatedScene, rendering: Rendering
+def test_moving_sources_at_any_rate(
+    atlas: Atlas, moving_scene: ea.SimulatedScene, rendering: Rendering
 ) -> None:
-    """As many samples as the recording has, and they add up at its rate."""
-    wide = walkers.mixture.at_rate(44_100)
+    """The signals have the length and rate of the recording and sum to it."""
+    wide = moving_scene.mixture.at_rate(44_100)
     scene = atlas.separate(wide, n_sources=2, rendering=rendering)
     assert any(source.moves for source in scene.sources)
     total = sum(source.audio.samples for source in scene.sources)
     np.testing.assert_allclose(total, wide.samples, atol=1e-9)
 
 
-def test_standing_sources_are_as_before(
+def test_static_sources_are_not_affected(
     atlas: Atlas, atlas_head: ea.Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody moves: whether ways are looked for changes nothing, not a bit."""
-    sounds = [ea.synthetic_speech(2.5, seed=m) for m in (1, 2)]
-    scene = ea.render_scene(atlas_head, sounds, [(55.0, 10.0), (-40.0, -5.0)])
+    """For static sources the trajectory search has no effect on the result."""
+    voices = [ea.synthetic_speech(2.5, seed=m) for m in (1, 2)]
+    scene = ea.render_scene(atlas_head, voices, [(55.0, 10.0), (-40.0, -5.0)])
     found = atlas.separate(scene.mixture)
-    monkeypatch.setattr("earatlas.separation.separator.ways_of", lambda *_: [])
+    monkeypatch.setattr("earatlas.separation.separator.find_moving_trajectories", lambda *_: [])
     before = atlas.separate(scene.mixture)
     assert not any(source.moves for source in found.sources)
     for a, b in zip(found.sources, before.sources, strict=True):
@@ -109,49 +111,53 @@ def test_standing_sources_are_as_before(
         np.testing.assert_array_equal(a.direction, b.direction)
 
 
-def test_bins_are_shared_out_by_the_cues_of_each_step(
-    atlas: Atlas, walkers: ea.SimulatedScene
+def test_assignment_uses_the_cues_of_each_step(
+    atlas: Atlas, moving_scene: ea.SimulatedScene
 ) -> None:
-    """The first assignment, bin by bin from the formula."""
+    """The first assignment against the formula, bin by bin."""
     separator = atlas.separator
     layout, model = separator.layout, separator.source_model
-    spectra = stft(walkers.mixture.samples[:, :RATE], layout.window, layout.hop)
-    bins = separator.sure_bins(spectra, -60.0)
+    spectra = stft(moving_scene.mixture.samples[:, :RATE], layout.window, layout.hop)
+    bins = separator.coherent_bins(spectra, -60.0)
     bins = bins.subset(np.arange(0, len(bins), len(bins) // 150))
     starts = np.array([0, 50, 90])
-    directions = np.array([[[60.0, 5], [50, 5], [40, 5]], [STAND] * 3])
-    following = _Following(separator, bins, directions, starts)
-    shares = np.random.default_rng(0).dirichlet((2, 3), following._vessl.n_cells).T
-    q, total = following._assigned(model.noise, shares)
+    directions = np.array([[[60.0, 5], [50, 5], [40, 5]], [STATIC_DIRECTION] * 3])
+    assignment = _TrajectoryAssignment(separator, bins, directions, starts)
+    weights = np.random.default_rng(0).dirichlet((2, 3), assignment._vessl.n_cells).T
+    q, total = assignment._assign(model.noise, weights)
     np.testing.assert_allclose(q.sum(axis=0), 1.0)
     expected = 0.0
     for n in range(len(bins)):
         step = int((bins.t[n] >= starts).sum()) - 1
-        logs = following._vessl.log_likelihoods(
+        logs = assignment._vessl.log_likelihoods(
             *model.expected(directions[:, step]), model.noise, bins.subset(np.array([n]))
         )[:, 0]
-        logs += np.log(shares[:, following._vessl.cells[n]])
+        logs += np.log(weights[:, assignment._vessl.cells[n]])
         expected += float(np.logaddexp(*logs))
         np.testing.assert_allclose(q[0, n], np.exp(logs[0] - np.logaddexp(*logs)), rtol=1e-9)
     assert total == pytest.approx(expected, rel=1e-9)
 
 
-def test_ratios_are_those_of_the_head(atlas_head: ea.Head) -> None:
-    """At measured directions and other frequencies, right over left as the responses have it."""
-    hz = np.arange(150.0, 7800.0, 41.67)
-    templates = Templates.of(atlas_head, hz)
+def test_interaural_ratios_equal_those_of_the_head(atlas_head: ea.Head) -> None:
+    """At measured directions and other frequencies, against the impulse responses."""
+    template_hz = np.arange(150.0, 7800.0, 41.67)
+    templates = InterauralTemplates.of(atlas_head, template_hz)
     rows = np.array([3, 41, 300])
-    at = Interpolation(rows[:, None], np.ones((3, 1)))
-    wanted = np.array([210.0, 1005.3, 3333.0, 7000.1])
+    at = LocalLinearInterpolation(rows[:, None], np.ones((3, 1)))
+    frequencies_hz = np.array([210.0, 1005.3, 3333.0, 7000.1])
     ears = atlas_head.responses()
-    left, right = np.moveaxis(transfer_functions(ears.samples[rows], ears.rate, wanted), 1, 0)
-    np.testing.assert_allclose(ratios_at(templates, at, wanted), right / left, rtol=0.05)
+    left, right = np.moveaxis(
+        transfer_functions(ears.samples[rows], ears.rate, frequencies_hz), 1, 0
+    )
+    np.testing.assert_allclose(
+        interaural_ratios_at(templates, at, frequencies_hz), right / left, rtol=0.05
+    )
 
 
-def test_filters_follow(walkers: ea.SimulatedScene, atlas: Atlas) -> None:
-    """With their ratios two sources come apart, with each other's they do not; they add up."""
+def test_filters_follow_the_ratios(moving_scene: ea.SimulatedScene, atlas: Atlas) -> None:
+    """The right ratios separate two sources, swapped ones do not; the signals sum up."""
     layout = atlas.layout
-    x = walkers.images[:, :, : 2 * RATE]
+    x = moving_scene.images[:, :, : 2 * RATE]
     spectra = stft(x.sum(axis=0), layout.window, layout.hop)
     own = np.stack([stft(image, layout.window, layout.hop) for image in x])
     F, T = layout.n_frequencies, spectra.shape[-1]
@@ -160,17 +166,17 @@ def test_filters_follow(walkers: ea.SimulatedScene, atlas: Atlas) -> None:
     cross = np.stack([(b[:, 1] * b[:, 0].conj()).sum(axis=-1)[:, 1:] for b in blocks], axis=1)
     power = np.stack([(np.abs(b[:, 0]) ** 2).sum(axis=-1)[:, 1:] for b in blocks], axis=1)
     ratios = cross / power
-    even = np.full((2, F, T), 0.5)
+    uniform = np.full((2, F, T), 0.5)
     n = x.shape[-1]
-    right = separate_along(spectra, even, ratios, starts, layout, n)
-    wrong = separate_along(spectra, even, ratios[::-1], starts, layout, n)
+    right = separate_moving(spectra, uniform, ratios, starts, layout, n)
+    wrong = separate_moving(spectra, uniform, ratios[::-1], starts, layout, n)
     np.testing.assert_allclose(right.sum(axis=0), x.sum(axis=0), atol=1e-10)
     assert min(sdr(x[m], right[m]) for m in (0, 1)) > 8.0
     assert max(sdr(x[m], wrong[m]) for m in (0, 1)) < 3.0
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("0,60,0/0.1,-60,0", "path must not jump"),
         ("0,60,0", "path must have two waypoints or more"),
@@ -179,24 +185,24 @@ def test_filters_follow(walkers: ea.SimulatedScene, atlas: Atlas) -> None:
         ("0,0,0/9,180,0", "path must say which way it goes"),
     ],
 )
-def test_paths_that_nobody_can_go(
+def test_impossible_paths_are_rejected(
     path: str,
-    said: str,
+    message: str,
     tmp_path: Path,
     run: Callable[..., CompletedProcess[str]],
 ) -> None:
-    """One sentence each, and exit code 2."""
+    """Each error is one sentence with exit code 2."""
     sound = tmp_path / "a.wav"
     soundfile.write(sound, ea.synthetic_speech(0.5, seed=1), RATE)
     done: Any = run(
         "simulate", "simulated", "--sound", f"{sound}:{path}", "-o", str(tmp_path / "out")
     )
     assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
 
 
-def test_path_beyond_the_head_is_refused() -> None:
-    """Where no direction was measured nobody can walk."""
+def test_path_outside_the_measured_directions_is_rejected() -> None:
+    """A path must stay within the measured directions."""
     grid = ea.Sphere().grid(12.0)
     above = ea.simulated_head(grid[grid[:, 1] > -20])
     below = ea.Trajectory((0, 1), ((0, 0), (0, -80)))
@@ -207,17 +213,17 @@ def test_path_beyond_the_head_is_refused() -> None:
     )
 
 
-def test_short_recordings_stand(
-    walkers: ea.SimulatedScene, atlas: Atlas, monkeypatch: pytest.MonkeyPatch
+def test_short_recordings_are_static(
+    moving_scene: ea.SimulatedScene, atlas: Atlas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In 3 s ways are not even looked for: talkers in turns would look like a walker."""
+    """Recordings of 3 s are not searched: alternating talkers would resemble a moving one."""
 
-    def looked(*_: object) -> None:
-        raise AssertionError("looked for ways")
+    def search(*_: object) -> None:
+        raise AssertionError("trajectories were searched")
 
-    monkeypatch.setattr("earatlas.tracking.offline.Ways", looked)
-    mixture = walkers.mixture
+    monkeypatch.setattr("earatlas.tracking.offline.TrajectoryMixture", search)
+    mixture = moving_scene.mixture
     short = ea.Audio(mixture.samples[:, : 3 * RATE], RATE)
     assert not any(source.moves for source in atlas.separate(short, rendering="soft").sources)
-    with pytest.raises(AssertionError, match="looked for ways"):
+    with pytest.raises(AssertionError, match="trajectories were searched"):
         atlas.separate(mixture, rendering="soft")

@@ -1,19 +1,19 @@
-"""Powers of a voice as few spectra: nearer with every step, and what bins alone cannot tell."""
+"""Itakura-Saito NMF: the divergence decreases, and NMF improves underdetermined powers."""
 
 from __future__ import annotations
 
 import numpy as np
-from test_underdetermined import three_columns
+from test_underdetermined import three_steering_vectors
 
 from earatlas.separation.demixing import underdetermined
-from earatlas.separation.demixing.nmf import Repertoire
+from earatlas.separation.demixing.nmf import ItakuraSaitoNMF
 from earatlas.types import Array, Single
 
 F, T, K = 23, 40, 3
 
 
-def few_spectra(seed: int) -> Array:
-    """Powers (F, T) of three spectra that come and go, over many decibels."""
+def low_rank_powers(seed: int) -> Array:
+    """Return powers (F, T) of three spectral templates with a large dynamic range."""
     rng = np.random.default_rng(seed)
     W, H = 10 ** rng.normal(size=(F, K)), 10 ** rng.normal(size=(K, T))
     powers: Array = (W @ H).astype(np.float32)
@@ -21,7 +21,7 @@ def few_spectra(seed: int) -> Array:
 
 
 def divergence(v: Array | Single, model: Array | Single) -> float:
-    """Of Itakura and Saito, a bin at a time."""
+    """Return the Itakura-Saito divergence by a loop over bins."""
     total = 0.0
     for f in range(F):
         for t in range(T):
@@ -30,46 +30,49 @@ def divergence(v: Array | Single, model: Array | Single) -> float:
     return total
 
 
-def test_no_step_goes_back() -> None:
-    """Each step fits better, down to single precision, whatever the level."""
+def test_divergence_never_increases() -> None:
+    """Every update decreases the divergence up to single precision, at any level."""
     for level in (1.0, 1e-6):
-        v = (level * few_spectra(1)).astype(np.float32)
-        found, before = Repertoire.of(v, K), np.inf
+        v = (level * low_rank_powers(1)).astype(np.float32)
+        model, before = ItakuraSaitoNMF.initialize(v, K), np.inf
         for _ in range(30):
-            found = found.fitted(v, 1)
-            now = divergence(v, found.powers)
-            assert now <= before * (1 + 1e-5)
-            before = now
+            model = model.fit(v, 1)
+            current = divergence(v, model.powers)
+            assert current <= before * (1 + 1e-5)
+            before = current
         assert before < 0.05 * divergence(v, np.full_like(v, v.mean()))
 
 
-def test_steps_add_up() -> None:
-    """Going on from where it was is the same as going all the way."""
-    v = few_spectra(2)
-    once, twice = Repertoire.of(v, K).fitted(v, 7), Repertoire.of(v, K).fitted(v, 4).fitted(v, 3)
+def test_fit_can_be_continued() -> None:
+    """Continuing a fit gives the same result as one longer fit."""
+    v = low_rank_powers(2)
+    once, twice = (
+        ItakuraSaitoNMF.initialize(v, K).fit(v, 7),
+        ItakuraSaitoNMF.initialize(v, K).fit(v, 4).fit(v, 3),
+    )
     np.testing.assert_array_equal(once.powers, twice.powers)
 
 
-def test_silence_has_a_repertoire() -> None:
-    """Nothing is divided by nothing."""
+def test_silence_gives_finite_powers() -> None:
+    """There is no division by zero."""
     v = np.zeros((F, T), dtype=np.float32)
-    assert np.isfinite(Repertoire.of(v, K).fitted(v, 3).powers).all()
+    assert np.isfinite(ItakuraSaitoNMF.initialize(v, K).fit(v, 3).powers).all()
 
 
-def test_voices_tell_what_two_ears_cannot() -> None:
-    """Powers of three at two ears are nearer to the truth, and none depends on its place."""
-    A = three_columns(F)
-    truth = np.stack([few_spectra(seed) for seed in (3, 4, 5)])
+def test_nmf_improves_underdetermined_powers() -> None:
+    """Powers of three sources are closer to the truth, independently of their order."""
+    A = three_steering_vectors(F)
+    truth = np.stack([low_rank_powers(seed) for seed in (3, 4, 5)])
     truth /= truth.mean(axis=(1, 2), keepdims=True)
     rng = np.random.default_rng(6)
     y = np.sqrt(truth / 2) * (rng.normal(size=truth.shape) + 1j * rng.normal(size=truth.shape))
     X = np.einsum("fam,mft->aft", A, y).astype(np.complex64)
-    heard = np.abs(y) ** 2
-    start = np.repeat(heard.mean(axis=0, keepdims=True), 3, axis=0).astype(np.float32)
-    bins = underdetermined.sparse_powers(X, A, start, 1e-3, 1e-6)
-    voices = underdetermined.voiced_powers(X, A, start, 1e-3, 1e-6)
-    misses = [float(np.abs(np.log(v / truth)).mean()) for v in (bins, voices)]
-    assert misses[1] < 0.9 * misses[0]
+    power = np.abs(y) ** 2
+    initial = np.repeat(power.mean(axis=0, keepdims=True), 3, axis=0).astype(np.float32)
+    em_powers = underdetermined.em_source_powers(X, A, initial, 1e-3, 1e-6)
+    nmf_powers = underdetermined.nmf_source_powers(X, A, initial, 1e-3, 1e-6)
+    errors = [float(np.abs(np.log(v / truth)).mean()) for v in (em_powers, nmf_powers)]
+    assert errors[1] < 0.9 * errors[0]
     order = [2, 0, 1]
-    again = underdetermined.voiced_powers(X, A[..., order], start[order], 1e-3, 1e-6)
-    np.testing.assert_allclose(again, voices[order], rtol=2e-2)
+    reordered = underdetermined.nmf_source_powers(X, A[..., order], initial[order], 1e-3, 1e-6)
+    np.testing.assert_allclose(reordered, nmf_powers[order], rtol=2e-2)

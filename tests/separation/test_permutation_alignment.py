@@ -1,4 +1,4 @@
-"""Which source is which: the order of two sources is the same at all frequencies."""
+"""Permutation alignment: the order of two sources is the same at all frequencies."""
 
 from __future__ import annotations
 
@@ -10,149 +10,167 @@ import pytest
 from earatlas.separation.demixing import permutation_alignment
 from earatlas.types import Array
 
-HERTZ = 15.625 * np.arange(1.0, 513.0)
+FREQUENCIES_HZ = 15.625 * np.arange(1.0, 513.0)
 
 
-def gain_of(alike: Array, sure: Array, s: Array) -> float:
-    """J(s) as printed, a loop an index; a band's tie to itself never changes."""
-    n = len(sure)
-    ties = sum(s[i] * s[j] * alike[i, j] for i in range(n) for j in range(n) if i != j)
-    return float(ties + sum(s[i] * sure[i] for i in range(n)))
+def objective(pairwise: Array, unary: Array, s: Array) -> float:
+    """J(s) by loops over bands; the diagonal of `pairwise` is constant and left out."""
+    n = len(unary)
+    coupling = sum(s[i] * s[j] * pairwise[i, j] for i in range(n) for j in range(n) if i != j)
+    return float(coupling + sum(s[i] * unary[i] for i in range(n)))
 
 
 def two_voices(frames: int = 120, seed: int = 0) -> Array:
-    """Powers (2, F, T): each voice has an envelope that drifts slowly over frequency."""
+    """Return powers (2, F, T) of two voices whose envelopes vary slowly with frequency."""
     rng = np.random.default_rng(seed)
     knots = rng.normal(size=(2, 5, frames))
-    place = np.log2(1 + HERTZ / 1000)
-    weights = np.maximum(1 - np.abs(place[:, None] - np.linspace(0, place[-1], 5)), 0)
+    pitch = np.log2(1 + FREQUENCIES_HZ / 1000)
+    weights = np.maximum(1 - np.abs(pitch[:, None] - np.linspace(0, pitch[-1], 5)), 0)
     envelopes = np.einsum("fk,mkt->mft", weights, knots)
-    powers: Array = np.exp(2 * envelopes) * rng.exponential(size=(2, len(HERTZ), frames))
+    powers: Array = np.exp(2 * envelopes) * rng.exponential(size=(2, len(FREQUENCIES_HZ), frames))
     return powers
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_run_of_flips_is_better(seed: int) -> None:
-    """The answer is a summit for every run of neighbours, and no lower than the start."""
+def test_no_run_of_flips_increases_the_objective(seed: int) -> None:
+    """No run of neighbours can be flipped to increase J, and J is not below its start."""
     rng = np.random.default_rng(seed)
     n = 7
     root = rng.normal(size=(n, 3))
-    alike, sure = root @ root.T, rng.normal(size=n)
-    s = permutation_alignment._best_order(alike, sure)
-    reached = gain_of(alike, sure, s)
-    assert reached >= gain_of(alike, sure, np.ones(n)) - 1e-9
+    pairwise, unary = root @ root.T, rng.normal(size=n)
+    s = permutation_alignment._best_signs(pairwise, unary)
+    reached = objective(pairwise, unary, s)
+    assert reached >= objective(pairwise, unary, np.ones(n)) - 1e-9
     for i, j in product(range(n), range(1, n + 1)):
         if i < j:
             other = s.copy()
             other[i:j] *= -1
-            assert gain_of(alike, sure, other) <= reached + 1e-9
+            assert objective(pairwise, unary, other) <= reached + 1e-9
 
 
-def test_the_best_of_all_orders() -> None:
-    """Where bands agree but for one stretch, that stretch is found: the best of all 2^n."""
+def test_result_is_the_global_maximum() -> None:
+    """One swapped run among consistent bands is found: the maximum over all 2^n sign vectors."""
     true = np.array([1, 1, -1, -1, -1, 1, 1, 1.0])
-    alike = np.outer(true, true) * np.exp(-np.abs(np.subtract.outer(np.arange(8), np.arange(8))))
-    sure = 0.1 * np.ones(8)
-    orders = [np.array(s) for s in product((1.0, -1.0), repeat=8)]
-    best = max(orders, key=lambda s: gain_of(alike, sure, s))
-    np.testing.assert_array_equal(permutation_alignment._best_order(alike, sure), best)
+    pairwise = np.outer(true, true) * np.exp(-np.abs(np.subtract.outer(np.arange(8), np.arange(8))))
+    unary = 0.1 * np.ones(8)
+    candidates = [np.array(s) for s in product((1.0, -1.0), repeat=8)]
+    best = max(candidates, key=lambda s: objective(pairwise, unary, s))
+    np.testing.assert_array_equal(permutation_alignment._best_signs(pairwise, unary), best)
     np.testing.assert_array_equal(best, true)
 
 
-@pytest.mark.parametrize("stretch", [slice(130, 512), slice(200, 260), slice(0, 20)])
-def test_an_exchanged_stretch_is_found(stretch: slice) -> None:
-    """High, middle or low: powers and masks are exchanged there, and masks are unsure there."""
+@pytest.mark.parametrize("band", [slice(130, 512), slice(200, 260), slice(0, 20)])
+def test_swapped_band_is_found(band: slice) -> None:
+    """Powers and masks are swapped in a high, middle or low band, where masks are unreliable."""
     powers = two_voices()
     masks = powers / powers.sum(axis=0)
-    powers[:, stretch] = powers[::-1, stretch]
-    masks[:, stretch] = 0.5 + 0.1 * (masks[::-1, stretch] - 0.5)
+    powers[:, band] = powers[::-1, band]
+    masks[:, band] = 0.5 + 0.1 * (masks[::-1, band] - 0.5)
     true = np.zeros(512, dtype=bool)
-    true[stretch] = True
-    found = permutation_alignment.exchanged(powers, masks, HERTZ)
+    true[band] = True
+    found = permutation_alignment.align_permutation(powers, masks, FREQUENCIES_HZ)
     assert np.mean(found == true) > 0.97
 
 
-def test_fine_ties_find_a_harmonic_between_two_that_are_right() -> None:
-    """A bin in three of 4 Hz is exchanged below 400 Hz: bands of 8 Hz hold two or three."""
+def test_fine_settings_find_swapped_harmonics() -> None:
+    """Every third bin of 4 Hz is swapped below 400 Hz; bands of 8 Hz hold two or three bins."""
     powers = two_voices()
     masks = np.full_like(powers, 0.5)
-    hertz = 3.90625 * np.arange(1.0, len(HERTZ) + 1)
-    true = (np.arange(len(hertz)) % 3 == 1) & (hertz > 100) & (hertz < 400)
+    frequencies_hz = 3.90625 * np.arange(1.0, len(FREQUENCIES_HZ) + 1)
+    true = (
+        (np.arange(len(frequencies_hz)) % 3 == 1) & (frequencies_hz > 100) & (frequencies_hz < 400)
+    )
     powers[:, true] = powers[::-1, true]
-    fine = permutation_alignment.exchanged(powers, masks, hertz, ties=permutation_alignment.FINE)
-    coarse = permutation_alignment.exchanged(powers, masks, hertz)
-    right = [
-        float(np.mean(((found ^ found[0]) == true)[(hertz > 100) & (hertz < 400)]))
+    fine = permutation_alignment.align_permutation(
+        powers, masks, frequencies_hz, settings=permutation_alignment.FINE_PERMUTATION
+    )
+    coarse = permutation_alignment.align_permutation(powers, masks, frequencies_hz)
+    correct = [
+        float(
+            np.mean(((found ^ found[0]) == true)[(frequencies_hz > 100) & (frequencies_hz < 400)])
+        )
         for found in (fine, coarse)
     ]
-    assert right[0] > 0.8 > right[1]
+    assert correct[0] > 0.8 > correct[1]
 
 
-def test_far_bands_tell_the_order_across_a_stretch_that_tells_nothing() -> None:
-    """Low bands are exchanged, and all up to 2.5 kHz are noise: near ties do not reach across."""
+def test_distant_bands_align_across_an_uninformative_band() -> None:
+    """Low bands are swapped, and noise up to 2.5 kHz separates them from informative bands."""
     rng = np.random.default_rng(4)
     envelopes = np.exp(2 * rng.normal(size=(2, 1, 200)))
-    powers = envelopes * rng.exponential(size=(2, len(HERTZ), 200))
-    low, nothing = HERTZ < 300, (HERTZ >= 300) & (HERTZ < 2500)
+    powers = envelopes * rng.exponential(size=(2, len(FREQUENCIES_HZ), 200))
+    low, noise = FREQUENCIES_HZ < 300, (FREQUENCIES_HZ >= 300) & (FREQUENCIES_HZ < 2500)
     powers[:, low] = powers[::-1, low]
-    powers[:, nothing] = rng.exponential(size=(2, int(nothing.sum()), 200))
+    powers[:, noise] = rng.exponential(size=(2, int(noise.sum()), 200))
     masks = powers / powers.sum(axis=0)
-    masks[:, HERTZ < 2500] = 0.5 + 0.05 * (masks[:, HERTZ < 2500] - 0.5)  # wrong, and hardly sure
-    ties = permutation_alignment.Ties(far=0.03)
-    found = permutation_alignment.exchanged(powers, masks, HERTZ, ties=ties)
+    masks[:, FREQUENCIES_HZ < 2500] = 0.5 + 0.05 * (
+        masks[:, FREQUENCIES_HZ < 2500] - 0.5
+    )  # wrong, with little weight
+    settings = permutation_alignment.PermutationSettings(far_weight=0.03)
+    found = permutation_alignment.align_permutation(
+        powers, masks, FREQUENCIES_HZ, settings=settings
+    )
     assert found[low].all()
-    assert not found[HERTZ >= 2500].any()
-    assert not permutation_alignment.exchanged(powers, masks, HERTZ)[low].all()
+    assert not found[FREQUENCIES_HZ >= 2500].any()
+    assert not permutation_alignment.align_permutation(powers, masks, FREQUENCIES_HZ)[low].all()
 
 
-def test_ties_fade_with_the_distance_in_pitch() -> None:
-    """exp(-|p_i - p_j| / reach), also far apart."""
+def test_coupling_decays_with_distance_in_pitch() -> None:
+    """The coupling is exp(-|p_i - p_j| / reach)."""
     pitch = np.sort(np.random.default_rng(2).uniform(0.1, 3.2, size=9))
     expected = np.exp(-np.abs(pitch[:, None] - pitch) / 0.25)
-    np.testing.assert_allclose(permutation_alignment._fading(pitch, 0.25), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        permutation_alignment._exponential_coupling(pitch, 0.25), expected, rtol=1e-9
+    )
 
 
-def test_a_right_order_is_left_alone() -> None:
-    """Nothing changes where masks and powers agree."""
+def test_correct_order_is_kept() -> None:
+    """No frequency is swapped if masks and powers agree."""
     powers = two_voices(seed=1)
-    assert not permutation_alignment.exchanged(powers, powers / powers.sum(axis=0), HERTZ).any()
+    assert not permutation_alignment.align_permutation(
+        powers, powers / powers.sum(axis=0), FREQUENCIES_HZ
+    ).any()
 
 
-def test_silence_changes_nothing() -> None:
-    """No power at all, or one source only, is no trouble."""
-    assert not permutation_alignment.exchanged(
-        np.zeros((2, 512, 9)), np.full((2, 512, 9), 0.5), HERTZ
+def test_silent_sources_are_not_swapped() -> None:
+    """A silent mixture and a single active source cause no errors."""
+    assert not permutation_alignment.align_permutation(
+        np.zeros((2, 512, 9)), np.full((2, 512, 9), 0.5), FREQUENCIES_HZ
     ).any()
     one = two_voices(frames=9)
     one[1] = 0.0
-    assert permutation_alignment.exchanged(one, np.full((2, 512, 9), 0.5), HERTZ).shape == (512,)
+    assert permutation_alignment.align_permutation(
+        one, np.full((2, 512, 9), 0.5), FREQUENCIES_HZ
+    ).shape == (512,)
 
 
-def test_what_is_known_of_the_order_keeps_a_stretch_that_sounds_otherwise() -> None:
-    """Voices that do at some pitches what the other does elsewhere are not exchanged there."""
-    powers, masks = two_voices(), np.full((2, len(HERTZ), 120), 0.5)
-    stretch = (HERTZ > 600) & (HERTZ < 800)
-    powers[:, stretch] = powers[::-1, stretch]
-    fooled = permutation_alignment.exchanged(powers, masks, HERTZ)
-    assert fooled[stretch].mean() > 0.9
-    told = np.where(HERTZ < 1700, 200.0, 0.0)  # more than all neighbours say
-    assert not permutation_alignment.exchanged(powers, masks, HERTZ, told)[stretch].any()
+def test_prior_overrides_contradicting_envelopes() -> None:
+    """With a prior, a band whose envelopes match the other source is not swapped."""
+    powers, masks = two_voices(), np.full((2, len(FREQUENCIES_HZ), 120), 0.5)
+    band = (FREQUENCIES_HZ > 600) & (FREQUENCIES_HZ < 800)
+    powers[:, band] = powers[::-1, band]
+    without_prior = permutation_alignment.align_permutation(powers, masks, FREQUENCIES_HZ)
+    assert without_prior[band].mean() > 0.9
+    prior = np.where(FREQUENCIES_HZ < 1700, 200.0, 0.0)  # more than all coupling terms
+    assert not permutation_alignment.align_permutation(powers, masks, FREQUENCIES_HZ, prior)[
+        band
+    ].any()
 
 
-def test_likeness_is_that_of_the_columns_as_they_stand_or_exchanged() -> None:
-    """By a loop; the opposite for exchanged columns, nothing where both are expected alike."""
+def test_steering_vector_agreement_against_loops() -> None:
+    """g changes its sign for swapped vectors, and is 0 where both expected vectors coincide."""
     rng = np.random.default_rng(4)
     A, expected = rng.normal(size=(2, 5, 2, 2)) + 1j * rng.normal(size=(2, 5, 2, 2))
     A, expected = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (A, expected))
     expected[3, :, 0] = expected[3, :, 1]
-    g = permutation_alignment.likeness(A, expected)
+    g = permutation_alignment.steering_vector_agreement(A, expected)
     for f in range(5):
-        own = [[abs(np.vdot(A[f, :, m], expected[f, :, n])) ** 2 for n in (0, 1)] for m in (0, 1)]
-        alike = abs(np.vdot(expected[f, :, 0], expected[f, :, 1])) ** 2
-        more = own[0][0] + own[1][1] - own[0][1] - own[1][0]
-        assert g[f] == pytest.approx(np.clip(0.5 * more / (1 - alike + 0.02), -1, 1))
+        match = [[abs(np.vdot(A[f, :, m], expected[f, :, n])) ** 2 for n in (0, 1)] for m in (0, 1)]
+        collinearity = abs(np.vdot(expected[f, :, 0], expected[f, :, 1])) ** 2
+        excess = match[0][0] + match[1][1] - match[0][1] - match[1][0]
+        assert g[f] == pytest.approx(np.clip(0.5 * excess / (1 - collinearity + 0.02), -1, 1))
     assert g[3] == pytest.approx(0, abs=1e-12)
     np.testing.assert_allclose(
-        permutation_alignment.likeness(A[..., ::-1], expected), -g, atol=1e-12
+        permutation_alignment.steering_vector_agreement(A[..., ::-1], expected), -g, atol=1e-12
     )
-    assert permutation_alignment.likeness(expected[:1], expected[:1])[0] > 0.9
+    assert permutation_alignment.steering_vector_agreement(expected[:1], expected[:1])[0] > 0.9

@@ -1,4 +1,4 @@
-"""Separation: sources are found, their sounds add up, and long recordings keep them apart."""
+"""Separation: sources are found, signals sum to the mixture, long recordings keep identities."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from earatlas.features.audio import resample
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
-from earatlas.separation.candidate_search import Sighting
-from earatlas.separation.demixing.masking import binary_masks, render
-from earatlas.separation.demixing.rendering import sounds_of
-from earatlas.separation.progress import SURVEY
+from earatlas.separation.candidate_search import SourceCandidates
+from earatlas.separation.demixing.masking import apply_masks, binary_masks
+from earatlas.separation.demixing.rendering import render_sources
+from earatlas.separation.progress import FIRST_PASS_FRACTION
 from earatlas.separation.result import Scene
-from earatlas.separation.source_estimation import Found
+from earatlas.separation.source_estimation import StaticSources
 from earatlas.types import Array, Indices
 
 RATE = 16_000
@@ -35,43 +35,43 @@ EXACT: dict[str, Any] = {"rtol": 0.0, "atol": 1e-10}
 
 
 def synthetic_talkers(
-    places: ArrayLike, seconds: float = 2.0, gates: Array | None = None
+    directions: ArrayLike, seconds: float = 2.0, gains: Array | None = None
 ) -> ea.SimulatedScene:
-    """SyntheticTalkers at exactly these directions, between the learned ones; `gates` are their volumes."""
-    places = np.asarray(places)
-    sounds = [ea.synthetic_speech(seconds, seed=m + 1) for m in range(len(places))]
-    if gates is not None:
-        sounds = [gate * sound for gate, sound in zip(gates, sounds, strict=True)]
-    return ea.render_scene(ea.simulated_head(places), sounds, places)
+    """Render synthetic talkers at directions between the learned ones, with optional gains."""
+    directions = np.asarray(directions)
+    signals = [ea.synthetic_speech(seconds, seed=m + 1) for m in range(len(directions))]
+    if gains is not None:
+        signals = [gain * sound for gain, sound in zip(gains, signals, strict=True)]
+    return ea.render_scene(ea.simulated_head(directions), signals, directions)
 
 
 def matched(scene: Scene, truth: ea.SimulatedScene) -> tuple[Indices, Array]:
-    """Which found source each true one is, and by how many degrees it is off."""
+    """Return the found source of each true one, and its error in degrees."""
     errors = great_circle_error(truth.directions[:, None], scene.directions[None])
     order = errors.argmin(axis=1)
-    assert len(set(order)) == len(scene.sources), "two sources in one place"
+    assert len(set(order)) == len(scene.sources), "two sources in one direction"
     return order, errors.min(axis=1)
 
 
 def sdr(true: Array, found: Array) -> float:
-    """Signal to distortion of both ears, in dB."""
+    """Return the signal-to-distortion ratio of both ears, in dB."""
     return float(10 * np.log10((true**2).sum() / ((true - found) ** 2).sum()))
 
 
 def level(x: Array) -> float:
-    """Power in dB."""
+    """Return the power in dB."""
     return float(10 * np.log10((x**2).mean()))
 
 
 @pytest.fixture(scope="module")
 def two() -> ea.SimulatedScene:
-    """Two murmurs, from the left and from the right."""
+    """Return two synthetic talkers, left and right."""
     return synthetic_talkers(LEFT_AND_RIGHT)
 
 
 @pytest.fixture(scope="module")
 def found(atlas: Atlas, two: ea.SimulatedScene) -> Scene:
-    """What is heard of them."""
+    """Return the separated scene of both."""
     return atlas.separate(two.mixture, n_sources=2)
 
 
@@ -79,7 +79,7 @@ def found(atlas: Atlas, two: ea.SimulatedScene) -> Scene:
 
 
 def test_one_source_is_localized(atlas: Atlas) -> None:
-    """M=1: the posterior is that of `localize`, bit by bit, and all of the sound is its own."""
+    """With M=1 the posterior is bit-identical to `localize`, and the signal is the recording."""
     audio = synthetic_talkers([[63.0, 11.0]]).mixture
     source, where = atlas.separate(audio, n_sources=1).sources[0], atlas.localize(audio)
     np.testing.assert_array_equal(source.posterior.weights, where.posterior.weights)
@@ -91,16 +91,16 @@ def test_one_source_is_localized(atlas: Atlas) -> None:
     assert source.share == 1
 
 
-def test_sources_are_found_and_told_apart(atlas: Atlas) -> None:
-    """In front, behind and on one side: within degrees, and sound well above the mixture's 0 dB.
+def test_two_sources_are_localized_and_separated(atlas: Atlas) -> None:
+    """In front, behind and on one side: errors of a few degrees, and SDR well above 0 dB.
 
-    Nothing is found to a hundredth of a degree or 30 dB: that would be the truth, leaked.
+    Upper limits of the accuracy detect a leak of the truth.
     """
-    places = [[[70.0, 20.0], [-15.0, 0.0]], [[120.0, 0.0], [-60.0, 15.0]],
+    pairs = [[[70.0, 20.0], [-15.0, 0.0]], [[120.0, 0.0], [-60.0, 15.0]],
               [[-20.0, 30.0], [-130.0, -10.0]]]  # fmt: skip
     errors: list[float] = []
     distortions: list[float] = []
-    for pair in places:
+    for pair in pairs:
         truth = synthetic_talkers(pair)
         scene = atlas.separate(truth.mixture, n_sources=2)
         order, off = matched(scene, truth)
@@ -114,17 +114,17 @@ def test_sources_are_found_and_told_apart(atlas: Atlas) -> None:
 
 
 def test_three_sources(atlas: Atlas) -> None:
-    """More sources than ears."""
+    """Three sources are localized by two ears."""
     truth = synthetic_talkers([[55.0, 10.0], [-40.0, -5.0], [170.0, 20.0]], 3.0)
     scene = atlas.separate(truth.mixture, n_sources=3)
     _, off = matched(scene, truth)
     assert 0.05 < np.median(off) < 6.0
 
 
-def test_sounds_add_up_to_the_mixture(found: Scene, two: ea.SimulatedScene) -> None:
-    """Nothing is lost, masks are shares of bins, and so are the shares of energy."""
-    sounds = [s.audio.samples for s in found.sources]
-    np.testing.assert_allclose(sum(sounds), two.mixture.samples, **EXACT)
+def test_signals_sum_to_the_mixture(found: Scene, two: ea.SimulatedScene) -> None:
+    """Signals sum to the mixture; masks and energy fractions sum to 1."""
+    signals = [s.audio.samples for s in found.sources]
+    np.testing.assert_allclose(sum(signals), two.mixture.samples, **EXACT)
     masks = found.masks
     assert masks.min() >= 0
     assert masks.max() <= 1
@@ -134,8 +134,8 @@ def test_sounds_add_up_to_the_mixture(found: Scene, two: ea.SimulatedScene) -> N
     assert np.diff(found.free_energies).min() > -1e-6
 
 
-def test_scene_in_words_and_values(found: Scene, two: ea.SimulatedScene) -> None:
-    """Readable to people and to programs; the picture has the sizes of the recording."""
+def test_repr_and_json_of_a_scene(found: Scene, two: ea.SimulatedScene) -> None:
+    """The repr is readable, JSON values are plain, and the spectrogram has the right size."""
     assert repr(found).startswith("Scene(2.0 s, 2 sources at (")
     assert [s.name for s in found.sources] == ["source1", "source2"]
     for source, direction in zip(found.sources, found.directions, strict=True):
@@ -145,51 +145,53 @@ def test_scene_in_words_and_values(found: Scene, two: ea.SimulatedScene) -> None
         assert source.name in repr(source)
     masks = found.masks
     assert masks.shape == (2, 512, two.mixture.samples.shape[1] // 128 + 1)
-    assert found.picture.masks.shape == (2, 256, masks.shape[2])
+    assert found.spectrogram.masks.shape == (2, 256, masks.shape[2])
     assert found.seconds == two.mixture.seconds
 
 
-def test_how_many_sources_is_found_out(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
-    """One and two; the answer for two is the same as when told."""
+def test_number_of_sources_is_estimated(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
+    """One and two sources; the result for two is the same as with a given number."""
     assert len(atlas.separate(synthetic_talkers([[63.0, 11.0]]).mixture).sources) == 1
     scene = atlas.separate(two.mixture)
     assert len(scene.sources) == 2
     np.testing.assert_allclose(scene.directions, found.directions, atol=1e-3)
 
 
-def test_order_of_sources_is_not_that_of_the_start(
+def test_order_of_sources_is_independent_of_the_initialization(
     atlas: Atlas, two: ea.SimulatedScene, found: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source with most of the sure bins comes first, wherever the scout looked first."""
-    best_sets = Sighting.best_sets
+    """The source with most coherent bins comes first, in any order of the candidates."""
+    best_sets = SourceCandidates.best_sets
     monkeypatch.setattr(
-        Sighting, "best_sets", lambda *wish: [directions[::-1] for directions in best_sets(*wish)]
+        SourceCandidates,
+        "best_sets",
+        lambda *arguments: [directions[::-1] for directions in best_sets(*arguments)],
     )
     scene = atlas.separate(two.mixture, n_sources=2)
     np.testing.assert_allclose(scene.directions, found.directions, atol=1e-6)
     np.testing.assert_allclose(scene.masks, found.masks, atol=1e-6)
 
 
-def test_binary_rendering_gives_each_bin_to_one(
+def test_binary_rendering_uses_binary_masks(
     atlas: Atlas, two: ea.SimulatedScene, found: Scene
 ) -> None:
-    """The sound is that of masks of 0 and 1; the masks that are shown stay soft."""
+    """The signals are made by binary masks; the masks of the result stay soft."""
     scene = atlas.separate(two.mixture, n_sources=2, rendering="binary")
     np.testing.assert_array_equal(scene.masks, found.masks)
     spectra = stft(two.mixture.samples, 1024, 128)
     used = binary_masks(found.masks.astype(float))
     assert set(np.unique(used)) == {0.0, 1.0}
-    expected = render(spectra, used, atlas.layout, two.mixture.samples.shape[1])
-    sounds = np.stack([s.audio.samples for s in scene.sources])
+    expected = apply_masks(spectra, used, atlas.layout, two.mixture.samples.shape[1])
+    signals = np.stack([s.audio.samples for s in scene.sources])
     soft = np.stack([s.audio.samples for s in found.sources])
-    assert np.abs(sounds - expected).max() < 1e-3 * np.abs(sounds - soft).max()
-    np.testing.assert_allclose(sounds.sum(axis=0), two.mixture.samples, **EXACT)
+    assert np.abs(signals - expected).max() < 1e-3 * np.abs(signals - soft).max()
+    np.testing.assert_allclose(signals.sum(axis=0), two.mixture.samples, **EXACT)
 
 
-def test_gain_of_the_recording_changes_nothing(
+def test_gain_of_the_recording_hardly_matters(
     atlas: Atlas, two: ea.SimulatedScene, found: Scene
 ) -> None:
-    """Thresholds are in whole dB and one is absolute, so gains change a few bins, no more."""
+    """Thresholds are in whole dB and one is absolute, so a gain changes a few bins only."""
     samples = two.mixture.samples
     for gain in (10.0, 0.1, 0.37):
         other = atlas.separate(ea.Audio(gain * samples, RATE), n_sources=2)
@@ -197,12 +199,12 @@ def test_gain_of_the_recording_changes_nothing(
         assert errors.great_circle_degrees.max() < 1.5
 
 
-def test_mirrored_head_hears_a_mirrored_scene(
+def test_mirrored_head_and_recording_give_a_mirrored_scene(
     atlas: Atlas, two: ea.SimulatedScene, found: Scene
 ) -> None:
-    """Ears exchanged on the head and in the recording: left is right, and nothing else changes.
+    """Swapped ears of head and recording swap left and right and change nothing else.
 
-    The scout's grid is no mirror image of itself, so the way to the answer is another one.
+    The grid of the candidate search is not symmetric, so the iterations differ.
     """
     scene = mirrored(atlas).separate(ea.Audio(two.mixture.samples[::-1], RATE), n_sources=2)
     np.testing.assert_allclose(scene.directions, found.directions * [-1, 1], atol=0.3)
@@ -211,17 +213,17 @@ def test_mirrored_head_hears_a_mirrored_scene(
 
 
 def mirrored(atlas: Atlas) -> Atlas:
-    """The same head with its ears exchanged: levels, sines and azimuths change their signs."""
+    """Return the head with swapped ears: levels, sines and azimuths change their signs."""
     model = atlas.model
     sign = np.where(atlas.layout.cue_kinds == "ipd_cos", 1.0, -1.0)
-    east = np.array([-1.0, 1.0])
+    flip = np.array([-1.0, 1.0])
     return replace(
         atlas,
         model=replace(
             model,
-            centres=model.centres * east,
-            gammas=model.gammas * np.outer(east, east),
-            A=model.A * sign[:, None] * east,
+            centres=model.centres * flip,
+            gammas=model.gammas * np.outer(flip, flip),
+            A=model.A * sign[:, None] * flip,
             b=model.b * sign,
             latent=model.latent * sign[:, None],
         ),
@@ -229,26 +231,26 @@ def mirrored(atlas: Atlas) -> Atlas:
 
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 44_100, 96_000])
-def test_sounds_have_the_rate_of_the_recording(
+def test_signals_have_the_rate_of_the_recording(
     atlas: Atlas, two: ea.SimulatedScene, found: Scene, rate: int
 ) -> None:
-    """As many samples as came in, which add up to it; below 8 kHz they are what they were."""
+    """The signals have the recording's length and sum to it; below 8 kHz they are unchanged."""
     audio = ea.Audio(resample(two.mixture.samples, RATE, rate)[:, :-3], rate)
     scene = atlas.separate(audio, n_sources=2)
     assert scene.rate == rate
     assert scene.mixture is audio
-    sounds = np.stack([s.audio.samples for s in scene.sources])
+    signals = np.stack([s.audio.samples for s in scene.sources])
     assert {s.audio.rate for s in scene.sources} == {rate}
-    np.testing.assert_allclose(sounds.sum(axis=0), audio.samples, **EXACT)
+    np.testing.assert_allclose(signals.sum(axis=0), audio.samples, **EXACT)
     if rate > RATE:
         assert great_circle_error(scene.directions, found.directions).max() < 1.0
-        for ours, theirs in zip(resample(sounds, rate, RATE), found.sources, strict=True):
+        for ours, theirs in zip(resample(signals, rate, RATE), found.sources, strict=True):
             n = ours.shape[1]
             assert sdr(theirs.audio.samples[:, :n], ours) > 40
 
 
-def test_another_rate_can_be_asked_for(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
-    """The sounds add up to the recording at that rate; at the layout's, they are what they were."""
+def test_output_rate_can_be_given(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
+    """The signals sum to the recording at that rate; the layout's rate changes nothing."""
     audio = ea.Audio(resample(two.mixture.samples, RATE, 48_000), 48_000)
     scene = atlas.separate(audio, n_sources=2, rate=22_050)
     assert scene.rate == scene.mixture.rate == 22_050
@@ -260,21 +262,23 @@ def test_another_rate_can_be_asked_for(atlas: Atlas, two: ea.SimulatedScene, fou
 
 
 @pytest.mark.parametrize("rate", [1_999, 384_001, 44_100.5, 0])
-def test_rates_that_no_filter_serves_are_refused(
+def test_unsupported_output_rates_are_rejected(
     atlas: Atlas, two: ea.SimulatedScene, rate: float
 ) -> None:
-    """Too low, too high, and no whole number."""
+    """Rates that are too low, too high or not whole numbers."""
     with pytest.raises(InputError) as error:
         atlas.separate(two.mixture, n_sources=2, rate=rate)  # type: ignore[arg-type]
-    refused(error, "rate must be")
+    assert_message(error, "rate must be")
 
 
-def test_a_recording_at_such_a_rate_is_refused(atlas: Atlas, two: ea.SimulatedScene) -> None:
-    """Unless another rate is asked for."""
+def test_recording_with_an_unsupported_rate_is_rejected(
+    atlas: Atlas, two: ea.SimulatedScene
+) -> None:
+    """The rate of the recording is the output rate if none is given."""
     slow = ea.Audio(two.mixture.samples, 1_999)
     with pytest.raises(InputError) as error:
         atlas.separate(slow, n_sources=2)
-    refused(error, "rate must be from 2000 to 384000 Hz for sounds to be separated, got 1999.")
+    assert_message(error, "rate must be from 2000 to 384000 Hz for separated signals, got 1999.")
 
 
 @pytest.mark.usefixtures("short_blocks")
@@ -284,42 +288,40 @@ def test_long_recordings_keep_their_rate(
     conversation: ea.SimulatedScene,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In blocks at 44.1 kHz: no seam, no sample too many, in memory and from a file."""
-    # 0.3 s would be rounded to 0.304 s at 16 kHz, and to 0.32 s where it is whole samples of both.
+    """In blocks at 44.1 kHz, without gaps or extra samples, in memory and from a file."""
+    # 0.3 s is rounded to 0.304 s at 16 kHz, and to 0.32 s for whole samples at both rates.
     monkeypatch.setattr("earatlas.separation.blocks._OVERLAP_SECONDS", 0.32)
     audio = conversation.mixture.at_rate(44_100)
     path = audio.write(tmp_path / "party.wav")
     _, files = atlas.separate_file(path, tmp_path / "out", n_sources=2)
-    audio = ea.read_audio(path)  # as it was rounded for the file
+    audio = ea.read_audio(path)  # with the rounding of the file
     scene = atlas.separate(audio, n_sources=2)
-    sounds = np.stack([s.audio.samples for s in scene.sources])
-    np.testing.assert_allclose(sounds.sum(axis=0), audio.samples, **EXACT)
-    for file, sound in zip(files, sounds, strict=True):
+    signals = np.stack([s.audio.samples for s in scene.sources])
+    np.testing.assert_allclose(signals.sum(axis=0), audio.samples, **EXACT)
+    for file, sound in zip(files, signals, strict=True):
         written, rate = soundfile.read(file)
         assert rate == 44_100
         np.testing.assert_allclose(written.T, sound, rtol=0, atol=1e-7)
     narrow = atlas.separate(audio, n_sources=2, rate=RATE)
-    for sound, source in zip(sounds, narrow.sources, strict=True):
+    for sound, source in zip(signals, narrow.sources, strict=True):
         low = resample(sound, 44_100, RATE)[:, : source.audio.samples.shape[1]]
         assert sdr(source.audio.samples[:, : low.shape[1]], low) > 40
 
 
 @pytest.mark.usefixtures("short_blocks")
-def test_clipped_sound_with_an_offset_keeps_adding_up(
-    atlas: Atlas, conversation: ea.SimulatedScene
-) -> None:
-    """At 48 kHz, clipped at half of its peak, upon an offset of a fifth of full scale."""
+def test_clipped_recording_with_dc_offset(atlas: Atlas, conversation: ea.SimulatedScene) -> None:
+    """At 48 kHz, clipped at half its peak, with a DC offset of a fifth of full scale."""
     samples = conversation.mixture.at_rate(48_000).samples
     peak = np.abs(samples).max()
     audio = ea.Audio(np.clip(samples, -peak / 2, peak / 2) + 0.2, 48_000)
     scene = atlas.separate(audio, n_sources=2)
-    sounds = np.stack([s.audio.samples for s in scene.sources])
-    np.testing.assert_allclose(sounds.sum(axis=0), audio.samples, **EXACT)
-    assert np.isfinite(sounds).all()
+    signals = np.stack([s.audio.samples for s in scene.sources])
+    np.testing.assert_allclose(signals.sum(axis=0), audio.samples, **EXACT)
+    assert np.isfinite(signals).all()
     _, off = matched(scene, conversation)
     assert off.max() < 8.0
     narrow = atlas.separate(audio, n_sources=2, rate=RATE)
-    for sound, source in zip(sounds, narrow.sources, strict=True):
+    for sound, source in zip(signals, narrow.sources, strict=True):
         low = resample(sound, 48_000, RATE)
         assert sdr(source.audio.samples, low) > 40
 
@@ -327,66 +329,69 @@ def test_clipped_sound_with_an_offset_keeps_adding_up(
 @pytest.mark.parametrize(
     ("samples", "words"),
     [
-        (np.zeros((2, RATE)), "audio must not be silent"),
-        (np.ones((2, 1000)), "audio must be at least one window long (64 ms), got 62.5 ms."),
-        (np.ones((1, RATE)), "audio must have two channels (left, right), got 1."),
+        (np.zeros((2, RATE)), "The audio is silent"),
+        (
+            np.ones((2, 1000)),
+            "too short: it lasts 62.5 ms, and at least one window of 64 ms is needed.",
+        ),
+        (np.ones((1, RATE)), "The audio has only one channel. Two channels are needed"),
         (np.full((2, RATE), np.nan), "audio must be finite"),
     ],
 )
-def test_what_cannot_be_separated_is_refused(atlas: Atlas, samples: Array, words: str) -> None:
-    """Silent, short, mono and broken recordings."""
+def test_invalid_recordings_are_rejected(atlas: Atlas, samples: Array, words: str) -> None:
+    """Silent, short, mono and non-finite recordings."""
     with pytest.raises(InputError) as error:
         atlas.separate(ea.Audio(samples, RATE), n_sources=2)
-    refused(error, words)
+    assert_message(error, words)
 
 
-def test_ears_that_hear_nothing_together_are_refused(atlas: Atlas) -> None:
-    """A dead microphone leaves no bin that both ears hear."""
+def test_recording_without_common_bins_is_rejected(atlas: Atlas) -> None:
+    """With a dead microphone no bin is above the threshold in both ears."""
     samples = synthetic_talkers([[10.0, 0.0]]).mixture.samples * [[1.0], [1e-7]]
     with pytest.raises(InputError) as error:
         atlas.separate(ea.Audio(samples, RATE))
-    refused(error, "audio must have sound that both ears hear above the thresholds, got none.")
+    assert_message(error, "no sound exceeds the thresholds in both ears at once.")
 
 
 @pytest.mark.parametrize("sound", ["one ear 30 dB down", "a tone"])
-def test_what_fits_no_direction_is_separated_all_the_same(atlas: Atlas, sound: str) -> None:
-    """A weak microphone, a test tone: no place explains them, but that is no reason to break."""
+def test_recordings_without_direction_are_separated(atlas: Atlas, sound: str) -> None:
+    """A weak microphone or a test tone fits no direction, but causes no error."""
     noise = np.random.default_rng(0).normal(0, 0.1, RATE)
     tone = 0.3 * np.sin(2 * np.pi * 500 * np.arange(RATE) / RATE)
     samples = np.stack([noise, 0.03 * noise] if sound.startswith("one") else [tone, 0.5 * tone])
     for n_sources in (None, 2):
         scene = atlas.separate(ea.Audio(samples, RATE), n_sources=n_sources)
         assert np.isfinite(scene.directions).all()
-        sounds = [s.audio.samples for s in scene.sources]
-        np.testing.assert_allclose(sum(sounds), samples, **EXACT)
+        signals = [s.audio.samples for s in scene.sources]
+        np.testing.assert_allclose(sum(signals), samples, **EXACT)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_sources": 0}, "n_sources must be from 1 to 6, or left out to be found, got 0."),
-        ({"n_sources": 7}, "n_sources must be from 1 to 6, or left out to be found, got 7."),
+        ({"n_sources": 0}, "n_sources must be from 1 to 6, got 0."),
+        ({"n_sources": 7}, "n_sources must be from 1 to 6, got 7."),
         ({"n_sources": -1}, "got -1."),
         ({"rendering": "hard"}, "must be one of spatial, soft, binary, got 'hard'."),
     ],
 )
-def test_wrong_wishes_are_refused(
+def test_invalid_options_are_rejected(
     atlas: Atlas, two: ea.SimulatedScene, options: dict[str, object], words: str
 ) -> None:
-    """Numbers of sources that two ears do not tell apart, and unknown ways to make sound."""
+    """Numbers of sources out of range, and unknown renderings."""
     with pytest.raises(InputError) as error:
         atlas.separate(two.mixture, **options)  # type: ignore[arg-type]
-    refused(error, words)
+    assert_message(error, words)
 
 
-def refused(error: pytest.ExceptionInfo[InputError], words: str) -> None:
-    """The house wording: what must be, what was got, and a sentence that says what to do."""
+def assert_message(error: pytest.ExceptionInfo[InputError], words: str) -> None:
+    """Check the format of a message: the rule, the value, and a sentence with the remedy."""
     message = str(error.value)
     assert words in message
-    assert " must " in message
-    assert ", got " in message
+    if " must " in words:
+        assert ", got " in message
     assert message.endswith(".")
-    assert message.count(". ") >= 1, "nothing says what to do"
+    assert message.count(". ") >= 1, "the remedy is missing"
 
 
 # --- long recordings and files ---------------------------------------------------------------
@@ -394,53 +399,53 @@ def refused(error: pytest.ExceptionInfo[InputError], words: str) -> None:
 
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is long is a matter of seconds."""
+    """Shorten the blocks, so that a few seconds are a long recording."""
     monkeypatch.setattr("earatlas.separation.blocks._BLOCK_SECONDS", 2.0)
     monkeypatch.setattr("earatlas.separation.blocks._OVERLAP_SECONDS", 0.3)
 
 
 @pytest.fixture(scope="module")
 def conversation() -> ea.SimulatedScene:
-    """9.3 seconds of two murmurs; the second is silent from 3 to 7.5 s: in two whole blocks."""
+    """Return 9.3 s of two talkers; the second is silent from 3 to 7.5 s, in two whole blocks."""
     time = np.arange(int(9.3 * RATE)) / RATE
-    gates = np.stack([np.ones(len(time)), (time < 3) | (time > 7.5)])
-    return synthetic_talkers(LEFT_AND_RIGHT, 9.3, gates)
+    gains = np.stack([np.ones(len(time)), (time < 3) | (time > 7.5)])
+    return synthetic_talkers(LEFT_AND_RIGHT, 9.3, gains)
 
 
 @pytest.mark.usefixtures("short_blocks")
-def test_sources_stay_who_they_are(atlas: Atlas, conversation: ea.SimulatedScene) -> None:
-    """Every block has the same sources in the same order, and a silent one stays silent."""
+def test_sources_keep_their_identity(atlas: Atlas, conversation: ea.SimulatedScene) -> None:
+    """Every block has the same sources in the same order, and a silent source stays silent."""
     scene = atlas.separate(conversation.mixture, n_sources=2)
     order, off = matched(scene, conversation)
     assert 0.05 < off.max() < 6.0
     absent = scene.sources[order[1]].track
     silent_rows = (absent.seconds > 3.2) & (absent.seconds < 7.3)
-    assert absent.heard[silent_rows].mean() < 0.1
-    assert absent.heard[~silent_rows].mean() > 0.8
-    assert scene.sources[order[0]].track.heard.mean() > 0.8
-    sounds = np.stack([s.audio.samples for s in scene.sources])
-    np.testing.assert_allclose(sounds.sum(axis=0), conversation.mixture.samples, **EXACT)
-    assert sounds.shape[2] == conversation.mixture.samples.shape[1]
+    assert absent.active[silent_rows].mean() < 0.1
+    assert absent.active[~silent_rows].mean() > 0.8
+    assert scene.sources[order[0]].track.active.mean() > 0.8
+    signals = np.stack([s.audio.samples for s in scene.sources])
+    np.testing.assert_allclose(signals.sum(axis=0), conversation.mixture.samples, **EXACT)
+    assert signals.shape[2] == conversation.mixture.samples.shape[1]
     for begin in (0.0, 1.0, 7.3):
         part = slice(int(begin * RATE), int((begin + 2) * RATE))
         for image, m in zip(conversation.images, order, strict=True):
-            assert 8.0 < sdr(image[:, part], sounds[m][:, part]) < 60.0
+            assert 8.0 < sdr(image[:, part], signals[m][:, part]) < 60.0
     silent = slice(int(3.2 * RATE), int(7.3 * RATE))
-    pausing = sounds[order[1]]
+    pausing = signals[order[1]]
     assert level(pausing[:, silent]) < level(pausing) - 20
     assert level(pausing[:, silent]) < level(conversation.mixture.samples[:, silent]) - 20
     masks = scene.masks
-    assert masks.shape == (2, 512, sounds.shape[2] // 128 + 1)
+    assert masks.shape == (2, 512, signals.shape[2] // 128 + 1)
     np.testing.assert_allclose(masks.sum(axis=0), 1.0, atol=1e-6)
     assert np.diff(scene.free_energies).min() > -1e-6
 
 
 @pytest.mark.usefixtures("short_blocks")
-def test_what_is_quiet_beside_the_rest_is_no_source(atlas: Atlas) -> None:
-    """The floor is that of the whole recording, also where its loud part comes later."""
+def test_very_quiet_sound_is_not_a_source(atlas: Atlas) -> None:
+    """The threshold is that of the whole recording, even if the loud part comes later."""
     time = np.arange(8 * RATE) / RATE
-    gates = np.stack([1.0 * (time > 4.2), 1.0 * (time < 4)])
-    truth = synthetic_talkers(LEFT_AND_RIGHT, 8.0, gates)
+    gains = np.stack([1.0 * (time > 4.2), 1.0 * (time < 4)])
+    truth = synthetic_talkers(LEFT_AND_RIGHT, 8.0, gains)
     mixture = truth.images[0] + 1e-3 * truth.images[1]
     scene = atlas.separate(ea.Audio(mixture, RATE))
     assert len(scene.sources) == 1
@@ -449,20 +454,20 @@ def test_what_is_quiet_beside_the_rest_is_no_source(atlas: Atlas) -> None:
 
 @pytest.mark.usefixtures("short_blocks")
 def test_blocks_of_digital_silence(atlas: Atlas, conversation: ea.SimulatedScene) -> None:
-    """Blocks without a single bin, at the beginning and in the middle, give silence."""
+    """Blocks without observed bins, at the beginning and in the middle, give silence."""
     samples = conversation.mixture.samples.copy()
     samples[:, : int(2.5 * RATE)] = 0
     samples[:, 4 * RATE : 8 * RATE] = 0
     scene = atlas.separate(ea.Audio(samples, RATE), n_sources=2)
-    sounds = np.stack([s.audio.samples for s in scene.sources])
-    np.testing.assert_allclose(sounds.sum(axis=0), samples, **EXACT)
-    assert not sounds[:, :, 5 * RATE : 7 * RATE].any()
+    signals = np.stack([s.audio.samples for s in scene.sources])
+    np.testing.assert_allclose(signals.sum(axis=0), samples, **EXACT)
+    assert not signals[:, :, 5 * RATE : 7 * RATE].any()
     assert np.isfinite(scene.directions).all()
 
 
 @pytest.mark.usefixtures("short_blocks")
-def test_a_long_recording_of_one(atlas: Atlas) -> None:
-    """Its posterior is that of `localize`, and its sound the whole."""
+def test_long_recording_of_one_source(atlas: Atlas) -> None:
+    """The posterior is that of `localize`, and the signal is the recording."""
     audio = synthetic_talkers([[63.0, 11.0]], 5.0).mixture
     scene = atlas.separate(audio)
     assert len(scene.sources) == 1
@@ -474,14 +479,14 @@ def test_a_long_recording_of_one(atlas: Atlas) -> None:
 
 
 @pytest.mark.usefixtures("short_blocks")
-def test_a_file_gives_what_its_samples_give(
+def test_file_and_memory_give_the_same_result(
     tmp_path: Path, atlas: Atlas, conversation: ea.SimulatedScene
 ) -> None:
-    """Files of the same sounds in float, named after the recording; progress only grows."""
+    """Float files named after the recording hold the same signals; progress never decreases."""
     path = conversation.mixture.write(tmp_path / "party.wav")
-    told: list[float] = []
+    reported: list[float] = []
     scene, files = atlas.separate_file(
-        path, tmp_path / "out", n_sources=2, progress=lambda *now: told.append(now[0] / now[1])
+        path, tmp_path / "out", n_sources=2, progress=lambda *now: reported.append(now[0] / now[1])
     )
     whole = atlas.separate(ea.read_audio(path), n_sources=2)
     assert files == [tmp_path / "out" / f"party_source{m}.wav" for m in (1, 2)]
@@ -496,16 +501,16 @@ def test_a_file_gives_what_its_samples_give(
         assert not isinstance(ours, ea.Source)
     assert not isinstance(scene, ea.Scene)
     assert scene.seconds == whole.seconds
-    assert told == sorted(told)
-    assert told[0] >= 0
-    assert told[-1] == 1.0
-    assert told[len(told) // 2 - 1] == SURVEY, "the first of the two passes"
+    assert reported == sorted(reported)
+    assert reported[0] >= 0
+    assert reported[-1] == 1.0
+    assert reported[len(reported) // 2 - 1] == FIRST_PASS_FRACTION, "end of the first pass"
 
 
 def test_file_at_another_rate_with_other_channels(
     tmp_path: Path, atlas: Atlas, two: ea.SimulatedScene, found: Scene
 ) -> None:
-    """44.1 kHz, the left ear in the third channel and the right one in the first."""
+    """44.1 kHz, with the left ear in the third channel and the right ear in the first."""
     left, right = resample(two.mixture.samples, RATE, 44_100)
     noise = np.random.default_rng(0).normal(0, 0.1, len(left))
     path = tmp_path / "three.wav"
@@ -513,15 +518,15 @@ def test_file_at_another_rate_with_other_channels(
     scene, files = atlas.separate_file(path, tmp_path, n_sources=2, channels=(2, 0))
     assert great_circle_error(scene.directions, found.directions).max() < 1.0
     total = sum(soundfile.read(file)[0].T for file in files)
-    heard = ea.read_audio(path, channels=(2, 0))
-    np.testing.assert_allclose(total, heard.samples, rtol=0, atol=1e-6)
+    recording = ea.read_audio(path, channels=(2, 0))
+    np.testing.assert_allclose(total, recording.samples, rtol=0, atol=1e-6)
     assert {soundfile.info(file).samplerate for file in files} == {44_100}
     _, files = atlas.separate_file(path, tmp_path, n_sources=2, channels=(2, 0), rate=RATE)
     assert {soundfile.info(file).samplerate for file in files} == {RATE}
 
 
 def test_binary_file(tmp_path: Path, atlas: Atlas, two: ea.SimulatedScene) -> None:
-    """The options of a file are those of a recording."""
+    """Files have the same options as recordings in memory."""
     path = two.mixture.write(tmp_path / "x.wav")
     _, files = atlas.separate_file(path, tmp_path, n_sources=2, rendering="binary")
     scene = atlas.separate(ea.read_audio(path), n_sources=2, rendering="binary")
@@ -531,14 +536,14 @@ def test_binary_file(tmp_path: Path, atlas: Atlas, two: ea.SimulatedScene) -> No
 
 
 def broken_files(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Files that cannot be separated, and what is said of them."""
+    """Yield files that cannot be separated, and the expected message."""
     (folder / "noise.wav").write_bytes(np.random.default_rng(0).bytes(5000))
-    yield folder / "noise.wav", "recording must be a WAV"
+    yield folder / "noise.wav", "cannot be read as sound"
     soundfile.write(folder / "silent.wav", np.zeros((RATE, 2)), RATE)
-    yield folder / "silent.wav", "audio must not be silent"
+    yield folder / "silent.wav", "is silent: all samples are zero"
     sound = np.random.default_rng(0).normal(0, 0.1, (RATE, 2))
     soundfile.write(folder / "mono.wav", sound[:, 0], RATE)
-    yield folder / "mono.wav", "audio must have two channels"
+    yield folder / "mono.wav", "has only one channel"
     sound[-1, 0] = np.nan
     soundfile.write(folder / "nan.wav", sound, RATE, "FLOAT")
     yield folder / "nan.wav", "audio must be finite"
@@ -546,36 +551,36 @@ def broken_files(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def test_broken_files_leave_nothing_behind(tmp_path: Path, atlas: Atlas) -> None:
-    """Refused in the house wording; what was in the folder before is as it was."""
+    """Invalid files are rejected, and existing files in the folder are unchanged."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "mono_source1.wav").write_text("older")
     for path, words in broken_files(tmp_path):
         with pytest.raises(InputError) as error:
             atlas.separate_file(path, out, n_sources=2)
-        refused(error, words)
+        assert_message(error, words)
         assert [file.name for file in out.iterdir()] == ["mono_source1.wav"]
     assert (out / "mono_source1.wav").read_text() == "older"
 
 
 @pytest.mark.usefixtures("short_blocks")
-def test_an_error_half_way_leaves_nothing_behind(
+def test_interruption_leaves_nothing_behind(
     tmp_path: Path,
     atlas: Atlas,
     conversation: ea.SimulatedScene,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The third block fails when some sound has been written already."""
+    """The third block fails after some samples were written."""
     path = conversation.mixture.write(tmp_path / "party.wav")
     calls = []
 
-    def failing(*arguments: object, **wishes: object) -> Array:
+    def failing(*arguments: object, **options: object) -> Array:
         calls.append(arguments)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return sounds_of(*arguments, **wishes)  # type: ignore[arg-type]
+        return render_sources(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("earatlas.separation.assembly.sounds_of", failing)
+    monkeypatch.setattr("earatlas.separation.assembly.render_sources", failing)
     out = tmp_path / "out"
     out.mkdir()
     with pytest.raises(KeyboardInterrupt):
@@ -584,58 +589,62 @@ def test_an_error_half_way_leaves_nothing_behind(
     assert list(out.iterdir()) == []
 
 
-def test_unwritable_folder_is_refused(tmp_path: Path, atlas: Atlas, two: ea.SimulatedScene) -> None:
-    """A folder cannot be made where a file is; nothing is worked on before that is known."""
+def test_unwritable_folder_is_rejected(
+    tmp_path: Path, atlas: Atlas, two: ea.SimulatedScene
+) -> None:
+    """A folder cannot be created in place of a file; this is checked before any work."""
     path = two.mixture.write(tmp_path / "x.wav")
     for folder in (path, path / "deeper"):
         with pytest.raises(InputError) as error:
             atlas.separate_file(path, folder)
-        refused(error, "output folder must be writable, got")
+        assert_message(error, "output folder must be writable, got")
     assert list(tmp_path.iterdir()) == [path]
     np.testing.assert_allclose(ea.read_audio(path).samples, two.mixture.samples, atol=1e-7)
 
 
-def test_a_folder_that_was_made_is_removed_upon_an_error(tmp_path: Path, atlas: Atlas) -> None:
-    """As scenes do: parents too."""
+def test_created_folder_is_removed_after_an_error(tmp_path: Path, atlas: Atlas) -> None:
+    """Created parent folders are removed as well."""
     for path, words in broken_files(tmp_path):
         with pytest.raises(InputError, match=words):
             atlas.separate_file(path, tmp_path / "new" / "out", n_sources=2)
         assert not (tmp_path / "new").exists()
 
 
-def test_a_file_that_is_too_short_is_refused(tmp_path: Path, atlas: Atlas) -> None:
-    """As in memory: less than a window."""
+def test_short_file_is_rejected(tmp_path: Path, atlas: Atlas) -> None:
+    """A file must be at least one window long, as in memory."""
     path = tmp_path / "short.wav"
     soundfile.write(path, np.random.default_rng(0).normal(0, 0.1, (500, 2)), RATE)
     with pytest.raises(InputError) as error:
         atlas.separate_file(path, tmp_path / "out", n_sources=2)
-    refused(error, "audio must be at least one window long (64 ms), got 31.2 ms.")
+    assert_message(
+        error, "too short: it lasts 31.2 ms, and at least one window of 64 ms is needed."
+    )
 
 
 @pytest.mark.parametrize("n_sources", [2.5, "2"])
-def test_a_part_of_a_source_is_refused(
+def test_fractional_number_of_sources_is_rejected(
     atlas: Atlas, two: ea.SimulatedScene, n_sources: object
 ) -> None:
-    """A number of sources is a whole number."""
-    with pytest.raises(InputError, match="n_sources must be from 1 to 6, or left out"):
+    """The number of sources must be an integer."""
+    with pytest.raises(InputError, match="n_sources must be from 1 to 6"):
         atlas.separate(two.mixture, n_sources=n_sources)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("decay_seconds", "noisy", "room", "unsure"),
+    ("decay_seconds", "noisy", "reverberant", "possibly"),
     [(0.15, False, False, False), (0.22, False, False, True), (0.22, True, False, False),
      (0.3, False, True, False), (np.nan, False, False, False)],
 )  # fmt: skip
-def test_a_dry_room_is_left_to_the_filters(
-    decay_seconds: float, noisy: bool, room: bool, unsure: bool
+def test_decision_about_reverberation(
+    decay_seconds: float, noisy: bool, reverberant: bool, possibly: bool
 ) -> None:
-    """How fast sound dies away tells the open and a room; between them, and not in noise, ε."""
-    nothing = np.zeros(0, dtype=np.intp)
+    """The decay time decides; between its limits, unless there is noise, the filters decide."""
+    empty = np.zeros(0, dtype=np.intp)
     onsets = OnsetBins(
-        nothing, nothing, np.zeros((0, 2), dtype=complex), np.zeros(0), np.zeros(0), 0.0,
+        empty, empty, np.zeros((0, 2), dtype=complex), np.zeros(0), np.zeros(0), 0.0,
         decay_seconds=decay_seconds,
     )  # fmt: skip
-    sources: Any = SimpleNamespace(heard=SimpleNamespace(onsets=onsets))
-    found = Found(sources, RATE, iter([]), None, noisy)
-    assert found.in_room == room
-    assert found.may_be_room == unsure
+    fit: Any = SimpleNamespace(detections=SimpleNamespace(onsets=onsets))
+    sources = StaticSources(fit, RATE, iter([]), None, noisy)
+    assert sources.reverberant == reverberant
+    assert sources.possibly_reverberant == possibly

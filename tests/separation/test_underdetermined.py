@@ -1,4 +1,4 @@
-"""Three sources at two ears: columns where bins crowd together, powers of which one falls away."""
+"""Three sources at two ears: steering vectors from clusters of bins, and sparse powers."""
 
 from __future__ import annotations
 
@@ -8,73 +8,77 @@ from earatlas.separation.demixing import steering_vectors, underdetermined
 from earatlas.types import Array, Complex
 
 
-def three_columns(F: int, seed: int = 5) -> Complex:
-    """Columns (F, 2, 3) of length 1, well apart."""
+def three_steering_vectors(F: int, seed: int = 5) -> Complex:
+    """Return unit steering vectors (F, 2, 3) that differ clearly."""
     rng = np.random.default_rng(seed)
     phases = np.array([-2.0, 0.1, 2.1]) + 0.2 * rng.normal(size=(F, 3))
     levels = np.array([-0.5, 0.9, 0.1]) + 0.1 * rng.normal(size=(F, 3))
     A = np.stack([np.exp(0.5 * levels), np.exp(-0.5 * levels + 1j * phases)], axis=1)
-    columns: Complex = A / np.sqrt((np.abs(A) ** 2).sum(axis=1, keepdims=True))
-    return columns
+    vectors: Complex = A / np.sqrt((np.abs(A) ** 2).sum(axis=1, keepdims=True))
+    return vectors
 
 
-def sparse_sources(F: int, T: int, seed: int = 1, lasting: int = 1) -> Complex:
-    """Sources (3, F, T), of which now one and now two are heard, at many frequencies alike."""
+def sparse_sources(F: int, T: int, seed: int = 1, duration: int = 1) -> Complex:
+    """Return sources (3, F, T), one or two of them active at a time, in wide bands."""
     rng = np.random.default_rng(seed)
-    few = (F // 16, T // lasting)
-    heard = rng.random((3, *few)).argsort(axis=0) < rng.integers(1, 3, size=few)
-    heard = np.repeat(heard, lasting, axis=2)
-    sound = rng.normal(size=(2, 3, F, T))
-    sources: Complex = np.repeat(heard, 16, axis=1) * (sound[0] + 1j * sound[1])
+    shape = (F // 16, T // duration)
+    active = rng.random((3, *shape)).argsort(axis=0) < rng.integers(1, 3, size=shape)
+    active = np.repeat(active, duration, axis=2)
+    noise = rng.normal(size=(2, 3, F, T))
+    sources: Complex = np.repeat(active, 16, axis=1) * (noise[0] + 1j * noise[1])
     return sources
 
 
-def beside_truth(A: Complex, truth: Complex) -> Array:
-    """How far each column (F, M) is from the true one: 0 to 1."""
-    far: Array = 1 - np.abs((truth.conj() * A).sum(axis=1)) ** 2
-    return far
+def orthogonal_error(A: Complex, truth: Complex) -> Array:
+    """Return the orthogonal energy fraction (F, M) of each steering vector, from 0 to 1."""
+    error: Array = 1 - np.abs((truth.conj() * A).sum(axis=1)) ** 2
+    return error
 
 
-def test_columns_are_where_bins_crowd() -> None:
-    """Half the bins hold two sources, and masks split those; columns come out near the truth."""
+def test_steering_vectors_follow_clusters_of_bins() -> None:
+    """Half of the bins hold two sources; the steering vectors are still close to the truth."""
     F, T = 32, 400
-    truth, y = three_columns(F), sparse_sources(F, T)
+    truth, y = three_steering_vectors(F), sparse_sources(F, T)
     X = np.einsum("fam,mft->aft", truth, y)
     power = np.abs(y) ** 2
     q = (power + 1e-9) / (power + 1e-9).sum(axis=0)
-    by_masks = beside_truth(
-        steering_vectors.principal(steering_vectors.covariances(X, q**2)), truth
+    by_masks = orthogonal_error(
+        steering_vectors.principal_steering_vectors(steering_vectors.weighted_covariances(X, q**2)),
+        truth,
     )
-    found = beside_truth(underdetermined.crowded_columns(X, q, F), truth)
+    found = orthogonal_error(underdetermined.underdetermined_steering_vectors(X, q, F), truth)
     assert np.median(found) < 1e-3
     assert found.max() < 0.5 * by_masks.max()
 
 
-def test_neighbours_mend_masks_that_are_wrong() -> None:
-    """Above the learned phases a frequency whose masks are exchanged is put right by the others."""
+def test_neighbouring_frequencies_correct_wrong_masks() -> None:
+    """Above the band of learned phases, frequencies with permuted masks are corrected."""
     F, T = 96, 300
-    truth, y = three_columns(F, seed=6), np.tile(sparse_sources(16, T), (1, 6, 1))
+    truth, y = three_steering_vectors(F, seed=6), np.tile(sparse_sources(16, T), (1, 6, 1))
     X = np.einsum("fam,mft->aft", truth, y)
     power = np.abs(y) ** 2
     q = (power + 1e-9) / (power + 1e-9).sum(axis=0)
     wrong = [40, 55, 70]
     q[:, wrong] = q[[1, 2, 0]][:, wrong]
-    as_told = beside_truth(underdetermined.crowded_columns(X, q, F), truth)
-    mended = beside_truth(underdetermined.crowded_columns(X, q, 16), truth)
-    assert as_told[wrong].min() > 0.1
-    assert mended[wrong].max() < 0.01
+    uncorrected = orthogonal_error(underdetermined.underdetermined_steering_vectors(X, q, F), truth)
+    corrected = orthogonal_error(underdetermined.underdetermined_steering_vectors(X, q, 16), truth)
+    assert uncorrected[wrong].min() > 0.1
+    assert corrected[wrong].max() < 0.01
 
 
 def test_powers_against_matrices() -> None:
-    """One step is EM's, ½ E[cᴴ R⁻¹ c | x], bin by bin, then half way to the neighbours' mean."""
+    """One iteration is ½ E[cᴴ R⁻¹ c | x] per bin, averaged with its local mean."""
     rng = np.random.default_rng(2)
-    M, F, T, spread, floor = 3, 4, 5, 0.2, 1e-9
+    M, F, T, diffuse_to_direct, floor = 3, 4, 5, 0.2, 1e-9
     X = rng.normal(size=(2, F, T)) + 1j * rng.normal(size=(2, F, T))
-    A = three_columns(F)
+    A = three_steering_vectors(F)
     v = rng.uniform(0.2, 2.0, size=(M, F, T))
     expected = np.empty_like(v)
     for f in range(F):
-        R = [np.outer(A[f, :, m], A[f, :, m].conj()) + spread * np.eye(2) for m in range(M)]
+        R = [
+            np.outer(A[f, :, m], A[f, :, m].conj()) + diffuse_to_direct * np.eye(2)
+            for m in range(M)
+        ]
         for t in range(T):
             S = sum(v[m, f, t] * R[m] for m in range(M))
             for m in range(M):
@@ -82,17 +86,17 @@ def test_powers_against_matrices() -> None:
                 c = W @ X[:, f, t]
                 C = np.outer(c, c.conj()) + (np.eye(2) - W) @ (v[m, f, t] * R[m])
                 expected[m, f, t] = 0.5 * np.trace(np.linalg.solve(R[m], C)).real
-    expected = 0.5 * (expected + steering_vectors.smoothed(expected, (3, 3), floor))
-    found = underdetermined.sparse_powers(X, A, v, spread, floor, steps=1)
+    expected = 0.5 * (expected + steering_vectors.smooth_powers(expected, (3, 3), floor))
+    found = underdetermined.em_source_powers(X, A, v, diffuse_to_direct, floor, iterations=1)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_powers_find_who_is_silent() -> None:
-    """From powers that are all alike, the source that is silent falls below the others."""
+def test_powers_of_silent_sources_decay() -> None:
+    """From equal powers, the power of a silent source falls below the others."""
     F, T = 32, 60
-    truth, y = three_columns(F), sparse_sources(F, T, lasting=10)
+    truth, y = three_steering_vectors(F), sparse_sources(F, T, duration=10)
     X = np.einsum("fam,mft->aft", truth, y)
-    alike = np.repeat((np.abs(X) ** 2).sum(axis=0)[None] / 3 + 1e-9, 3, axis=0)
-    v = underdetermined.sparse_powers(X, truth, alike, 1e-3, 1e-9)
-    silent, heard = v[y == 0], v[y != 0]
-    assert np.median(silent) < 0.1 * np.median(heard)
+    equal = np.repeat((np.abs(X) ** 2).sum(axis=0)[None] / 3 + 1e-9, 3, axis=0)
+    v = underdetermined.em_source_powers(X, truth, equal, 1e-3, 1e-9)
+    silent, active = v[y == 0], v[y != 0]
+    assert np.median(silent) < 0.1 * np.median(active)

@@ -1,4 +1,4 @@
-"""Rooms: one hand-computed reflection, a slow oracle, the decay, and every refusal."""
+"""Image source method: a reflection by hand, a slow oracle, the decay, and invalid input."""
 
 import importlib.util
 import itertools
@@ -20,7 +20,7 @@ from earatlas.simulation.image_source import LEAD_SECONDS, Room, room_responses
 from earatlas.types import Array
 
 RATE = 44_100
-Responses = tuple[Array, Array]  # directions (N, 2) and what the ears get from them (N, 2, taps)
+Responses = tuple[Array, Array]  # directions (N, 2) and responses (N, 2, taps)
 LEAD = round(LEAD_SECONDS * RATE)
 
 needs_pyroomacoustics = pytest.mark.skipif(
@@ -31,14 +31,14 @@ needs_pyroomacoustics = pytest.mark.skipif(
 
 @pytest.fixture
 def head() -> Responses:
-    """Directions (N, 2) and decaying random responses (N, 2, 7), all different."""
+    """Return directions (N, 2) and decaying random responses (N, 2, 7), all different."""
     directions = Sphere().grid(15.0)
     noise = np.random.default_rng(5).standard_normal((len(directions), 2, 7))
     return directions, noise * np.exp(-np.arange(7) / 3.0) * np.array([[1.0], [0.6]])
 
 
 def nearest_response(head: Responses, vector: ArrayLike) -> Array:
-    """The head's response in the measured direction nearest to a vector of any length."""
+    """Return the response in the measured direction nearest to a vector of any length."""
     directions, responses = head
     nearest: Array = responses[np.argmax(to_vectors(directions) @ np.asarray(vector))]
     return nearest
@@ -47,7 +47,7 @@ def nearest_response(head: Responses, vector: ArrayLike) -> Array:
 def mirror_images(
     room: Room, source: Sequence[float], reach_metres: float
 ) -> Iterator[tuple[Array, int]]:
-    """(offset from the listener, reflections) of all images up to a distance, and some beyond."""
+    """Yield (offset from the listener, reflections) of all images up to a distance at least."""
     counts = (math.ceil(reach_metres / side) for side in room.size_metres)
     for cell in itertools.product(*(range(-n, n + 1) for n in counts)):
         image = [
@@ -58,14 +58,14 @@ def mirror_images(
 
 
 def number(pattern: str, message: object) -> float:
-    """The number in a message."""
+    """Return the number in a message."""
     found = re.search(pattern, str(message))
     assert found is not None, message
     return float(found[1])
 
 
 def measured_t60(response: Array, rate: float) -> float:
-    """T60 from the fall between -5 and -35 dB of the energy that is still to come (Schroeder)."""
+    """Return T60 from the decay between -5 and -35 dB of the backward integral (Schroeder)."""
     left = np.cumsum(np.sum(response**2, axis=0)[::-1])[::-1]
     level_db = 10 * np.log10(left / left[0])
     used = (level_db < -5) & (level_db > -35)
@@ -74,8 +74,8 @@ def measured_t60(response: Array, rate: float) -> float:
 
 
 @needs_pyroomacoustics
-def test_walls_that_absorb_everything_leave_the_head_alone(head: Responses) -> None:
-    """At the smallest T60 the response is a lead, the head's own to the last bit, and silence."""
+def test_fully_absorbing_walls_leave_the_direct_sound(head: Responses) -> None:
+    """At the smallest T60 the response is a lead, exactly that of the head, and silence."""
     room = Room(t60_seconds=Room().smallest_t60_seconds)
     directions = np.array([[40.0, 10.0], [-115.0, -20.0], [170.0, 35.0]])
     responses = room_responses(room, directions, *head, RATE, distance_metres=1.1)
@@ -87,7 +87,7 @@ def test_walls_that_absorb_everything_leave_the_head_alone(head: Responses) -> N
 
 @needs_pyroomacoustics
 def test_reflection_from_the_left_wall(head: Responses) -> None:
-    """The mirror image in the wall y = 5 of a source ahead is heard from the left, when due."""
+    """The mirror image of a source ahead in the wall y = 5 arrives from the left, in time."""
     room = Room(t60_seconds=0.4, listener_metres=(2.7, 4.2, 1.3))
     (response,) = room_responses(room, [[0.0, 0.0]], *head, RATE, distance_metres=1.5)
     # The source is at (4.2, 4.2, 1.3), its image at (4.2, 2 * 5 - 4.2, 1.3).
@@ -102,7 +102,7 @@ def test_reflection_from_the_left_wall(head: Responses) -> None:
 
 @needs_pyroomacoustics
 def test_direct_sound_keeps_the_cues_of_the_head(head: Responses) -> None:
-    """Before the first reflection, the ratio of the ears is the head's at every frequency."""
+    """Before the first reflection, the interaural ratio is that of the head."""
     direction = np.array([[-63.0, 12.0]])
     (response,) = room_responses(Room(t60_seconds=0.5), direction, *head, RATE)
     left, right = np.fft.rfft(response[:, LEAD : LEAD + 7], 64)
@@ -114,7 +114,7 @@ def test_direct_sound_keeps_the_cues_of_the_head(head: Responses) -> None:
 def test_matches_images_mirrored_one_by_one(head: Responses) -> None:
     """A loop over all mirror images, from the formulas, gives the same response.
 
-    The lengths are exact in binary, as pyroomacoustics has its images in single precision.
+    Lengths are exact in binary, because pyroomacoustics uses single precision.
     """
     room = Room((4.0, 3.0, 2.5), 0.12, (1.75, 1.25, 1.0))
     directions = np.array([[0.0, 0.0], [90.0, 0.0]])
@@ -130,14 +130,14 @@ def test_matches_images_mirrored_one_by_one(head: Responses) -> None:
             if start <= last:
                 gain = (1 - room.absorption) ** (order / 2) * 1.25 / distance
                 expected[m, :, start : start + 7] += gain * nearest_response(head, offset)
-    # The few images that are missing at the end have so many reflections that they are inaudible.
+    # The few images that are missing at the end are inaudible after so many reflections.
     np.testing.assert_allclose(responses, expected, atol=1e-7 * np.abs(expected).max(), rtol=0)
 
 
 @needs_pyroomacoustics
 @pytest.mark.parametrize("t60_seconds", [0.3, 0.5])
-def test_sound_decays_as_asked(head: Responses, t60_seconds: float) -> None:
-    """T60 measured on the response: what was asked for, as far as Sabine's formula goes (13 %)."""
+def test_decay_has_the_requested_t60(head: Responses, t60_seconds: float) -> None:
+    """The measured T60 is the requested one within the accuracy of Sabine's formula (13 %)."""
     room = Room(t60_seconds=t60_seconds)
     (response,) = room_responses(room, [[35.0, 0.0]], *head, RATE)
     assert measured_t60(response, RATE) == pytest.approx(t60_seconds, rel=0.15)
@@ -163,14 +163,14 @@ def test_wall_distances_by_hand() -> None:
         ({"t60_seconds": math.nan}, "t60_seconds must be at least"),
     ],
 )
-def test_impossible_rooms_are_refused(fields: dict[str, Any], message: str) -> None:
-    """A room without volume, a listener in or behind a wall, a T60 that is no number."""
+def test_impossible_rooms_are_rejected(fields: dict[str, Any], message: str) -> None:
+    """A room without volume, a listener outside it, and a T60 of NaN."""
     with pytest.raises(InputError, match=message):
         Room(**fields)
 
 
-def test_unreachable_t60_names_one_that_is_reached() -> None:
-    """The smallest T60 is Sabine's, 0.161 V / S, and the one that the message names works."""
+def test_error_for_unreachable_t60_names_a_reachable_one() -> None:
+    """The smallest T60 is that of Sabine, 0.161 V / S, and the stated one works."""
     with pytest.raises(InputError, match="t60_seconds must be at least") as refusal:
         Room(t60_seconds=0.05)
     named = number(r"at least ([\d.]+)", refusal.value)
@@ -179,8 +179,8 @@ def test_unreachable_t60_names_one_that_is_reached() -> None:
 
 
 @needs_pyroomacoustics
-def test_source_outside_names_a_distance_that_fits(head: Responses) -> None:
-    """Of two sources the one behind a wall is named, and the distance in the message works."""
+def test_error_for_source_outside_the_room_names_a_distance_that_fits(head: Responses) -> None:
+    """The source behind a wall is named, and the stated distance works."""
     directions = [[0.0, 0.0], [-90.0, 0.0]]
     with pytest.raises(InputError, match=r"distance_metres must .*\[-90.0, 0.0\]") as refusal:
         room_responses(Room(), directions, *head, RATE, distance_metres=2.5)
@@ -189,8 +189,8 @@ def test_source_outside_names_a_distance_that_fits(head: Responses) -> None:
     room_responses(Room(), directions, *head, RATE, distance_metres=named)
 
 
-def test_unusable_heads_and_rooms_are_refused(head: Responses) -> None:
-    """Responses that do not fit their directions, NaN, no rate, and a room with too many images."""
+def test_invalid_heads_and_rooms_are_rejected(head: Responses) -> None:
+    """Responses that do not fit the directions, NaN, a zero rate, and too many images."""
     directions, responses = head
     broken = np.where(np.arange(7) == 3, np.nan, responses)
     cases: list[tuple[Any, str]] = [
@@ -207,8 +207,8 @@ def test_unusable_heads_and_rooms_are_refused(head: Responses) -> None:
 
 
 @needs_pyroomacoustics
-def test_reflections_from_where_nothing_was_measured_are_warned_of(head: Responses) -> None:
-    """A head without the floor: the mean angle in the words is that of a slow loop."""
+def test_reflections_from_unmeasured_directions_issue_a_warning(head: Responses) -> None:
+    """A head without low elevations: the stated mean angle is that of a slow loop."""
     directions, responses = head
     seen = directions[:, 1] > -15
     room = Room((4.0, 3.0, 2.5), 0.12, (1.75, 1.25, 1.0))
@@ -229,18 +229,18 @@ def test_reflections_from_where_nothing_was_measured_are_warned_of(head: Respons
     assert named > 10
 
 
-def test_heads_on_a_circle_are_refused(head: Responses) -> None:
-    """One elevation says nothing of what floor and ceiling send back."""
+def test_heads_with_one_elevation_are_rejected(head: Responses) -> None:
+    """One elevation does not cover reflections of floor and ceiling."""
     azimuths = np.arange(-180.0, 180.0, 10.0)
     circle = np.column_stack([azimuths, np.full(36, 12.0)])
-    with pytest.raises(InputError, match=r"floor and ceiling .* not measured at"):
+    with pytest.raises(InputError, match=r"floor and ceiling .* not measured"):
         room_responses(Room(), [[0.0, 12.0]], circle, head[1][:36], RATE)
 
 
-def test_missing_package_says_what_to_install(
+def test_missing_package_error_names_the_command(
     head: Responses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without pyroomacoustics the error has the line to type."""
+    """Without pyroomacoustics, the error contains the command to install it."""
     monkeypatch.setitem(sys.modules, "pyroomacoustics", None)
     with pytest.raises(InputError, match=r"pip install 'earatlas\[rooms\]'"):
         room_responses(Room(), [[0.0, 0.0]], *head, RATE)

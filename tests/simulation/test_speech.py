@@ -1,4 +1,4 @@
-"""Speech: the same samples every time, voices that differ, and every refusal."""
+"""Speech: deterministic samples, different voices, and invalid input."""
 
 import importlib.util
 import sys
@@ -23,7 +23,7 @@ needs_espeak = pytest.mark.skipif(
 
 
 def pitch_hertz(sound: Array) -> float:
-    """Median over the voiced frames of 50 ms of the strongest period between 60 and 500 Hz."""
+    """Return the median pitch of voiced frames of 50 ms, between 60 and 500 Hz."""
     frames = np.lib.stride_tricks.sliding_window_view(sound, 800)[::160]
     loud = frames[np.mean(frames**2, axis=1) > 0.05 * np.mean(frames**2, axis=1).max()]
     products = np.fft.irfft(np.abs(np.fft.rfft(loud, 2048)) ** 2)
@@ -35,7 +35,7 @@ def pitch_hertz(sound: Array) -> float:
 @needs_espeak
 @pytest.mark.parametrize("voice", ["en-us", "en-gb+m3", "en-us+klatt", "en-us+whisper"])
 def test_same_call_gives_the_same_samples(voice: str) -> None:
-    """Whatever was said in between; a whisper and the Klatt voices are made of noise."""
+    """Whatever was spoken in between; a whisper and the Klatt voices contain noise."""
     first = speak(SENTENCE, voice=voice)
     speak("Etwas ganz anderes.", voice="de+croak", pitch=90, words_per_minute=300)
     np.testing.assert_array_equal(speak(SENTENCE, voice=voice), first)
@@ -61,8 +61,8 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 
 @needs_espeak
-def test_sound_has_the_peak_and_length_that_the_rate_asks_for() -> None:
-    """Mono float64 with peak 0.5; at another rate the same sound, so the same duration."""
+def test_peak_and_duration_do_not_depend_on_the_rate() -> None:
+    """Mono float64 with a peak of 0.5 and the same duration at another rate."""
     low, high = speak(SENTENCE, rate=16_000), speak(SENTENCE, rate=44_100)
     assert low.dtype == np.float64
     assert low.ndim == 1
@@ -73,17 +73,17 @@ def test_sound_has_the_peak_and_length_that_the_rate_asks_for() -> None:
 
 
 @needs_espeak
-def test_pitch_and_speed_do_what_they_say() -> None:
-    """A higher pitch is higher by the ear's measure, and twice the words take half the time."""
+def test_pitch_and_speed() -> None:
+    """A higher pitch is measured as higher, and twice the speed takes half the time."""
     assert pitch_hertz(speak(SENTENCE, pitch=80)) > 1.2 * pitch_hertz(speak(SENTENCE, pitch=20))
-    sentences = 6 * SENTENCE  # a pause at the end counts for less
+    sentences = 6 * SENTENCE  # so that the pause at the end matters less
     slow, fast = (speak(sentences, words_per_minute=speed) for speed in (120, 240))
     assert len(slow) / len(fast) == pytest.approx(2.0, rel=0.06)
 
 
 @needs_espeak
-def test_voice_is_the_one_that_was_asked_for() -> None:
-    """Languages differ, variants change them, letter case does not, and "en" is British."""
+def test_voice_selects_language_and_variant() -> None:
+    """Languages and variants differ, letter case does not matter, and "en" is British."""
     plain = speak(SENTENCE, voice="en-gb")
     np.testing.assert_array_equal(speak(SENTENCE, voice="EN-GB"), plain)
     np.testing.assert_array_equal(speak(SENTENCE, voice="en"), plain)
@@ -94,7 +94,7 @@ def test_voice_is_the_one_that_was_asked_for() -> None:
 
 @needs_espeak
 def test_text_is_read_as_utf8() -> None:
-    """An umlaut is a letter of the word, neither dropped nor read as two other letters."""
+    """An umlaut is neither dropped nor read as two other letters."""
     with_umlaut, without = (speak(word, voice="de") for word in ("schön", "schon"))
     assert not np.array_equal(with_umlaut, without)
     assert len(with_umlaut) == pytest.approx(len(without), rel=0.05)  # misread: 4.4 times
@@ -102,8 +102,8 @@ def test_text_is_read_as_utf8() -> None:
 
 @needs_espeak
 @pytest.mark.parametrize("voice", ["klingonese", "en-us+nobody", "en-us+", "+f1", ""])
-def test_unknown_voice_says_where_the_voices_are(voice: str) -> None:
-    """espeak-ng itself would speak on with the last voice, or without the variant."""
+def test_unknown_voice_error_names_the_lists_of_voices(voice: str) -> None:
+    """espeak-ng itself would continue with the last voice, or without the variant."""
     with pytest.raises(InputError, match=r"^voice must .*voices\(\) .*variants\(\)"):
         speak(SENTENCE, voice=voice)
     assert {"en-us", "en-gb", "de", "cmn"} <= set(voices())
@@ -113,41 +113,41 @@ def test_unknown_voice_says_where_the_voices_are(voice: str) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (" \n", {}, "text must have something to say"),
+        (" \n", {}, "text must contain words to speak"),
         ("a", {"pitch": 101}, "pitch must be 0 to 100, got 101"),
         ("a", {"words_per_minute": 79}, "words_per_minute must be 80 to 450, got 79"),
         ("a", {"rate": 0}, "rate must be positive"),
     ],
 )
-def test_wrong_arguments_are_refused(text: str, options: dict[str, Any], message: str) -> None:
-    """Before anything is spoken."""
+def test_invalid_arguments_are_rejected(text: str, options: dict[str, Any], message: str) -> None:
+    """Before espeak-ng is called."""
     with pytest.raises(InputError, match=message):
         speak(text, **options)
 
 
-def test_talkers_are_checked_when_they_are_made() -> None:
-    """A talker with nothing to say cannot exist."""
-    with pytest.raises(InputError, match="text must have something to say"):
+def test_talkers_are_checked_on_construction() -> None:
+    """A talker without a text is an error."""
+    with pytest.raises(InputError, match="text must contain words to speak"):
         Talker("Nobody", "", "en-us")
 
 
 @needs_espeak
-def test_text_without_sound_is_refused() -> None:
-    """Punctuation alone is silence, which cannot be brought to a peak of 0.5."""
-    with pytest.raises(InputError, match=r"text must have something to say, got \'\.\.\.\'"):
+def test_text_without_sound_is_rejected() -> None:
+    """Punctuation alone is silence, which cannot be normalized to a peak of 0.5."""
+    with pytest.raises(InputError, match=r"text must contain words to speak, got \'\.\.\.\'"):
         speak("...")
 
 
-def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without espeakng-loader the error has the line to type."""
+def test_missing_package_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without espeakng-loader, the error contains the command to install it."""
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(InputError, match=r"pip install 'earatlas\[speech\]'"):
         speak(SENTENCE)
 
 
 @needs_espeak
-def test_demo_talkers_are_three_that_the_ear_tells_apart() -> None:
-    """A man, a woman and a child by pitch, each about 3 to 4 s long and never silent for long."""
+def test_demo_talkers_have_different_pitches() -> None:
+    """A man, a woman and a child, each 3 to 4 s long and without long pauses."""
     talkers = demo_talkers(3)
     assert [name for name, _ in talkers] == [talker.name for talker in DEMO_TALKERS]
     for _, sound in talkers:
@@ -161,7 +161,7 @@ def test_demo_talkers_are_three_that_the_ear_tells_apart() -> None:
 
 @needs_espeak
 def test_demo_talkers_can_be_fewer() -> None:
-    """The first n of them, the same as in the full list."""
+    """The first n talkers, with the same sounds as in the full list."""
     ((name, sound),) = demo_talkers(1, rate=8_000)
     assert name == DEMO_TALKERS[0].name
     np.testing.assert_array_equal(sound, DEMO_TALKERS[0].speak(rate=8_000))

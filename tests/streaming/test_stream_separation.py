@@ -1,347 +1,385 @@
-"""Sounds of a live stream's tracks: the same input whatever the windows, also between two kinds."""
+"""Separation in a live stream: the signals add up to the input in all windows and transitions."""
 
 import numpy as np
 import pytest
 
-from earatlas.separation.demixing.steering_vectors import Moments
-from earatlas.streaming.expected_cues import Expected
-from earatlas.streaming.filterbank import Bank
-from earatlas.streaming.fir_demixing import Lasting
-from earatlas.streaming.fir_filters import Firs, fitted, taps_of
-from earatlas.streaming.online_steering import RECENT_SECONDS, Columns, Looking
-from earatlas.streaming.recent_frames import Recent
-from earatlas.streaming.renderer import Delay, Parting
+from earatlas.separation.demixing.steering_vectors import SecondMoments
+from earatlas.streaming.expected_cues import ExpectedCues
+from earatlas.streaming.filterbank import Filterbank
+from earatlas.streaming.fir_demixing import FirDemixer
+from earatlas.streaming.fir_filters import FirFilterBank, fit_taps, truncated_taps
+from earatlas.streaming.online_steering import (
+    RECENT_SECONDS,
+    OnlineSteeringVectors,
+    SteeringSettings,
+)
+from earatlas.streaming.recent_frames import RecentFrames
+from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
 from earatlas.types import Array, Complex
 
-HERTZ = np.arange(1.0, 65.0) * 62.5
-DELAY = Delay(0.016, 3, 8, 3, 16, 4)
+FREQUENCIES_HZ = np.arange(1.0, 65.0) * 62.5
+LATENCY = LatencyProfile(0.016, 3, 8, 3, 16, 4)
 
 
-def test_windows_and_filters_take_over_between_two_hops() -> None:
-    """Two sounds add up to what was heard: in windows of both kinds, by long filters, and between.
+def test_renderer_changes_between_stft_and_fir_output() -> None:
+    """The signals of two tracks add up to the input in all modes and transitions.
 
-    The pair stands in the open, then in a room, moves, stands again, and is heard in the open.
+    The pair is static and anechoic, then reverberant, moves, is static again, and is anechoic.
     """
     rng = np.random.default_rng(4)
-    parting = Parting(8000, DELAY, HERTZ, 3)
-    bank, hops = parting.bank, 130
-    x = rng.normal(size=(2, hops * bank.hop))
-    out, ways = [], []
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    filterbank, hops = renderer.filterbank, 130
+    x = rng.normal(size=(2, hops * filterbank.hop))
+    out, stft_used = [], []
     for k in range(hops):
         if k in (30, 110):
-            parting.enter(k == 30)
-            assert parting.bank.heard == bank.heard
-            assert parting.bank.window_hops == (8 if k == 30 else 3)
+            renderer.set_reverberant(k == 30)
+            assert renderer.filterbank.latency_samples == filterbank.latency_samples
+            assert renderer.filterbank.window_hops == (8 if k == 30 else 3)
         if k % 5 == 0:
-            kept = parting.kept([np.full((2, 4, 1), i) for i in range(k)]) if k else None
-            masks = None if kept is None else rng.uniform(size=(2, len(HERTZ), kept.shape[-1]))
-            parting.update({7: 2, 9: 0}, masks, 0.5 if 50 <= k < 70 else 0.0)
-        block = x[:, k * bank.hop : (k + 1) * bank.hop]
-        ways.append(parting.by_windows)
-        masks = rng.uniform(size=(2, len(HERTZ))) if parting.by_windows else None
-        out.append(parting.push(block, masks, (2, 0)))
-    assert [k for k in range(1, hops) if ways[k] != ways[k - 1]] == [21, 30, 31, 50, 71, 110, 111]
-    sounds = np.concatenate(out, axis=-1)
-    assert not sounds[1].any()
-    late = bank.heard - bank.hop
-    heard = slice(bank.window, -late)
+            kept = renderer.select_kept([np.full((2, 4, 1), i) for i in range(k)]) if k else None
+            size = (2, len(FREQUENCIES_HZ), 0 if kept is None else kept.shape[-1])
+            masks = None if kept is None else rng.uniform(size=size)
+            renderer.update({7: 2, 9: 0}, masks, 0.5 if 50 <= k < 70 else 0.0)
+        block = x[:, k * filterbank.hop : (k + 1) * filterbank.hop]
+        stft_used.append(renderer.needs_frame_masks)
+        masks = rng.uniform(size=(2, len(FREQUENCIES_HZ))) if renderer.needs_frame_masks else None
+        out.append(renderer.push(block, masks, (2, 0)))
+    changes = [k for k in range(1, hops) if stft_used[k] != stft_used[k - 1]]
+    assert changes == [21, 30, 31, 50, 71, 110, 111]
+    signals = np.concatenate(out, axis=-1)
+    assert not signals[1].any()
+    late = filterbank.latency_samples - filterbank.hop
+    append_frames = slice(filterbank.window, -late)
     np.testing.assert_allclose(
-        sounds.sum(axis=0)[:, late:][:, bank.window :], x[:, heard], atol=1e-9
+        signals.sum(axis=0)[:, late:][:, filterbank.window :], x[:, append_frames], atol=1e-9
     )
-    assert np.abs(sounds[0] - sounds[2]).max() > 0.1
+    assert np.abs(signals[0] - signals[2]).max() > 0.1
 
 
-def test_who_takes_the_place_of_one_of_a_pair_has_none_of_its_sound() -> None:
-    """When the row of one of the two is given to another, it is silent; the other one goes on."""
+def test_reused_row_is_silent() -> None:
+    """A row that is given to another track is silent, and the other row continues."""
     rng = np.random.default_rng(5)
-    parting = Parting(8000, DELAY, HERTZ, 3)
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
 
-    def pushed(rows: tuple[int, ...]) -> Array:
-        masks = rng.uniform(size=(len(rows), len(HERTZ))) if parting.by_windows else None
-        return parting.push(rng.normal(size=(2, parting.bank.hop)), masks, rows)
+    def push_noise(rows: tuple[int, ...]) -> Array:
+        masks = (
+            rng.uniform(size=(len(rows), len(FREQUENCIES_HZ)))
+            if renderer.needs_frame_masks
+            else None
+        )
+        return renderer.push(rng.normal(size=(2, renderer.filterbank.hop)), masks, rows)
 
     for k in range(40):
         if k == 30:
-            parting.enter(True)
-            nothing = np.zeros((2, 4, 1), dtype=np.complex128)
-            frames = parting.kept([nothing] * k).shape[-1]
-            parting.update({7: 2, 9: 0}, rng.uniform(size=(2, len(HERTZ), frames)), 0.0)
-        last = pushed((2, 0) if k >= 30 else ())
+            renderer.set_reverberant(True)
+            empty = np.zeros((2, 4, 1), dtype=np.complex128)
+            frames = renderer.select_kept([empty] * k).shape[-1]
+            renderer.update({7: 2, 9: 0}, rng.uniform(size=(2, len(FREQUENCIES_HZ), frames)), 0.0)
+        last = push_noise((2, 0) if k >= 30 else ())
     assert last[0].any()
     assert last[2].any()
-    parting.clear(1)
-    assert not parting.by_windows
-    parting.clear(2)
-    assert parting.by_windows
-    parting.update({9: 0}, None, 0.0)
-    sounds = np.array([pushed((0,)) for _ in range(8)])
-    assert not sounds[:, 1:].any()
-    assert (np.abs(sounds[:, 0]).max(axis=(1, 2)) > 0.1).all()
+    renderer.clear_row(1)
+    assert not renderer.needs_frame_masks
+    renderer.clear_row(2)
+    assert renderer.needs_frame_masks
+    renderer.update({9: 0}, None, 0.0)
+    signals = np.array([push_noise((0,)) for _ in range(8)])
+    assert not signals[:, 1:].any()
+    assert (np.abs(signals[:, 0]).max(axis=(1, 2)) > 0.1).all()
 
 
-def test_another_pair_fades_in() -> None:
-    """Where one of two gives way to a third, no sound jumps; and the new pair stands again."""
+def test_change_of_pair_is_crossfaded() -> None:
+    """If a track of the pair is replaced, no signal jumps, and FIR filters return."""
     rng = np.random.default_rng(15)
-    parting = Parting(8000, DELAY, HERTZ, 3)
-    hop, pair = parting.bank.hop, {7: 2, 9: 0}
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    hop, pair = renderer.filterbank.hop, {7: 2, 9: 0}
     t = np.arange(120 * hop) / 8000
     x = np.stack([np.sin(2 * np.pi * 90 * t), 3 * np.cos(2 * np.pi * 70 * t)])
-    out, ways = [], []
+    out, stft_used = [], []
     for k in range(120):
         pair = {7: 2, 4: 1} if k >= 60 else pair
         if k % 5 == 0:
-            nothing = np.zeros((2, 4, 1), dtype=np.complex128)
-            kept = parting.kept([nothing] * k).shape[-1] if k else 0
-            masks = rng.uniform(size=(2, len(HERTZ), kept)) if k else None
-            parting.update(pair, masks, 0.0)
-        ways.append(parting.by_windows)
-        masks = np.full((2, len(HERTZ)), 0.5) if parting.by_windows else None
-        out.append(parting.push(x[:, k * hop : (k + 1) * hop], masks, tuple(pair.values())))
-    assert [ways[k] for k in (59, 60, 119)] == [False, True, False]
-    sounds = np.concatenate(out, axis=-1)[..., 30 * hop :]
-    np.testing.assert_allclose(np.abs(np.diff(sounds)).max(), 0.0, atol=0.8)
-    assert np.abs(sounds[0, :, : 20 * hop]).max() > 0.5
-    assert not sounds[0, :, -20 * hop :].any()
-    assert np.abs(sounds[1, :, -20 * hop :]).max() > 0.5
+            empty = np.zeros((2, 4, 1), dtype=np.complex128)
+            kept = renderer.select_kept([empty] * k).shape[-1] if k else 0
+            masks = rng.uniform(size=(2, len(FREQUENCIES_HZ), kept)) if k else None
+            renderer.update(pair, masks, 0.0)
+        stft_used.append(renderer.needs_frame_masks)
+        masks = np.full((2, len(FREQUENCIES_HZ)), 0.5) if renderer.needs_frame_masks else None
+        out.append(renderer.push(x[:, k * hop : (k + 1) * hop], masks, tuple(pair.values())))
+    assert [stft_used[k] for k in (59, 60, 119)] == [False, True, False]
+    signals = np.concatenate(out, axis=-1)[..., 30 * hop :]
+    np.testing.assert_allclose(np.abs(np.diff(signals)).max(), 0.0, atol=0.8)
+    assert np.abs(signals[0, :, : 20 * hop]).max() > 0.5
+    assert not signals[0, :, -20 * hop :].any()
+    assert np.abs(signals[1, :, -20 * hop :]).max() > 0.5
 
 
-def test_frames_of_before_are_those_of_the_masks() -> None:
-    """After the change, filters have the spectra of every other hop, and masks go with them."""
+def test_kept_frames_match_the_mask_frames() -> None:
+    """After the change, every other hop is kept, and mask frames are selected accordingly."""
     rng = np.random.default_rng(8)
-    parting = Parting(8000, DELAY, HERTZ, 2)
-    hop = parting.bank.hop
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 2)
+    hop = renderer.filterbank.hop
     blocks = rng.normal(size=(37, 2, hop))
     for block in blocks:
-        parting.push(block, np.zeros((0, len(HERTZ))), ())
-    parting.enter(True)
-    columns = parting.filters.columns
-    assert len(columns._frames) == 18  # of 37, every other
-    np.testing.assert_array_equal(columns.kept_of(10), [0, 2, 4, 6, 8])
-    np.testing.assert_array_equal(columns.kept_hops[-3:], [-5, -3, -1])
-    window = parting.bank.windows()[0]
+        renderer.push(block, np.zeros((0, len(FREQUENCIES_HZ))), ())
+    renderer.set_reverberant(True)
+    steering = renderer.demixer.steering
+    assert len(steering._frames) == 18  # every other of 37
+    np.testing.assert_array_equal(steering.kept_rows(10), [0, 2, 4, 6, 8])
+    np.testing.assert_array_equal(steering.kept_hops[-3:], [-5, -3, -1])
+    window = renderer.filterbank.windows()[0]
     ending = np.concatenate(list(blocks[28:36]), axis=1)  # the eight hops up to the 36th
     left, right = np.fft.rfft(ending * window)[:, 1:]
     across = left * right.conj()
-    last = columns._frames.moments(1, np.ones((2, len(left)))).values[..., 0]
+    last = steering._frames.moments(1, np.ones((2, len(left)))).values[..., 0]
     expected = np.stack([abs(left) ** 2, abs(right) ** 2, across.real, across.imag], axis=1)
     np.testing.assert_allclose(last, expected, rtol=1e-5, atol=1e-5)
-    assert len(columns._frames) < RECENT_SECONDS / parting.bank.hop_seconds
+    assert len(steering._frames) < RECENT_SECONDS / renderer.filterbank.hop_seconds
 
 
-def test_recent_frames_are_kept_in_their_order_in_units_of_the_ears() -> None:
-    """Moments and lower spectra of the last frames, when there were few and when many."""
+def test_recent_frames_are_ordered_and_normalized() -> None:
+    """Moments and low spectra of the last frames, with few and with many frames."""
     rng = np.random.default_rng(12)
     frames = rng.normal(size=(17, 2, 5)) + 1j * rng.normal(size=(17, 2, 5))
-    ears = rng.uniform(1, 3, size=(2, 5))
-    recent = Recent(5, 4, low=3)
+    ear_levels = rng.uniform(1, 3, size=(2, 5))
+    recent = RecentFrames(5, 4, n_low=3)
     for count, frame in enumerate(frames, start=1):
-        recent.keep(frame)
+        recent.append(frame)
         T = min(count, 4)
         assert len(recent) == T
-        recent_frames = frames[count - T : count] / ears
+        recent_frames = frames[count - T : count] / ear_levels
         X: Complex = np.asarray(recent_frames.transpose(1, 2, 0), dtype=np.complex128)
-        np.testing.assert_allclose(recent.lower(T, ears), X[:, :3], rtol=1e-5)
-        oracle = Moments.of(X).values
-        np.testing.assert_allclose(recent.moments(T, ears).values, oracle, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(recent.low_spectra(T, ear_levels), X[:, :3], rtol=1e-5)
+        oracle = SecondMoments.from_spectra(X).values
+        np.testing.assert_allclose(
+            recent.moments(T, ear_levels).values, oracle, rtol=1e-4, atol=1e-5
+        )
 
 
-def test_where_two_are_tells_which_is_which() -> None:
-    """With phases, by level alone, and not at all where nothing is known."""
+def test_expected_cues_determine_the_order() -> None:
+    """With phases, by level alone, and with no decision where nothing is known."""
     level = np.array([[6.0, 6.0, np.nan, 3.0], [-4.0, -4.0, np.nan, 3.0]])
     phase = np.array([[0.3, np.nan, np.nan, 0.5], [1.4, np.nan, np.nan, 0.5]])
-    expected = Expected(level, phase)
-    ears = np.array([[1.0, 2.0, 1.0, 3.0], [2.0, 1.0, 5.0, 1.0]])
-    turn = np.where(np.isnan(phase), [[2.0], [-1.0]], phase)  # of what is not known, any
-    ratios = 10 ** (np.nan_to_num(level) / 20) * np.exp(1j * turn)
-    A = np.stack([np.ones_like(ratios), ratios]).transpose(2, 0, 1) / ears.T[:, :, None]
+    expected = ExpectedCues(level, phase)
+    ear_levels = np.array([[1.0, 2.0, 1.0, 3.0], [2.0, 1.0, 5.0, 1.0]])
+    any_phase = np.where(np.isnan(phase), [[2.0], [-1.0]], phase)  # arbitrary where it is not known
+    ratios = 10 ** (np.nan_to_num(level) / 20) * np.exp(1j * any_phase)
+    A = np.stack([np.ones_like(ratios), ratios]).transpose(2, 0, 1) / ear_levels.T[:, :, None]
     A /= np.linalg.norm(A, axis=1, keepdims=True)
-    order, exchanged = expected.order(A, ears), expected.order(A[..., ::-1], ears)
-    assert (order[:2] > 5).all()
-    assert (exchanged[:2] < -5).all()
-    np.testing.assert_allclose(order[2:], 0.0, atol=1e-12)
+    agreement, reversed_order = (
+        expected.agreement(A, ear_levels),
+        expected.agreement(A[..., ::-1], ear_levels),
+    )
+    assert (agreement[:2] > 5).all()
+    assert (reversed_order[:2] < -5).all()
+    np.testing.assert_allclose(agreement[2:], 0.0, atol=1e-12)
     rows = np.array([3, 0])
-    np.testing.assert_allclose(expected.at(rows).order(A[rows], ears[:, rows]), order[rows])
+    np.testing.assert_allclose(
+        expected.at(rows).agreement(A[rows], ear_levels[:, rows]), agreement[rows]
+    )
 
 
-def convolved(h: Array, x: Array, before: int) -> Array:
-    """y(n) = Σ_l h(l) x(n - l), l from -before on: loops."""
+def convolved(h: Array, x: Array, n_future: int) -> Array:
+    """y(n) = Σ_l h(l) x(n - l), l from -n_future on: loops."""
     y = np.zeros_like(x)
     for n in range(x.shape[1]):
         for row, matrix in enumerate(h):
-            then = n - (row - before)
+            then = n - (row - n_future)
             if 0 <= then < x.shape[1]:
                 y[:, n] += matrix @ x[:, then]
     return y
 
 
-def test_filters_hop_by_hop_are_a_convolution() -> None:
-    """Each sample `before` samples late; after a change the new filters, with a hop between."""
+def test_fir_filters_are_a_convolution() -> None:
+    """With a latency of n_future samples; a change of taps is crossfaded over a hop."""
     rng = np.random.default_rng(2)
-    hop, before = 5, 4
+    hop, n_future = 5, 4
     old, new = rng.normal(size=(2, 11, 2, 2))
     x = rng.normal(size=(2, 60))
-    firs = Firs(hop, len(old))
-    firs.change(old)
+    fir = FirFilterBank(hop, len(old))
+    fir.set_taps(old)
     out = []
     for k in range(12):
         if k == 6:
-            firs.change(new)
-        firs.hear(x[:, k * hop : (k + 1) * hop])
-        out.append(firs.sound())
-    y = np.concatenate(out, axis=1)[:, before:]
-    one, other = (convolved(h, x, before)[:, :-before] for h in (old, new))
-    change = 6 * hop - before
+            fir.set_taps(new)
+        fir.append(x[:, k * hop : (k + 1) * hop])
+        out.append(fir.output())
+    y = np.concatenate(out, axis=1)[:, n_future:]
+    one, other = (convolved(h, x, n_future)[:, :-n_future] for h in (old, new))
+    change = 6 * hop - n_future
     np.testing.assert_allclose(y[:, :change], one[:, :change], atol=1e-12)
     np.testing.assert_allclose(y[:, change + hop :], other[:, change + hop :], atol=1e-12)
-    rise = (np.arange(hop) + 0.5) / hop
+    fade_in = (np.arange(hop) + 0.5) / hop
     between = slice(change, change + hop)
-    expected = rise * other[:, between] + (1 - rise) * one[:, between]
+    expected = fade_in * other[:, between] + (1 - fade_in) * one[:, between]
     np.testing.assert_allclose(y[:, between], expected, atol=1e-12)
 
 
-def test_filters_may_be_heard_later_than_they_could_be() -> None:
-    """The same samples, so many later: those of a shorter future within the same delay."""
+def test_fir_filters_with_extra_delay() -> None:
+    """The same samples, later by the extra delay."""
     rng = np.random.default_rng(6)
     x, h = rng.normal(size=(2, 60)), rng.normal(size=(9, 2, 2))
-    soon, late = Firs(5, len(h)), Firs(5, len(h), 7)
-    sounds = []
-    for firs in (soon, late):
-        firs.change(h)
+    soon, late = FirFilterBank(5, len(h)), FirFilterBank(5, len(h), 7)
+    signals = []
+    for fir in (soon, late):
+        fir.set_taps(h)
         out = []
         for k in range(12):
-            firs.hear(x[:, 5 * k : 5 * (k + 1)])
-            out.append(firs.sound())
-        sounds.append(np.concatenate(out, axis=1))
-    np.testing.assert_allclose(sounds[1][:, 7:], sounds[0][:, :-7], atol=1e-12)
+            fir.append(x[:, 5 * k : 5 * (k + 1)])
+            out.append(fir.output())
+        signals.append(np.concatenate(out, axis=1))
+    np.testing.assert_allclose(signals[1][:, 7:], signals[0][:, :-7], atol=1e-12)
 
 
-def test_taps_are_those_of_the_spectrum_that_are_heard() -> None:
-    """In the middle as they are, at either end faded."""
+def test_truncated_taps_are_those_of_the_spectrum() -> None:
+    """Unchanged in the middle, faded at both ends."""
     rng = np.random.default_rng(3)
     h = rng.normal(size=(48, 2, 2))
-    taps = taps_of(np.fft.rfft(h, axis=0), 12, 24, 1 / 6)
+    taps = truncated_taps(np.fft.rfft(h, axis=0), 12, 24, 1 / 6)
     assert len(taps) == 12 + 24
     np.testing.assert_allclose(taps[2 : 12 + 20], np.concatenate([h[-10:], h[:20]]), atol=1e-12)
     assert (np.abs(taps[0]) < np.abs(h[-12])).all()
     assert (np.abs(taps[-1]) < np.abs(h[23])).all()
 
 
-def test_who_has_walked_is_parted_by_what_came_after() -> None:
-    """Columns are those of the frames since the motion, and long after it still no others."""
+def test_steering_vectors_restart_after_motion() -> None:
+    """Only frames since the motion are used, also long after it."""
     rng = np.random.default_rng(21)
-    bank = Bank.of(8000, hop_seconds=0.016, window_hops=4, heard_hops=4)
-    columns = Columns(bank, HERTZ, Looking(1, ((5, 1),) * 4, ((5, 1),), 3))
-    F, hops = bank.window // 2, round(RECENT_SECONDS / bank.hop_seconds)
-    before, after = (_any_columns(rng, F) for _ in range(2))
-    loud = rng.uniform(size=(2, 2 * hops)) < 0.5
+    filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
+    steering = OnlineSteeringVectors(
+        filterbank, FREQUENCIES_HZ, SteeringSettings(1, ((5, 1),) * 4, ((5, 1),), 3)
+    )
+    F, hops = filterbank.window // 2, round(RECENT_SECONDS / filterbank.hop_seconds)
+    before, after = (_random_steering_vectors(rng, F) for _ in range(2))
+    active = rng.uniform(size=(2, 2 * hops)) < 0.5
 
-    def heard(first: int, last: int, A: Complex) -> None:
+    def append_frames(first: int, last: int, A: Complex) -> None:
         for k in range(first, last):
-            y = (0.02 + loud[:, k]) * (rng.normal(size=(F, 2)) + 1j * rng.normal(size=(F, 2)))
-            assert columns.due()
-            columns.keep(np.einsum("fam,fm->af", A, y))
+            y = (0.02 + active[:, k]) * (rng.normal(size=(F, 2)) + 1j * rng.normal(size=(F, 2)))
+            assert steering.advance()
+            steering.append(np.einsum("fam,fm->af", A, y))
 
-    def mixed(last: int, moved: float) -> float:
-        """Of the sources as they are after the motion, how much is in the other one, typically."""
-        q = np.where(loud[:, max(last - hops, 0) : last], 0.95, 0.05)
-        masks = np.tile(q[:, None], (1, F, 1)) if columns.needs_masks((3, 5)) else None
-        columns.update((3, 5), masks, moved)
-        assert columns.A is not None
-        parted = np.abs(np.linalg.solve(columns.ears.T[:, :, None] * columns.A, after))[:, 0]
-        return float(np.median(parted.min(axis=1) / parted.max(axis=1)))
+    def leakage(last: int, forgetting: float) -> float:
+        """Return the median leakage between the sources after the motion."""
+        q = np.where(active[:, max(last - hops, 0) : last], 0.95, 0.05)
+        masks = np.tile(q[:, None], (1, F, 1)) if steering.needs_masks((3, 5)) else None
+        steering.update((3, 5), masks, forgetting)
+        assert steering.vectors is not None
+        vectors = steering.ear_levels.T[:, :, None] * steering.vectors
+        demixed = np.abs(np.linalg.solve(vectors, after))[:, 0]
+        return float(np.median(demixed.min(axis=1) / demixed.max(axis=1)))
 
-    heard(0, 200, before)
-    assert mixed(200, 0.0) > 0.2
-    mixed(200, 0.4)
-    mixed(200, 0.4)
+    append_frames(0, 200, before)
+    assert leakage(200, 0.0) > 0.2
+    leakage(200, 0.4)
+    leakage(200, 0.4)
     for first in range(200, 2 * hops - 40, 40):
-        heard(first, first + 40, after)
-        assert mixed(first + 40, 0.0) < 0.05
+        append_frames(first, first + 40, after)
+        assert leakage(first + 40, 0.0) < 0.05
 
 
-def _any_columns(rng: np.random.Generator, F: int) -> Complex:
+def test_retain_forgets_pairs_with_deleted_tracks() -> None:
+    """Pairs of retained tracks are kept; a pair with any other track restarts."""
+    rng = np.random.default_rng(17)
+    filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
+    settings = SteeringSettings(1, ((5, 1),), ((5, 1),), 3)
+    steering = OnlineSteeringVectors(filterbank, FREQUENCIES_HZ, settings)
+    F = filterbank.window // 2
+    for x in rng.normal(size=(20, 2, 2, F)):
+        assert steering.advance()
+        steering.append(x[0] + 1j * x[1])
+    for pair in ((1, 2), (1, 3)):
+        steering.update(pair, rng.uniform(size=(2, F, 20)), 0.0)
+    steering.retain([1, 2, 4])
+    assert (steering.n_updates((1, 2)), steering.n_updates((1, 3))) == (1, 0)
+
+
+def _random_steering_vectors(rng: np.random.Generator, F: int) -> Complex:
     A = rng.normal(size=(F, 2, 2)) + 1j * rng.normal(size=(F, 2, 2)) + 4 * np.eye(2)
     return np.asarray(A, dtype=np.complex128)
 
 
-def test_fitted_taps_are_those_of_least_squares() -> None:
-    """J falls with every step to that of the equations of all frequencies at once."""
+def test_fit_taps_converges_to_least_squares() -> None:
+    """J decreases with every step to the solution of the full least-squares problem."""
     rng = np.random.default_rng(13)
-    N, before, after = 16, 3, 6
+    N, n_future, n_past = 16, 3, 6
     H = np.fft.fft(rng.normal(size=(N, 2, 2)), axis=0)
-    ears = np.fft.fft(rng.normal(size=(N, 2, 2)), axis=0)
-    Phi = ears @ ears.conj().swapaxes(1, 2)
+    channels = np.fft.fft(rng.normal(size=(N, 2, 2)), axis=0)
+    Phi = channels @ channels.conj().swapaxes(1, 2)
     half = slice(N // 2 + 1)
     mean = np.trace(Phi[half], axis1=1, axis2=2).real.mean()
     roots = np.linalg.cholesky(Phi / mean + 1e-4 * np.eye(2))  # (H - ĥ) Φ (H - ĥ)ᴴ is a square
-    turns = np.exp(-2j * np.pi * np.outer(np.arange(N), np.arange(-before, after)) / N)
-    A = np.einsum("fl,fik->fkil", turns, roots).reshape(2 * N, -1)  # of an ear's taps (i, l)
+    basis = np.exp(-2j * np.pi * np.outer(np.arange(N), np.arange(-n_future, n_past)) / N)
+    A = np.einsum("fl,fik->fkil", basis, roots).reshape(2 * N, -1)  # taps (i, l) of a channel
     b = np.einsum("fei,fik->fke", H, roots).reshape(2 * N, 2)
 
     def J(h: Array) -> float:
-        miss: Complex = A @ h.transpose(2, 0, 1).reshape(-1, 2) - b  # taps (i, l) of each ear
-        return float((np.abs(miss) ** 2).sum())
+        residual: Complex = A @ h.transpose(2, 0, 1).reshape(-1, 2) - b
+        return float((np.abs(residual) ** 2).sum())
 
     exact = np.linalg.lstsq(np.r_[A.real, A.imag], np.r_[b.real, b.imag], rcond=None)[0]
-    oracle = exact.reshape(2, before + after, 2).transpose(1, 2, 0)  # (l, e, i)
-    start = taps_of(H[half], before, after, 1 / 6)
-    taps = [fitted(H[half], Phi[half], start, before, steps) for steps in (0, 1, 3, 18)]
+    oracle = exact.reshape(2, n_future + n_past, 2).transpose(1, 2, 0)  # (l, e, i)
+    start = truncated_taps(H[half], n_future, n_past, 1 / 6)
+    taps = [fit_taps(H[half], Phi[half], start, n_future, steps) for steps in (0, 1, 3, 18)]
     np.testing.assert_allclose(taps[0], start)
     np.testing.assert_allclose(taps[-1], oracle, rtol=1e-6)
     assert (np.diff([J(h) for h in taps]) < 0).all()
 
 
 @pytest.fixture(scope="module")
-def in_room() -> tuple[Array, Array]:
-    """Two noises that come and go, each over ways of 90 ms to both ears: mixture and images."""
+def reverberant() -> tuple[Array, Array]:
+    """Mixture and images of two intermittent noises with responses of 90 ms."""
     rng = np.random.default_rng(9)
     n = 5 * 8000
-    loud = np.repeat(rng.uniform(size=(2, n // 800)) < 0.5, 800, axis=1)
-    sounds = rng.normal(size=(2, n)) * (0.05 + loud)
-    answers = rng.normal(size=(2, 2, 720)) * np.exp(-np.arange(720) / 150)
-    answers[:, :, 0] += [[6.0, 2.0], [1.0, 5.0]]
+    active = np.repeat(rng.uniform(size=(2, n // 800)) < 0.5, 800, axis=1)
+    signals = rng.normal(size=(2, n)) * (0.05 + active)
+    responses = rng.normal(size=(2, 2, 720)) * np.exp(-np.arange(720) / 150)
+    responses[:, :, 0] += [[6.0, 2.0], [1.0, 5.0]]
     images = np.array(
-        [[np.convolve(s, h)[:n] for h in own] for s, own in zip(sounds, answers, strict=True)]
+        [[np.convolve(s, h)[:n] for h in own] for s, own in zip(signals, responses, strict=True)]
     )
     return images.sum(axis=0), images
 
 
-def test_long_filters_part_more_than_the_windows_that_they_begin_with(
-    in_room: tuple[Array, Array],
+def test_fir_demixer_separates_reverberant_noise(
+    reverberant: tuple[Array, Array],
 ) -> None:
-    """From shares of windows of 64 ms; the sound is the first one's, at the stream's delay."""
-    mixture, images = in_room
-    bank = Bank.of(8000, hop_seconds=0.016, window_hops=4, heard_hops=4)
-    shorter = Columns(bank, HERTZ, Looking(1, ((9, 3),) * 4, ((5, 3),), 3))
-    lasting = Lasting(bank, HERTZ, 16, in_room=True)
-    window, hop = bank.windows()[0], bank.hop
+    """From masks of 64 ms windows, with the latency of the stream."""
+    mixture, images = reverberant
+    filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
+    shorter = OnlineSteeringVectors(
+        filterbank, FREQUENCIES_HZ, SteeringSettings(1, ((9, 3),) * 4, ((5, 3),), 3)
+    )
+    fir_demixer = FirDemixer(filterbank, FREQUENCIES_HZ, 16, reverberant=True)
+    window, hop = filterbank.windows()[0], filterbank.hop
     out = []
     for k in range(mixture.shape[1] // hop):
         block = mixture[:, k * hop : (k + 1) * hop]
-        lasting.hear(block)
-        start = max((k + 1) * hop - bank.window, 0)
-        frame = np.zeros((2, bank.window))
-        frame[:, bank.window - ((k + 1) * hop - start) :] = mixture[:, start : (k + 1) * hop]
-        assert shorter.due()
-        shorter.keep(np.fft.rfft(frame * window)[:, 1:])
-        if k % 40 == 39:  # masks: who is louder then
+        fir_demixer.append(block)
+        start = max((k + 1) * hop - filterbank.window, 0)
+        frame = np.zeros((2, filterbank.window))
+        frame[:, filterbank.window - ((k + 1) * hop - start) :] = mixture[:, start : (k + 1) * hop]
+        assert shorter.advance()
+        shorter.append(np.fft.rfft(frame * window)[:, 1:])
+        if k % 40 == 39:  # binary masks of the louder source
             ends = hop * (k + 1 + shorter.kept_hops)
             power = [[(i[:, max(e - 400, 0) : e] ** 2).sum() for e in ends] for i in images]
             first = (np.asarray(power[0]) > power[1]).astype(float)
-            q = np.tile(np.stack([first, 1 - first])[:, None], (1, bank.window // 2, 1))
+            q = np.tile(np.stack([first, 1 - first])[:, None], (1, filterbank.window // 2, 1))
             shorter.update((3, 5), q, 0.0)
-            lasting.update((3, 5), shorter, 0.0)
-            assert lasting.ready
-        if lasting.ready:
-            out.append(lasting.sound())
-    sound = np.concatenate(out, axis=1)
-    late = mixture.shape[1] // hop * hop - sound.shape[1] - (bank.heard - hop)
-    image = images[0][:, late : late + sound.shape[1]]
-    half = slice(sound.shape[1] // 2, None)
+            fir_demixer.update((3, 5), shorter, 0.0)
+            assert fir_demixer.ready
+        if fir_demixer.ready:
+            out.append(fir_demixer.output())
+    output = np.concatenate(out, axis=1)
+    late = mixture.shape[1] // hop * hop - output.shape[1] - (filterbank.latency_samples - hop)
+    image = images[0][:, late : late + output.shape[1]]
+    half = slice(output.shape[1] // 2, None)
 
-    def sdr(found: Array) -> float:
-        miss = image[:, half] - found[:, half]
-        return 10 * float(np.log10((image[:, half] ** 2).sum() / (miss**2).sum()))
+    def sdr(estimate: Array) -> float:
+        error = image[:, half] - estimate[:, half]
+        return 10 * float(np.log10((image[:, half] ** 2).sum() / (error**2).sum()))
 
-    assert sdr(mixture[:, late : late + sound.shape[1]]) < 2
-    assert 8 < sdr(sound) < 30
+    assert sdr(mixture[:, late : late + output.shape[1]]) < 2
+    assert 8 < sdr(output) < 30

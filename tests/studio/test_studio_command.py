@@ -1,4 +1,4 @@
-"""`earatlas studio`: the address on the first line, what is kept, and what it needs."""
+"""Tests of `earatlas studio`: printed address, kept files, signals and bad options."""
 
 import os
 import signal
@@ -16,8 +16,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to a process there")
-def test_from_start_to_ctrl_c(tmp_path: Path) -> None:
-    """The page is there as soon as its address is; Ctrl-C ends it, and kept is what was asked."""
+def test_start_and_interrupt(tmp_path: Path) -> None:
+    """The page is available when its address is printed; Ctrl-C stops it; the folder is kept."""
     command = [sys.executable, "-m", "earatlas", "studio", "--no-browser", "--folder", "kept"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
@@ -35,16 +35,16 @@ def test_from_start_to_ctrl_c(tmp_path: Path) -> None:
         with urllib.request.urlopen(request) as answer:
             assert b"session" in answer.read()
         process.send_signal(signal.SIGINT)
-        rest, told = process.communicate(timeout=30)
+        rest, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert rest == ""
-    assert told.count("\n") == 1
+    assert errors.count("\n") == 1
     assert [path.name[:8] for path in (tmp_path / "kept").iterdir()] == ["session-"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM cannot be sent to a process there")
-def test_a_request_to_end(tmp_path: Path) -> None:
-    """SIGTERM ends it as Ctrl-C does: what was not to be kept is gone."""
+def test_sigterm_removes_temporary_files(tmp_path: Path) -> None:
+    """SIGTERM stops the studio like Ctrl-C, and its temporary folder is removed."""
     command = [sys.executable, "-m", "earatlas", "studio", "--no-browser"]
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
@@ -57,14 +57,14 @@ def test_a_request_to_end(tmp_path: Path) -> None:
             assert b"session" in answer.read()
         assert list(tmp_path.glob("earatlas-studio-*/session-*"))
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
-    assert told.count("\n") == 1
+    assert errors.count("\n") == 1
     assert not list(tmp_path.glob("earatlas-studio-*"))
 
 
-def test_a_port_that_is_taken(run: Run) -> None:
-    """Or that there is none like it: a sentence, and what to do."""
+def test_bad_port(run: Run) -> None:
+    """A port that is in use or out of range is an error with a remedy."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -74,16 +74,16 @@ def test_a_port_that_is_taken(run: Run) -> None:
             assert f"port must be free and from 1024 to 65535, got {port}" in result.stderr
 
 
-def test_a_head_that_is_not_there(run: Run) -> None:
-    """Said before anything is served."""
+def test_missing_head(run: Run) -> None:
+    """A missing head is reported before the server starts."""
     result = run("studio", "--no-browser", "--head", "no.atlas")
     assert (result.returncode, result.stdout) == (2, "")
     assert "head must be an existing file, got 'no.atlas'" in result.stderr
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn", "websockets"])
-def test_without_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    """What is missing, and how to get it."""
+def test_missing_extra(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """The error names the missing package and how to install it."""
     monkeypatch.setitem(sys.modules, package, None)
     result = run("studio", "--no-browser")
     assert result.returncode == 2
@@ -91,23 +91,30 @@ def test_without_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch, package: s
     assert "pip install 'earatlas[studio]'" in result.stderr
 
 
-def test_a_browser_is_opened(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the address that is printed; without a folder, nothing is left."""
+def test_browser_is_opened(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser opens the printed address; a temporary folder is removed at the end."""
     from earatlas.cli import studio
 
     opened: list[str] = []
     folders: list[Path] = []
 
-    def prepared(bound: socket.socket, folder: Path, head: Path | None) -> object:
+    def create_server(bound: socket.socket, folder: Path, head: Path | None) -> object:
         folders.append(folder)
         assert folder.is_dir()
         assert bound.getsockname()[0] == "127.0.0.1"
         return "http://127.0.0.1:1/token/", lambda: None
 
-    monkeypatch.setattr(studio, "_server", lambda: prepared)
+    monkeypatch.setattr(studio, "_server", lambda: create_server)
     monkeypatch.setattr("webbrowser.open", opened.append)
     result = run("studio")
     assert result.returncode == 0
     assert result.stdout == "http://127.0.0.1:1/token/\n"
     assert opened == ["http://127.0.0.1:1/token/"]
     assert not folders[0].exists()
+
+
+def test_server_imports_no_numerical_library() -> None:
+    """The server process imports no numerical library, so that the page is available quickly."""
+    script = "import sys, earatlas.studio.run; print({'numpy', 'scipy'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.stdout == "set()\n"

@@ -1,4 +1,4 @@
-"""Jobs of the studio: a line with an end, cancelling, and processes that are killed."""
+"""Tests of the studio's jobs: bounded queue, cancelling, and killed processes."""
 
 import os
 import signal
@@ -9,111 +9,111 @@ from pathlib import Path
 import pytest
 from studio_pages import ThreadWorker
 
-from earatlas.studio.jobs import BusyError, Crew, Job
+from earatlas.studio.jobs import BusyError, Job, WorkerPool
 from earatlas.studio.worker import Worker, WorkerEndedError
 
 
-def until(holds: Callable[[], bool], seconds: float = 90.0) -> None:
-    """Wait for something, not for ever."""
+def wait_until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+    """Wait for a condition, with a time limit."""
     end = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
 
 
-def ordered(crew: Crew, do: str, **order: str) -> Job:
-    """A job in the line."""
-    with crew.place():
-        return crew.submit(Job({"do": do, **order}))
+def submit(pool: WorkerPool, task: str, **request: str) -> Job:
+    """Submit a job."""
+    with pool.reserve():
+        return pool.submit(Job({"task": task, **request}))
 
 
 @pytest.fixture
-def crew(monkeypatch: pytest.MonkeyPatch) -> Crew:
-    """One worker, which is a thread; two may wait."""
+def pool(monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
+    """Return a pool with one worker, which is a thread, and a queue of two."""
     monkeypatch.setattr("earatlas.studio.jobs.Worker", ThreadWorker)
-    return Crew(1, 2)
+    return WorkerPool(1, 2)
 
 
-def test_a_line_has_an_end(crew: Crew) -> None:
-    """Places are promised; beyond them nobody waits, until one is free again."""
-    first = ordered(crew, "wait")
-    until(lambda: first.state == "running")
-    waiting = [ordered(crew, "wait") for _ in range(2)]
-    with pytest.raises(BusyError, match="Try again when something is done"), crew.place():
+def test_queue_is_bounded(pool: WorkerPool) -> None:
+    """A full queue refuses jobs until a place is free."""
+    first = submit(pool, "wait")
+    wait_until(lambda: first.state == "running")
+    waiting = [submit(pool, "wait") for _ in range(2)]
+    with pytest.raises(BusyError, match="Try again when a job is done"), pool.reserve():
         pass
-    crew.cancel(waiting[0])  # its place is free at once, though nobody has looked at it
-    waiting.append(ordered(crew, "wait"))
-    with pytest.raises(BusyError), crew.place():
+    pool.cancel(waiting[0])  # its place is free before a worker takes it from the queue
+    waiting.append(submit(pool, "wait"))
+    with pytest.raises(BusyError), pool.reserve():
         pass
     for job in (*waiting, first):
-        crew.cancel(job)
-    crew.close()
+        pool.cancel(job)
+    pool.close()
     assert [job.state for job in (first, *waiting)] == ["cancelled"] * 4
 
 
-def test_a_place_is_given_back(crew: Crew) -> None:
-    """Whether something was put into the line or went wrong; while it is kept, it counts."""
+def test_reservation_is_released(pool: WorkerPool) -> None:
+    """A reservation counts while it is held, and is released also after an error."""
     for _ in range(3):
-        with pytest.raises(ZeroDivisionError), crew.place():
+        with pytest.raises(ZeroDivisionError), pool.reserve():
             1 / 0  # noqa: B018
-    with crew.place(), crew.place(), pytest.raises(BusyError), crew.place():
+    with pool.reserve(), pool.reserve(), pytest.raises(BusyError), pool.reserve():
         pass
-    with crew.place(), crew.place():
+    with pool.reserve(), pool.reserve():
         pass
-    crew.close()
+    pool.close()
 
 
-def test_a_job_that_is_cancelled(crew: Crew) -> None:
-    """It ends at once, the next one has a new worker, and what is over stays as it ended."""
-    job = ordered(crew, "wait")
-    until(lambda: job.state == "running")
-    crew.cancel(job)
-    until(lambda: not crew.pids)
+def test_cancelled_job(pool: WorkerPool) -> None:
+    """It ends immediately, the next job has a new worker, and its state does not change again."""
+    job = submit(pool, "wait")
+    wait_until(lambda: job.state == "running")
+    pool.cancel(job)
+    wait_until(lambda: not pool.pids)
     assert (job.state, job.error) == ("cancelled", "")
-    after = ordered(crew, "wait")
-    until(lambda: after.state == "running")
-    crew.cancel(after)
-    crew.cancel(job)
-    crew.close()
+    after = submit(pool, "wait")
+    wait_until(lambda: after.state == "running")
+    pool.cancel(after)
+    pool.cancel(job)
+    pool.close()
     assert job.state == "cancelled"
 
 
-def test_a_worker_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of learning: the job says so, and another process does the next ones."""
-    monkeypatch.setattr("earatlas.studio.jobs._WARM", {"do": "describe", "atlas": "none"})
-    crew = Crew(1, 3)
-    job = ordered(crew, "learn", source="simulated", name="x", atlas=str(tmp_path / "x.atlas"))
-    until(lambda: job.words == "reading the head")
-    (pid,) = crew.pids.values()
+def test_killed_worker_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose process is killed fails with an explanation; a new process does the next."""
+    monkeypatch.setattr("earatlas.studio.jobs._WARM_UP", {"task": "describe", "atlas": "none"})
+    pool = WorkerPool(1, 3)
+    job = submit(pool, "learn", source="simulated", name="x", atlas=str(tmp_path / "x.atlas"))
+    wait_until(lambda: job.stage == "reading the head")
+    (pid,) = pool.pids.values()
     os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-    until(lambda: job.ended)
+    wait_until(lambda: job.ended)
     assert job.state == "failed"
     assert "was ended by the system" in job.error
-    wrong = ordered(crew, "describe", atlas=str(tmp_path))
-    bug = ordered(crew, "no such order")
-    until(lambda: wrong.ended and bug.ended)
+    wrong = submit(pool, "describe", atlas=str(tmp_path))
+    bug = submit(pool, "no such task")
+    wait_until(lambda: wrong.ended and bug.ended)
     assert "atlas must be" in wrong.error
-    assert "bug of earatlas" in bug.error
+    assert "bug in earatlas" in bug.error
     assert "KeyError" in bug.details
-    crew.close()
+    pool.close()
 
 
-def test_half_an_answer() -> None:
-    """A worker that ends in the middle of a line is one that ended."""
+def test_worker_that_ended() -> None:
+    """A request to a process that has ended raises WorkerEndedError."""
     worker = Worker()
-    worker.end()
+    worker.kill()
     with pytest.raises(WorkerEndedError):
-        worker.ask({"do": "warm"}, lambda message: None)
+        worker.run({"task": "warm_up"}, lambda message: None)
 
 
-def test_what_a_job_tells() -> None:
-    """Shares and words as they come; an answer counts; a cancelled one takes no more."""
+def test_job_state() -> None:
+    """Messages update a job; results are counted; a cancelled job ignores late messages."""
     job = Job({})
-    job.tell({"share": 0.5, "words": "half"})
-    job.tell({"answer": {"x": 1}})
-    assert (job.share, job.words, job.answer, job.answers) == (0.5, "half", {"x": 1}, 1)
+    job.update({"progress": 0.5, "stage": "half"})
+    job.update({"result": {"x": 1}})
+    assert (job.progress, job.stage, job.result, job.result_version) == (0.5, "half", {"x": 1}, 1)
     job.finish({"done": {"x": 2}})
-    assert (job.state, job.share, job.answer, job.answers) == ("done", 1.0, {"x": 2}, 2)
+    assert (job.state, job.progress, job.result, job.result_version) == ("done", 1.0, {"x": 2}, 2)
     lost = Job({})
     lost.state = "cancelled"
     lost.finish({"done": {}})

@@ -1,4 +1,4 @@
-"""The studio is this user's own: tokens, hosts, origins, paths, sizes, and sessions apart."""
+"""Tests of the studio's access control: tokens, hosts, origins, paths, sizes, sessions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 from studio_pages import PORT, TOKEN, Page, studio_page
 
-from earatlas.studio.safety import shown_name
+from earatlas.studio.safety import display_name
 from earatlas.studio.server import Limits
 
 HERE = f"http://127.0.0.1:{PORT}"
@@ -15,21 +15,21 @@ HERE = f"http://127.0.0.1:{PORT}"
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[Page]:
-    """A page of a studio that takes a thousand bytes."""
+    """Open a page of a studio that accepts uploads of 1000 bytes."""
     with studio_page(tmp_path, Limits(upload_bytes=1000, workers=1, waiting=3)) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/sessions", "/wrong/", f"/{TOKEN}"])
-def test_nothing_without_the_token(page: Page, path: str) -> None:
-    """Neither the page, nor its files, nor what it asks; half an address is none."""
+def test_requests_without_the_token_are_refused(page: Page, path: str) -> None:
+    """Neither the page, nor its files, nor its requests are served; nor part of the address."""
     for method in ("GET", "POST"):
         assert page.client.request(method, path).status_code == 403
 
 
-def test_the_page_with_the_token(page: Page) -> None:
-    """With it all are there, and no script but the page's own may run."""
-    for path in ("", "static/main.js", "static/look.css"):
+def test_security_headers(page: Page) -> None:
+    """The page is served with a policy that allows only its own scripts, without cookies."""
+    for path in ("", "static/main.js", "static/shared.css"):
         answer = page.client.get(f"/{TOKEN}/{path}")
         assert answer.status_code == 200
         policy = answer.headers["content-security-policy"]
@@ -44,13 +44,13 @@ def test_the_page_with_the_token(page: Page) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:80"]
 )
-def test_another_host(page: Page, host: str) -> None:
-    """A name that was bound again to this computer (DNS rebinding) gets nothing, token or not."""
+def test_other_hosts_are_refused(page: Page, host: str) -> None:
+    """A name bound to this computer (DNS rebinding) is refused, even with the token."""
     assert page.client.get(f"/{TOKEN}/", headers={"host": host}).status_code == 421
 
 
-def test_localhost(page: Page) -> None:
-    """What a user may type in its place is allowed."""
+def test_localhost_is_allowed(page: Page) -> None:
+    """A user may type localhost instead of 127.0.0.1."""
     assert page.client.get(f"/{TOKEN}/", headers={"host": f"localhost:{PORT}"}).status_code == 200
 
 
@@ -65,14 +65,14 @@ def test_localhost(page: Page) -> None:
         {"sec-fetch-site": "same-site"},
     ],
 )
-def test_another_origin(page: Page, headers: dict[str, str]) -> None:
-    """A page from elsewhere, or from another port, may not ask, even if it knew the token."""
+def test_other_origins_are_refused(page: Page, headers: dict[str, str]) -> None:
+    """Pages of other hosts or ports are refused, even with the token."""
     assert page.post("scenes", headers=headers, json={}).status_code == 403
     assert page.client.post(f"/{TOKEN}/api/sessions", headers=headers).status_code == 403
 
 
-def test_the_own_origin(page: Page) -> None:
-    """The same request from the page itself gets as far as what is wrong with it."""
+def test_own_origin_is_allowed(page: Page) -> None:
+    """The same request from the page itself is validated."""
     headers = {"origin": HERE, "sec-fetch-site": "same-origin"}
     answer = page.post("scenes", headers=headers, json={})
     assert answer.status_code == 400
@@ -80,8 +80,8 @@ def test_the_own_origin(page: Page) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"origin": "http://evil.example"}])
-def test_another_websocket(page: Page, headers: dict[str, str]) -> None:
-    """A socket must say where it comes from, and that must be the page."""
+def test_websockets_of_other_origins_are_refused(page: Page, headers: dict[str, str]) -> None:
+    """A socket must have the origin of the page."""
     with (
         pytest.raises(WebSocketDisconnect) as refused,
         page.client.websocket_connect(
@@ -95,29 +95,29 @@ def test_another_websocket(page: Page, headers: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "name", ["../session.py", "..%2f..%2fetc%2fpasswd", "%2e%2e/server.py", "nul%00", "index.css"]
 )
-def test_no_path_reaches_the_disk(page: Page, name: str) -> None:
-    """Files are served by names that are known, of the page and of a recording alike."""
-    taken = page.post("recordings", content=b"no sound").json()
-    page.done(taken)
-    for folder in (f"/{TOKEN}/static", page.at(f"recordings/{taken['recording']}/files")):
+def test_paths_do_not_reach_the_file_system(page: Page, name: str) -> None:
+    """Only known names are served, of the page and of recordings."""
+    submitted = page.post("recordings", content=b"not a sound").json()
+    page.wait(submitted)
+    for folder in (f"/{TOKEN}/static", page.at(f"recordings/{submitted['recording']}/files")):
         assert page.client.get(f"{folder}/{name}").status_code in (403, 404)
 
 
-def test_names_are_shown_and_not_used(page: Page, tmp_path: Path) -> None:
-    """What a browser calls a file has no part in where it is put."""
+def test_browser_names_are_not_used_on_disk(page: Page, tmp_path: Path) -> None:
+    """The name that a browser sends is shown, but does not determine where a file is stored."""
     for name in ("../../evil.wav", "/etc/passwd", "a\x1b[2Jb\n.wav", "x" * 500, "C:\\evil.wav", ""):
-        taken = page.post("recordings", params={"name": name}, content=b"no sound").json()
-        assert len(taken["name"]) <= 120
-        assert taken["name"].isprintable()
-        assert "/" not in taken["name"]
-        page.done(taken)
+        submitted = page.post("recordings", params={"name": name}, content=b"not a sound").json()
+        assert len(submitted["name"]) <= 120
+        assert submitted["name"].isprintable()
+        assert "/" not in submitted["name"]
+        page.wait(submitted)
     found = {file.name for file in tmp_path.rglob("*") if file.is_file()}
     assert found == {"upload"}
-    assert shown_name("a/b\\c.wav") == "c.wav"
+    assert display_name("a/b\\c.wav") == "c.wav"
 
 
-def test_ten_gigabytes(page: Page, tmp_path: Path) -> None:
-    """A length that is too large is refused at once; one that is not told, when it is passed."""
+def test_upload_limit(page: Page, tmp_path: Path) -> None:
+    """A declared size above the limit is refused at once; an undeclared one when it is exceeded."""
 
     def endless() -> Iterator[bytes]:
         while True:
@@ -129,9 +129,9 @@ def test_ten_gigabytes(page: Page, tmp_path: Path) -> None:
     assert "earatlas separate" in answer.json()["error"]
     assert page.post("recordings", content=_some(endless(), 4)).status_code == 413
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]
-    taken = page.post("recordings", content=b"x" * 1000)
-    assert taken.status_code == 200
-    page.done(taken.json())
+    submitted = page.post("recordings", content=b"x" * 1000)
+    assert submitted.status_code == 200
+    page.wait(submitted.json())
 
 
 def _some(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
@@ -139,21 +139,21 @@ def _some(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
         yield next(chunks)
 
 
-def test_sessions_are_apart(page: Page) -> None:
-    """What one page has, another one does not, however well it knows the numbers."""
-    taken = page.post("recordings", content=b"no sound").json()
+def test_sessions_are_separate(page: Page) -> None:
+    """A page cannot access the items of another page, even with their ids."""
+    submitted = page.post("recordings", content=b"not a sound").json()
     other = Page(page.client, page.studio)
     assert other.key != page.key
-    assert page.get(f"jobs/{taken['job']}").status_code == 200
-    assert other.get(f"jobs/{taken['job']}").status_code == 404
-    assert other.post(f"recordings/{taken['recording']}/again", json={}).status_code == 404
-    number = taken["recording"]
+    assert page.get(f"jobs/{submitted['job']}").status_code == 200
+    assert other.get(f"jobs/{submitted['job']}").status_code == 404
+    assert other.post(f"recordings/{submitted['recording']}/separate", json={}).status_code == 404
+    number = submitted["recording"]
     assert other.client.delete(other.at(f"recordings/{number}")).status_code == 404
     assert page.client.get(f"/{TOKEN}/api/no-such-session/heads").status_code == 410
 
 
-def test_json_from_anywhere(page: Page) -> None:
-    """What is no JSON, or too deep, or too long, or no object, is a sentence."""
+def test_invalid_json(page: Page) -> None:
+    """Invalid, deeply nested, too long or unexpected JSON is an error message."""
     for data in (b"{", b"[1]", b"[" * 50_000, b'{"talkers": {}}', b'{"talkers": [1]}'):
         answer = page.post("scenes", content=data)
         assert answer.status_code == 400, data[:9]
@@ -169,8 +169,8 @@ def test_json_from_anywhere(page: Page) -> None:
         ({"rendering": "magic"}, "rendering must be one of"),
     ],
 )
-def test_wishes_are_checked(page: Page, query: dict[str, str], begins: str) -> None:
-    """Before anything is stored."""
+def test_options_are_validated(page: Page, query: dict[str, str], begins: str) -> None:
+    """Options are validated before anything is stored."""
     answer = page.post("recordings", params=query, content=b"x")
     assert answer.status_code == 400
     assert answer.json()["error"].startswith(begins)
@@ -178,17 +178,17 @@ def test_wishes_are_checked(page: Page, query: dict[str, str], begins: str) -> N
 
 
 @pytest.mark.parametrize("path", ["folders/simulated", "folders/simulated/learn"])
-def test_no_folder(page: Page, path: str) -> None:
-    """A head that is no folder takes no files, and is not learned as one."""
+def test_head_that_is_not_a_folder(page: Page, path: str) -> None:
+    """It accepts no files, and cannot be learned as a folder."""
     assert page.post(path, params={"name": "x.wav"}, content=b"x").status_code == 404
-    taken = page.post("heads", params={"name": "x.sofa"}, content=b"x").json()
-    page.done(taken)
-    own = path.replace("simulated", taken["head"]["id"])
+    submitted = page.post("heads", params={"name": "x.sofa"}, content=b"x").json()
+    page.wait(submitted)
+    own = path.replace("simulated", submitted["head"]["id"])
     assert page.post(own, params={"name": "x.wav"}, content=b"x").status_code == 404
 
 
-def test_a_number_of_400_digits(page: Page) -> None:
-    """Is JSON, and more than a float holds."""
+def test_number_with_400_digits(page: Page) -> None:
+    """An integer that exceeds the range of floats is refused."""
     talkers = [{"voice": 0, "azimuth": 10**400, "elevation": 0}]
     answer = page.post("scenes", json={"talkers": talkers})
     assert answer.status_code == 400

@@ -1,9 +1,10 @@
-"""The studio's answers: a recording, a head, a scene; and what goes wrong with them."""
+"""Tests of the studio's requests: recordings, heads, scenes, and their errors."""
 
 import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,20 +12,23 @@ from unittest import mock
 import numpy as np
 import pytest
 import soundfile
+from made_scenes import make_scene, posterior_at
 from studio_pages import TOKEN, Page, studio_page
 
 import earatlas as ea
 from earatlas.errors import InputError
 from earatlas.studio.jobs import Job
 from earatlas.studio.server import Limits
-from earatlas.studio.session import BUILT_IN
+from earatlas.studio.session import BUILT_IN_ATLAS
+from earatlas.studio.tasks import Tasks
+from earatlas.studio.views import scene_view
 
 PLACES = [[41.0, 1.0], [-64.0, 24.0]]
 
 
 @pytest.fixture(scope="module")
 def party(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Two murmurs around the simulated head, as a WAV file."""
+    """Return two synthetic talkers around the simulated head, as a WAV file."""
     head = ea.simulated_head(PLACES)
     scene = ea.render_scene(
         head, [ea.synthetic_speech(1.2, seed=1), ea.synthetic_speech(1.2, seed=2)], PLACES
@@ -35,30 +39,30 @@ def party(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[Page]:
-    """A page of a studio with one worker."""
+    """Open a page of a studio with one worker."""
     with studio_page(tmp_path, Limits(workers=1, waiting=12)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def answered(
+def separated(
     party: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Page, dict[str, Any], dict[str, Any]]]:
-    """A page, what it was told of the party, and how the job ended."""
+    """Return a page, its submitted recording, and the ended job."""
     with (
-        mock.patch("earatlas.studio.recordings._QUICK_SECONDS", 1.0),
+        mock.patch("earatlas.studio.recordings._PREVIEW_SECONDS", 1.0),
         studio_page(tmp_path_factory.mktemp("studio"), Limits(workers=1)) as page,
     ):
         query = {"name": "party.wav", "n_sources": "2"}
-        taken = page.post("recordings", params=query, content=party).json()
-        yield page, taken, page.done(taken)
+        submitted = page.post("recordings", params=query, content=party).json()
+        yield page, submitted, page.wait(submitted)
 
 
-def test_a_recording(answered: tuple[Page, dict[str, Any], dict[str, Any]]) -> None:
-    """Both sources are where they are, with regions around them and words for them."""
-    _, _, job = answered
+def test_recording(separated: tuple[Page, dict[str, Any], dict[str, Any]]) -> None:
+    """Both sources have the right directions, credible regions and tracks."""
+    _, _, job = separated
     assert job["state"] == "done", job
-    view = job["answer"]
+    view = job["result"]
     assert view["name"] == "party.wav"
     found = np.array([source["direction"] for source in view["sources"]])
     errors = ea.great_circle_error(np.array(PLACES)[:, None], found[None])
@@ -68,146 +72,150 @@ def test_a_recording(answered: tuple[Page, dict[str, Any], dict[str, Any]]) -> N
         away = ea.great_circle_error(np.array(source["direction"]), cells)
         assert 0 < source["region"]["half"] < len(cells)
         assert away[: source["region"]["half"]].mean() < away.mean()
-        # Cells of equal size: their number is the region's area.
+        # Cells have equal areas, so their number gives the area of the region.
         area = len(cells) * (source["region"]["cell_degrees"] / 0.8) ** 2
         assert area == pytest.approx(source["credible_90_area"], rel=0.25)
-        course = source["course"]
-        assert len({len(values) for values in course.values()}) == 1
-        silent = [azimuth is None for azimuth in course["azimuth"]]
-        assert silent == [elevation is None for elevation in course["elevation"]]
+        track = source["track"]
+        assert len({len(values) for values in track.values()}) == 1
+        silent = [azimuth is None for azimuth in track["azimuth"]]
+        assert silent == [elevation is None for elevation in track["elevation"]]
         assert not all(silent)
     assert {source["colour"] for source in view["sources"]} == {"#2f6db5", "#ff9f1c"}
     assert len(view["images"]["masks"]) == 2
     assert view["settings"] == {"n_sources": 2, "rendering": "spatial"}
-    assert "first" not in view
-    assert job["answers"] == 3  # a first look, all of it, and with the report
+    assert "preliminary" not in view
+    assert job["result_version"] == 3  # preview, scene, and scene with report
 
 
-def test_its_files(answered: tuple[Page, dict[str, Any], dict[str, Any]], party: bytes) -> None:
-    """The sounds add up to the mixture, which is the recording; JSON and report tell its name."""
-    page, taken, job = answered
-    files = job["answer"]["files"]
-    got = {}
+def test_files_of_a_recording(
+    separated: tuple[Page, dict[str, Any], dict[str, Any]], party: bytes
+) -> None:
+    """The sounds add up to the mixture; JSON and report contain the name of the recording."""
+    page, submitted, job = separated
+    files = job["result"]["files"]
+    samples = {}
     for name in (files["mixture"], *files["sounds"]):
-        answer = page.get(f"recordings/{taken['recording']}/files/{name}")
+        answer = page.get(f"recordings/{submitted['recording']}/files/{name}")
         assert answer.headers["content-disposition"].startswith('attachment; filename="party')
         path = Path(page.studio.sessions.get(page.key).folder) / name  # type: ignore[union-attr]
         path.write_bytes(answer.content)
-        got[name] = soundfile.read(path)[0]
-    mixture = got.pop(files["mixture"])
-    assert np.abs(sum(got.values()) - mixture).max() < 1e-3 * np.abs(mixture).max()
-    told = page.get(f"recordings/{taken['recording']}/files/{files['json']}").json()
-    assert told["file"] == "party.wav"
-    assert [source["file"] for source in told["sources"]] == files["sounds"]
-    report = page.get(f"recordings/{taken['recording']}/files/{files['report']}")
+        samples[name] = soundfile.read(path)[0]
+    mixture = samples.pop(files["mixture"])
+    assert np.abs(sum(samples.values()) - mixture).max() < 1e-3 * np.abs(mixture).max()
+    saved = page.get(f"recordings/{submitted['recording']}/files/{files['json']}").json()
+    assert saved["file"] == "party.wav"
+    assert [source["file"] for source in saved["sources"]] == files["sounds"]
+    report = page.get(f"recordings/{submitted['recording']}/files/{files['report']}")
     assert "party.wav" in report.text
     assert str(page.studio.sessions.get(page.key).folder) not in report.text  # type: ignore[union-attr]
 
 
-def test_what_was_seen_is_not_sent_again(
-    answered: tuple[Page, dict[str, Any], dict[str, Any]],
+def test_known_result_is_not_sent_again(
+    separated: tuple[Page, dict[str, Any], dict[str, Any]],
 ) -> None:
-    """An answer has hundreds of kilobytes, and the page asks ten times a second."""
-    page, taken, job = answered
-    seen = page.get(f"jobs/{taken['job']}?seen={job['answers']}").json()
-    assert "answer" not in seen
-    assert "answer" in page.get(f"jobs/{taken['job']}?seen=1").json()
+    """A result takes hundreds of kilobytes, and the page asks ten times per second."""
+    page, submitted, job = separated
+    known = page.get(f"jobs/{submitted['job']}?version={job['result_version']}").json()
+    assert "result" not in known
+    assert "result" in page.get(f"jobs/{submitted['job']}?version=1").json()
 
 
-def test_what_a_page_had(answered: tuple[Page, dict[str, Any], dict[str, Any]]) -> None:
-    """A page that is loaded again is told what it had, but not of scenes that were only made."""
-    page, taken, job = answered
+def test_recordings_of_a_reloaded_page(
+    separated: tuple[Page, dict[str, Any], dict[str, Any]],
+) -> None:
+    """A reloaded page gets its recordings, without scenes that were only rendered."""
+    page, submitted, job = separated
     talkers = [{"voice": 0, "azimuth": 20, "elevation": 0}]
-    page.done(page.post("scenes", json={"talkers": talkers, "head": "simulated"}).json())
+    page.wait(page.post("scenes", json={"talkers": talkers, "head": "simulated"}).json())
     assert page.get("recordings").json()["recordings"] == [
-        {**taken, "state": "done", "facts": job["answer"]["facts"][:2]}
+        {**submitted, "state": "done", "facts": job["result"]["facts"][:2]}
     ]
 
 
-def test_again_and_forgotten(page: Page, party: bytes, tmp_path: Path) -> None:
-    """Another number of sources gives another answer; what is removed is gone from the disk."""
-    taken = page.post("recordings", params={"n_sources": "1"}, content=party).json()
-    assert len(page.done(taken)["answer"]["sources"]) == 1
+def test_recording_is_separated_again_and_removed(page: Page, party: bytes, tmp_path: Path) -> None:
+    """Other settings give another result; a removed recording is deleted from the disk."""
+    submitted = page.post("recordings", params={"n_sources": "1"}, content=party).json()
+    assert len(page.wait(submitted)["result"]["sources"]) == 1
     again = page.post(
-        f"recordings/{taken['recording']}/again", json={"n_sources": 2, "rendering": "soft"}
+        f"recordings/{submitted['recording']}/separate", json={"n_sources": 2, "rendering": "soft"}
     ).json()
-    assert again["recording"] == taken["recording"]
-    assert len(page.done(again)["answer"]["sources"]) == 2
-    assert page.client.delete(page.at(f"recordings/{taken['recording']}")).status_code == 200
+    assert again["recording"] == submitted["recording"]
+    assert len(page.wait(again)["result"]["sources"]) == 2
+    assert page.client.delete(page.at(f"recordings/{submitted['recording']}")).status_code == 200
     assert not list(tmp_path.rglob("*.wav"))
     assert page.get(f"jobs/{again['job']}").status_code == 404
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
-        (b"this is a text", "which cannot be read as sound"),
-        (b"RIFF\xff\xff\xff\x7fWAVEfmt ", "got 'x.wav'"),
-        (b"", "file must hold something"),
+        (b"this is a text", "cannot be read as sound"),
+        (b"RIFF\xff\xff\xff\x7fWAVEfmt ", "'x.wav'"),
+        (b"", "file must not be empty"),
     ],
 )
-def test_no_sound(page: Page, content: bytes, says: str) -> None:
-    """A text that is called .wav is a sentence, which has the user's name for it."""
+def test_file_that_is_not_a_sound(page: Page, content: bytes, message: str) -> None:
+    """The error message contains the user's name of the file."""
     answer = page.post("recordings", params={"name": "x.wav"}, content=content)
-    job = page.done(answer.json()) if answer.status_code == 200 else answer.json()
-    assert says in job["error"]
+    job = page.wait(answer.json()) if answer.status_code == 200 else answer.json()
+    assert message in job["error"]
     assert "upload" not in job["error"]
     assert page.get("heads").status_code == 200
 
 
-def test_a_mono_file(page: Page, tmp_path: Path) -> None:
-    """Refused aloud, with the remedy."""
+def test_mono_file(page: Page, tmp_path: Path) -> None:
+    """A mono file is refused with an explanation."""
     soundfile.write(tmp_path / "mono.wav", ea.synthetic_speech(0.6), 16_000)
     content = (tmp_path / "mono.wav").read_bytes()
-    job = page.done(page.post("recordings", params={"name": "mono.wav"}, content=content).json())
+    job = page.wait(page.post("recordings", params={"name": "mono.wav"}, content=content).json())
     assert job["state"] == "failed"
-    assert "A mono sound carries no interaural cues" in job["error"]
+    assert "carries no interaural cues" in job["error"]
 
 
-def test_a_long_file(page: Page, tmp_path: Path) -> None:
-    """More than a browser can hold is for the command line."""
+def test_long_file(page: Page, tmp_path: Path) -> None:
+    """A recording that is too long for the page is refused."""
     soundfile.write(tmp_path / "long.flac", np.full((301 * 4000, 2), 0.1), 4000)
     content = (tmp_path / "long.flac").read_bytes()
-    job = page.done(page.post("recordings", params={"name": "long.flac"}, content=content).json())
+    job = page.wait(page.post("recordings", params={"name": "long.flac"}, content=content).json())
     assert "at most 5 min 0 s in the studio, got 5 min 1 s" in job["error"]
 
 
-def test_twenty_at_once(page: Page) -> None:
-    """Some are told to try again; all others are answered, and the studio lives."""
+def test_twenty_uploads_at_once(page: Page) -> None:
+    """Some uploads may be refused; all others are processed, and the studio keeps running."""
 
-    def sent(number: int) -> Any:
-        return page.post("recordings", params={"name": f"{number}.wav"}, content=b"no sound")
+    def send(number: int) -> Any:
+        return page.post("recordings", params={"name": f"{number}.wav"}, content=b"not a sound")
 
     with ThreadPoolExecutor(20) as threads:
-        answers = list(threads.map(sent, range(20)))
-    taken = [answer.json() for answer in answers if answer.status_code == 200]
+        answers = list(threads.map(send, range(20)))
+    submitted = [answer.json() for answer in answers if answer.status_code == 200]
     refused = [answer for answer in answers if answer.status_code != 200]
     assert {answer.status_code for answer in refused} <= {429}
-    assert len(taken) >= 12
-    for job in taken:
-        assert page.done(job)["state"] == "failed"
-    assert page.done(sent(21).json())["state"] == "failed"  # there is room again
+    assert len(submitted) >= 12
+    for job in submitted:
+        assert page.wait(job)["state"] == "failed"
+    assert page.wait(send(21).json())["state"] == "failed"  # there is room again
 
 
-def test_a_line_that_is_full(tmp_path: Path) -> None:
-    """Refused before anything is uploaded, with what to do; a place is given back."""
+def test_full_queue(tmp_path: Path) -> None:
+    """An upload is refused with a remedy before anything is stored."""
     with studio_page(tmp_path, Limits(workers=1, waiting=0)) as page:
         answer = page.post("recordings", content=b"x")
         assert answer.status_code == 429
-        assert "Try again when something is done" in answer.json()["error"]
+        assert "Try again when a job is done" in answer.json()["error"]
         assert page.post("heads", params={"name": "x.sofa"}, content=b"x").status_code == 429
         assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
-def test_a_folder_of_recordings_is_learned(
+def test_folder_of_recordings_is_learned(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files come by names of the browser, and are kept under the studio's own."""
+    """Files are uploaded with the browser's names and stored under the studio's."""
     learned: list[ea.Head] = []
 
     def learn(head: ea.Head, progress: object) -> ea.Atlas:
         learned.append(head)
-        return ea.Atlas.load(BUILT_IN)
+        return ea.Atlas.load(BUILT_IN_ATLAS)
 
     monkeypatch.setattr("earatlas.studio.heads.learn", learn)
     directions = [[float(a), e] for e in (-20.0, 25.0) for a in range(-168, 180, 24)]
@@ -221,43 +229,45 @@ def test_a_folder_of_recordings_is_learned(
         page.post(f"folders/{number}", params={"name": name}, content=path.read_bytes())
         rows.append(f"{name},{azimuth},{elevation}")
     page.post(f"folders/{number}", params={"name": "positions.csv"}, content="\n".join(rows))
-    job = page.done(page.post(f"folders/{number}/learn", json={}).json())
+    job = page.wait(page.post(f"folders/{number}/learn", json={}).json())
     assert job["state"] == "done", job
     assert np.abs(learned[0].directions - directions).max() < 1e-9
     assert np.abs(learned[0].responses().samples - ears.samples).max() < 1e-6
-    assert job["answer"]["name"] == "my ears"
-    assert len(job["answer"]["points"]) == len(directions)
+    assert job["result"]["name"] == "my ears"
+    assert len(job["result"]["points"]) == len(directions)
     heads = {head["id"]: head for head in page.get("heads").json()["heads"]}
-    assert heads[number] == {"id": number, "name": "my ears", "ready": True, "makes_scenes": True}
+    assert heads[number] == {"id": number, "name": "my ears", "ready": True, "can_render": True}
 
 
-def test_a_table_that_names_what_is_not_there(page: Page) -> None:
-    """A path of the browser's in a table does not reach the disk."""
+def test_table_with_unknown_files(page: Page) -> None:
+    """A path in a table does not reach the file system."""
     number = page.post("folders", params={"name": "x"}).json()["head"]
     table = "file,azimuth,elevation\n/etc/passwd,0,0\n"
     page.post(f"folders/{number}", params={"name": "t.csv"}, content=table)
-    job = page.done(page.post(f"folders/{number}/learn", json={}).json())
-    assert "not in the folder that was dropped" in job["error"]
+    job = page.wait(page.post(f"folders/{number}/learn", json={}).json())
+    assert "not in the dropped folder" in job["error"]
     assert "passwd" not in job["error"]
 
 
 def test_heads(page: Page, tmp_path: Path) -> None:
-    """The built-in one is there at once; an atlas is taken; anything else is refused."""
+    """The built-in head is available; an atlas can be added; other files are refused."""
     assert [head["id"] for head in page.get("heads").json()["heads"]] == ["simulated"]
-    described = page.done(page.post("heads/simulated/describe").json())["answer"]
+    described = page.wait(page.post("heads/simulated/describe").json())["result"]
     assert described["held_out"]["median_degrees"] < 2
-    taken = page.post("heads", params={"name": "m.atlas"}, content=BUILT_IN.read_bytes()).json()
-    assert page.done(taken)["answer"]["directions"] == described["directions"]
-    broken = page.post("heads", params={"name": "m.atlas"}, content=b"no atlas").json()
-    assert "atlas must be" in page.done(broken)["error"]
+    submitted = page.post(
+        "heads", params={"name": "m.atlas"}, content=BUILT_IN_ATLAS.read_bytes()
+    ).json()
+    assert page.wait(submitted)["result"]["directions"] == described["directions"]
+    broken = page.post("heads", params={"name": "m.atlas"}, content=b"not an atlas").json()
+    assert "atlas must be" in page.wait(broken)["error"]
     assert page.post("recordings", params={"head": broken["head"]["id"]}).status_code == 400
     assert page.post("recordings", params={"head": "no"}).status_code == 404
     assert page.post("heads", params={"name": "x.wav"}, content=b"x").status_code == 400
 
 
-def test_a_head_that_is_given(tmp_path: Path) -> None:
-    """It comes first; scenes cannot be made with an atlas alone, which is said."""
-    with studio_page(tmp_path, Limits(workers=1), head=BUILT_IN) as page:
+def test_head_given_at_start(tmp_path: Path) -> None:
+    """It comes first; scenes cannot be rendered with an atlas alone."""
+    with studio_page(tmp_path, Limits(workers=1), head=BUILT_IN_ATLAS) as page:
         heads = page.get("heads").json()["heads"]
         assert [head["id"] for head in heads] == ["given", "simulated"]
         talkers = [{"voice": 0, "azimuth": 0, "elevation": 0}]
@@ -265,8 +275,8 @@ def test_a_head_that_is_given(tmp_path: Path) -> None:
         assert "Drop the .sofa file" in answer.json()["error"]
 
 
-def test_a_scene(page: Page, tmp_path: Path) -> None:
-    """Its talkers are where they were put, and found there; the truth stands beside."""
+def test_scene(page: Page, tmp_path: Path) -> None:
+    """Talkers have the requested directions, are found there, and are compared with the truth."""
     sounds = []
     for seed in (1, 2):
         soundfile.write(tmp_path / "own.wav", ea.synthetic_speech(1.2, seed=seed), 16_000)
@@ -281,17 +291,17 @@ def test_a_scene(page: Page, tmp_path: Path) -> None:
         "snr_db": 40,
     }
     made = page.post("scenes", json=order).json()
-    assert made["name"] == "b>"  # what follows the last stroke, as of a path; the page escapes it
-    placed = page.done(made)["answer"]
+    assert made["name"] == "b>"  # the last part, as of a path; the page escapes it
+    placed = page.wait(made)["result"]
     assert [one["direction"] for one in placed["truth"]] == PLACES
     assert [one["name"] for one in placed["truth"]] == ["1", "2"]
-    again = page.post(f"recordings/{made['recording']}/again", json={"n_sources": 2}).json()
-    view = page.done(again)["answer"]
+    again = page.post(f"recordings/{made['recording']}/separate", json={"n_sources": 2}).json()
+    view = page.wait(again)["result"]
     assert [one["direction"] for one in view["truth"]] == PLACES
-    assert [row["true"] for row in view["compared"]] == [
+    assert [row["true"] for row in view["comparison"]] == [
         "41° left, 1° up, front", "64° right, 24° up, front",
     ]  # fmt: skip
-    for row in view["compared"]:
+    for row in view["comparison"]:
         assert float(row["error"].rstrip("°")) < 12
         assert float(row["after"].rstrip(" dB")) > 3 + float(
             row["before"].rstrip(" dB").replace("−", "-")
@@ -299,8 +309,8 @@ def test_a_scene(page: Page, tmp_path: Path) -> None:
     json.dumps(view, allow_nan=False)
 
 
-def test_every_file_of_the_page_is_there(page: Page) -> None:
-    """What the page and its modules name is served, and nothing is fetched from elsewhere."""
+def test_all_files_of_the_page_are_served(page: Page) -> None:
+    """All files that the page and its modules reference are served, and nothing is external."""
     import re
 
     todo, seen = ["index.html"], set()
@@ -316,33 +326,33 @@ def test_every_file_of_the_page_is_there(page: Page) -> None:
         assert " style=" not in text or name.endswith(".svg")
         named = set(re.findall(r'"(?:\./|static/)([\w.]+\.\w+)"', text))
         todo += sorted(named - seen)
-    assert {"main.js", "sphere.js", "player.js", "time.js", "studio.css", "look.css"} <= seen
+    assert {"main.js", "sphere.js", "player.js", "time.js", "studio.css", "shared.css"} <= seen
 
 
-def test_a_first_look(party: bytes, tmp_path: Path) -> None:
-    """It tells where the sources are, of a mixture that can be heard, and no sounds yet."""
-    from earatlas.separation.options import Separating
-    from earatlas.studio.recordings import _first_look
-    from earatlas.studio.tasks import _loaded
+def test_preview(party: bytes, tmp_path: Path) -> None:
+    """The preview has the directions of the sources and the mixture, but no sounds."""
+    from earatlas.separation.options import SeparationOptions
+    from earatlas.studio.recordings import _preview
+    from earatlas.studio.tasks import _load_atlas
 
     path = tmp_path / "party.wav"
     path.write_bytes(party)
-    view = _first_look(_loaded(str(BUILT_IN)), path, Separating(2))
+    view = _preview(_load_atlas(str(BUILT_IN_ATLAS)), path, SeparationOptions(2))
     found = np.array([source["direction"] for source in view["sources"]])
     errors = ea.great_circle_error(np.array(PLACES)[:, None], found[None])
     assert errors.min(axis=1).max() < 12
-    assert view["first"]
+    assert view["preliminary"]
     assert view["files"] == {"mixture": "mixture.wav", "sounds": []}
     json.dumps(view, allow_nan=False)
 
 
-def test_too_many_pages(page: Page, tmp_path: Path) -> None:
-    """The one that was not used for longest is forgotten with its work, but not with its files."""
-    page.done(page.post("recordings", content=b"no sound").json())
+def test_too_many_sessions(page: Page, tmp_path: Path) -> None:
+    """The least recently used session is dropped with its jobs; its files are kept."""
+    page.wait(page.post("recordings", content=b"not a sound").json())
     session = page.studio.sessions.get(page.key)
     assert session is not None
-    with page.studio.crew.place():
-        job = page.studio.crew.submit(session.watch(Job({"do": "wait"})))
+    with page.studio.pool.reserve():
+        job = page.studio.pool.submit(session.register_job(Job({"task": "wait"})))
     session.recordings["recording1"].job = job
     second = Page(page.client, page.studio)
     pages = [Page(page.client, page.studio) for _ in range(18)]
@@ -358,45 +368,45 @@ def test_too_many_pages(page: Page, tmp_path: Path) -> None:
     assert list(tmp_path.glob("session-*/recording1/upload"))
 
 
-def test_a_page_that_is_full(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told so, however often it tries; other pages have their places in the line."""
-    monkeypatch.setattr("earatlas.studio.session._MOST_ENTRIES", 2)
+def test_page_with_too_many_recordings(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further uploads are refused and take no places in the queue from other pages."""
+    monkeypatch.setattr("earatlas.studio.session._MAX_ENTRIES", 2)
     talkers = [{"voice": 0, "azimuth": 0, "elevation": 0}]
     for _ in range(2):
-        page.done(page.post("recordings", content=b"no sound").json())
+        page.wait(page.post("recordings", content=b"not a sound").json())
     for _ in range(13):
         for answer in (
-            page.post("recordings", content=b"no sound"),
+            page.post("recordings", content=b"not a sound"),
             page.post("heads", params={"name": "x.sofa"}, content=b"x"),
             page.post("scenes", json={"talkers": talkers}),
         ):
             assert answer.status_code == 400
             assert "Remove some, or open another page" in answer.json()["error"]
     other = Page(page.client, page.studio)
-    assert other.post("recordings", content=b"no sound").status_code == 200
+    assert other.post("recordings", content=b"not a sound").status_code == 200
 
 
-def test_jobs_of_long_ago(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was replaced is gone, and of what has ended only the last is kept; answers are large."""
-    monkeypatch.setattr("earatlas.studio.session._MOST_ENTRIES", 5)
-    taken = page.post("recordings", content=b"no sound").json()
-    page.done(taken)
-    again = page.post(f"recordings/{taken['recording']}/again", json={}).json()
-    page.done(again)
-    assert page.get(f"jobs/{taken['job']}").status_code == 404
+def test_old_jobs_are_dropped(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaced jobs are dropped, and only the last ended jobs are kept."""
+    monkeypatch.setattr("earatlas.studio.session._MAX_ENTRIES", 5)
+    submitted = page.post("recordings", content=b"not a sound").json()
+    page.wait(submitted)
+    again = page.post(f"recordings/{submitted['recording']}/separate", json={}).json()
+    page.wait(again)
+    assert page.get(f"jobs/{submitted['job']}").status_code == 404
     for _ in range(8):
-        assert page.done(page.post("heads/simulated/describe").json())["answer"]
+        assert page.wait(page.post("heads/simulated/describe").json())["result"]
     session = page.studio.sessions.get(page.key)
     assert session is not None
     assert len(session.jobs) == 6  # five before the last
     assert page.get(f"jobs/{again['job']}").status_code == 404
 
 
-def test_files_of_a_folder_at_once(page: Page) -> None:
-    """Each has a file of its own, whether a name comes twice or two files come at a time."""
+def test_concurrent_folder_uploads(page: Page) -> None:
+    """Each upload has its own file, also if a name is repeated."""
     number = page.post("folders", params={"name": "x"}).json()["head"]
 
-    def sent(name: str) -> Any:
+    def send(name: str) -> Any:
         def slowly() -> Iterator[bytes]:
             for letter in name:
                 time.sleep(0.005)
@@ -405,9 +415,9 @@ def test_files_of_a_folder_at_once(page: Page) -> None:
         return page.post(f"folders/{number}", params={"name": name}, content=slowly())
 
     with ThreadPoolExecutor(4) as threads:
-        assert {a.status_code for a in threads.map(sent, ("left", "right", "up", "down"))} == {200}
-    assert sent("left").json() == {"taken": 4}
-    assert sent("front").json() == {"taken": 5}
+        assert {a.status_code for a in threads.map(send, ("left", "right", "up", "down"))} == {200}
+    assert send("left").json() == {"n_sounds": 4}
+    assert send("front").json() == {"n_sounds": 5}
     session = page.studio.sessions.get(page.key)
     assert session is not None
     uploads = session.heads[number].uploads
@@ -417,20 +427,20 @@ def test_files_of_a_folder_at_once(page: Page) -> None:
         assert (session.folder / number / own).read_text() == name
 
 
-def test_a_folder_is_mended(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a table that was wrong comes one that is right; the first is read no more."""
+def test_corrected_table_replaces_the_first(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an invalid table, a corrected one can be uploaded and is used."""
     monkeypatch.setattr("earatlas.studio.heads.open_head", mock.Mock(side_effect=InputError("ok")))
     number = page.post("folders", params={"name": "x"}).json()["head"]
-    for table, says in (("no,columns", "table must have"), ("file,azimuth,elevation", "ok")):
+    for table, message in (("no,columns", "table must have"), ("file,azimuth,elevation", "ok")):
         page.post(f"folders/{number}", params={"name": "t.csv"}, content=table)
         for _ in range(2):
-            job = page.done(page.post(f"folders/{number}/learn", json={}).json())
-            assert says in job["error"]
+            job = page.wait(page.post(f"folders/{number}/learn", json={}).json())
+            assert message in job["error"]
     assert not {head["id"]: head for head in page.get("heads").json()["heads"]}[number]["ready"]
 
 
-def test_a_folder_is_learned_once_at_a_time(page: Page) -> None:
-    """Two that write the same atlas would make one that is neither."""
+def test_folder_is_learned_once_at_a_time(page: Page) -> None:
+    """A second job that would write the same atlas is refused."""
     number = page.post("folders", params={"name": "x"}).json()["head"]
     page.post(f"folders/{number}", params={"name": "t.csv"}, content="file,azimuth,elevation")
     session = page.studio.sessions.get(page.key)
@@ -439,3 +449,30 @@ def test_a_folder_is_learned_once_at_a_time(page: Page) -> None:
     answer = page.post(f"folders/{number}/learn", json={})
     assert answer.status_code == 400
     assert "before it is learned again" in answer.json()["error"]
+
+
+def test_messages_name_no_options(tmp_path: Path) -> None:
+    """Hints to Python arguments and command-line options do not reach the page."""
+    file = tmp_path / "four.wav"
+    soundfile.write(file, np.random.default_rng(0).normal(size=(16_000, 4)) / 10, 16_000)
+    (tmp_path / "out").mkdir()
+    request = {
+        "atlas": str(BUILT_IN_ATLAS), "file": str(file), "name": "mine.wav",
+        "folder": str(tmp_path / "out"),
+    }  # fmt: skip
+    result, _ = Tasks(lambda message: None).run("separate", request, b"")
+    (warning,) = [text for text in result["warnings"] if "channels" in text]
+    assert warning.startswith("The file 'mine.wav' has 4 channels; the first two are used")
+    assert "--" not in warning
+    assert "=" not in warning
+
+
+def test_unknown_direction() -> None:
+    """A source whose region covers most of the sphere is shown without a direction."""
+    scene, _ = make_scene()
+    broad = replace(scene.sources[0], posterior=posterior_at(ea.Sphere(), (30, 10), width=90.0))
+    first, second = scene_view(replace(scene, sources=(broad, scene.sources[1])))["sources"]
+    assert first["place"] == "direction unknown"
+    assert first["uncertainty"] == "90 % region: more than half of all directions"
+    assert second["place"] == "50° right, 20° down, front"
+    assert second["uncertainty"].startswith("90 % within ")

@@ -1,254 +1,195 @@
-"""Tracks of a live stream: who stands, who walks, and a head that turns."""
+"""Online tracker: static and moving sources, and a head that turns."""
 
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.features.onset_detector import OnsetBins, OnsetStream
-from earatlas.geometry.angles import great_circle_error, to_directions, to_vectors
-from earatlas.localization.onset_likelihood import bin_weights
-from earatlas.tracking.front_end import Whereabouts
-from earatlas.tracking.local_search import CELL, Before, Patch, _along
-from earatlas.tracking.online import Tracker
-from earatlas.tracking.online_track import Track
-from earatlas.tracking.onset_buffer import Arrivals
-from earatlas.tracking.settings import Tracking
-from earatlas.types import Array, Single
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector
+from earatlas.geometry.angles import great_circle_error, to_vectors
+from earatlas.tracking.front_end import TrackingFrontEnd
+from earatlas.tracking.online import OnlineTracker
+from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.onset_buffer import OnsetBuffer
+from earatlas.tracking.settings import TrackerSettings
+from earatlas.types import Array
 
 RATE, STEP = 16_000, 2048
-NOTHING = Before(np.array([1.0, 0.0, 0.0]), np.inf, 0.0, np.inf, 0.6)
 
 
-def test_a_walk_is_a_sum_of_shifted_lattices() -> None:
-    """L(x, u) = Σ_s S_s(x - u τ_s), and outside of the lattice S is 0: against loops."""
-    rng = np.random.default_rng(3)
-    lattices, taus = rng.normal(size=(4, 3, 7)), np.array([0.9, 0.5, 0.25, 0.1])
-    for u, w in ((0.0, 0.0), (16.0, 0.0), (-8.0, 8.0), (48.0, -16.0)):
-        expected = np.zeros((3, 7))
-        for lattice, tau in zip(lattices, taus, strict=True):
-            for e in range(3):
-                for a in range(7):
-                    then = e - round(w * tau / CELL), a - round(u * tau / CELL)
-                    if 0 <= then[0] < 3 and 0 <= then[1] < 7:
-                        expected[e, a] += lattice[then]
-        np.testing.assert_allclose(_along(lattices, taus, u, w), expected, rtol=1e-12)
-
-
-@dataclass
-class MadeArrivals:
-    """Bins that fit where one source was: 6 a step, of 12 steps, within some degrees."""
-
-    way: Array  # (12, 2) degrees
-
-    def __post_init__(self) -> None:
-        rng = np.random.default_rng(5)
-        self.elevation = None
-        self.lengths = np.full(12, 6)
-        self.step_ages = 0.128 * np.arange(11.5, 0, -1)
-        self.ages = np.repeat(self.step_ages, 6)
-        self._f = np.tile(np.arange(6), 12)
-        self.weights = bin_weights(self._f)
-        self._seen = np.repeat(self.way, 6, axis=0) + rng.normal(scale=1.5, size=(72, 2))
-
-    def recent_weights(self, seconds: float) -> Array:
-        """As of real ones."""
-        return Arrivals.recent_weights(self, seconds)  # type: ignore[arg-type]
-
-    def snapped(self, places: Array) -> tuple[Array, Array]:
-        """Every place was measured."""
-        return places, np.zeros(len(places))
-
-    def at(self, places: Array) -> Single:
-        """A Gaussian around what was seen."""
-        gaps = great_circle_error(self._seen[:, None], places[None])
-        return (30 * np.exp(-0.5 * (gaps / 4) ** 2)).astype(np.float32)
-
-
-@pytest.mark.parametrize("speed", [0.0, 16.0, -24.0])
-def test_a_patch_tells_standing_from_walking(speed: float) -> None:
-    """Place and speed of now; each bin is explained where the source was then."""
-    ages = 0.128 * np.arange(11.5, 0, -1)
-    way = np.stack([30.0 - speed * ages, np.full(12, 6.0)], axis=-1)
-    patch = Patch(MadeArrivals(way), np.array([27.0, 4.0]))  # type: ignore[arg-type]
-    trail = np.full(72, 9.0)  # where it has left the lattice
-    stands, walks, more = patch.fits(np.full(72, 0.1), trail, 0.5, 9.0, NOTHING)
-    assert (more > 3) == (speed != 0)
-    fit = walks if speed else stands
-    assert 0 <= great_circle_error([30.0, 6.0], to_directions(fit.place)) < 1.5
-    np.testing.assert_array_equal(fit.velocity, [speed, 0.0])
-    lately = slice(36, None)
-    assert walks.densities[lately].mean() > 15
-    assert (stands.densities[lately].mean() > 15) == (speed == 0)
-
-
-def test_what_is_known_of_a_walk_counts() -> None:
-    """A place and a speed that are not expected cost what a Gaussian says."""
-    before = Before(to_vectors([10.0, 0.0]), 4.0, -8.0, 10.0, 0.6)
-    nats = before.of_place(to_vectors(np.array([[10.0, 0.0], [18.0, 0.0]])))
-    np.testing.assert_allclose(nats, [0.0, -2.0], atol=1e-9)
-    assert before.of_speed(12.0) == pytest.approx(-2.0)
-
-
-def test_what_is_known_of_a_sound_is_void_after_a_way() -> None:
-    """A walk, or a turn of the head; not a step that is taken back, nor a better place."""
-    track = Track(1, to_vectors([20.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32))
-    assert track.moved(-15.0) == pytest.approx(1 - np.exp(-1))
-    track.place = to_vectors([26.0, 0.0])  # it stands: that was better measured
-    assert track.moved() == 0
+def test_motion_forgetting_after_motion_or_head_rotation() -> None:
+    """Motions and head rotations count; short motions and refined positions do not."""
+    track = OnlineTrack(
+        1, to_vectors([20.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32)
+    )
+    assert track.motion_forgetting(-15.0) == pytest.approx(1 - np.exp(-1))
+    track.vector = to_vectors([26.0, 0.0])  # static: a refined position
+    assert track.motion_forgetting() == 0
     track.velocity = np.array([10.0, 0.0])
     track.predict(0.3)
-    assert track.moved() == 0  # 3 degrees may be taken back
+    assert track.motion_forgetting() == 0  # 3 degrees are below the threshold
     track.predict(0.2)
-    assert track.moved(10.0) == pytest.approx(1 - np.exp(-1), abs=1e-6)
-    assert track.moved() == 0
-    track.jump(to_vectors([120.0, 30.0]))
-    assert track.moved() == 0
+    assert track.motion_forgetting(10.0) == pytest.approx(1 - np.exp(-1), abs=1e-6)
+    assert track.motion_forgetting() == 0
+    track.reset(to_vectors([120.0, 30.0]))
+    assert track.motion_forgetting() == 0
 
 
-def test_who_walks_goes_on_and_stops_when_it_is_silent() -> None:
-    """At its speed while it is heard, then ever slower, until it stands; its radius grows."""
-    track = Track(1, to_vectors([50.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32))
-    standing = track.radius_90
+def test_moving_track_decelerates_while_coasting() -> None:
+    """The speed is constant with hits and decays without; the radius grows."""
+    track = OnlineTrack(
+        1, to_vectors([50.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32)
+    )
+    static_radius = track.radius_90
     track.velocity = np.array([-20.0, 0.0])
-    assert track.radius_90 == pytest.approx(1.6 * standing)
+    assert track.radius_90 == pytest.approx(1.6 * static_radius)
     for _ in range(10):
         track.predict(0.1)
-        track.silent_seconds = 0.0  # it was heard
+        track.coasting_seconds = 0.0  # as after a hit
     assert track.direction[0] == pytest.approx(30.0)
     radius = track.radius_90
     for _ in range(40):
         track.predict(0.1)
-    assert not track.walks
-    assert -5 < track.direction[0] < 5  # 20 degrees a second for 1.5 s, and what the pause takes
+    assert not track.moving
+    assert -5 < track.direction[0] < 5  # 20 degrees per second with a decay of 1.5 s
     assert track.radius_90 > 0.6 * radius
 
 
-def followed(atlas: ea.Atlas, samples: Array, degrees_a_second: float) -> Whereabouts:
-    """Tracks after samples that a head heard while it turned."""
+def track_samples(atlas: ea.Atlas, samples: Array, degrees_per_second: float) -> TrackingFrontEnd:
+    """Return the front end after samples that were recorded by a turning head."""
     assert atlas.rooms is not None
-    where = Whereabouts(atlas.rooms, lambda t: degrees_a_second * t, Tracking())
-    names = set()
+    front_end = TrackingFrontEnd(atlas.rooms, lambda t: degrees_per_second * t, TrackerSettings())
+    ids = set()
     for k in range(samples.shape[1] // STEP):
-        where.step(samples[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
-        names |= {track.id for track in where.confirmed}
-    assert len(names) == 1
-    return where
+        front_end.step(samples[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
+        ids |= {track.id for track in front_end.confirmed}
+    assert len(ids) == 1
+    return front_end
 
 
 @pytest.fixture(scope="module")
-def ready(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
-    """The shared atlas, made ready for rooms."""
+def reverberant_atlas(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
+    """The shared atlas, learned for reverberant rooms."""
     return atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
 
 
 @pytest.fixture(scope="module")
-def passing(atlas_head: ea.Head) -> Array:
-    """A synthetic_speech that goes by the head at 30 degrees a second, from 45 to -45 degrees."""
+def moving_samples(atlas_head: ea.Head) -> Array:
+    """Synthetic speech that passes the head at 30 degrees per second, from 45 to -45 degrees."""
     trajectory = ea.Trajectory((0, 3), ((45, 0), (-45, 0)))
     return ea.render_scene(
         atlas_head, [ea.synthetic_speech(3.0, seed=7)], [trajectory]
     ).mixture.samples
 
 
-def test_who_walks_has_one_name(ready: ea.Atlas, passing: Array) -> None:
-    """It is followed, with its speed."""
-    (track,) = followed(ready, passing, 0.0).confirmed
-    assert track.walks
+def test_moving_source_keeps_one_track_id(
+    reverberant_atlas: ea.Atlas, moving_samples: Array
+) -> None:
+    """A moving source is one track with the right velocity."""
+    (track,) = track_samples(reverberant_atlas, moving_samples, 0.0).confirmed
+    assert track.moving
     assert 0 < great_circle_error([-45.0, 0.0], track.direction) < 10
     assert track.velocity[0] == pytest.approx(-30, abs=10)
 
 
-def test_who_stands_stands_while_the_head_turns(ready: ea.Atlas, passing: Array) -> None:
-    """The same sound heard by a head that turns by 30 degrees a second: one that stands."""
-    (track,) = followed(ready, passing, 30.0).confirmed
-    assert not track.walks
+def test_static_source_stays_static_while_the_head_turns(
+    reverberant_atlas: ea.Atlas, moving_samples: Array
+) -> None:
+    """The same samples on a head that turns at 30 degrees per second: a static source."""
+    (track,) = track_samples(reverberant_atlas, moving_samples, 30.0).confirmed
+    assert not track.moving
     assert 0 < great_circle_error([45.0, 0.0], track.direction) < 6
 
 
-def test_cues_tell_where_on_its_cone_one_is(ready: ea.Atlas, passing: Array) -> None:
-    """A track at the mirror image behind the turned head goes where its cues put it, and stays.
+def test_cue_directions_resolve_the_cone_of_confusion(
+    reverberant_atlas: ea.Atlas, moving_samples: Array
+) -> None:
+    """A track at the front-back mirrored direction moves to the direction from cues.
 
-    Not to another side, and not to where the onsets say that nobody is.
+    It does not move to another lateral angle, nor to a direction that onsets contradict.
     """
-    where = followed(ready, passing, 30.0)
-    (track,) = where.confirmed
-    yaw = 30.0 * (passing.shape[1] // STEP) * STEP / RATE
+    front_end = track_samples(reverberant_atlas, moving_samples, 30.0)
+    (track,) = front_end.confirmed
+    yaw = 30.0 * (moving_samples.shape[1] // STEP) * STEP / RATE
     true = track.direction
     mirrored = np.array([2 * yaw + 180.0 - true[0], true[1]])
-    track.jump(to_vectors(mirrored))
-    tracker = where._tracker
-    track.trail = tracker._places.trail(tracker._arrivals.at(mirrored[None])[:, 0])
-    where.tell({track.id: true})
-    assert track.told
+    track.reset(to_vectors(mirrored))
+    tracker = front_end._tracker
+    track.density_history = tracker._observations.split_by_step(
+        tracker._buffer.densities_at(mirrored[None])[:, 0]
+    )
+    front_end.apply_cue_directions({track.id: true})
+    assert track.located_by_cues
     np.testing.assert_allclose(great_circle_error(true, track.direction), 0, atol=1e-5)
     before = track.direction
     for wrong in (mirrored, before + np.array([40.0, 0.0])):
-        where.tell({track.id: wrong})
-        assert not track.told
+        front_end.apply_cue_directions({track.id: wrong})
+        assert not track.located_by_cues
         np.testing.assert_array_equal(track.direction, before)
-    where.tell({})
-    assert not track.told
-    for _ in range(24):  # of silence: nobody speaks against any place
-        where.step(np.zeros((2, STEP)), 9.0, STEP / RATE)
-    where.tell({track.id: mirrored})
-    assert not track.told
+    front_end.apply_cue_directions({})
+    assert not track.located_by_cues
+    for _ in range(24):  # silence: no onsets for or against a direction
+        front_end.step(np.zeros((2, STEP)), 9.0, STEP / RATE)
+    front_end.apply_cue_directions({track.id: mirrored})
+    assert not track.located_by_cues
 
 
-def test_a_radius_reaches_as_far_as_its_cone_is_open(tracker: Tracker) -> None:
-    """To another place on the cone that onsets leave as likely, unless cues tell or it walks."""
-    vectors = tracker._places.arrivals.vectors
-    here, there = 5, 90
-    track = made_track(1, (0.0, 0.0))
-    track.place, track.error = vectors[here], 1.0
-    gap = np.degrees(np.arccos(vectors[here] @ vectors[there]))
+def test_radius_covers_likely_positions_on_the_cone(tracker: OnlineTracker) -> None:
+    """The radius reaches other likely directions on the cone, unless cues locate the track."""
+    vectors = tracker._observations.buffer.vectors
+    own, other = 5, 90
+    track = make_track(1, (0.0, 0.0))
+    track.vector, track.error_degrees = vectors[own], 1.0
+    distance = np.degrees(np.arccos(vectors[own] @ vectors[other]))
     L = np.full(len(vectors), -np.inf, dtype=np.float32)
-    L[here] = 3.0
-    for nats, radius in ((2.0, gap), (-2.0, 0.0)):  # e to the -1 of it, and to the -5
-        L[there] = nats
-        track.cone_radius = tracker._elsewhere._cone_radius(track, L)
-        assert track.cone_radius == pytest.approx(radius, abs=1e-3)
+    L[own] = 3.0
+    for nats, radius in ((2.0, distance), (-2.0, 0.0)):  # exp(-1) and exp(-5) of the maximum
+        L[other] = nats
+        track.cone_radius_90 = tracker._cone_disambiguation._cone_radius_90(track, L)
+        assert track.cone_radius_90 == pytest.approx(radius, abs=1e-3)
         assert track.radius_90 == pytest.approx(max(radius, 2.15), rel=0.1)
-        sure = track.radius_90
-        track.silent_seconds = 9.0
-        assert track.radius_90 > sure + 0.1
-        track.silent_seconds = 0.0
-    track.cone_radius, track.told = gap, True
+        without_coasting = track.radius_90
+        track.coasting_seconds = 9.0
+        assert track.radius_90 > without_coasting + 0.1
+        track.coasting_seconds = 0.0
+    track.cone_radius_90, track.located_by_cues = distance, True
     assert track.radius_90 < 3
 
 
-def test_never_more_than_the_most_are_confirmed(ready: ea.Atlas) -> None:
-    """Two that are confirmed in one step take the places of two that are silent, not of one."""
-    assert ready.rooms is not None
-    tracker = Tracker(Arrivals(ready.rooms.sound, 24), Tracking(most=2))
-    places = to_vectors(np.array([[0.0, 0.0], [60.0, 0.0], [-60.0, 0.0], [120.0, 0.0]]))
+def test_confirmed_tracks_never_exceed_max_tracks(reverberant_atlas: ea.Atlas) -> None:
+    """Two tracks that are confirmed in one step replace two coasting ones."""
+    assert reverberant_atlas.rooms is not None
+    tracker = OnlineTracker(
+        OnsetBuffer(reverberant_atlas.rooms.direct_sound, 24), TrackerSettings(max_tracks=2)
+    )
+    vectors = to_vectors(np.array([[0.0, 0.0], [60.0, 0.0], [-60.0, 0.0], [120.0, 0.0]]))
     nothing = np.zeros(0, dtype=np.float32)
     tracker.tracks = [
-        Track(i, place, float(i), deque(), deque(), nothing) for i, place in enumerate(places)
+        OnlineTrack(i, vector, float(i), deque(), deque(), nothing)
+        for i, vector in enumerate(vectors)
     ]
     for track in tracker.tracks:
-        track.heard_at = 0.1 * track.id + (9.0 if track.id >= 2 else 0.0)
+        track.last_hit_at = 0.1 * track.id + (9.0 if track.id >= 2 else 0.0)
         tracker._confirm(track, 10.0)
     assert [track.id for track in tracker.confirmed] == [2, 3]
-    fifth = Track(5, places[0], 10.0, deque(), deque(), nothing)
-    tracker._confirm(fifth, 10.0)  # both are heard: it must wait
+    fifth = OnlineTrack(5, vectors[0], 10.0, deque(), deque(), nothing)
+    tracker._confirm(fifth, 10.0)  # both others are active
     assert not fifth.confirmed
 
 
-def test_a_room_is_believed_in_later_than_heard(
-    ready: ea.Atlas, monkeypatch: pytest.MonkeyPatch
+def test_reverberation_is_decided_after_enough_active_sound(
+    reverberant_atlas: ea.Atlas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decays of 0.27 s are a room's after some seconds of sound; those of 0.40 s at once.
+    """A decay of 0.27 s is decided after some seconds of active sound, 0.40 s at once.
 
-    Silence before the words counts for nothing; what filters of the open miss tells it sooner.
+    Leading silence does not count; a known diffuse-to-direct ratio gives an earlier decision.
     """
-    assert ready.rooms is not None
-    real = OnsetStream.bins
+    assert reverberant_atlas.rooms is not None
+    original = OnsetDetector.bins
     sound = np.stack([ea.synthetic_speech(5.0, seed=2)] * 2)
-    for decay, lead, missed, begins in (
+    for decay, lead_seconds, diffuse_ratio, bounds in (
         (0.27, 0.0, None, (2.5, 5.0)),
         (0.27, 5.0, None, (2.5, 5.0)),
         (0.40, 0.0, None, (0.9, 1.2)),
@@ -257,78 +198,55 @@ def test_a_room_is_believed_in_later_than_heard(
         (0.40, 0.0, 0.004, None),
     ):
 
-        def bins(stream: OnsetStream, decay: float = decay) -> OnsetBins:
-            return replace(real(stream), decay_seconds=decay)
+        def bins(stream: OnsetDetector, decay: float = decay) -> OnsetBins:
+            return replace(original(stream), decay_seconds=decay)
 
-        monkeypatch.setattr(OnsetStream, "bins", bins)
-        where = Whereabouts(ready.rooms, np.zeros_like, Tracking())
-        x, told = np.concatenate([np.zeros((2, int(lead * RATE))), sound], axis=1), []
+        monkeypatch.setattr(OnsetDetector, "bins", bins)
+        front_end = TrackingFrontEnd(reverberant_atlas.rooms, np.zeros_like, TrackerSettings())
+        x = np.concatenate([np.zeros((2, int(lead_seconds * RATE))), sound], axis=1)
+        decisions = []
         for k in range(x.shape[1] // STEP):
             now = (k + 1) * STEP / RATE
-            where.step(x[:, k * STEP : (k + 1) * STEP], now, STEP / RATE, missed)
-            told.append(where.in_room)
-        if begins is None:
-            assert not any(told)
+            front_end.step(x[:, k * STEP : (k + 1) * STEP], now, STEP / RATE, diffuse_ratio)
+            decisions.append(front_end.reverberant)
+        if bounds is None:
+            assert not any(decisions)
             continue
-        assert begins[0] < (told.index(True) + 1) * STEP / RATE - lead < begins[1]
+        seconds = (decisions.index(True) + 1) * STEP / RATE - lead_seconds
+        assert bounds[0] < seconds < bounds[1]
 
 
-def test_a_patch_keeps_to_its_side_and_within_reach() -> None:
-    """Bins that fit a place beyond the middle between it and another, or too far, move nothing."""
-    way = np.repeat([[30.0, 6.0]], 12, axis=0)
-    others, trail = np.full(72, 0.1), np.full(72, 9.0)
-    made = MadeArrivals(way)
-
-    def placed(**bounds: Any) -> Array:
-        patch = Patch(made, np.array([18.0, 6.0]), **bounds)  # type: ignore[arg-type]
-        fits = patch.fits(others, trail, 0.5, 9.0, NOTHING)
-        return np.array([to_directions(fit.place)[0] for fit in fits[:2]])
-
-    np.testing.assert_allclose(placed(), 30.0, atol=1.5)
-    beside = to_vectors(np.array([[34.0, 6.0], [-90.0, 0.0]]))
-    assert (placed(beside=beside) < 26.5).all()
-    assert (placed(reach_degrees=5.0) < 23.5).all()
-
-
-def test_who_stops_is_where_it_was_expected() -> None:
-    """A standing fit of one who walked counts the place that is expected, as a walking one does."""
-    patch = Patch(MadeArrivals(np.repeat([[30.0, 6.0]], 12, axis=0)), np.array([27.0, 6.0]))  # type: ignore[arg-type]
-    before = Before(to_vectors([20.0, 6.0]), 0.05, 0.0, 6.0, 0.6)
-    stands, _, _ = patch.fits(np.full(72, 0.1), np.full(72, 9.0), 0.5, 9.0, before)
-    assert to_directions(stands.place)[0] == pytest.approx(21, abs=1.5)  # of the lattice
-
-
-def made_track(name: int, direction: tuple[float, float], hits: int = 30) -> Track:
-    """A track that is believed, and heard at 9.9 s."""
+def make_track(track_id: int, direction: tuple[float, float], hits: int = 30) -> OnlineTrack:
+    """Return a confirmed track with a hit at 9.9 s."""
     nothing = np.zeros(0, dtype=np.float32)
-    track = Track(name, to_vectors(direction), 0.0, deque(), deque(), nothing)
+    track = OnlineTrack(track_id, to_vectors(direction), 0.0, deque(), deque(), nothing)
     track.hits, track.confirmed_at, track.gain = hits, 1.0, 0.5
-    track.hear(9.9)
+    track.register_hit(9.9)
     return track
 
 
-def test_who_meets_another_goes_on_at_its_speed() -> None:
-    """Though it is not heard by itself; alone it would slow down."""
-    alone, meets = made_track(1, (20.0, 0.0)), made_track(2, (20.0, 0.0))
-    meets.meets = True
-    for track in (alone, meets):
+def test_crossing_track_keeps_its_speed() -> None:
+    """It does not decelerate without hits, as it would alone."""
+    alone, crossing = make_track(1, (20.0, 0.0)), make_track(2, (20.0, 0.0))
+    crossing.crossing = True
+    for track in (alone, crossing):
         track.velocity = np.array([-20.0, 0.0])
         for _ in range(10):
             track.predict(0.1)
-    assert meets.direction[0] == pytest.approx(0.0, abs=1e-9)
+    assert crossing.direction[0] == pytest.approx(0.0, abs=1e-9)
     assert alone.direction[0] > 2
 
 
-def test_elsewhere_on_its_cone_a_walker_goes_to_the_same_side() -> None:
-    """Behind the head to the left is the other way round: the lateral angle goes on as before."""
+def test_move_on_cone_keeps_the_lateral_velocity() -> None:
+    """Behind the head the azimuth changes in the other direction for the same lateral motion."""
 
-    def lateral(track: Track) -> float:
-        return float(np.degrees(np.arcsin(track.place[1])))
+    def lateral(track: OnlineTrack) -> float:
+        return float(np.degrees(np.arcsin(track.vector[1])))
 
-    track = made_track(1, (40.0, 0.0))
+    track = make_track(1, (40.0, 0.0))
     track.velocity = np.array([12.0, 4.0])
     before = lateral(track)
-    track.turn_over(to_vectors([140.0, 0.0]))
+    track.move_on_cone(to_vectors([140.0, 0.0]))
     np.testing.assert_allclose(track.velocity, [-12.0, 0.0], atol=1e-9)
     assert lateral(track) == pytest.approx(before)
     track.predict(0.1)
@@ -336,229 +254,240 @@ def test_elsewhere_on_its_cone_a_walker_goes_to_the_same_side() -> None:
 
 
 @pytest.fixture
-def tracker(ready: ea.Atlas) -> Tracker:
-    """One that has heard nothing yet."""
-    assert ready.rooms is not None
-    return Tracker(Arrivals(ready.rooms.sound, 24), Tracking())
+def tracker(reverberant_atlas: ea.Atlas) -> OnlineTracker:
+    """A tracker without onsets."""
+    assert reverberant_atlas.rooms is not None
+    return OnlineTracker(OnsetBuffer(reverberant_atlas.rooms.direct_sound, 24), TrackerSettings())
 
 
-def test_a_meeting_is_of_two_of_whom_one_walks_and_ends(tracker: Tracker) -> None:
-    """Within some degrees, and for so long at the most; who has been silent for long is not met."""
-    one, two = made_track(1, (5.0, 0.0)), made_track(2, (-3.0, 0.0))
+def test_crossing_needs_a_moving_track_and_ends(tracker: OnlineTracker) -> None:
+    """Two close tracks cross for a limited time, unless one has coasted for long."""
+    one, two = make_track(1, (5.0, 0.0)), make_track(2, (-3.0, 0.0))
     tracker.tracks = [one, two]
-    assert not tracker._meets(0, 10.0)  # both stand
+    assert not tracker._update_crossing(0, 10.0)  # both are static
     two.velocity = np.array([16.0, 0.0])
-    assert tracker._meets(0, 10.0)
-    assert tracker._meets(1, 10.0)
-    assert tracker._meets(0, 12.4)
-    assert not tracker._meets(0, 12.6)
-    two.place = to_vectors([-20.0, 0.0])
-    assert not tracker._meets(0, 12.7)
-    two.place, two.heard_at, two.meets = to_vectors([-3.0, 0.0]), 5.0, False
-    assert not tracker._meets(0, 12.8)
+    assert tracker._update_crossing(0, 10.0)
+    assert tracker._update_crossing(1, 10.0)
+    assert tracker._update_crossing(0, 12.4)
+    assert not tracker._update_crossing(0, 12.6)
+    two.vector = to_vectors([-20.0, 0.0])
+    assert not tracker._update_crossing(0, 12.7)
+    two.vector, two.last_hit_at, two.crossing = to_vectors([-3.0, 0.0]), 5.0, False
+    assert not tracker._update_crossing(0, 12.8)
 
 
-def test_a_walker_that_is_lost_is_found_again(tracker: Tracker) -> None:
-    """A new one at its side has its name; not if it stood, still explains much, or is elsewhere."""
+def test_lost_moving_track_is_recovered(tracker: OnlineTracker) -> None:
+    """A new track continues a lost one, unless that was static, is still explained, or is far."""
 
-    def confirmed(direction: tuple[float, float], *, walks: bool, gain: float) -> list[int]:
-        lost, new = made_track(1, (60.0, 0.0)), made_track(7, direction, hits=3)
-        lost.velocity = np.array([20.0 * walks, 0.0])
-        lost.hear(9.5)
+    def confirmed(direction: tuple[float, float], *, moving: bool, gain: float) -> list[int]:
+        lost, new = make_track(1, (60.0, 0.0)), make_track(7, direction, hits=3)
+        lost.velocity = np.array([20.0 * moving, 0.0])
+        lost.register_hit(9.5)
         lost.misses, lost.gain = 2, gain
-        lost.place = to_vectors([75.0, 0.0])
-        new.born, new.confirmed_at = 9.7, None
+        lost.vector = to_vectors([75.0, 0.0])
+        new.initiated_at, new.confirmed_at = 9.7, None
         tracker.tracks = [lost, new]
         tracker._confirm(new, 10.0)
-        names = [track.id for track in tracker.confirmed]
-        if names == [1]:
+        ids = [track.id for track in tracker.confirmed]
+        if ids == [1]:
             np.testing.assert_array_equal(lost.direction, new.direction)
-            assert (lost.hits, lost.misses, new.dead) == (33, 0, True)
-        return names
+            assert (lost.hits, lost.misses, new.deleted) == (33, 0, True)
+        return ids
 
-    assert confirmed((42.0, 10.0), walks=True, gain=0.05) == [1]
-    assert confirmed((42.0, 10.0), walks=False, gain=0.05) == [1, 7]
-    assert confirmed((42.0, 10.0), walks=True, gain=0.3) == [1, 7]
-    assert confirmed((20.0, 0.0), walks=True, gain=0.05) == [1, 7]
+    assert confirmed((42.0, 10.0), moving=True, gain=0.05) == [1]
+    assert confirmed((42.0, 10.0), moving=False, gain=0.05) == [1, 7]
+    assert confirmed((42.0, 10.0), moving=True, gain=0.3) == [1, 7]
+    assert confirmed((20.0, 0.0), moving=True, gain=0.05) == [1, 7]
 
 
 @pytest.mark.parametrize(
-    ("decay", "missed", "before", "told"),
+    ("decay", "diffuse_ratio", "before", "expected"),
     [
-        (0.21, 0.04, False, True),  # dry, but filters of the open miss much
-        (0.19, 0.15, False, False),  # noise in the open
+        (0.21, 0.04, False, True),  # short decay, but a large diffuse-to-direct ratio
+        (0.19, 0.15, False, False),  # noise in anechoic sound
         (0.21, 0.02, False, False),
         (0.25, 0.02, False, True),
-        (0.25, 0.002, False, False),  # two who fill each other's gaps in the open
-        (0.25, None, False, False),  # too early to tell by decays alone
+        (0.25, 0.002, False, False),  # two anechoic talkers that fill each other's pauses
+        (0.25, None, False, False),  # too early to decide by decay alone
         (0.40, None, False, True),
-        (0.21, None, True, True),  # what was taken for a room stays one
+        (0.21, None, True, True),  # hysteresis: stays reverberant
         (0.19, None, True, False),
     ],
 )
-def test_what_filters_of_the_open_miss_tells_a_room(
-    ready: ea.Atlas, decay: float, missed: float | None, before: bool, told: bool
+def test_reverberation_decision_from_decay_and_diffuse_ratio(
+    reverberant_atlas: ea.Atlas,
+    decay: float,
+    diffuse_ratio: float | None,
+    before: bool,
+    expected: bool,
 ) -> None:
-    """Together with how sound dies away, which alone takes seconds to show."""
-    assert ready.rooms is not None
-    where = Whereabouts(ready.rooms, lambda t: np.zeros_like(t), Tracking())
-    where.in_room = before
-    assert where._room_told(decay, missed) is told
-
-
-def test_who_explains_most_has_the_sound(ready: ea.Atlas) -> None:
-    """Not the two heard last: a reflection that is heard now and then takes no talker's place.
-
-    Who is silent gives way to who speaks; in a room a third has a share when it lasts and explains.
-    """
-    live = ready.live()
-    one, two, ghost = (made_track(i, (40.0 * i, 0.0)) for i in (1, 2, 3))
-    one.gain, two.gain, ghost.gain, ghost.little = 0.5, 0.4, 0.06, 3
-    one.hear(9.3)
-    ghost.hear(10.0)
-    live._where.in_room = True
-    assert live._heard_now([one, two, ghost], 10.0) == (1, 2)
-    ghost.little = 0
-    assert live._heard_now([one, two, ghost], 10.0) == (1, 2, 3)
-    ghost.hits = two.hits = 5
-    assert live._heard_now([one, two, ghost], 10.0) == (1, 2)
-    one.hear(7.0)
-    assert live._heard_now([one, two, ghost], 10.0) == (2, 3)
-    for track in (one, two):
-        track.hear(10.0)
-    two.gain, live._sounding = 0.05, (1, 2)
-    assert live._heard_now([one, two, ghost], 10.0) == (1, 2)  # who has a share keeps it
-    live._sounding = ()
-    assert live._heard_now([one, two, ghost], 10.0) == (1, 3)
-
-
-def test_who_explains_little_for_long_is_another_one(tracker: Tracker) -> None:
-    """Of two on one cone the name stays of who has explained more in all; alone nobody dies."""
-    older, newer, aside = (
-        made_track(i, d) for i, d in ((1, (40.0, 0.0)), (2, (140.0, 0.0)), (3, (-50.0, 0.0)))
+    """The decision uses both, with hysteresis."""
+    assert reverberant_atlas.rooms is not None
+    front_end = TrackingFrontEnd(
+        reverberant_atlas.rooms, lambda t: np.zeros_like(t), TrackerSettings()
     )
-    ghost = made_track(4, (139.0, 0.0))
-    older.gain, older.little, older.explained = 0.05, 11, 3.0
-    ghost.gain, ghost.little, ghost.explained = 0.05, 11, 1.0
-    newer.explained = 2.0
-    tracker.tracks = [older, newer, aside, ghost]
-    tracker._merge(10.0)
+    front_end.reverberant = before
+    assert front_end._decide_reverberant(decay, diffuse_ratio) is expected
+
+
+def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) -> None:
+    """Not those with the latest hits: a sporadic reflection does not replace a talker.
+
+    A silent track gives way to an active one; in a reverberant room a third track needs more hits.
+    """
+    processor = reverberant_atlas.live()._processor
+    one, two, reflection = (make_track(i, (40.0 * i, 0.0)) for i in (1, 2, 3))
+    one.gain, two.gain, reflection.gain, reflection.low_likelihood_steps = 0.5, 0.4, 0.06, 3
+    one.register_hit(9.3)
+    reflection.register_hit(10.0)
+    processor.front_end.reverberant = True
+    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2)
+    reflection.low_likelihood_steps = 0
+    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2, 3)
+    reflection.hits = two.hits = 5
+    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2)
+    one.register_hit(7.0)
+    assert processor._select_rendered([one, two, reflection], 10.0) == (2, 3)
+    for track in (one, two):
+        track.register_hit(10.0)
+    two.gain, processor._rendered_ids = 0.05, (1, 2)
+    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2)  # hysteresis
+    processor._rendered_ids = ()
+    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 3)
+
+
+def test_low_likelihood_track_is_merged_or_deleted(tracker: OnlineTracker) -> None:
+    """On one cone the id with the larger total gain is kept; a single track is not deleted."""
+    older, newer, aside = (
+        make_track(i, d) for i, d in ((1, (40.0, 0.0)), (2, (140.0, 0.0)), (3, (-50.0, 0.0)))
+    )
+    reflection = make_track(4, (139.0, 0.0))
+    older.gain, older.low_likelihood_steps, older.total_gain = 0.05, 11, 3.0
+    reflection.gain, reflection.low_likelihood_steps, reflection.total_gain = 0.05, 11, 1.0
+    newer.total_gain = 2.0
+    tracker.tracks = [older, newer, aside, reflection]
+    tracker._merge_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1, 3]
-    assert older.explained == 5.0
+    assert older.total_gain == 5.0
     np.testing.assert_allclose(older.direction, [140.0, 0.0])
-    older.gain, aside.gain, aside.little = 0.5, 0.01, 11
-    tracker._merge(10.0)
+    older.gain, aside.gain, aside.low_likelihood_steps = 0.5, 0.01, 11
+    tracker._merge_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1]
-    older.little = 99
-    tracker._merge(10.0)
+    older.low_likelihood_steps = 99
+    tracker._merge_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1]
 
 
-def test_who_has_become_another_one_takes_nobody_along(tracker: Tracker) -> None:
-    """Of three in a row, the dead one of the first two does not become the third."""
-    tracks = [made_track(i, (azimuth, 0.0)) for i, azimuth in ((1, 10.0), (2, 18.0), (3, 26.0))]
-    for track, gain, little in zip(tracks, (0.01, 0.02, 0.5), (11, 11, 0), strict=True):
-        track.gain, track.little, track.explained = gain, little, 1.0 - gain
+def test_absorbed_track_is_not_merged_again(tracker: OnlineTracker) -> None:
+    """Of three tracks in a row, one that was absorbed by the first does not take the third."""
+    tracks = [make_track(i, (azimuth, 0.0)) for i, azimuth in ((1, 10.0), (2, 18.0), (3, 26.0))]
+    for track, gain, low in zip(tracks, (0.01, 0.02, 0.5), (11, 11, 0), strict=True):
+        track.gain, track.low_likelihood_steps, track.total_gain = gain, low, 1.0 - gain
     tracker.tracks = tracks
-    tracker._merge(10.0)
+    tracker._merge_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1, 3]
     np.testing.assert_allclose(tracks[2].direction, [26.0, 0.0])
     assert tracks[0].gain == 0.02
 
 
-def test_little_is_counted_while_one_is_heard() -> None:
-    """A pause counts nothing, and explaining more begins anew."""
-    track = made_track(1, (0.0, 0.0))
-    for heard, little, count in ((1, 1, 1), (0, 1, 1), (1, 1, 2), (0, 0, 0), (1, 1, 1)):
-        track.count_little(bool(heard), bool(little))
-        assert track.little == count
+def test_low_likelihood_steps_count_only_hits() -> None:
+    """Misses do not count, and a higher gain resets the count."""
+    track = make_track(1, (0.0, 0.0))
+    for hit, low, count in ((1, 1, 1), (0, 1, 1), (1, 1, 2), (0, 0, 0), (1, 1, 1)):
+        track.count_low_likelihood(bool(hit), bool(low))
+        assert track.low_likelihood_steps == count
 
 
-class MadeSound:
+class FakeBins:
     """Four bins, all of them new."""
 
-    new = slice(0, 4)
+    newest = slice(0, 4)
 
 
 @pytest.mark.parametrize(("gain", "steps"), [(0.2, None), (0.3, 2), (0.6, 1)])
-def test_who_explains_much_is_confirmed_sooner(
-    tracker: Tracker, gain: float, steps: int | None
+def test_high_gain_is_confirmed_sooner(
+    tracker: OnlineTracker, gain: float, steps: int | None
 ) -> None:
-    """The first must explain 0.25 nats a bin: after three steps with its birth, or two with 0.5."""
-    tracker._arrivals = MadeSound()  # type: ignore[assignment]
-    track = made_track(1, (0.0, 0.0), hits=1)
+    """The first track needs 0.25 nats per bin for three hits, or 0.5 for two."""
+    tracker._buffer = FakeBins()  # type: ignore[assignment]
+    track = make_track(1, (0.0, 0.0), hits=1)
     track.confirmed_at = None
     tracker.tracks = [track]
     v = np.array([0.5, 1.0, 0.25, 0.5])
-    took = None
+    confirmed_after = None
     for step in range(1, 5):
-        tracker._hear(track, gain * v, v, 10.0 + 0.1 * step, meets=False)
-        if track.confirmed and took is None:
-            took = step
-    assert took == steps
+        tracker._update_score(track, gain * v, v, 10.0 + 0.1 * step, crossing=False)
+        if track.confirmed and confirmed_after is None:
+            confirmed_after = step
+    assert confirmed_after == steps
 
 
-def test_likelihoods_in_parts_are_those_of_all(ready: ea.Atlas, passing: Array) -> None:
-    """L = Σ_n v_n log(π g_n + others_n), of all bins and of the latest."""
-    tracker = followed(ready, passing, 0.0)._tracker
-    arrivals = tracker._arrivals
-    v, others = arrivals.weights, np.linspace(0.1, 2.0, len(arrivals))
-    expected = v @ np.log(0.3 * arrivals.densities.astype(float) + others[:, None])
+def test_log_likelihoods_match_the_formula(
+    reverberant_atlas: ea.Atlas, moving_samples: Array
+) -> None:
+    """L = Σ_n v_n log(π g_n + others_n), for all bins and for the recent ones."""
+    tracker = track_samples(reverberant_atlas, moving_samples, 0.0)._tracker
+    buffer = tracker._buffer
+    v, others = buffer.weights, np.linspace(0.1, 2.0, len(buffer))
+    expected = v @ np.log(0.3 * buffer.densities.astype(float) + others[:, None])
     np.testing.assert_allclose(
-        tracker._places.likelihoods(v, others, 0.3), expected, rtol=1e-4, atol=1e-3
+        tracker._observations.log_likelihoods(v, others, 0.3), expected, rtol=1e-4, atol=1e-3
     )
-    late = arrivals.since(0.6)
-    assert len(arrivals) - late.start == int((arrivals.ages < 0.64).sum())  # whole steps
-    part = v[late] @ np.log(0.3 * arrivals.densities[late].astype(float) + others[late, None])
-    some = tracker._places.likelihoods(v[late], others[late], 0.3, late)
-    np.testing.assert_allclose(some, part, rtol=1e-4, atol=1e-3)
+    recent = buffer.bins_since(0.6)
+    assert len(buffer) - recent.start == int((buffer.ages < 0.64).sum())  # whole steps
+    densities = buffer.densities[recent].astype(float)
+    expected = v[recent] @ np.log(0.3 * densities + others[recent, None])
+    L = tracker._observations.log_likelihoods(v[recent], others[recent], 0.3, recent)
+    np.testing.assert_allclose(L, expected, rtol=1e-4, atol=1e-3)
 
 
-def test_two_that_cross_keep_their_names(ready: ea.Atlas, atlas_head: ea.Head) -> None:
-    """Each goes on to its side."""
-    ways = [ea.Trajectory((0, 5), ((s * 50, 0), (-s * 50, 0))) for s in (1, -1)]
+def test_crossing_sources_keep_their_track_ids(
+    reverberant_atlas: ea.Atlas, atlas_head: ea.Head
+) -> None:
+    """Each continues to its side."""
+    paths = [ea.Trajectory((0, 5), ((s * 50, 0), (-s * 50, 0))) for s in (1, -1)]
     sounds = [ea.synthetic_speech(5.0, seed=seed) for seed in (3, 4)]
-    x = ea.render_scene(atlas_head, sounds, ways).mixture.samples
-    assert ready.rooms is not None
-    where = Whereabouts(ready.rooms, lambda t: 0.0 * t, Tracking())
+    x = ea.render_scene(atlas_head, sounds, paths).mixture.samples
+    assert reverberant_atlas.rooms is not None
+    front_end = TrackingFrontEnd(reverberant_atlas.rooms, lambda t: 0.0 * t, TrackerSettings())
     first: dict[int, float] = {}
     for k in range(x.shape[1] // STEP):
-        where.step(x[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
-        for track in where.confirmed:
+        front_end.step(x[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
+        for track in front_end.confirmed:
             first.setdefault(track.id, float(track.direction[0]))
-    last = {track.id: float(track.direction[0]) for track in where.confirmed}
+    last = {track.id: float(track.direction[0]) for track in front_end.confirmed}
     assert first.keys() == last.keys()
     assert sorted(np.sign(list(first.values()))) == [-1, 1]
-    for name, azimuth in last.items():
-        assert 35 < -np.sign(first[name]) * azimuth < 60
+    for track_id, azimuth in last.items():
+        assert 35 < -np.sign(first[track_id]) * azimuth < 60
 
 
-def test_a_name_outlives_a_silence_and_dies_when_it_is_said(
-    ready: ea.Atlas, atlas_head: ea.Head
+def test_track_coasts_through_silence_and_is_deleted_on_time(
+    reverberant_atlas: ea.Atlas, atlas_head: ea.Head
 ) -> None:
-    """Back at its place after 5 s it has its name; it is dead after half its heard steps in s."""
+    """The id survives 5 s of silence, and is deleted after half a second per hit."""
     sound = ea.synthetic_speech(3.0, seed=5)
     pause = np.zeros(5 * RATE)
     sound = np.concatenate([sound, pause, sound[:RATE], np.zeros(16 * RATE)])
     scene = ea.render_scene(atlas_head, [sound], [[-40.0, 0.0]])
     x, true = scene.mixture.samples, to_vectors(scene.directions[0])
-    assert ready.rooms is not None
-    where = Whereabouts(ready.rooms, lambda t: 0.0 * t, Tracking())
-    heard, radii, ended = 0.0, [], None
-    names: set[int] = set()
+    assert reverberant_atlas.rooms is not None
+    front_end = TrackingFrontEnd(reverberant_atlas.rooms, lambda t: 0.0 * t, TrackerSettings())
+    last_hit, radii, ended = 0.0, [], None
+    ids: set[int] = set()
     for k in range(x.shape[1] // STEP):
         now = (k + 1) * STEP / RATE
-        where.step(x[:, k * STEP : (k + 1) * STEP], now, STEP / RATE)
-        names |= {track.id for track in where.confirmed}
-        if where.confirmed:
-            (track,) = where.confirmed
-            heard, hits = track.heard_at, track.hits
+        front_end.step(x[:, k * STEP : (k + 1) * STEP], now, STEP / RATE)
+        ids |= {track.id for track in front_end.confirmed}
+        if front_end.confirmed:
+            (track,) = front_end.confirmed
+            last_hit, hits = track.last_hit_at, track.hits
             radii.append(track.radius_90)
-            # This head tells front from back badly: what is asked is the side.
-            assert abs(np.degrees(np.arcsin(track.place[1]) - np.arcsin(true[1]))) < 12
-        elif names and ended is None:
+            # This head hardly distinguishes front from back: only the side is tested.
+            assert abs(np.degrees(np.arcsin(track.vector[1]) - np.arcsin(true[1]))) < 12
+        elif ids and ended is None:
             ended = now
-    assert len(names) == 1
-    assert max(radii[30:55]) > 1.3 * min(radii)  # it grew in the pause
+    assert len(ids) == 1
+    assert max(radii[30:55]) > 1.3 * min(radii)  # it grows while coasting
     assert ended is not None
-    assert 0 < ended - heard - max(0.5 * hits, 5.0) <= STEP / RATE + 1e-9
+    assert 0 < ended - last_hit - max(0.5 * hits, 5.0) <= STEP / RATE + 1e-9

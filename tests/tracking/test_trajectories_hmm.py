@@ -1,4 +1,4 @@
-"""Ways of sources: the best of all that can be gone, who is who after a meeting, and who moves."""
+"""Trajectories of sources: Viterbi, forward-backward, identity swaps and motion decisions."""
 
 from itertools import product
 
@@ -6,164 +6,178 @@ import numpy as np
 import pytest
 
 from earatlas.geometry.angles import to_vectors
-from earatlas.tracking.identity_swaps import untangled
-from earatlas.tracking.trajectory_hmm import WayGrid, smooth_way
-from earatlas.tracking.trajectory_mixture import WAY_COST, Ways
+from earatlas.tracking.identity_swaps import resolve_identity_swaps
+from earatlas.tracking.trajectory_hmm import DirectionGridHMM, smooth_trajectory
+from earatlas.tracking.trajectory_mixture import PATH_PENALTY, TrajectoryMixture
 
-COST = 0.3
-AROUND = np.column_stack([np.arange(-90.0, 91.0, 6.0), np.full(31, 10.0)])  # 31 cells
+PENALTY = 0.3  # nats per degree
+DIRECTIONS = np.column_stack([np.arange(-90.0, 91.0, 6.0), np.full(31, 10.0)])  # 31 cells
 
 
-def every_way(grid: WayGrid, L: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
-    """All ways that can be gone, and the value of each: loops over everything."""
-    ways = []
+def every_path(grid: DirectionGridHMM, L: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+    """Return all possible paths and their scores: loops over all combinations."""
+    paths = []
     for cells in product(range(L.shape[1]), repeat=len(L)):
         value = L[0, cells[0]]
         for w in range(1, len(L)):
             before, now = cells[w - 1], cells[w]
-            inside = np.isfinite(grid.degrees[now])
-            reach = dict(zip(grid.near[now][inside], grid.degrees[now][inside], strict=True))
-            value += L[w, now] - COST * reach.get(before, np.inf)
+            inside = np.isfinite(grid.neighbour_degrees[now])
+            reach = dict(
+                zip(grid.neighbours[now][inside], grid.neighbour_degrees[now][inside], strict=True)
+            )
+            value += L[w, now] - PENALTY * reach.get(before, np.inf)
         if np.isfinite(value):
-            ways.append((cells, float(value)))
-    return ways
+            paths.append((cells, float(value)))
+    return paths
 
 
 @pytest.fixture
-def few() -> tuple[WayGrid, np.ndarray]:
+def small_grid() -> tuple[DirectionGridHMM, np.ndarray]:
     """Five cells at uneven distances, the last out of reach of the first; four windows."""
     directions = np.array([[0.0, 0], [5, 3], [9, -2], [17, 1], [24, 4]])
     L = np.random.default_rng(3).normal(scale=2.0, size=(4, 5)).astype(np.float32)
-    return WayGrid.of(directions, 10.0), L
+    return DirectionGridHMM.from_directions(directions, 10.0), L
 
 
-def test_best_way_is_the_best_of_all(few: tuple[WayGrid, np.ndarray]) -> None:
-    """Of every way that can be gone; none goes further in a window than it can."""
-    grid, L = few
-    cells, value = grid.best_way(L, COST)
-    best, most = max(every_way(grid, L), key=lambda way: way[1])
+def test_viterbi_matches_exhaustive_search(small_grid: tuple[DirectionGridHMM, np.ndarray]) -> None:
+    """Viterbi returns the best of all possible paths; some combinations are out of reach."""
+    grid, L = small_grid
+    cells, value = grid.viterbi(L, PENALTY)
+    best, largest = max(every_path(grid, L), key=lambda path: path[1])
     assert tuple(cells) == best
-    assert value == pytest.approx(most, rel=1e-5)
-    assert len(every_way(grid, L)) < 5**4
+    assert value == pytest.approx(largest, rel=1e-5)
+    assert len(every_path(grid, L)) < 5**4
 
 
-def test_marginals_are_those_of_all_ways(few: tuple[WayGrid, np.ndarray]) -> None:
-    """What is believed of a window is summed up over all ways."""
-    grid, L = few
+def test_forward_backward_matches_exhaustive_sums(
+    small_grid: tuple[DirectionGridHMM, np.ndarray],
+) -> None:
+    """The posterior of each window is the sum over all paths."""
+    grid, L = small_grid
     expected = np.zeros(L.shape)
-    for cells, value in every_way(grid, L):
+    for cells, value in every_path(grid, L):
         expected[np.arange(len(L)), cells] += np.exp(value)
     expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(grid.marginals(L, COST), expected, rtol=1e-4)
+    np.testing.assert_allclose(grid.forward_backward(L, PENALTY), expected, rtol=1e-4)
 
 
-def test_smooth_way_keeps_up() -> None:
-    """Whoever goes at one speed is where he is; noise is less; a silent window is filled in."""
+def test_smoothing_has_no_lag() -> None:
+    """Constant velocity is reproduced, noise is reduced, a window without onsets is filled."""
     t = np.arange(30.0)
     true = to_vectors(np.column_stack([3 * t - 40, np.zeros(30)]))
     weights = np.where(t == 12, 0.0, 5.0)
-    off = np.degrees(np.arccos(np.clip((smooth_way(true, weights, 2.0) * true).sum(axis=1), -1, 1)))
-    assert off[3:-3].max() < 0.3
-    assert off.max() < 2.0
+    cosines = (smooth_trajectory(true, weights, 2.0) * true).sum(axis=1)
+    errors = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+    assert errors[3:-3].max() < 0.3
+    assert errors.max() < 2.0
     noisy = true + np.random.default_rng(1).normal(scale=0.05, size=true.shape)
-    noisy[12] = -true[12]  # nobody was heard there
-    smooth = smooth_way(noisy, weights, 2.0)
-    before, after = (np.linalg.norm(np.delete(way - true, 12, axis=0)) for way in (noisy, smooth))
+    noisy[12] = -true[12]  # a window without onsets
+    smooth = smooth_trajectory(noisy, weights, 2.0)
+    before, after = (
+        np.linalg.norm(np.delete(trajectory - true, 12, axis=0)) for trajectory in (noisy, smooth)
+    )
     assert after < 0.6 * before
 
 
-def heard(ways: list[np.ndarray], seed: int = 0, onsets: int = 900) -> Ways:
-    """Onsets of sources on ways of cells (W,), each now and then; a fifth come from nowhere."""
+def onset_mixture(paths: list[np.ndarray], seed: int = 0, onsets: int = 900) -> TrajectoryMixture:
+    """Return onsets of sources on paths of cells (W,), of which a fifth are diffuse."""
     rng = np.random.default_rng(seed)
-    W, centres = len(ways[0]), to_vectors(AROUND)
+    W, centres = len(paths[0]), to_vectors(DIRECTIONS)
     window = np.sort(rng.integers(W, size=onsets))
-    source = rng.integers(len(ways), size=onsets)
-    cell = np.array([ways[m][w] for m, w in zip(source, window, strict=True)])
-    nowhere = rng.random(onsets) < 0.2
-    cell[nowhere] = rng.integers(len(AROUND), size=nowhere.sum())
-    cell = np.clip(cell + rng.integers(-1, 2, size=onsets), 0, len(AROUND) - 1)
-    gap = np.degrees(np.arccos(np.clip(centres[cell] @ centres.T, -1, 1)))
-    g = 12 * np.exp(-0.5 * (gap / 6) ** 2) + 0.05
-    grid = WayGrid.of(AROUND, 15.0)
-    return Ways(g.astype(np.float32), np.full(onsets, 0.5), window, W, grid)
+    source = rng.integers(len(paths), size=onsets)
+    cell = np.array([paths[m][w] for m, w in zip(source, window, strict=True)])
+    diffuse = rng.random(onsets) < 0.2
+    cell[diffuse] = rng.integers(len(DIRECTIONS), size=diffuse.sum())
+    cell = np.clip(cell + rng.integers(-1, 2, size=onsets), 0, len(DIRECTIONS) - 1)
+    distance = np.degrees(np.arccos(np.clip(centres[cell] @ centres.T, -1, 1)))
+    g = 12 * np.exp(-0.5 * (distance / 6) ** 2) + 0.05
+    grid = DirectionGridHMM.from_directions(DIRECTIONS, 15.0)
+    return TrajectoryMixture(g.astype(np.float32), np.full(onsets, 0.5), window, W, grid)
 
 
-WALK = np.round(np.linspace(3, 27, 40)).astype(int)
-BACK = WALK[::-1].copy()
-STAND = np.full(40, 20)
+MOVING = np.round(np.linspace(3, 27, 40)).astype(int)
+MOVING_BACK = MOVING[::-1].copy()
+STATIC = np.full(40, 20)
 
 
-def test_a_walker_is_one_source_and_standing_ones_stay() -> None:
-    """One walker is one way, beside a standing talker they are two; who stands is told."""
-    for true in ([WALK], [WALK, STAND]):
-        ways = heard(true)
-        found = ways.counted(5)
-        assert len(found.cells) == len(true)
-        settled, moves = ways.standing_still(found)
+def test_moving_and_static_sources_are_counted() -> None:
+    """A moving source is one path, alone and beside a static one."""
+    for true in ([MOVING], [MOVING, STATIC]):
+        mixture = onset_mixture(true)
+        fit = mixture.fit_unknown_count(5)
+        assert len(fit.cells) == len(true)
+        fit, moves = mixture.static_where_possible(fit)
         assert moves.sum() == 1
-        mover = settled.cells[int(np.flatnonzero(moves)[0])]
-        assert np.median(np.abs(mover - WALK)) <= 1
-        still = settled.cells[~moves]
-        assert (np.abs(still - 20) <= 1).all()
-        assert (np.diff(still, axis=1) == 0).all()
+        moving = fit.cells[int(np.flatnonzero(moves)[0])]
+        assert np.median(np.abs(moving - MOVING)) <= 1
+        static = fit.cells[~moves]
+        assert (np.abs(static - 20) <= 1).all()
+        assert (np.diff(static, axis=1) == 0).all()
 
 
-def test_only_motion_is_restless() -> None:
-    """Places that stand leave much unexplained where somebody moves, and little elsewhere."""
-    places = [np.full(40, 6), STAND]
-    standing = heard(places)
-    moving = heard([WALK, STAND])
-    assert standing.restless(standing.standing([6, 20])) < 0.05
-    assert moving.restless(moving.standing([6, 20])) > 0.2
-    ways, still = standing.numbered(2), standing.standing([6, 20])
-    assert standing.score(ways) - standing.score(still) < 0.05 * standing.total
-    ways, still = moving.numbered(2), moving.standing([6, 20])
-    assert moving.score(ways) - moving.score(still) > 0.2 * moving.total
+def test_residual_motion_gain_is_large_only_with_motion() -> None:
+    """Static directions explain the onsets of static sources, and not of moving ones."""
+    static = onset_mixture([np.full(40, 6), STATIC])
+    moving = onset_mixture([MOVING, STATIC])
+    assert static.residual_motion_gain(static.static_fit([6, 20])) < 0.05
+    assert moving.residual_motion_gain(moving.static_fit([6, 20])) > 0.2
+    fit, static_fit = static.fit_count(2), static.static_fit([6, 20])
+    assert static.score(fit) - static.score(static_fit) < 0.05 * static.total
+    fit, static_fit = moving.fit_count(2), moving.static_fit([6, 20])
+    assert moving.score(fit) - moving.score(static_fit) > 0.2 * moving.total
 
 
-def test_shares_and_gains_are_those_of_the_formula() -> None:
-    """Shares of a window sum to 1; what is explained, and claimed, as loops over onsets say."""
-    ways = heard([WALK, STAND], onsets=60)
-    found = ways.numbered(2)
-    np.testing.assert_allclose(found.shares.sum(axis=0), 1.0)
-    total, claims = 0.0, np.zeros((2, 60))
-    for n, w in enumerate(ways._w):
-        own = [found.shares[m, w] * ways._g[n, found.cells[m, w]] for m in range(2)]
-        mixed = sum(own) + found.shares[2, w]
+def test_weights_and_gains_match_the_formula() -> None:
+    """Mixing weights sum to 1; likelihood and responsibilities equal loops over onsets."""
+    mixture = onset_mixture([MOVING, STATIC], onsets=60)
+    found = mixture.fit_count(2)
+    np.testing.assert_allclose(found.mixing_weights.sum(axis=0), 1.0)
+    total, responsibilities = 0.0, np.zeros((2, 60))
+    for n, w in enumerate(mixture._w):
+        own = [found.mixing_weights[m, w] * mixture._g[n, found.cells[m, w]] for m in range(2)]
+        mixed = sum(own) + found.mixing_weights[2, w]
         total += 0.5 * np.log(mixed)
-        claims[:, n] = [part / mixed for part in own]
-    assert found.explained == pytest.approx(total, rel=1e-6)
+        responsibilities[:, n] = [part / mixed for part in own]
+    assert found.log_likelihood == pytest.approx(total, rel=1e-6)
     for m in range(2):
-        np.testing.assert_allclose(ways.claims(found, m), claims[m], rtol=1e-5)
-        counts = np.bincount(ways._w, 0.5 * claims[m], 40)
-        np.testing.assert_allclose(ways.told(found, m), counts, rtol=1e-5, atol=1e-9)
-        assert ways.gain(found, m) > 0.1
+        np.testing.assert_allclose(
+            mixture.responsibilities(found, m), responsibilities[m], rtol=1e-5
+        )
+        counts = np.bincount(mixture._w, 0.5 * responsibilities[m], 40)
+        np.testing.assert_allclose(mixture.onset_counts(found, m), counts, rtol=1e-5, atol=1e-9)
+        assert mixture.gain(found, m) > 0.1
     steps = np.abs(np.diff(found.cells[0])) * 6 * np.cos(np.radians(10))
-    assert found.way_degrees[0] == pytest.approx(steps.sum(), rel=0.02)
-    assert ways.score(found) < found.explained - WAY_COST * found.way_degrees.sum() + 1e-6
+    assert found.path_degrees[0] == pytest.approx(steps.sum(), rel=0.02)
+    assert (
+        mixture.score(found) < found.log_likelihood - PATH_PENALTY * found.path_degrees.sum() + 1e-6
+    )
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_whoever_walked_goes_on_walking(silent: bool) -> None:
-    """Two that cross are not turned back where they meet, even if one is silent there."""
-    vectors = to_vectors(AROUND[np.stack([WALK, BACK])])
-    told = np.full((2, 40), 6.0)
+def test_identity_swap_is_resolved_after_crossing(silent: bool) -> None:
+    """Crossing sources keep their identities, even if one is silent during the encounter."""
+    vectors = to_vectors(DIRECTIONS[np.stack([MOVING, MOVING_BACK])])
+    onset_counts = np.full((2, 40), 6.0)
     if silent:
-        told[0, 16:24] = 0.0
-    np.testing.assert_array_equal(untangled(vectors, told), [[0] * 40, [1] * 40])
-    turned = vectors.copy()
-    turned[:, 20:] = vectors[::-1, 20:]
-    told[:, 20:] = told[::-1, 20:]
-    whose = untangled(turned, told)
-    put_right = np.take_along_axis(turned, whose[..., None], axis=0)
-    off = np.linalg.norm(put_right - vectors, axis=-1)
-    assert np.median(off, axis=1).max() < 1e-9
-    assert (off > 0.1).mean() < 0.1  # but for a few windows in which they are in one place
+        onset_counts[0, 16:24] = 0.0
+    np.testing.assert_array_equal(
+        resolve_identity_swaps(vectors, onset_counts), [[0] * 40, [1] * 40]
+    )
+    swapped = vectors.copy()
+    swapped[:, 20:] = vectors[::-1, 20:]
+    onset_counts[:, 20:] = onset_counts[::-1, 20:]
+    assignment = resolve_identity_swaps(swapped, onset_counts)
+    resolved = np.take_along_axis(swapped, assignment[..., None], axis=0)
+    errors = np.linalg.norm(resolved - vectors, axis=-1)
+    assert np.median(errors, axis=1).max() < 1e-9
+    assert (errors > 0.1).mean() < 0.1  # except in a few windows in which the directions coincide
 
 
-def test_nothing_is_exchanged_where_nothing_is_heard() -> None:
-    """A source that is silent after a meeting keeps its way."""
-    vectors = to_vectors(AROUND[np.stack([WALK, STAND])])
-    told = np.full((2, 40), 6.0)
-    told[1, 15:] = 0.0
-    np.testing.assert_array_equal(untangled(vectors, told), [[0] * 40, [1] * 40])
+def test_no_swap_without_onsets() -> None:
+    """A source that is silent after an encounter keeps its trajectory."""
+    vectors = to_vectors(DIRECTIONS[np.stack([MOVING, STATIC])])
+    onset_counts = np.full((2, 40), 6.0)
+    onset_counts[1, 15:] = 0.0
+    np.testing.assert_array_equal(
+        resolve_identity_swaps(vectors, onset_counts), [[0] * 40, [1] * 40]
+    )

@@ -1,4 +1,4 @@
-"""Scenes of two made from a head, and the trust that is measured in them."""
+"""Tests of simulated scenes of two sources, and of the score calibration fitted to them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,65 +7,67 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.localization.onset_likelihood import DirectSound
+from earatlas.localization.onset_likelihood import DirectSoundModel
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
-from earatlas.training.scenes import Stage, mismatch, turned
-from earatlas.training.source_pairs import _matched, learn_crowd
+from earatlas.training.scenes import TrainingScenes, interaural_mismatch, perturb_direction
+from earatlas.training.source_pairs import fit_pair_calibration, match_pair
 
 
 @pytest.fixture(scope="module")
-def sound(atlas: ea.Atlas) -> DirectSound:
-    """The direct sound of the shared head."""
+def sound(atlas: ea.Atlas) -> DirectSoundModel:
+    """Return the direct-sound model of the shared atlas."""
     assert atlas.rooms is not None
-    return atlas.rooms.sound
+    return atlas.rooms.direct_sound
 
 
 @pytest.fixture(scope="module")
-def stage(atlas_head: ea.Head) -> Stage:
-    """The shared head, ready for scenes."""
-    return Stage.of(atlas_head, SyntheticTalkers(16_000, seed=3))
+def simulator(atlas_head: ea.Head) -> TrainingScenes:
+    """Return the scene simulator of the shared head."""
+    return TrainingScenes.of(atlas_head, SyntheticTalkers(16_000, seed=3))
 
 
-def test_two_sounds_are_apart_and_reproducible(stage: Stage) -> None:
-    """The same seed is the same scene; another unit hears the same places a little otherwise."""
+def test_pairs_are_separated_and_reproducible(simulator: TrainingScenes) -> None:
+    """A seed determines the scene; another unit has the same directions and other samples."""
     for seed in range(6):
-        rows, samples = stage.two(np.random.default_rng(seed), other_unit=False)
-        again = stage.two(np.random.default_rng(seed), other_unit=False)
-        other, spoilt = stage.two(np.random.default_rng(seed), other_unit=True)
-        assert ea.Sphere().distance(*stage.directions[rows]) >= 15
+        rows, samples = simulator.source_pair(np.random.default_rng(seed), other_unit=False)
+        again = simulator.source_pair(np.random.default_rng(seed), other_unit=False)
+        other, mismatched = simulator.source_pair(np.random.default_rng(seed), other_unit=True)
+        assert ea.Sphere().distance(*simulator.directions[rows]) >= 15
         np.testing.assert_array_equal(samples, again[1])
         np.testing.assert_array_equal(rows, other)
-        assert spoilt.shape == samples.shape
-        assert not np.array_equal(spoilt, samples)
-    assert stage.responses.shape[-1] < 200  # the silence around them is gone
+        assert mismatched.shape == samples.shape
+        assert not np.array_equal(mismatched, samples)
+    assert simulator.responses.shape[-1] < 200  # common silence is removed
 
 
-def test_a_stage_is_not_spoilt_by_its_scenes(stage: Stage) -> None:
-    """Another unit's responses are made from the head's, which stay."""
-    before = stage.responses.copy()
+def test_simulation_does_not_change_responses(simulator: TrainingScenes) -> None:
+    """Simulating another unit does not modify the responses of the head."""
+    before = simulator.responses.copy()
     for seed in range(4):
-        stage.two(np.random.default_rng(seed), other_unit=True)
-    np.testing.assert_array_equal(stage.responses, before)
+        simulator.source_pair(np.random.default_rng(seed), other_unit=True)
+    np.testing.assert_array_equal(simulator.responses, before)
 
 
-def test_other_units_differ_by_about_a_decibel(rng: np.random.Generator) -> None:
-    """In level by 0.5 dB below and more above, in delay by some microseconds; turned by 2°."""
+def test_mismatch_of_other_units(rng: np.random.Generator) -> None:
+    """Levels differ by about 1 dB, more at high frequencies, and directions by about 2°."""
     f = np.array([500.0, 2000.0, 6000.0])
-    wrong = np.array([mismatch(f, rng) for _ in range(400)])
-    level = (20 * np.log10(np.abs(wrong))).std(axis=0)
+    mismatch = np.array([interaural_mismatch(f, rng) for _ in range(400)])
+    level = (20 * np.log10(np.abs(mismatch))).std(axis=0)
     assert level[0] < level[1] < level[2]
     assert 0.2 < level[0] < 1.0 < level[2] < 2.5
-    away = [ea.Sphere().distance([20.0, 40.0], turned(ea.Sphere(), np.array([20.0, 40.0]), rng))
-            for _ in range(300)]  # fmt: skip
-    assert 2.0 < np.sqrt(np.mean(np.square(away))) < 3.6
+    sphere, true = ea.Sphere(), np.array([20.0, 40.0])
+    distances = [sphere.distance(true, perturb_direction(sphere, true, rng)) for _ in range(300)]
+    assert 2.0 < np.sqrt(np.mean(np.square(distances))) < 3.6
 
 
-def test_left_out_directions_are_unknown(sound: DirectSound) -> None:
-    """The patch is what a head without these directions has there, and nothing else changes."""
+def test_held_out_directions_are_not_used(sound: DirectSoundModel) -> None:
+    """Leave-one-out templates equal those of a head without these directions."""
     rows = np.array([5, 300])
-    patch, own = sound.left_out(rows)
-    part = replace(sound, spacing_degrees=min(sound.spacing_degrees, 5.0))  # dense: all is gone
-    dense, dense_own = part.left_out(rows)
+    leave_one_out, own = sound.without_directions(rows)
+    part = replace(
+        sound, spacing_degrees=min(sound.spacing_degrees, 5.0)
+    )  # dense enough to remove all influence
+    dense, dense_own = part.without_directions(rows)
     known = np.delete(sound.templates.directions, rows, axis=0)
     fewer = replace(
         part,
@@ -77,48 +79,59 @@ def test_left_out_directions_are_unknown(sound: DirectSound) -> None:
             phase_radians=np.delete(sound.templates.phase_radians, rows, axis=0),
         ),
     )
-    oracle = fewer.points_of(fewer.between(known, part.grid[dense.rows]))
+    oracle = fewer.interpolated_points(fewer.interpolation_for(known, part.grid[dense.rows]))
     np.testing.assert_allclose(dense.points, oracle, atol=1e-6)
-    at_rows = fewer.points_of(fewer.between(known, sound.templates.directions[rows]))
+    at_rows = fewer.interpolated_points(
+        fewer.interpolation_for(known, sound.templates.directions[rows])
+    )
     np.testing.assert_allclose(dense_own, at_rows, atol=1e-9)
     used = np.isin(sound.interpolation.rows, rows).any(axis=1)
-    np.testing.assert_array_equal(patch.rows, np.flatnonzero(used))
-    assert own.shape == (len(sound.whiten), 3, 2)
+    np.testing.assert_array_equal(leave_one_out.rows, np.flatnonzero(used))
+    assert own.shape == (len(sound.whitening), 3, 2)
     np.testing.assert_allclose(np.linalg.norm(own, axis=1), 1.0, atol=1e-9)
 
 
-def test_places_are_matched_the_better_way_round() -> None:
-    """Two truths and two places, straight and crossed; one place near both is one's only."""
+def test_match_pair_minimizes_total_error() -> None:
+    """Estimates are matched in order or crossed, and each is used once."""
     truths = np.array([[0.0, 0.0], [60.0, 10.0]])
-    assert _matched(ea.Sphere(), truths, truths + 3) == (0, 1)
-    assert _matched(ea.Sphere(), truths, truths[::-1] + 3) == (1, 0)
-    assert _matched(ea.Sphere(), truths, np.array([[55.0, 10.0], [80.0, 0.0]])) == (0, 1)
+    assert match_pair(ea.Sphere(), truths, truths + 3) == (0, 1)
+    assert match_pair(ea.Sphere(), truths, truths[::-1] + 3) == (1, 0)
+    assert match_pair(ea.Sphere(), truths, np.array([[55.0, 10.0], [80.0, 0.0]])) == (0, 1)
 
 
-def test_trust_of_pairs_is_of_two_looks_a_scene(stage: Stage, sound: DirectSound) -> None:
-    """Both sources of every scene, the quiet ones and the drowned; the same seed is the same."""
-    crowd = learn_crowd(stage, sound, scenes=6)
-    assert len(crowd.features) == 12
-    assert np.ptp(crowd.features[:, 1]) > 5  # dB above the quiet
-    np.testing.assert_allclose(crowd.shares.sum(axis=(1, 2)), 1.0)
-    again = learn_crowd(stage, sound, scenes=2)
-    np.testing.assert_array_equal(again.features, crowd.features[:4])
+def test_pair_calibration_uses_both_sources(
+    simulator: TrainingScenes, sound: DirectSoundModel
+) -> None:
+    """Every scene contributes two sources, and a seed determines the result."""
+    multi_source_calibration = fit_pair_calibration(simulator, sound, n_scenes=6)
+    assert len(multi_source_calibration.features) == 12
+    assert np.ptp(multi_source_calibration.features[:, 1]) > 5  # dB above the noise floor
+    np.testing.assert_allclose(multi_source_calibration.mixture_weights.sum(axis=(1, 2)), 1.0)
+    again = fit_pair_calibration(simulator, sound, n_scenes=2)
+    np.testing.assert_array_equal(again.features, multi_source_calibration.features[:4])
 
 
-def test_a_saved_atlas_has_it(tmp_path: Path, atlas: ea.Atlas) -> None:
-    """Every number comes back; an atlas of before is read, and has none."""
+def test_saved_atlas_contains_pair_calibration(tmp_path: Path, atlas: ea.Atlas) -> None:
+    """Values are exact after loading; earlier atlases without the calibration are read."""
     assert atlas.rooms is not None
-    atlas.save(tmp_path / "now.atlas")
-    now = ea.Atlas.load(tmp_path / "now.atlas").rooms
-    assert now is not None
-    assert now.crowd is not None
-    assert atlas.rooms.crowd is not None
-    np.testing.assert_array_equal(now.crowd.shares, atlas.rooms.crowd.shares)
-    replace(atlas, rooms=replace(atlas.rooms, crowd=None)).save(tmp_path / "before.atlas")
-    before = ea.Atlas.load(tmp_path / "before.atlas").rooms
-    assert before is not None
-    assert before.crowd is None
-    wrong = replace(atlas.rooms.crowd, scale=np.zeros(3))
-    replace(atlas, rooms=replace(atlas.rooms, crowd=wrong)).save(tmp_path / "wrong.atlas")
-    with pytest.raises(ea.InputError, match="trust does not fit"):
-        ea.Atlas.load(tmp_path / "wrong.atlas")
+    atlas.save(tmp_path / "current.atlas")
+    loaded = ea.Atlas.load(tmp_path / "current.atlas").rooms
+    assert loaded is not None
+    assert loaded.multi_source_calibration is not None
+    assert atlas.rooms.multi_source_calibration is not None
+    np.testing.assert_array_equal(
+        loaded.multi_source_calibration.mixture_weights,
+        atlas.rooms.multi_source_calibration.mixture_weights,
+    )
+    replace(atlas, rooms=replace(atlas.rooms, multi_source_calibration=None)).save(
+        tmp_path / "earlier.atlas"
+    )
+    earlier = ea.Atlas.load(tmp_path / "earlier.atlas").rooms
+    assert earlier is not None
+    assert earlier.multi_source_calibration is None
+    invalid = replace(atlas.rooms.multi_source_calibration, scale=np.zeros(3))
+    replace(atlas, rooms=replace(atlas.rooms, multi_source_calibration=invalid)).save(
+        tmp_path / "invalid.atlas"
+    )
+    with pytest.raises(ea.InputError, match="score calibration do not fit"):
+        ea.Atlas.load(tmp_path / "invalid.atlas")

@@ -1,16 +1,22 @@
-"""DUET: one delay and one attenuation a source, from the peaks of a histogram of all bins.
+"""DUET: separation by one delay and one attenuation per source, from the peaks of a histogram.
 
-Yilmaz and Rickard, "Blind separation of speech mixtures via time-frequency masking", IEEE TSP
-52(7), 2004. In: a recording and the number of sources. Out: binary masks.
+The inputs are a recording and the number of sources. The output is a binary mask per source.
 
-    δ_ft = -arg(R/L) / ω          delay by which the right ear hears later, in seconds
+    δ_ft = -arg(R/L) / ω          delay of the right ear, in seconds
     α_ft = |R/L| - |L/R|          symmetric attenuation
     h(α, δ) = Σ_ft |L R|^p ω^q    at (α_ft, δ_ft): its peaks are the sources
     m(f, t) = argmin_m |a_m exp(-j ω δ_m) L - R|² / (1 + a_m²)
 
-DUET asks that microphones be so near that phases never wrap. Ears are not, so this is its "big
-delay" form (Rickard 2007, section on tiling): a bin enters the histogram at every delay
-δ + k / f that a head allows, and only the true ones meet at all frequencies.
+DUET assumes microphones so close that phases never wrap. The ears are farther apart, so this is the
+"big delay" variant of [2]_ (tiling): a bin contributes to the histogram at every delay δ + k / f
+that a head allows, and only the true delays coincide at all frequencies.
+
+References
+----------
+.. [1] O. Yilmaz and S. Rickard, "Blind separation of speech mixtures via time-frequency masking",
+   IEEE Trans. Signal Process., 52(7), 2004.
+.. [2] S. Rickard, "The DUET blind source separation algorithm", in Blind Speech Separation, 2007.
+
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from earatlas.baselines.masking import MaskedMixture, Separation, check_sources
+from earatlas.baselines.masking import MaskedMixture, Separation, check_n_sources
 from earatlas.baselines.phat import delay_grid
 from earatlas.features.audio import Audio
 from earatlas.features.layout import CueLayout
@@ -28,14 +34,14 @@ from earatlas.types import Array, Indices, Spectra
 __all__ = ["histogram", "peaks", "separate"]
 
 
-# |α| up to here (4 dB); more counts at the edge. With 3, SDR is 3 dB less on KU100 pairs.
-_ATTENUATION = 1.0
-_SMOOTHING = (1.0, 1.0)  # cells of attenuation and delay
+# Evidence: docs/figures/settings/baselines.md, "duet".
+_MAX_ATTENUATION = 1.0  # largest |α| of the histogram (4 dB); larger values count at the edge
+_SMOOTHING = (1.0, 1.0)  # standard deviation of the smoothing, in cells of attenuation and delay
 
 
-def attenuations(count: int = 35) -> Array:
-    """Even symmetric attenuations (A,)."""
-    return np.linspace(-_ATTENUATION, _ATTENUATION, count)
+def attenuation_grid(count: int = 35) -> Array:
+    """Return evenly spaced symmetric attenuations (A,)."""
+    return np.linspace(-_MAX_ATTENUATION, _MAX_ATTENUATION, count)
 
 
 def histogram(
@@ -48,46 +54,46 @@ def histogram(
     p: float = 1.0,
     q: float = 0.0,
 ) -> Array:
-    """h (A, J) of spectra (F, T) on even grids of attenuation (A,) and delay (J,)."""
+    """Return h (A, J) of spectra (F, T) on even grids of attenuation (A,) and delay (J,)."""
     size = np.abs(left) * np.abs(right)
-    f, t = np.nonzero(size > 1e-24 * size.max())  # elsewhere the ratio means nothing
+    f, t = np.nonzero(size > 1e-24 * size.max())  # the ratio is undefined in silent bins
     hz, ratio = frequencies_hz[f], right[f, t] / left[f, t]
     weight = size[f, t] ** p * (2 * np.pi * hz) ** q
     level = np.abs(ratio)
-    row = _cell(np.clip(level - 1 / level, attenuation[0], attenuation[-1]), attenuation)
+    row = _nearest_cell(np.clip(level - 1 / level, attenuation[0], attenuation[-1]), attenuation)
     delay = -np.angle(ratio) / (2 * np.pi * hz)
     cells = np.zeros(len(attenuation) * len(delays_seconds))
     step = delays_seconds[1] - delays_seconds[0]
     widest = delays_seconds[-1] + 0.5 * step
-    turns = int(np.ceil(widest * frequencies_hz[-1]))
-    for k in range(-turns, turns + 1):
+    max_wraps = int(np.ceil(widest * frequencies_hz[-1]))
+    for k in range(-max_wraps, max_wraps + 1):
         tiled = delay + k / hz
         inside = np.abs(tiled) < widest
-        column = _cell(tiled[inside], delays_seconds)
-        place = row[inside] * len(delays_seconds) + column
-        cells += np.bincount(place, weights=weight[inside], minlength=len(cells))
+        column = _nearest_cell(tiled[inside], delays_seconds)
+        cell = row[inside] * len(delays_seconds) + column
+        cells += np.bincount(cell, weights=weight[inside], minlength=len(cells))
     return cells.reshape(len(attenuation), -1)
 
 
-def _cell(values: Array, grid: Array) -> Indices:
-    """The nearest point of an even grid."""
+def _nearest_cell(values: Array, grid: Array) -> Indices:
+    """Return the index of the nearest point of an evenly spaced grid."""
     cell: Indices = np.rint((values - grid[0]) / (grid[1] - grid[0])).astype(np.intp)
     return cell
 
 
 def peaks(
-    smooth: Array, n_sources: int, apart: tuple[int, int] = (5, 4)
+    smooth: Array, n_sources: int, min_separation: tuple[int, int] = (5, 4)
 ) -> tuple[Indices, Indices]:
-    """Row and column (M,) of the highest cells that are `apart` in rows or in columns."""
-    left = smooth.copy()
+    """Return row and column (M,) of the highest cells that are `min_separation` cells apart."""
+    remaining = smooth.copy()
     rows, columns = np.empty(n_sources, dtype=np.intp), np.empty(n_sources, dtype=np.intp)
     for m in range(n_sources):
-        rows[m], columns[m] = np.unravel_index(np.argmax(left), left.shape)
+        rows[m], columns[m] = np.unravel_index(np.argmax(remaining), remaining.shape)
         near = np.ix_(
-            np.abs(np.arange(len(left)) - rows[m]) < apart[0],
-            np.abs(np.arange(left.shape[1]) - columns[m]) < apart[1],
+            np.abs(np.arange(len(remaining)) - rows[m]) < min_separation[0],
+            np.abs(np.arange(remaining.shape[1]) - columns[m]) < min_separation[1],
         )
-        left[near] = -1.0
+        remaining[near] = -1.0
     return rows, columns
 
 
@@ -100,11 +106,50 @@ def separate(
     p: float = 1.0,
     q: float = 0.0,
 ) -> Separation:
-    """Binary masks and delays of `n_sources` sources, ordered by delay (right to left)."""
-    check_sources(n_sources)
+    """Separate a mixture with DUET.
+
+    Parameters
+    ----------
+    audio : Audio
+        Two-channel recording.
+    n_sources : int
+        Number of sources.
+    layout : CueLayout, optional
+        Window and hop of the short-time Fourier transform.
+    delays : int
+        Number of candidate delays.
+    p, q : float
+        Exponents of power and frequency in the weights of the histogram.
+
+    Returns
+    -------
+    separation : Separation
+        Binary masks and delays of the sources, in ascending order of delay (right to left).
+
+    Raises
+    ------
+    InputError
+        If `n_sources` is less than 1, or if a channel is silent.
+
+    References
+    ----------
+    .. [1] O. Yilmaz and S. Rickard, "Blind separation of speech mixtures via time-frequency
+       masking", IEEE Trans. Signal Process., 52(7), 2004.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> import numpy as np
+    >>> speech = ea.synthetic_speech(0.5, seed=0)
+    >>> audio = ea.Audio(np.stack([speech, np.roll(speech, 4)]), 16_000)
+    >>> separate(audio, 1)
+    Separation(1 sources, 512 frequencies, 63 frames; delays 250 microseconds)
+
+    """
+    check_n_sources(n_sources)
     mixture = MaskedMixture.of(audio, layout)
     left, right = mixture.spectra[:, 1:]
-    grid, attenuation = delay_grid(delays), attenuations()
+    grid, attenuation = delay_grid(delays), attenuation_grid()
     frequencies = mixture.layout.frequencies_hz
     h = histogram(left, right, frequencies, delays_seconds=grid, attenuation=attenuation, p=p, q=q)
     rows, columns = peaks(gaussian_filter(h, _SMOOTHING, mode="constant"), n_sources)
@@ -118,7 +163,7 @@ def separate(
 def assign(
     left: Spectra, right: Spectra, frequencies_hz: Array, gains: Array, delays_seconds: Array
 ) -> Array:
-    """Binary masks (M, F, T): each bin to the source that explains both ears best."""
+    """Return binary masks (M, F, T) that give each bin to the source that fits both ears best."""
     costs = np.empty((len(gains), *left.shape))
     for m, (a, delay) in enumerate(zip(gains, delays_seconds, strict=True)):
         model = a * np.exp(-2j * np.pi * frequencies_hz * delay)

@@ -1,8 +1,7 @@
-"""Look-up: the direction of the training vector that is nearest to the heard one.
+"""Nearest-neighbour look-up: the direction of the training vector closest to the observed vector.
 
-The simplest localizer there is, and what a table of HRTFs with exhaustive search does. It cannot
-answer between the measured directions. Channels count in units of their deviation over the head:
-decibels alone would drown the phases (on KU100's plane 5.3 degrees instead of 6.8).
+This is exhaustive search in a table of HRTF cues; it cannot return directions between the measured
+ones. Channels are scaled by their standard deviation over the head.
 """
 
 from __future__ import annotations
@@ -21,12 +20,23 @@ from earatlas.types import Array
 __all__ = ["LookUp"]
 
 
-_BLOCK = 1024  # cue vectors at a time: the distances stay small
+_BLOCK = 1024  # cue vectors per block, which bounds the memory of the distances
 
 
 @dataclass(frozen=True, eq=False)
 class LookUp:
-    """x(y) = x_n with n = argmin_n Σ_d (y_d - y_nd)² / scale_d²."""
+    """Nearest-neighbour inverse map: x(y) = x_n with n = argmin_n Σ_d (y_d - y_nd)² / scale_d².
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> import numpy as np
+    >>> x = np.array([[0.0, 0.0], [30.0, 0.0]])
+    >>> model = LookUp.fit(ea.Plane(), x, [[0.0, 1.0], [5.0, 2.0]])
+    >>> model.inverse_map([[4.0, 2.0]])
+    array([[30.,  0.]])
+
+    """
 
     space: Space
     directions: Array  # (N, C)
@@ -39,22 +49,38 @@ class LookUp:
 
     @classmethod
     def fit(cls, space: Space, x: ArrayLike, y: ArrayLike) -> Self:
-        """Keep directions (N, C) and cues (N, D)."""
+        """Store training pairs.
+
+        Parameters
+        ----------
+        space : Space
+            Space of the directions.
+        x : array_like, shape (N, C)
+            Directions in degrees.
+        y : array_like, shape (N, D)
+            Cue vectors.
+
+        Returns
+        -------
+        model : LookUp
+            The fitted model.
+
+        """
         points, cues = check_pairs(space, x, y)
         return cls(space, points, cues, cue_scale(cues))
 
     def inverse_map(self, y: ArrayLike) -> Array:
-        """Directions (N, C) of complete cue vectors (N, D)."""
-        asked = check_cues(y, self.cues.shape[1])
-        # About the mean, |a - b|² = |a|² + |b|² - 2 a·b loses no digits to a common offset.
-        middle = self.cues.mean(axis=0)
-        known = (self.cues - middle) / self.scale
-        squares = (known**2).sum(axis=1)
-        found = [
+        """Return the directions (N, C) of complete cue vectors (N, D)."""
+        queries = check_cues(y, self.cues.shape[1])
+        # Centred, |a - b|² = |a|² + |b|² - 2 a·b does not lose digits to a common offset.
+        offset = self.cues.mean(axis=0)
+        table = (self.cues - offset) / self.scale
+        squares = (table**2).sum(axis=1)
+        indices = [
             np.argmin(
-                squares - 2 * ((asked[n : n + _BLOCK] - middle) / self.scale) @ known.T, axis=1
+                squares - 2 * ((queries[n : n + _BLOCK] - offset) / self.scale) @ table.T, axis=1
             )
-            for n in range(0, max(len(asked), 1), _BLOCK)
+            for n in range(0, max(len(queries), 1), _BLOCK)
         ]
-        nearest: Array = self.directions[np.concatenate(found)]
+        nearest: Array = self.directions[np.concatenate(indices)]
         return nearest

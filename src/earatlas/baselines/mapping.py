@@ -1,7 +1,7 @@
-"""What the mapping baselines share: checks in one wording, and numbers that stand for directions.
+"""Shared parts of the mapping baselines: input checks, cue scaling and regression targets.
 
-A regression needs targets without a seam. On the plane they are the coordinates themselves, as in
-the paper; anywhere else the unit vector, which knows neither the seam behind nor the poles.
+Regression targets must be continuous. On the plane they are the coordinates themselves, as in the
+paper; in other spaces they are unit vectors, which have neither a seam behind the head nor poles.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ __all__ = ["InverseMap", "check_cues", "cue_scale", "from_targets", "to_targets"
 
 
 class InverseMap(Protocol):
-    """Anything that, once fitted, turns cue vectors into directions; PPAM is one."""
+    """A fitted model that maps cue vectors to directions, such as PPAM."""
 
     def inverse_map(self, y: ArrayLike) -> Array:
-        """Directions (N, C) of cue vectors (N, D)."""
+        """Return the directions (N, C) of cue vectors (N, D)."""
 
 
 def check_cues(y: ArrayLike, n_cues: int) -> Array:
-    """Cue vectors (N, D) to be mapped, or an InputError."""
+    """Return cue vectors (N, D), or raise InputError."""
     cues = np.asarray(y, dtype=np.float64)
     if cues.ndim != 2 or cues.shape[1] != n_cues or not np.isfinite(cues).all():
         raise InputError(
             f"y must be finite numbers of shape (N, {n_cues}), got shape {cues.shape}. "
-            "Make the cues with the layout that was learned."
+            "Compute the cues with the layout of the training data."
         )
     return cues
 
 
 def cue_scale(cues: Array) -> Array:
-    """Deviations (D,) of training cues: decibels and (cos, sin) then weigh alike.
+    """Return the standard deviations (D,) of training cues, to balance decibels and (cos, sin).
 
-    A cue that never changes tells nothing: its scale is infinite, its share 0.
+    A constant cue carries no information and gets an infinite scale, which is a weight of 0.
     """
     deviation = cues.std(axis=0)
     return np.where(deviation > 0, deviation, np.inf)
 
 
 def to_targets(space: Space, x: Array) -> Array:
-    """What to regress (N, E) for directions (N, C)."""
+    """Return the regression targets (N, E) of directions (N, C)."""
     return x if isinstance(space, Plane) else to_vectors(x)
 
 
 def from_targets(space: Space, targets: Array) -> Array:
-    """Directions (N, C) of regressed targets (N, E), which need not be of length 1."""
+    """Return the directions (N, C) of regressed targets (N, E), which need not have unit length."""
     return targets if isinstance(space, Plane) else to_directions(targets)

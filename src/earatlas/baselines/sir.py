@@ -1,16 +1,22 @@
-"""SIR: directions from cues by sliced inverse regression (Li 1991) and a cubic polynomial.
+"""SIR: sliced inverse regression and a cubic polynomial, from cues to directions.
 
-The paper's section 7 takes one (SIR-1) or two (SIR-2) axes, 20 slices and polynomials of order
-three. For each coordinate of the direction: sort its values into slices with equally many samples,
-average the cues in each, and find the axes along which these averages differ most for the cues'
-own scatter; the coordinate is then a cubic of the cues along these axes.
+Section 7 of the paper uses one (SIR-1) or two (SIR-2) axes, 20 slices and polynomials of degree 3.
+For each coordinate of the direction, its values are sorted into slices with equally many samples,
+and the cues are averaged per slice. The axes maximize the variance of these averages relative to
+the variance of the cues, and the coordinate is a cubic polynomial of the cues along the axes.
 
     Γ v = λ (S + ρ tr(S)/D I) v
     S (D, D) covariance of y       Γ (D, D) covariance of the slice means       v (D,) an axis
 
-The ridge ρ is needed for S is all but singular; with a large one the axes are the principal
-components of the slice means, as the paper describes them. It is chosen on held-out directions.
-Channels are standardized first: on KU100's plane SIR-2 is off by 14 degrees in azimuth, else by 22.
+The ridge ρ is necessary because S is nearly singular. With a large ridge the axes are the principal
+components of the slice means, as the paper describes them. It is selected on held-out directions.
+The cues are standardized first.
+
+References
+----------
+.. [1] K.-C. Li, "Sliced inverse regression for dimension reduction", J. Am. Stat. Assoc., 86(414),
+   1991.
+
 """
 
 from __future__ import annotations
@@ -33,22 +39,23 @@ from earatlas.geometry.spaces import Space
 from earatlas.ppam.model import check_pairs
 from earatlas.types import Array
 
-__all__ = ["SIR", "sliced_axes", "spectrum_of"]
+__all__ = ["SIR", "covariance_spectrum", "sliced_axes"]
 
 
-_RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e2)
-_HELD_OUT = 0.2
+# Evidence: docs/figures/settings/baselines.md, "sir".
+_RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e2)  # candidates of ρ
+_HELD_OUT_SHARE = 0.2  # share of the directions that selects the ridge
 
 
 def _slice_means(target: Array, y: Array, slices: int) -> tuple[Array, Array]:
-    """Mean cues (H, D) of slices of a coordinate (N,), and each slice's share (H,)."""
+    """Return the mean cues (H, D) of the slices of a coordinate (N,), and their shares (H,)."""
     parts = np.array_split(np.argsort(target, kind="stable"), slices)
     shares = np.array([len(part) for part in parts]) / len(y)
     return np.stack([y[part].mean(axis=0) for part in parts]), shares
 
 
-def spectrum_of(centred: Array) -> tuple[Array, Array]:
-    """Eigenvalues (D,) and eigenvectors (D, D) of the covariance of cues (N, D) about 0."""
+def covariance_spectrum(centred: Array) -> tuple[Array, Array]:
+    """Return eigenvalues (D,) and eigenvectors (D, D) of the covariance of centred cues (N, D)."""
     values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
     return np.maximum(values, 0.0), vectors
 
@@ -62,9 +69,10 @@ def sliced_axes(
     slices: int,
     ridge: float,
 ) -> Array:
-    """Unit axes (D, axes) of cues (N, D) about 0 that tell most of a coordinate (N,).
+    """Return the unit axes (D, axes) of centred cues (N, D) that best predict a coordinate (N,).
 
-    With T = (S + ρ..)^(-1/2), from the cues' spectrum, the singular vectors of T · slice means.
+    They follow from the singular vectors of the slice means, whitened with (S + ρ tr(S)/D
+    I)^(-1/2).
     """
     values, vectors = spectrum
     means, shares = _slice_means(target, centred, slices)
@@ -77,7 +85,7 @@ def sliced_axes(
 
 
 def _monomials(z: Array, degree: int) -> Array:
-    """All products (N, P) of up to `degree` of the columns of z (N, axes), 1 first."""
+    """Return all products (N, P) of up to `degree` columns of z (N, axes); the first is 1."""
     columns = [np.ones(len(z))]
     for order in range(1, degree + 1):
         for chosen in combinations_with_replacement(range(z.shape[1]), order):
@@ -87,13 +95,27 @@ def _monomials(z: Array, degree: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SIR:
-    """targets[e] = polynomial_e((y - offset) · axes[e]), within what was seen."""
+    """Polynomials of projected cues: targets[e] = polynomial_e((y - offset) · axes[e]).
+
+    Predictions are limited to the range of the training targets.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(-50, 50, (80, 2))
+    >>> y = x @ np.array([[1.0, 0.5, 0.2], [0.1, -1.0, 0.3]])
+    >>> model = SIR.fit(ea.Plane(), x, y, axes=2, ridge=1e-6)
+    >>> bool(np.abs(model.inverse_map(y) - x).max() < 1)
+    True
+
+    """
 
     space: Space
     offset: Array  # (D,) mean of y
-    axes: Array  # (E, D, axes) over the cues' deviation along them
+    axes: Array  # (E, D, axes), scaled to unit deviation of the projected cues
     coefficients: Array  # (E, P)
-    limits: Array  # (2, E) least and largest target seen: cubics run away beyond
+    limits: Array  # (2, E) minimum and maximum of the training targets
     degree: int
     ridge: float
 
@@ -114,41 +136,80 @@ class SIR:
         ridge: float | None = None,
         seed: int = 0,
     ) -> Self:
-        """Learn from directions (N, C) and cues (N, D); `axes` is 1 or 2 in the paper.
+        """Fit the model.
 
-        `ridge` None: the one of a few with the least error on held-out directions.
+        Parameters
+        ----------
+        space : Space
+            Space of the directions.
+        x : array_like, shape (N, C)
+            Directions in degrees.
+        y : array_like, shape (N, D)
+            Cue vectors.
+        axes : int
+            Number of axes, 1 or 2 in the paper.
+        slices : int
+            Number of slices per coordinate.
+        degree : int
+            Degree of the polynomials.
+        ridge : float, optional
+            Ridge ρ; by default it is selected on held-out directions.
+        seed : int
+            Seed of the split.
+
+        Returns
+        -------
+        model : SIR
+            The fitted model.
+
+        Raises
+        ------
+        InputError
+            If a parameter is out of range.
+
+        References
+        ----------
+        .. [1] K.-C. Li, "Sliced inverse regression for dimension reduction", J. Am. Stat. Assoc.,
+           86(414), 1991.
+
         """
         points, cues = check_pairs(space, x, y)
         N, D = cues.shape
         if not 2 <= slices <= N:
             raise InputError(
-                f"slices must be between 2 and the {N} directions, got {slices}. The paper has 20."
+                f"slices must be between 2 and the {N} directions, got {slices}. The paper uses 20."
             )
         if not 1 <= axes <= min(slices - 1, D):
             raise InputError(
                 f"axes must be between 1 and {min(slices - 1, D)}, got {axes}. "
-                "Fewer than the slices; the paper has 1 and 2."
+                "Use fewer axes than slices; the paper uses 1 and 2."
             )
         if degree < 1:
-            raise InputError(f"degree must be at least 1, got {degree}. The paper has 3.")
+            raise InputError(f"degree must be at least 1, got {degree}. The paper uses 3.")
         if ridge is not None and not ridge > 0:
-            raise InputError(f"ridge must be positive, got {ridge}. Such as 0.01.")
+            raise InputError(f"ridge must be positive, got {ridge}. Try 0.01.")
         if ridge is None:
             order = np.random.default_rng(seed).permutation(N)
-            cut = max(int(_HELD_OUT * N), 1)
-            asked, known = order[:cut], order[cut:]
-            trials = cls._learned(
-                space, points[known], cues[known], axes, min(slices, len(known)), degree, _RIDGES
+            cut = max(int(_HELD_OUT_SHARE * N), 1)
+            held_out, training = order[:cut], order[cut:]
+            trials = cls._fit_ridges(
+                space,
+                points[training],
+                cues[training],
+                axes,
+                min(slices, len(training)),
+                degree,
+                _RIDGES,
             )
             errors = [
-                space.distance(points[asked], trial.inverse_map(cues[asked])).mean()
+                space.distance(points[held_out], trial.inverse_map(cues[held_out])).mean()
                 for trial in trials
             ]
             ridge = _RIDGES[int(np.argmin(errors))]
-        return cls._learned(space, points, cues, axes, slices, degree, (ridge,))[0]
+        return cls._fit_ridges(space, points, cues, axes, slices, degree, (ridge,))[0]
 
     @classmethod
-    def _learned(
+    def _fit_ridges(
         cls,
         space: Space,
         x: Array,
@@ -158,28 +219,30 @@ class SIR:
         degree: int,
         ridges: tuple[float, ...],
     ) -> list[Self]:
-        """One model a ridge: the cues' spectrum, the costly part, is shared."""
+        """Fit one model per ridge; the spectrum of the cues, the expensive part, is shared."""
         targets, offset = to_targets(space, x), y.mean(axis=0)
         limits = np.stack([targets.min(axis=0), targets.max(axis=0)])
-        unit = cue_scale(y)
-        centred = (y - offset) / unit
-        spectrum = spectrum_of(centred)
+        scale = cue_scale(y)
+        centred = (y - offset) / scale
+        spectrum = covariance_spectrum(centred)
         models = []
         for ridge in ridges:
-            found, coefficients = [], []
+            all_axes, coefficients = [], []
             for target in targets.T:
                 v = sliced_axes(target, centred, spectrum, axes=axes, slices=slices, ridge=ridge)
-                v /= np.maximum((centred @ v).std(axis=0), 1e-300)  # cubes of order 1
+                v /= np.maximum((centred @ v).std(axis=0), 1e-300)  # monomials of order 1
                 design = _monomials(centred @ v, degree)
-                found.append(v / unit[:, None])
+                all_axes.append(v / scale[:, None])
                 coefficients.append(np.linalg.lstsq(design, target, rcond=None)[0])
             models.append(
-                cls(space, offset, np.stack(found), np.stack(coefficients), limits, degree, ridge)
+                cls(
+                    space, offset, np.stack(all_axes), np.stack(coefficients), limits, degree, ridge
+                )
             )
         return models
 
     def inverse_map(self, y: ArrayLike) -> Array:
-        """Directions (N, C) of complete cue vectors (N, D)."""
+        """Return the directions (N, C) of complete cue vectors (N, D)."""
         centred = check_cues(y, len(self.offset)) - self.offset
         targets = [
             _monomials(centred @ v, self.degree) @ c

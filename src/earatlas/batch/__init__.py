@@ -1,1 +1,1 @@
-"""Many recordings or heads: what is done is kept, what is left can be gone on with."""
+"""Batch processing of many recordings or heads, with resumable results and worker processes."""

@@ -1,9 +1,10 @@
-"""A batch: what is to be done of it, what is done already, and what came of all of it.
+"""Plan and execute a batch, and write its summary.
 
-In: a `Work`, files, and who does it. Out: an `Outcome` of every file, the skipped ones first, then
-as they are done; results and a sidecar each in the folder of the work; and, at the end, the file
-batch.jsonl there: a line a file, in the order they were given, also of those that failed and, where
-the batch was interrupted, those that are still open.
+The inputs are a `BatchJob`, files and an `Executor`. The outputs are an `Outcome` per file (skipped
+files first, then in the order of completion), the results with a sidecar per file in the folder of
+the job, and at the end the file batch.jsonl in that folder. It has one line per file in the order
+in which they were given, also for files that failed and, if the batch was interrupted, for files
+that were not processed ("open").
 """
 
 from __future__ import annotations
@@ -15,40 +16,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from earatlas.batch.job import Outcome, Work
+from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.sidecar import (
     Recipe,
     Sidecar,
     is_damaged,
     read_sidecar,
+    rerun_reason,
     sidecar_path,
-    why_again,
 )
-from earatlas.batch.worker_pool import Tell, alone, together
+from earatlas.batch.worker_pool import ShareCallback, run_parallel, run_serial
 from earatlas.errors import InputError
-from earatlas.files import clear_scratch, written_whole
+from earatlas.files import atomic_write, recover_scratch
 
 __all__ = [
-    "SUMMARY",
+    "SUMMARY_FILE",
     "Batch",
-    "Hands",
+    "Executor",
     "SummaryError",
     "check_jobs",
-    "planned",
-    "run",
-    "to_replace",
+    "execute_batch",
+    "existing_outputs",
+    "plan_batch",
 ]
 
-SUMMARY = "batch.jsonl"
+SUMMARY_FILE = "batch.jsonl"  # name within the output folder
+_MAX_LINE_BYTES = 1 << 24  # bytes read of the first line of a possible summary
 
 
 class SummaryError(InputError):
-    """All was done that could be, and the summary of it could not be written."""
+    """The batch is finished, but its summary could not be written."""
 
 
 @dataclass(frozen=True)
-class Hands:
-    """Who does the work: so many processes here, or those of a Dask cluster."""
+class Executor:
+    """Where a batch runs: in `jobs` local processes, or on a Dask cluster."""
 
     jobs: int = 1
     client: Any = None  # a dask.distributed.Client
@@ -58,161 +60,176 @@ class Hands:
 
 
 def check_jobs(jobs: int) -> None:
-    """Refuse what is no number of processes."""
+    """Raise InputError unless `jobs` is a valid number of processes."""
     if jobs < 1:
-        raise InputError(f"jobs must be at least 1, got {jobs}. Take the number of your cores.")
+        raise InputError(f"jobs must be at least 1, got {jobs}. Use the number of your cores.")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What is to be done, and what is done already."""
+    """The files of a batch, divided into those to skip and those to process."""
 
-    work: Work
+    job: BatchJob
     files: tuple[Path, ...]
-    kept: dict[Path, Sidecar]  # done before, and holds still
-    again: dict[Path, str]  # done before, and why that does not hold
+    skipped: dict[Path, Sidecar]  # processed before, results still valid
+    rerun: dict[Path, str]  # processed before, with the reason to do it again
 
     @property
-    def todo(self) -> tuple[Path, ...]:
-        """What is left, in the order it was given."""
-        return tuple(file for file in self.files if file not in self.kept)
+    def pending(self) -> tuple[Path, ...]:
+        """Files to process, in the order in which they were given."""
+        return tuple(file for file in self.files if file not in self.skipped)
 
 
-def planned(work: Work, files: Sequence[Path], *, resume: bool) -> Batch:
-    """A batch; with `resume`, what was done with the same settings and files is kept."""
-    kept: dict[Path, Sidecar] = {}
-    again: dict[Path, str] = {}
-    recipe = work.recipe()
+def plan_batch(job: BatchJob, files: Sequence[Path], *, resume: bool) -> Batch:
+    """Plan a batch; with `resume`, files that were processed with the same settings are skipped."""
+    skipped: dict[Path, Sidecar] = {}
+    rerun: dict[Path, str] = {}
+    recipe = job.recipe()
     for file in files if resume else ():
-        path = sidecar_path(work.folder, file)
+        path = sidecar_path(job.folder, file)
         sidecar = read_sidecar(path)
         if sidecar is None:
             if path.is_file() and is_damaged(path):
-                again[file] = "a damaged sidecar"
+                rerun[file] = "the sidecar is damaged"
             continue
-        why = _why_again(work, recipe, file, sidecar)
-        if why is None:
-            kept[file] = sidecar
+        reason = _rerun_reason_of_file(job, recipe, file, sidecar)
+        if reason is None:
+            skipped[file] = sidecar
         else:
-            again[file] = why
-    return Batch(work, tuple(files), kept, again)
+            rerun[file] = reason
+    return Batch(job, tuple(files), skipped, rerun)
 
 
-def to_replace(work: Work, files: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """What is there already under the names of sidecars and summary, and whether a batch wrote it.
+def existing_outputs(job: BatchJob, files: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """Yield existing paths of sidecars and summary, and whether an earlier batch wrote each.
 
-    Both go by their contents.
+    The contents of the files decide that.
     """
     for file in files:
-        path = sidecar_path(work.folder, file)
+        path = sidecar_path(job.folder, file)
         if path.exists():
             yield path, path.is_file() and (read_sidecar(path) is not None or is_damaged(path))
-    path = work.folder / SUMMARY
+    path = job.folder / SUMMARY_FILE
     if len(files) > 1 and path.exists():
         yield path, _is_summary(path)
 
 
 def _is_summary(path: Path) -> bool:
-    if not path.is_file():  # of a pipe nothing may ever come
+    """Return whether a file is the summary of a batch."""
+    if not path.is_file():  # reading from a pipe could block forever
         return False
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline(1 << 24))
+            first = json.loads(file.readline(_MAX_LINE_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"file", "status"} <= first.keys()
 
 
-def _why_again(work: Work, recipe: Recipe, file: Path, sidecar: Sidecar) -> str | None:
+def _rerun_reason_of_file(
+    job: BatchJob, recipe: Recipe, file: Path, sidecar: Sidecar
+) -> str | None:
+    """Return why a file must be processed again, or None if its sidecar and results are valid."""
     try:
-        work.outputs(sidecar.answer)
+        job.outputs(sidecar.answer)
     except (LookupError, TypeError):
-        return "an answer that was changed"
+        return "the answer in the sidecar was changed"
     try:
-        return why_again(sidecar, recipe, work.inputs(file), work.folder)
-    except InputError:  # a table that cannot be read: that is told when it is done
-        return "other contents of the file"
+        return rerun_reason(sidecar, recipe, job.inputs(file), job.folder)
+    except InputError:  # an unreadable table: reported when the file is processed
+        return "the contents of the file changed"
 
 
-def run(batch: Batch, hands: Hands, tell: Tell) -> Generator[Outcome, None, None]:
-    """The outcomes of a batch; `tell` is told how far each of `batch.todo` is."""
-    with _summary(batch) as outcomes:
-        for file, sidecar in batch.kept.items():
-            answer = _as_now(batch.work, file, sidecar)
+def execute_batch(
+    batch: Batch, executor: Executor, report: ShareCallback
+) -> Generator[Outcome, None, None]:
+    """Yield the outcomes of a batch; `report` receives the progress of each of `batch.pending`."""
+    with _summary_writer(batch) as outcomes:
+        for file, sidecar in batch.skipped.items():
+            answer = _with_current_paths(batch.job, file, sidecar)
             outcomes[file] = Outcome(file, "skipped", answer, warnings=sidecar.warnings)
             yield outcomes[file]
-        for _, outcome in _worked(batch, hands, tell):
-            again = batch.again.get(outcome.file)
-            outcomes[outcome.file] = outcome = replace(outcome, again=again)
+        for _, outcome in _execute(batch, executor, report):
+            rerun = batch.rerun.get(outcome.file)
+            outcomes[outcome.file] = outcome = replace(outcome, rerun=rerun)
             yield outcome
 
 
-def _as_now(work: Work, file: Path, sidecar: Sidecar) -> dict[str, Any]:
-    """The answer of a sidecar with the names that its files have now: folders may have moved."""
+def _with_current_paths(job: BatchJob, file: Path, sidecar: Sidecar) -> dict[str, Any]:
+    """Return the answer of a sidecar with the current paths of its files, which may have moved."""
     names: dict[str, str] = {}
-    for old, mark in zip(work.outputs(sidecar.answer), sidecar.outputs, strict=False):
-        new = work.folder / mark.file
+    for old, fingerprint in zip(job.outputs(sidecar.answer), sidecar.outputs, strict=False):
+        new = job.folder / fingerprint.file
         names |= {str(old): str(new), str(old.parent): str(new.parent)}
     if isinstance(sidecar.answer.get("file"), str):
         names[sidecar.answer["file"]] = str(file)
-    renamed: dict[str, Any] = _renamed(sidecar.answer, names)
-    return renamed
+    current: dict[str, Any] = _replace_strings(sidecar.answer, names)
+    return current
 
 
-def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """JSON values in which some strings are others."""
+def _replace_strings(value: Any, names: dict[str, str]) -> Any:
+    """Return JSON values in which some strings are replaced."""
     if isinstance(value, dict):
-        return {key: _renamed(part, names) for key, part in value.items()}
+        return {key: _replace_strings(item, names) for key, item in value.items()}
     if isinstance(value, list):
-        return [_renamed(part, names) for part in value]
+        return [_replace_strings(item, names) for item in value]
     return names.get(value, value) if isinstance(value, str) else value
 
 
-def _worked(batch: Batch, hands: Hands, tell: Tell) -> Iterator[tuple[int, Outcome]]:
-    work, recipe, todo = batch.work, batch.work.recipe(), batch.todo
-    if hands.client is not None:
-        from earatlas.batch.cluster import on_cluster
+def _execute(
+    batch: Batch, executor: Executor, report: ShareCallback
+) -> Iterator[tuple[int, Outcome]]:
+    """Yield (index, outcome) of the pending files from the chosen executor."""
+    job, recipe, pending = batch.job, batch.job.recipe(), batch.pending
+    if executor.client is not None:
+        from earatlas.batch.cluster import run_on_cluster
 
-        return on_cluster(work, recipe, todo, hands.client)
-    jobs = min(hands.jobs, len(todo))
-    return together(work, recipe, todo, jobs, tell) if jobs > 1 else alone(work, recipe, todo, tell)
+        return run_on_cluster(job, recipe, pending, executor.client)
+    jobs = min(executor.jobs, len(pending))
+    return (
+        run_parallel(job, recipe, pending, jobs, report)
+        if jobs > 1
+        else run_serial(job, recipe, pending, report)
+    )
 
 
 @contextmanager
-def _summary(batch: Batch) -> Iterator[dict[Path, Outcome]]:
-    """Outcomes by file, which are written down at the end, whatever that is."""
+def _summary_writer(batch: Batch) -> Iterator[dict[Path, Outcome]]:
+    """Yield a dictionary of outcomes by file; write the summary at the end, also after an error."""
     outcomes: dict[Path, Outcome] = {}
     try:
         yield outcomes
     except BaseException:
-        with suppress(SummaryError):  # how it ended is what is to be told
+        with suppress(SummaryError):  # the original error is reported
             _write_summary(batch, outcomes)
         raise
     _write_summary(batch, outcomes)
 
 
 def _write_summary(batch: Batch, outcomes: dict[Path, Outcome]) -> None:
-    clear_scratch(batch.work.folder)
+    """Write batch.jsonl; a batch with a single file has no summary."""
+    recover_scratch(batch.job.folder)
     if len(batch.files) == 1 or not outcomes:
         return
     try:
-        with written_whole(batch.work.folder / SUMMARY, SUMMARY) as scratch:
-            lines = (_line(batch, file, outcomes.get(file)) for file in batch.files)
+        with atomic_write(batch.job.folder / SUMMARY_FILE, SUMMARY_FILE) as scratch:
+            lines = (_summary_line(batch, file, outcomes.get(file)) for file in batch.files)
             text = "".join(f"{json.dumps(line)}\n" for line in lines)
             scratch.write_text(text, encoding="utf-8", newline="\n")
     except InputError as error:
         raise SummaryError(error) from error
 
 
-def _line(batch: Batch, file: Path, outcome: Outcome | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"file": str(file), "status": "open"}
+def _summary_line(batch: Batch, file: Path, outcome: Outcome | None) -> dict[str, Any]:
+    """Return the line of a file in batch.jsonl."""
+    line: dict[str, Any] = {"file": str(file), "status": "open"}
     if outcome is None:
-        return told
-    told |= {"status": outcome.status, "seconds": outcome.seconds, "again": outcome.again}
-    told |= {"error": outcome.error, "warnings": list(outcome.warnings)}
-    if outcome.bug is not None:
-        told["traceback"] = outcome.bug
+        return line
+    line |= {"status": outcome.status, "seconds": outcome.seconds, "again": outcome.rerun}
+    line |= {"error": outcome.error, "warnings": list(outcome.warnings)}
+    if outcome.traceback_text is not None:
+        line["traceback"] = outcome.traceback_text
     if outcome.answer is not None:
-        told["sidecar"] = sidecar_path(batch.work.folder, file).name
-        told["answer"] = outcome.answer
-    return told
+        line["sidecar"] = sidecar_path(batch.job.folder, file).name
+        line["answer"] = outcome.answer
+    return line

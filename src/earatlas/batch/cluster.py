@@ -1,14 +1,14 @@
-"""A batch on a Dask cluster: the same work, the same results, on other machines.
+"""Run a batch on a Dask cluster.
 
-In: a `Work`, files, and a `dask.distributed.Client`. Out: (number, `Outcome`) of each, as soon as
-it is known. Workers read and write through a folder that all of them see under the same name; the
-atlas and the settings are sent to each of them once. What a worker that dies had begun is done by
-another: Dask sees to that, up to the number of deaths that it allows a task (3), after which the
-file is taken for the cause, and fails alone. If with a worker the last copy of the atlas goes, it
-is sent again.
+The inputs are a `BatchJob`, files and a `dask.distributed.Client`. The outputs are pairs (index,
+`Outcome`), each as soon as it is known; the results equal those of a local run. Workers read and
+write through a folder that all of them see under the same path. The atlas and the settings are sent
+to each worker once. If a worker dies, Dask moves its files to another worker; after the number of
+deaths that Dask allows per task (3), the file is reported as failed. If the last copy of the atlas
+is lost with a worker, it is sent again.
 
-A cluster is not ours to end: who stops asking for outcomes cancels what was not begun; a recording
-that a worker is at is finished there.
+The cluster is not shut down. When the caller stops iterating, files that have not started are
+cancelled, and recordings in progress are finished by their workers.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ from pathlib import Path
 from typing import Any
 
 import earatlas
-from earatlas.batch.job import Outcome, Work, done
+from earatlas.batch.job import BatchJob, Outcome, process_file
 from earatlas.batch.sidecar import Recipe
-from earatlas.errors import InputError, brief, missing_extra
+from earatlas.errors import InputError, abbreviate, missing_extra
 from earatlas.files import output_folder, scratch_folder
-from earatlas.threads import one_thread
+from earatlas.threads import single_threaded
 
-__all__ = ["connected", "on_cluster"]
+__all__ = ["cluster_client", "run_on_cluster"]
 
-_CONNECT_SECONDS = 10
-_TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-_LOOKS, _LOOK_SECONDS = 10, 0.5  # for a file that another machine has just made
-_MOST_SENDINGS = 4  # of the atlas: as many deaths as Dask allows a task, and the first
+# Evidence: docs/figures/settings/batch.md, "cluster".
+_CONNECT_SECONDS = 10  # s, timeout of connecting to the scheduler
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameter numbers of mallopt (malloc.h)
+_TRIM_BYTES, _MMAP_BYTES = 256 << 20, 32 << 20  # bytes; 32 MB is the maximum of the latter
+_VISIBILITY_TRIES, _VISIBILITY_SECONDS = 10, 0.5  # tries, and s between them
+_MAX_BROADCASTS = 4  # of the atlas: the first, and one per death that Dask allows a task
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """A client of the scheduler at an address, such as tcp://10.0.0.5:8786."""
+def cluster_client(address: str) -> Iterator[Any]:
+    """Yield a client of the scheduler at an address such as tcp://10.0.0.5:8786."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -49,7 +51,7 @@ def connected(address: str) -> Iterator[Any]:
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
             f"scheduler must be the address of a Dask scheduler, got '{address}' "
-            f"({brief(str(error))}). Start one with: dask scheduler."
+            f"({abbreviate(str(error))}). Start one with: dask scheduler."
         ) from error
     try:
         yield client
@@ -57,32 +59,32 @@ def connected(address: str) -> Iterator[Any]:
         client.close(timeout=_CONNECT_SECONDS)
 
 
-def on_cluster(
-    work: Work, recipe: Recipe, files: Sequence[Path], client: Any
+def run_on_cluster(
+    job: BatchJob, recipe: Recipe, files: Sequence[Path], client: Any
 ) -> Iterator[tuple[int, Outcome]]:
-    """The outcomes in the order in which they are known."""
+    """Yield (index, outcome) of each file in the order of completion."""
     _check_workers(client)
     if files:
-        _check_sight(work.folder, files, client)
-    left = dict(enumerate(files))
-    for _ in range(_MOST_SENDINGS):
-        for number, outcome in _sent(work, recipe, left, client):
-            del left[number]
+        _check_shared_folders(job.folder, files, client)
+    pending = dict(enumerate(files))
+    for _ in range(_MAX_BROADCASTS):
+        for number, outcome in _submit_all(job, recipe, pending, client):
+            del pending[number]
             yield number, outcome
-        if not left:
+        if not pending:
             return
-    for number, file in left.items():
-        yield number, Outcome(file, "failed", error="every worker that had it was lost.")
+    for number, file in pending.items():
+        yield number, Outcome(file, "failed", error="every worker that processed it was lost.")
 
 
 def _check_workers(client: Any) -> None:
-    """Refuse a cluster that cannot do it."""
+    """Raise InputError if the cluster has no workers, or workers with another earatlas version."""
     try:
         versions = client.run(_version)
-    except Exception as error:  # whatever keeps a worker from importing this
+    except Exception as error:  # any reason why a worker cannot import earatlas
         raise InputError(
             f"workers must have earatlas {earatlas.__version__}, got one that cannot import it "
-            f"({brief(str(error))}). Install the same version for all of them."
+            f"({abbreviate(str(error))}). Install the same version on all workers."
         ) from error
     if not versions:
         raise InputError(
@@ -93,7 +95,7 @@ def _check_workers(client: Any) -> None:
         if version != earatlas.__version__:
             raise InputError(
                 f"workers must have earatlas {earatlas.__version__}, got {version} at {worker}. "
-                "Install the same version for all of them."
+                "Install the same version on all workers."
             )
 
 
@@ -101,80 +103,82 @@ def _version() -> str:
     return earatlas.__version__
 
 
-def _check_sight(folder: Path, files: Sequence[Path], client: Any) -> None:
-    """Refuse workers that do not see the folders: one would write its results where it is."""
-    there = [*{file.parent: file for file in files if file.exists()}.values()]
-    with output_folder(folder), scratch_folder(folder) as mark:
-        for worker, unseen in client.run(_unseen, [mark, *there]).items():
-            if unseen is not None:
+def _check_shared_folders(folder: Path, files: Sequence[Path], client: Any) -> None:
+    """Raise InputError if a worker does not see the input and output folders under their paths."""
+    inputs = [*{file.parent: file for file in files if file.exists()}.values()]
+    with output_folder(folder), scratch_folder(folder) as probe:
+        for worker, missing in client.run(_first_missing_folder, [probe, *inputs]).items():
+            if missing is not None:
                 raise InputError(
-                    f"workers must see the folder '{unseen}' under that name, got none at {worker}."
-                    " Take a folder that all machines share."
+                    f"workers must see the folder '{missing}' under this path, got none at "
+                    f"{worker}. Use a folder that all machines share."
                 )
 
 
-def _unseen(files: Sequence[Path]) -> Path | None:
-    """The folder of the first file that is not there, also after a while, as shared disks are."""
+def _first_missing_folder(files: Sequence[Path]) -> Path | None:
+    """Return the folder of the first file that does not exist, also after waiting, or None."""
     for file in files:
-        for _ in range(_LOOKS):
+        for _ in range(_VISIBILITY_TRIES):
             if file.exists():
                 break
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_VISIBILITY_SECONDS)
         else:
             return file.parent
     return None
 
 
-def _sent(
-    work: Work, recipe: Recipe, files: dict[int, Path], client: Any
+def _submit_all(
+    job: BatchJob, recipe: Recipe, files: dict[int, Path], client: Any
 ) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes of what was sent; those that are lost with the atlas are left out."""
+    """Yield the outcomes of the submitted files, without those that are lost with the atlas."""
     from distributed import KilledWorker, as_completed
 
     try:
-        sent = client.scatter((work, recipe), broadcast=True, hash=False)
-    except OSError as lost:  # also of time, and of connections
+        payload = client.scatter((job, recipe), broadcast=True, hash=False)
+    except OSError as lost:  # includes timeouts and lost connections
         raise InputError(
             f"cluster must be there until the end, got none at {client.scheduler.address} "
-            f"({brief(str(lost))}). What is done is kept: start it again, and go on with --resume "
-            "(resume=True)."
+            f"({abbreviate(str(lost))}). Finished results are kept: start the "
+            "cluster again and continue with --resume (resume=True)."
         ) from lost
-    given = {client.submit(_ordered, sent, file, pure=False): n for n, file in files.items()}
+    futures = {
+        client.submit(_process_on_worker, payload, file, pure=False): n for n, file in files.items()
+    }
     try:
-        for future in as_completed(given):
-            number = given[future]
+        for future in as_completed(futures):
+            number = futures[future]
             if future.status == "finished":
                 try:
                     outcome = future.result()
-                except CancelledError:  # lost with its worker before it was fetched: sent again
+                except CancelledError:  # lost with its worker before it was fetched
                     continue
                 yield number, outcome
             elif future.status == "error":
                 error = future.exception()
                 if isinstance(error, KilledWorker):
-                    reason = "its worker died, and so did those that tried it again."
+                    reason = "its worker died, and so did the workers that tried it again."
                 else:
-                    reason = f"{type(error).__name__}: {brief(str(error))}"
+                    reason = f"{type(error).__name__}: {abbreviate(str(error))}"
                 yield number, Outcome(files[number], "failed", error=reason)
             future.release()
     finally:
-        client.cancel([future for future in given if not future.done()])
+        client.cancel([future for future in futures if not future.done()])
 
 
-def _ordered(order: tuple[Work, Recipe], file: Path) -> Outcome:
+def _process_on_worker(payload: tuple[BatchJob, Recipe], file: Path) -> Outcome:
     _keep_memory()
-    with one_thread():  # a worker has as many as it was given
-        return done(*order, file)
+    with single_threaded():  # Dask decides how many threads a worker has
+        return process_file(*payload, file)
 
 
 @cache
 def _keep_memory() -> None:
-    """Let a worker keep some of the memory that it is done with, as every other process does.
+    """Let a worker keep freed memory for reuse, as other processes do.
 
-    Dask has the C library give it back at once (MALLOC_TRIM_THRESHOLD_), and whoever works on many
-    arrays asks for it again: 0.87 CPU seconds instead of 0.49 for a recording of a second.
+    Dask makes the C library return freed memory at once (MALLOC_TRIM_THRESHOLD_), which slows down
+    code that allocates many arrays.
     """
-    with suppress(AttributeError, OSError, TypeError):  # another C library
+    with suppress(AttributeError, OSError, TypeError):  # not glibc
         library = ctypes.CDLL(None)
-        library.mallopt(_TRIM, 256 << 20)
-        library.mallopt(_MMAP, 32 << 20)  # the most that there can be
+        library.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+        library.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)

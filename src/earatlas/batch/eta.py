@@ -1,9 +1,9 @@
-"""How fast a batch goes, and how long it will take yet.
+"""Estimate the processing rate and the remaining time of a batch.
 
-In: how much there is to do for each file (seconds of sound, or 1 where there is none), and the
-shares that are done. Out: the part of the whole, the amount a second, and the seconds left. What
-was skipped is no part of it, and a file counts as what it is: a long one is not done with a short.
-Processes take seconds to start: the time left goes by the pace since something was first told.
+The inputs are the workload of each file (seconds of sound, or 1 where there is no sound) and the
+completed share of each file. The outputs are the completed workload, the workload per second and
+the remaining seconds. Skipped files are not counted. Worker processes take seconds to start, so the
+remaining time is extrapolated from the first progress report on, not from the start of the batch.
 """
 
 from __future__ import annotations
@@ -11,66 +11,66 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-__all__ = ["Pace"]
+__all__ = ["TimeEstimate"]
 
-_KNOWN_SECONDS = 1.0  # several files tell one after the other: before, one is taken for the pace
+_MIN_SECONDS = 1.0  # s after the first report before a remaining time is given
 
 
-class Pace:
-    """The pace of a batch so far, from its start on."""
+class TimeEstimate:
+    """Progress of a batch and estimate of the remaining time."""
 
     def __init__(
-        self, amounts: Sequence[float], clock: Callable[[], float] = time.monotonic
+        self, workloads: Sequence[float], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.amounts = list(amounts)
-        self.total = sum(self.amounts)
+        self.workloads = list(workloads)
+        self.total = sum(self.workloads)
         self._clock, self._start = clock, clock()
         self._finished: set[int] = set()
-        self._amount = 0.0  # of those that are finished
-        self._shares: dict[int, float] = {}  # of those that are not
-        self._first: tuple[float, float] | None = None  # when something was told, and the amount
+        self._finished_workload = 0.0  # sum over the finished files
+        self._shares: dict[int, float] = {}  # completed share of each unfinished file
+        self._first_report: tuple[float, float] | None = None  # time, workload
 
     def share(self, number: int, share: float) -> None:
-        """So much of a file is done."""
+        """Record the completed share of a file, from 0 to 1."""
         if number not in self._finished:
             self._shares[number] = min(max(share, 0.0), 1.0)
-            self._first = self._first or (self._clock(), self.done)
+            self._first_report = self._first_report or (self._clock(), self.done)
 
     def finish(self, number: int) -> None:
-        """All of a file is done, well or badly."""
+        """Record that a file is finished, successfully or not."""
         if number not in self._finished:
-            self._first = self._first or (self._start, 0.0)
+            self._first_report = self._first_report or (self._start, 0.0)
             self._finished.add(number)
-            self._amount += self.amounts[number]
+            self._finished_workload += self.workloads[number]
             self._shares.pop(number, None)
 
     @property
     def files(self) -> int:
-        """How many are finished."""
+        """Number of finished files."""
         return len(self._finished)
 
     @property
     def done(self) -> float:
-        """The amount that is done; its whole is `total`."""
-        begun = sum(self.amounts[number] * share for number, share in self._shares.items())
-        return min(self._amount + begun, self.total)
+        """Completed workload, at most `total`."""
+        partial = sum(self.workloads[number] * share for number, share in self._shares.items())
+        return min(self._finished_workload + partial, self.total)
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start of the batch."""
         return self._clock() - self._start
 
     @property
     def rate(self) -> float:
-        """The amount that is done a second; 0 as long as nothing is."""
+        """Completed workload per second since the start."""
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     @property
-    def seconds_left(self) -> float | None:
-        """At the pace since something was first told; None as long as that is hardly known."""
-        if self._first is None:
+    def remaining_seconds(self) -> float | None:
+        """Remaining seconds at the rate since the first report, or None while it is uncertain."""
+        if self._first_report is None:
             return None
-        passed, gained = self._clock() - self._first[0], self.done - self._first[1]
-        if passed < _KNOWN_SECONDS or gained <= 0:
+        elapsed, progress = self._clock() - self._first_report[0], self.done - self._first_report[1]
+        if elapsed < _MIN_SECONDS or progress <= 0:
             return None
-        return (self.total - self.done) * passed / gained
+        return (self.total - self.done) * elapsed / progress

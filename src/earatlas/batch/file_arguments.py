@@ -1,13 +1,13 @@
-"""What a batch is about: names, folders, patterns and lists become files.
+"""Expand file arguments (names, folders, patterns, lists) into files.
 
-In: what was written on a command line. Out: the files, in that order; those of a folder or a
-pattern by name.
+The input is what was given on a command line. The output is the tuple of files in the order of the
+arguments; the files of a folder or a pattern are sorted by name.
 
-    party.wav          a file, whether it exists or not: a batch goes on without it
-    recordings         a folder: what is in it with one of the endings, and is not hidden
-    'day*/**/*.wav'    a pattern, where the shell has not read it; ** is any depth
-    @list.txt          a text with a name a line, relative to the list's own folder; lines that
-                       begin with # say something else, unless there is such a file
+    party.wav          a file; it need not exist, a batch reports it and continues
+    recordings         a folder: its files with a known suffix, without hidden files
+    'day*/**/*.wav'    a pattern that the shell did not expand; ** matches any depth
+    @list.txt          a text file with one name per line, relative to the folder of the list;
+                       lines that start with # are comments, unless a file of that name exists
 """
 
 from __future__ import annotations
@@ -20,103 +20,117 @@ from pathlib import Path
 
 from earatlas.errors import InputError, existing_file
 
-__all__ = ["HEADS", "RECORDINGS", "Listed", "check_stems", "listed", "once", "with_endings"]
+__all__ = [
+    "HEAD_SUFFIXES",
+    "RECORDING_SUFFIXES",
+    "FileArguments",
+    "check_unique_stems",
+    "expand_file_arguments",
+    "files_with_suffix",
+    "unique_files",
+]
 
-# What libsndfile reads and people record with.
-RECORDINGS = (
+# Suffixes of formats that libsndfile reads.
+RECORDING_SUFFIXES = (
     ".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64",
     ".w64", ".wav",
 )  # fmt: skip
-HEADS = (".csv", ".sofa")
-_LARGEST_LIST = 64 << 20  # bytes: half a million names
+HEAD_SUFFIXES = (".csv", ".sofa")
+_MAX_LIST_BYTES = 64 << 20  # bytes, about half a million names
 
 
 @dataclass(frozen=True)
-class Listed:
-    """The files that were meant, and whether more than one could have been."""
+class FileArguments:
+    """The files that the arguments name, and whether the arguments could name more than one."""
 
     files: tuple[Path, ...]
-    several: bool
+    is_batch: bool
 
 
-def listed(names: Iterable[str | Path], endings: tuple[str, ...], what: str) -> Listed:
-    """The files that are named; `what` they are called in errors, such as "recordings"."""
+def expand_file_arguments(
+    names: Iterable[str | Path], suffixes: tuple[str, ...], file_kind: str
+) -> FileArguments:
+    """Return the files that the arguments name.
+
+    `file_kind` is the noun for the files in error messages, such as "recordings".
+    """
     files: list[Path] = []
-    alone = 0
+    n_single = 0
     for name in map(str, names):
-        found = _several(name, endings, what)
-        alone += found is None
-        files += [Path(name)] if found is None else found
-    return Listed(tuple(files), several=alone != 1 or len(files) != 1)
+        expanded = _expand(name, suffixes, file_kind)
+        n_single += expanded is None
+        files += [Path(name)] if expanded is None else expanded
+    return FileArguments(tuple(files), is_batch=n_single != 1 or len(files) != 1)
 
 
-def once(files: Iterable[Path]) -> tuple[Path, ...]:
-    """The files, each by the first of its names: where results have names, one is meant once."""
-    found: dict[str, Path] = {}
+def unique_files(files: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the files without duplicates; each keeps the first of its names."""
+    unique: dict[str, Path] = {}
     for file in files:
-        found.setdefault(os.path.normcase(os.path.abspath(file)), file)
-    return tuple(found.values())
+        unique.setdefault(os.path.normcase(os.path.abspath(file)), file)
+    return tuple(unique.values())
 
 
-def _several(name: str, endings: tuple[str, ...], what: str) -> list[Path] | None:
-    """What a folder, a pattern or a list stands for; None: it is the name of one."""
+def _expand(name: str, suffixes: tuple[str, ...], file_kind: str) -> list[Path] | None:
+    """Return the files of a folder, a pattern or a list, or None for the name of a single file."""
     if os.path.isdir(name):
-        return _in_folder(Path(name), endings, what)
+        return _in_folder(Path(name), suffixes, file_kind)
     if os.path.lexists(name):
         return None
     if name.startswith("@"):
-        return _in_list(existing_file(name[1:], "list"), what)
+        return _in_list(existing_file(name[1:], "list"), file_kind)
     if glob.has_magic(name):
-        found = sorted(map(Path, glob.iglob(name, recursive=True)))
-        files = [file for file in found if not file.is_dir()]
+        matched = sorted(map(Path, glob.iglob(name, recursive=True)))
+        files = [file for file in matched if not file.is_dir()]
         if not files:
             raise InputError(
-                f"{what} must be files that exist, got the pattern '{name}', which fits none. "
-                "Check the name."
+                f"{file_kind} must be files that exist, got the pattern '{name}', which fits none. "
+                "Check the pattern."
             )
         return files
     return None
 
 
-def with_endings(folder: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The files of a folder that have one of the endings, by name (an OSError if there is none).
+def files_with_suffix(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """Return the files of a folder that have one of the suffixes, sorted by name.
 
-    Hidden ones are not: some systems leave a ._a.wav beside each a.wav, which is no sound.
+    Hidden files are skipped: macOS leaves a `._a.wav` that is not audio beside each `a.wav`. Raises
+    OSError if the folder cannot be read.
     """
-    found = (file for file in folder.iterdir() if file.suffix.lower() in endings)
-    return sorted(file for file in found if not (file.name.startswith(".") or file.is_dir()))
+    candidates = (file for file in folder.iterdir() if file.suffix.lower() in suffixes)
+    return sorted(file for file in candidates if not (file.name.startswith(".") or file.is_dir()))
 
 
-def _in_folder(folder: Path, endings: tuple[str, ...], what: str) -> list[Path]:
+def _in_folder(folder: Path, suffixes: tuple[str, ...], file_kind: str) -> list[Path]:
+    """Return the files of a folder; raise InputError if it is unreadable or has no such files."""
     try:
-        files = with_endings(folder, endings)
+        files = files_with_suffix(folder, suffixes)
     except OSError as error:
         raise InputError(
-            f"{what} must be in a folder that can be read, got '{folder}' ({error.strerror}). "
+            f"{file_kind} must be in a readable folder, got '{folder}' ({error.strerror}). "
             "Check its permissions."
         ) from error
     if not files:
         raise InputError(
-            f"{what} must be files or a folder that holds some, got the folder '{folder}' with "
-            f"none that ends in {', '.join(endings)}. Check the name; what is in folders below it "
-            f"is meant by a pattern: '{folder}/**/*{endings[-1]}'."
+            f"{file_kind} must be files or a folder that contains some, got the folder '{folder}' "
+            f"without any file that ends in {', '.join(suffixes)}. Check the name; to include "
+            f"subfolders, use a pattern: '{folder}/**/*{suffixes[-1]}'."
         )
     return files
 
 
-def _in_list(path: Path, what: str) -> list[Path]:
-    """The names of a text; they may be of any bytes, as names of files are."""
-    if path.stat().st_size > _LARGEST_LIST:
+def _in_list(path: Path, file_kind: str) -> list[Path]:
+    """Return the files that a list names; the names may contain any bytes, as file names do."""
+    if path.stat().st_size > _MAX_LIST_BYTES:
         raise InputError(
-            f"list must be a text of names, got '{path}' of {path.stat().st_size / 1e6:.0f} MB. "
-            "Check the name."
+            f"list must be a text file with file names, got '{path}' with "
+            f"{path.stat().st_size / 1e6:.0f} MB. Check the name."
         )
     try:
         text = path.read_bytes()
     except OSError as error:
         raise InputError(
-            f"list must be a file that can be read, got '{path}' ({error.strerror}). "
-            "Check its permissions."
+            f"list must be a readable file, got '{path}' ({error.strerror}). Check its permissions."
         ) from error
     lines = [line.strip() for line in text.removeprefix(b"\xef\xbb\xbf").splitlines()]
     names = [os.fsdecode(line) for line in lines if line]
@@ -127,20 +141,20 @@ def _in_list(path: Path, what: str) -> list[Path]:
     ]
     if b"\0" in text or not files:
         raise InputError(
-            f"list must be a text with a name of {what} on each line, got '{path}', which "
-            f"{'has none' if not files else 'is no text'}. Check the name."
+            f"list must be a text file that names {file_kind}, one per line, got '{path}', which "
+            f"{'names none' if not files else 'is not a text file'}. Check the name."
         )
     return files
 
 
-def check_stems(files: Iterable[Path], what: str = "recordings") -> None:
-    """Refuse names whose results would overwrite each other."""
+def check_unique_stems(files: Iterable[Path], file_kind: str = "recordings") -> None:
+    """Raise InputError if the results of two files would have the same name."""
     stems: dict[str, Path] = {}
     for file in files:
-        other = stems.setdefault(file.stem.casefold(), file)  # some disks have no case
+        other = stems.setdefault(file.stem.casefold(), file)  # some file systems ignore case
         if other is not file:
             raise InputError(
-                f"{what} must differ in their names, got '{other}' and '{file}', whose "
-                "results would have the same names. Run the command once for each, with an output "
-                "folder of its own."
+                f"{file_kind} must differ in their names, got '{other}' and '{file}', whose "
+                "results would overwrite each other. Run the command once for each, with separate "
+                "output folders."
             )

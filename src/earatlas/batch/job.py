@@ -1,7 +1,8 @@
-"""What a batch does with each of its files: a value that goes to other processes and machines.
+"""Processing of the files of a batch: the job, and the outcome per file.
 
-In: a `Work`, which knows how to answer for one file. Out: its `Outcome`, whatever happens: one bad
-file never stops the others. What was answered is written beside the results as a sidecar.
+The input is a `BatchJob`, a picklable description of how to process one file. The output is an
+`Outcome` per file, also after an error: one bad file never stops the batch. The answer is written
+to a sidecar beside the results.
 """
 
 from __future__ import annotations
@@ -23,91 +24,134 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from earatlas.batch.sidecar import (
-    FileMark,
+    FileFingerprint,
     Recipe,
     Sidecar,
-    marks_of,
+    fingerprints_of,
     read_sidecar,
     sidecar_path,
     write_sidecar,
 )
-from earatlas.errors import EaratlasWarning, InputError, brief
+from earatlas.errors import EaratlasWarning, InputError, abbreviate
 from earatlas.types import Progress
 
-__all__ = ["Outcome", "Status", "Work", "done"]
+__all__ = ["BatchJob", "Outcome", "Status", "process_file"]
 
 Status = Literal["done", "skipped", "failed"]
 
-# Warnings are caught for a whole process: threads of a cluster's worker take turns.
-_one_at_a_time = threading.Lock()
+# `warnings.catch_warnings` acts on the whole process, so threads of a cluster worker take turns.
+_warnings_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a file: an answer, or why there is none."""
+    """Result of processing one file of a batch.
+
+    Attributes
+    ----------
+    file : Path
+        The input file.
+    status : {"done", "skipped", "failed"}
+        "skipped" means that valid results of an earlier run exist.
+    answer : dict or None
+        The result as JSON values, as the command prints it with `--json`; None if it failed.
+    error : str or None
+        The reason of a failure.
+    warnings : tuple of str
+        Messages of the warnings that were issued for the file.
+    replaced : tuple of str
+        Files of an earlier run that were overwritten.
+    removed : tuple of str
+        Files of an earlier run that were removed because this run has no such result.
+    seconds : float
+        Processing time in seconds; 0 for a skipped file.
+    rerun : str or None
+        Why the file was processed again although it has a sidecar.
+    traceback_text : str or None
+        Traceback of an unexpected error, which is a bug and not a fault of the file.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> from pathlib import Path
+    >>> outcome = ea.Outcome(Path("party.wav"), "failed", error="file must exist")
+    >>> outcome.status, outcome.answer
+    ('failed', None)
+
+    """
 
     file: Path
     status: Status
-    answer: dict[str, Any] | None = None  # as `--json` has it
+    answer: dict[str, Any] | None = None
     error: str | None = None
     warnings: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()  # files of an earlier run
-    removed: tuple[str, ...] = ()  # those of an earlier run that this one has none for
-    seconds: float = 0.0  # that it took
-    again: str | None = None  # why it was done once more
-    bug: str | None = None  # the traceback of what is no fault of the file
+    replaced: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    seconds: float = 0.0
+    rerun: str | None = None
+    traceback_text: str | None = None
 
 
 @dataclass(frozen=True)
-class Work(ABC):
-    """What is done with each file; its fields are the settings that a sidecar tells."""
+class BatchJob(ABC):
+    """How to process each file of a batch; the fields are the settings that a sidecar records.
 
-    folder: Path  # of the results
+    A subclass sets `command` (name of the CLI command) and `file_kind` (noun for the files in
+    messages). `setting_keys` maps a field to its key in sidecars where the two differ.
+    """
+
+    folder: Path  # output folder
 
     command: ClassVar[str]
-    what: ClassVar[str] = "recordings"
+    file_kind: ClassVar[str] = "recordings"
+    setting_keys: ClassVar[dict[str, str]] = {}
 
     @abstractmethod
-    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
-        """Do it, and say it as JSON values; an InputError if the file cannot be used."""
+    def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
+        """Process a file and return the result as JSON values.
+
+        Raises InputError if the file cannot be used.
+        """
 
     @abstractmethod
     def outputs(self, answer: dict[str, Any]) -> list[Path]:
-        """The files that an answer tells of."""
+        """Return the output files that an answer names."""
 
     def inputs(self, file: Path) -> list[Path]:
-        """The files that an answer depends on."""
+        """Return the files that the answer depends on."""
         return [file]
 
-    def may_write(self, file: Path) -> list[Path]:
-        """All that could be written for a file, for what is replaced to be told."""
+    def possible_outputs(self, file: Path) -> list[Path]:
+        """Return all files that could be written for a file, to detect which ones are replaced."""
         return []
 
-    def amount(self, file: Path) -> float:
-        """How much there is to be done, in seconds of sound; 0 if it cannot be known."""
+    def workload(self, file: Path) -> float:
+        """Return the seconds of sound to process, or 0 if unknown."""
         return 0.0
 
     def recipe(self) -> Recipe:
-        """What decides on the answers, beside the files."""
+        """Return what determines the answers besides the files."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "folder"}
         atlas = values.pop("atlas", None)
-        settings = {name: _plain(value) for name, value in values.items()}
+        settings = {
+            self.setting_keys.get(name, name): _json_value(value) for name, value in values.items()
+        }
         return Recipe(self.command, settings, None if atlas is None else atlas.digest)
 
 
-def _plain(value: Any) -> Any:
-    """A setting as JSON values; of arrays, their hash. What has no fields goes by its kind."""
+def _json_value(value: Any) -> Any:
+    """Return a setting as JSON values: an array as its hash, a dataclass with its class name."""
     if is_dataclass(value) and not isinstance(value, type):
-        told = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-        return {"kind": type(value).__name__, **told}
+        values = {f.name: _json_value(getattr(value, f.name)) for f in fields(value)}
+        return {"kind": type(value).__name__, **values}
     if isinstance(value, np.ndarray):
         array = np.ascontiguousarray(value)
-        about = f"{array.dtype.str} {array.shape} ".encode()
-        return f"sha256:{hashlib.sha256(about + array.tobytes()).hexdigest()}"
+        header = f"{array.dtype.str} {array.shape} ".encode()
+        return f"sha256:{hashlib.sha256(header + array.tobytes()).hexdigest()}"
     if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): _json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, np.generic):
@@ -115,30 +159,34 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | None) else str(value)
 
 
-def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -> Outcome:
-    """Do one file and leave its sidecar; bad input, bugs and warnings come back as words."""
-    with _one_at_a_time, warnings.catch_warnings(record=True) as caught:
+def process_file(
+    job: BatchJob, recipe: Recipe, file: Path, progress: Progress | None = None
+) -> Outcome:
+    """Process one file and write its sidecar; errors and warnings are returned in the outcome."""
+    with _warnings_lock, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", EaratlasWarning)
         start = time.perf_counter()
         answer, problem, bug = None, None, None
-        old = {str(path) for path in work.may_write(file) if path.exists()}
-        lost, before = _lost_sidecar(work, file), read_sidecar(sidecar_path(work.folder, file))
+        existing = {str(path) for path in job.possible_outputs(file) if path.exists()}
+        lost = _replaced_sidecar(job, file)
+        before = read_sidecar(sidecar_path(job.folder, file))
         removed: list[str] = []
         try:
-            inputs = marks_of(work.inputs(file))
-            answer = work.answer(file, tell)
-            stale = _stale(work, file, answer, before)
-            told = tuple(str(w.message) for w in caught)
+            inputs = fingerprints_of(job.inputs(file))
+            answer = job.answer(file, progress)
+            stale = _stale_results(job, file, answer, before)
+            messages = tuple(str(w.message) for w in caught)
             seconds = time.perf_counter() - start
-            outputs = marks_of(work.outputs(answer), work.folder)
-            sidecar = Sidecar(recipe, inputs, outputs, answer, told, round(seconds, 3))
-            write_sidecar(sidecar_path(work.folder, file), sidecar)
-            removed = _removed(stale)
+            outputs = fingerprints_of(job.outputs(answer), job.folder)
+            sidecar = Sidecar(recipe, inputs, outputs, answer, messages, round(seconds, 3))
+            write_sidecar(sidecar_path(job.folder, file), sidecar)
+            removed = _remove(stale)
         except InputError as error:
             problem = str(error)
         except Exception as error:
-            problem, bug = f"{type(error).__name__}: {brief(str(error))}", traceback.format_exc()
+            problem = f"{type(error).__name__}: {abbreviate(str(error))}"
+            bug = traceback.format_exc()
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 problem, bug = "output must have room, got a full disk. Free some space.", None
     return Outcome(
@@ -147,63 +195,68 @@ def done(work: Work, recipe: Recipe, file: Path, tell: Progress | None = None) -
         answer if problem is None else None,
         problem,
         tuple(str(w.message) for w in caught),
-        tuple(str(path) for path in _written(work, answer) if str(path) in old) + lost,
+        tuple(str(path) for path in _output_files(job, answer) if str(path) in existing) + lost,
         tuple(removed),
         round(time.perf_counter() - start, 3),
-        bug=bug,
+        traceback_text=bug,
     )
 
 
-def _lost_sidecar(work: Work, file: Path) -> tuple[str, ...]:
-    """The sidecar whose place will be taken, if it tells of another file or another command."""
-    path = sidecar_path(work.folder, file)
+def _replaced_sidecar(job: BatchJob, file: Path) -> tuple[str, ...]:
+    """Return the sidecar that will be overwritten, if it belongs to another file or command."""
+    path = sidecar_path(job.folder, file)
     sidecar = read_sidecar(path)
     if sidecar is None:
         return ()
-    same = sidecar.recipe.command == work.command and (
+    same = sidecar.recipe.command == job.command and (
         not sidecar.inputs or Path(sidecar.inputs[0].file) == Path(os.path.abspath(file))
     )
     return () if same else (str(path),)
 
 
-def _stale(work: Work, file: Path, answer: dict[str, Any], before: Sidecar | None) -> list[Path]:
-    """Results of an earlier run that would be taken for some of this one, such as a third sound.
+def _stale_results(
+    job: BatchJob, file: Path, answer: dict[str, Any], before: Sidecar | None
+) -> list[Path]:
+    """Return results of an earlier run that could be mistaken for results of this one.
 
-    Those that its sidecar tells of, unchanged, are ours to remove; others get a warning.
+    An example is the third source of a recording that now has two. Files that the earlier sidecar
+    lists and that are unchanged are returned; other ones get a warning.
     """
-    marks: dict[Path, FileMark] = {}
-    if before is not None and before.recipe.command == work.command:
-        marks = {work.folder / mark.file: mark for mark in before.outputs}
-    stale, new = [], set(work.outputs(answer))
-    for path in work.may_write(file):
+    fingerprints: dict[Path, FileFingerprint] = {}
+    if before is not None and before.recipe.command == job.command:
+        fingerprints = {
+            job.folder / fingerprint.file: fingerprint for fingerprint in before.outputs
+        }
+    stale, new = [], set(job.outputs(answer))
+    for path in job.possible_outputs(file):
         if path in new or not path.exists():
             continue
-        if path in marks and marks[path].fits(path):
+        if path in fingerprints and fingerprints[path].matches(path):
             stale.append(path)
         else:
-            _warn_left(path)
+            _warn_leftover(path)
     return stale
 
 
-def _removed(stale: Iterable[Path]) -> list[str]:
-    """Remove results of an earlier run; those that cannot be get a warning: the work is done."""
+def _remove(stale: Iterable[Path]) -> list[str]:
+    """Remove results of an earlier run; warn about files that cannot be removed."""
     removed = []
     for path in stale:
         try:
             path.unlink(missing_ok=True)
             removed.append(str(path))
-        except OSError:  # somebody has it open, or the folder is another's
-            _warn_left(path)
+        except OSError:  # open in another program, or no permission
+            _warn_leftover(path)
     return removed
 
 
-def _warn_left(path: Path) -> None:
+def _warn_leftover(path: Path) -> None:
     warnings.warn(
-        f"'{path}' is left from an earlier run and not of this one. Delete it.",
+        f"'{path}' is left from an earlier run and does not belong to this one. Delete it.",
         EaratlasWarning,
         stacklevel=2,
     )
 
 
-def _written(work: Work, answer: dict[str, Any] | None) -> list[Path]:
-    return [] if answer is None else work.outputs(answer)
+def _output_files(job: BatchJob, answer: dict[str, Any] | None) -> list[Path]:
+    return [] if answer is None else job.outputs(answer)

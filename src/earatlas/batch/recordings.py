@@ -1,7 +1,7 @@
-"""Many recordings with one atlas: where the sound of each is, or each of its sounds by itself.
+"""Localize or separate many recordings with one atlas.
 
-In: an atlas, recordings, a folder. Out: an `Outcome` a recording, as it is done, with what
-`earatlas localize --json` and `earatlas separate --json` say of it.
+The inputs are an atlas, recordings and an output folder. The output is an `Outcome` per recording,
+with the same answer as `earatlas localize --json` and `earatlas separate --json`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from earatlas.atlas import Atlas
-from earatlas.batch.batch import Hands, planned, run, to_replace
-from earatlas.batch.file_arguments import RECORDINGS, check_stems, listed, once
-from earatlas.batch.job import Outcome, Work
+from earatlas.batch.batch import Executor, execute_batch, existing_outputs, plan_batch
+from earatlas.batch.file_arguments import (
+    RECORDING_SUFFIXES,
+    check_unique_stems,
+    expand_file_arguments,
+    unique_files,
+)
+from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.sidecar import read_sidecar, sidecar_path
 from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_seconds
@@ -23,85 +28,88 @@ from earatlas.features.layout import Threshold
 from earatlas.features.recording import FileRecording
 from earatlas.files import output_folder
 from earatlas.geometry.head_yaw import Yaw
-from earatlas.separation.options import Separating
-from earatlas.separation.pipeline import separate_file, sound_file
-from earatlas.separation.result import FoundScene
-from earatlas.separation.separator import MOST_SOURCES
+from earatlas.separation.options import SeparationOptions
+from earatlas.separation.pipeline import separate_file, source_file_name
+from earatlas.separation.result import SceneSummary
+from earatlas.separation.separator import MAX_SOURCES
 from earatlas.types import Progress
 
 __all__ = [
-    "Localizing",
-    "SeparatingFiles",
+    "LocalizationJob",
+    "SeparationJob",
     "Task",
-    "check_overwritten",
+    "check_no_overwrite",
+    "exclude_results",
     "map_recordings",
-    "without_results",
 ]
 
 Task = Literal["localize", "separate"]
 
 
 @dataclass(frozen=True)
-class _OfRecordings(Work):
-    """Work on recordings with an atlas."""
+class _RecordingJob(BatchJob):
+    """A job that processes recordings with an atlas."""
 
     atlas: Atlas
 
-    def amount(self, file: Path) -> float:
-        """Its seconds of sound."""
+    def workload(self, file: Path) -> float:
+        """Return the duration of the recording in seconds, or 0 if it cannot be read."""
         try:
             return audio_seconds(file)
-        except InputError:  # it will fail, and be told then
+        except InputError:  # reported when the file is processed
             return 0.0
 
 
 @dataclass(frozen=True)
-class Localizing(_OfRecordings):
-    """Where the one sound of each recording is."""
+class LocalizationJob(_RecordingJob):
+    """Localize the single source of each recording."""
 
     channels: tuple[int, int] = (0, 1)
     threshold: Threshold | None = None
-    yaw: Yaw = field(default_factory=lambda: Yaw.still(0.0))
+    yaw: Yaw = field(default_factory=lambda: Yaw.constant(0.0))
 
     command: ClassVar[str] = "localize"
 
-    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
-        """As `earatlas localize --json` has it."""
+    def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
+        """Return the answer of `earatlas localize --json`."""
         start = time.perf_counter()
-        where = self.atlas.localize_file(
+        localization = self.atlas.localize_file(
             file, channels=self.channels, threshold=self.threshold, yaw=self.yaw
         )
-        answer = {"file": str(file), **where.to_dict()}
+        answer = {"file": str(file), **localization.to_dict()}
         answer["seconds"] = round(time.perf_counter() - start, 4)
         answer["recording_seconds"] = round(audio_seconds(file), 3)
         return answer
 
     def outputs(self, answer: dict[str, Any]) -> list[Path]:
-        """None: the answer is in the sidecar."""
+        """Return no files: the answer is in the sidecar."""
         return []
 
 
 @dataclass(frozen=True)
-class SeparatingFiles(_OfRecordings):
-    """The sounds of each recording, each in a file of its own."""
+class SeparationJob(_RecordingJob):
+    """Separate each recording into one sound file per source."""
 
-    how: Separating = field(default_factory=Separating)
+    options: SeparationOptions = field(default_factory=SeparationOptions)
     channels: tuple[int, int] = (0, 1)
 
     command: ClassVar[str] = "separate"
+    setting_keys: ClassVar[dict[str, str]] = {"options": "how"}
 
-    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
-        """As `earatlas separate --json` has it."""
-        return self.separated(file, tell)[0]
+    def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
+        """Return the answer of `earatlas separate --json`."""
+        return self.separated(file, progress)[0]
 
     def separated(
-        self, file: Path, tell: Progress | None
-    ) -> tuple[dict[str, Any], FoundScene, list[Path]]:
-        """The answer, and the scene and the sound files that it tells of."""
+        self, file: Path, progress: Progress | None
+    ) -> tuple[dict[str, Any], SceneSummary, list[Path]]:
+        """Separate a recording; return the answer, the scene and the sound files."""
         separator = self.atlas.separator
         start = time.perf_counter()
         recording = FileRecording(file, self.channels)
-        scene, files = separate_file(separator, recording, self.folder, self.how, progress=tell)
+        scene, files = separate_file(
+            separator, recording, self.folder, self.options, progress=progress
+        )
         seconds = time.perf_counter() - start
         answer = {
             "file": str(file),
@@ -122,47 +130,52 @@ class SeparatingFiles(_OfRecordings):
         return answer, scene, files
 
     def outputs(self, answer: dict[str, Any]) -> list[Path]:
-        """Its sounds, and its page if there is one."""
+        """Return the sound files of the sources, and the report if there is one."""
         files = [source["file"] for source in answer["sources"]] + [answer["report"]]
         return [Path(file) for file in files if file is not None]
 
-    def may_write(self, file: Path) -> list[Path]:
-        """The sounds of as many sources as there can be."""
-        return [self.folder / sound_file(file, m) for m in range(MOST_SOURCES)]
+    def possible_outputs(self, file: Path) -> list[Path]:
+        """Return the sound files of as many sources as are supported."""
+        return [self.folder / source_file_name(file, m) for m in range(MAX_SOURCES)]
 
 
-def without_results(recordings: Sequence[Path], folder: Path) -> tuple[Path, ...]:
-    """The recordings but for sounds that an earlier batch made of others of them, in their folder.
+def exclude_results(recordings: Sequence[Path], folder: Path) -> tuple[Path, ...]:
+    """Return the recordings without sound files that an earlier batch wrote into their folder.
 
-    Its sidecars tell which: a batch in the recordings' own folder can be gone on with. What has
-    other contents since, or a name that no sound of that recording has, is a recording: never are
-    all left out, for such names are longer than those of what they were made of.
+    A batch whose output folder is the folder of the recordings can therefore be resumed. The
+    sidecars identify the results. A file whose contents changed since, or whose name is not that of
+    a source of the recording, counts as a recording. At least one recording always remains, because
+    the name of a result is longer than that of its recording.
     """
-    place = folder.resolve()
-    made: set[Path] = set()
+    resolved_folder = folder.resolve()
+    results: set[Path] = set()
     for recording in recordings:
-        if recording.parent.resolve() == place:
+        if recording.parent.resolve() == resolved_folder:
             sidecar = read_sidecar(sidecar_path(folder, recording))
-            if sidecar is not None and sidecar.recipe.command == SeparatingFiles.command:
-                names = {sound_file(recording, m) for m in range(MOST_SOURCES)}
-                ours = [mark for mark in sidecar.outputs if mark.file in names]
-                made |= {place / mark.file for mark in ours if mark.fits(place / mark.file)}
-    return tuple(file for file in recordings if file.parent.resolve() / file.name not in made)
+            if sidecar is not None and sidecar.recipe.command == SeparationJob.command:
+                names = {source_file_name(recording, m) for m in range(MAX_SOURCES)}
+                own = [output for output in sidecar.outputs if output.file in names]
+                results |= {
+                    resolved_folder / output.file
+                    for output in own
+                    if output.matches(resolved_folder / output.file)
+                }
+    return tuple(file for file in recordings if file.parent.resolve() / file.name not in results)
 
 
-def check_overwritten(recordings: Sequence[Path], folder: Path) -> None:
-    """Refuse a folder where the sounds of one recording would take the place of another."""
+def check_no_overwrite(recordings: Sequence[Path], folder: Path) -> None:
+    """Raise InputError if a source of one recording would overwrite another recording."""
     written = {
-        folder.resolve() / sound_file(recording, m)
+        folder.resolve() / source_file_name(recording, m)
         for recording in recordings
-        for m in range(MOST_SOURCES)
+        for m in range(MAX_SOURCES)
     }
     for recording in recordings:
         if recording.parent.resolve() / recording.name in written:
             raise InputError(
                 f"output must be a folder in which no recording is overwritten, got '{folder}', "
-                f"which holds '{recording}'. Choose another folder, or delete that file if it is a "
-                "result that was left."
+                f"which contains '{recording}'. Choose another folder, or delete that file if it "
+                "is an old result."
             )
 
 
@@ -177,53 +190,98 @@ def map_recordings(
     client: Any = None,
     resume: bool = True,
 ) -> Iterator[Outcome]:
-    """An `Outcome` of each recording as it is done; results and a sidecar each are in the folder.
+    """Localize or separate many recordings, in parallel and resumable.
 
-    `recordings` are files, folders, patterns or @lists. `settings` are those of `localize_file`
-    or `separate_file` by name, such as {"n_sources": 2}. `jobs` work side by side here, or the
-    workers of `client`, a `dask.distributed.Client`. What was done before with the same settings,
-    atlas and contents is skipped, unless `resume` is False. A bad recording is an outcome, too.
+    Each recording gets a sidecar NAME.json with its answer in the output folder, and the file
+    batch.jsonl there summarizes the batch. A recording that cannot be processed yields an outcome
+    with the status "failed" and does not stop the others. Processing starts with the first outcome
+    that is requested, and stops when the caller stops iterating.
 
-    Nothing is done before the first outcome is asked for; who stops asking stops the work.
+    Parameters
+    ----------
+    atlas : Atlas
+        Atlas of the head that made the recordings.
+    recordings : str, Path or sequence of these
+        Files, folders, patterns such as "day*/**/*.wav", or lists such as "@list.txt".
+    folder : str or Path
+        Output folder.
+    task : {"localize", "separate"}
+        What to do with each recording.
+    settings : mapping, optional
+        Keyword arguments of `Atlas.localize_file` or `Atlas.separate_file`, such as
+        `{"n_sources": 2}`.
+    jobs : int
+        Number of worker processes on this machine.
+    client : dask.distributed.Client, optional
+        Cluster that processes the recordings instead.
+    resume : bool
+        Skip recordings with valid results of the same settings, atlas and contents.
+
+    Returns
+    -------
+    outcomes : iterator of Outcome
+        One per recording: skipped recordings first, then in the order of completion.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or if a file in `folder` that is not a result would be
+        overwritten.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import earatlas as ea
+    >>> from earatlas.batch.recordings import map_recordings
+    >>> folder = tempfile.mkdtemp()
+    >>> outcomes = map_recordings(ea.example_atlas(), ["missing.wav"], folder)
+    >>> [(outcome.file.name, outcome.status) for outcome in outcomes]
+    [('missing.wav', 'failed')]
+
     """
-    given = [recordings] if isinstance(recordings, str | Path) else recordings
-    files = once(listed(given, RECORDINGS, "recordings").files)
+    arguments = [recordings] if isinstance(recordings, str | Path) else recordings
+    files = unique_files(expand_file_arguments(arguments, RECORDING_SUFFIXES, "recordings").files)
     if task == "separate":
-        files = without_results(files, Path(folder))
-    if client is not None:  # the others have a current folder of their own
+        files = exclude_results(files, Path(folder))
+    if client is not None:  # workers have other working directories
         files, folder = tuple(file.absolute() for file in files), Path(folder).absolute()
-    work = _work(atlas, Path(folder), task, dict(settings or {}))
-    check_stems(files)
-    for path, ours in to_replace(work, files):
-        if not ours:
+    job = _create_job(atlas, Path(folder), task, dict(settings or {}))
+    check_unique_stems(files)
+    for path, written_by_batch in existing_outputs(job, files):
+        if not written_by_batch:
             raise InputError(
-                f"folder must not hold a file of yours under the name of an answer, got '{path}'. "
+                f"folder must not contain other files with the names of results, got '{path}'. "
                 "Choose another folder, or rename the file."
             )
-    if isinstance(work, SeparatingFiles):
-        check_overwritten(files, work.folder)
-    return _mapped(work, files, Hands(jobs, client), resume=resume)
+    if isinstance(job, SeparationJob):
+        check_no_overwrite(files, job.folder)
+    return _execute(job, files, Executor(jobs, client), resume=resume)
 
 
-def _work(atlas: Atlas, folder: Path, task: Task, settings: dict[str, Any]) -> Work:
+def _create_job(atlas: Atlas, folder: Path, task: Task, settings: dict[str, Any]) -> BatchJob:
+    """Create the job of a task; raise InputError for unknown tasks and settings."""
     if task not in ("localize", "separate"):
-        raise InputError(f"task must be 'localize' or 'separate', got '{task}'. Choose one.")
+        raise InputError(
+            f"task must be 'localize' or 'separate', got '{task}'. Choose one of them."
+        )
     try:
         if task == "localize":
             yaw = Yaw.of(settings.pop("yaw", 0.0))
-            return Localizing(folder, atlas, yaw=yaw, **settings)
+            return LocalizationJob(folder, atlas, yaw=yaw, **settings)
         channels = settings.pop("channels", (0, 1))
         settings["threshold"] = settings.get("threshold") or Threshold()
-        return SeparatingFiles(folder, atlas, Separating(**settings), channels)
+        return SeparationJob(folder, atlas, SeparationOptions(**settings), channels)
     except TypeError as error:
         raise InputError(
-            f"settings must be those of {task}_file by name, got {sorted(settings)} ({error}). "
+            f"settings must be keyword arguments of {task}_file, got {sorted(settings)} ({error}). "
             "Check the names."
         ) from error
 
 
-def _mapped(
-    work: Work, files: tuple[Path, ...], hands: Hands, *, resume: bool
+def _execute(
+    job: BatchJob, files: tuple[Path, ...], executor: Executor, *, resume: bool
 ) -> Iterator[Outcome]:
-    with output_folder(work.folder):
-        yield from run(planned(work, files, resume=resume), hands, lambda number, share: None)
+    with output_folder(job.folder):
+        yield from execute_batch(
+            plan_batch(job, files, resume=resume), executor, lambda number, share: None
+        )

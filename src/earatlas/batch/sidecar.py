@@ -1,12 +1,13 @@
-"""The sidecar of a result, NAME.json: what was answered, and all that it depends on.
+"""Sidecar of a result, NAME.json: the answer, and everything that it depends on.
 
-In: a `Recipe` (command, settings, atlas, version) and the files that were read and written. Out: a
-file beside the results, written whole after them; and, the next time, a word on why the work must
-be done again, or none: nothing that would change the answer has changed.
+The inputs are a `Recipe` (command, settings, atlas, version) and the files that were read and
+written. The outputs are a file beside the results, written atomically after them, and on the next
+run the reason why the file must be processed again, or None if nothing that affects the answer has
+changed.
 
-A file is known by its length and the time it was last changed, or, where that time is another (it
-was copied), by its contents. That holds for what was written, too: results of other settings beside
-an old sidecar, as a kill between the two leaves them, are not taken for those that it tells of.
+A file is identified by its length and modification time or, if the time differs (it was copied), by
+its contents. This applies to output files, too: results of other settings beside an old sidecar, as
+a kill between writing the two leaves them, are not attributed to that sidecar.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from pathlib import Path
 from typing import Any
 
 import earatlas
-from earatlas.errors import brief, harmless
-from earatlas.files import written_whole
+from earatlas.errors import abbreviate, sanitize
+from earatlas.files import atomic_write
 
 __all__ = [
-    "FileMark",
+    "FileFingerprint",
     "Recipe",
     "Sidecar",
+    "fingerprints_of",
     "is_damaged",
-    "marks_of",
     "read_sidecar",
+    "rerun_reason",
     "sidecar_path",
-    "why_again",
     "write_sidecar",
 ]
 
-_LARGEST = 64 << 20  # bytes; a sidecar has a few thousand
-_DEEPEST = 30  # values within values; an answer has five
-_MARKS = ("inputs", "outputs")
-_BEGINNING = b'{\n "earatlas": "'  # of all that `write_sidecar` writes
+_MAX_BYTES = 64 << 20  # bytes; a sidecar has a few thousand
+_MAX_DEPTH = 30  # nesting levels of values; an answer has five
+_FINGERPRINT_KEYS = ("inputs", "outputs")
+_FIRST_BYTES = b'{\n "earatlas": "'  # start of every file that `write_sidecar` writes
 
 
 @dataclass(frozen=True)
-class FileMark:
-    """What a file is known by."""
+class FileFingerprint:
+    """Name, length, modification time and hash that identify a file."""
 
     file: str
     size: int
@@ -53,85 +54,87 @@ class FileMark:
     sha256: str
 
     def __post_init__(self) -> None:
-        kinds = (str, int, int, str)
-        if tuple(type(getattr(self, part.name)) for part in fields(self)) != kinds:
-            raise TypeError("a mark has a name, a length, a time and a hash")
+        types = (str, int, int, str)
+        if tuple(type(getattr(self, field_.name)) for field_ in fields(self)) != types:
+            raise TypeError("a fingerprint must have a name, a length, a time and a hash")
 
-    def fits(self, path: Path) -> bool:
-        """Whether that is the file, unchanged; its contents are read where the time is another."""
+    def matches(self, path: Path) -> bool:
+        """Return whether a path is the unchanged file; hash it only if the time differs."""
         try:
-            now = path.stat()
-            if now.st_size != self.size:
+            status = path.stat()
+            if status.st_size != self.size:
                 return False
-            return now.st_mtime_ns == self.mtime_ns or _sha256(path) == self.sha256
+            return status.st_mtime_ns == self.mtime_ns or _sha256(path) == self.sha256
         except (OSError, ValueError):
             return False
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides on the answers of a batch, beside the files."""
+    """What determines the answers of a batch besides the files."""
 
     command: str
     settings: dict[str, Any]  # JSON values
-    atlas: str | None  # hash of what was learned
+    atlas: str | None  # hash of the learned parameters
     version: str = earatlas.__version__
 
-    def changed(self, other: Recipe) -> str | None:
-        """What is not the same in an earlier recipe, in words; None: nothing is."""
+    def difference_from(self, other: Recipe) -> str | None:
+        """Return how an earlier recipe differs from this one, or None if it is the same."""
         if other.command != self.command:
-            return f"it was made by {_word(other.command)}"
+            return f"it was made by {_quoted(other.command)}"
         if other.version != self.version:
-            return f"it was made by version {_word(other.version)} of earatlas"
+            return f"it was made by version {_quoted(other.version)} of earatlas"
         if other.atlas != self.atlas:
             return "another atlas"
-        differ = _differing(self.settings, other.settings)
-        return f"other settings: {_word(', '.join(differ))}" if differ else None
+        names = _differing_settings(self.settings, other.settings)
+        return f"other settings: {_quoted(', '.join(names))}" if names else None
 
 
-def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The names of settings that differ; of those that hold settings, theirs."""
-    found, missing = [], object()
+def _differing_settings(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Return the names of the settings that differ, also within nested settings."""
+    names, missing = [], object()
     for name in sorted(one.keys() | other.keys()):
         mine, theirs = one.get(name, missing), other.get(name, missing)
         if mine == theirs:
             continue
-        inside = isinstance(mine, dict) and isinstance(theirs, dict)
-        found += _differing(mine, theirs) if inside else [name]
-    return found
+        nested = isinstance(mine, dict) and isinstance(theirs, dict)
+        names += _differing_settings(mine, theirs) if nested else [name]
+    return names
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """An answer and what it depends on."""
+    """An answer and everything that it depends on."""
 
     recipe: Recipe
-    inputs: tuple[FileMark, ...]
-    outputs: tuple[FileMark, ...]  # names are relative to the folder of the sidecar
+    inputs: tuple[FileFingerprint, ...]
+    outputs: tuple[FileFingerprint, ...]  # paths are relative to the folder of the sidecar
     answer: dict[str, Any]
     warnings: tuple[str, ...]
-    seconds: float  # that the work took
+    seconds: float  # processing time
 
 
-def _word(text: str) -> str:
-    """What a file says, in a sentence of ours."""
-    return brief(harmless(text))
+def _quoted(text: str) -> str:
+    """Return text of a file, shortened and without control characters, for use in a message."""
+    return abbreviate(sanitize(text))
 
 
 def sidecar_path(folder: Path, file: Path) -> Path:
-    """Where the sidecar of a file is: out/party.json for party.wav."""
+    """Return the path of the sidecar of a file: out/party.json for party.wav."""
     return folder / f"{file.stem}.json"
 
 
-def marks_of(files: Iterable[Path], folder: Path | None = None) -> tuple[FileMark, ...]:
-    """Marks of those that exist; names are absolute, or relative to the folder."""
-    return tuple(_mark(file, folder) for file in files if file.is_file())
+def fingerprints_of(
+    files: Iterable[Path], folder: Path | None = None
+) -> tuple[FileFingerprint, ...]:
+    """Return fingerprints of the existing files, with paths absolute or relative to `folder`."""
+    return tuple(_fingerprint(file, folder) for file in files if file.is_file())
 
 
-def _mark(file: Path, folder: Path | None) -> FileMark:
-    about = file.stat()  # before it is read: what changes meanwhile has another time then
+def _fingerprint(file: Path, folder: Path | None) -> FileFingerprint:
+    status = file.stat()  # before reading, so that a later change is detected
     name = os.path.abspath(file) if folder is None else os.path.relpath(file, folder)
-    return FileMark(name, about.st_size, about.st_mtime_ns, _sha256(file))
+    return FileFingerprint(name, status.st_size, status.st_mtime_ns, _sha256(file))
 
 
 def _sha256(file: Path) -> str:
@@ -140,26 +143,26 @@ def _sha256(file: Path) -> str:
 
 
 def write_sidecar(path: Path, sidecar: Sidecar) -> None:
-    """The whole of it, or nothing."""
-    told = {
+    """Write a sidecar atomically."""
+    content = {
         "earatlas": sidecar.recipe.version,
         "command": sidecar.recipe.command,
         "settings": sidecar.recipe.settings,
         "atlas": sidecar.recipe.atlas,
         "versions": _versions(),
-        "inputs": [asdict(mark) for mark in sidecar.inputs],
-        "outputs": [asdict(mark) for mark in sidecar.outputs],
+        "inputs": [asdict(fingerprint) for fingerprint in sidecar.inputs],
+        "outputs": [asdict(fingerprint) for fingerprint in sidecar.outputs],
         "seconds": sidecar.seconds,
         "warnings": list(sidecar.warnings),
         "answer": sidecar.answer,
     }
-    with written_whole(path, "sidecar") as scratch:
-        scratch.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8", newline="\n")
+    with atomic_write(path, "sidecar") as scratch:
+        scratch.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 @cache
 def _versions() -> dict[str, str]:
-    """Of what the numbers come from, for people: another one is no reason to do it again."""
+    """Return the versions of the numerical libraries, for information only."""
     import numpy as np
     import scipy
 
@@ -172,61 +175,68 @@ def _versions() -> dict[str, str]:
 
 
 def read_sidecar(path: Path) -> Sidecar | None:
-    """What `write_sidecar` wrote, or None for any other file."""
+    """Return the contents of a sidecar, or None for any other file."""
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST:
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
             return None
-        told = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-        _check_depth(told)
-        settings, answer = dict(told["settings"]), dict(told["answer"])
-        recipe = Recipe(str(told["command"]), settings, told["atlas"], str(told["earatlas"]))
-        inputs, outputs = (tuple(FileMark(**mark) for mark in told[n]) for n in _MARKS)
-        words = tuple(map(str, told["warnings"]))
-        return Sidecar(recipe, inputs, outputs, answer, words, float(told["seconds"]))
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_reject_constant)
+        _check_depth(content)
+        settings, answer = dict(content["settings"]), dict(content["answer"])
+        recipe = Recipe(
+            str(content["command"]), settings, content["atlas"], str(content["earatlas"])
+        )
+        inputs, outputs = (
+            tuple(FileFingerprint(**fingerprint) for fingerprint in content[n])
+            for n in _FINGERPRINT_KEYS
+        )
+        messages = tuple(map(str, content["warnings"]))
+        return Sidecar(recipe, inputs, outputs, answer, messages, float(content["seconds"]))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether it is what is left of a sidecar: somebody, or a disk, has changed it.
+    """Return whether a file is a damaged sidecar, which may be overwritten.
 
-    It begins as one, with whatever ends of lines, or it is empty or all zeros, as files are whose
-    contents were still to be written when the power went; nobody loses anything with those.
+    It starts like a sidecar (with any line endings), or it is empty or consists of zeros, as files
+    do whose contents were not yet on the disk at a power failure.
     """
     try:
         with path.open("rb") as file:
-            first = file.read(2 * len(_BEGINNING))
-            if first.replace(b"\r\n", b"\n").startswith(_BEGINNING):
+            first = file.read(2 * len(_FIRST_BYTES))
+            if first.replace(b"\r\n", b"\n").startswith(_FIRST_BYTES):
                 return read_sidecar(path) is None
-            small = path.stat().st_size <= _LARGEST
+            small = path.stat().st_size <= _MAX_BYTES
             return small and not (first + file.read()).strip(b"\0")
     except OSError:
         return False
 
 
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+def _reject_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a JSON number")
 
 
-def _check_depth(value: Any, most: int = _DEEPEST) -> None:
-    """A ValueError for values within values that no answer has, and no function could go down."""
-    if most == 0:
-        raise ValueError("values lie too deep")
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _check_depth(part, most - 1)
+def _check_depth(value: Any, max_depth: int = _MAX_DEPTH) -> None:
+    """Raise ValueError for values that are nested more deeply than in any answer."""
+    if max_depth == 0:
+        raise ValueError("values are nested too deeply")
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in items:
+        _check_depth(item, max_depth - 1)
 
 
-def why_again(sidecar: Sidecar, recipe: Recipe, inputs: Iterable[Path], folder: Path) -> str | None:
-    """Why what a sidecar tells of must be done again; None: all of it holds still."""
-    changed = recipe.changed(sidecar.recipe)
-    if changed is not None:
-        return changed
+def rerun_reason(
+    sidecar: Sidecar, recipe: Recipe, inputs: Iterable[Path], folder: Path
+) -> str | None:
+    """Return why the file of a sidecar must be processed again, or None if it is up to date."""
+    difference = recipe.difference_from(sidecar.recipe)
+    if difference is not None:
+        return difference
     files = [file for file in inputs if file.is_file()]
     if len(files) != len(sidecar.inputs) or not all(
-        mark.fits(file) for mark, file in zip(sidecar.inputs, files, strict=True)
+        fingerprint.matches(file) for fingerprint, file in zip(sidecar.inputs, files, strict=True)
     ):
-        return "other contents of the file"
-    if not all(mark.fits(folder / mark.file) for mark in sidecar.outputs):
-        return "results that are gone or changed"
+        return "the contents of the file changed"
+    if not all(fingerprint.matches(folder / fingerprint.file) for fingerprint in sidecar.outputs):
+        return "results are missing or changed"
     return None

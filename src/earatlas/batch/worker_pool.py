@@ -1,12 +1,13 @@
-"""Who does the work of a batch on this machine: this process alone, or several beside each other.
+"""Run a batch on this machine, in this process or in several worker processes.
 
-In: a `Work` and files. Out: (number, `Outcome`) of each, as soon as it is known. What a file needs
-beside its name, such as the atlas, is sent once: processes read it from a scratch file.
+The inputs are a `BatchJob` and files. The outputs are pairs (index, `Outcome`), each as soon as it
+is known. Data that all files share, such as the atlas, is sent once: workers read it from a scratch
+file.
 
-A process that is ended by the system (memory, a crash in a library) takes what its pool had begun
-with it. Those few files are done once more, one at a time: so the one that did it is known, and
-fails alone. However a batch ends, no process of it stays: they are killed when it is
-interrupted, and end themselves when there is no one left to work for.
+When the operating system ends a worker (out of memory, a crash in a library), the files in progress
+in the pool are processed once more, one at a time, so that the file that caused it is identified
+and fails alone. No worker process outlives the batch: workers are killed when it is interrupted,
+and exit by themselves when the parent process is gone.
 """
 
 from __future__ import annotations
@@ -29,105 +30,111 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from earatlas.batch.job import Outcome, Work, done
+from earatlas.batch.job import BatchJob, Outcome, process_file
 from earatlas.batch.sidecar import Recipe
-from earatlas.files import clear_scratch
-from earatlas.threads import one_thread
+from earatlas.files import recover_scratch
+from earatlas.threads import single_threaded
 
-__all__ = ["Tell", "alone", "together"]
+__all__ = ["ShareCallback", "run_parallel", "run_serial"]
 
-Tell = Callable[[int, float], None]  # told the share of a file's work that is done
+ShareCallback = Callable[[int, float], None]  # (index of the file, completed share from 0 to 1)
 
-_LOOK_SECONDS = 0.2  # between looks at how far the processes are
-_WAITING = 2  # files given out a process: the next one is there when one is done
-_ENDED = (
-    "its process was ended by the system. It may need more memory than there is, or crash a "
-    "library that reads it."
+# Evidence: docs/figures/settings/batch.md, "worker_pool".
+_POLL_SECONDS = 0.2  # s between checks of the progress of the worker processes
+_QUEUED_FILES = 2  # files per process, so that the next one is ready when one is finished
+_PROCESS_ENDED_MESSAGE = (
+    "its process was ended by the system. The file may need more memory than available, or crash "
+    "a library that reads it."
 )
-# One thread each: products of small matrices by several threads fight for the cores.
+# One BLAS thread per process: multithreaded products of small matrices compete for the cores.
 _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 
 
-def alone(
-    work: Work, recipe: Recipe, files: Sequence[Path], tell: Tell
+def run_serial(
+    job: BatchJob, recipe: Recipe, files: Sequence[Path], report: ShareCallback
 ) -> Iterator[tuple[int, Outcome]]:
-    """One after the other, in this process."""
+    """Yield (index, outcome) of each file, one after the other, in this process."""
     for number, file in enumerate(files):
-        yield number, done(work, recipe, file, partial(_share, tell, number))
+        yield number, process_file(job, recipe, file, partial(_report_share, report, number))
 
 
-def _share(tell: Tell, number: int, done: float, whole: float) -> None:
-    tell(number, done / whole)
+def _report_share(report: ShareCallback, number: int, done: float, total: float) -> None:
+    report(number, done / total)
 
 
-def together(
-    work: Work, recipe: Recipe, files: Sequence[Path], jobs: int, tell: Tell
+def run_parallel(
+    job: BatchJob, recipe: Recipe, files: Sequence[Path], jobs: int, report: ShareCallback
 ) -> Iterator[tuple[int, Outcome]]:
-    """As many at a time as there are jobs, in the order in which they are done."""
+    """Yield (index, outcome) of each file from `jobs` worker processes, in order of completion."""
     with tempfile.TemporaryDirectory(prefix="earatlas-batch-") as scratch:
-        order = Path(scratch) / "order"
-        order.write_bytes(pickle.dumps((work, recipe)))
-        left = dict(enumerate(files))
-        suspects: list[int] = []  # begun when a process was ended: one of them did it
-        while left:
-            chosen = {number: left[number] for number in suspects} or left
-            ahead = 1 if suspects else _WAITING * jobs
+        job_file = Path(scratch) / "job.pickle"
+        job_file.write_bytes(pickle.dumps((job, recipe)))
+        pending = dict(enumerate(files))
+        suspects: list[int] = []  # in progress when a process was ended: one of them caused it
+        while pending:
+            chosen = {number: pending[number] for number in suspects} or pending
+            queue_length = 1 if suspects else _QUEUED_FILES * jobs
             try:
-                for number, outcome in _pooled(order, chosen, min(jobs, ahead), ahead, tell):
-                    del left[number]
+                for number, outcome in _run_pool(
+                    job_file, chosen, min(jobs, queue_length), queue_length, report
+                ):
+                    del pending[number]
                     yield number, outcome
                 suspects = []
             except _BrokenPoolError as error:
-                time.sleep(_LOOK_SECONDS)  # a signal to all of us is on its way to this one, too
-                for number in error.begun if suspects else ():
-                    yield number, Outcome(left.pop(number), "failed", error=_ENDED)
-                suspects = [number for number in suspects or error.begun if number in left]
+                time.sleep(_POLL_SECONDS)  # a signal to the process group reaches this process, too
+                for number in error.in_progress if suspects else ():
+                    yield (
+                        number,
+                        Outcome(pending.pop(number), "failed", error=_PROCESS_ENDED_MESSAGE),
+                    )
+                suspects = [number for number in suspects or error.in_progress if number in pending]
             finally:
-                clear_scratch(work.folder)
+                recover_scratch(job.folder)
 
 
 class _BrokenPoolError(Exception):
-    """A process was ended by the system; `begun` are the files that it may have been."""
+    """The system ended a worker process; `in_progress` are the indices of the suspected files."""
 
-    def __init__(self, begun: list[int]) -> None:
-        super().__init__(begun)
-        self.begun = begun
+    def __init__(self, in_progress: list[int]) -> None:
+        super().__init__(in_progress)
+        self.in_progress = in_progress
 
 
-def _pooled(
-    order: Path, files: dict[int, Path], jobs: int, ahead: int, tell: Tell
+def _run_pool(
+    job_file: Path, files: dict[int, Path], jobs: int, queue_length: int, report: ShareCallback
 ) -> Iterator[tuple[int, Outcome]]:
-    """The outcomes of a pool of processes; so many files are given out at a time."""
-    waiting = iter(list(files.items()))
-    given: dict[Future[Outcome], int] = {}
-    started = _Started()
-    pool = _pool(order.parent, jobs, started)
+    """Yield the outcomes of a pool of processes that has at most `queue_length` files submitted."""
+    remaining = iter(list(files.items()))
+    submitted: dict[Future[Outcome], int] = {}
+    context = _TrackingContext()
+    pool = _create_pool(job_file.parent, jobs, context)
     try:
         while True:
-            for number, file in islice(waiting, ahead - len(given)):
-                with _signals_held_back():  # it starts processes
-                    given[pool.submit(_ordered, str(order), number, file)] = number
-            if not given:
+            for number, file in islice(remaining, queue_length - len(submitted)):
+                with _block_terminal_signals():  # submitting starts processes
+                    submitted[pool.submit(_process_in_worker, str(job_file), number, file)] = number
+            if not submitted:
                 return
-            for future in wait(given, _LOOK_SECONDS, FIRST_COMPLETED).done:
+            for future in wait(submitted, _POLL_SECONDS, FIRST_COMPLETED).done:
                 outcome = future.result()
-                yield given.pop(future), outcome
-            for number in given.values():
-                with suppress(OSError, ValueError):  # not begun, or just being written
-                    tell(number, float(_shares(order, number).read_text()))
+                yield submitted.pop(future), outcome
+            for number in submitted.values():
+                with suppress(OSError, ValueError):  # not started, or being written now
+                    report(number, float(_progress_file(job_file, number).read_text()))
     except BrokenProcessPool as error:
-        raise _BrokenPoolError(sorted(given.values())) from error
+        raise _BrokenPoolError(sorted(submitted.values())) from error
     finally:
-        _end(pool, started)
+        _kill_pool(pool, context)
 
 
-class _Started:
-    """A context of multiprocessing that keeps what it has started."""
+class _TrackingContext:
+    """A multiprocessing context that keeps a list of the processes that it started."""
 
     def __init__(self) -> None:
-        from joblib.externals import loky  # noqa: F401, which names the context
+        from joblib.externals import loky  # noqa: F401, registers the context "loky"
 
         self._context = get_context("loky")
         self.processes: list[BaseProcess] = []
@@ -135,35 +142,36 @@ class _Started:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
-    def Process(self, **how: Any) -> BaseProcess:
-        """One more, not yet running."""
-        process: BaseProcess = self._context.Process(**how)  # type: ignore[attr-defined]
+    def Process(self, **arguments: Any) -> BaseProcess:
+        """Create a process, not yet running."""
+        process: BaseProcess = self._context.Process(**arguments)  # type: ignore[attr-defined]
         self.processes.append(process)
         return process
 
 
-def _pool(scratch: Path, jobs: int, started: _Started) -> Any:
+def _create_pool(scratch: Path, jobs: int, context: _TrackingContext) -> Any:
+    """Create the process pool, with terminal signals blocked in the processes that it starts."""
     from joblib.externals.loky import ProcessPoolExecutor
 
-    with _signals_held_back():  # two are started that watch over locks
+    with _block_terminal_signals():  # starts two resource trackers
         if os.name == "posix":
-            resource_tracker.ensure_running()  # it would let signals in again among the others
+            resource_tracker.ensure_running()  # started later, it would unblock the signals
         return ProcessPoolExecutor(
             jobs,
-            initializer=_begin,
+            initializer=_initialize_worker,
             initargs=(os.getpid(), scratch),
             env=_ONE_THREAD,
             timeout=None,
-            context=started,
+            context=context,
         )
 
 
 @contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """Processes that are started meanwhile never see the signals that a terminal sends to all.
+def _block_terminal_signals() -> Iterator[None]:
+    """Block SIGINT and SIGHUP in processes that are started meanwhile; here they arrive delayed.
 
-    One that met Ctrl-C while it began printed a traceback, and one that met the end of the terminal
-    left the locks to another, which printed a dozen. Here, signals come a moment later.
+    Without it, a worker that receives Ctrl-C during start-up prints a traceback, and a resource
+    tracker that ends with the terminal leaves its locks to another one, which prints a dozen.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -175,58 +183,63 @@ def _signals_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(pool: Any, started: _Started) -> None:
-    """End its processes at once.
+def _kill_pool(pool: Any, context: _TrackingContext) -> None:
+    """Kill the worker processes at once, then shut down the pool.
 
-    A pool that is told to kill them while it has work to give out may stumble over that work, and
-    say so (a KeyError of its thread); one whose processes have died tidies up.
+    A pool that is asked to kill its workers while files are queued may print a KeyError from its
+    management thread; a pool whose workers have died cleans up quietly.
     """
-    for process in list(started.processes):
-        with suppress(OSError, AttributeError, ValueError):  # it has ended, or never begun
+    for process in list(context.processes):
+        with suppress(OSError, AttributeError, ValueError):  # it has ended, or was never started
             process.kill()
     pool.shutdown(wait=True, kill_workers=True)
 
 
-# --- in the other processes -----------------------------------------------------------------
+# --- in the worker processes ----------------------------------------------------------------
 
 
-def _begin(parent: int, scratch: Path) -> None:
-    """Signals of the terminal are for the one who gives out the work; it ends this process."""
+def _initialize_worker(parent: int, scratch: Path) -> None:
+    """Ignore terminal signals, which the parent process handles, and watch for the parent's end."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent, scratch), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent, scratch), daemon=True).start()
 
 
-def _end_with(parent: int, scratch: Path) -> None:
-    """End this process when there is nobody left to work for, nor to tidy up."""
+def _exit_with_parent(parent: int, scratch: Path) -> None:
+    """Exit this process when the parent process is gone, and remove its scratch folder."""
     while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
 
 
 @lru_cache(maxsize=1)
-def _read_order(path: str) -> tuple[Work, Recipe]:
-    return pickle.loads(Path(path).read_bytes())  # type: ignore[no-any-return]
+def _load_job(job_file: str) -> tuple[BatchJob, Recipe]:
+    """Return the job and the recipe of a scratch file."""
+    return pickle.loads(Path(job_file).read_bytes())  # type: ignore[no-any-return]
 
 
-def _shares(order: Path, number: int) -> Path:
-    return order.with_name(f"share{number}")
+def _progress_file(job_file: Path, number: int) -> Path:
+    """Return the file to which a worker writes the completed share of a file."""
+    return job_file.with_name(f"share{number}")
 
 
-def _ordered(order: str, number: int, file: Path) -> Outcome:
-    with one_thread():  # learning has several, and there are several of us
-        return done(*_read_order(order), file, _Told(_shares(Path(order), number)))
+def _process_in_worker(job_file: str, number: int, file: Path) -> Outcome:
+    """Process one file in a worker process."""
+    with single_threaded():  # several workers share the cores
+        return process_file(
+            *_load_job(job_file), file, _ProgressWriter(_progress_file(Path(job_file), number))
+        )
 
 
-class _Told:
-    """Progress for another process to look at, not more often than that."""
+class _ProgressWriter:
+    """Progress callback that writes the completed share to a file, once per poll interval."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.next = path, 0.0
 
-    def __call__(self, done: float, whole: float) -> None:
+    def __call__(self, done: float, total: float) -> None:
         if time.monotonic() >= self.next:
-            self.path.write_text(f"{done / whole:.4f}")
-            self.next = time.monotonic() + _LOOK_SECONDS
+            self.path.write_text(f"{done / total:.4f}")
+            self.next = time.monotonic() + _POLL_SECONDS

@@ -1,12 +1,13 @@
-"""The commands by name, each imported when it is called, and how their help looks.
+"""The list of commands, which are imported when they are called, and the layout of their help.
 
-`earatlas --help` shows the sentences below and imports no command. A module of this package that is
-named in `COMMANDS` has an `app`, a `typer.Typer` of one command whose docstring opens with the same
-sentence.
+`earatlas --help` shows the summaries below and imports no command. Each module of this package
+that is named in `COMMANDS` has an `app`, a `typer.Typer` with one command whose docstring starts
+with the same summary.
 """
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -15,42 +16,39 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 import earatlas
-from earatlas.cli.console import say
+from earatlas.cli.console import print_line
 
-__all__ = ["COMMANDS", "Command", "app", "examples", "one_command"]
+__all__ = ["COMMANDS", "Command", "app", "command_app", "examples"]
 
 COMMANDS = {
-    "info": "Say what a head has, and what cannot be learned from it; or what an atlas holds.",
-    "cues": "Say how much of a recording carries interaural cues, and draw them.",
-    "learn": "Learn a head: its charts, held-out errors, and how sure it may be.",
-    "localize": "Say where the one sound of each recording comes from, and how sure that is.",
-    "listen": "Say where a live sound comes from, again and again, until interrupted.",
-    "separate": "Write each sound of each recording to a file of its own, and say where it is.",
-    "manifold": "Unroll the surface of each kind of cue, score it against the directions, and "
-    "draw it.",
-    "simulate": "Write a scene with known truth: mixture, each source's image, and scene.json.",
-    "demo": "Learn the built-in simulated head, let two talkers speak at once, and take them "
-    "apart.",
-    "studio": "Look, listen and try in the browser: drop a recording, see where everything is, "
-    "hear it.",
-    "reproduce": "Run the paper's experiments and put paper and ours side by side on a page.",
+    "info": "Describe a head or an atlas.",
+    "cues": "Measure the interaural cues of a recording, and plot them.",
+    "learn": "Learn an atlas from a head.",
+    "localize": "Estimate the direction of the sound in each recording.",
+    "listen": "Localize or separate live sound.",
+    "separate": "Separate each recording into its sources, and localize them.",
+    "manifold": "Embed the interaural cues of a head in 3D, and score the embeddings.",
+    "simulate": "Render a scene with known ground truth.",
+    "demo": "Separate two simulated talkers; needs no data.",
+    "studio": "Localize and separate recordings in the browser.",
+    "reproduce": "Run the experiments of the paper, and compare the results.",
 }
 
 
-def one_command() -> typer.Typer:
-    """The app of a module that has one command."""
+def command_app() -> typer.Typer:
+    """Return the app of a module with one command."""
     return typer.Typer(
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
     )
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: a line an example, which can be copied."""
+    """Return the end of a command's help: examples to copy, one per line."""
     return "\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
 class _Argument(TyperArgument):
-    """An argument whose name says what it is; `<list[Path]>` beside it would say it to nobody."""
+    """Argument whose help shows its name without a Python type such as `<list[Path]>`."""
 
     def display_type_rich(self, ctx: Any) -> str | None:
         return None
@@ -59,25 +57,30 @@ class _Argument(TyperArgument):
         return [f"{self.metavar or self.name}{'' if self.nargs == 1 else '...'}"]
 
 
-class _Plain:
-    """Help without Python's names of types: of a flag there is nothing to be given."""
+class _PlainHelp:
+    """Command mixin: help without Python type names, and without a value for flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if isinstance(param, TyperArgument):
-                param.__class__ = _Argument  # typer has no other way to choose the class
+                param.__class__ = _Argument  # typer offers no other way to set the class
             elif isinstance(param, TyperOption) and param.is_flag:
                 param.metavar = ""
         return params
 
 
-class Command(_Plain, TyperCommand):
-    """A command of this package."""
+class Command(_PlainHelp, TyperCommand):
+    """Command whose help wraps at the width of the terminal, not at the lines of the docstring."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.help is not None:
+            self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", self.help)
 
 
-class _Menu(_Plain, TyperGroup):
-    """All commands: in a list by their sentences, and imported when one is called."""
+class _Menu(_PlainHelp, TyperGroup):
+    """Group of all commands: listed with their summaries, imported when called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -101,15 +104,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Learn how a head hears directions; localize and separate sounds with two microphones.",
-    epilog="A head is a .sofa file, a .csv table of recordings, 'simulated' or 'kemar'.",
+    help="Localize and separate sound sources in binaural recordings.\n\n"
+    "First learn an atlas from a head (its head-related transfer functions), then localize or "
+    "separate recordings made with that head.",
+    epilog="A head is a .sofa file, a .csv table of calibration recordings, 'simulated' or 'kemar'."
+    "\n\nStart with: earatlas demo",
 )
 
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
-        say(f"earatlas {earatlas.__version__}")
+        print_line(f"earatlas {earatlas.__version__}")
         raise typer.Exit

@@ -1,7 +1,7 @@
-"""Live sound for commands: from standard input, a device, or a file that is played as if live.
+"""Live audio input for commands: standard input, an audio device, or a file played in real time.
 
-`Input` chooses; each gives blocks (2, n) of both ears. `Clock` says afterwards how the stream kept
-up.
+`AudioInput` selects one of them and yields blocks (2, n) of the left and right ear. `StreamClock`
+measures whether the processing keeps up with the sound.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 from earatlas.errors import InputError, missing_extra
 from earatlas.types import Array
 
-__all__ = ["Clock", "Input", "PcmFormat", "to_pcm"]
+__all__ = ["AudioInput", "PcmFormat", "StreamClock", "to_pcm"]
 
-_MOST_CHANNELS = 64
+_MAX_CHANNELS = 64
 _FULL_SCALE = {"s16": 2.0**15, "s24": 2.0**23, "f32": 1.0}
-_PATIENCE_SECONDS = 0.1  # what recorders and sound cards hold back for us
-_BYTES = {"s16": 2, "s24": 3, "f32": 4}
+_TOLERATED_LAG_SECONDS = 0.1  # recorders and sound cards buffer this much
+_SAMPLE_BYTES = {"s16": 2, "s24": 3, "f32": 4}
 
 
 class PcmFormat(StrEnum):
-    """Raw samples, little-endian."""
+    """Format of raw little-endian samples."""
 
     s16 = "s16"
     s24 = "s24"
@@ -36,38 +36,38 @@ class PcmFormat(StrEnum):
 
 
 @dataclass
-class Clock:
-    """How a stream keeps up with its sound."""
+class StreamClock:
+    """Timing of a stream: how long the processing takes, and how far it lags behind the sound."""
 
-    rate: int
-    live: bool = True  # else the sound waits for the work, and nothing can be late
+    rate: int  # Hz
+    live: bool = True  # False: the sound waits for the processing, so no block can be late
     samples: int = 0
-    worked_seconds: float = 0.0  # in all
-    behind_seconds: float = 0.0  # that the work is behind the sound
+    processing_seconds: float = 0.0  # total processing time
+    lag_seconds: float = 0.0  # current lag of the processing behind the sound
     late_blocks: int = 0
     dropped_samples: int = 0
-    left_over_bytes: int = 0  # of a sample that never was whole
-    work_seconds: list[float] = field(default_factory=list)  # until the last blocks were done
+    left_over_bytes: int = 0  # bytes of an incomplete sample at the end of the input
+    latencies_seconds: list[float] = field(default_factory=list)  # of recent blocks
 
-    def worked(self, seconds: float, samples: int) -> None:
-        """A block of so many samples took so long."""
+    def add_block(self, seconds: float, samples: int) -> None:
+        """Record that a block of so many samples took so many seconds to process."""
         self.samples += samples
-        self.worked_seconds += seconds
+        self.processing_seconds += seconds
         if not self.live:
             return
-        self.behind_seconds = max(self.behind_seconds + seconds - samples / self.rate, 0.0)
-        self.late_blocks += self.behind_seconds > _PATIENCE_SECONDS
-        self.work_seconds.append(seconds + self.behind_seconds)
-        del self.work_seconds[:-10_000]  # an hour of the usual blocks has more: the last tell
+        self.lag_seconds = max(self.lag_seconds + seconds - samples / self.rate, 0.0)
+        self.late_blocks += self.lag_seconds > _TOLERATED_LAG_SECONDS
+        self.latencies_seconds.append(seconds + self.lag_seconds)
+        del self.latencies_seconds[:-10_000]  # bounds the memory of long streams
 
     @property
-    def usual_work_seconds(self) -> float:
-        """After which nineteen blocks of twenty were done."""
-        return float(np.quantile(self.work_seconds, 0.95)) if self.work_seconds else 0.0
+    def latency_seconds(self) -> float:
+        """95th percentile of the processing latency of recent blocks, in seconds."""
+        return float(np.quantile(self.latencies_seconds, 0.95)) if self.latencies_seconds else 0.0
 
 
-class Input:
-    """A file if there is one, or standard input if it is wanted, or else a device."""
+class AudioInput:
+    """Source of live audio: a file if one is given, else standard input or a device."""
 
     def __init__(
         self,
@@ -80,23 +80,28 @@ class Input:
         channels: int,
         fast: bool,
     ) -> None:
-        """`rate`, `form` and `channels` are those of raw samples; a file has its own rate."""
-        if not 2 <= channels <= _MOST_CHANNELS:
+        """`rate`, `form` and `channels` describe raw samples; a file has its own rate.
+
+        `fast` reads a file without waiting for real time.
+        """
+        if not 2 <= channels <= _MAX_CHANNELS:
             raise InputError(
-                f"channels must be from 2 to {_MOST_CHANNELS}, left and right first, got "
-                f"{channels}. One alone carries no interaural cues."
+                f"channels must be from 2 to {_MAX_CHANNELS}, with left and right first, got "
+                f"{channels}. Record both ears: one channel has no interaural cues."
             )
         if stdin and file is not None:
-            raise InputError("input must be one, got --stdin and --from. Leave one of them out.")
+            raise InputError(
+                "input must be one of --stdin and --from, got both. Remove one of them."
+            )
         if fast and file is None:
-            raise InputError("--fast must go with --from, got none. Name the recording.")
+            raise InputError("--fast must be used with --from, got no --from. Add --from FILE.")
         self._file, self._stdin, self._device = file, stdin, device
         self._form, self._channels, self._fast = form, channels, fast
         self.rate = rate if file is None else _rate_of(file)
-        self.clock = Clock(self.rate, live=not fast)
+        self.clock = StreamClock(self.rate, live=not fast)
 
     def blocks(self, seconds: float) -> Iterator[Array]:
-        """Blocks (2, n) of so many seconds, until it ends."""
+        """Return an iterator over blocks (2, n) of this duration, until the input ends."""
         size = max(int(seconds * self.rate), 1)
         if self._file is not None:
             return _file_blocks(self._file, size, self.rate, fast=self._fast)
@@ -106,14 +111,15 @@ class Input:
 
 
 def _rate_of(path: Path) -> int:
+    """Return the sampling rate of a file, in Hz."""
     from earatlas.features.audio_files import read_blocks
 
     return next(iter(read_blocks(path, block_seconds=0.5, warn=False))).rate
 
 
-def _stdin_blocks(size: int, form: PcmFormat, channels: int, clock: Clock) -> Iterator[Array]:
-    """Blocks of interleaved samples of standard input; of many channels the first two."""
-    frame = _BYTES[form] * channels
+def _stdin_blocks(size: int, form: PcmFormat, channels: int, clock: StreamClock) -> Iterator[Array]:
+    """Yield blocks of the first two channels of interleaved samples on standard input."""
+    frame = _SAMPLE_BYTES[form] * channels
     while data := sys.stdin.buffer.read(frame * size):
         whole = len(data) - len(data) % frame
         clock.left_over_bytes = len(data) - whole
@@ -122,7 +128,8 @@ def _stdin_blocks(size: int, form: PcmFormat, channels: int, clock: Clock) -> It
 
 
 def _from_pcm(data: bytes, form: PcmFormat) -> Array:
-    if form == PcmFormat.s24:  # a fourth byte below makes it 32 bits
+    """Convert raw samples to floating point, where full scale is 1."""
+    if form == PcmFormat.s24:  # prepend a least significant byte to get 32 bits
         parts = np.frombuffer(data, dtype=np.uint8).reshape(-1, 3)
         wide = np.zeros((len(parts), 4), dtype=np.uint8)
         wide[:, 1:] = parts
@@ -132,7 +139,7 @@ def _from_pcm(data: bytes, form: PcmFormat) -> Array:
 
 
 def to_pcm(samples: Array, form: PcmFormat) -> bytes:
-    """Samples (2, n) as raw ones, left and right in turn; what is too loud is cut."""
+    """Convert samples (2, n) to interleaved raw samples, clipped to full scale."""
     x = np.ascontiguousarray(samples.T)
     if form == PcmFormat.f32:
         return x.astype("<f4").tobytes()
@@ -144,64 +151,67 @@ def to_pcm(samples: Array, form: PcmFormat) -> bytes:
 
 
 def _file_blocks(path: Path, size: int, rate: int, *, fast: bool) -> Iterator[Array]:
-    """Blocks of a file, each when it would have been heard; `fast`: as soon as it is wanted."""
+    """Yield blocks of a file, each at its time in the recording; `fast`: without waiting."""
     from earatlas.features.audio_files import read_blocks
 
-    begun, done = time.monotonic(), 0
+    start, done = time.monotonic(), 0
     rest = np.zeros((2, 0))
     for block in read_blocks(path):
         rest = np.concatenate([rest, block.samples], axis=1)
         while rest.shape[1] >= size:
             ready, rest = rest[:, :size], rest[:, size:]
             done += size
-            _wait(begun + done / rate, fast=fast)
+            _wait(start + done / rate, fast=fast)
             yield ready
     if rest.shape[1]:
-        _wait(begun + (done + rest.shape[1]) / rate, fast=fast)
+        _wait(start + (done + rest.shape[1]) / rate, fast=fast)
         yield rest
 
 
 def _wait(until: float, *, fast: bool) -> None:
+    """Sleep until a time of the monotonic clock, unless `fast`."""
     if not fast:
         time.sleep(max(until - time.monotonic(), 0.0))
 
 
-def _device_blocks(device: str | None, rate: int, size: int, clock: Clock) -> Iterator[Array]:
-    """Blocks of an input device, until interrupted or until it is gone."""
+def _device_blocks(device: str | None, rate: int, size: int, clock: StreamClock) -> Iterator[Array]:
+    """Yield blocks of an input device, until interrupted or disconnected."""
     sounddevice = _sounddevice()
     number: Any = int(device) if device is not None and device.isdigit() else device
-    begun = False
+    started = False
     try:
         with sounddevice.InputStream(
             samplerate=rate, channels=2, device=number, dtype="float32"
         ) as stream:
             while True:
                 data, overflowed = stream.read(size)
-                begun = True
-                clock.dropped_samples += size if overflowed else 0  # at least a part of it
+                started = True
+                clock.dropped_samples += (
+                    size if overflowed else 0
+                )  # upper bound: a part of the block
                 yield np.asarray(data.T, dtype=np.float64)
     except sounddevice.PortAudioError as error:
-        if begun:
+        if started:
             raise InputError(
-                f"device must stay connected, got its end ({error}). What was heard until then is "
-                "complete. Connect it again, and start anew."
+                f"device must stay connected, got a disconnection ({error}). Results until then "
+                "are complete. Connect it again, and restart the command."
             ) from error
         raise InputError(
             f"device must be a stereo input at {rate} Hz, got {device or 'the default'} ({error}). "
-            "List devices with: python -m sounddevice."
+            "List the devices with: python -m sounddevice."
         ) from error
 
 
 def _sounddevice() -> Any:
-    """The package for devices, or what is missing: itself, or the library that it calls."""
+    """Import sounddevice, or raise an error about it or about its library PortAudio."""
     try:
         import sounddevice
     except ImportError as error:
         raise missing_extra("live", "sounddevice") from error
-    except OSError as error:  # the package is there, and does not find the library
+    except OSError as error:  # the package is installed, but does not find PortAudio
         raise InputError(
             f"This needs the library PortAudio, which was not found ({error}). Install it (Debian: "
             "apt install libportaudio2; macOS: brew install portaudio), or pipe a recorder into "
-            "--stdin."
+            "the command and use --stdin."
         ) from error
     return sounddevice

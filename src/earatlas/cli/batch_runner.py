@@ -1,8 +1,9 @@
-"""A batch on the command line: its bar, its lines, its end.
+"""Run a batch job from the command line: results, progress bar and summary.
 
-In: a `Work` and its files. Out: an answer a file as it is done, a bar with files, pace and time
-left meanwhile, and a table at the end. The exit code is 1 if some failed. Ctrl-C, SIGTERM and
-SIGHUP end all processes of the batch; nothing is half-written, and a line says how to go on.
+Each file's result is printed when it is done. A progress bar shows the number of files, the speed
+and the remaining time, and a table at the end sums up. The exit code is 1 if a file failed. Ctrl-C,
+SIGTERM and SIGHUP end all processes of the batch: no file is half-written, and a line tells how to
+continue.
 """
 
 from __future__ import annotations
@@ -21,59 +22,59 @@ from rich.markup import escape
 from rich.table import Table
 
 from earatlas.batch.batch import (
-    SUMMARY,
+    SUMMARY_FILE,
     Batch,
-    Hands,
+    Executor,
     SummaryError,
-    planned,
-    run,
-    to_replace,
+    execute_batch,
+    existing_outputs,
+    plan_batch,
 )
-from earatlas.batch.eta import Pace
-from earatlas.batch.job import Outcome, Work
-from earatlas.cli import Stopped
-from earatlas.cli.console import Tally, Warned, err, note, out, print_json
-from earatlas.cli.outputs import Outputs, tell_replaced
-from earatlas.errors import InputError, harmless
+from earatlas.batch.eta import TimeEstimate
+from earatlas.batch.job import BatchJob, Outcome
+from earatlas.cli import StoppedBySignal
+from earatlas.cli.console import FailureTally, FileWarnings, err, out, print_json, print_note
+from earatlas.cli.outputs import OutputFiles, print_replaced
+from earatlas.errors import InputError, sanitize
 from earatlas.files import output_folder
-from earatlas.wording import length_words
+from earatlas.wording import format_duration
 
 __all__ = ["BatchOptions", "run_batch"]
 
-_MOST_NAMED = 20  # failures in the table; batch.jsonl has all
-_LONGEST_COMMAND = 300  # letters of a command that is told whole
+_MAX_NAMED_FAILURES = 20  # failures listed below the table; batch.jsonl has all
+_MAX_COMMAND_LENGTH = 300  # characters; a longer command is not repeated
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How a batch is to be run."""
+    """Options of a batch on the command line."""
 
     jobs: int = 1
     resume: bool = False
-    scheduler: str | None = None  # the address of a Dask scheduler
+    scheduler: str | None = None  # address of a Dask scheduler
     force: bool = False
     as_json: bool = False
 
     def __post_init__(self) -> None:
-        Hands(self.jobs)  # refuses what is no number of processes
+        Executor(self.jobs)  # validates the number of processes
         if self.scheduler is not None and self.jobs > 1:
             raise InputError(
-                f"--jobs must go without --scheduler, got {self.jobs}. A cluster has as many at a "
-                "time as it has workers."
+                f"--jobs must be used without --scheduler, got {self.jobs}. Remove it: a cluster "
+                "runs one job per worker."
             )
 
     def files(self, files: Sequence[Path]) -> tuple[Path, ...]:
-        """The files as those who do the work see them: a cluster has current folders of its own."""
+        """Return the files as workers see them: absolute paths for a cluster."""
         return tuple(files) if self.scheduler is None else tuple(f.absolute() for f in files)
 
     def folder(self, folder: Path) -> Path:
-        """The same for the folder of the results."""
+        """Return the folder of the results as workers see it."""
         return folder if self.scheduler is None else folder.absolute()
 
 
 class _InterruptedError(BaseException):
-    """A signal asked for an end."""
+    """Raised by a signal handler to end the batch."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -81,185 +82,204 @@ class _InterruptedError(BaseException):
 
 
 def run_batch(
-    work: Work,
+    job: BatchJob,
     files: Sequence[Path],
-    how: BatchOptions,
+    options: BatchOptions,
     show: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Do a batch and tell of it; `show` prints an answer for people."""
-    _check_sidecars(work, files, force=how.force)
-    batch = planned(work, files, resume=how.resume)
-    tally = Tally(len(files), as_json=how.as_json, what=work.what)
-    warned = Warned(len(files), work.what)
-    lost: SummaryError | None = None
-    with output_folder(work.folder), _ended_by_signals(batch, how) as told, _client(how) as client:
-        _tell_plan(batch)
+    """Run a batch job on files; `show` prints the result of one file as text."""
+    _check_sidecars(job, files, force=options.force)
+    batch = plan_batch(job, files, resume=options.resume)
+    tally = FailureTally(len(files), as_json=options.as_json, file_kind=job.file_kind)
+    file_warnings = FileWarnings(len(files), job.file_kind)
+    summary_error: SummaryError | None = None
+    with (
+        output_folder(job.folder),
+        _stop_on_signal(batch, options) as outcomes,
+        _client(options) as client,
+    ):
+        _print_plan(batch)
         bar = _Bar(batch)
-        with bar, closing(run(batch, Hands(how.jobs, client), bar.tell)) as outcomes:
+        with (
+            bar,
+            closing(execute_batch(batch, Executor(options.jobs, client), bar.update)) as running,
+        ):
             try:
-                for outcome in outcomes:
-                    told.append(outcome)
+                for outcome in running:
+                    outcomes.append(outcome)
                     bar.finish(outcome)
                     with bar.hidden():
                         if outcome.status != "skipped":
-                            warned.tell(outcome.file, outcome.warnings)
-                        _tell(outcome, tally, how, show)
+                            file_warnings.add(outcome.file, outcome.warnings)
+                        _print_outcome(outcome, tally, options, show)
             except SummaryError as error:
-                lost = error
-    warned.close()
+                summary_error = error
+    file_warnings.close()
     if len(files) > 1:
-        _tell_end(batch, told, bar.pace, as_json=how.as_json)
-    if lost is not None:
-        raise lost
+        _print_summary(batch, outcomes, bar.pace, as_json=options.as_json)
+    if summary_error is not None:
+        raise summary_error
     if len(files) > 1:
-        note("[cyan]batch:[/]", str(batch.work.folder / SUMMARY))
+        print_note("[cyan]batch:[/]", str(batch.job.folder / SUMMARY_FILE))
     tally.close()
 
 
-def _check_sidecars(work: Work, files: Sequence[Path], *, force: bool) -> None:
-    """Refuse to replace what no batch wrote; what one wrote is told when it is replaced."""
-    outputs = Outputs(force=force)
-    for path, ours in to_replace(work, files):
-        outputs.claim_in_folder(path, ours)
+def _check_sidecars(job: BatchJob, files: Sequence[Path], *, force: bool) -> None:
+    """Refuse to replace files that were not written by a batch, unless forced."""
+    outputs = OutputFiles(force=force)
+    for path, replaceable in existing_outputs(job, files):
+        outputs.claim_in_folder(path, replaceable)
 
 
-def _client(how: BatchOptions) -> Any:
-    if how.scheduler is None:
+def _client(options: BatchOptions) -> Any:
+    """Return a context manager for the client of the Dask scheduler, if there is one."""
+    if options.scheduler is None:
         return nullcontext()
-    from earatlas.batch.cluster import connected
+    from earatlas.batch.cluster import cluster_client
 
-    return connected(how.scheduler)
+    return cluster_client(options.scheduler)
 
 
-# --- the end, wished or not -----------------------------------------------------------------
+# --- signals --------------------------------------------------------------------------------
 
 
 @contextmanager
-def _ended_by_signals(batch: Batch, how: BatchOptions) -> Iterator[list[Outcome]]:
-    """What was told so far; a signal ends the batch, and how to go on is said."""
+def _stop_on_signal(batch: Batch, options: BatchOptions) -> Iterator[list[Outcome]]:
+    """Yield a list for the outcomes; a signal ends the batch and prints how to continue."""
 
     def stop(number: int, _: object) -> None:
-        for one in caught:  # once is enough: what is left is tidying up
-            signal.signal(one, signal.SIG_IGN)
+        for other in caught:  # ignore further signals during the cleanup
+            signal.signal(other, signal.SIG_IGN)
         raise _InterruptedError(number)
 
-    caught, before = [], {}
-    told: list[Outcome] = []
+    caught, previous = [], {}
+    outcomes: list[Outcome] = []
     try:
-        for one in (getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)):
-            if signal.getsignal(one) is not signal.SIG_IGN:  # as nohup(1) wishes it
-                with suppress(ValueError):  # not in the main thread, which has the signals
-                    before[one] = signal.signal(one, stop)
-                    caught.append(one)
-        yield told
+        for kind in (getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)):
+            if signal.getsignal(kind) is not signal.SIG_IGN:  # nohup(1) ignores SIGHUP
+                with suppress(ValueError):  # only the main thread can set handlers
+                    previous[kind] = signal.signal(kind, stop)
+                    caught.append(kind)
+        yield outcomes
     except _InterruptedError as interrupted:
-        with suppress(OSError):  # the terminal may be gone
-            _tell_stop(batch, told, how)
-        raise Stopped(128 + interrupted.number) from None  # as shells have it
+        with suppress(OSError):  # the terminal may be closed
+            _print_stopped(batch, outcomes, options)
+        raise StoppedBySignal(128 + interrupted.number) from None  # the convention of shells
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for kind, handler in previous.items():
+            signal.signal(kind, handler)
 
 
-def _tell_stop(batch: Batch, told: Sequence[Outcome], how: BatchOptions) -> None:
-    """How far it is, and how to go on."""
-    done = sum(outcome.status != "failed" for outcome in told)
-    words = [*sys.argv[1:], *([] if how.resume else ["--resume"])]
-    command = f"earatlas {shlex.join(words)}"
-    if len(command) > _LONGEST_COMMAND:
-        command = "the same command and --resume"
-    note(
+def _print_stopped(batch: Batch, outcomes: Sequence[Outcome], options: BatchOptions) -> None:
+    """Print how many files are done, and the command that continues."""
+    done = sum(outcome.status != "failed" for outcome in outcomes)
+    arguments = [*sys.argv[1:], *([] if options.resume else ["--resume"])]
+    command = f"earatlas {shlex.join(arguments)}"
+    if len(command) > _MAX_COMMAND_LENGTH:
+        command = "the same command with --resume"
+    print_note(
         "[yellow]stopped:[/]",
-        f"{done} of {len(batch.files)} {batch.work.what} are done. Go on with: {command}",
+        f"{done} of {len(batch.files)} {batch.job.file_kind} are done. Continue with: {command}",
     )
 
 
-# --- what is told ---------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------
 
 
-def _tell_plan(batch: Batch) -> None:
-    """What is skipped, and what is done again, and why."""
-    if batch.kept:
-        note("[cyan]resume:[/]", f"{len(batch.kept)} of {len(batch.files)} are done already.")
-    for why, count in Counter(batch.again.values()).most_common():
-        first = next(file for file, reason in batch.again.items() if reason == why)
+def _print_plan(batch: Batch) -> None:
+    """Print how many files are skipped, and which are processed again and why."""
+    if batch.skipped:
+        print_note(
+            "[cyan]resume:[/]", f"{len(batch.skipped)} of {len(batch.files)} are done already."
+        )
+    for why, count in Counter(batch.rerun.values()).most_common():
+        first = next(file for file, reason in batch.rerun.items() if reason == why)
         others = f" and {count - 1} more" if count > 1 else ""
-        note("[cyan]again:[/]", f"{first}{others}: {why}.")
+        print_note("[cyan]again:[/]", f"{first}{others}: {why}.")
 
 
-def _tell(
-    outcome: Outcome, tally: Tally, how: BatchOptions, show: Callable[[dict[str, Any]], None]
+def _print_outcome(
+    outcome: Outcome,
+    tally: FailureTally,
+    options: BatchOptions,
+    show: Callable[[dict[str, Any]], None],
 ) -> None:
-    """An answer, or why there is none."""
+    """Print the result of a file, or why it failed."""
     if outcome.status == "skipped":
-        if how.as_json:
+        if options.as_json:
             print_json({**(outcome.answer or {}), "skipped": True})
         return
-    tell_replaced(list(outcome.replaced))
+    print_replaced(list(outcome.replaced))
     if outcome.removed:
-        note("[yellow]removed, of an earlier run:[/]", ", ".join(outcome.removed))
-    if outcome.bug is not None:
-        err.print(outcome.bug, markup=False, highlight=False, soft_wrap=True)
-        if tally.total == 1:  # as every bug ends a command
+        print_note("[yellow]removed, from an earlier run:[/]", ", ".join(outcome.removed))
+    if outcome.traceback_text is not None:
+        err.print(outcome.traceback_text, markup=False, highlight=False, soft_wrap=True)
+        if tally.total == 1:  # the exit code of any uncaught exception
             raise SystemExit(1)
     if outcome.answer is None:
         tally.fail(outcome.file, outcome.error or "")
-    elif how.as_json:
+    elif options.as_json:
         print_json(outcome.answer)
     else:
         show(outcome.answer)
 
 
-def _tell_end(batch: Batch, told: Sequence[Outcome], pace: Pace, *, as_json: bool) -> None:
-    """The table of the batch; beside answers in JSON it goes to standard error."""
-    count = Counter(outcome.status for outcome in told)
-    again = sum(outcome.again is not None and outcome.status == "done" for outcome in told)
+def _print_summary(
+    batch: Batch, outcomes: Sequence[Outcome], pace: TimeEstimate, *, as_json: bool
+) -> None:
+    """Print the summary table; with `as_json`, to standard error."""
+    count = Counter(outcome.status for outcome in outcomes)
+    rerun = sum(outcome.rerun is not None and outcome.status == "done" for outcome in outcomes)
     table = Table(box=None, padding=(0, 2), show_header=False)
-    speed = f"{length_words(pace.seconds)}{_speed(batch, pace)}" if count["done"] else ""
+    speed = f"{format_duration(pace.seconds)}{_speed(batch, pace)}" if count["done"] else ""
     table.add_row("done", str(count["done"]), speed)
-    if again:
-        table.add_row("", str(again), "of them again")
+    if rerun:
+        table.add_row("", str(rerun), "of them processed again")
     table.add_row("skipped", str(count["skipped"]), "done before" if count["skipped"] else "")
     table.add_row("failed", str(count["failed"]), "")
-    where = err if as_json else out
-    where.print(table, highlight=False)
-    failed = [outcome for outcome in told if outcome.status == "failed"]
-    # Below the table, whose columns would break names and reasons in the midst of a word.
-    for outcome in failed[:_MOST_NAMED]:
-        words = escape(harmless(f"    {outcome.file.name}: {outcome.error}"))
-        where.print(words, highlight=False, soft_wrap=True)
-    if len(failed) > _MOST_NAMED:
-        where.print(f"    and {len(failed) - _MOST_NAMED} more", highlight=False)
+    console = err if as_json else out
+    console.print(table, highlight=False)
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    # Below the table, because its columns would break names within words.
+    for outcome in failed[:_MAX_NAMED_FAILURES]:
+        line = escape(sanitize(f"    {outcome.file.name}: {outcome.error}"))
+        console.print(line, highlight=False, soft_wrap=True)
+    if len(failed) > _MAX_NAMED_FAILURES:
+        console.print(f"    and {len(failed) - _MAX_NAMED_FAILURES} more", highlight=False)
 
 
-def _speed(batch: Batch, pace: Pace) -> str:
-    return f", {pace.rate:.1f} s of sound a second" if _has_sound(batch) else ""
+def _speed(batch: Batch, pace: TimeEstimate) -> str:
+    """Return the processing speed for recordings, and nothing for heads."""
+    return f", {pace.rate:.1f} s of sound per second" if _has_sound(batch) else ""
 
 
 def _has_sound(batch: Batch) -> bool:
-    return batch.work.what == "recordings"
+    """Whether the files are recordings, whose workload is measured in seconds of sound."""
+    return batch.job.file_kind == "recordings"
 
 
 class _Bar:
-    """Files, seconds of sound a second, and the time left; shown on a terminal alone."""
+    """Progress bar with files, speed and remaining time; shown only on a terminal."""
 
     def __init__(self, batch: Batch) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        todo, work = batch.todo, batch.work
-        # Of heads one is as good as another.
-        amounts = [work.amount(file) for file in todo] if _has_sound(batch) else [1.0] * len(todo)
-        self.pace, self._batch = Pace(amounts), batch
-        self._skipped = len(batch.kept)
-        self._numbers = {file: number for number, file in enumerate(todo)}
+        pending, job = batch.pending, batch.job
+        # Heads all count the same.
+        amounts = (
+            [job.workload(file) for file in pending] if _has_sound(batch) else [1.0] * len(pending)
+        )
+        self.pace, self._batch = TimeEstimate(amounts), batch
+        self._skipped = len(batch.skipped)
+        self._numbers = {file: number for number, file in enumerate(pending)}
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.fields[words]}"),
+            TextColumn("{task.fields[status]}"),
         )
         self._bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
         self._task = self._bar.add_task(
-            escape(harmless(self._label())), total=max(self.pace.total, 1e-9), words=""
+            escape(sanitize(self._label())), total=max(self.pace.total, 1e-9), status=""
         )
 
     def __enter__(self) -> None:
@@ -271,33 +291,35 @@ class _Bar:
     def _label(self) -> str:
         files, done = self._batch.files, self._skipped + self.pace.files
         if len(files) == 1:
-            return f"{self._batch.work.command} {files[0].name}"
-        return f"{self._batch.work.command} {done} of {len(files)}"
+            return f"{self._batch.job.command} {files[0].name}"
+        return f"{self._batch.job.command} {done} of {len(files)}"
 
-    def tell(self, number: int, share: float) -> None:
-        """So much of one of what is to be done."""
+    def update(self, number: int, share: float) -> None:
+        """Record the completed fraction of one pending file."""
         self.pace.share(number, share)
-        self._update()
+        self._redraw()
 
     def finish(self, outcome: Outcome) -> None:
-        """That one is done."""
+        """Record that a file is done."""
         if outcome.file in self._numbers:
             self.pace.finish(self._numbers[outcome.file])
-        self._update()
+        self._redraw()
 
-    def _update(self) -> None:
-        left = self.pace.seconds_left
-        words = "" if left is None else f"{length_words(left)} left{_speed(self._batch, self.pace)}"
+    def _redraw(self) -> None:
+        left = self.pace.remaining_seconds
+        status = (
+            "" if left is None else f"{format_duration(left)} left{_speed(self._batch, self.pace)}"
+        )
         self._bar.update(
             self._task,
             completed=self.pace.done,
-            description=escape(harmless(self._label())),
-            words=words,
+            description=escape(sanitize(self._label())),
+            status=status,
         )
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """While something is printed: nothing can be while a bar is shown."""
+        """Hide the bar while results are printed."""
         self._bar.stop()
         yield
         self._bar.start()

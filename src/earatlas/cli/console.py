@@ -1,8 +1,8 @@
-"""What commands share: where they write, what they say, and their progress bar.
+"""Terminal output that all commands share: results, notes, warnings, errors and progress bars.
 
-Answers go to standard output, everything else to standard error: progress, warnings (each once a
-command), errors, and what was replaced. Which files a command may replace is decided in `outputs`.
-Names come from anywhere: what in them would steer a terminal is spelt out, here, for all commands.
+Results go to standard output, everything else to standard error: progress, warnings (each once per
+command), errors, and the names of replaced files. Control characters in file names are escaped
+here for all commands (`earatlas.errors.sanitize`).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResul
 from rich.markup import escape
 from rich.segment import Segment
 
-from earatlas.errors import EaratlasWarning, InputError, brief, harmless
+from earatlas.errors import EaratlasWarning, InputError, abbreviate, sanitize
 
 __all__ = [
-    "Tally",
-    "Warned",
-    "degrees",
+    "FailureTally",
+    "FileWarnings",
     "err",
-    "note",
+    "format_degrees",
     "out",
+    "print_doubts",
     "print_json",
+    "print_line",
+    "print_note",
+    "print_warning",
     "progress",
-    "say",
-    "say_doubts",
     "show_warnings_once",
-    "warn",
 ]
 
-# What Python calls otherwise than the command line does.
+# Python parameters whose command-line options have other names; messages use the options.
 _OPTIONS = {
     "n_sources": "--sources",
     "hop_seconds": "--hop",
@@ -53,110 +53,112 @@ _OPTIONS = {
     "t60_seconds": "--t60",
 }
 _ARGUMENTS = re.compile(rf"(?<![\w'/.-])({'|'.join(_OPTIONS)})(?![\w'/-])")
-_LONGEST_AGAIN = 120  # letters of a warning that was told already
-_NAME = re.compile(r"(?<!\w)'.*?'(?!\w)")  # of a file, in a warning
+_MAX_REPEATED_LENGTH = 120  # characters of a warning that was printed before
+_NAME = re.compile(r"(?<!\w)'.*?'(?!\w)")  # a file name in a warning
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
-_OTHERS = "…"  # stands for a number that is another for each file
-_LINES = "\n\t"  # of what steers a terminal, what an answer may hold
+_VARYING = "…"  # replaces a number that differs between files
+_WHITESPACE = "\n\t"  # control characters that results may contain
 
 
-class _Harmless:
-    """A table, or whatever else is drawn, with its letters made harmless."""
+class _Sanitized:
+    """A table or other renderable whose text is sanitized."""
 
-    def __init__(self, drawn: ConsoleRenderable) -> None:
-        self.drawn = drawn
+    def __init__(self, renderable: ConsoleRenderable) -> None:
+        self.renderable = renderable
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for text, style, control in console.render(self.drawn, options):
-            yield Segment(text if control else harmless(text, keep=_LINES), style, control)
+        for text, style, control in console.render(self.renderable, options):
+            yield Segment(text if control else sanitize(text, keep=_WHITESPACE), style, control)
 
 
-class _HarmlessConsole(Console):
-    """A console that sends nothing to the terminal but text and its own colours."""
+class _SanitizingConsole(Console):
+    """A console that sends no control sequences to the terminal except its own colours."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """As rich has it."""
-        super().print(*map(_made_harmless, objects), **options)
+        """Print as `rich.console.Console.print` does, with sanitized text."""
+        super().print(*map(_sanitize_object, objects), **options)
 
 
-def _made_harmless(thing: Any) -> Any:
+def _sanitize_object(thing: Any) -> Any:
+    """Return a printable object with sanitized text."""
     if isinstance(thing, str):
-        return harmless(thing, keep=_LINES)
-    return _Harmless(thing) if isinstance(thing, ConsoleRenderable) else thing
+        return sanitize(thing, keep=_WHITESPACE)
+    return _Sanitized(thing) if isinstance(thing, ConsoleRenderable) else thing
 
 
-# No emoji: a path such as a:b:c would come out as pictures.
-out = _HarmlessConsole(emoji=False)
-err = _HarmlessConsole(stderr=True, emoji=False)
+# No emoji: parts of a path such as a:b:c could be replaced by pictures.
+out = _SanitizingConsole(emoji=False)
+err = _SanitizingConsole(stderr=True, emoji=False)
 
-_warned: set[str] = set()  # by this command
-_Kind = tuple[str, ...]  # of a warning: what stands between its numbers, without names
-
-
-def say(text: str) -> None:
-    """A line of the answer, as it is: neither wrapped nor coloured."""
-    out.print(harmless(text), markup=False, highlight=False, soft_wrap=True)
+_shown_warnings: set[str] = set()  # of this command
+_Kind = tuple[str, ...]  # text of a warning between its numbers, without file names
 
 
-def say_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
-    """What speaks against an answer, a line each."""
+def print_line(text: str) -> None:
+    """Print one line of the result, neither wrapped nor coloured."""
+    out.print(sanitize(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
+    """Print the caveats of a result, one per line."""
     for doubt in doubts:
-        say(f"  {label}: {doubt}")
+        print_line(f"  {label}: {doubt}")
 
 
-def degrees(angle: float) -> str:
-    """An angle with one digit, never -0.0."""
-    from earatlas.wording import one_digit  # it needs numpy, which help and version do without
+def format_degrees(angle: float) -> str:
+    """Format an angle in degrees with one decimal, and never -0.0."""
+    from earatlas.wording import format_one_decimal  # imports NumPy, which --help does not need
 
-    return f"{one_digit(angle)}°"
+    return f"{format_one_decimal(angle)}°"
 
 
-def note(label: str, text: str) -> None:
-    """A line on standard error; the label has markup, the text none. Options have their names.
+def print_note(label: str, text: str) -> None:
+    """Print a line on standard error; only the label may contain markup.
 
-    A terminal would break it in the midst of a word: there it is wrapped.
+    Python parameter names in the text are replaced by the names of the options. On a terminal,
+    the line is wrapped at words.
     """
-    told = _ARGUMENTS.sub(lambda found: _OPTIONS[found.group()], harmless(text))
-    err.print(f"{label} {escape(told)}", highlight=False, soft_wrap=not err.is_terminal)
+    message = _ARGUMENTS.sub(lambda match: _OPTIONS[match.group()], sanitize(text))
+    err.print(f"{label} {escape(message)}", highlight=False, soft_wrap=not err.is_terminal)
 
 
-def warn(text: str) -> None:
-    """A warning on standard error; the same one only once a command."""
-    if text not in _warned:
-        _warned.add(text)
-        note("[yellow]warning:[/]", text)
+def print_warning(text: str) -> None:
+    """Print a warning on standard error; the same one only once per command."""
+    if text not in _shown_warnings:
+        _shown_warnings.add(text)
+        print_note("[yellow]warning:[/]", text)
 
 
-class Warned:
-    """Warnings of one file after the other: each once, with the file, and of how many more.
+class FileWarnings:
+    """Warnings of a sequence of files, where each kind of warning is printed once, with a count.
 
-    They are the same if they differ in names and numbers alone: ten thousand clipped recordings
-    have two lines. Of one file alone nobody needs to be told which.
+    Warnings are of the same kind if they differ only in names and numbers, so ten thousand clipped
+    recordings give two lines. If there is only one file, its name is not added.
     """
 
-    def __init__(self, total: int, what: str = "recordings") -> None:
-        self.total, self.what = total, what
-        self._count: Counter[_Kind] = Counter()  # files
-        self._numbers: dict[_Kind, list[str]] = {}  # that stand between the parts
+    def __init__(self, total: int, file_kind: str = "recordings") -> None:
+        self.total, self.file_kind = total, file_kind
+        self._count: Counter[_Kind] = Counter()  # number of files
+        self._numbers: dict[_Kind, list[str]] = {}  # between the parts of the text
 
-    def tell(self, file: object, texts: Iterable[str]) -> None:
-        """What was warned of a file."""
+    def add(self, file: object, texts: Iterable[str]) -> None:
+        """Print the warnings of a file that are of a new kind, and count all."""
         kinds: set[_Kind] = set()
         for text in dict.fromkeys(texts):
             plain = _NAME.sub("", text.replace(f"'{file}'", "")).strip()
             kind, numbers = tuple(_NUMBER.split(plain)), _NUMBER.findall(plain)
-            before = self._numbers.get(kind, numbers)
-            both = zip(before, numbers, strict=True)
-            self._numbers[kind] = [a if a == b else _OTHERS for a, b in both]
+            previous = self._numbers.get(kind, numbers)
+            both = zip(previous, numbers, strict=True)
+            self._numbers[kind] = [a if a == b else _VARYING for a, b in both]
             if kind not in self._count:
                 named = self.total == 1 or str(file) in text
-                warn(text if named else f"{file}: {text}")
+                print_warning(text if named else f"{file}: {text}")
             kinds.add(kind)
         self._count.update(kinds)
 
     @contextmanager
     def catching(self, file: object) -> Iterator[None]:
-        """What is warned meanwhile is of that file; if it is alone, it is told as it comes."""
+        """Collect the warnings within the block as those of a file; print them at once if alone."""
         if self.total == 1:
             yield
             return
@@ -164,35 +166,36 @@ class Warned:
             try:
                 yield
             finally:
-                ours = (w for w in caught if issubclass(w.category, EaratlasWarning))
-                self.tell(file, [str(warning.message) for warning in ours])
+                collected = (w for w in caught if issubclass(w.category, EaratlasWarning))
+                self.add(file, [str(warning.message) for warning in collected])
 
     def close(self) -> None:
-        """Tell how many files had the same."""
+        """Print how many more files had each warning."""
         for kind, numbers in self._numbers.items():
             if self._count[kind] > 1:
                 text = "".join(chain(*zip(kind, [*numbers, ""], strict=True)))
-                more = f"{self._count[kind] - 1} more {self.what}"
-                warn(f"so for {more}: {brief(text, _LONGEST_AGAIN)}")
+                more = f"{self._count[kind] - 1} more {self.file_kind}"
+                print_warning(f"the same for {more}: {abbreviate(text, _MAX_REPEATED_LENGTH)}")
 
 
 def show_warnings_once() -> None:
-    """From here on warnings of ours are a line each, once; those of other packages are not shown.
+    """Print each warning of this package once, as one line, and none of other packages.
 
-    A recording that is read twice, for its answer and for its track, would warn twice.
+    Otherwise a recording that is read twice, for its result and for its track, would warn twice.
     """
-    _warned.clear()
+    _shown_warnings.clear()
     warnings.showwarning = _show_warning
     warnings.simplefilter("always", EaratlasWarning)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Replacement for `warnings.showwarning`."""
     if issubclass(category, EaratlasWarning):
-        warn(str(message))
+        print_warning(str(message))
 
 
 def print_json(answer: dict[str, Any], file: TextIO | None = None) -> None:
-    """The answer on one line of JSON, on standard output unless another file is named."""
+    """Print a result as one line of JSON, to standard output by default."""
     stream = file or sys.stdout
     stream.write(json.dumps(answer) + "\n")
     stream.flush()
@@ -200,37 +203,38 @@ def print_json(answer: dict[str, Any], file: TextIO | None = None) -> None:
 
 @contextmanager
 def progress(label: str, *, logged: bool = False) -> Iterator[Callable[[float, float], None]]:
-    """A progress bar on standard error, gone when done; yields `update(done, total)`.
+    """Show a temporary progress bar on standard error; yields `update(done, total)`.
 
-    Where that is no terminal, there is none; what is `logged` has a line at its start and its end.
+    There is no bar if standard error is not a terminal. In that case `logged` prints a line at the
+    start and one at the end.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    quiet = not err.is_terminal  # a log file needs no bars
+    quiet = not err.is_terminal  # no bars in log files
     start = time.monotonic()
     if quiet and logged:
-        note("[cyan]begun:[/]", f"{label}.")
+        print_note("[cyan]started:[/]", f"{label}.")
     with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
-        task = bar.add_task(escape(harmless(label)), total=None)
+        task = bar.add_task(escape(sanitize(label)), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
     if quiet and logged:
-        note("[cyan]done:[/]", f"{label}, in {time.monotonic() - start:.1f} s.")
+        print_note("[cyan]done:[/]", f"{label}, in {time.monotonic() - start:.1f} s.")
 
 
-class Tally:
-    """Recordings one after the other: a bad one is told, and the others go on.
+class FailureTally:
+    """Counts failures in a sequence of files, so that one bad file does not stop the others.
 
-    One recording alone that fails is an InputError, as all bad input; of several, each is told on
-    a line, and the exit code is 1 at the end.
+    If there is only one file, its failure is an `InputError`. Otherwise each failure is printed as
+    one line, and the exit code is 1 at the end.
     """
 
-    def __init__(self, total: int, *, as_json: bool, what: str = "recordings") -> None:
-        self.total, self.as_json, self.what = total, as_json, what
+    def __init__(self, total: int, *, as_json: bool, file_kind: str = "recordings") -> None:
+        self.total, self.as_json, self.file_kind = total, as_json, file_kind
         self.failed = 0
 
     def fail(self, file: object, problem: str) -> None:
-        """Tell that a recording failed."""
+        """Print that a file failed, and count it."""
         if str(file) not in problem:
             problem = f"{file}: {problem}"
         if self.as_json:
@@ -238,12 +242,14 @@ class Tally:
         if self.total == 1:
             raise InputError(problem)
         self.failed += 1
-        note("[bold red]error:[/]", problem)
+        print_note("[bold red]error:[/]", problem)
 
     def close(self) -> None:
-        """Tell how many failed, if any did, and leave with exit code 1."""
+        """If files failed, print how many and exit with code 1."""
         if self.failed:
             import typer
 
-            note("[bold red]error:[/]", f"{self.failed} of {self.total} {self.what} failed.")
+            print_note(
+                "[bold red]error:[/]", f"{self.failed} of {self.total} {self.file_kind} failed."
+            )
             raise typer.Exit(1)

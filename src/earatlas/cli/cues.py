@@ -1,4 +1,4 @@
-"""`earatlas cues`: what a recording lets one hear."""
+"""`earatlas cues`: statistics and a plot of the interaural cues of a recording."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from earatlas.cli.app import Command, examples, one_command
-from earatlas.cli.console import print_json, progress, say
+from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.console import print_json, print_line, progress
 from earatlas.cli.options import ChannelsOption, ForceOption, JsonOption
-from earatlas.cli.outputs import Outputs
-from earatlas.errors import harmless
+from earatlas.cli.outputs import OutputFiles
+from earatlas.errors import sanitize
 from earatlas.features.audio_files import audio_seconds
 from earatlas.features.cues import Cues, recording_cues
 from earatlas.features.layout import CueLayout, Threshold
 
 __all__ = ["app", "cues"]
 
-app = one_command()
+app = command_app()
 
-_DRAWN_SECONDS = 60.0
+_MAX_PLOT_SECONDS = 60.0  # the plot shows at most this much of the recording
 
 
 @app.command(
@@ -32,60 +32,67 @@ _DRAWN_SECONDS = 60.0
 )
 def cues(
     recording: Annotated[
-        Path, typer.Argument(metavar="RECORDING", help="A two-channel recording: left, right.")
+        Path, typer.Argument(metavar="RECORDING", help="Two-channel recording (left, right).")
     ],
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture of the first minute.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Plot the cues of the first minute (.png, .svg, .pdf)."),
     ] = None,
     channels: ChannelsOption = (0, 1),
     relative_db: Annotated[
         float,
-        typer.Option(metavar="DB", help="A bin counts as heard above this, from the peak down."),
+        typer.Option(
+            metavar="DB", help="Ignore time-frequency bins below this level relative to the peak."
+        ),
     ] = -45.0,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how much of a recording carries interaural cues, and draw them."""
+    """Measure the interaural cues of a recording, and plot them.
+
+    Prints the share of time-frequency bins with cues, and the mean level difference.
+    """
     start = time.perf_counter()
-    outputs = Outputs(force=force)
+    outputs = OutputFiles(force=force)
     if plot is not None:
         outputs.claim_picture(plot)
-    heard = _Heard(CueLayout(), drawing=plot is not None)
+    statistics = _CueStatistics(CueLayout(), keep_cues=plot is not None)
     seconds = audio_seconds(recording)
     threshold = Threshold(relative_db=relative_db)
-    with progress("listening") as update:
+    with progress("measuring") as update:
         for part in recording_cues(
-            recording, heard.layout, threshold=threshold, channels=channels, progress=update
+            recording, statistics.layout, threshold=threshold, channels=channels, progress=update
         ):
-            heard.add(part)
+            statistics.add(part)
     if plot is not None:
-        _draw(heard, plot, recording.name)
-    outputs.tell()
+        _plot(statistics, plot, recording.name)
+    outputs.report()
     if as_json:
-        answer = _answer(recording, seconds, heard, time.perf_counter() - start)
+        answer = _json_answer(recording, seconds, statistics, time.perf_counter() - start)
         print_json({**answer, "plot": None if plot is None else str(plot)})
         return
-    _print(recording.name, seconds, heard)
+    _print(recording.name, seconds, statistics)
     if plot is not None:
-        say(f"picture: {plot}")
+        print_line(f"picture: {plot}")
 
 
 @dataclass
-class _Heard:
-    """What is counted as the parts of a recording go by, and those that are drawn."""
+class _CueStatistics:
+    """Running statistics of the cues of a recording, and the cues to plot."""
 
     layout: CueLayout
-    drawing: bool
+    keep_cues: bool  # for the plot
     frames: int = 0
-    observed: int = 0  # bins
-    levels: int = 0  # bins that have an ILD
-    level_sum: float = 0.0  # dB
-    drawn: list[Cues] = field(default_factory=list)
+    observed: int = 0  # bins with cues
+    levels: int = 0  # bins with an ILD
+    level_sum: float = 0.0  # sum of ILDs, dB
+    plotted: list[Cues] = field(default_factory=list)
 
     def add(self, part: Cues) -> None:
+        """Add the cues of the next part of the recording."""
         layout = self.layout
-        if self.drawing and self.frames * layout.hop < _DRAWN_SECONDS * layout.rate:
-            self.drawn.append(part)
+        if self.keep_cues and self.frames * layout.hop < _MAX_PLOT_SECONDS * layout.rate:
+            self.plotted.append(part)
         self.frames += part.frames
         self.observed += int(part.observed.sum())
         self.levels += int(part.observed[layout.ild_frequencies].sum())
@@ -93,42 +100,51 @@ class _Heard:
 
     @property
     def share(self) -> float:
+        """Fraction of bins with cues."""
         return self.observed / (self.frames * self.layout.n_frequencies)
 
     @property
     def mean_db(self) -> float | None:
+        """Mean ILD in dB, positive if the right ear is louder; None without observations."""
         return round(self.level_sum / self.levels, 2) if self.levels else None
 
 
-def _answer(recording: Path, length: float, heard: _Heard, seconds: float) -> dict[str, Any]:
+def _json_answer(
+    recording: Path, length: float, statistics: _CueStatistics, seconds: float
+) -> dict[str, Any]:
+    """Return the statistics as JSON values."""
     return {
         "file": str(recording),
         "recording_seconds": round(length, 3),
-        "frames": heard.frames,
-        "observed_share": round(heard.share, 4),
-        "mean_ild_db": heard.mean_db,
+        "frames": statistics.frames,
+        "observed_share": round(statistics.share, 4),
+        "mean_ild_db": statistics.mean_db,
         "seconds": round(seconds, 3),
         "real_time_factor": round(seconds / length, 5),
     }
 
 
-def _print(name: str, length: float, heard: _Heard) -> None:
-    answer = f"{name}: {length:.1f} s, {heard.frames} frames, "
-    answer += f"{100 * heard.share:.0f} % of the time-frequency bins heard"
-    mean_db = heard.mean_db
+def _print(name: str, length: float, statistics: _CueStatistics) -> None:
+    """Print the statistics as one line."""
+    answer = f"{name}: {length:.1f} s, {statistics.frames} frames, "
+    answer += f"{100 * statistics.share:.0f} % of the time-frequency bins observed"
+    mean_db = statistics.mean_db
     if mean_db is not None:
         louder = "right" if mean_db > 0 else "left" if mean_db < 0 else "neither"
         answer += f", mean level difference {mean_db:+.1f} dB ({louder} louder)"
-    say(answer)
+    print_line(answer)
 
 
-def _draw(heard: _Heard, plot: Path, title: str) -> None:
+def _plot(statistics: _CueStatistics, plot: Path, title: str) -> None:
+    """Plot the cues of the first minute."""
     from earatlas.plotting.cues import plot_cues
     from earatlas.plotting.style import save
 
-    layout = heard.layout
-    most = round(_DRAWN_SECONDS * layout.rate / layout.hop)
-    values = np.concatenate([part.values for part in heard.drawn], axis=1)[:, :most]
-    observed = np.concatenate([part.observed for part in heard.drawn], axis=1)[:, :most]
-    with progress("drawing"):
-        save(plot_cues(Cues(values, observed, layout), title=harmless(title)), plot)
+    layout = statistics.layout
+    max_frames = round(_MAX_PLOT_SECONDS * layout.rate / layout.hop)
+    values = np.concatenate([part.values for part in statistics.plotted], axis=1)[:, :max_frames]
+    observed = np.concatenate([part.observed for part in statistics.plotted], axis=1)[
+        :, :max_frames
+    ]
+    with progress("plotting"):
+        save(plot_cues(Cues(values, observed, layout), title=sanitize(title)), plot)

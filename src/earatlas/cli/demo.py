@@ -1,4 +1,4 @@
-"""`earatlas demo`: the main job with no data of one's own."""
+"""`earatlas demo`: learn a simulated head, and separate two simulated talkers."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from pathlib import Path
 from typing import Any
 
 from earatlas.atlas import Atlas, learn
-from earatlas.cli.app import Command, examples, one_command
-from earatlas.cli.console import print_json, progress, say
-from earatlas.cli.ground_truth import comparison, comparison_lines, written_sounds
+from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.console import print_json, print_line, progress
+from earatlas.cli.ground_truth import compare_with_truth, format_comparison, read_separated
 from earatlas.cli.options import ForceOption, JsonOption, OutputOption
-from earatlas.cli.outputs import Outputs, claim_scene
-from earatlas.cli.simulate import voices
-from earatlas.evaluation.ground_truth import Truth
+from earatlas.cli.outputs import OutputFiles, claim_scene
+from earatlas.cli.simulate import talker_signals
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.simulated import simulated_head
-from earatlas.separation.pipeline import sound_file
-from earatlas.separation.result import FoundScene
-from earatlas.separation.separator import MOST_SOURCES
+from earatlas.separation.pipeline import source_file_name
+from earatlas.separation.result import SceneSummary
+from earatlas.separation.separator import MAX_SOURCES
 from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
 
 __all__ = ["app", "demo"]
 
-app = one_command()
+app = command_app()
 
-# Between the lattice's directions, so that nothing that was learned is asked again.
-_PLACES = ((41.0, 1.0), (-64.0, 24.0))
-_SPACING_DEGREES = 6.5  # of the lattice
-_RATE = 16_000
+_DIRECTIONS = ((41.0, 1.0), (-64.0, 24.0))  # degrees; between the learned directions
+_SPACING_DEGREES = 6.5  # between learned directions
+_RATE = 16_000  # Hz
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """The talkers taken apart."""
+class _Separated:
+    """Result of the separation, compared with the ground truth."""
 
-    scene: FoundScene
-    files: list[Path]  # a source's each
-    seconds: float  # that it took
-    rows: list[dict[str, Any]]  # beside the truth
+    scene: SceneSummary
+    files: list[Path]  # one per source
+    seconds: float  # processing time
+    rows: list[dict[str, Any]]  # comparison with the ground truth, one per true source
     report: Path
 
     @property
     def named(self) -> dict[str, Path]:
+        """The files by the name of their source."""
         return {
             source.name: file for source, file in zip(self.scene.sources, self.files, strict=True)
         }
@@ -53,41 +53,51 @@ class _Taken:
 def demo(
     output: OutputOption = Path("demo"), force: ForceOption = False, as_json: JsonOption = False
 ) -> None:
-    """Learn the built-in simulated head, let two talkers speak at once, and take them apart."""
+    """Separate two simulated talkers; needs no data.
+
+    Learns an atlas from the built-in simulated head, mixes two talkers who speak at the same time,
+    separates them, and writes the sounds and a report that opens in a browser.
+    """
     begin = time.perf_counter()
-    outputs = Outputs(force=force)
+    outputs = OutputFiles(force=force)
     claim_scene(outputs, output, _file_names())
-    true = _spoken()
-    true.write(output)  # before the learning: a folder that cannot be written to says so here
+    true = _render_talkers()
+    true.write(output)  # before the learning, to fail early if the folder is not writable
     with progress("learning the simulated head") as update:
         atlas = learn(simulated_head(Sphere().grid(_SPACING_DEGREES)), progress=update)
     path = atlas.save(output / "simulated.atlas")
-    taken = _take_apart(atlas, true, output)
+    separated = _separate(atlas, true, output)
     seconds = time.perf_counter() - begin
-    outputs.tell()
+    outputs.report()
     if as_json:
-        answer = _answer(atlas, path, taken, output / "mixture.wav")
+        answer = _answer(atlas, path, separated, output / "mixture.wav")
         print_json({**answer, "seconds": round(seconds, 1)})
     else:
-        _print(atlas, path, taken, true.names, seconds)
+        _print(atlas, path, separated, true.names, seconds)
 
 
 def _file_names() -> list[str]:
-    """What is written beside the scene."""
-    sounds = [sound_file("mixture.wav", m) for m in range(MOST_SOURCES)]
+    """Return the names of the files that are written beside the scene."""
+    sounds = [source_file_name("mixture.wav", m) for m in range(MAX_SOURCES)]
     return ["simulated.atlas", "report.html", *sounds]
 
 
-def _spoken() -> SimulatedScene:
-    names, sounds = voices(len(_PLACES), _RATE)
+def _render_talkers() -> SimulatedScene:
+    """Render the talkers around the simulated head."""
+    names, sounds = talker_signals(len(_DIRECTIONS), _RATE)
     with progress("rendering"):
         return render_scene(
-            simulated_head(_PLACES), sounds, _PLACES, rate=_RATE, settings=SceneSettings(snr_db=30.0),
+            simulated_head(_DIRECTIONS),
+            sounds,
+            _DIRECTIONS,
+            rate=_RATE,
+            settings=SceneSettings(snr_db=30.0),
             names=names,
-        )  # fmt: skip
+        )
 
 
-def _take_apart(atlas: Atlas, true: SimulatedScene, folder: Path) -> _Taken:
+def _separate(atlas: Atlas, true: SimulatedScene, folder: Path) -> _Separated:
+    """Separate the mixture, compare it with the ground truth, and write the report."""
     from earatlas.report import write_report
 
     mixture = folder / "mixture.wav"
@@ -96,24 +106,25 @@ def _take_apart(atlas: Atlas, true: SimulatedScene, folder: Path) -> _Taken:
         scene, files = atlas.separate_file(mixture, folder, progress=update)
         seconds = time.perf_counter() - start
     with progress("writing the report"):
-        truth = Truth.of(true)
-        rows = comparison(scene, truth, *written_sounds(mixture, files))
-        taken = _Taken(scene, files, seconds, rows, folder / "report.html")
+        truth = GroundTruth.of(true)
+        rows = compare_with_truth(scene, truth, *read_separated(mixture, files))
+        separated = _Separated(scene, files, seconds, rows, folder / "report.html")
         write_report(
-            taken.report,
+            separated.report,
             scene,
             title=f"{' and '.join(true.names)} at once",
             truth=truth,
-            files={"mixture": mixture, **taken.named},
+            files={"mixture": mixture, **separated.named},
             elapsed_seconds=seconds,
         )
-    return taken
+    return separated
 
 
-def _answer(atlas: Atlas, path: Path, taken: _Taken, mixture: Path) -> dict[str, Any]:
+def _answer(atlas: Atlas, path: Path, separated: _Separated, mixture: Path) -> dict[str, Any]:
+    """Return the result as JSON values."""
     sources = [
-        {**source.to_dict(), "file": str(taken.named[source.name])}
-        for source in taken.scene.sources
+        {**source.to_dict(), "file": str(separated.named[source.name])}
+        for source in separated.scene.sources
     ]
     return {
         "atlas": str(path),
@@ -121,31 +132,42 @@ def _answer(atlas: Atlas, path: Path, taken: _Taken, mixture: Path) -> dict[str,
         "file": str(mixture),
         "n_sources": len(sources),
         "sources": sources,
-        "doubts": [str(doubt) for doubt in taken.scene.doubts],
-        "truth": taken.rows,
-        "report": str(taken.report),
-        "separating_seconds": round(taken.seconds, 2),
+        "doubts": [str(doubt) for doubt in separated.scene.doubts],
+        "truth": separated.rows,
+        "report": str(separated.report),
+        "separating_seconds": round(separated.seconds, 2),
     }
 
 
-def _print(atlas: Atlas, path: Path, taken: _Taken, names: tuple[str, ...], seconds: float) -> None:
+def _print(
+    atlas: Atlas, path: Path, separated: _Separated, names: tuple[str, ...], seconds: float
+) -> None:
+    """Print the result as text."""
     accuracy = atlas.accuracy
-    assert accuracy is not None  # the lattice has more than enough directions to hold some out
-    say(
+    assert accuracy is not None  # there are enough directions to hold some out
+    print_line(
         f"Learned {atlas.about['directions']} directions of a simulated head: median error "
-        f"{accuracy.median_degrees:.1f}° on {accuracy.held_out} held out."
+        f"{accuracy.median_degrees:.1f}° on {accuracy.held_out} held-out directions."
     )
-    say(
-        f"{' and '.join(names)} talk at once for {taken.scene.seconds:.1f} s; nobody says where, "
-        "or how many they are."
+    print_line(
+        f"{' and '.join(names)} talk at the same time for {separated.scene.seconds:.1f} s. Their "
+        "number and directions are not given."
     )
-    say(f"Found {len(taken.files)} sources and separated them in {taken.seconds:.1f} s:")
-    for line in comparison_lines(taken.rows):
-        say(line)
-    say("  (SDR: a voice over all else; SIR: over the other voice; before → after)")
-    heard = [f"{taken.named[row['source']]} ({row['name']})" for row in taken.rows if row["source"]]
-    say(f"listen: {', '.join(heard)}")
-    say(f"report: {taken.report} (open it in a browser: look and listen)")
-    say(f"atlas:  {path} ({seconds:.0f} s in all)")
-    say("Your own: earatlas learn HEAD.sofa -o my.atlas")
-    say("          earatlas separate my.atlas PARTY.wav -o out --report")
+    print_line(
+        f"Found {len(separated.files)} sources and separated them in {separated.seconds:.1f} s:"
+    )
+    for line in format_comparison(separated.rows):
+        print_line(line)
+    print_line(
+        "  (SDR: talker to everything else; SIR: talker to the other talker; before → after)"
+    )
+    sounds = [
+        f"{separated.named[row['source']]} ({row['name']})"
+        for row in separated.rows
+        if row["source"]
+    ]
+    print_line(f"listen: {', '.join(sounds)}")
+    print_line(f"report: {separated.report} (open it in a browser)")
+    print_line(f"atlas:  {path} ({seconds:.0f} s in total)")
+    print_line("Next: earatlas learn HEAD.sofa -o my.atlas")
+    print_line("      earatlas separate my.atlas PARTY.wav -o out --report")

@@ -1,4 +1,4 @@
-"""`earatlas info`: what a head has, or what an atlas holds."""
+"""`earatlas info`: description of a head or of an atlas."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.cli.app import Command, examples, one_command
-from earatlas.cli.console import out, print_json, progress, say
+from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.console import out, print_json, print_line, progress
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -22,17 +22,17 @@ from earatlas.cli.options import (
     Kind,
     KindOption,
     WrongWayOption,
-    opened_head,
+    read_head,
 )
-from earatlas.cli.outputs import Outputs, atlas_header
+from earatlas.cli.outputs import OutputFiles, atlas_header
 from earatlas.errors import InputError
-from earatlas.hrtf.diagnosis import HeadReport, coverage_map, coverage_words, diagnose
+from earatlas.hrtf.diagnosis import HeadReport, coverage_map, diagnose, format_coverage
 from earatlas.hrtf.head import Head
 from earatlas.localization.learned_head import LearnedHead
 
 __all__ = ["app", "info"]
 
-app = one_command()
+app = command_app()
 
 
 @app.command(
@@ -48,11 +48,11 @@ def info(
         str,
         typer.Argument(
             metavar="HEAD",
-            help="A .sofa file, a .csv table, 'simulated' or 'kemar'; or an .atlas file.",
+            help="Head (a .sofa file, a .csv table, 'simulated' or 'kemar') or .atlas file.",
         ),
     ],
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture (.png, .svg, .pdf).")
+        Path | None, typer.Option(metavar="FILE", help="Plot the head (.png, .svg, .pdf).")
     ] = None,
     kind: KindOption = Kind.auto,
     channels: ChannelsOption = (0, 1),
@@ -61,32 +61,35 @@ def info(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a head has, and what cannot be learned from it; or what an atlas holds.
+    """Describe a head or an atlas.
 
-    Of a head: directions, coverage and symmetry.
-    Of an atlas: what it was learned from, its held-out errors, and its cues.
+    For a head: directions, coverage, symmetry, and what limits the localization. For an atlas: its
+    head, held-out errors and cues.
     """
     if Path(head).suffix.lower() == ".atlas" or atlas_header(Path(head)) is not None:
         if plot is not None:
-            raise InputError(f"--plot must go with a head, got the atlas '{head}'. Name its head.")
-        _tell_atlas(Path(head), as_json=as_json)
+            raise InputError(
+                f"--plot must be used with a head, got the atlas '{head}'. Name the head instead."
+            )
+        _print_atlas(Path(head), as_json=as_json)
         return
-    outputs = Outputs(force=force)
+    outputs = OutputFiles(force=force)
     if plot is not None:
         outputs.claim_picture(plot)
-    how = HeadOptions(kind, channels, duplicates, wrong_way)
-    _tell_head(opened_head(head, how, diagnosed=True), plot, as_json=as_json)
-    outputs.tell()
+    options = HeadOptions(kind, channels, duplicates, wrong_way)
+    _print_head(read_head(head, options, diagnosed=True), plot, as_json=as_json)
+    outputs.report()
 
 
-def _tell_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
+def _print_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
+    """Print the diagnosis of a head, and plot it."""
     with progress("measuring"):
         report = diagnose(head)
     if plot is not None:
         from earatlas.plotting.heads import plot_head
         from earatlas.plotting.style import save
 
-        with progress("drawing"):
+        with progress("plotting"):
             save(plot_head(head), plot)
     if as_json:
         print_json({**report.to_dict(), "plot": None if plot is None else str(plot)})
@@ -97,10 +100,11 @@ def _tell_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
     for warning in report.warnings:
         out.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False)
     if plot is not None:
-        say(f"picture: {plot}")
+        print_line(f"picture: {plot}")
 
 
 def _print_rows(rows: dict[str, str]) -> None:
+    """Print names and values as a table."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
@@ -110,27 +114,29 @@ def _print_rows(rows: dict[str, str]) -> None:
 
 
 def _head_rows(head: Head, report: HeadReport) -> dict[str, str]:
+    """Return the table rows of a head."""
     return {
         "head": report.name,
-        "what": report.provenance or "-",
+        "source": report.provenance or "-",
         "licence": report.licence,
         "directions": f"{report.directions}, {report.spacing_degrees:.1f}° apart (median), "
         f"on the {report.space}",
-        "coverage": coverage_words(head.space, head.directions, report.spacing_degrees),
-        "responses": "mean cues of noise recordings"
+        "coverage": format_coverage(head.space, head.directions, report.spacing_degrees),
+        "responses": "none: mean cues of noise recordings"
         if report.rate is None
         else f"{report.taps} samples at {report.rate:g} Hz",
-        "ears": f"{_figure(report.mirror_ild_db)} from mirror images of each other",
-        "median plane": f"{_figure(report.median_plane_ild_db)} of level difference (RMS)",
+        "asymmetry": f"{_format_db(report.mirror_ild_db)} between the two ears after mirroring",
+        "median plane": f"{_format_db(report.median_plane_ild_db)} level difference (RMS)",
     }
 
 
-def _figure(decibels: float) -> str:
+def _format_db(decibels: float) -> str:
+    """Format decibels with one decimal."""
     return "not measured" if np.isnan(decibels) else f"{decibels:.1f} dB"
 
 
 def _coverage_text(head: Head) -> str:
-    """The map of `coverage_map` in characters: darker means denser."""
+    """Return `coverage_map` as text; darker characters mean denser measurements."""
     density = coverage_map(head)
     shades = " ░▒▓█"
     level = np.ceil(np.minimum(density, 1.0) * (len(shades) - 1)).astype(int)
@@ -143,7 +149,8 @@ def _coverage_text(head: Head) -> str:
     return "\n".join([*lines, f"{'':9}back   {scale}    back"])
 
 
-def _tell_atlas(path: Path, *, as_json: bool) -> None:
+def _print_atlas(path: Path, *, as_json: bool) -> None:
+    """Print the description of an atlas."""
     facts = _atlas_facts(path)
     if as_json:
         print_json(facts)
@@ -152,7 +159,7 @@ def _tell_atlas(path: Path, *, as_json: bool) -> None:
 
 
 def _atlas_facts(path: Path) -> dict[str, Any]:
-    """What an atlas holds, as JSON values."""
+    """Return the description of an atlas as JSON values."""
     from earatlas.atlas import Atlas
 
     atlas = Atlas.load(path)
@@ -172,38 +179,40 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
 
 
 def _coverage(atlas: LearnedHead) -> str | None:
-    """What was measured of its head, in words; None: an atlas of before that was kept."""
-    told = atlas.about.get("coverage")
-    if told is None and atlas.rooms is not None:
-        sound = atlas.rooms.sound
-        return coverage_words(
+    """Return the measured region of the head in words, or None if it is not stored."""
+    coverage = atlas.about.get("coverage")
+    if coverage is None and atlas.rooms is not None:
+        sound = atlas.rooms.direct_sound
+        return format_coverage(
             sound.space, sound.templates.directions, atlas.about.get("spacing_degrees", 0.0)
         )
-    return told
+    return coverage
 
 
 def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
+    """Return the table rows of an atlas."""
     left_out, errors = facts.get("left_out"), facts["held_out"]
     return {
         "head": facts["head"],
-        "what": facts.get("provenance") or "-",
+        "source": facts.get("provenance") or "-",
         "licence": facts.get("licence") or "unknown",
         "directions": f"{facts.get('directions', '?')}, {facts.get('spacing_degrees', '?')}° apart "
         f"(median), on the {facts['space']}"
-        + (f"; {left_out} outside it left out" if left_out else ""),
-        "coverage": facts["coverage"] or "not kept in this atlas",
-        "charts": str(facts["components"]) + (", ready for rooms" if facts["rooms"] else ""),
-        "held out": "too few directions to hold some out: no errors were measured"
+        + (f"; {left_out} outside the {facts['space']} omitted" if left_out else ""),
+        "coverage": facts["coverage"] or "not stored in this atlas",
+        "charts": str(facts["components"])
+        + (", ready for reverberant rooms" if facts["rooms"] else ""),
+        "held out": "not measured: too few directions"
         if errors is None
         else f"{errors['held_out']} directions, median error {errors['median_degrees']:.2f}°, "
         f"{100 * errors['beyond_30_share']:.1f} % beyond 30°",
-        "cues": _cue_words(facts["cues"]),
+        "cues": _format_cues(facts["cues"]),
         "file": f"{facts['bytes'] / 1e6:.1f} MB, format version {facts['version']}",
     }
 
 
-def _cue_words(cues: dict[str, Any]) -> str:
-    """What must be heard: bands of level and phase, and how sound is cut into frames."""
+def _format_cues(cues: dict[str, Any]) -> str:
+    """Describe the frequency bands of the ILD and IPD cues, and the frames of the STFT."""
     bands = [
         f"{name} {band[0]:g} … {band[1]:g} Hz"
         for name, band in (("ILD", cues["ild_band_hz"]), ("IPD", cues["ipd_band_hz"]))

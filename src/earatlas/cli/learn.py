@@ -1,4 +1,4 @@
-"""`earatlas learn`: from a head to the atlas that localizes and separates."""
+"""`earatlas learn`: learn an atlas from a head."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ import typer
 from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
-from earatlas.batch.file_arguments import HEADS, check_stems, listed, once
-from earatlas.batch.job import Work
-from earatlas.cli.app import Command, examples, one_command
+from earatlas.batch.file_arguments import (
+    HEAD_SUFFIXES,
+    check_unique_stems,
+    expand_file_arguments,
+    unique_files,
+)
+from earatlas.batch.job import BatchJob
+from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.batch_runner import BatchOptions, run_batch
-from earatlas.cli.console import note, out, print_json, progress, say
+from earatlas.cli.console import out, print_json, print_line, print_note, progress
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -33,25 +38,25 @@ from earatlas.cli.options import (
     ResumeOption,
     SchedulerOption,
     WrongWayOption,
-    opened_head,
+    read_head,
 )
-from earatlas.cli.outputs import Outputs, is_atlas
+from earatlas.cli.outputs import OutputFiles, is_atlas
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
 from earatlas.hrtf.diagnosis import diagnose
 from earatlas.hrtf.head import Head
-from earatlas.hrtf.loading import files_of_head
-from earatlas.hrtf.truncation import DIRECT_SECONDS
+from earatlas.hrtf.loading import head_files
+from earatlas.hrtf.truncation import DIRECT_WINDOW_SECONDS
 from earatlas.localization.learned_head import Accuracy
 from earatlas.types import Progress
 
 __all__ = ["accuracy_table", "app", "learn_command"]
 
-app = one_command()
+app = command_app()
 
 
 class SpaceName(StrEnum):
-    """Where directions live."""
+    """Names of the spaces of directions."""
 
     plane = "plane"
     circle = "circle"
@@ -84,48 +89,59 @@ def learn_command(
             "--output",
             "-o",
             metavar="FILE",
-            help="File for the atlas; of several heads, the folder for NAME.atlas of each.",
+            help="Atlas file to write. For several heads: folder for one NAME.atlas per head.",
         ),
     ],
     space: Annotated[
         SpaceName | None,
         typer.Option(
             metavar="SPACE",
-            help="plane, circle, cylinder or sphere. Default: sphere, or circle for one elevation.",
+            help="Space of directions: plane, circle, cylinder or sphere. "
+            "Default: sphere; circle if all directions have the same elevation.",
         ),
     ] = None,
     components: Annotated[
         int | None,
         typer.Option(
             metavar="K",
-            help="Number of charts. Default: one for ten directions, on the circle for five.",
+            help="Number of charts (mixture components). "
+            "Default: one per 10 directions; one per 5 on the circle.",
         ),
     ] = None,
     direct: Annotated[
         bool,
         typer.Option(
-            "--direct", help="Keep the direct sound of responses; so is done where they ring."
+            "--direct",
+            help="Truncate the responses to the direct sound. Applied automatically if the "
+            "responses are reverberant.",
         ),
     ] = False,
     direct_ms: Annotated[
         float | None,
         typer.Option(
             metavar="MS",
-            help=f"Of the direct sound, from its onset. Default: {1000 * DIRECT_SECONDS:g}.",
+            help="Duration of the direct sound after its onset, in milliseconds. "
+            f"Default: {1000 * DIRECT_WINDOW_SECONDS:g}.",
         ),
     ] = None,
     in_room: Annotated[
         bool,
-        typer.Option("--in-room", help="Learn a room's responses with the room, for that room."),
+        typer.Option(
+            "--in-room",
+            help="Keep the reverberation of the responses; the atlas is then for that room only.",
+        ),
     ] = False,
     rooms: Annotated[
         bool,
-        typer.Option(
-            "--rooms/--no-rooms", help="Make it ready for rooms that were never learned, too."
-        ),
+        typer.Option("--rooms/--no-rooms", help="Also train for reverberant rooms in general."),
     ] = True,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Of the start and the held-out part.")
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Random seed of the initialization and of the held-out directions.",
+        ),
     ] = 0,
     kind: KindOption = Kind.auto,
     channels: ChannelsOption = (0, 1),
@@ -137,13 +153,17 @@ def learn_command(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn a head: its charts, held-out errors, and how sure it may be."""
-    direct_sound = _DirectSound(wished=direct, window_ms=direct_ms, in_room=in_room)
+    """Learn an atlas from a head.
+
+    The atlas is used by localize, listen and separate. Some directions are held out to measure
+    the errors and to calibrate the credible regions.
+    """
+    direct_sound = _DirectSound(requested=direct, window_ms=direct_ms, in_room=in_room)
     direct_sound.check()
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
-    heads = listed(head, HEADS, "heads")
-    learning = _Learning(
-        batch.folder(output if heads.several or resume else output.parent),
+    heads = expand_file_arguments(head, HEAD_SUFFIXES, "heads")
+    job = _LearningJob(
+        batch.folder(output if heads.is_batch or resume else output.parent),
         HeadOptions(kind, channels, duplicates, wrong_way),
         direct_sound,
         None if space is None else _SPACES[space.value],
@@ -151,17 +171,17 @@ def learn_command(
         rooms,
         seed,
     )
-    if heads.several or resume:
+    if heads.is_batch or resume:
         _check_folder_name(output)
-        _learn_many(learning, heads.files, batch)
+        _learn_many(job, heads.files, batch)
         return
-    _check_alone(batch)
+    _check_single(batch)
     _check_name(output)
-    outputs = Outputs(force=force)
+    outputs = OutputFiles(force=force)
     outputs.claim(output, is_atlas)
-    whole = opened_head(head[0], learning.how, diagnosed=True)
-    learned = learning.learned(whole, output, shown=True)
-    outputs.tell()
+    whole = read_head(head[0], job.head_options, diagnosed=True)
+    learned = job.learned(whole, output, verbose=True)
+    outputs.report()
     if as_json:
         print_json(learned.answer)
     else:
@@ -170,17 +190,17 @@ def learn_command(
 
 @dataclass(frozen=True)
 class _Learned:
-    """An atlas, and what is said of it."""
+    """A learned atlas, and its description as JSON values."""
 
     atlas: Atlas
     answer: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class _Learning(Work):
-    """What is wished of every head; it goes to other processes."""
+class _LearningJob(BatchJob):
+    """Learn an atlas from each head."""
 
-    how: HeadOptions
+    head_options: HeadOptions
     direct_sound: _DirectSound
     space: Space | None
     components: int | None
@@ -188,140 +208,143 @@ class _Learning(Work):
     seed: int
 
     command: ClassVar[str] = "learn"
-    what: ClassVar[str] = "heads"
+    file_kind: ClassVar[str] = "heads"
+    setting_keys: ClassVar[dict[str, str]] = {"head_options": "how"}
 
-    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
-        """Learn one head of several, and say it as JSON values."""
-        whole = opened_head(str(file), self.how, diagnosed=True, shown=False)
-        return self.learned(whole, _atlas_path(self.folder, file), tell).answer
+    def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
+        """Learn one of several heads; return its description as JSON values."""
+        whole = read_head(str(file), self.head_options, diagnosed=True, verbose=False)
+        return self.learned(whole, _atlas_path(self.folder, file), progress).answer
 
     def inputs(self, file: Path) -> list[Path]:
-        """The file, or the table and its recordings."""
-        return files_of_head(file)
+        """Return the file, or the table and its recordings."""
+        return head_files(file)
 
     def outputs(self, answer: dict[str, Any]) -> list[Path]:
-        """The atlas."""
+        """Return the atlas file."""
         return [Path(answer["atlas"])]
 
-    def may_write(self, file: Path) -> list[Path]:
-        """The atlas."""
+    def possible_outputs(self, file: Path) -> list[Path]:
+        """Return the atlas file."""
         return [_atlas_path(self.folder, file)]
 
     def learned(
-        self, whole: Head, path: Path, tell: Progress | None = None, *, shown: bool = False
+        self, whole: Head, path: Path, update: Progress | None = None, *, verbose: bool = False
     ) -> _Learned:
-        """Learn a head and write its atlas; `shown`: with a bar, and warnings before the work."""
-        window_ms = self.direct_sound.window_of(whole)
-        opened = self.direct_sound.of(whole, window_ms, shown=shown)
-        found = diagnose(opened).warnings
-        for text in found:
+        """Learn a head and write its atlas; `verbose` adds a progress bar and a note."""
+        window_ms = self.direct_sound.window_ms_for(whole)
+        truncated = self.direct_sound.apply(whole, window_ms, verbose=verbose)
+        messages = diagnose(truncated).warnings
+        for text in messages:
             warnings.warn(text, EaratlasWarning, stacklevel=2)
         start = time.perf_counter()
-        label = f"learning {opened.name}, {len(opened)} directions"
-        with progress(label, logged=True) if shown else nullcontext(tell) as update:
+        label = f"learning {truncated.name}, {len(truncated)} directions"
+        with progress(label, logged=True) if verbose else nullcontext(update) as progressed:
             atlas = learn(
-                opened,
+                truncated,
                 space=self.space,
                 components=self.components,
                 rooms=self.rooms,
                 seed=self.seed,
-                progress=update,
+                progress=progressed,
             )
         atlas.save(path)
         answer = _answer(atlas, path, time.perf_counter() - start)
-        return _Learned(atlas, {**answer, "direct_ms": window_ms, "warnings": found})
+        return _Learned(atlas, {**answer, "direct_ms": window_ms, "warnings": messages})
 
 
 def _atlas_path(folder: Path, head: Path) -> Path:
+    """Return the atlas file of a head in a folder."""
     return folder / f"{head.stem}.atlas"
 
 
-def _check_alone(batch: BatchOptions) -> None:
-    """Refuse what one head has no use for."""
-    for name, wished in {"--jobs": batch.jobs > 1, "--scheduler": batch.scheduler}.items():
-        if wished:
-            raise InputError(f"{name} must go with several heads, got one. Leave it out.")
+def _check_single(batch: BatchOptions) -> None:
+    """Refuse options that need several heads."""
+    for name, given in {"--jobs": batch.jobs > 1, "--scheduler": batch.scheduler}.items():
+        if given:
+            raise InputError(f"{name} must be used with several heads, got one. Remove the option.")
 
 
 def _check_folder_name(output: Path) -> None:
-    """The atlases of several heads, or of one that may be done already, are in a folder."""
+    """Refuse an atlas name where the output must be a folder."""
     if output.suffix.lower() == ".atlas":
         raise InputError(
             f"output must be a folder for several heads and with --resume, got '{output}'. "
-            "Name a folder; each atlas has the name of its head."
+            "Name a folder; each atlas is named after its head."
         )
 
 
 def _check_name(output: Path) -> None:
-    """An atlas is not to be taken for a sound, a head or a table."""
+    """Refuse the suffix of a sound, a head or a table for an atlas."""
     if output.suffix.lower() in {".csv", ".flac", ".json", ".sofa", ".wav"}:
         raise InputError(
-            f"output must be named as an atlas, got '{output}'. "
+            f"output must have the suffix of an atlas, got '{output}'. "
             f"Name it {output.with_suffix('.atlas').name}."
         )
 
 
-def _learn_many(learning: _Learning, heads: tuple[Path, ...], batch: BatchOptions) -> None:
-    """An atlas a head, in a folder."""
-    files = batch.files(once(heads))
-    check_stems(files, "heads")
-    outputs = Outputs(force=batch.force)
+def _learn_many(job: _LearningJob, heads: tuple[Path, ...], batch: BatchOptions) -> None:
+    """Learn one atlas per head, in a folder."""
+    files = batch.files(unique_files(heads))
+    check_unique_stems(files, "heads")
+    outputs = OutputFiles(force=batch.force)
     for file in files:
-        path = _atlas_path(learning.folder, file)
+        path = _atlas_path(job.folder, file)
         outputs.claim_in_folder(path, path.is_file() and is_atlas(path))
-    run_batch(learning, files, batch, _show)
+    run_batch(job, files, batch, _show)
 
 
 def _show(answer: dict[str, Any]) -> None:
-    """A line of one of several."""
+    """Print one line for one of several heads."""
     errors = answer["held_out"]
-    far = "" if errors is None else f", off by {errors['median_degrees']:.2f}° (median)"
-    say(
+    error = "" if errors is None else f", median error {errors['median_degrees']:.2f}°"
+    print_line(
         f"{answer['head']}: {answer['directions']} directions on the {answer['space']}, "
-        f"{answer['components']} charts{far}, in {answer['seconds']:.1f} s: {answer['atlas']}"
+        f"{answer['components']} charts{error}, in {answer['seconds']:.1f} s: {answer['atlas']}"
     )
 
 
 @dataclass(frozen=True)
 class _DirectSound:
-    """Whether the direct sound of responses alone is learned."""
+    """Options for the truncation of responses to the direct sound."""
 
-    wished: bool
+    requested: bool  # by --direct
     window_ms: float | None
     in_room: bool
 
     def check(self) -> None:
-        """Refuse wishes that contradict each other."""
-        if self.in_room and (self.wished or self.window_ms is not None):
-            got = "--direct" if self.wished else "--direct-ms"
+        """Refuse contradicting options."""
+        if self.in_room and (self.requested or self.window_ms is not None):
+            got = "--direct" if self.requested else "--direct-ms"
             raise InputError(
-                f"--in-room must go without --direct and --direct-ms, got {got} too. Choose one: "
+                f"--in-room must be used without --direct and --direct-ms, got {got}. Choose one: "
                 "the head alone, for any room, or the head with its room."
             )
 
-    def window_of(self, head: Head) -> float | None:
-        """Milliseconds to keep of the head's responses, or None: all of them."""
-        wished = self.wished or self.window_ms is not None
-        if self.in_room or not (wished or head.rings()):
+    def window_ms_for(self, head: Head) -> float | None:
+        """Return the milliseconds of the responses to keep, or None to keep all."""
+        requested = self.requested or self.window_ms is not None
+        if self.in_room or not (requested or head.is_reverberant()):
             return None
-        return 1000 * DIRECT_SECONDS if self.window_ms is None else self.window_ms
+        return 1000 * DIRECT_WINDOW_SECONDS if self.window_ms is None else self.window_ms
 
-    def of(self, head: Head, window_ms: float | None, *, shown: bool = True) -> Head:
-        """What is learned of a head; a line says what nobody wished."""
+    def apply(self, head: Head, window_ms: float | None, *, verbose: bool = True) -> Head:
+        """Return the head with truncated responses; print a note if this was automatic."""
         if window_ms is None:
             return head
         direct = head.direct(window_ms / 1000)
-        if shown and not (self.wished or self.window_ms is not None):
-            note(
+        if verbose and not (self.requested or self.window_ms is not None):
+            print_note(
                 "[cyan]note:[/]",
-                f"'{head.name}' holds a room's responses: the first {window_ms:g} ms of each are "
-                "kept, the head without the room. Pass --in-room to learn it with the room, or "
-                "--direct-ms to keep more or less.",
+                f"the responses of '{head.name}' are reverberant: only the first {window_ms:g} ms "
+                "of each are used, without the room. Pass --in-room to learn the head with its "
+                "room, or --direct-ms to change the duration.",
             )
         return direct
 
 
 def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
+    """Return the description of an atlas as JSON values."""
     return {
         "atlas": str(path),
         "head": atlas.about["head"],
@@ -335,29 +358,29 @@ def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
 
 
 def _print(atlas: Atlas, path: Path, seconds: float) -> None:
+    """Print the description of an atlas and its held-out errors."""
     left_out = atlas.about["left_out"]
-    say(
+    print_line(
         f"{atlas.about['head']}: {atlas.about['directions']} directions on the {atlas.space.name}"
-        f"{f' ({left_out} outside it left out)' if left_out else ''}, "
-        f"{len(atlas.model.weights)} charts{_ready(atlas)}, in {seconds:.1f} s"
+        f"{f' ({left_out} others omitted)' if left_out else ''}, "
+        f"{len(atlas.model.weights)} charts{_ready_for_rooms(atlas)}, in {seconds:.1f} s"
     )
     if atlas.accuracy is None:
-        say(
-            "Too few directions to hold some out: no errors were measured, and how sure the answers"
-        )
-        say("are is a cautious guess.")
+        print_line("Too few directions to hold some out: errors are not measured, and credible")
+        print_line("regions are not calibrated but conservative.")
     else:
         flat = isinstance(atlas.space, Circle)
         out.print(accuracy_table(atlas.accuracy, flat=flat), highlight=False)
-    say(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    print_line(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _ready(atlas: Atlas) -> str:
-    return "" if atlas.rooms is None else ", ready for rooms"
+def _ready_for_rooms(atlas: Atlas) -> str:
+    """Return a remark if the atlas is trained for reverberant rooms."""
+    return "" if atlas.rooms is None else ", ready for reverberant rooms"
 
 
 def accuracy_table(accuracy: Accuracy, *, flat: bool = False) -> Table:
-    """Errors on held-out directions, for people; a `flat` head knows no elevations."""
+    """Return a table of the held-out errors; `flat` omits the elevation."""
     table = Table("held-out directions", str(accuracy.held_out), box=None, padding=(0, 2))
     for name, value in (
         ("median error", f"{accuracy.median_degrees:.2f}°"),

@@ -1,4 +1,4 @@
-"""`earatlas listen`: where live sound is, from a device, standard input or a file."""
+"""`earatlas listen`: localize or separate sound from a device, standard input or a file."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Annotated, Any
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.cli.app import Command, examples, one_command
-from earatlas.cli.audio_input import Input, PcmFormat
-from earatlas.cli.console import print_json, say
-from earatlas.cli.localize import line
-from earatlas.cli.options import AtlasArgument, JsonOption, YawOption, opened_yaw
+from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.audio_input import AudioInput, PcmFormat
+from earatlas.cli.console import print_json, print_line
+from earatlas.cli.localize import format_localization
+from earatlas.cli.options import AtlasArgument, JsonOption, YawOption, read_yaw
 from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_seconds
+from earatlas.localization.localizer import Localizer
 from earatlas.localization.result import Localization
-from earatlas.localization.streaming_localizer import Localizer
 from earatlas.types import Array
 
 __all__ = ["app", "listen_command"]
 
-app = one_command()
+app = command_app()
 
 
 class _ListenCommand(Command):
-    """Says where a recording belongs, which other commands take after the atlas."""
+    """Command that explains --from if a recording is given as an argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.allow_extra_args = True
         rest = super().parse_args(ctx, args)
         if rest:
             raise InputError(
-                f"listen must be given one atlas alone, got '{rest[0]}' after it. Add --from FILE "
-                "to play a recording, or --stdin to read a pipe."
+                f"listen must be given one atlas and no recording, got '{rest[0]}'. Add --from "
+                "FILE to play a recording, or --stdin to read a pipe."
             )
         return rest
 
@@ -52,90 +52,124 @@ class _ListenCommand(Command):
 def listen_command(
     atlas: AtlasArgument,
     separate: Annotated[
-        bool, typer.Option("--separate", help="Follow several sources, and take them apart.")
+        bool, typer.Option("--separate", help="Track several sources, and separate them.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="A sound file a source, there."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="With --separate: write one sound file per source to this folder.",
+        ),
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="AZ,EL", help="Raw sound of the source nearest, on standard output."),
+        typer.Option(
+            metavar="AZ,EL",
+            help="With --separate: write raw samples of the source nearest to this direction to "
+            "standard output.",
+        ),
     ] = None,
     from_stdin: Annotated[
         bool, typer.Option("--stdin", help="Read raw samples from standard input.")
     ] = False,
     from_file: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Play a recording as if live.")
+        Path | None, typer.Option("--from", metavar="FILE", help="Play a recording in real time.")
     ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="With --from: without waiting.")] = False,
-    rate: Annotated[int, typer.Option(metavar="HZ", help="Of the input.")] = 48_000,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="With --from: process as fast as possible.")
+    ] = False,
+    rate: Annotated[
+        int, typer.Option(metavar="HZ", help="Sampling rate of the device or of standard input.")
+    ] = 48_000,
     form: Annotated[
-        PcmFormat, typer.Option("--format", help="Of raw samples, in and out; little-endian.")
+        PcmFormat, typer.Option("--format", help="Format of raw samples, little-endian.")
     ] = PcmFormat.s16,
     channels: Annotated[
-        int, typer.Option(metavar="N", help="Of standard input; the first two are the ears.")
+        int,
+        typer.Option(metavar="N", help="Channels of standard input; the first two are the ears."),
     ] = 2,
     device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="Input device, by name or number.")
+        str | None, typer.Option(metavar="DEVICE", help="Input device: name or number.")
     ] = None,
     low_delay: Annotated[
         bool,
-        typer.Option("--low-delay", help="24 ms instead of 112; in rooms, less well separated."),
+        typer.Option(
+            "--low-delay",
+            help="With --separate: 24 ms of latency instead of 112 ms; separates less well in "
+            "reverberant rooms.",
+        ),
     ] = False,
-    sources: Annotated[int, typer.Option(metavar="N", help="At most, with --separate.")] = 4,
+    sources: Annotated[
+        int, typer.Option(metavar="N", help="With --separate: maximum number of sources.")
+    ] = 4,
     socket: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Send tracks there as JSON, sound on the next port."
+            metavar="HOST:PORT",
+            help="With --separate: serve tracks as JSON on this port, and sound on the next one.",
         ),
     ] = None,
     memory: Annotated[
-        float, typer.Option(metavar="SECONDS", help="After which one sound fades by 1/e.")
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Without --separate: time constant for forgetting older sound."
+        ),
     ] = 1.0,
-    every: Annotated[float, typer.Option(metavar="SECONDS", help="Between answers.")] = 0.5,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Interval between results.")
+    ] = 0.5,
     yaw: YawOption = None,
     yaw_stream: Annotated[
         str | None,
-        typer.Option(metavar="fd:N|HOST:PORT|FILE", help="A yaw a line, as JSON, live."),
+        typer.Option(
+            metavar="fd:N|HOST:PORT|FILE",
+            help="With --separate: read the head yaw while listening, one JSON object per line.",
+        ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With -o: delete the tracks of an earlier run there.")
+        bool,
+        typer.Option("--force", help="With -o: delete the tracks of an earlier run in the folder."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say where a live sound comes from, again and again, until interrupted.
+    """Localize or separate live sound.
 
-    With --separate: who is where, each with a name that stays, and each by itself.
+    Prints the direction of the sound at regular intervals, until interrupted. With --separate,
+    tracks and separates several sources at the same time.
     """
     learned = Atlas.load(atlas)
     _check(every, rate)
-    heard = Input(from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast)
-    turned = opened_yaw(yaw)
-    if turned is not None and from_file is not None:
-        turned.check_end(audio_seconds(from_file))  # now, and not when all was worked through
+    audio = AudioInput(
+        from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast
+    )
+    head_yaw = read_yaw(yaw)
+    if head_yaw is not None and from_file is not None:
+        head_yaw.check_end(audio_seconds(from_file))  # before any of the file is processed
     if not separate:
-        _check_alone(
+        _check_without_separate(
             output=output,
             only=only,
             socket=socket,
             yaw_stream=yaw_stream,
             low_delay=low_delay or None,
         )
-        localizer = learned.localizer(rate=heard.rate, memory_seconds=memory, yaw=turned)
-        _one_sound(localizer, heard.blocks(every), heard.rate, as_json=as_json)
+        localizer = learned.localizer(rate=audio.rate, memory_seconds=memory, yaw=head_yaw)
+        _localize_stream(localizer, audio.blocks(every), audio.rate, as_json=as_json)
         return
-    from earatlas.cli.listen_options import Wishes
-    from earatlas.cli.listen_separate import BLOCK_SECONDS, follow
+    from earatlas.cli.listen_options import ListenOptions
+    from earatlas.cli.listen_separate import BLOCK_SECONDS, separate_stream
 
-    wishes = Wishes.of(
+    options = ListenOptions.of(
         output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force
     )
-    live = learned.live(rate=heard.rate, low_delay=low_delay, max_sources=sources, yaw=turned)
-    follow(live, heard.blocks(BLOCK_SECONDS), heard.clock, wishes)
+    live = learned.live(rate=audio.rate, low_delay=low_delay, max_sources=sources, yaw=head_yaw)
+    separate_stream(live, audio.blocks(BLOCK_SECONDS), audio.clock, options)
 
 
 def _check(every: float, rate: int) -> None:
+    """Check the interval between results and the sampling rate."""
     if not 0.02 <= every <= 60:
         raise InputError(
             f"--every must be between 0.02 and 60 seconds, got {every:g}. 0.5 is the default."
@@ -144,43 +178,46 @@ def _check(every: float, rate: int) -> None:
         raise InputError(f"--rate must be at least 1000 Hz, got {rate}. 48000 is the default.")
 
 
-def _check_alone(**wishes: object) -> None:
-    """Refuse what only several sources have."""
+def _check_without_separate(**options: object) -> None:
+    """Refuse options that need --separate."""
     given = [
         "-o" if name == "output" else f"--{name.replace('_', '-')}"
-        for name, wish in wishes.items()
-        if wish is not None
+        for name, value in options.items()
+        if value is not None
     ]
     if given:
         raise InputError(
-            f"{given[0]} must come with --separate, got it without. Add --separate to the command."
+            f"{given[0]} must be used with --separate, got no --separate. Add it to the command."
         )
 
 
-def _one_sound(localizer: Localizer, blocks: Iterator[Array], rate: int, *, as_json: bool) -> None:
-    for seconds, where in _answers(localizer, blocks, rate):
+def _localize_stream(
+    localizer: Localizer, blocks: Iterator[Array], rate: int, *, as_json: bool
+) -> None:
+    """Print the direction of the sound after every block."""
+    for seconds, localization in _localizations(localizer, blocks, rate):
         if as_json:
-            print_json({"time": round(seconds, 3), **where.to_dict()})
+            print_json({"time": round(seconds, 3), **localization.to_dict()})
         else:
-            say(line(f"{seconds:7.1f} s", where))
+            print_line(format_localization(f"{seconds:7.1f} s", localization))
             sys.stdout.flush()
 
 
-def _answers(
+def _localizations(
     localizer: Localizer, blocks: Iterator[Array], rate: int
 ) -> Iterator[tuple[float, Localization]]:
-    """(seconds so far, answer) after every block in which something was heard by then."""
-    done, heard = 0, False
+    """Yield (seconds, localization) after each block, from the first observed sound on."""
+    done, observed = 0, False
     for block in blocks:
         localizer.push(block)
         done += block.shape[1]
-        where = localizer.where()
-        if where.observed_share > 0:
-            heard = True
-            yield done / rate, where
-    if not heard:
-        what = "silence" if done else "nothing"
+        localization = localizer.where()
+        if localization.observed_share > 0:
+            observed = True
+            yield done / rate, localization
+    if not observed:
+        content = "silence" if done else "nothing"
         raise InputError(
-            f"input must hold sound in raw stereo samples, got {what}. Pipe a recorder into it, "
+            f"input must hold sound in raw stereo samples, got {content}. Pipe a recorder into it, "
             "and check its level."
         )

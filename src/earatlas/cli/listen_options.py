@@ -1,4 +1,4 @@
-"""What a user wants of `earatlas listen --separate`, read from the words of the command line."""
+"""Options of `earatlas listen --separate`, parsed from the command line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from earatlas.cli.audio_input import PcmFormat
 from earatlas.errors import InputError
 from earatlas.streaming.track_files import is_track_file
 
-__all__ = ["Wishes", "parsed_direction", "parsed_socket"]
+__all__ = ["ListenOptions", "parse_direction", "parse_socket"]
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What is made of a stream."""
+class ListenOptions:
+    """Outputs of a stream, and the input of the head yaw."""
 
-    folder: Path | None = None
-    only: tuple[float, float] | None = None  # degrees
-    form: PcmFormat = PcmFormat.s16  # of the sound on standard output
+    folder: Path | None = None  # for one sound file per track
+    only: tuple[float, float] | None = None  # azimuth and elevation in degrees
+    form: PcmFormat = PcmFormat.s16  # of the samples on standard output
     as_json: bool = False
     every: float = 0.5  # seconds between reports
     socket: tuple[str, int] | None = None
@@ -38,26 +38,26 @@ class Wishes:
         as_json: bool,
         every: float,
         force: bool = False,
-    ) -> Wishes:
-        """Of options as they were given; the folder is made.
+    ) -> ListenOptions:
+        """Parse the options of the command line, and create the output folder.
 
-        With `force`, tracks of before in it are deleted.
+        `force` deletes the tracks of an earlier run in the folder.
         """
         return cls(
-            folder=_folder(output, force=force),
-            only=None if only is None else parsed_direction(only),
+            folder=_prepare_folder(output, force=force),
+            only=None if only is None else parse_direction(only),
             form=form,
             as_json=as_json,
             every=every,
-            socket=None if socket is None else parsed_socket(socket),
+            socket=None if socket is None else parse_socket(socket),
             yaw_stream=yaw_stream,
         )
 
 
-def _folder(output: Path | None, *, force: bool) -> Path | None:
-    """The folder, made if it is missing; what another run left there goes only if that is wished.
+def _prepare_folder(output: Path | None, *, force: bool) -> Path | None:
+    """Create the folder if needed; with `force`, delete all tracks of an earlier run in it.
 
-    All of it: new tracks beside old ones of higher numbers would look like one run.
+    All of them are deleted, because old tracks with higher numbers would look like new ones.
     """
     if output is None:
         return None
@@ -65,17 +65,17 @@ def _folder(output: Path | None, *, force: bool) -> Path | None:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"output must be a folder that can be made, got '{output}' ({error.strerror}). "
+            f"output must be a folder that can be created, got '{output}' ({error.strerror}). "
             "Choose another."
         ) from error
-    before = sorted(path for path in output.iterdir() if is_track_file(path.name))
-    if before and not force:
+    existing = sorted(path for path in output.iterdir() if is_track_file(path.name))
+    if existing and not force:
         raise InputError(
-            f"output must be a folder without tracks of before, got '{output}'. Choose another, or "
-            "pass --force to delete them: a live sound cannot be had again."
+            f"output must be a folder without tracks of an earlier run, got '{output}'. Choose "
+            "another, or pass --force to delete them."
         )
     try:
-        for path in before:
+        for path in existing:
             path.unlink()
     except OSError as error:
         raise InputError(
@@ -85,8 +85,8 @@ def _folder(output: Path | None, *, force: bool) -> Path | None:
     return output
 
 
-def parsed_direction(text: str) -> tuple[float, float]:
-    """`AZ,EL` or `AZ` in degrees."""
+def parse_direction(text: str) -> tuple[float, float]:
+    """Parse `AZ,EL` or `AZ` in degrees."""
     try:
         parts = [float(part) for part in text.split(",")]
         azimuth, elevation = (*parts, 0.0)[:2] if len(parts) == 1 else parts
@@ -94,17 +94,17 @@ def parsed_direction(text: str) -> tuple[float, float]:
         parts, azimuth, elevation = [], np.nan, np.nan
     if not (-360 <= azimuth <= 360 and -90 <= elevation <= 90):
         raise InputError(
-            f"only must be azimuth,elevation in degrees, got '{text}'. Such as --only 30,0."
+            f"only must be azimuth,elevation in degrees, got '{text}'. For example: --only 30,0."
         )
     return azimuth, elevation
 
 
-def parsed_socket(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, or a port of this machine alone."""
+def parse_socket(text: str) -> tuple[str, int]:
+    """Parse `HOST:PORT`, or a port on this machine."""
     host, _, port = text.rpartition(":")
     if not port.isdigit() or not 0 <= int(port) <= 65_534:
         raise InputError(
-            f"socket must be HOST:PORT or PORT, up to 65534, got '{text}'. Such as --socket 9000; "
-            "sound is on the port after it."
+            f"socket must be HOST:PORT or PORT, up to 65534, got '{text}'. For example: --socket "
+            "9000, which also uses port 9001 for the sound."
         )
     return host or "127.0.0.1", int(port)

@@ -1,4 +1,4 @@
-"""`earatlas listen --separate`: blocks in; a table, files, JSON, PCM and sockets out."""
+"""`earatlas listen --separate`: blocks to a table, files, JSON lines, raw samples and sockets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from earatlas.cli.audio_input import Clock, PcmFormat, to_pcm
-from earatlas.cli.console import err, out, print_json, say
-from earatlas.cli.listen_options import Wishes
+from earatlas.cli.audio_input import PcmFormat, StreamClock, to_pcm
+from earatlas.cli.console import err, out, print_json, print_line
+from earatlas.cli.listen_options import ListenOptions
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.yaw_feed import YawFeed
-from earatlas.errors import InputError, harmless
+from earatlas.errors import InputError, sanitize
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.diagnostics import Doubt
 from earatlas.streaming.report import LiveReport, LiveSource
@@ -26,28 +26,30 @@ from earatlas.streaming.stream import Live
 from earatlas.streaming.track_files import TrackFiles
 from earatlas.types import Array
 
-__all__ = ["BLOCK_SECONDS", "follow"]
+__all__ = ["BLOCK_SECONDS", "separate_stream"]
 
-BLOCK_SECONDS = 0.032
-_FARTHEST = 60.0  # degrees: nobody so far from where --only looks is meant
-_BEHIND = 0.5  # seconds from which on it is told that the work does not keep up
+BLOCK_SECONDS = 0.032  # of sound per step
+_MAX_ONLY_DEGREES = 60.0  # distance of a source from --only, beyond which it is ignored
+_SHOWN_LAG_SECONDS = 0.5  # a larger lag of the processing is shown
 
 
-def follow(live: Live, blocks: Iterator[Array], clock: Clock, wishes: Wishes) -> None:
-    """Until the input ends or the user ends it; then say how it went."""
+def separate_stream(
+    live: Live, blocks: Iterator[Array], clock: StreamClock, options: ListenOptions
+) -> None:
+    """Separate blocks until the input ends or the user interrupts; then print a summary."""
     with ExitStack() as closing:
-        sinks, files, server = _sinks(live, clock, wishes, closing)
+        outputs, files, server = _open_outputs(live, clock, options, closing)
         feed = None
-        if wishes.yaw_stream is not None:
-            feed = YawFeed(wishes.yaw_stream)
+        if options.yaw_stream is not None:
+            feed = YawFeed(options.yaw_stream)
             closing.callback(feed.close)
-        # An interruption is how one ends listening; all that was heard is kept.
-        with suppress(KeyboardInterrupt), _ended_by_signal():
-            _run(live, blocks, clock, feed, sinks)
-        sinks.end(live.finish())
-    _tell(live, clock, wishes, files, server)
-    if not wishes.as_json:
-        _tell_doubts(clock, sinks, feed, wishes)
+        # An interruption is the normal end of listening; all results are kept.
+        with suppress(KeyboardInterrupt), _interrupt_on_sigterm():
+            _run(live, blocks, clock, feed, outputs)
+        outputs.end(live.finish())
+    _print_summary(live, clock, options, files, server)
+    if not options.as_json:
+        _print_faults(clock, outputs, feed, options)
     if not clock.samples:
         raise InputError(
             "input must hold sound in raw stereo samples, got nothing. Pipe a recorder into it."
@@ -55,152 +57,173 @@ def follow(live: Live, blocks: Iterator[Array], clock: Clock, wishes: Wishes) ->
 
 
 @contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """SIGTERM ends listening as an interruption does: services and timeouts send it."""
-    if threading.current_thread() is not threading.main_thread():  # others may set no handlers
+def _interrupt_on_sigterm() -> Iterator[None]:
+    """Treat SIGTERM, which services and timeouts send, as a keyboard interrupt."""
+    # Only the main thread can set handlers.
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _run(
-    live: Live, blocks: Iterator[Array], clock: Clock, feed: YawFeed | None, sinks: _Sinks
+    live: Live, blocks: Iterator[Array], clock: StreamClock, feed: YawFeed | None, outputs: _Outputs
 ) -> None:
+    """Separate each block, and pass the reports on."""
     for block in blocks:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         seconds = (clock.samples + block.shape[1]) / live.rate
         report = live.push(block, yaw=None if feed is None else feed.at(seconds))
-        sinks.take(report)
-        clock.worked(time.perf_counter() - begun, block.shape[1])
+        outputs.take(report)
+        clock.add_block(time.perf_counter() - start, block.shape[1])
 
 
-class _Sinks:
-    """Where reports go: sound with every block, the rest every so often."""
+class _Outputs:
+    """Receivers of reports: sound with every block, the rest at regular intervals."""
 
     def __init__(self, every: float) -> None:
         self._every, self._next = every, every
         self.sound: list[Callable[[LiveReport], None]] = []
-        self.told: list[Callable[[LiveReport], None]] = []
-        self.doubts: tuple[Doubt, ...] = ()  # of all that is heard, lately
+        self.periodic: list[Callable[[LiveReport], None]] = []
+        self.doubts: tuple[Doubt, ...] = ()  # of the most recent report
 
     def take(self, report: LiveReport) -> None:
+        """Pass a report to the receivers that are due."""
         self.doubts = report.doubts
-        for sink in self.sound:
-            sink(report)
+        for receiver in self.sound:
+            receiver(report)
         if report.time >= self._next - 1e-9:
             while self._next <= report.time + 1e-9:
                 self._next += self._every
-            for sink in self.told:
-                sink(report)
+            for receiver in self.periodic:
+                receiver(report)
 
     def end(self, report: LiveReport) -> None:
-        for sink in (*self.sound, *self.told):
-            sink(report)
+        """Pass the last report to all receivers."""
+        for receiver in (*self.sound, *self.periodic):
+            receiver(report)
 
 
-def _told_on(wishes: Wishes) -> TextIO:
-    """Standard output, or standard error where that has the sound."""
-    return sys.stdout if wishes.only is None else sys.stderr
+def _text_stream(options: ListenOptions) -> TextIO:
+    """Return standard output, or standard error if standard output carries sound."""
+    return sys.stdout if options.only is None else sys.stderr
 
 
-def _sinks(
-    live: Live, clock: Clock, wishes: Wishes, closing: ExitStack
-) -> tuple[_Sinks, TrackFiles | None, LiveServer | None]:
-    sinks = _Sinks(wishes.every)
+def _open_outputs(
+    live: Live, clock: StreamClock, options: ListenOptions, closing: ExitStack
+) -> tuple[_Outputs, TrackFiles | None, LiveServer | None]:
+    """Open the outputs that the options ask for; `closing` closes them."""
+    outputs = _Outputs(options.every)
     files = server = None
-    if wishes.socket is not None:
-        server = LiveServer(*wishes.socket, live.rate)
+    if options.socket is not None:
+        server = LiveServer(*options.socket, live.rate)
         closing.callback(server.close)
-        sinks.sound.append(server.send_sound)
-        sinks.told.append(server.send_tracks)
-    if wishes.folder is not None:
-        files = TrackFiles(wishes.folder, live.rate)
+        outputs.sound.append(server.send_sound)
+        outputs.periodic.append(server.send_tracks)
+    if options.folder is not None:
+        files = TrackFiles(options.folder, live.rate)
         closing.callback(files.close)
-        sinks.sound.append(files.write)
-    if wishes.only is not None:
-        sinks.sound.append(_OnlyOne(wishes.only, wishes.form))
-    if wishes.as_json:
-        sinks.told.append(lambda report: print_json(_json(report, files), _told_on(wishes)))
-        return sinks, files, server
-    console = out if wishes.only is None else err
+        outputs.sound.append(files.write)
+    if options.only is not None:
+        outputs.sound.append(_NearestSource(options.only, options.form))
+    if options.as_json:
+        outputs.periodic.append(
+            lambda report: print_json(_json(report, files), _text_stream(options))
+        )
+        return outputs, files, server
+    console = out if options.only is None else err
     if console.is_terminal:
-        sinks.told.append(_shown(live, clock, console, closing))
-    elif wishes.only is None:
-        sinks.told.append(_said)
-    return sinks, files, server
+        outputs.periodic.append(_table_on_screen(live, clock, console, closing))
+    elif options.only is None:
+        outputs.periodic.append(_print_report)
+    return outputs, files, server
 
 
-def _said(report: LiveReport) -> None:
-    say(live_line(report))
+def _print_report(report: LiveReport) -> None:
+    """Print a report as one line."""
+    print_line(live_line(report))
     sys.stdout.flush()
 
 
-def _shown(
-    live: Live, clock: Clock, console: Any, closing: ExitStack
+def _table_on_screen(
+    live: Live, clock: StreamClock, console: Any, closing: ExitStack
 ) -> Callable[[LiveReport], None]:
+    """Return a function that shows a report as a table on the terminal."""
     from rich.live import Live as Screen
 
     screen = closing.enter_context(Screen(console=console, auto_refresh=False))
-    delay = f"sounds come {1000 * live.delay_seconds:.0f} ms late"
+    delay = f"latency {1000 * live.delay_seconds:.0f} ms"
 
     def show(report: LiveReport) -> None:
-        behind = clock.behind_seconds
-        lag = f" · {behind:.1f} s behind: this machine is too slow" if behind > _BEHIND else ""
-        footer = f"{report.time:.1f} s · {delay}{lag} · Ctrl-C ends it"
+        behind = clock.lag_seconds
+        lag = (
+            f" · {behind:.1f} s behind: this computer is too slow"
+            if behind > _SHOWN_LAG_SECONDS
+            else ""
+        )
+        footer = f"{report.time:.1f} s · {delay}{lag} · Ctrl-C to stop"
         screen.update(live_table(report, footer, console.width), refresh=True)
 
     return show
 
 
 def _json(report: LiveReport, files: TrackFiles | None) -> dict[str, Any]:
-    told = report.to_dict()
-    for source in told["sources"]:
+    """Return a report as JSON values, with the file of each track."""
+    answer = report.to_dict()
+    for source in answer["sources"]:
         track = None if files is None else files.tracks.get(source["id"])
         source["file"] = None if track is None else track["file"]
-    return told
+    return answer
 
 
-class _OnlyOne:
-    """Writes the source nearest a direction to standard output; silence where there is none."""
+class _NearestSource:
+    """Writes the source nearest to a direction to standard output, or silence without one."""
 
     def __init__(self, direction: tuple[float, float], form: PcmFormat) -> None:
         self._direction, self._form = np.array(direction), form
 
     def __call__(self, report: LiveReport) -> None:
         sources = [s for s in (*report.sources, *report.ended) if s.confirmed]
-        near = [s for s in sources if self._gap(s) < _FARTHEST]
-        sound = min(near, key=self._gap).samples if near else np.zeros((2, report.samples))
+        near = [s for s in sources if self._distance(s) < _MAX_ONLY_DEGREES]
+        sound = min(near, key=self._distance).samples if near else np.zeros((2, report.samples))
         sys.stdout.buffer.write(to_pcm(sound, self._form))
         sys.stdout.buffer.flush()
 
-    def _gap(self, source: LiveSource) -> float:
-        place = source.direction if len(source.direction) > 1 else np.append(source.direction, 0.0)
-        return float(great_circle_error(self._direction, place))
+    def _distance(self, source: LiveSource) -> float:
+        """Return the angle between a source and the direction, in degrees."""
+        direction = (
+            source.direction if len(source.direction) > 1 else np.append(source.direction, 0.0)
+        )
+        return float(great_circle_error(self._direction, direction))
 
 
-def _tell(
-    live: Live, clock: Clock, wishes: Wishes, files: TrackFiles | None, server: LiveServer | None
+def _print_summary(
+    live: Live,
+    clock: StreamClock,
+    options: ListenOptions,
+    files: TrackFiles | None,
+    server: LiveServer | None,
 ) -> None:
-    """How it went."""
+    """Print the duration, the latency and the tracks."""
     seconds, delay = clock.samples / live.rate, 1000 * live.delay_seconds
     measured = None
     if clock.live:
-        measured = round(delay + 1000 * (clock.usual_work_seconds + BLOCK_SECONDS), 1)
+        measured = round(delay + 1000 * (clock.latency_seconds + BLOCK_SECONDS), 1)
     tracks = [] if files is None else list(files.summary)
-    if wishes.as_json:
+    if options.as_json:
         summary = {
             "seconds": round(seconds, 3),
             "delay_ms": round(delay, 1),
             "measured_delay_ms": measured,
-            "work_seconds": round(clock.worked_seconds, 3),
+            "work_seconds": round(clock.processing_seconds, 3),
             "late_blocks": clock.late_blocks,
             "dropped_samples": clock.dropped_samples,
             "left_over_bytes": clock.left_over_bytes,
@@ -209,32 +232,34 @@ def _tell(
             else server.tracks.dropped + server.sound.dropped,
             "tracks": tracks,
         }
-        print_json({"summary": summary}, _told_on(wishes))
+        print_json({"summary": summary}, _text_stream(options))
         return
-    write = say if wishes.only is None else lambda text: err.print(text, highlight=False)
-    kept_up = f"worked through in {clock.worked_seconds:.1f} s"
+    write = print_line if options.only is None else lambda text: err.print(text, highlight=False)
+    timing = f"processed in {clock.processing_seconds:.1f} s"
     if measured is not None:
-        kept_up = f"{measured:.0f} ms measured · {clock.late_blocks} blocks late"
+        timing = f"{measured:.0f} ms measured · {clock.late_blocks} late blocks"
     write(
-        f"{seconds:.1f} s heard · delay {delay:.0f} ms by the method, {kept_up} · "
+        f"{seconds:.1f} s of sound · latency {delay:.0f} ms by design, {timing} · "
         f"{clock.dropped_samples} samples dropped"
     )
     for track in tracks:
         write(f"  {track['file']}: from {track['start']:.1f} s, {track['seconds']:.1f} s")
 
 
-def _tell_doubts(clock: Clock, sinks: _Sinks, feed: YawFeed | None, wishes: Wishes) -> None:
-    """What was wrong with the input."""
-    faults = [f"doubtful: {harmless(str(doubt))}" for doubt in sinks.doubts]
+def _print_faults(
+    clock: StreamClock, outputs: _Outputs, feed: YawFeed | None, options: ListenOptions
+) -> None:
+    """Print doubts, and faults of the input."""
+    faults = [f"doubtful: {sanitize(str(doubt))}" for doubt in outputs.doubts]
     if clock.left_over_bytes:
         faults.append(
-            f"doubtful: {clock.left_over_bytes} bytes at the end are no whole sample of "
-            f"{wishes.form} in this many channels. Check --format and --channels."
+            f"doubtful: {clock.left_over_bytes} bytes at the end are not a whole frame of "
+            f"{options.form} samples. Check --format and --channels."
         )
     if feed is not None and feed.skipped:
         faults.append(
-            f"doubtful: {feed.skipped} lines of the yaw stream were no yaw that a head can have. "
-            'One is {"yaw": 12.5}, in degrees to the left.'
+            f"doubtful: {feed.skipped} lines of the yaw stream were not a valid yaw. "
+            'Write lines such as {"yaw": 12.5}, in degrees, positive to the left.'
         )
     for fault in faults:
         err.print(fault, highlight=False, markup=False, style="yellow")

@@ -1,4 +1,4 @@
-"""`earatlas localize`: where the one sound of each recording is, and over time."""
+"""`earatlas localize`: the direction of the sound in each recording, and over time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,24 @@ import typer
 from numpy.typing import ArrayLike
 
 from earatlas.atlas import Atlas
-from earatlas.batch.file_arguments import RECORDINGS, check_stems, listed, once
-from earatlas.batch.recordings import Localizing
-from earatlas.cli.app import Command, examples, one_command
+from earatlas.batch.file_arguments import (
+    RECORDING_SUFFIXES,
+    check_unique_stems,
+    expand_file_arguments,
+    unique_files,
+)
+from earatlas.batch.recordings import LocalizationJob
+from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.batch_runner import BatchOptions, run_batch
-from earatlas.cli.console import Tally, Warned, degrees, print_json, progress, say, say_doubts
+from earatlas.cli.console import (
+    FailureTally,
+    FileWarnings,
+    format_degrees,
+    print_doubts,
+    print_json,
+    print_line,
+    progress,
+)
 from earatlas.cli.options import (
     AtlasArgument,
     ChannelsOption,
@@ -31,35 +44,35 @@ from earatlas.cli.options import (
     ResumeOption,
     SchedulerOption,
     YawOption,
-    opened_yaw,
+    read_yaw,
 )
-from earatlas.cli.outputs import Outputs, is_track
-from earatlas.errors import InputError, harmless
+from earatlas.cli.outputs import OutputFiles, is_track
+from earatlas.errors import InputError, sanitize
 from earatlas.features.audio_files import audio_seconds
 from earatlas.features.layout import CueLayout
 from earatlas.features.recording import FileRecording
-from earatlas.files import written_whole
+from earatlas.files import atomic_write
 from earatlas.geometry.head_yaw import Yaw
 from earatlas.geometry.spaces import Space
 from earatlas.localization.result import Localization
-from earatlas.localization.windowed import Tracking, Windows
-from earatlas.wording import direction_words, radius_words
+from earatlas.localization.windowed import WindowedLocalizer, WindowSettings
+from earatlas.wording import format_direction, format_radius, is_unknown
 
-__all__ = ["app", "line", "localize_command"]
+__all__ = ["app", "format_localization", "localize_command"]
 
-app = one_command()
+app = command_app()
 
-_COLUMNS = ("time", "azimuth", "elevation", "credible_90_area", "observed_share", "radius_90")
+_TRACK_COLUMNS = ("time", "azimuth", "elevation", "credible_90_area", "observed_share", "radius_90")
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """What is wished beside the answer."""
+class _LocalizeOptions:
+    """Options of the command for a single recording."""
 
     channels: tuple[int, int]
     plot: Path | None
     track: Path | None
-    windows: Windows
+    windows: WindowSettings
 
 
 @app.command(
@@ -78,23 +91,32 @@ def localize_command(
     channels: ChannelsOption = (0, 1),
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a map of the posterior (.png, .svg, .pdf)."),
+        typer.Option(metavar="FILE", help="Plot the posterior over directions (.png, .svg, .pdf)."),
     ] = None,
     track: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write directions over time (.csv or .json)."),
     ] = None,
     window: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Of sound for an answer of the track.")
-    ] = Windows.window_seconds,
+        float,
+        typer.Option(
+            metavar="SECONDS", help="With --track: duration of the sound used for one row."
+        ),
+    ] = WindowSettings.window_seconds,
     hop: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Between answers of the track; whole frames.")
-    ] = Windows.hop_seconds,
+        float,
+        typer.Option(
+            metavar="SECONDS", help="With --track: interval between rows, rounded to whole frames."
+        ),
+    ] = WindowSettings.hop_seconds,
     yaw: YawOption = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Folder for a file a recording: NAME.json."
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Output folder for one NAME.json per recording.",
         ),
     ] = None,
     jobs: JobsOption = 1,
@@ -103,169 +125,191 @@ def localize_command(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say where the one sound of each recording comes from, and how sure that is."""
+    """Estimate the direction of the sound in each recording.
+
+    Assumes one source per recording; use separate for several. Prints the direction and the radius
+    around it that contains the true direction with 90 % probability.
+    """
     learned = Atlas.load(atlas)
-    turned = opened_yaw(yaw) or Yaw.still(0.0)
-    wish = _Wish(channels, plot, track, Windows(window, hop, yaw=turned))
+    head_yaw = read_yaw(yaw) or Yaw.constant(0.0)
+    options = _LocalizeOptions(channels, plot, track, WindowSettings(window, hop, yaw=head_yaw))
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
-    recordings = list(batch.files(listed(recordings, RECORDINGS, "recordings").files))
-    outputs = Outputs(force=force)
-    _check(wish, learned, recordings, outputs)
-    _check_folder(wish, batch, output)
+    recordings = list(
+        batch.files(expand_file_arguments(recordings, RECORDING_SUFFIXES, "recordings").files)
+    )
+    outputs = OutputFiles(force=force)
+    _check(options, learned, recordings, outputs)
+    _check_folder(options, batch, output)
     if output is not None:
-        recordings = list(once(recordings))
-        check_stems(recordings)
-        work = Localizing(batch.folder(output), learned, channels, yaw=turned)
-        run_batch(work, recordings, batch, partial(_show, learned.space))
+        recordings = list(unique_files(recordings))
+        check_unique_stems(recordings)
+        job = LocalizationJob(batch.folder(output), learned, channels, yaw=head_yaw)
+        run_batch(job, recordings, batch, partial(_show, learned.space))
         return
-    tally, warned = Tally(len(recordings), as_json=as_json), Warned(len(recordings))
+    tally, file_warnings = (
+        FailureTally(len(recordings), as_json=as_json),
+        FileWarnings(len(recordings)),
+    )
     for recording in recordings:
         try:
-            with warned.catching(recording):
-                found = _found(learned, recording, wish)
+            with file_warnings.catching(recording):
+                result = _localize_recording(learned, recording, options)
         except InputError as error:
             tally.fail(recording, str(error))
             continue
-        _tell(recording, found, as_json=as_json)
-        for line in _extras(recording, found, wish, learned.layout):
+        _print_result(recording, result, as_json=as_json)
+        for text in _write_extras(recording, result, options, learned.layout):
             if not as_json:
-                say(line)
-    outputs.tell()
-    warned.close()
+                print_line(text)
+    outputs.report()
+    file_warnings.close()
     tally.close()
 
 
-def _check(wish: _Wish, atlas: Atlas, recordings: list[Path], outputs: Outputs) -> None:
-    """Refuse what cannot be done before the work."""
-    if (wish.plot or wish.track) and len(recordings) > 1:
+def _check(
+    options: _LocalizeOptions, atlas: Atlas, recordings: list[Path], outputs: OutputFiles
+) -> None:
+    """Refuse options that do not fit together, before the work."""
+    if (options.plot or options.track) and len(recordings) > 1:
         raise InputError(
-            f"--plot and --track must go with one recording, got {len(recordings)}. "
+            f"--plot and --track must be used with one recording, got {len(recordings)}. "
             "Run the command once for each."
         )
-    windows = wish.windows.window_seconds, wish.windows.hop_seconds
-    if wish.track is None:
-        if windows != (Windows.window_seconds, Windows.hop_seconds):
-            raise InputError("--window and --hop must go with --track, got none. Name its file.")
-    else:
-        if wish.track.suffix.lower() not in {".csv", ".json"}:
+    windows = options.windows.window_seconds, options.windows.hop_seconds
+    if options.track is None:
+        if windows != (WindowSettings.window_seconds, WindowSettings.hop_seconds):
             raise InputError(
-                f"track must end in .csv or .json, got '{wish.track}'. Rename the output."
+                "--window and --hop must be used with --track, got no --track. Add it."
             )
-        wish.windows.frames(atlas.layout)
-        outputs.claim(wish.track, is_track, "track")
-    if wish.plot is not None:
-        outputs.claim_picture(wish.plot)
+    else:
+        if options.track.suffix.lower() not in {".csv", ".json"}:
+            raise InputError(f"track must end in .csv or .json, got '{options.track}'. Rename it.")
+        options.windows.frames(atlas.layout)
+        outputs.claim(options.track, is_track, "track")
+    if options.plot is not None:
+        outputs.claim_picture(options.plot)
 
 
-def _check_folder(wish: _Wish, batch: BatchOptions, output: Path | None) -> None:
-    """Refuse options that go with a folder, or without one."""
-    if output is not None and (wish.plot or wish.track):
+def _check_folder(options: _LocalizeOptions, batch: BatchOptions, output: Path | None) -> None:
+    """Refuse options that need an output folder, or that exclude one."""
+    if output is not None and (options.plot or options.track):
         raise InputError(
-            f"--plot and --track must go without --output, got '{output}'. Leave it out."
+            f"--plot and --track must be used without --output, got '{output}'. Remove it."
         )
-    beside = {"--jobs": batch.jobs > 1, "--resume": batch.resume, "--scheduler": batch.scheduler}
-    for name, wished in beside.items():
-        if output is None and wished:
+    batch_options = {
+        "--jobs": batch.jobs > 1,
+        "--resume": batch.resume,
+        "--scheduler": batch.scheduler,
+    }
+    for name, given in batch_options.items():
+        if output is None and given:
             raise InputError(
-                f"{name} must go with --output, got none. Name a folder for the answers."
+                f"{name} must be used with --output, got no --output. Add --output FOLDER."
             )
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """What was found out of a recording."""
+class _Result:
+    """Localization of a recording."""
 
-    where: Localization
-    rows: list[dict[str, Any]]  # of the track; none where none is wished
-    seconds: float  # that it took
+    whole: Localization  # of the whole recording
+    rows: list[dict[str, Any]]  # of the track; empty without --track
+    seconds: float  # processing time
 
 
-def _found(atlas: Atlas, recording: Path, wish: _Wish) -> _Found:
-    """Where the sound of a recording is; with a track, in the same two passes over it."""
+def _localize_recording(atlas: Atlas, recording: Path, options: _LocalizeOptions) -> _Result:
+    """Localize a recording as a whole and, with a track, over time in the same two passes."""
     start = time.perf_counter()
-    if wish.track is None:
-        yaw = wish.windows.yaw
-        where = atlas.localize_file(recording, channels=wish.channels, yaw=yaw)
-        return _Found(where, [], time.perf_counter() - start)
-    with progress("tracking") as update:
-        file = FileRecording(recording, wish.channels)
-        tracking = Tracking(atlas, file, wish.windows, progress=update)
-        # Rows, not a Track: the posteriors of an hour's windows are gigabytes.
-        rows = [window.to_row(middle) for middle, window in tracking]
-    return _Found(tracking.whole(), rows, time.perf_counter() - start)
+    if options.track is None:
+        yaw = options.windows.yaw
+        whole = atlas.localize_file(recording, channels=options.channels, yaw=yaw)
+        return _Result(whole, [], time.perf_counter() - start)
+    with progress("localizing") as update:
+        file = FileRecording(recording, options.channels)
+        windows = WindowedLocalizer(atlas, file, options.windows, progress=update)
+        # Rows instead of a Track: the posteriors of an hour of windows take gigabytes.
+        rows = [window.to_row(middle) for middle, window in windows]
+    return _Result(windows.whole(), rows, time.perf_counter() - start)
 
 
-def _tell(recording: Path, found: _Found, *, as_json: bool) -> None:
-    """Say where the sound of a recording is."""
+def _print_result(recording: Path, result: _Result, *, as_json: bool) -> None:
+    """Print the localization of a recording."""
     if as_json:
-        answer = {"file": str(recording), **found.where.to_dict()}
-        answer["seconds"] = round(found.seconds, 4)
+        answer = {"file": str(recording), **result.whole.to_dict()}
+        answer["seconds"] = round(result.seconds, 4)
         answer["recording_seconds"] = round(audio_seconds(recording), 3)
         print_json(answer)
     else:
-        say(line(str(recording), found.where))
-        say_doubts(found.where.doubts)
+        print_line(format_localization(str(recording), result.whole))
+        print_doubts(result.whole.doubts)
 
 
-def line(name: str, where: Localization) -> str:
-    """A readable answer: direction in numbers and words, and its 90 % region."""
-    space = where.posterior.space
-    return _words(name, where.direction, where.radius_90, where.observed_share, space)
+def format_localization(name: str, result: Localization) -> str:
+    """Describe a localization in one line: direction and 90 % credible radius."""
+    space = result.posterior.space
+    return _format_line(name, result.direction, result.radius_90, result.observed_share, space)
 
 
 def _show(space: Space, answer: dict[str, Any]) -> None:
-    """The same of an answer in JSON."""
+    """Print a localization given as JSON values."""
     direction, radius, share = (answer[n] for n in ("direction", "radius_90", "observed_share"))
-    say(_words(answer["file"], direction, radius, share, space))
-    say_doubts(answer["doubts"])
+    print_line(_format_line(answer["file"], direction, radius, share, space))
+    print_doubts(answer["doubts"])
 
 
-def _words(name: str, direction: ArrayLike, radius: float, share: float, space: Space) -> str:
+def _format_line(name: str, direction: ArrayLike, radius: float, share: float, space: Space) -> str:
+    """Describe a direction, its 90 % credible radius and the fraction of observed bins."""
     azimuth, elevation = np.asarray(direction)
-    height = "" if space.dims == 1 else f", elevation {degrees(elevation)}"
-    return (
-        f"{name}: azimuth {degrees(azimuth)}{height} "
-        f"({direction_words(np.asarray(direction)[: space.dims])}), "
-        f"within {radius_words(space, radius)} at 90 %, "
-        f"{100 * share:.0f} % of the bins heard"
-    )
+    height = "" if space.dims == 1 else f", elevation {format_degrees(elevation)}"
+    words = format_direction(np.asarray(direction)[: space.dims], radius)
+    if is_unknown(radius):
+        where = words
+    else:
+        where = (
+            f"azimuth {format_degrees(azimuth)}{height} ({words}), "
+            f"90 % sure within {format_radius(space, radius)}"
+        )
+    return f"{name}: {where}, {100 * share:.0f} % of the bins observed"
 
 
-def _extras(recording: Path, found: _Found, wish: _Wish, layout: CueLayout) -> list[str]:
-    """Write the track and the picture that are wished for, and say what each is, and its file.
+def _write_extras(
+    recording: Path, result: _Result, options: _LocalizeOptions, layout: CueLayout
+) -> list[str]:
+    """Write the track and the plot of the options; return one line per file.
 
-    Both appear when both are complete, or neither does.
+    Both files appear when both are complete, or neither does.
     """
     written = []
-    with ExitStack() as together:
-        if wish.track is not None:
-            _write_track(found.rows, together.enter_context(written_whole(wish.track, "track")))
-            written.append(f"track: {wish.track} ({_rounded(wish.windows, layout)})")
-        if wish.plot is not None:
-            from earatlas.plotting.posteriors import plot_belief
+    with ExitStack() as stack:
+        if options.track is not None:
+            _write_track(result.rows, stack.enter_context(atomic_write(options.track, "track")))
+            written.append(f"track: {options.track} ({_format_windows(options.windows, layout)})")
+        if options.plot is not None:
+            from earatlas.plotting.posteriors import plot_posterior
             from earatlas.plotting.style import save
 
-            with progress("drawing"):
-                figure = plot_belief(found.where.posterior, title=harmless(recording.name))
-                save(figure, together.enter_context(written_whole(wish.plot, "plot")))
-            written.append(f"picture: {wish.plot}")
+            with progress("plotting"):
+                figure = plot_posterior(result.whole.posterior, title=sanitize(recording.name))
+                save(figure, stack.enter_context(atomic_write(options.plot, "plot")))
+            written.append(f"picture: {options.plot}")
     return written
 
 
-def _rounded(windows: Windows, layout: CueLayout) -> str:
-    """What a track has, which may not be what was asked for: whole frames, and whole hops."""
+def _format_windows(windows: WindowSettings, layout: CueLayout) -> str:
+    """Describe the windows of a track, which are rounded to whole frames and whole hops."""
     frames, hops = windows.frames(layout)
     hop = frames * layout.hop / layout.rate
-    return f"a row each {hop:g} s, from windows of {hops * hop:g} s"
+    return f"one row every {hop:g} s, from windows of {hops * hop:g} s"
 
 
 def _write_track(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write the rows of a track as CSV or JSON."""
     with path.open("w", newline="") as handle:
         if path.suffix.lower() == ".json":
             json.dump(rows, handle)
             handle.write("\n")
             return
-        writer = csv.DictWriter(handle, _COLUMNS, extrasaction="ignore")
+        writer = csv.DictWriter(handle, _TRACK_COLUMNS, extrasaction="ignore")
         writer.writeheader()
         for row in rows:
             azimuth, elevation = row["direction"] or (None, None)

@@ -1,4 +1,4 @@
-"""`earatlas manifold`: the surfaces that a head's cues lie on (the paper's figure 3)."""
+"""`earatlas manifold`: embeddings of the interaural cues of a head (figure 3 of the paper)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from earatlas.cli.app import Command, examples, one_command
-from earatlas.cli.console import out, print_json, progress, say
+from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.console import out, print_json, print_line, progress
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -26,12 +26,12 @@ from earatlas.cli.options import (
     KindOption,
     OutputOption,
     WrongWayOption,
-    opened_head,
+    read_head,
 )
-from earatlas.cli.outputs import Outputs, is_picture
+from earatlas.cli.outputs import OutputFiles, is_picture
 from earatlas.errors import EaratlasWarning, InputError, missing_extra
 from earatlas.features.layout import CueLayout
-from earatlas.files import output_folder, written_together
+from earatlas.files import atomic_write_all, output_folder
 from earatlas.hrtf.head import Head
 from earatlas.types import Progress
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "manifold"]
 
-app = one_command()
+app = command_app()
 
 _CUES = {
     "low ILD": CueLayout.low_ild,
@@ -48,34 +48,34 @@ _CUES = {
     "high ILD": CueLayout.high_ild,
     "high IPD": CueLayout.high_ipd,
 }
-_LEAST = 60  # directions: fewer say nothing about a surface
+_MIN_DIRECTIONS = 60  # fewer directions do not show a surface
 
 
 @dataclass(frozen=True)
-class _Unrolling:
-    """How a surface is unrolled."""
+class _EmbeddingSettings:
+    """Settings of the manifold learning."""
 
-    neighbours: int  # of a direction, among the cues
-    candidates: int  # eigenvectors to choose three from
-    whiten: int  # principal components that count alike in the second embedding
+    neighbours: int  # nearest neighbours of each cue vector
+    candidates: int  # eigenvectors from which three are chosen
+    whiten: int  # principal components that are whitened in the second embedding
 
     def __post_init__(self) -> None:
         if not 3 <= self.candidates <= 24:
             raise InputError(
-                f"candidates must be from 3 to 24, got {self.candidates}. 9 is the default."
+                f"candidates must be from 3 to 24, got {self.candidates}. The default is 9."
             )
         if self.whiten < 3:
-            raise InputError(f"whiten must be at least 3, got {self.whiten}. 20 is the default.")
+            raise InputError(f"whiten must be at least 3, got {self.whiten}. The default is 20.")
         if self.neighbours < 4:
-            raise InputError(f"neighbours must be at least 4, got {self.neighbours}. Take 8 to 25.")
+            raise InputError(f"neighbours must be at least 4, got {self.neighbours}. Use 8 to 25.")
 
     def check_head(self, head: Head) -> None:
-        """Refuse a head that has no surface, or too few directions on it."""
-        least = max(_LEAST, 2 * self.neighbours)
-        if len(head) < least or head.space.dims != 2:
+        """Refuse a head with too few directions, or with only one elevation."""
+        minimum = max(_MIN_DIRECTIONS, 2 * self.neighbours)
+        if len(head) < minimum or head.space.dims != 2:
             raise InputError(
-                f"head must have at least {least} directions at several elevations, got "
-                f"{len(head)} on the {head.space.name}. Use a head that was measured all round."
+                f"head must have at least {minimum} directions at several elevations, got "
+                f"{len(head)} on the {head.space.name}. Use a head that was measured on a sphere."
             )
 
 
@@ -90,18 +90,20 @@ def manifold(
     head: HeadArgument,
     output: OutputOption = Path("manifold"),
     neighbours: Annotated[
-        int, typer.Option(metavar="N", help="Of a direction, among the cues.")
+        int, typer.Option(metavar="N", help="Nearest neighbours of each direction, in cue space.")
     ] = 10,
     candidates: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Eigenvectors to choose three from; 3: the first, as in the paper."
+            metavar="N",
+            help="Number of eigenvectors from which three are chosen; 3 takes the first three, as "
+            "in the paper.",
         ),
     ] = 9,
     whiten: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Principal components that count alike in the second embedding."
+            metavar="N", help="Principal components that are whitened in the second embedding."
         ),
     ] = 20,
     kind: KindOption = Kind.auto,
@@ -111,86 +113,96 @@ def manifold(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Unroll the surface of each kind of cue, score it against the directions, and draw it."""
+    """Embed the interaural cues of a head in 3D, and score the embeddings.
+
+    Uses LTSA, LTSA with whitening, and PCA for low and high ILD and IPD cues. Writes a picture and
+    an interactive page, and scores how well each embedding preserves the directions.
+    """
     _check_extra()
-    how = _Unrolling(neighbours, candidates, whiten)
-    opened = opened_head(head, HeadOptions(kind, channels, duplicates, wrong_way))
-    how.check_head(opened)
-    outputs = Outputs(force=force)
-    picture, page = (output / f"{opened.name}.{ending}" for ending in ("png", "html"))
-    ours = picture.is_file() and is_picture(picture)
+    settings = _EmbeddingSettings(neighbours, candidates, whiten)
+    measured = read_head(head, HeadOptions(kind, channels, duplicates, wrong_way))
+    settings.check_head(measured)
+    outputs = OutputFiles(force=force)
+    picture, page = (output / f"{measured.name}.{ending}" for ending in ("png", "html"))
+    own = picture.is_file() and is_picture(picture)
     for file in (picture, page):
-        outputs.claim_in_folder(file, ours)
+        outputs.claim_in_folder(file, own)
     start = time.perf_counter()
     with output_folder(output), warnings.catch_warnings():
-        warnings.simplefilter("ignore", EaratlasWarning)  # the table says what is left out
-        with progress(f"unrolling {opened.name}") as update:
-            embeddings = _embeddings(opened, how, update)
-            with written_together(output) as new:
-                _draw(opened, embeddings, new / picture.name, new / page.name)
+        warnings.simplefilter("ignore", EaratlasWarning)  # the table shows what is left out
+        with progress(f"embedding {measured.name}") as update:
+            embeddings = _embeddings(measured, settings, update)
+            with atomic_write_all(output) as new:
+                _plot(measured, embeddings, new / picture.name, new / page.name)
     seconds = time.perf_counter() - start
-    outputs.tell()
+    outputs.report()
     if as_json:
-        answer = {"head": opened.name, "directions": len(opened), "neighbours": neighbours,
+        answer = {"head": measured.name, "directions": len(measured), "neighbours": neighbours,
                   "manifolds": [_row(e) for e in embeddings], "picture": str(picture),
                   "page": str(page), "seconds": round(seconds, 2)}  # fmt: skip
         print_json(answer)
         return
-    say(f"{opened.name}: {len(opened)} directions, {neighbours} neighbours, in {seconds:.1f} s")
+    print_line(
+        f"{measured.name}: {len(measured)} directions, {neighbours} neighbours, in {seconds:.1f} s"
+    )
     _print(embeddings)
-    say(f"picture: {picture}")
-    say(f"page: {page} (open it in a browser: drag to turn)")
+    print_line(f"picture: {picture}")
+    print_line(f"page: {page} (open it in a browser, and drag to rotate)")
 
 
 def _check_extra() -> None:
+    """Raise an error if scikit-learn is not installed."""
     try:
         import sklearn  # noqa: F401
     except ImportError as error:
         raise missing_extra("sklearn", "scikit-learn") from error
 
 
-def _embeddings(head: Head, how: _Unrolling, update: Progress) -> list[Embedding]:
-    """Each kind of cue unrolled in three ways."""
+def _embeddings(head: Head, settings: _EmbeddingSettings, update: Progress) -> list[Embedding]:
+    """Return three embeddings of each kind of cue, with their scores."""
     from earatlas.manifold.faithfulness import faithfulness
     from earatlas.manifold.ltsa import ltsa, pca
     from earatlas.manifold.viewer import Embedding
 
-    everywhere = np.arange(len(head))
+    all_directions = np.arange(len(head))
     embeddings = []
     for done, (cue, layout) in enumerate(_CUES.items(), start=1):
         y = head.cues(layout())
         plain, white = (
-            ltsa(y, neighbours=how.neighbours, candidates=how.candidates, whiten=components)
-            for components in (None, how.whiten)
+            ltsa(
+                y, neighbours=settings.neighbours, candidates=settings.candidates, whiten=components
+            )
+            for components in (None, settings.whiten)
         )
-        for method, places, t in (
+        for method, kept, t in (
             ("LTSA, whitened", white.kept, white.coordinates),
             ("LTSA", plain.kept, plain.coordinates),
-            ("PCA", everywhere, pca(y)),
+            ("PCA", all_directions, pca(y)),
         ):
-            score = faithfulness(head.space, head.directions[places], t)
-            embeddings.append(Embedding(cue, method, places, t, score, len(head) - len(places)))
+            score = faithfulness(head.space, head.directions[kept], t)
+            embeddings.append(Embedding(cue, method, kept, t, score, len(head) - len(kept)))
         update(done, len(_CUES) + 1)
     return embeddings
 
 
-def _draw(head: Head, embeddings: list[Embedding], picture: Path, page: Path) -> None:
-    """Write the picture and the page to turn it in."""
+def _plot(head: Head, embeddings: list[Embedding], picture: Path, page: Path) -> None:
+    """Write the picture and the interactive page."""
     from earatlas.manifold.viewer import manifold_page
     from earatlas.plotting.manifolds import plot_manifolds
     from earatlas.plotting.style import save
 
-    drawn = embeddings, head.directions, head.spacing_degrees
+    content = embeddings, head.directions, head.spacing_degrees
     title = f"{head.name}: binaural manifolds of {len(head)} directions"
-    save(plot_manifolds(*drawn, title=title), picture)
-    page.write_text(manifold_page(*drawn, title=title), encoding="utf-8")
+    save(plot_manifolds(*content, title=title), picture)
+    page.write_text(manifold_page(*content, title=title), encoding="utf-8")
 
 
 def _row(e: Embedding) -> dict[str, Any]:
+    """Return an embedding as JSON values."""
     return {
         "cue": e.cue,
         "method": e.method,
-        "directions": len(e.places),
+        "directions": len(e.direction_indices),
         "left_out": e.left_out,
         **{name: round(value, 4) for name, value in vars(e.score).items()},
         "homeomorphic": e.verdict == "homeomorphic",
@@ -198,6 +210,7 @@ def _row(e: Embedding) -> dict[str, Any]:
 
 
 def _print(embeddings: list[Embedding]) -> None:
+    """Print the scores of the embeddings as a table."""
     table = Table("cue", "method", "left out", "trust", "contin.", "agree", ">30°", "verdict",
                   box=None, padding=(0, 2, 0, 0))  # fmt: skip
     for e in embeddings:
@@ -207,5 +220,7 @@ def _print(embeddings: list[Embedding]) -> None:
             f"{s.agreement:.2f}", f"{100 * s.beyond_30_share:.0f} %", e.verdict,
         )  # fmt: skip
     out.print(table, highlight=False)
-    say("trust(worthiness) and contin(uity): 0.95 or more is homeomorphic, 0.5 is chance")
-    say("agree: neighbours kept; >30°: nearest by coordinates that lie elsewhere by direction")
+    print_line(
+        "trust(worthiness) and contin(uity): 0.95 or more is homeomorphic, 0.5 is chance level"
+    )
+    print_line("agree: share of preserved neighbours; >30°: nearest neighbours more than 30° apart")

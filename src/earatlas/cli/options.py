@@ -1,4 +1,4 @@
-"""The arguments and options that several commands have, and the head that they describe."""
+"""Arguments and options that several commands share, and the reading of heads and yaws."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ __all__ = [
     "WrongWay",
     "WrongWayOption",
     "YawOption",
-    "opened_head",
-    "opened_yaw",
+    "read_head",
+    "read_yaw",
 ]
 
 
 class Duplicates(StrEnum):
-    """What to do with a direction that a file has more than once."""
+    """How to treat a direction that a head has more than once."""
 
     error = "error"
     first = "first"
 
 
 class Kind(StrEnum):
-    """What calibration recordings are."""
+    """Kinds of calibration recordings."""
 
     auto = "auto"
     noise = "noise"
@@ -59,78 +59,82 @@ class Kind(StrEnum):
 
 
 class WrongWay(StrEnum):
-    """What is wrong in a file whose ears and azimuths contradict."""
+    """What to correct in a head whose ears and azimuths contradict each other."""
 
     azimuths = "azimuths"
     ears = "ears"
 
 
 HeadArgument = Annotated[
-    str, typer.Argument(metavar="HEAD", help="A .sofa file, a .csv table, 'simulated' or 'kemar'.")
+    str,
+    typer.Argument(metavar="HEAD", help="A .sofa file, a .csv table, 'simulated' or 'kemar'."),
 ]
 HeadsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="HEAD",
-        help="A .sofa file, a .csv table, 'simulated' or 'kemar'; or several, as files, folders, "
-        "patterns, or @LIST with a name a line.",
+        help="A .sofa file, a .csv table, 'simulated' or 'kemar'. Several heads: files, folders, "
+        "patterns, or @LIST (a text file with one name per line).",
     ),
 ]
 AtlasArgument = Annotated[
-    Path, typer.Argument(metavar="ATLAS", help="What `earatlas learn` wrote, such as ku100.atlas.")
+    Path, typer.Argument(metavar="ATLAS", help="Atlas file written by `earatlas learn`.")
 ]
 RecordingsArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="RECORDING",
-        help="Two-channel recordings: files, folders, patterns, or @LIST with a name a line.",
+        help="Two-channel recordings: files, folders, patterns, or @LIST (a text file with one "
+        "name per line).",
     ),
 ]
 DuplicatesOption = Annotated[
-    Duplicates, typer.Option(help="Directions given twice: refuse, or keep the first.")
+    Duplicates,
+    typer.Option(help="If a direction occurs twice: stop with an error, or keep the first."),
 ]
 KindOption = Annotated[
-    Kind, typer.Option(help="What the recordings of a .csv are; auto listens to find out.")
+    Kind,
+    typer.Option(help="What the recordings of a .csv table contain; auto detects it."),
 ]
 WrongWayOption = Annotated[
     WrongWay | None,
-    typer.Option(help="What is wrong where sounds from the left are louder in the right ear."),
+    typer.Option(help="What to correct if sounds from the left are louder in the right ear."),
 ]
 ChannelsOption = Annotated[
     tuple[int, int],
-    typer.Option(metavar="LEFT RIGHT", help="Which channels of recordings are the ears."),
+    typer.Option(metavar="LEFT RIGHT", help="Channels of the left and right ear, counted from 0."),
 ]
 YawOption = Annotated[
     str | None,
     typer.Option(
         metavar="DEGREES|FILE",
-        help="Of the head, to its left: a number, or a .csv of time and yaw. "
-        "Directions are then the room's.",
+        help="Yaw of the head, positive to the left: a number, or a .csv file with the columns "
+        "time and yaw. Directions are then relative to the room.",
     ),
 ]
 OutputOption = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")
+    Path, typer.Option("--output", "-o", metavar="FOLDER", help="Output folder.")
 ]
-JobsOption = Annotated[int, typer.Option(metavar="N", help="How many at the same time.")]
+JobsOption = Annotated[int, typer.Option(metavar="N", help="Number of parallel processes.")]
 ResumeOption = Annotated[
     bool,
-    typer.Option("--resume", help="Skip what is done with the same settings, and do the rest."),
+    typer.Option("--resume", help="Skip files that are already done with the same settings."),
 ]
 SchedulerOption = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help="Of a Dask scheduler, whose workers do it: tcp://HOST:8786."
+        metavar="ADDRESS", help="Run on the Dask cluster with this scheduler: tcp://HOST:8786."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Replace files that this command did not make, too.")
+    bool, typer.Option("--force", help="Overwrite files that this command did not create.")
 ]
 
 
 @dataclass(frozen=True)
 class HeadOptions:
-    """How a head is to be read."""
+    """Options for reading a head."""
 
     kind: Kind = Kind.auto
     channels: tuple[int, int] = (0, 1)
@@ -138,44 +142,45 @@ class HeadOptions:
     wrong_way: WrongWay | None = None
 
 
-def opened_yaw(wish: str | None) -> Yaw | None:
-    """The yaw of a number or a file; None: none was given."""
+def read_yaw(text: str | None) -> Yaw | None:
+    """Return the yaw given as a number of degrees or as a .csv file; None if it is not given."""
     from earatlas.geometry.head_yaw import Yaw
 
-    if wish is None:
+    if text is None:
         return None
     try:
-        return Yaw.still(float(wish))
+        return Yaw.constant(float(text))
     except InputError:
         raise
     except ValueError:
-        if not wish.lower().endswith(".csv"):
+        if not text.lower().endswith(".csv"):
             raise InputError(
-                f"yaw must be degrees or a .csv file with the columns time and yaw, got '{wish}'. "
-                "Such as --yaw 20 or --yaw yaw.csv."
+                f"yaw must be degrees or a .csv file with the columns time and yaw, got '{text}'. "
+                "For example: --yaw 20 or --yaw yaw.csv."
             ) from None
-        return Yaw.read(wish)
+        return Yaw.read(text)
 
 
-def opened_head(
-    head: str, how: HeadOptions, *, diagnosed: bool = False, shown: bool = True
+def read_head(
+    head: str, options: HeadOptions, *, diagnosed: bool = False, verbose: bool = True
 ) -> Head:
-    """`open_head` with a progress bar; `diagnosed`: whether ears are mirrored is told anyway.
+    """Read a head with `open_head` and a progress bar.
 
-    Not `shown`: a batch has a bar of its own.
+    `diagnosed` suppresses the warning about mirrored ears, which a diagnosis repeats. `verbose` is
+    False in a batch, which has its own progress bar.
     """
-    from earatlas.hrtf.kemar import MIRRORED
+    from earatlas.hrtf.kemar import MIRRORED_EAR_WARNING
     from earatlas.hrtf.loading import open_head
 
-    bar = progress(f"reading {head}") if shown else nullcontext(None)
+    bar = progress(f"reading {head}") if verbose else nullcontext(None)
     with bar as update, warnings.catch_warnings():
         if diagnosed:
-            warnings.filterwarnings("ignore", MIRRORED, EaratlasWarning)
+            warnings.filterwarnings("ignore", MIRRORED_EAR_WARNING, EaratlasWarning)
         return open_head(
             head,
-            kind=how.kind.value,
-            channels=how.channels,
-            duplicates=how.duplicates.value,
-            wrong_way=None if how.wrong_way is None else how.wrong_way.value,
+            kind=options.kind.value,
+            channels=options.channels,
+            duplicates=options.duplicates.value,
+            wrong_way=None if options.wrong_way is None else options.wrong_way.value,
             progress=update,
         )

@@ -1,17 +1,17 @@
-"""What a command may overwrite.
+"""Rules for overwriting files.
 
-One gentle rule. What is there already and was clearly made by the same command is replaced, and a
-line says so (`replaced: …`); what was not is left alone: the command says so before it works, and
-`--force` overrides it. Clearly made are:
+A command replaces existing files that it clearly wrote itself, and prints their names
+(`replaced: …`). Any other existing file is an error before the work starts, unless `--force` is
+given. Files are recognized as follows:
 
-    an atlas      by its contents
-    a track       by its first line (CSV) or its first field (JSON)
-    a picture     by the name of the library that drew it, which it carries
-    a scene       by its scene.json, which vouches for the other files of `simulate` and `demo`
-    sounds        by their names, which nobody else gives: party_source1.wav
-    pages         by the sounds, the scene or the picture that they always come with
+    atlas      by its contents
+    track      by its first line (CSV) or its first field (JSON)
+    picture    by the name of this package in its metadata
+    scene      by its scene.json, which also covers the other files of `simulate` and `demo`
+    sounds     by their names, such as party_source1.wav
+    reports    by the sounds, the scene or the picture that are always beside them
 
-`reproduce` goes on with what it finds in its own folder, so it has nothing to say.
+`reproduce` continues with the results in its own folder, so nothing is replaced there.
 """
 
 from __future__ import annotations
@@ -21,76 +21,76 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from earatlas.cli.console import note
+from earatlas.cli.console import print_note
 from earatlas.errors import InputError
 from earatlas.files import check_writable
 
 __all__ = [
-    "Outputs",
+    "OutputFiles",
     "atlas_header",
     "claim_scene",
     "is_atlas",
     "is_picture",
     "is_scene",
     "is_track",
-    "tell_replaced",
+    "print_replaced",
 ]
 
 
-class Outputs:
-    """What a command is about to write: claimed before the work, told after it."""
+class OutputFiles:
+    """Files that a command will write: checked before the work, reported after it."""
 
     def __init__(self, *, force: bool) -> None:
         self.force = force
         self._replaced: list[str] = []
 
-    def claim(self, path: Path, is_ours: Callable[[Path], bool], what: str = "output") -> None:
-        """A file that will be written; an InputError if it is somebody else's."""
-        check_writable(path, what)
-        self.claim_in_folder(path, not path.is_file() or is_ours(path))
+    def claim(self, path: Path, is_own: Callable[[Path], bool], argument: str = "output") -> None:
+        """Check that a file may be written; `is_own` recognizes files of the same command."""
+        check_writable(path, argument)
+        self.claim_in_folder(path, not path.is_file() or is_own(path))
 
-    def claim_in_folder(self, path: Path, ours: bool) -> None:
-        """The same for a file of a folder that is made where it is missing."""
-        # An empty file is nobody's loss; a pipe or a device is not empty.
+    def claim_in_folder(self, path: Path, own: bool) -> None:
+        """Check that a file may be written to a folder, which may not exist yet."""
+        # An empty file may be replaced; a pipe or a device may not.
         if not path.exists() or (path.is_file() and path.stat().st_size == 0):
             return
-        if not (ours or self.force):
+        if not (own or self.force):
             raise InputError(
-                f"output must not be a file that this command did not make, got '{path}'. "
+                f"output must not be a file that this command did not create, got '{path}'. "
                 "Choose another name, or pass --force to replace it."
             )
         self._replaced.append(str(path))
 
     def claim_picture(self, path: Path) -> None:
-        """A picture, by its ending and what is there."""
-        from earatlas.plotting.style import check_picture
+        """Check that a picture may be written, and that its suffix is known."""
+        from earatlas.plotting.style import check_figure_path
 
-        check_picture(path)
+        check_figure_path(path)
         self.claim(path, is_picture, "plot")
 
-    def tell(self) -> None:
-        """Say what was replaced."""
-        tell_replaced(self._replaced)
+    def report(self) -> None:
+        """Print the names of the replaced files."""
+        print_replaced(self._replaced)
 
 
-def claim_scene(outputs: Outputs, folder: Path, others: Iterable[str] = ()) -> None:
-    """The files of a scene that will be written to a folder, and others that go with it."""
-    ours = is_scene(folder)
+def claim_scene(outputs: OutputFiles, folder: Path, others: Iterable[str] = ()) -> None:
+    """Check that a scene may be written to a folder, and the `others` that go with it."""
+    own = is_scene(folder)
     images = sorted(file.name for file in folder.glob("image[0-9]*_*.wav"))
     for name in ("mixture.wav", "noise.wav", "scene.json", *images, *others):
-        outputs.claim_in_folder(folder / name, ours)
+        outputs.claim_in_folder(folder / name, own)
 
 
-def tell_replaced(files: list[str]) -> None:
-    """A line on standard error, if there is something to tell."""
+def print_replaced(files: list[str]) -> None:
+    """Print the names of replaced files on standard error, if there are any."""
     if files:
-        note("[yellow]replaced:[/]", ", ".join(files))
+        print_note("[yellow]replaced:[/]", ", ".join(files))
 
 
 def atlas_header(path: Path) -> dict[str, Any] | None:
-    """What an atlas says of itself (kind, version, …), or None for any other file."""
+    """Return the header of an atlas (kind, version, …), or None for any other file."""
     try:
-        if not path.is_file():  # a pipe would never begin
+        if not path.is_file():  # opening a pipe would block
             return None
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -103,33 +103,34 @@ def atlas_header(path: Path) -> dict[str, Any] | None:
 
 
 def is_atlas(path: Path) -> bool:
-    """Whether `learn` wrote it."""
+    """Whether `learn` wrote the file."""
     return atlas_header(path) is not None
 
 
 def is_track(path: Path) -> bool:
-    """Whether `localize --track` wrote it."""
-    begin = _beginning(path)
-    return begin.startswith((b"time,azimuth,elevation,", b'[{"time": ')) or begin.strip() == b"[]"
+    """Whether `localize --track` wrote the file."""
+    start = _read_start(path)
+    return start.startswith((b"time,azimuth,elevation,", b'[{"time": ')) or start.strip() == b"[]"
 
 
 def is_picture(path: Path) -> bool:
-    """Whether it says that earatlas drew it."""
-    return b"earatlas" in _beginning(path, path.stat().st_size)
+    """Whether the metadata of the picture names this package."""
+    return b"earatlas" in _read_start(path, path.stat().st_size)
 
 
 def is_scene(folder: Path) -> bool:
-    """Whether `simulate` or `demo` wrote the scene.json of a folder."""
+    """Whether the folder has a scene.json that `simulate` or `demo` wrote."""
     from earatlas.simulation.scene import read_scene_file
 
     try:
-        about = read_scene_file(folder / "scene.json")
-        return bool(about["mixture"] and about["sources"][0]["file"])
+        scene = read_scene_file(folder / "scene.json")
+        return bool(scene["mixture"] and scene["sources"][0]["file"])
     except (OSError, ValueError, LookupError, TypeError):
         return False
 
 
-def _beginning(path: Path, size: int = 64) -> bytes:
+def _read_start(path: Path, size: int = 64) -> bytes:
+    """Return the first bytes of a file, or none if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(size)

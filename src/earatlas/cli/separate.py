@@ -1,4 +1,4 @@
-"""`earatlas separate`: every sound of a recording by itself, and where it is."""
+"""`earatlas separate`: separate recordings into their sources, and localize them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ import numpy as np
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.batch.file_arguments import RECORDINGS, check_stems, listed, once
-from earatlas.batch.recordings import SeparatingFiles, check_overwritten, without_results
-from earatlas.cli.app import Command, examples, one_command
+from earatlas.batch.file_arguments import (
+    RECORDING_SUFFIXES,
+    check_unique_stems,
+    expand_file_arguments,
+    unique_files,
+)
+from earatlas.batch.recordings import SeparationJob, check_no_overwrite, exclude_results
+from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.batch_runner import BatchOptions, run_batch
-from earatlas.cli.console import degrees, note, say, say_doubts
+from earatlas.cli.console import format_degrees, print_doubts, print_line, print_note
 from earatlas.cli.ground_truth import (
     check_truth,
-    comparison,
-    comparison_lines,
-    hearing_lines,
+    compare_with_truth,
+    format_comparison,
+    format_perceptual_scores,
+    read_separated,
     read_truth,
-    written_sounds,
 )
 from earatlas.cli.options import (
     AtlasArgument,
@@ -37,22 +42,22 @@ from earatlas.cli.options import (
     ResumeOption,
     SchedulerOption,
 )
-from earatlas.cli.outputs import Outputs
+from earatlas.cli.outputs import OutputFiles
 from earatlas.errors import InputError
-from earatlas.evaluation.ground_truth import Truth
-from earatlas.separation.options import Separating
-from earatlas.separation.pipeline import sound_file
-from earatlas.separation.result import FoundScene
+from earatlas.evaluation.ground_truth import GroundTruth
+from earatlas.separation.options import SeparationOptions
+from earatlas.separation.pipeline import source_file_name
+from earatlas.separation.result import SceneSummary
 from earatlas.types import Progress
-from earatlas.wording import direction_words, rate_words, speed_words
+from earatlas.wording import format_direction, format_sampling_rate, format_speed, is_unknown
 
 __all__ = ["Render", "app", "separate_command"]
 
-app = one_command()
+app = command_app()
 
 
 class Render(StrEnum):
-    """How sound is made from masks."""
+    """Names of the rendering methods."""
 
     spatial = "spatial"
     soft = "soft"
@@ -60,28 +65,28 @@ class Render(StrEnum):
 
 
 @dataclass(frozen=True)
-class _Order(SeparatingFiles):
-    """What is wished of every recording; it goes to other processes."""
+class _SeparateJob(SeparationJob):
+    """Separate a recording, compare it with the truth, and write a report."""
 
     report: bool = False
     truth: Path | None = None
 
-    def may_write(self, file: Path) -> list[Path]:
-        """Its sounds, and its page."""
-        return [*super().may_write(file), _page(self.folder, file)]
+    def possible_outputs(self, file: Path) -> list[Path]:
+        """Return the sound files and the report."""
+        return [*super().possible_outputs(file), _report_path(self.folder, file)]
 
-    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
-        """Separate one recording, and say it as JSON values."""
-        answer, scene, files = self.separated(file, tell)
-        known = None
+    def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
+        """Separate one recording; return the result as JSON values."""
+        answer, scene, files = self.separated(file, progress)
+        truth = None
         if self.truth is not None:
-            known = read_truth(self.truth, scene.seconds)
-            sounds = written_sounds(file, files, self.channels)
-            answer["truth"] = comparison(scene, known, *sounds)
+            truth = read_truth(self.truth, scene.seconds)
+            sounds = read_separated(file, files, self.channels)
+            answer["truth"] = compare_with_truth(scene, truth, *sounds)
         if self.report:
-            page = _page(self.folder, file)
-            _write_report(page, scene, [file, *files], known, answer["seconds"])
-            answer["report"] = str(page)
+            path = _report_path(self.folder, file)
+            _write_report(path, scene, [file, *files], truth, answer["seconds"])
+            answer["report"] = str(path)
         return answer
 
 
@@ -100,32 +105,38 @@ def separate_command(
     output: OutputOption,
     n_sources: Annotated[
         int | None,
-        typer.Option("--sources", "-n", metavar="N", help="How many there are. Default: find out."),
+        typer.Option(
+            "--sources", "-n", metavar="N", help="Number of sources. Default: estimate it."
+        ),
     ] = None,
     render: Annotated[
         Render,
         typer.Option(
-            help="How the sound is made: spatial (filters that use both ears, the best), soft "
-            "(masks), binary (each bin to one source, as in the paper)."
+            help="How to make the sounds: spatial filters (best), soft masks, or binary masks (as "
+            "in the paper)."
         ),
     ] = Render.spatial,
     report: Annotated[
-        bool, typer.Option("--report", help="Write a page to look at and listen to, too.")
+        bool, typer.Option("--report", help="Also write an HTML report with plots and players.")
     ] = False,
     rate: Annotated[
         int | None,
-        typer.Option(metavar="HZ", help="Of the sounds. Default: the recording's own."),
+        typer.Option(
+            metavar="HZ", help="Sampling rate of the output. Default: that of the recording."
+        ),
     ] = None,
     dry: Annotated[
         bool,
         typer.Option(
-            "--dry", help="With less of the room's reverberation; sounds then do not add up."
+            "--dry",
+            help="Reduce reverberation; the sources then no longer add up to the recording.",
         ),
     ] = False,
     truth: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Compare with what `earatlas simulate` wrote: its folder."
+            metavar="FOLDER",
+            help="Compare with the ground truth in this folder, written by `earatlas simulate`.",
         ),
     ] = None,
     jobs: JobsOption = 1,
@@ -135,107 +146,124 @@ def separate_command(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write each sound of each recording to a file of its own, and say where it is."""
-    how = Separating(n_sources, render.value, rate=rate, dry=dry)
+    """Separate each recording into its sources, and localize them.
+
+    Writes one sound file per source, with both ears, and prints the direction of each source.
+    """
+    options = SeparationOptions(n_sources, render.value, rate=rate, dry=dry)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
-    files = batch.files(once(listed(recordings, RECORDINGS, "recordings").files))
-    files = _without_sounds(files, output)
+    files = batch.files(
+        unique_files(expand_file_arguments(recordings, RECORDING_SUFFIXES, "recordings").files)
+    )
+    files = _exclude_results(files, output)
     learned = Atlas.load(atlas)
-    order = _Order(batch.folder(output), learned, how, channels, report, truth)
-    _check(order, files, force=force)
-    run_batch(order, files, batch, partial(_print, flat=learned.space.dims == 1))
+    job = _SeparateJob(batch.folder(output), learned, options, channels, report, truth)
+    _check(job, files, force=force)
+    run_batch(job, files, batch, partial(_print, flat=learned.space.dims == 1))
 
 
-def _check(order: _Order, recordings: Sequence[Path], *, force: bool) -> None:
-    """Refuse what cannot be done before the work."""
-    if order.truth is not None and len(recordings) > 1:
+def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> None:
+    """Refuse options that do not fit together, before the work."""
+    if job.truth is not None and len(recordings) > 1:
         raise InputError(
-            f"--truth must go with one recording, got {len(recordings)}. "
+            f"--truth must be used with one recording, got {len(recordings)}. "
             "Run the command once for each."
         )
-    check_stems(recordings)
-    check_overwritten(recordings, order.folder)
-    if order.report:
-        outputs = Outputs(force=force)
+    check_unique_stems(recordings)
+    check_no_overwrite(recordings, job.folder)
+    if job.report:
+        outputs = OutputFiles(force=force)
         for recording in recordings:
-            beside = (order.folder / sound_file(recording, 0)).exists()
-            outputs.claim_in_folder(_page(order.folder, recording), beside)
-    if order.truth is not None:
-        check_truth(order.truth, recordings[0], order.channels)
+            own = (job.folder / source_file_name(recording, 0)).exists()
+            outputs.claim_in_folder(_report_path(job.folder, recording), own)
+    if job.truth is not None:
+        check_truth(job.truth, recordings[0], job.channels)
 
 
-def _without_sounds(recordings: tuple[Path, ...], folder: Path) -> tuple[Path, ...]:
-    """What is left where results lie among the recordings; a line says so."""
-    files = without_results(recordings, folder)
+def _exclude_results(recordings: tuple[Path, ...], folder: Path) -> tuple[Path, ...]:
+    """Return the recordings that are not results of an earlier run; print how many are."""
+    files = exclude_results(recordings, folder)
     if len(files) < len(recordings):
-        note(
-            "[cyan]left out:[/]",
-            f"{len(recordings) - len(files)} sounds that an earlier run made of the others.",
+        print_note(
+            "[cyan]skipped:[/]",
+            f"{len(recordings) - len(files)} sounds that an earlier run separated from the others.",
         )
     return files
 
 
-def _page(folder: Path, recording: Path) -> Path:
+def _report_path(folder: Path, recording: Path) -> Path:
+    """Return the path of the report of a recording."""
     return folder / f"{recording.stem}.html"
 
 
 def _write_report(
-    page: Path, scene: FoundScene, files: list[Path], known: Truth | None, seconds: float
+    path: Path, scene: SceneSummary, files: list[Path], truth: GroundTruth | None, seconds: float
 ) -> None:
-    """A page of the scene; the files are those of the mixture and of each source."""
+    """Write the report; `files` are those of the mixture and of each source."""
     from earatlas.report import write_report
 
     names = ("mixture", *(source.name for source in scene.sources))
     write_report(
-        page,
+        path,
         scene,
         title=files[0].name,
-        truth=known,
+        truth=truth,
         files=dict(zip(names, files, strict=True)),
         elapsed_seconds=seconds,
     )
 
 
 def _print(answer: dict[str, Any], *, flat: bool) -> None:
+    """Print the result of a recording as text."""
     count = answer["n_sources"]
-    say(
+    print_line(
         f"{answer['file']}: {count} source{'' if count == 1 else 's'} in "
-        f"{answer['recording_seconds']:.1f} s of sound at {rate_words(answer['rate'])}"
+        f"{answer['recording_seconds']:.1f} s of sound at {format_sampling_rate(answer['rate'])}"
     )
-    for line in _source_lines(answer["sources"], flat=flat):
-        say(line)
-    say_doubts(answer["doubts"])
+    for line in _format_sources(answer["sources"], flat=flat):
+        print_line(line)
+    print_doubts(answer["doubts"])
     for number, source in enumerate(answer["sources"], 1):
-        say_doubts(source["doubts"], f"doubtful, source {number}")
+        print_doubts(source["doubts"], f"doubtful, source {number}")
     if "truth" in answer:
-        for line in (*comparison_lines(answer["truth"]), *hearing_lines(answer["truth"])):
-            say(line)
-    say(f"  separated in {speed_words(answer['seconds'], answer['recording_seconds'])}")
+        for line in (
+            *format_comparison(answer["truth"]),
+            *format_perceptual_scores(answer["truth"]),
+        ):
+            print_line(line)
+    print_line(f"  separated in {format_speed(answer['seconds'], answer['recording_seconds'])}")
     if answer["report"] is not None:
-        say(f"  report: {answer['report']}")
+        print_line(f"  report: {answer['report']}")
 
 
-def _source_lines(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]:
-    """A table of what was found; file names come last, for they may be of any length."""
+def _format_sources(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]:
+    """Return a table of the sources as lines; file names are last, as they may be long."""
     rows = [("azimuth", "" if flat else "elevation", "", "90 % within", "share", "file")]
     columns = 1 if flat else 2
     for source in sources:
-        azimuth, elevation = map(degrees, source["direction"])
-        words, radius = direction_words(source["direction"][:columns]), source["radius_90"]
-        way = [row for row in source["track"] if row["direction"]] if source.get("moves") else []
-        if way:  # where it was half-way says little, and it is not as unsure as it went far
+        azimuth, elevation = map(format_degrees, source["direction"])
+        radius = source["radius_90"]
+        words = format_direction(source["direction"][:columns], radius)
+        track = [row for row in source["track"] if row["direction"]] if source.get("moves") else []
+        if track:  # show both ends, and the median radius along the track
             azimuth, elevation = "moves", ""
-            ends = (direction_words(row["direction"][:columns]) for row in (way[0], way[-1]))
-            words, radius = " to ".join(ends), float(np.median([row["radius_90"] for row in way]))
+            ends = (format_direction(row["direction"][:columns]) for row in (track[0], track[-1]))
+            words, radius = " to ".join(ends), float(np.median([r["radius_90"] for r in track]))
+        elif is_unknown(radius):
+            azimuth, elevation = "-", "-"
         rows.append(
             (
                 azimuth,
                 "" if flat else elevation,
                 words,
-                f"{radius:.1f}°",
+                "-" if is_unknown(radius) else f"{radius:.1f}°",
                 f"{100 * source['share']:.0f} %",
                 source["file"],
             )
         )
-    tall, wide = 0 if flat else 11, max(len(row[2]) for row in rows)
-    return [f"  {a:>7}{e:>{tall}}  {w:{wide}}{r:>13}{s:>7}  {f}" for a, e, w, r, s, f in rows]
+    height_width, words_width = 0 if flat else 11, max(len(row[2]) for row in rows)
+    return [
+        f"  {azimuth:>7}{elevation:>{height_width}}  {words:{words_width}}{radius:>13}{share:>7}  "
+        f"{file}"
+        for azimuth, elevation, words, radius, share, file in rows
+    ]

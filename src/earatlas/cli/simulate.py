@@ -1,4 +1,4 @@
-"""`earatlas simulate` writes a scene with known truth."""
+"""`earatlas simulate`: render a scene with known ground truth."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.batch.file_arguments import HEADS, check_stems, listed, once
-from earatlas.batch.job import Work
-from earatlas.cli.app import Command, examples, one_command
+from earatlas.batch.file_arguments import (
+    HEAD_SUFFIXES,
+    check_unique_stems,
+    expand_file_arguments,
+    unique_files,
+)
+from earatlas.batch.job import BatchJob
+from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.batch_runner import BatchOptions, run_batch
-from earatlas.cli.console import degrees, note, out, print_json, progress, say
+from earatlas.cli.console import format_degrees, out, print_json, print_line, print_note, progress
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -32,32 +37,37 @@ from earatlas.cli.options import (
     ResumeOption,
     SchedulerOption,
     WrongWayOption,
-    opened_head,
+    read_head,
 )
-from earatlas.cli.outputs import Outputs, claim_scene
-from earatlas.errors import InputError, harmless
-from earatlas.features.audio import checked_rate
+from earatlas.cli.outputs import OutputFiles, claim_scene
+from earatlas.errors import InputError, sanitize
+from earatlas.features.audio import check_rate
 from earatlas.features.audio_files import audio_rate, read_mono
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.head import Head
-from earatlas.hrtf.loading import files_of_head
+from earatlas.hrtf.loading import head_files
 from earatlas.simulation.image_source import Room
 from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
-from earatlas.simulation.speech import DEMO_TALKERS, can_speak, demo_talkers, synthetic_demo_talkers
-from earatlas.simulation.trajectories import Trajectory, path_of
+from earatlas.simulation.speech import (
+    DEMO_TALKERS,
+    demo_talkers,
+    speech_available,
+    synthetic_demo_talkers,
+)
+from earatlas.simulation.trajectories import Trajectory, parse_trajectory
 from earatlas.types import Array, Progress
 
-__all__ = ["app", "simulate", "voices"]
+__all__ = ["app", "simulate", "talker_signals"]
 
-app = one_command()
+app = command_app()
 
-_PLACES = ((40.0, 0.0), (-50.0, 20.0), (5.0, -20.0))  # of the talkers
+_TALKER_DIRECTIONS = ((40.0, 0.0), (-50.0, 20.0), (5.0, -20.0))  # degrees
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """What sounds where."""
+    """Sounds of a scene and their directions."""
 
     names: tuple[str, ...]
     sounds: tuple[Array, ...]  # (n_m,) each
@@ -66,8 +76,8 @@ class _Sources:
 
 
 @dataclass(frozen=True)
-class _RoomWish:
-    """The options that ask for a room; all None: in the open."""
+class _RoomOptions:
+    """Options of the room; all are None for an anechoic scene."""
 
     t60: float | None
     size: str | None
@@ -75,19 +85,20 @@ class _RoomWish:
     distance: float | None
 
     def room(self) -> Room | None:
-        """The room that is asked for; None in the open."""
+        """Return the room, or None for an anechoic scene."""
         if self.t60 is None and self.size is None:
-            for name, wish in (("--listener", self.listener), ("--distance", self.distance)):
-                if wish is not None:
+            for name, value in (("--listener", self.listener), ("--distance", self.distance)):
+                if value is not None:
                     raise InputError(
-                        f"{name} must go with a room, got {wish} in the open. Add --t60 or --room."
+                        f"{name} must be used with a room, got {value} without one. "
+                        "Add --t60 or --room."
                     )
             return None
         fields: dict[str, Any] = {} if self.t60 is None else {"t60_seconds": self.t60}
         if self.size is not None:
-            fields["size_metres"] = _metres("room", self.size)
+            fields["size_metres"] = _parse_metres("room", self.size)
         if self.listener is not None:
-            fields["listener_metres"] = _metres("listener", self.listener)
+            fields["listener_metres"] = _parse_metres("listener", self.listener)
         return Room(**fields)
 
 
@@ -108,49 +119,60 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="FILE:AZ:EL",
-            help="A sound and its azimuth and elevation, once a source; it is placed at the "
-            "nearest measured direction. One that moves: FILE:SECONDS,AZ,EL/SECONDS,AZ,EL/… "
-            "Without: spoken talkers.",
+            help="Sound file with azimuth and elevation in degrees; once per source. It is placed "
+            "at the nearest measured direction. Moving source: FILE:SECONDS,AZ,EL/SECONDS,AZ,EL/… "
+            "Default: synthesized talkers.",
         ),
     ] = None,
     talkers: Annotated[
-        int, typer.Option(metavar="N", help="How many spoken talkers, without --sound.")
+        int, typer.Option(metavar="N", help="Number of synthesized talkers, without --sound.")
     ] = 2,
     rate: Annotated[
         int | None,
         typer.Option(
-            metavar="HZ", help="Of the scene. Default: the highest of the sounds; talkers, 16000."
+            metavar="HZ",
+            help="Sampling rate of the scene. Default: the highest of the sounds, or 16000 for "
+            "talkers.",
         ),
     ] = None,
-    between: Annotated[
+    interpolate: Annotated[
         bool,
         typer.Option(
-            "--between", help="Place sounds exactly there, between the measured directions."
+            "--between",
+            help="Interpolate the head to place sounds exactly, between measured directions.",
         ),
     ] = False,
     level: Annotated[
         list[float] | None,
-        typer.Option(metavar="DB", help="While it sounds, once a source. Without: all equal."),
+        typer.Option(
+            metavar="DB",
+            help="Level of a source while it is active; once per source. Default: all equal.",
+        ),
     ] = None,
-    snr_db: Annotated[float, typer.Option(metavar="DB", help="Sources over noise.")] = 60.0,
+    snr_db: Annotated[
+        float, typer.Option(metavar="DB", help="Signal-to-noise ratio of the mixture.")
+    ] = 60.0,
     overlap: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Of the time with two sources or more, 0 … 1."),
+        typer.Option(
+            metavar="SHARE", help="Share of the time with two or more active sources, 0 to 1."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the noise.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed of the noise.")] = 0,
     t60: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Put it in a room with this reverberation."),
+        typer.Option(metavar="SECONDS", help="Reverberation time; renders the scene in a room."),
     ] = None,
     room: Annotated[
-        str | None, typer.Option(metavar="X,Y,Z", help="Put it in a room of this size, in metres.")
+        str | None, typer.Option(metavar="X,Y,Z", help="Size of the room, in metres.")
     ] = None,
     listener: Annotated[
-        str | None, typer.Option(metavar="X,Y,Z", help="Where the head is in the room, in metres.")
+        str | None,
+        typer.Option(metavar="X,Y,Z", help="Position of the head in the room, in metres."),
     ] = None,
     distance: Annotated[
         float | None,
-        typer.Option(metavar="METRES", help="From the head to the sources in the room."),
+        typer.Option(metavar="METRES", help="Distance of the sources from the head in the room."),
     ] = None,
     kind: KindOption = Kind.auto,
     channels: ChannelsOption = (0, 1),
@@ -162,53 +184,57 @@ def simulate(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a scene with known truth: mixture, each source's image, and scene.json."""
-    place = _RoomWish(t60, room, listener, distance).room()
+    """Render a scene with known ground truth.
+
+    Writes the mixture, the image of each source at the ears, and scene.json with the directions.
+    """
+    place = _RoomOptions(t60, room, listener, distance).room()
     settings = SceneSettings(
         levels_db=tuple(level or ()),
         snr_db=snr_db,
         overlap=overlap,
         distance_metres=SceneSettings.distance_metres if distance is None else distance,
         seed=seed,
-        between=between,
+        interpolate=interpolate,
     )
-    how = HeadOptions(kind, channels, duplicates, wrong_way)
+    head_options = HeadOptions(kind, channels, duplicates, wrong_way)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
-    heads = listed(head, HEADS, "heads")
-    if heads.several or resume:
+    heads = expand_file_arguments(head, HEAD_SUFFIXES, "heads")
+    if heads.is_batch or resume:
         sources = _sources(sound, talkers, rate)
-        work = _Simulating(batch.folder(output), how, sources, settings, place)
-        _simulate_many(work, heads.files, batch)
+        job = _SimulationJob(batch.folder(output), head_options, sources, settings, place)
+        _simulate_many(job, heads.files, batch)
         return
-    outputs = Outputs(force=force)
+    outputs = OutputFiles(force=force)
     claim_scene(outputs, output)
-    opened = opened_head(head[0], how)
-    work = _Simulating(output, how, _sources(sound, talkers, rate), settings, place)
+    measured = read_head(head[0], head_options)
+    job = _SimulationJob(output, head_options, _sources(sound, talkers, rate), settings, place)
     with progress("rendering"):
-        scene = work.scene(opened)
+        scene = job.scene(measured)
         files = scene.write(output)
-    outputs.tell()
+    outputs.report()
     if as_json:
         print_json({"folder": str(output), **scene.to_dict()})
         return
-    _print(scene, work.sources.directions)
-    say(f"{len(files)} files in {output}")
+    _print(scene, job.sources.directions)
+    print_line(f"{len(files)} files in {output}")
 
 
 @dataclass(frozen=True)
-class _Simulating(Work):
-    """What is wished of every head; it goes to other processes."""
+class _SimulationJob(BatchJob):
+    """Render the scene around each head."""
 
-    how: HeadOptions
+    head_options: HeadOptions
     sources: _Sources
     settings: SceneSettings
     room: Room | None
 
     command: ClassVar[str] = "simulate"
-    what: ClassVar[str] = "heads"
+    file_kind: ClassVar[str] = "heads"
+    setting_keys: ClassVar[dict[str, str]] = {"head_options": "how"}
 
     def scene(self, head: Head) -> SimulatedScene:
-        """The scene around a head."""
+        """Return the scene around a head."""
         return render_scene(
             head,
             self.sources.sounds,
@@ -219,124 +245,145 @@ class _Simulating(Work):
             names=self.sources.names,
         )
 
-    def answer(self, file: Path, tell: Progress | None) -> dict[str, Any]:
-        """Write the scene around one head of several, and say it as JSON values."""
-        scene = self.scene(opened_head(str(file), self.how, shown=False))
+    def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
+        """Write the scene around one of several heads; return its description as JSON values."""
+        scene = self.scene(read_head(str(file), self.head_options, verbose=False))
         folder = self.folder / file.stem
         files = scene.write(folder)
         return {"folder": str(folder), **scene.to_dict(), "files": [str(path) for path in files]}
 
     def inputs(self, file: Path) -> list[Path]:
-        """The file, or the table and its recordings."""
-        return files_of_head(file)
+        """Return the file, or the table and its recordings."""
+        return head_files(file)
 
     def outputs(self, answer: dict[str, Any]) -> list[Path]:
-        """The files of the scene."""
+        """Return the files of the scene."""
         return [Path(path) for path in answer["files"]]
 
 
-def _simulate_many(work: _Simulating, heads: tuple[Path, ...], batch: BatchOptions) -> None:
-    """A scene a head, in folders of their own."""
-    files = batch.files(once(heads))
-    check_stems(files, "heads")
-    outputs = Outputs(force=batch.force)
+def _simulate_many(job: _SimulationJob, heads: tuple[Path, ...], batch: BatchOptions) -> None:
+    """Render one scene per head, each in its own folder."""
+    files = batch.files(unique_files(heads))
+    check_unique_stems(files, "heads")
+    outputs = OutputFiles(force=batch.force)
     for file in files:
-        claim_scene(outputs, work.folder / file.stem)
-    run_batch(work, files, batch, _show)
+        claim_scene(outputs, job.folder / file.stem)
+    run_batch(job, files, batch, _show)
 
 
 def _show(answer: dict[str, Any]) -> None:
-    """A line of one of several."""
+    """Print one line for one of several heads."""
     count = len(answer["sources"])
-    say(f"{answer['folder']}: {count} source{'' if count == 1 else 's'}")
+    print_line(f"{answer['folder']}: {count} source{'' if count == 1 else 's'}")
 
 
 def _sources(sound: list[str] | None, talkers: int, rate: int | None) -> _Sources:
-    return _sounds(sound, rate) if sound else _talkers(talkers, rate or CueLayout().rate)
+    """Return the given sounds, or synthesized talkers if there are none."""
+    return (
+        _read_sounds(sound, rate)
+        if sound
+        else _synthesized_talkers(talkers, rate or CueLayout().rate)
+    )
 
 
-def _metres(name: str, text: str) -> tuple[float, float, float]:
+def _parse_metres(name: str, text: str) -> tuple[float, float, float]:
+    """Parse `X,Y,Z` in metres; `name` is the option in error messages."""
     try:
         x, y, z = (float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{name} must be X,Y,Z in metres, got '{text}'. Such as 6,5,3.") from None
+        raise InputError(
+            f"{name} must be X,Y,Z in metres, got '{text}'. For example: 6,5,3."
+        ) from None
     return x, y, z
 
 
-def voices(talkers: int, rate: int) -> tuple[tuple[str, ...], tuple[Array, ...]]:
-    """Names and sounds of the talkers of the demo; they synthetic_speech where nothing can speak."""
-    if not can_speak():
-        note(
+def talker_signals(talkers: int, rate: int) -> tuple[tuple[str, ...], tuple[Array, ...]]:
+    """Return names and sounds of the demo talkers, with synthetic speech if espeak is missing."""
+    if not speech_available():
+        print_note(
             "[yellow]note:[/]",
-            "the talkers synthetic_speech: speech is not installed. Install it with: "
-            "pip install 'earatlas[speech]'.",
+            "the talkers use synthetic speech without words, because speech synthesis is not "
+            "installed. Install it with: pip install 'earatlas[speech]'.",
         )
-    with progress("speaking"):
-        speaking = demo_talkers if can_speak() else synthetic_demo_talkers
-        names, sounds = zip(*speaking(talkers, rate), strict=True)
+    with progress("synthesizing speech"):
+        synthesize = demo_talkers if speech_available() else synthetic_demo_talkers
+        names, sounds = zip(*synthesize(talkers, rate), strict=True)
     return names, sounds
 
 
-def _talkers(count: int, rate: int) -> _Sources:
+def _synthesized_talkers(count: int, rate: int) -> _Sources:
+    """Return the first `count` talkers of the demo at their directions."""
     if not 1 <= count <= len(DEMO_TALKERS):
         raise InputError(
             f"talkers must be between 1 and {len(DEMO_TALKERS)}, got {count}. Use --sound for more."
         )
-    return _Sources(*voices(count, checked_rate(rate)), _PLACES[:count], rate)
+    return _Sources(*talker_signals(count, check_rate(rate)), _TALKER_DIRECTIONS[:count], rate)
 
 
-def _sounds(wishes: list[str], rate: int | None) -> _Sources:
-    files, directions = zip(*map(_sound, wishes), strict=True)
-    common = max(map(audio_rate, files)) if rate is None else checked_rate(rate)
-    names = tuple(harmless(file.stem) for file in files)
+def _read_sounds(arguments: list[str], rate: int | None) -> _Sources:
+    """Read sound files given as `FILE:AZIMUTH:ELEVATION` or with a trajectory."""
+    files, directions = zip(*map(_parse_sound, arguments), strict=True)
+    common = max(map(audio_rate, files)) if rate is None else check_rate(rate)
+    names = tuple(sanitize(file.stem) for file in files)
     sounds = tuple(read_mono(file, rate=common) for file in files)
     return _Sources(names, sounds, directions, common)
 
 
-def _sound(wish: str) -> tuple[Path, tuple[float, float] | Trajectory]:
-    """A file, and where its sound is. From the right: the name may hold colons of its own."""
-    file, _, place = wish.rpartition(":")
-    if file and "," in place:
-        return Path(file), path_of(place)
+def _parse_sound(argument: str) -> tuple[Path, tuple[float, float] | Trajectory]:
+    """Return a file and its direction or trajectory; the file name may contain colons."""
+    file, _, waypoints = argument.rpartition(":")
+    if file and "," in waypoints:
+        return Path(file), parse_trajectory(waypoints)
     try:
-        file, azimuth, elevation = wish.rsplit(":", 2)
+        file, azimuth, elevation = argument.rsplit(":", 2)
         return Path(file), (float(azimuth), float(elevation))
     except ValueError:
         raise InputError(
-            f"sound must be FILE:AZIMUTH:ELEVATION, got '{wish}'. Such as talker.wav:40:0."
+            f"sound must be FILE:AZIMUTH:ELEVATION, got '{argument}'. For example: talker.wav:40:0."
         ) from None
 
 
-def _print(scene: SimulatedScene, wishes: Sequence[tuple[float, float] | Trajectory]) -> None:
-    """Who is where, and when each one starts; and what was asked for, where that was not measured.
+def _print(scene: SimulatedScene, requested: Sequence[tuple[float, float] | Trajectory]) -> None:
+    """Print a table of the sources: direction, start, and the requested direction if different.
 
-    `wishes` is a place or a route for each source.
+    `requested` is a direction or a trajectory for each source.
     """
     table = Table("source", "azimuth", "elevation", "starts", box=None, padding=(0, 2))
-    asked = [
-        "" if isinstance(wish, Trajectory) or _near(wish, place) else ", ".join(map(degrees, wish))
-        for wish, place in zip(wishes, scene.directions, strict=True)
+    differing = [
+        ""
+        if isinstance(target, Trajectory) or _near(target, direction)
+        else ", ".join(map(format_degrees, target))
+        for target, direction in zip(requested, scene.directions, strict=True)
     ]
-    if any(asked):
-        table.add_column("asked for")
-    for name, (azimuth, elevation), start, trajectory, wish in zip(
-        scene.names, scene.directions, scene.starts_seconds, scene.trajectories, asked, strict=True
+    if any(differing):
+        table.add_column("requested")
+    for name, (azimuth, elevation), start, trajectory, target in zip(
+        scene.names,
+        scene.directions,
+        scene.starts_seconds,
+        scene.trajectories,
+        differing,
+        strict=True,
     ):
-        place = [degrees(azimuth), degrees(elevation)]
+        direction = [format_degrees(azimuth), format_degrees(elevation)]
         if trajectory is not None:
-            place = ["moves", _way(trajectory)]
-        table.add_row(escape(name), *place, f"{start:.2f} s", *([wish] if any(asked) else []))
+            direction = ["moves", _format_ends(trajectory)]
+        table.add_row(
+            escape(name), *direction, f"{start:.2f} s", *([target] if any(differing) else [])
+        )
     out.print(table, highlight=False)
-    if any(asked):
-        say("Sounds are at the nearest measured directions; --between puts them exactly there.")
+    if any(differing):
+        print_line(
+            "Sources are at the nearest measured directions. Pass --between for the exact ones."
+        )
 
 
-def _near(wish: tuple[float, float], place: Array) -> bool:
-    """Whether a place is the one that was asked for, to a tenth of a degree."""
-    return float(great_circle_error(np.array(wish), place)) < 0.1
+def _near(target: tuple[float, float], direction: Array) -> bool:
+    """Whether two directions agree to a tenth of a degree."""
+    return float(great_circle_error(np.array(target), direction)) < 0.1
 
 
-def _way(trajectory: Trajectory) -> str:
-    """The two ends of a route."""
-    first, last = (", ".join(map(degrees, trajectory.directions[i])) for i in (0, -1))
+def _format_ends(trajectory: Trajectory) -> str:
+    """Describe the two ends of a trajectory."""
+    first, last = (", ".join(map(format_degrees, trajectory.directions[i])) for i in (0, -1))
     return f"{first} to {last}"

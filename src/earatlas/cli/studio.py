@@ -1,4 +1,4 @@
-"""`earatlas studio`: look, listen and try in the browser."""
+"""`earatlas studio`: localization and separation in the browser."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Annotated, Any
 
 import typer
 
-from earatlas.cli.app import Command, examples, one_command
-from earatlas.cli.console import note, say
+from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.console import print_line, print_note
 from earatlas.errors import InputError, existing_file, missing_extra
 from earatlas.files import output_folder
 
 __all__ = ["app", "studio"]
 
-app = one_command()
+app = command_app()
 
 
 @app.command(
@@ -35,87 +35,94 @@ app = one_command()
 def studio(
     head: Annotated[
         Path | None,
-        typer.Option(metavar="ATLAS", help="An atlas to begin with. Default: a simulated head."),
+        typer.Option(metavar="ATLAS", help="Atlas to start with. Default: a simulated head."),
     ] = None,
     port: Annotated[
-        int, typer.Option(metavar="PORT", help="Of the page. Default: any that is free.")
+        int, typer.Option(metavar="PORT", help="Port of the page; 0 uses any free port.")
     ] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Keep results there. Default: removed at the end."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Keep the results in this folder. Default: delete them at the end.",
+        ),
     ] = None,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open nothing.")
+        bool, typer.Option("--no-browser", help="Print the address, but do not open a browser.")
     ] = False,
 ) -> None:
-    """Look, listen and try in the browser: drop a recording, see where everything is, hear it."""
+    """Localize and separate recordings in the browser.
+
+    Starts a local web page: drop a recording to see the directions of its sources, and listen to
+    each of them.
+    """
     server = _server()
     if head is not None:
         existing_file(head, "head")
         from earatlas.atlas import Atlas
 
-        Atlas.load(head)  # what is none is refused before there is a page
-    with _ended_gently(), _bound(port) as bound, _results(folder) as results:
+        Atlas.load(head)  # refuse a bad atlas before the server starts
+    with _exit_on_sigterm(), _bind(port) as bound, _results_folder(folder) as results:
         address, running = server(bound, results, head)
-        say(address)
+        print_line(address)
         sys.stdout.flush()
-        note("", "Open this address in a browser of this computer. End with Ctrl-C.")
+        print_note("", "Open this address in a browser on this computer. Press Ctrl-C to stop.")
         if not no_browser:
-            # Some browsers do not come back before they are closed.
+            # Some browsers block until they are closed.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         running()
 
 
 def _server() -> Any:
-    """The part that needs packages of the extra."""
+    """Import the server, which needs the packages of an extra."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
         import websockets  # noqa: F401
     except ImportError as error:
         raise missing_extra("studio", str(error.name)) from error
-    from earatlas.studio.run import prepared
+    from earatlas.studio.run import create_server
 
-    return prepared
+    return create_server
 
 
 @contextmanager
-def _ended_gently() -> Iterator[None]:
-    """A request to end (SIGTERM) is an exit, so that what is to be removed at the end is.
+def _exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an exit, so that temporary files are removed.
 
-    The server ends its work at the first signal, and then raises that signal once more.
+    The server stops at the first signal, and then raises that signal once more.
     """
 
     def leave(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)  # as shells have it
+        raise SystemExit(128 + number)  # the convention of shells
 
-    before = signal.signal(signal.SIGTERM, leave)
+    previous = signal.signal(signal.SIGTERM, leave)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager
-def _bound(port: int) -> Iterator[socket.socket]:
-    """A socket of this computer alone."""
+def _bind(port: int) -> Iterator[socket.socket]:
+    """Yield a listening socket that only this computer can reach."""
     with socket.socket() as bound:
-        if sys.platform != "win32":  # there it would share the port with others
+        if sys.platform != "win32":  # on Windows it would share the port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(("127.0.0.1", port))
-            bound.listen()  # who opens the address at once is not turned away
+            bound.listen()  # accept connections before the server runs
         except (OSError, OverflowError) as error:
             raise InputError(
-                f"port must be free and from 1024 to 65535, got {port} ({error}). Leave it out for "
-                "any that is free."
+                f"port must be free and from 1024 to 65535, got {port} ({error}). Remove the "
+                "option to use any free port."
             ) from error
         yield bound
 
 
 @contextmanager
-def _results(folder: Path | None) -> Iterator[Path]:
-    """Where results are: a folder that is kept, or one that is gone at the end."""
+def _results_folder(folder: Path | None) -> Iterator[Path]:
+    """Yield the folder for the results: the given one, or a temporary one."""
     if folder is not None:
         with output_folder(folder):
             yield folder

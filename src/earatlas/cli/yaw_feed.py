@@ -1,10 +1,10 @@
-"""The head's yaw as a stream: JSON lines of a file, a pipe, a file descriptor or a socket.
+"""Head yaw as a stream of JSON lines from a file, a pipe, a file descriptor or a socket.
 
-    {"yaw": 12.5}    degrees to the left, as often as the tracker has one; the rest is skipped
+    {"yaw": 12.5}    degrees, positive to the left; other fields are ignored
 
-Nothing waits for it: the last line that came holds. A line that is no yaw, or a jump that no head
-makes, is skipped and counted. Lines come when they come, sound block by block: towards a yaw that
-came late (the first, or one after a pause) the head is turned as fast as heads can be.
+Reading never blocks: the last line that was received holds. A line that is not a yaw, or that jumps
+faster than a head can turn, is skipped and counted. After the first line, or after a pause, the yaw
+approaches the new value at the maximum speed of a head.
 """
 
 from __future__ import annotations
@@ -20,98 +20,106 @@ from earatlas.errors import InputError
 
 __all__ = ["YawFeed"]
 
-_MOST_BYTES = 1 << 16  # without a line's end: this is no yaw
-_FASTEST = 990.0  # degrees a second; a stream refuses 1000 (`earatlas.geometry.head_yaw`)
+_MAX_LINE_BYTES = 1 << 16  # a longer line is not a yaw
+_MAX_DEGREES_PER_SECOND = 990.0  # a stream refuses 1000 (`earatlas.geometry.head_yaw`)
 
 
 class YawFeed:
-    """Reads what has come, whenever it is asked."""
+    """Non-blocking reader of a yaw stream."""
 
-    def __init__(self, where: str) -> None:
-        """`fd:3`, `HOST:PORT`, or the path of a file or a named pipe."""
+    def __init__(self, address: str) -> None:
+        """`address` is `fd:3`, `HOST:PORT`, or the path of a file or a named pipe."""
         try:
-            self._number, self._socket = _opened(where)
-            os.set_blocking(self._number, False)
+            self._descriptor, self._socket = _open(address)
+            os.set_blocking(self._descriptor, False)
         except (OSError, ValueError, OverflowError) as error:
             raise InputError(
-                f"yaw stream must be fd:NUMBER, HOST:PORT or a readable file, got '{where}' "
-                f"({error}). Start what writes it first."
+                f"yaw stream must be fd:NUMBER, HOST:PORT or a readable file, got '{address}' "
+                f"({error}). Start the program that writes it first."
             ) from error
-        self._waiting, self._ended = b"", False
-        self._told, self._told_at = 0.0, 0.0  # the last good line
-        self._heard = False
-        self._yaw = 0.0  # that was answered last, and when
-        self._asked_at: float | None = None
-        self.skipped = 0  # lines
+        self._buffer, self._ended = b"", False
+        self._received, self._received_at = 0.0, 0.0  # last valid yaw, and its time
+        self._has_received = False
+        self._yaw = 0.0  # last answer of `at`
+        self._answered_at: float | None = None
+        self.skipped = 0  # number of skipped lines
 
     def at(self, seconds: float) -> float:
-        """The yaw at the end of so many seconds of sound, in degrees."""
+        """Return the yaw in degrees at this time of the sound."""
         self._read()
-        *lines, self._waiting = self._waiting.split(b"\n")
+        *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
             if line.strip():
                 self._take(line, seconds)
-        if self._asked_at is None:
-            self._yaw = self._told
+        if self._answered_at is None:
+            self._yaw = self._received
         else:
-            most = _FASTEST * max(seconds - self._asked_at, 0.0)
-            turn = _turn(self._yaw, self._told)
-            self._yaw = self._told if abs(turn) <= most else self._yaw + math.copysign(most, turn)
-        self._asked_at = seconds
+            max_turn = _MAX_DEGREES_PER_SECOND * max(seconds - self._answered_at, 0.0)
+            turn = _turn(self._yaw, self._received)
+            self._yaw = (
+                self._received
+                if abs(turn) <= max_turn
+                else self._yaw + math.copysign(max_turn, turn)
+            )
+        self._answered_at = seconds
         return self._yaw
 
     def _take(self, line: bytes, seconds: float) -> None:
-        yaw = _yaw_of(line)
+        """Accept or skip a line that was received at this time."""
+        yaw = _parse_yaw(line)
         if yaw is None:
             self.skipped += 1
             return
-        longest = _FASTEST * max(seconds - self._told_at, 0.02)
-        if self._heard and abs(_turn(self._told, yaw)) > longest:
+        max_turn = _MAX_DEGREES_PER_SECOND * max(seconds - self._received_at, 0.02)
+        if self._has_received and abs(_turn(self._received, yaw)) > max_turn:
             self.skipped += 1
             return
-        self._told, self._told_at, self._heard = yaw, seconds, True
+        self._received, self._received_at, self._has_received = yaw, seconds, True
 
     def _read(self) -> None:
-        while not self._ended and len(self._waiting) < _MOST_BYTES:
+        """Read the available bytes."""
+        while not self._ended and len(self._buffer) < _MAX_LINE_BYTES:
             try:
-                data = os.read(self._number, 4096)
+                data = os.read(self._descriptor, 4096)
             except BlockingIOError:
                 return
             except OSError:
                 data = b""
             if not data:
                 self._ended = True
-            self._waiting += data
-        if len(self._waiting) >= _MOST_BYTES and b"\n" not in self._waiting:
-            self._waiting, self.skipped = b"", self.skipped + 1
+            self._buffer += data
+        if len(self._buffer) >= _MAX_LINE_BYTES and b"\n" not in self._buffer:
+            self._buffer, self.skipped = b"", self.skipped + 1
 
     def close(self) -> None:
-        """No more."""
+        """Close the stream."""
         if self._socket is not None:
             self._socket.close()
         else:
-            os.close(self._number)
+            os.close(self._descriptor)
 
 
-def _opened(where: str) -> tuple[int, socket.socket | None]:
-    if where.startswith("fd:"):
-        return os.dup(int(where[3:])), None
-    host, colon, port = where.rpartition(":")
-    if colon and port.isdigit() and not Path(where).exists():
-        link = socket.create_connection((host or "127.0.0.1", int(port)), timeout=3.0)
-        return link.fileno(), link
-    return os.open(where, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), None
+def _open(address: str) -> tuple[int, socket.socket | None]:
+    """Return the file descriptor of an address, and its socket if it is one."""
+    if address.startswith("fd:"):
+        return os.dup(int(address[3:])), None
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and not Path(address).exists():
+        connection = socket.create_connection((host or "127.0.0.1", int(port)), timeout=3.0)
+        return connection.fileno(), connection
+    return os.open(address, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), None
 
 
 def _turn(start: float, end: float) -> float:
-    """Degrees to the left from one yaw to another, the shorter way."""
+    """Return the shortest rotation from one yaw to another, in degrees to the left."""
     return (end - start + 180.0) % 360.0 - 180.0
 
 
-def _yaw_of(line: bytes) -> float | None:
+def _parse_yaw(line: bytes) -> float | None:
+    """Return the yaw of a line, or None if the line is not a yaw."""
     try:
-        said: Any = json.loads(line)
-        yaw = float(said["yaw"] if isinstance(said, dict) else said)
+        value: Any = json.loads(line)
+        yaw = float(value["yaw"] if isinstance(value, dict) else value)
     except (ValueError, OverflowError, KeyError, TypeError, RecursionError):
         return None
     return yaw if abs(yaw) < 1e6 else None

@@ -1,1 +1,1 @@
-"""How good an answer is, where the truth is known."""
+"""Evaluation of localization and separation against ground truth."""

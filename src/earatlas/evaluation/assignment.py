@@ -1,4 +1,4 @@
-"""Which found source is which true one."""
+"""Assignment of estimated sources to true sources."""
 
 from __future__ import annotations
 
@@ -9,38 +9,65 @@ from numpy.typing import ArrayLike
 
 from earatlas.types import Array, Indices
 
-__all__ = ["Assignment", "best_assignment", "known_mean"]
+__all__ = ["Assignment", "best_assignment", "nan_mean"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assignment:
-    """Which found source is which true one, each used at most once.
+    """One-to-one assignment of estimated sources to true sources.
 
-    >>> Assignment(np.array([2, -1, 0]), n_found=3)
-    Assignment(0 is found 2, 1 is missed, 2 is found 0, found 1 is false)
+    Parameters
+    ----------
+    found : array of int, shape (M,)
+        Index of the estimated source that belongs to each true source, -1 if it was missed.
+    n_found : int
+        Number of estimated sources.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> assignment = Assignment(np.array([2, -1, 0]), n_found=3)
+    >>> assignment
+    Assignment(true 0: estimate 2, true 1: missed, true 2: estimate 0, false: estimate 1)
+    >>> assignment.take([10.0, 20.0, 30.0])
+    array([30., nan, 10.])
+
     """
 
-    found: Indices  # (M,) index of the found source, -1 where the true one was missed
+    found: Indices  # (M,) index of the estimated source, -1 if the true source was missed
     n_found: int
 
     def __repr__(self) -> str:
         pairs = [
-            f"{m} is missed" if j < 0 else f"{m} is found {j}" for m, j in enumerate(self.found)
+            f"true {m}: missed" if j < 0 else f"true {m}: estimate {j}"
+            for m, j in enumerate(self.found)
         ]
-        return f"Assignment({', '.join(pairs + [f'found {j} is false' for j in self.false])})"
+        return f"Assignment({', '.join(pairs + [f'false: estimate {j}' for j in self.false])})"
 
     @property
     def missed(self) -> tuple[int, ...]:
-        """True sources that nothing was found for."""
+        """Indices of the true sources without an estimate."""
         return tuple(np.flatnonzero(self.found < 0).tolist())
 
     @property
     def false(self) -> tuple[int, ...]:
-        """Found sources that are no true one."""
+        """Indices of the estimates that belong to no true source."""
         return tuple(np.setdiff1d(np.arange(self.n_found), self.found).tolist())
 
     def take(self, values: ArrayLike) -> Array:
-        """Values (J, ...) of the found sources in the order of the true ones, NaN for missed."""
+        """Reorder values of the estimates to the order of the true sources.
+
+        Parameters
+        ----------
+        values : array_like, shape (J, ...)
+            One value per estimated source.
+
+        Returns
+        -------
+        ordered : array, shape (M, ...)
+            One value per true source, NaN for missed sources.
+
+        """
         v = np.asarray(values, dtype=np.float64)
         out = np.full((len(self.found), *v.shape[1:]), np.nan)
         hit = self.found >= 0
@@ -49,7 +76,7 @@ class Assignment:
 
 
 def best_assignment(cost: Array) -> Assignment:
-    """The pairs of least total cost (M, J), as many as there can be."""
+    """Return the assignment with the least total cost (M, J), by the Hungarian algorithm."""
     from scipy.optimize import linear_sum_assignment
 
     m, j = linear_sum_assignment(cost)
@@ -58,7 +85,7 @@ def best_assignment(cost: Array) -> Assignment:
     return Assignment(found, cost.shape[1])
 
 
-def known_mean(values: Array) -> float:
-    """Mean of what is not NaN; NaN if nothing is left."""
+def nan_mean(values: Array) -> float:
+    """Return the mean of the values that are not NaN, or NaN if there are none."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else float("nan")

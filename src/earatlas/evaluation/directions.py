@@ -1,4 +1,4 @@
-"""Errors of directions, where the true ones are known."""
+"""Errors of estimated directions, given the true directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.evaluation.assignment import Assignment, best_assignment, known_mean
+from earatlas.evaluation.assignment import Assignment, best_assignment, nan_mean
 from earatlas.geometry.angles import azimuth_error, elevation_error, great_circle_error
 from earatlas.geometry.spaces import Sphere
 from earatlas.types import Array
@@ -18,13 +18,13 @@ __all__ = [
     "DirectionErrors",
     "DirectionMeans",
     "assign_directions",
-    "check_found",
+    "check_estimated_directions",
     "direction_errors",
 ]
 
 
 class DirectionMeans(NamedTuple):
-    """Means over sources, in degrees."""
+    """Mean absolute errors over sources, in degrees."""
 
     azimuth_degrees: float
     elevation_degrees: float
@@ -33,9 +33,20 @@ class DirectionMeans(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DirectionErrors:
-    """Absolute errors of each true source's direction; NaN where it was missed."""
+    """Absolute error of the direction of each true source, NaN for missed sources.
 
-    azimuth_degrees: Array  # (M,) the short way round; means little near a pole
+    Attributes
+    ----------
+    azimuth_degrees : array, shape (M,)
+        Azimuth error along the shorter arc; it means little near a pole.
+    elevation_degrees : array, shape (M,)
+        Elevation error.
+    great_circle_degrees : array, shape (M,)
+        Angle between the true and the estimated direction.
+
+    """
+
+    azimuth_degrees: Array  # (M,)
     elevation_degrees: Array  # (M,)
     great_circle_degrees: Array  # (M,)
 
@@ -47,35 +58,91 @@ class DirectionErrors:
         )
 
     def mean(self) -> DirectionMeans:
-        """Means over the sources that were found."""
-        return DirectionMeans(*(known_mean(getattr(self, f.name)) for f in fields(self)))
+        """Return the means over the sources that were not missed."""
+        return DirectionMeans(*(nan_mean(getattr(self, f.name)) for f in fields(self)))
 
 
-def assign_directions(directions: ArrayLike, found: ArrayLike) -> Assignment:
-    """The assignment of found directions (J, 2) to true ones (M, 2) with the least error.
+def assign_directions(directions: ArrayLike, estimated_directions: ArrayLike) -> Assignment:
+    """Assign estimated directions to true directions, with the least sum of great-circle errors.
 
-    Its sum of great-circle distances. J may be any number, 0 too.
+    Parameters
+    ----------
+    directions : array_like, shape (M, 2)
+        True (azimuth, elevation) in degrees.
+    estimated_directions : array_like, shape (J, 2)
+        Estimated (azimuth, elevation) in degrees; J may be any number, also 0.
+
+    Returns
+    -------
+    assignment : Assignment
+        Index of the estimate of each true source.
+
+    Examples
+    --------
+    >>> assign_directions([[0.0, 0.0], [60.0, 0.0]], [[58.0, 1.0], [2.0, 0.0]])
+    Assignment(true 0: estimate 1, true 1: estimate 0)
+
     """
-    x, y = Sphere().check(directions, "directions"), check_found(found)
-    return best_assignment(great_circle_error(x[:, None], y[None]))
+    true, estimates = (
+        Sphere().check(directions, "directions"),
+        check_estimated_directions(estimated_directions),
+    )
+    return best_assignment(great_circle_error(true[:, None], estimates[None]))
 
 
 def direction_errors(
-    directions: ArrayLike, found: ArrayLike, assignment: Assignment | None = None
+    directions: ArrayLike, estimated_directions: ArrayLike, assignment: Assignment | None = None
 ) -> DirectionErrors:
-    """Errors of found directions (J, 2) for each true one (M, 2); None: the best assignment."""
-    x, y = Sphere().check(directions, "directions"), check_found(found)
-    assignment = assignment or assign_directions(x, y)
-    if (len(assignment.found), assignment.n_found) != (len(x), len(y)):
+    """Compute the errors of estimated directions.
+
+    Parameters
+    ----------
+    directions : array_like, shape (M, 2)
+        True (azimuth, elevation) in degrees.
+    estimated_directions : array_like, shape (J, 2)
+        Estimated (azimuth, elevation) in degrees.
+    assignment : Assignment, optional
+        Which estimate belongs to which true source; by default the best assignment.
+
+    Returns
+    -------
+    errors : DirectionErrors
+        Errors in the order of the true sources, NaN for missed sources.
+
+    Raises
+    ------
+    InputError
+        If the directions are invalid, or if the assignment has other numbers of sources.
+
+    Examples
+    --------
+    >>> direction_errors([[0.0, 0.0], [60.0, 0.0]], [[58.0, 0.0], [4.0, 0.0]])
+    DirectionErrors(2 sources, means: azimuth 3.0, elevation 0.0, great circle 3.0 degrees)
+
+    """
+    true, estimates = (
+        Sphere().check(directions, "directions"),
+        check_estimated_directions(estimated_directions),
+    )
+    assignment = assignment or assign_directions(true, estimates)
+    if (len(assignment.found), assignment.n_found) != (len(true), len(estimates)):
         raise InputError(
-            f"assignment must be of {len(x)} true and {len(y)} found sources, got one of "
-            f"{len(assignment.found)} and {assignment.n_found}. Make it from the same directions."
+            f"assignment must have {len(true)} true and {len(estimates)} estimated sources, got "
+            f"{len(assignment.found)} and {assignment.n_found}. Use the same directions."
         )
-    y = assignment.take(y)
-    return DirectionErrors(azimuth_error(x, y), elevation_error(x, y), great_circle_error(x, y))
+    estimates = assignment.take(estimates)
+    return DirectionErrors(
+        azimuth_error(true, estimates),
+        elevation_error(true, estimates),
+        great_circle_error(true, estimates),
+    )
 
 
-def check_found(found: ArrayLike) -> Array:
-    """Found directions (J, 2); none at all is an answer too."""
-    y = np.asarray(found, dtype=np.float64)
-    return y.reshape(0, 2) if y.size == 0 else Sphere().check(y, "found_directions")
+def check_estimated_directions(estimated: ArrayLike) -> Array:
+    """Return estimated directions as an array (J, 2); an empty list is valid."""
+    estimates = np.asarray(estimated, dtype=np.float64)
+    return (
+        estimates.reshape(0, 2)
+        if estimates.size == 0
+        else Sphere().check(estimates, "estimated_directions")
+    )

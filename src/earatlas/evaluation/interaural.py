@@ -1,16 +1,17 @@
-"""Whether a separated source still comes from its place: errors of its interaural cues.
+"""Errors of the interaural cues of separated sources.
 
-In: each source's true image at both ears, and the estimate of it. Out: by how much level and time
-differences between the ears are off, in bands as wide as those of the ear (1 ERB, Glasberg and
-Moore 1990), as hearing-aid research has it (Van den Bogaert et al. 2008; Cornelis et al. 2010):
+The inputs are the true image of each source at both ears and its estimate. The outputs are the
+errors of the interaural level and time differences in bands of 1 ERB, as used in hearing-aid
+research:
 
-    L, R  (n',)  spectra of the two ears over the whole sound     b  a band
+    L, R  (n',)  spectra of the two ears over the whole signal     b  a band
     ILD_b = 10 log10 (Σ_b |R|² / Σ_b |L|²)   ΔILD = mean_b |ILD_b(estimate) - ILD_b(image)|
     C_b   = Σ_b R L*                         ΔITD = mean_b |arg C_b(estimate) C_b(image)*| / 2πf_b
 
-f_b is the mean frequency of the image in the band. Level differences count from 200 Hz to 8 kHz,
-time differences from 200 to 1500 Hz, where the ear follows the waveform. A gain, or a filter that
-is the same in both ears, changes neither. Just noticed are about 1 dB and 10 to 20 µs.
+f_b is the mean frequency of the image in the band. Level differences are evaluated from 200 Hz to
+8 kHz, time differences from 200 Hz to 1.5 kHz, where hearing follows the fine structure. A gain or
+a filter that is the same in both ears changes neither. The just noticeable differences are about
+1 dB and 10 to 20 µs.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.evaluation.assignment import Assignment, known_mean
-from earatlas.evaluation.quality import check_order
-from earatlas.features.audio import checked_rate
-from earatlas.features.stft import squared_size
+from earatlas.evaluation.assignment import Assignment, nan_mean
+from earatlas.evaluation.quality import check_matched
+from earatlas.features.audio import check_rate
+from earatlas.features.stft import squared_magnitude
 from earatlas.types import Array, Complex
 
 __all__ = ["InterauralErrors", "InterauralMeans", "interaural_errors"]
 
-_LOWEST_HERTZ, _HIGHEST_HERTZ, _HIGHEST_ITD_HERTZ = 200.0, 8000.0, 1500.0
-_QUIET_DB = 40.0  # below the strongest band a source has no cues there, only what leaks into it
-_SHORTEST = 0.1  # seconds: shorter, the lowest bands have no frequency of their own
+# Evidence: docs/figures/settings/evaluation.md, "interaural".
+_LOWEST_HERTZ, _HIGHEST_HERTZ, _HIGHEST_ITD_HERTZ = 200.0, 8000.0, 1500.0  # Hz
+_QUIET_DB = 40.0  # dB below the strongest band, at which a band is ignored
+_MIN_SECONDS = 0.1  # s; in a shorter signal the lowest bands contain no frequency
 
 
 class InterauralMeans(NamedTuple):
-    """Means over the sources that were found."""
+    """Means over the sources that were not missed."""
 
     ild_db: float
     itd_microseconds: float
@@ -44,7 +46,16 @@ class InterauralMeans(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class InterauralErrors:
-    """By how much the cues of each estimate are off; NaN for a source that was missed."""
+    """Errors of the interaural cues of each source, NaN for missed sources.
+
+    Attributes
+    ----------
+    ild_db : array, shape (M,)
+        Mean absolute error of the interaural level difference, in dB.
+    itd_microseconds : array, shape (M,)
+        Mean absolute error of the interaural time difference, in µs.
+
+    """
 
     ild_db: Array  # (M,)
     itd_microseconds: Array  # (M,)
@@ -54,65 +65,107 @@ class InterauralErrors:
         return f"InterauralErrors({len(self.ild_db)} sources, means: {ild:.2f} dB, {itd:.0f} µs)"
 
     def mean(self) -> InterauralMeans:
-        """Means over the sources that were found."""
-        return InterauralMeans(known_mean(self.ild_db), known_mean(self.itd_microseconds))
+        """Return the means over the sources that were not missed."""
+        return InterauralMeans(nan_mean(self.ild_db), nan_mean(self.itd_microseconds))
 
 
 def interaural_errors(
     images: ArrayLike, estimates: ArrayLike, *, rate: int, assignment: Assignment | None = None
 ) -> InterauralErrors:
-    """Errors of estimates (J, 2, n) of the true images (M, 2, n), at `rate` in Hz.
+    """Compute the errors of the interaural cues of separated sources.
 
-    Without an assignment they are in the same order. Missed and silent sources have NaN.
+    Parameters
+    ----------
+    images : array_like, shape (M, 2, n)
+        True image of each source at both ears.
+    estimates : array_like, shape (J, 2, n)
+        Estimated images.
+    rate : int
+        Sampling rate in Hz.
+    assignment : Assignment, optional
+        Which estimate belongs to which source; by default both are in the same order.
+
+    Returns
+    -------
+    errors : InterauralErrors
+        ILD and ITD errors of each source, NaN for missed and silent sources.
+
+    Raises
+    ------
+    InputError
+        If the signals are shorter than 0.1 s or do not match.
+
+    References
+    ----------
+    .. [1] T. Van den Bogaert, S. Doclo, J. Wouters and M. Moonen, "The effect of multimicrophone
+       noise reduction systems on sound source localization by users of binaural hearing aids", J.
+       Acoust. Soc. Am., 124(1), 2008.
+    .. [2] B. Cornelis et al., "Theoretical analysis of binaural multimicrophone noise reduction
+       techniques", IEEE Trans. Audio, Speech, Lang. Process., 18(2), 2010.
+    .. [3] B. R. Glasberg and B. C. J. Moore, "Derivation of auditory filter shapes from
+       notched-noise data", Hearing Research, 47, 1990.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> import numpy as np
+    >>> speech = ea.synthetic_speech(0.5, seed=0)
+    >>> image = np.stack([speech, 0.5 * speech])
+    >>> louder = np.stack([speech, speech])
+    >>> interaural_errors([image], [louder], rate=16_000)
+    InterauralErrors(1 sources, means: 6.02 dB, 0 µs)
+
     """
-    true, found, order = check_order(images, estimates, assignment)
-    rate = checked_rate(rate)
-    if true.shape[-1] < _SHORTEST * rate:
+    true, estimated, order = check_matched(images, estimates, assignment)
+    rate = check_rate(rate)
+    if true.shape[-1] < _MIN_SECONDS * rate:
         raise InputError(
-            f"images must be at least {_SHORTEST:g} s long, got {true.shape[-1] / rate:.3f} s. "
-            "Give longer sounds."
+            f"images must be at least {_MIN_SECONDS:g} s long, got {true.shape[-1] / rate:.3f} s. "
+            "Give longer signals."
         )
     hertz = np.arange(true.shape[-1] // 2 + 1) * (rate / true.shape[-1])
     errors = [
-        (np.nan, np.nan) if j < 0 else _errors(image, found[j], hertz)
+        (np.nan, np.nan) if j < 0 else _source_errors(image, estimated[j], hertz)
         for image, j in zip(true, order, strict=True)
     ]
     ild, itd = np.array(errors).T
     return InterauralErrors(ild, itd)
 
 
-def _errors(image: Array, estimate: Array, hertz: Array) -> tuple[float, float]:
-    """ΔILD in dB and ΔITD in µs of one source."""
+def _source_errors(image: Array, estimate: Array, hertz: Array) -> tuple[float, float]:
+    """Return ΔILD in dB and ΔITD in µs of one source."""
     if not estimate.any(axis=1).all():
         return np.nan, np.nan
-    (power, cross, middle), (other, found, _) = (_bands(x, hertz) for x in (image, estimate))
+    (power, cross, frequency), (other_power, other_cross, _) = (
+        _band_spectra(x, hertz) for x in (image, estimate)
+    )
     loudest = power.max(axis=0)
-    heard = loudest > 10 ** (-_QUIET_DB / 10) * loudest.max()
-    with np.errstate(divide="ignore", invalid="ignore"):  # a band that only the image has
-        ild = 10 * np.log10(other[1] / other[0]) - 10 * np.log10(power[1] / power[0])
-    level = np.abs(ild[heard & np.isfinite(ild)])
-    low = heard & (middle < _HIGHEST_ITD_HERTZ)
-    time = np.abs(np.angle(found[low] * cross[low].conj())) / (2 * np.pi * middle[low])
-    return known_mean(level), 1e6 * known_mean(time)
+    active = loudest > 10 ** (-_QUIET_DB / 10) * loudest.max()
+    with np.errstate(divide="ignore", invalid="ignore"):  # the estimate may be silent in a band
+        ild = 10 * np.log10(other_power[1] / other_power[0]) - 10 * np.log10(power[1] / power[0])
+    level = np.abs(ild[active & np.isfinite(ild)])
+    low = active & (frequency < _HIGHEST_ITD_HERTZ)
+    time = np.abs(np.angle(other_cross[low] * cross[low].conj())) / (2 * np.pi * frequency[low])
+    return nan_mean(level), 1e6 * nan_mean(time)
 
 
-def _bands(ears: Array, hertz: Array) -> tuple[Array, Complex, Array]:
-    """Powers (2, B) and cross-spectra (B,) of both ears (2, n), and the bands' mean frequencies."""
-    edges = _edges(min(_HIGHEST_HERTZ, float(hertz[-1])))
+def _band_spectra(ears: Array, hertz: Array) -> tuple[Array, Complex, Array]:
+    """Return powers (2, B), cross-spectra (B,) and mean frequencies (B,) of both ears (2, n)."""
+    edges = _band_edges(min(_HIGHEST_HERTZ, float(hertz[-1])))
     first = np.searchsorted(hertz, edges)
     left, right = np.fft.rfft(ears)[:, first[0] : first[-1]]
     starts = first[:-1] - first[0]
     weight = np.abs(right * left)
     f = hertz[first[0] : first[-1]]
-    powers = np.stack([np.add.reduceat(squared_size(ear), starts) for ear in (left, right)])
+    powers = np.stack([np.add.reduceat(squared_magnitude(ear), starts) for ear in (left, right)])
     cross = np.add.reduceat(right * left.conj(), starts)
     total = np.add.reduceat(weight, starts)
-    middle = np.add.reduceat(weight * f, starts) / np.where(total > 0, total, 1.0)
-    return powers, cross, np.where(total > 0, middle, np.inf)
+    frequency = np.add.reduceat(weight * f, starts) / np.where(total > 0, total, 1.0)
+    return powers, cross, np.where(total > 0, frequency, np.inf)
 
 
-def _edges(highest: float) -> Array:
-    """Edges in Hz of bands that are 1 ERB wide."""
+def _band_edges(highest: float) -> Array:
+    """Return the edges in Hz of bands that are 1 ERB wide."""
     numbers = 21.4 * np.log10(1 + 0.00437 * np.array([_LOWEST_HERTZ, highest]))
     steps = np.arange(np.floor(numbers[1] - numbers[0]) + 1) + numbers[0]
     edges: Array = (10 ** (steps / 21.4) - 1) / 0.00437

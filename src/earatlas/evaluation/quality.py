@@ -1,23 +1,31 @@
-"""How good a separation sounds, where the truth is known: SDR, SIR, SAR and SI-SDR.
+"""Separation quality: SDR, SIR, SAR and SI-SDR.
 
-In: each source's image at both ears, and what was found. Out: decibels for every source at each
-ear, and which found sound is which true one.
+The inputs are the image of each source at both ears and the estimates. The outputs are decibels for
+each source at each ear, and the assignment of estimates to sources.
 
-    images     (M, 2, n)   true images s_m: what source m alone puts into both ears
-    estimates  (J, 2, n)   found images e_j; J = M where the count is known
-    m, j       true and found sources
+    images     (M, 2, n)   true images s_m: the signal of source m alone at both ears
+    estimates  (J, 2, n)   estimated images e_j; J = M if the number of sources is known
+    m, j       true and estimated sources
 
-BSS-eval (Vincent, Gribonval and Févotte 2006; its source version, each ear apart) lets the truth
-pass through any filter of 512 taps. P_m projects on the delayed copies of s_m, P on those of all:
+BSS-eval (source version, separately at each ear) allows the true image to pass any filter with 512
+taps. P_m projects onto the delayed copies of s_m, P onto those of all sources:
 
-    SDR = |P_m e|² / |e - P_m e|²       the source over everything else
-    SIR = |P_m e|² / |P e - P_m e|²     over the other sources; the paper's STIR
-    SAR = |P e|² / |e - P e|²           all sources over noise and artefacts
+    SDR = |P_m e|² / |e - P_m e|²       source to distortion
+    SIR = |P_m e|² / |P e - P_m e|²     source to interference; the paper's STIR
+    SAR = |P e|² / |e - P e|²           sources to artefacts
     SI-SDR                              the SDR with one tap: a gain, no filter
 
-Decibels are kept within ±`LIMIT_DB`: beyond it rounding would speak, and a perfect or a silent
-estimate would make every mean infinite. A silent estimate thus has -`LIMIT_DB` throughout (nothing
-of the source is there), and a source that is alone has an SIR of `LIMIT_DB`.
+Decibels are limited to ±`LIMIT_DB`, beyond which rounding errors dominate and a perfect or silent
+estimate would make every mean infinite. A silent estimate thus has -`LIMIT_DB` in all measures, and
+a single source has an SIR of `LIMIT_DB`.
+
+References
+----------
+.. [1] E. Vincent, R. Gribonval and C. Févotte, "Performance measurement in blind audio source
+   separation", IEEE Trans. Audio, Speech, Lang. Process., 14(4), 2006.
+.. [2] J. Le Roux, S. Wisdom, H. Erdogan and J. R. Hershey, "SDR – half-baked or well done?", Proc.
+   IEEE ICASSP, 2019.
+
 """
 
 from __future__ import annotations
@@ -29,29 +37,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.evaluation.assignment import Assignment, best_assignment, known_mean
+from earatlas.evaluation.assignment import Assignment, best_assignment, nan_mean
 from earatlas.types import Array, Indices
 
 __all__ = [
+    "FILTER_LENGTH",
     "LIMIT_DB",
-    "TAPS",
     "Quality",
     "QualityMeans",
-    "all_pairs",
-    "assign_sounds",
-    "best_by_sdr",
+    "assign_by_sdr",
+    "assign_estimates",
+    "assigned_quality",
+    "check_matched",
     "check_mixture",
-    "check_order",
     "check_pair",
     "mixture_quality",
-    "quality_of",
+    "pairwise_metrics",
     "separation_quality",
 ]
 
-LIMIT_DB = 100.0
-TAPS = 512  # BSS-eval's filter length
-# On the unit diagonal of the normal equations. Without it two equal images are a singular matrix;
-# with it an SDR of 80 dB is off by 5e-6 dB, and lower ones by less.
+# Evidence: docs/figures/settings/evaluation.md, "quality".
+LIMIT_DB = 100.0  # dB, largest absolute value of all measures
+FILTER_LENGTH = 512  # taps of the distortion filter of BSS-eval
+# Diagonal loading of the normal equations, which are singular for two equal images without it.
 _LOADING = 1e-14
 
 
@@ -66,7 +74,20 @@ class QualityMeans(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Quality:
-    """How much of each estimate is its source; rows of sources that were missed are NaN."""
+    """Separation quality of each source at each ear, NaN for missed sources.
+
+    Attributes
+    ----------
+    sdr_db : array, shape (M, 2)
+        Signal-to-distortion ratio in dB.
+    sir_db : array, shape (M, 2)
+        Signal-to-interference ratio in dB, the paper's STIR.
+    sar_db : array, shape (M, 2)
+        Signal-to-artefacts ratio in dB.
+    si_sdr_db : array, shape (M, 2)
+        Scale-invariant signal-to-distortion ratio in dB.
+
+    """
 
     sdr_db: Array  # (M, 2) sources, ears
     sir_db: Array  # (M, 2) the paper's STIR
@@ -81,7 +102,7 @@ class Quality:
         )
 
     def __sub__(self, before: Quality) -> Quality:
-        """The improvement in dB over another quality of the same sources."""
+        """Return the improvement in dB over another quality of the same sources."""
         return Quality(
             self.sdr_db - before.sdr_db,
             self.sir_db - before.sir_db,
@@ -90,60 +111,144 @@ class Quality:
         )
 
     def mean(self) -> QualityMeans:
-        """Means over both ears of the sources that were found."""
-        return QualityMeans(*(known_mean(getattr(self, f.name)) for f in fields(self)))
+        """Return the means over both ears of the sources that were not missed."""
+        return QualityMeans(*(nan_mean(getattr(self, f.name)) for f in fields(self)))
 
 
 def separation_quality(
-    images: ArrayLike, estimates: ArrayLike, *, filter_length: int = TAPS
+    images: ArrayLike, estimates: ArrayLike, *, filter_length: int = FILTER_LENGTH
 ) -> Quality:
-    """Quality of estimates (M, 2, n) in the order of the true images (M, 2, n)."""
-    true, found, order = check_order(images, estimates, None, filter_length)
-    pairs = all_pairs(true, found, filter_length)
-    return quality_of(pairs, Assignment(order, len(true)))
+    """Compute SDR, SIR, SAR and SI-SDR of estimates in the order of the true sources.
 
+    Parameters
+    ----------
+    images : array_like, shape (M, 2, n)
+        True image of each source at both ears.
+    estimates : array_like, shape (M, 2, n)
+        Estimated images in the same order; see `assign_estimates` for other orders.
+    filter_length : int
+        Taps of the distortion filter that the true images may pass.
 
-def mixture_quality(images: ArrayLike, mixture: ArrayLike, *, filter_length: int = TAPS) -> Quality:
-    """Quality of doing nothing: the mixture (2, n) as the estimate of every image (M, 2, n)."""
-    true, mixed = check_pair(images, check_mixture(mixture)[None], filter_length, "mixture")
-    pairs = all_pairs(true, mixed, filter_length)
-    return quality_of(pairs, Assignment(np.zeros(len(true), dtype=np.intp), 1))
+    Returns
+    -------
+    quality : Quality
+        Decibels per source and ear.
 
+    Raises
+    ------
+    InputError
+        If shapes do not match, or if an image is silent.
 
-def assign_sounds(
-    images: ArrayLike, estimates: ArrayLike, *, filter_length: int = TAPS
-) -> Assignment:
-    """The assignment of estimates (J, 2, n) to images (M, 2, n) with the best SDR.
+    References
+    ----------
+    .. [1] E. Vincent, R. Gribonval and C. Févotte, "Performance measurement in blind audio source
+       separation", IEEE Trans. Audio, Speech, Lang. Process., 14(4), 2006.
+    .. [2] J. Le Roux, S. Wisdom, H. Erdogan and J. R. Hershey, "SDR – half-baked or well done?",
+       Proc. IEEE ICASSP, 2019.
 
-    Its sum over sources and both ears: an estimate is the same source at both ears.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.random.default_rng(0).normal(size=(2, 2, 4000))
+    >>> estimates = images + 0.1 * images[::-1]
+    >>> separation_quality(images, estimates, filter_length=1)
+    Quality(2 sources, means: SDR 20.0, SIR 20.0, SAR 100.0, SI-SDR 20.0 dB)
+
     """
-    true, found = check_pair(images, estimates, filter_length)
-    return best_by_sdr(all_pairs(true, found, filter_length)["sdr_db"])
+    true, estimated, order = check_matched(images, estimates, None, filter_length)
+    pairs = pairwise_metrics(true, estimated, filter_length)
+    return assigned_quality(pairs, Assignment(order, len(true)))
+
+
+def mixture_quality(
+    images: ArrayLike, mixture: ArrayLike, *, filter_length: int = FILTER_LENGTH
+) -> Quality:
+    """Compute the quality of the unprocessed mixture as the estimate of every source.
+
+    Parameters
+    ----------
+    images : array_like, shape (M, 2, n)
+        True image of each source at both ears.
+    mixture : array_like, shape (2, n)
+        Both channels of the mixture.
+    filter_length : int
+        Taps of the distortion filter.
+
+    Returns
+    -------
+    quality : Quality
+        Decibels per source and ear, the reference for improvements.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.random.default_rng(0).normal(size=(2, 2, 4000))
+    >>> mixture_quality(images, images.sum(axis=0), filter_length=1)
+    Quality(2 sources, means: SDR -0.1, SIR -0.1, SAR 100.0, SI-SDR -0.1 dB)
+
+    """
+    true, mixed = check_pair(images, check_mixture(mixture)[None], filter_length, "mixture")
+    pairs = pairwise_metrics(true, mixed, filter_length)
+    return assigned_quality(pairs, Assignment(np.zeros(len(true), dtype=np.intp), 1))
+
+
+def assign_estimates(
+    images: ArrayLike, estimates: ArrayLike, *, filter_length: int = FILTER_LENGTH
+) -> Assignment:
+    """Assign estimates to sources with the largest sum of SDRs over sources and ears.
+
+    An estimate is assigned to the same source at both ears.
+
+    Parameters
+    ----------
+    images : array_like, shape (M, 2, n)
+        True image of each source at both ears.
+    estimates : array_like, shape (J, 2, n)
+        Estimated images.
+    filter_length : int
+        Taps of the distortion filter.
+
+    Returns
+    -------
+    assignment : Assignment
+        Index of the estimate of each source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.random.default_rng(0).normal(size=(2, 2, 4000))
+    >>> assign_estimates(images, images[::-1], filter_length=1)
+    Assignment(true 0: estimate 1, true 1: estimate 0)
+
+    """
+    true, estimated = check_pair(images, estimates, filter_length)
+    return assign_by_sdr(pairwise_metrics(true, estimated, filter_length)["sdr_db"])
 
 
 def _check_sounds(values: ArrayLike, name: str) -> Array:
+    """Return signals as a finite array (sources, 2, samples), or raise InputError."""
     try:
         x = np.asarray(values, dtype=np.float64)
-    except ValueError as error:  # a list of sounds that differ in length
+    except ValueError as error:  # a list of signals of different lengths
         raise InputError(
-            f"{name} must be sounds of one length, got {error}. Cut or pad them."
+            f"{name} must be signals of one length, got {error}. Cut or pad them."
         ) from error
     if x.ndim != 3 or x.shape[1] != 2 or 0 in x.shape:
         raise InputError(
             f"{name} must have shape (sources, 2, samples), got {x.shape}. "
-            "Stack two channels for every source."
+            "Stack two channels per source."
         )
     if not np.isfinite(x).all():
         m, ear, sample = np.argwhere(~np.isfinite(x))[0]
         raise InputError(
             f"{name} must be finite, got {x[m, ear, sample]} in source {m}, channel {ear}, "
-            f"sample {sample}. Find out where it comes from."
+            f"sample {sample}. Check how it was computed."
         )
     return x
 
 
 def check_mixture(mixture: ArrayLike) -> Array:
-    """Both channels (2, n) of a mixture, or an InputError."""
+    """Return both channels (2, n) of a mixture, or raise InputError."""
     x = np.asarray(mixture, dtype=np.float64)
     if x.ndim != 2 or len(x) != 2:
         raise InputError(
@@ -155,59 +260,63 @@ def check_mixture(mixture: ArrayLike) -> Array:
 def check_pair(
     images: ArrayLike, estimates: ArrayLike, filter_length: int, name: str = "estimates"
 ) -> tuple[Array, Array]:
-    """Images that BSS-eval can refer to, and estimates of the same length."""
-    true, found = _check_sounds(images, "images"), _check_sounds(estimates, name)
-    if found.shape[-1] != true.shape[-1]:
+    """Return valid reference images, and estimates of the same length, or raise InputError."""
+    true, estimated = _check_sounds(images, "images"), _check_sounds(estimates, name)
+    if estimated.shape[-1] != true.shape[-1]:
         raise InputError(
-            f"{name} must be as long as images, got {found.shape[-1]} and {true.shape[-1]} "
+            f"{name} must be as long as images, got {estimated.shape[-1]} and {true.shape[-1]} "
             "samples. Cut or pad them."
         )
     if filter_length < 1 or filter_length != int(filter_length):
         raise InputError(
             f"filter_length must be a whole number of at least 1, got {filter_length}. "
-            f"BSS-eval has {TAPS}."
+            f"BSS-eval uses {FILTER_LENGTH}."
         )
     if true.shape[-1] < filter_length:
         raise InputError(
             f"images must have at least filter_length = {filter_length} samples, "
-            f"got {true.shape[-1]}. Give longer sounds."
+            f"got {true.shape[-1]}. Give longer signals."
         )
     silent = np.argwhere(~true.any(axis=-1))
     if len(silent):
         m, ear = silent[0]
         raise InputError(
-            f"images must hold sound at both ears, got silence for source {m} in channel {ear}. "
-            "Leave that source out: nothing can be like silence."
+            f"images must have sound at both ears, got silence for source {m} in channel {ear}. "
+            "Leave that source out: the measures are undefined for silence."
         )
-    return true, found
+    return true, estimated
 
 
-def check_order(
+def check_matched(
     images: ArrayLike, estimates: ArrayLike, assignment: Assignment | None, filter_length: int = 1
 ) -> tuple[Array, Array, Indices]:
-    """Both, and which estimate each image has (M,), -1 for none; without assignment, the same."""
-    true, found = check_pair(images, estimates, filter_length)
-    if assignment is not None:
-        return true, found, assignment.found
-    if len(found) != len(true):
-        raise InputError(
-            f"estimates must be as many as images, got {len(found)} and {len(true)}. "
-            "Assign them first (assign_sounds), or use score."
-        )
-    return true, found, np.arange(len(true))
+    """Return images, estimates, and the index (M,) of the estimate of each image, -1 if missed.
 
-
-def all_pairs(images: Array, estimates: Array, filter_length: int) -> dict[str, Array]:
-    """Every figure of `Quality` for every pair: (M, J, 2) each.
-
-    With the squared cosine c = |P e|² / |e|² of the angle between e and a subspace, each of them is
-    c / (1 - c). All pairs cost little more than M: the factorizations are the same.
+    Without an assignment, the estimates must be in the order of the images.
     """
-    # Here, not above: scipy.optimize comes with it. `bss_eval_sources` is not for us: it lets the
-    # ears disagree on who is who, and without its permutation it fails under NumPy 2.
+    true, estimated = check_pair(images, estimates, filter_length)
+    if assignment is not None:
+        return true, estimated, assignment.found
+    if len(estimated) != len(true):
+        raise InputError(
+            f"estimates must be as many as images, got {len(estimated)} and {len(true)}. "
+            "Assign them first (assign_estimates), or use score."
+        )
+    return true, estimated, np.arange(len(true))
+
+
+def pairwise_metrics(images: Array, estimates: Array, filter_length: int) -> dict[str, Array]:
+    """Return every measure of `Quality` for every pair of image and estimate, (M, J, 2) each.
+
+    With the squared cosine c = |P e|² / |e|² of the angle between e and a subspace, each measure is
+    c / (1 - c). All pairs cost little more than M pairs, because the factorizations are shared.
+    """
+    # Imported here, because it imports scipy.optimize. `bss_eval_sources` is not suitable: it may
+    # assign an estimate to different sources at the two ears, and without its permutation search
+    # it fails with NumPy 2.
     from fast_bss_eval.numpy import square_cosine_metrics
 
-    # fast_bss_eval does not normalize what is weaker than 1e-6; a gain must change nothing.
+    # fast_bss_eval does not normalize signals below 1e-6, but a gain must not change the result.
     s, e = _to_full_scale(images), _to_full_scale(estimates)
     ears = [
         square_cosine_metrics(
@@ -217,7 +326,7 @@ def all_pairs(images: Array, estimates: Array, filter_length: int) -> dict[str, 
     ]
     own = np.stack([c for c, _ in ears], axis=-1)
     every = np.stack([c for _, c in ears], axis=-1)
-    tiny = np.finfo(np.float64).tiny  # 0 / 0 for a silent estimate, whose figures are all lowest
+    tiny = np.finfo(np.float64).tiny  # avoids 0 / 0 for a silent estimate
     energy = (s**2).sum(axis=-1)[:, None] * np.maximum((e**2).sum(axis=-1), tiny)
     gain = np.einsum("mcn,jcn->mjc", s, e) ** 2 / energy
     return {
@@ -234,20 +343,20 @@ def _to_full_scale(x: Array) -> Array:
 
 
 def _decibels(cosine: Array) -> Array:
-    """10 log10(c / (1 - c)) of squared cosines c, within ±LIMIT_DB."""
+    """Return 10 log10(c / (1 - c)) of squared cosines c, within ±LIMIT_DB."""
     double = np.finfo(np.float64)
-    c = np.clip(cosine, double.tiny, 1 - double.epsneg)  # rounding may reach 0, 1 and beyond
+    c = np.clip(cosine, double.tiny, 1 - double.epsneg)  # rounding may exceed [0, 1]
     decibels: Array = np.clip(10 * np.log10(c / (1 - c)), -LIMIT_DB, LIMIT_DB)
     return decibels
 
 
-def quality_of(pairs: dict[str, Array], assignment: Assignment) -> Quality:
-    """The figures of the assigned pairs."""
+def assigned_quality(pairs: dict[str, Array], assignment: Assignment) -> Quality:
+    """Return the measures of the assigned pairs."""
     m = np.arange(len(assignment.found))
     hit = assignment.found[:, None] >= 0
     return Quality(**{k: np.where(hit, v[m, assignment.found], np.nan) for k, v in pairs.items()})
 
 
-def best_by_sdr(sdr_db: Array) -> Assignment:
-    """The assignment with the largest sum of SDRs (M, J, 2)."""
+def assign_by_sdr(sdr_db: Array) -> Assignment:
+    """Return the assignment with the largest sum of SDRs (M, J, 2)."""
     return best_assignment(-sdr_db.mean(axis=-1))

@@ -1,12 +1,12 @@
-"""The paper's tables and figures, and rooms, each a module: rows, shown as table or picture.
+"""Experiments: the tables and figures of the paper, and reverberant rooms, one module each.
 
-`earatlas reproduce` is their command line. In Python:
+`earatlas reproduce` is the command-line interface. In Python:
 
-    from earatlas.experiments import EXPERIMENTS, Bench, run
-    rows, _ = run(EXPERIMENTS["table1"], Bench(quick=True), Path("table1.jsonl"))
+    from earatlas.experiments import EXPERIMENTS, Bench, run_experiment
+    rows, _ = run_experiment(EXPERIMENTS["table1"], Bench(quick=True), Path("table1.jsonl"))
     print(EXPERIMENTS["table1"].section(rows, folder))
 
-`rows` keeps what was measured, `data` says what it is measured on, `page` puts all together.
+`rows` stores the measurements, `bench` provides heads and training sets, `page` writes the page.
 """
 
 from earatlas.experiments import (
@@ -23,9 +23,17 @@ from earatlas.experiments import (
     table3,
 )
 from earatlas.experiments.bench import Bench
-from earatlas.experiments.rows import Experiment, Row, current, read_rows, run
+from earatlas.experiments.rows import Experiment, Row, current_rows, read_rows, run_experiment
 
-__all__ = ["EXPERIMENTS", "Bench", "Experiment", "Row", "current", "read_rows", "run"]
+__all__ = [
+    "EXPERIMENTS",
+    "Bench",
+    "Experiment",
+    "Row",
+    "current_rows",
+    "read_rows",
+    "run_experiment",
+]
 
 EXPERIMENTS = {
     module.EXPERIMENT.name: module.EXPERIMENT

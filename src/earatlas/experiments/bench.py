@@ -1,11 +1,12 @@
-"""What experiments are run on: a head on the paper's plane, and the training sets T1 and T2.
+"""Test bench of the experiments: a head on the paper's plane, and the training sets T1 and T2.
 
-In: a `Bench`, which is small and can be sent to another process. Out: the head and all that is
-made from it, once a process. Without files the head is the simulated one at the 10,800 directions
-of the paper's CAMIL recordings (`simulated`, in the open; `simulated-room`, turned in a room).
+The input is a `Bench`, a small picklable description. The outputs are the head and everything that
+is derived from it, computed once per process. Without files the head is the simulated one at the
+10,800 directions of the paper's CAMIL recordings (`simulated`, anechoic; `simulated-room`, rotated
+in a reverberant room).
 
-    T1   every direction within azimuth ±160 and elevation ±60 degrees: the paper's 9,600
-    T2   as many of them, at random, as make the spacing 5 degrees: the paper's 1,530
+    T1   every direction within azimuth ±160° and elevation ±60°: the paper's 9,600
+    T2   a random subset with a spacing of about 5°: the paper's 1,530
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import camil_directions, simulated_head
 from earatlas.types import Array, Indices
 
-__all__ = ["BUILT_IN_HEADS", "LAYOUTS", "PAGE_HEADS", "Bench", "errors_of"]
+__all__ = ["BUILT_IN_HEADS", "LAYOUTS", "PAGE_HEADS", "Bench", "azimuth_elevation_errors"]
 
 
 LAYOUTS = {
@@ -37,49 +38,67 @@ LAYOUTS = {
     "ILPD": CueLayout(),
 }
 BUILT_IN_HEADS = ("simulated", "simulated-room")
-PAGE_HEADS = ("simulated", "ku100", "cipic_003", "cipic_021")  # that findings speak of
-_SPLITS = 17  # no split that settings were chosen on (benchmarks/protocol.py has seeds alone)
-_FEWEST = 200  # directions on the plane
-_T2_DEGREES = 5.0
+PAGE_HEADS = ("simulated", "ku100", "cipic_003", "cipic_021")  # heads of the findings
+_SPLIT_SEED = 17  # differs from the seeds of benchmarks/protocol.py, on which settings were chosen
+_MIN_DIRECTIONS = 200  # on the plane
+_T2_DEGREES = 5.0  # spacing of T2
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A head, a folder of speech, and how thoroughly to measure."""
+    """A head, a folder of speech, and the number of repetitions.
+
+    Parameters
+    ----------
+    head : str
+        "simulated", "simulated-room", or a file or folder with a head.
+    speech : Path, optional
+        Folder of sound files with speech; by default built-in talkers.
+    quick : bool
+        Run a small version.
+    share : float
+        Share of the paper's repetitions, 0 to 1.
+
+    Examples
+    --------
+    >>> Bench(share=0.1).repeats(600)
+    60
+
+    """
 
     head: str = "simulated"
     speech: Path | None = None
     quick: bool = False
-    share: float = 1.0  # of the paper's repetitions
+    share: float = 1.0  # share of the paper's repetitions
 
     def repeats(self, paper: int, quick: int = 1) -> int:
-        """How often to repeat what the paper repeats so many times."""
+        """Return the number of repetitions of something that the paper repeats `paper` times."""
         return quick if self.quick else max(round(self.share * paper), 1)
 
     @property
-    def whole(self) -> Head:
-        """The head with all its directions."""
-        return _whole(self.head, self.quick)
+    def full_head(self) -> Head:
+        """The head with all directions."""
+        return _full_head(self.head, self.quick)
 
     @property
-    def plane(self) -> Head:
-        """The head's directions on the paper's plane."""
-        return _plane(self.head, self.quick)
+    def planar_head(self) -> Head:
+        """The head restricted to the paper's plane."""
+        return _planar_head(self.head, self.quick)
 
     @property
-    def on_grid(self) -> bool:
-        """Whether it is the head that stands for CAMIL."""
+    def is_camil_grid(self) -> bool:
+        """Whether the head has the directions of the CAMIL recordings."""
         return self.head in BUILT_IN_HEADS
 
     @property
     def space(self) -> Space:
-        """Where all its directions live: CAMIL's on a cylinder."""
-        return Cylinder() if self.on_grid else Sphere()
+        """Space of all directions; those of CAMIL are on a cylinder."""
+        return Cylinder() if self.is_camil_grid else Sphere()
 
     @cached_property
-    def about(self) -> dict[str, Any]:
-        """Name, size and a fingerprint: a file that has changed is another data set."""
-        head = self.whole
+    def description(self) -> dict[str, Any]:
+        """Name, size and fingerprint of the head; a changed file is another data set."""
+        head = self.full_head
         ears = head.ears
         values = ears.samples if isinstance(ears, ImpulseResponses) else ears.values
         digest = hashlib.sha256(head.directions.tobytes() + values.tobytes()).hexdigest()
@@ -89,35 +108,36 @@ class Bench:
         """Mean interaural vectors (N, D) on the plane."""
         return _cues(self.head, self.quick, cue)
 
-    def halves(self, seed: int) -> tuple[Indices, Indices]:
-        """Which directions of the plane to learn, and which to ask for.
+    def train_test_split(self, seed: int) -> tuple[Indices, Indices]:
+        """Return the indices of the training and the test directions of the plane.
 
-        Half of them each, as in the paper; heads with fewer than 4,000 learn four fifths, or the
-        paper's 64 components would have a dozen directions each.
+        Half of the directions each, as in the paper. Heads with at most 4,000 directions train on
+        four fifths, because the paper's 64 components would otherwise have about a dozen directions
+        each.
         """
-        N = len(self.plane)
-        order = np.random.default_rng((_SPLITS, seed)).permutation(N)
+        N = len(self.planar_head)
+        order = np.random.default_rng((_SPLIT_SEED, seed)).permutation(N)
         cut = N // 2 if N > 4000 else 4 * N // 5
         return order[:cut], order[cut:]
 
-    def decimated(self, degrees: float, seed: int) -> tuple[Indices, Indices]:
-        """A random subset with about this spacing, at most four fifths, and the rest."""
-        N, spacing = len(self.plane), self.plane.spacing_degrees
-        if self.on_grid:  # in pan and tilt, as the paper counts
+    def random_subset(self, degrees: float, seed: int) -> tuple[Indices, Indices]:
+        """Return a random subset with about this spacing, at most four fifths, and the rest."""
+        N, spacing = len(self.planar_head), self.planar_head.spacing_degrees
+        if self.is_camil_grid:  # in pan and tilt, as in the paper
             spacing = 6.0 if self.quick else 2.0
         share = min((spacing / degrees) ** 2, 0.8)
         order = np.random.default_rng((seed, round(100 * degrees))).permutation(N)
         return order[: round(share * N)], order[round(share * N) :]
 
     def training_set(self, name: str) -> tuple[Indices, Indices]:
-        """T1 or T2, and the directions that T2 does not have."""
-        degrees = _T2_DEGREES if not (self.quick and self.on_grid) else 3 * _T2_DEGREES
-        known, asked = self.decimated(degrees, 0)
-        return (np.arange(len(self.plane)) if name == "T1" else known), asked
+        """Return the indices of T1 or T2, and those of the directions outside T2."""
+        degrees = _T2_DEGREES if not (self.quick and self.is_camil_grid) else 3 * _T2_DEGREES
+        train, test = self.random_subset(degrees, 0)
+        return (np.arange(len(self.planar_head)) if name == "T1" else train), test
 
 
 @lru_cache(maxsize=2)
-def _whole(head: str, quick: bool) -> Head:
+def _full_head(head: str, quick: bool) -> Head:
     every = 3 if quick else 1
     if head == "simulated":
         x = camil_directions().reshape(180, 60, 2)[::every, every // 2 :: every]
@@ -130,25 +150,25 @@ def _whole(head: str, quick: bool) -> Head:
 
 
 @lru_cache(maxsize=2)
-def _plane(head: str, quick: bool) -> Head:
-    whole = _whole(head, quick)
-    azimuth, elevation = np.abs(whole.directions).T
-    inside = whole.subset((azimuth <= 160) & (elevation <= 60))
-    if len(inside) < _FEWEST or inside.space.dims != 2:
+def _planar_head(head: str, quick: bool) -> Head:
+    full = _full_head(head, quick)
+    azimuth, elevation = np.abs(full.directions).T
+    planar = full.subset((azimuth <= 160) & (elevation <= 60))
+    if len(planar) < _MIN_DIRECTIONS or planar.space.dims != 2:
         raise InputError(
-            f"head must have at least {_FEWEST} directions at several elevations within azimuth "
-            f"±160 and elevation ±60, got {len(inside)} of '{whole.name}'. Use a head that was "
-            "measured all round."
+            f"head must have at least {_MIN_DIRECTIONS} directions at several elevations within "
+            f"azimuth ±160 and elevation ±60, got {len(planar)} of '{full.name}'. Use a head "
+            "that was measured in all directions."
         )
-    return inside
+    return planar
 
 
 @lru_cache(maxsize=4)
 def _cues(head: str, quick: bool, cue: str) -> Array:
-    return _plane(head, quick).cues(LAYOUTS[cue])
+    return _planar_head(head, quick).cues(LAYOUTS[cue])
 
 
-def errors_of(true: Array, found: Array) -> tuple[Array, Array]:
-    """Absolute azimuth and elevation errors (N,) of answers on the plane, which has no ends."""
+def azimuth_elevation_errors(true: Array, found: Array) -> tuple[Array, Array]:
+    """Return absolute azimuth and elevation errors (N,) of estimates, clipped to the sphere."""
     on_sphere = np.clip(found, (-180, -90), (180, 90))
     return azimuth_error(true, on_sphere), elevation_error(true, on_sphere)

@@ -1,4 +1,4 @@
-"""Figure 2: standard and symmetric neighbours, at a border (k = 4), with an outlier (k = 2)."""
+"""Figure 2: standard and symmetric neighbourhoods at a border (k = 4) and an outlier (k = 2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
-from earatlas.experiments.tables import by_head, told
+from earatlas.experiments.tables import fill_template, group_by_head
 from earatlas.manifold.ltsa import neighbour_graph
 from earatlas.types import Array
 
@@ -20,9 +20,10 @@ __all__ = ["EXPERIMENT"]
 ABOUT = """\
 The paper shows the same four cases."""
 FINDINGS = """\
-Standard neighbourhoods have one size, so those at the border
-reach too far in or along it and the outlier pulls two points to itself. Symmetric ones lose these
-edges, and the outlier with them: `manifold.ltsa` leaves such points out and says how many."""
+Standard neighbourhoods all have the same size, so that those at the border extend too far
+inwards or along it, and the outlier has two neighbours. Symmetric neighbourhoods lack these
+edges, which isolates the outlier: `manifold.ltsa` leaves such points out and reports their
+number."""
 
 
 _PANEL = ("symmetric", "points", "neighbours")
@@ -30,7 +31,7 @@ PANELS = [(kind, *case) for kind in (False, True) for case in (("grid", 4), ("ou
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """A row a panel."""
+    """Return one row per panel."""
     return [
         {"points": points, "neighbours": k, "symmetric": symmetric, "seed": 3}
         for symmetric, points, k in PANELS
@@ -39,7 +40,7 @@ def plan(bench: Bench) -> list[dict[str, Any]]:
 
 def _points(name: str, seed: int) -> Array:
     rng = np.random.default_rng(seed)
-    if name == "grid":  # a little uneven, or a border's neighbours would tie
+    if name == "grid":  # slightly irregular, to avoid ties between neighbours
         x, y = np.meshgrid(np.arange(7.0), np.arange(5.0))
         return np.stack([x.ravel(), y.ravel()], axis=1) + rng.normal(scale=0.06, size=(35, 2))
     along = np.linspace(0.0, 6.0, 12)
@@ -48,7 +49,7 @@ def _points(name: str, seed: int) -> Array:
 
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
-    """Points and the edges between them."""
+    """Return the points and the edges between them."""
     points = _points(settings["points"], settings["seed"])
     graph = neighbour_graph(points, settings["neighbours"], symmetric=settings["symmetric"])
     edges = np.argwhere(graph.toarray() > 0)
@@ -56,15 +57,15 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def section(rows: Sequence[Row], folder: Path) -> str:
-    """Four panels: (a, b) standard, (c, d) symmetric."""
-    from earatlas.experiments.figure_parts import COLOURS, INK, figure_of, picture, styled
+    """Return four panels: (a, b) standard, (c, d) symmetric."""
+    from earatlas.experiments.figure_parts import COLOURS, INK, new_figure, save_picture, style_axes
 
-    figure = figure_of(11.0, 2.7)
-    words = []
-    ordered = (row for own in by_head(rows).values() for row in own)
-    found = {tuple(row["settings"][name] for name in _PANEL): row for row in ordered}
+    figure = new_figure(11.0, 2.7)
+    sizes_text = []
+    ordered = (row for head_rows in group_by_head(rows).values() for row in head_rows)
+    row_of_panel = {tuple(row["settings"][name] for name in _PANEL): row for row in ordered}
     for panel, case in enumerate(PANELS):
-        row = found.get(case)
+        row = row_of_panel.get(case)
         if row is None:
             continue
         s, points = row["settings"], np.array(row["result"]["points"])
@@ -76,24 +77,24 @@ def section(rows: Sequence[Row], folder: Path) -> str:
             axes.plot(*points[[a, b]].T, color=COLOURS[2 if one_way else 0], linewidth=1.1,
                       zorder=1)  # fmt: skip
         axes.plot(*points.T, "o", ms=4, color=INK, zorder=2)
-        alone = np.setdiff1d(np.arange(len(points)), np.ravel(edges))
-        axes.plot(*points[alone].T, "o", ms=9, mfc="none", color=COLOURS[2], zorder=3)
+        isolated = np.setdiff1d(np.arange(len(points)), np.ravel(edges))
+        axes.plot(*points[isolated].T, "o", ms=9, mfc="none", color=COLOURS[2], zorder=3)
         kind = "symmetric" if s["symmetric"] else "standard"
-        styled(axes, f"({'abcd'[panel]}) {kind}, k = {s['neighbours']}")
+        style_axes(axes, f"({'abcd'[panel]}) {kind}, k = {s['neighbours']}")
         axes.set(xticks=[], yticks=[], aspect="equal")
         sizes = np.bincount([a for a, _ in edges], minlength=len(points))
-        words.append(f"({'abcd'[panel]}) {sizes.min()} to {sizes.max()}")
-    shown = picture(figure, folder, "figure2", "Neighbourhoods, standard and symmetric")
+        sizes_text.append(f"({'abcd'[panel]}) {sizes.min()} to {sizes.max()}")
+    markdown = save_picture(figure, folder, "figure2", "Neighbourhoods, standard and symmetric")
     return (
-        f"{shown}\n\nRed edges are one-way: one point counts the other as a neighbour, but not the "
-        f"other way round; a red ring is a point without neighbours. Sizes of the neighbourhoods: "
-        f"{', '.join(words)}."
+        f"{markdown}\n\nRed edges are one-way: only one of the two points counts the other as a "
+        f"neighbour; a red ring is a point without neighbours. Sizes of the neighbourhoods: "
+        f"{', '.join(sizes_text)}."
     )
 
 
 def findings(rows: Sequence[Row]) -> str:
-    """What came out, in words."""
-    return told(FINDINGS)
+    """Return the findings."""
+    return fill_template(FINDINGS)
 
 
 EXPERIMENT = Experiment(
@@ -102,7 +103,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     section=section,
-    about=ABOUT,
+    description=ABOUT,
     findings=findings,
     findings_on=("toy",),
     head=False,

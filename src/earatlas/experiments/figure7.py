@@ -1,4 +1,4 @@
-"""Figure 7: what goes into the separation of two talkers, and what comes out."""
+"""Figure 7: inputs and outputs of the separation of two talkers."""
 
 from __future__ import annotations
 
@@ -9,108 +9,113 @@ from typing import Any
 import numpy as np
 
 from earatlas.evaluation.directions import assign_directions
-from earatlas.evaluation.ground_truth import Truth, true_masks
+from earatlas.evaluation.ground_truth import GroundTruth, true_masks
 from earatlas.evaluation.score import score
 from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
-from earatlas.experiments.tables import by_head, said_by
-from earatlas.experiments.talkers import talkers_at
+from earatlas.experiments.tables import group_by_head, speech_label
+from earatlas.experiments.talkers import render_talkers
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
-from earatlas.separation.spectrogram_summary import Picture
+from earatlas.separation.spectrogram_summary import SpectrogramSummary
 
 __all__ = ["EXPERIMENT"]
 
 
-_BELIEF = ("centres", "weights", "means", "covariances")
+_POSTERIOR_FIELDS = ("centres", "weights", "means", "covariances")
 
 ABOUT = """\
-The panels are the paper's: (a) level differences, (b, c) log-density of each talker's direction,
-(d, e) the probability that a bin is theirs, (f, g) true binary masks; grey is missing. Inference is
-ours (`Atlas.separate`), learned from T2 as in Table 3."""
+The panels are those of the paper: (a) interaural level differences, (b, c) log-density of the
+direction posterior of each talker, (d, e) posterior probability that a bin belongs to the
+talker, (f, g) true binary masks; unobserved bins are grey. Inference is ours (`Atlas.separate`),
+trained on T2 as in Table 3."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """One mixture of two talkers, to look at."""
+    """Return one mixture of two talkers."""
     return [{"sources": 2, "seed": 1}]
 
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
-    """All that is drawn."""
-    from earatlas.experiments.figure_parts import pack
+    """Return everything that is drawn."""
+    from earatlas.experiments.figure_parts import pack_array
 
-    _, asked = bench.training_set("T2")
+    _, test = bench.training_set("T2")
     M, seed = settings["sources"], settings["seed"]
-    scene = talkers_at(bench, asked, M, seed, seconds=(1.5, 2.5))
-    found = our_atlas(bench).separate(scene.mixture, n_sources=M)
-    order = assign_directions(scene.directions, found.directions).found
-    sounds = [found.sources[int(j)].audio for j in order]
+    scene = render_talkers(bench, test, M, seed, seconds=(1.5, 2.5))
+    scene_estimate = our_atlas(bench).separate(scene.mixture, n_sources=M)
+    order = assign_directions(scene.directions, scene_estimate.directions).found
+    sounds = [scene_estimate.sources[int(j)].audio for j in order]
     quality = score(
         scene.images, np.stack([s.samples for s in sounds if s is not None]), scene.mixture.samples
     ).quality.mean()
-    p = found.picture
-    posteriors = [found.sources[int(j)].posterior.pruned(1e-6) for j in order]
+    p = scene_estimate.spectrogram
+    posteriors = [scene_estimate.sources[int(j)].posterior.pruned(1e-6) for j in order]
     return {
         "true": scene.directions.tolist(),
-        "found": found.directions[order].tolist(),
+        "found": scene_estimate.directions[order].tolist(),
         "sdr_db": round(quality.sdr_db, 2),
         "stir_db": round(quality.sir_db, 2),
-        "beliefs": [
-            {name: getattr(posterior, name).tolist() for name in _BELIEF}
+        "posteriors": [
+            {name: getattr(posterior, name).tolist() for name in _POSTERIOR_FIELDS}
             for posterior in posteriors
         ],
         "seconds": p.seconds.tolist(),
         "frequencies_hz": p.frequencies_hz.tolist(),
-        "ild_db": pack(p.ild_db),
-        "masks": pack(p.masks[order]),
-        "true_masks": pack(true_masks(p, Truth.of(scene).images)),
+        "ild_db": pack_array(p.ild_db),
+        "masks": pack_array(p.masks[order]),
+        "true_masks": pack_array(true_masks(p, GroundTruth.of(scene).images)),
     }
 
 
 def section(rows: Sequence[Row], folder: Path) -> str:
-    """Input on top; then density, assignment and truth of each talker."""
-    from earatlas.experiments.figure_parts import figure_of, picture, unpack
-    from earatlas.plotting.scenes import draw_belief, draw_ild, draw_mask
+    """Return a picture with the input, and posterior, masks and true masks of each talker."""
+    from earatlas.experiments.figure_parts import new_figure, save_picture, unpack_array
+    from earatlas.plotting.scenes import draw_ild, draw_mask, draw_posterior
 
     parts = []
-    for head, own in by_head(rows).items():
-        r = own[-1]["result"]
-        masks, truth = unpack(r["masks"]), unpack(r["true_masks"])
-        seen = Picture(
+    for head, head_rows in group_by_head(rows).items():
+        r = head_rows[-1]["result"]
+        masks, truth = unpack_array(r["masks"]), unpack_array(r["true_masks"])
+        summary = SpectrogramSummary(
             seconds=np.array(r["seconds"]),
             frequencies_hz=np.array(r["frequencies_hz"]),
-            level_db=np.zeros(0),  # not drawn here
-            ild_db=unpack(r["ild_db"]),
+            level_db=np.zeros(0),  # not drawn
+            ild_db=unpack_array(r["ild_db"]),
             masks=masks,
         )
-        figure = figure_of(12.0, 6.4)
+        figure = new_figure(12.0, 6.4)
         grid = figure.add_gridspec(2, 4)
         top = figure.add_subplot(grid[:, 0])
-        bar = figure.colorbar(draw_ild(top, seen), ax=top, aspect=30, location="bottom")
+        bar = figure.colorbar(draw_ild(top, summary), ax=top, aspect=30, location="bottom")
         bar.set_label("dB, right over left", fontsize=8)
         bar.ax.tick_params(labelsize=7)
         top.set_title("(a) Level difference", loc="left", fontsize=10, fontweight="bold")
-        for m, posterior in enumerate(r["beliefs"]):
-            density = DirectionPosterior(Plane(), *(np.array(posterior[name]) for name in _BELIEF))
+        for m, posterior in enumerate(r["posteriors"]):
+            density = DirectionPosterior(
+                Plane(), *(np.array(posterior[name]) for name in _POSTERIOR_FIELDS)
+            )
             axes_of_marks = axes = figure.add_subplot(grid[m, 1])
-            place = ", ".join(f"{v:.0f}" for v in r["found"][m])
-            draw_belief(axes, density, m=m, title=f"({'bc'[m]}) Talker {m + 1} at ({place})",
+            direction = ", ".join(f"{v:.0f}" for v in r["found"][m])
+            draw_posterior(axes, density, m=m, title=f"({'bc'[m]}) Talker {m + 1} at ({direction})",
                         truth=r["true"][m])  # fmt: skip
             title = f"({'de'[m]}) Assignment"
-            draw_mask(figure.add_subplot(grid[m, 2]), seen, masks[m], m=m, title=title)
+            draw_mask(figure.add_subplot(grid[m, 2]), summary, masks[m], m=m, title=title)
             title = f"({'fg'[m]}) True mask"
-            draw_mask(figure.add_subplot(grid[m, 3]), seen, truth[m], m=m, title=title)
+            draw_mask(figure.add_subplot(grid[m, 3]), summary, truth[m], m=m, title=title)
         marks = axes_of_marks.get_legend_handles_labels()
         figure.legend(*marks, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-        shown = picture(figure, folder, f"figure7_{head}", f"{head}: a separation of two talkers")
-        places = " and ".join(
+        markdown = save_picture(
+            figure, folder, f"figure7_{head}", f"{head}: a separation of two talkers"
+        )
+        directions = " and ".join(
             f"({f[0]:.1f}, {f[1]:.1f})° for ({t[0]:.1f}, {t[1]:.1f})°"
             for f, t in zip(r["found"], r["true"], strict=True)
         )
         parts.append(
-            f"**{head}**, {said_by(own[-1])}: found {places}; SDR "
-            f"{r['sdr_db']:.1f} dB, STIR {r['stir_db']:.1f} dB.\n\n{shown}"
+            f"**{head}**, {speech_label(head_rows[-1])}: estimated {directions}; SDR "
+            f"{r['sdr_db']:.1f} dB, STIR {r['stir_db']:.1f} dB.\n\n{markdown}"
         )
     return "\n\n".join(parts)
 
@@ -121,7 +126,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     section=section,
-    about=ABOUT,
+    description=ABOUT,
     revision=2,
-    sound=True,
+    needs_speech=True,
 )

@@ -1,4 +1,4 @@
-"""Figure 8: error against the number of components, PPAM and MPLR."""
+"""Figure 8: error as a function of the number of components, for PPAM and MPLR."""
 
 from __future__ import annotations
 
@@ -6,78 +6,84 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from earatlas.experiments.bench import PAGE_HEADS, Bench, errors_of
+from earatlas.experiments.bench import PAGE_HEADS, Bench, azimuth_elevation_errors
 from earatlas.experiments.models import fit_method
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (
-    by_head,
-    counted,
-    error_summary,
-    means,
-    of_head,
-    pooled,
-    table,
-    told,
-    where,
+    fill_template,
+    group_by_head,
+    markdown_table,
+    mean_errors,
+    pluralize,
+    pool,
+    rows_of_heads,
+    select_rows,
+    summarize_errors,
 )
 
 __all__ = ["EXPERIMENT"]
 
 METHODS = ("PPAM", "MPLR, plain", "PPAM, ours", "MPLR, reduced")
-# Directions a component at least: a chart wants a few, a Gaussian of 42 dimensions more than these.
-_LEAST = {"PPAM": 8, "PPAM, ours": 8, "MPLR, plain": 25, "MPLR, reduced": 25}
+# Minimum directions per component: a full covariance needs more than a chart.
+_MIN_DIRECTIONS_PER_COMPONENT = {"PPAM": 8, "PPAM, ours": 8, "MPLR, plain": 25, "MPLR, reduced": 25}
 ABOUT = """\
-The paper draws this figure and prints no numbers; it says that PPAM performs better than MPLR.
-Ridges are fixed here. Where a method has fewer directions a component than it needs, it is left
-out."""
+The paper shows this figure without numbers and states that PPAM performs better than MPLR.
+Ridges are fixed here. A method is left out if it has too few directions per component."""
 FINDINGS = """\
-Errors fall as K grows, but at equal K the MPLRs are ahead of the PPAMs in {ahead} of {cases} means:
-each of their components has its own full covariance, where PPAM has one diagonal noise for all.
-PPAM can have more components for the same data: on ku100 ours is ahead of all others, whatever
-their K, from K = {many} on. On the simulated head, smooth and without noise, MPLR is ahead as far
-as it was run."""
+Errors decrease with K, but at equal K the MPLR variants are more accurate than the PPAM variants
+in {ahead} of {cases} means: each of their components has a full covariance, whereas PPAM has one
+diagonal noise covariance for all. PPAM can have more components for the same data: on ku100 ours
+is more accurate than all others, at any K, from K = {many} on. On the simulated head, which is
+smooth and noiseless, MPLR is more accurate at all K that were run."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """A row a method, number of components and split."""
-    known, _ = bench.halves(0)
+    """Return one row per method, number of components and split."""
+    train, _ = bench.train_test_split(0)
     sizes = (4, 16, 48) if bench.quick else (2, 4, 8, 16, 32, 64, 128, 256)
     return [
         {"method": method, "components": K, "seed": seed}
         for seed in range(bench.repeats(10))
         for K in sizes
         for method in METHODS
-        if len(known) >= K * _LEAST[method] and not (bench.quick and method == "MPLR, plain")
+        if len(train) >= K * _MIN_DIRECTIONS_PER_COMPONENT[method]
+        and not (bench.quick and method == "MPLR, plain")
     ]
 
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
-    """Errors over all held-out directions of a split."""
-    known, asked = bench.halves(settings["seed"])
-    x, y = bench.plane.directions, bench.cues()
+    """Return the errors over all test directions of a split."""
+    train, test = bench.train_test_split(settings["seed"])
+    x, y = bench.planar_head.directions, bench.cues()
     K, seed = settings["components"], settings["seed"]
-    model = fit_method(settings["method"], x[known], y[known], K, seed=seed)
-    azimuth, elevation = errors_of(x[asked], model.inverse_map(y[asked]))
-    return {"azimuth": error_summary(azimuth), "elevation": error_summary(elevation)}
+    model = fit_method(settings["method"], x[train], y[train], K, seed=seed)
+    azimuth, elevation = azimuth_elevation_errors(x[test], model.inverse_map(y[test]))
+    return {"azimuth": summarize_errors(azimuth), "elevation": summarize_errors(elevation)}
 
 
 def section(rows: Sequence[Row], folder: Path) -> str:
-    """Azimuth and elevation error over K, and the numbers."""
-    from earatlas.experiments.figure_parts import COLOURS, MISSING, figure_of, picture, styled
+    """Return azimuth and elevation error as functions of K, and the numbers."""
+    from earatlas.experiments.figure_parts import (
+        COLOURS,
+        MISSING,
+        new_figure,
+        save_picture,
+        style_axes,
+    )
 
     parts = []
-    for head, own in by_head(rows).items():
-        sizes = sorted({row["settings"]["components"] for row in own})
-        figure = figure_of(9.6, 3.6)
-        methods = [m for m in METHODS if where(own, method=m)]
+    for head, head_rows in group_by_head(rows).items():
+        sizes = sorted({row["settings"]["components"] for row in head_rows})
+        figure = new_figure(9.6, 3.6)
+        methods = [m for m in METHODS if select_rows(head_rows, method=m)]
         lines = [[m] for m in methods]
         for panel, what in enumerate(("azimuth", "elevation"), start=1):
             axes = figure.add_subplot(1, 2, panel)
             for n, method in enumerate(methods):
                 means = {
-                    K: pooled(r["result"][what] for r in some)["mean"]
+                    K: pool(r["result"][what] for r in selected)["mean"]
                     for K in sizes
-                    if (some := where(own, method=method, components=K))
+                    if (selected := select_rows(head_rows, method=method, components=K))
                 }
                 axes.loglog(list(means), list(means.values()), "o-", ms=4, linewidth=1.4,
                             color=COLOURS[METHODS.index(method)], label=method)  # fmt: skip
@@ -87,52 +93,59 @@ def section(rows: Sequence[Row], folder: Path) -> str:
                         lines[n].append(cell)
                     else:
                         lines[n][i + 1] += f" / {cell}" if cell else ""
-            styled(axes, f"Mean {what} error", "components K", "degrees")
+            style_axes(axes, f"Mean {what} error", "components K", "degrees")
             axes.set_xticks(sizes, [str(K) for K in sizes])
             axes.minorticks_off()
-            ticks = [t for t in (0.2, 0.5, 1, 2, 5, 10, 20, 50) if _within(t, axes.get_ylim())]
+            ticks = [t for t in (0.2, 0.5, 1, 2, 5, 10, 20, 50) if _is_within(t, axes.get_ylim())]
             axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
             axes.grid(color=MISSING, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False)
-        splits = counted(len({row["settings"]["seed"] for row in own}), "random split")
-        shown = picture(figure, folder, f"figure8_{head}", f"{head}: error against K")
+        splits = pluralize(len({row["settings"]["seed"] for row in head_rows}), "random split")
+        markdown = save_picture(figure, folder, f"figure8_{head}", f"{head}: error against K")
         header = ["azimuth / elevation °", *(f"K = {K}" for K in sizes)]
         parts.append(f"**{head}**, {splits}, ILPD.\n\n"
-                     f"{shown}\n\n{table(header, lines)}")  # fmt: skip
+                     f"{markdown}\n\n{markdown_table(header, lines)}")  # fmt: skip
     return "\n\n".join(parts)
 
 
 def findings(rows: Sequence[Row]) -> str:
-    """What came out, in words and in the rows' figures."""
+    """Return the findings with the numbers of the rows."""
     ahead = [
         mplr < ppam
-        for own in (of_head(rows, head) for head in PAGE_HEADS)
+        for head_rows in (rows_of_heads(rows, head) for head in PAGE_HEADS)
         for pair in (("MPLR, plain", "PPAM"), ("MPLR, reduced", "PPAM, ours"))
-        for K in sorted({r["settings"]["components"] for r in where(own, method=pair[0])})
+        for K in sorted(
+            {r["settings"]["components"] for r in select_rows(head_rows, method=pair[0])}
+        )
         for mplr, ppam in zip(
-            *(means(own, method=method, components=K) for method in pair), strict=True
+            *(mean_errors(head_rows, method=method, components=K) for method in pair), strict=True
         )
     ]
-    return told(FINDINGS, ahead=sum(ahead), cases=len(ahead), many=_ahead_from(rows, "ku100"))
+    return fill_template(
+        FINDINGS, ahead=sum(ahead), cases=len(ahead), many=_smallest_leading_k(rows, "ku100")
+    )
 
 
-def _ahead_from(rows: Sequence[Row], head: str) -> int | None:
-    """The least K of ours whose errors are below the least of every other; None: no K is."""
-    own = of_head(rows, head)
-    found = {
-        (r["settings"]["method"], K := r["settings"]["components"]): means(
-            own, method=r["settings"]["method"], components=K
+def _smallest_leading_k(rows: Sequence[Row], head: str) -> int | None:
+    """Return the smallest K of ours with errors below the best of all others, or None."""
+    head_rows = rows_of_heads(rows, head)
+    errors_by_method = {
+        (r["settings"]["method"], K := r["settings"]["components"]): mean_errors(
+            head_rows, method=r["settings"]["method"], components=K
         )
-        for r in own
+        for r in head_rows
     }
-    others = [errors for (method, _), errors in found.items() if method != "PPAM, ours"]
+    others = [errors for (method, _), errors in errors_by_method.items() if method != "PPAM, ours"]
     best = [min(errors) for errors in zip(*others, strict=True)]
-    sizes = sorted(K for method, K in found if method == "PPAM, ours")
-    below = [all(e < b for e, b in zip(found["PPAM, ours", K], best, strict=True)) for K in sizes]
+    sizes = sorted(K for method, K in errors_by_method if method == "PPAM, ours")
+    below = [
+        all(e < b for e, b in zip(errors_by_method["PPAM, ours", K], best, strict=True))
+        for K in sizes
+    ]
     return next((K for K, good in zip(sizes, below, strict=True) if good), None)
 
 
-def _within(tick: float, limits: tuple[float, float]) -> bool:
+def _is_within(tick: float, limits: tuple[float, float]) -> bool:
     return limits[0] <= tick <= limits[1]
 
 
@@ -142,7 +155,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     section=section,
-    about=ABOUT,
+    description=ABOUT,
     findings=findings,
     findings_on=PAGE_HEADS,
     revision=2,

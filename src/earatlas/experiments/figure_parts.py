@@ -1,4 +1,4 @@
-"""What the figures share: arrays in rows, colours, and a picture in a page."""
+"""Shared parts of the figures: arrays in rows, colours, and pictures on the page."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from earatlas.plotting.palette import COLOURS, GREY, INK, MISSING
-from earatlas.plotting.style import figure_of, save, styled
+from earatlas.plotting.style import new_figure, save, style_axes
 from earatlas.types import Array
 
-__all__ = ["COLOURS", "GREY", "INK", "MISSING", "figure_of", "pack", "picture", "styled", "unpack"]
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "INK",
+    "MISSING",
+    "new_figure",
+    "pack_array",
+    "save_picture",
+    "style_axes",
+    "unpack_array",
+]
 
 
-_STEPS = 30_000
+_STEPS = 30_000  # quantization steps over the range of an array
 
 
-def pack(values: ArrayLike) -> dict[str, Any]:
-    """An array as JSON values: 16 bits a number, over the array's own range; NaN stays NaN."""
+def pack_array(values: ArrayLike) -> dict[str, Any]:
+    """Return an array as JSON values with 16 bits per number over its range; NaN is kept."""
     v = np.asarray(values, dtype=np.float64)
     low, high = float(np.nanmin(v)), float(np.nanmax(v))
     scaled = (v - low) * (_STEPS / max(high - low, 1e-300))
@@ -31,15 +41,15 @@ def pack(values: ArrayLike) -> dict[str, Any]:
     return {"shape": list(v.shape), "low": low, "high": high, "data": text}
 
 
-def unpack(packed: dict[str, Any]) -> Array:
-    """The array that `pack` took, to 1 in 30,000 of its range."""
+def unpack_array(packed: dict[str, Any]) -> Array:
+    """Return the array that `pack_array` packed, accurate to 1 in 30,000 of its range."""
     small = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype="<i2")
     scaled = packed["low"] + small * ((packed["high"] - packed["low"]) / _STEPS)
     return np.where(small < 0, np.nan, scaled).reshape(packed["shape"])
 
 
-def picture(figure: Figure, folder: Path, name: str, caption: str) -> str:
-    """The figure saved into the folder, and the Markdown that shows it from the folder's parent."""
+def save_picture(figure: Figure, folder: Path, name: str, caption: str) -> str:
+    """Save the figure and return the Markdown that shows it from the parent of the folder."""
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     path = save(figure, folder / f"{safe}.png")
     return f"![{caption}]({folder.name}/{path.name})"

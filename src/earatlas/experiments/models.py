@@ -1,6 +1,7 @@
-"""What is compared: PPAM as the paper has it, ours, and the paper's rivals, by name.
+"""Mapping methods by name: PPAM as in the paper, PPAM of this package, and the baselines.
 
-In: training pairs on the plane. Out: anything with `inverse_map`, from cue vectors to directions.
+The inputs are training pairs on the plane. The output is a model with `inverse_map`, from cue
+vectors to directions.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from earatlas.baselines.lookup import LookUp
 from earatlas.baselines.mapping import InverseMap
 from earatlas.baselines.sir import SIR
 from earatlas.geometry.spaces import Plane
-from earatlas.ppam.em import Learning
+from earatlas.ppam.em import EMSettings
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 
@@ -17,25 +18,26 @@ __all__ = ["METHODS", "fit_method", "paper_ppam"]
 
 
 METHODS = (
-    *("PPAM", "MPLR, plain", "SIR-1", "SIR-2"),  # the paper's
+    *("PPAM", "MPLR, plain", "SIR-1", "SIR-2"),  # methods of the paper
     *("PPAM, ours", "PPAM, ours, K = N/10", "MPLR, reduced", "look-up"),
 )
-_MPLR_RIDGE = 3e-6  # what MPLR itself chooses for most heads and cues
+_MPLR_RIDGE = 3e-6  # the ridge that MPLR selects for most heads and cues
 
 
 def paper_ppam(x: Array, y: Array, components: int, seed: int = 0) -> PPAM:
-    """No latent coordinates, one noise for all charts, every channel counts in full."""
-    how = Learning(spread_prior=None, temperature=1.0)
+    """Fit PPAM as in the paper: no latent coordinates, one noise for all charts, temperature 1."""
+    settings = EMSettings(spread_prior=None, temperature=1.0)
     K = min(components, max(len(x) // 3, 1))
-    return PPAM.fit(Plane(), x, y, components=K, latent=0, learning=how, seed=seed)
+    return PPAM.fit(Plane(), x, y, components=K, latent=0, settings=settings, seed=seed)
 
 
 def fit_method(
     method: str, x: Array, y: Array, components: int, *, seed: int = 0, tuned: bool = False
 ) -> InverseMap:
-    """The method of that name, learned from directions (N, 2) and cues (N, D).
+    """Fit the method of a given name to directions (N, 2) and cues (N, D).
 
-    `tuned` lets the reduced MPLR find its ridge on held-out directions: seven fits instead of one.
+    With `tuned`, the reduced MPLR selects its ridge on held-out directions (seven fits instead of
+    one).
     """
     plane = Plane()
     match method:

@@ -1,11 +1,12 @@
-"""Rooms, beyond the paper: talkers in the open, in noise and in rooms that were never learned.
+"""Reverberant rooms, beyond the paper: talkers in anechoic, noisy and reverberant conditions.
 
-In: a head that was measured in the open. Out: errors of direction, and how many truths lie in the
-50 and 90 % regions, of two atlases: one that is ready for rooms (what `earatlas learn` makes), and
-the same without it. Both are learned from T2 on the paper's plane; talkers stand outside T2.
+The input is a head that was measured in anechoic conditions. The outputs are direction errors and
+the coverage of the 50 and 90 % credible regions, for two atlases: one with the model for
+reverberation (the default of `earatlas learn`), and the same without it. Both are trained on T2 on
+the paper's plane; talkers are outside T2. The rooms are not known to the atlases.
 
-Rooms are shoebox rooms by pyroomacoustics. Where that extra is not installed they are made from the
-head itself (`earatlas.simulation.random_reverberation`), and the rows say so.
+Rooms are shoebox rooms by pyroomacoustics. Without this extra, reverberation is synthesized from
+the head itself (`earatlas.simulation.random_reverberation`), and the rows state it.
 """
 
 from __future__ import annotations
@@ -24,66 +25,81 @@ from earatlas.evaluation.directions import assign_directions
 from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
-from earatlas.experiments.tables import by_head, of_head, said_by, span, table, told, where
-from earatlas.experiments.talkers import RATE, talkers_and_places
+from earatlas.experiments.tables import (
+    fill_template,
+    format_range,
+    group_by_head,
+    markdown_table,
+    rows_of_heads,
+    select_rows,
+    speech_label,
+)
+from earatlas.experiments.talkers import RATE, draw_talkers
 from earatlas.geometry.angles import great_circle_error
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.simulation.image_source import Room
-from earatlas.simulation.random_reverberation import OwnRoom, even_weights
+from earatlas.simulation.random_reverberation import RandomReverberation, solid_angle_weights
 from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
 from earatlas.types import Array
 
 __all__ = ["EXPERIMENT"]
 
-READY, OPEN_AIR = "ready for rooms", "open air only"
-ATLASES = (READY, OPEN_AIR)
-SHOEBOX, OWN = "shoebox rooms", "rooms made from the head"
-_SECONDS = (3.0, 3.0)
-_DISTANCE_METRES = 1.5
-# A room made from the head has as much direct sound over reflections as a shoebox room of 90 cubic
-# metres (ku100, 12 places, T60 0.2, 0.3, 0.5 s: 0.9, -3.2, -8.1 dB) with 3.1, 1.1 and -1.6 dB less.
-_VOLUME_CUBIC_METRES, _DROP_DB = 90.0, 1.0
-_DRAWS = 500  # of a posterior: levels within 2 points
-_FEWEST = 3  # sources that a printed figure is of
-_HEADS = ("simulated", "ku100")  # that the findings speak of
+# Keys in the rows, and the labels that are shown for them.
+REVERBERANT, ANECHOIC = "ready for rooms", "open air only"
+ATLASES = {REVERBERANT: "reverberant model", ANECHOIC: "anechoic model only"}
+SHOEBOX, RANDOM_REVERBERATION = "shoebox rooms", "rooms made from the head"
+_ROOM_LABELS = {SHOEBOX: "shoebox rooms", RANDOM_REVERBERATION: "random reverberation of the head"}
+# Evidence: docs/figures/settings/experiments.md, "rooms".
+_SECONDS = (3.0, 3.0)  # s, shortest and longest talker
+_DISTANCE_METRES = 1.5  # m, distance of the talkers
+_VOLUME_CUBIC_METRES, _DROP_DB = 90.0, 1.0  # m³ and dB of the random reverberation
+_DRAWS = 500  # samples of a posterior, for levels within 0.02
+_MIN_SOURCES = 3  # sources of which statistics are printed
+_HEADS = ("simulated", "ku100")  # heads of the findings
 ABOUT = """\
-Not in the paper, whose recordings were made in the room that was learned. Here the head is learned
-in the open, and nothing of the rooms is known. "Ready for rooms" is what `earatlas learn` makes of
-T2 on the plane; "open air only" is the same without what it needs in rooms (`--no-rooms`).
-Talkers of 3 s stand outside T2, in rooms at 1.5 m; a single one is the same, at the same place, in
-all conditions; two talk together in 60 % of the time, and their number is told. Noise is white and
-independent in the two ears. Errors are great-circle degrees; beside them the share of the truths
-that lie in the answer's 50 and 90 % regions, and the radius of the latter (medians)."""
+This is not part of the paper, whose recordings were made in the room of the training data. Here
+the head is learned in anechoic conditions, and the rooms are unknown. "Reverberant model" is the
+result of `earatlas learn` with T2 on the plane; "anechoic model only" is the same without the
+model for reverberation (`--no-rooms`). Talkers speak for 3 s at directions outside T2, at a
+distance of 1.5 m in rooms. A single talker is the same, at the same direction, in all
+conditions; two talkers overlap during 60 % of the time, and their number is given. Noise is
+white and independent at the two ears. Errors are great-circle degrees. The other columns are the
+share of the true directions in the 50 and 90 % credible regions, and the radius of the latter
+(medians)."""
 FINDINGS = """\
-- In rooms the open-air model alone is lost and does not know it: {lost} of the single talkers are
-  more than {far}° off, and its {region} regions hold {false} of the truths.
-- Ready for rooms {found} are, and the regions hold {held}. Median errors are {medians}.
-- In the open both have the same answers in {same} of the recordings: the model that was learned
-  there is taken as it is where the sound fits it.
-- Of two talkers in a room {two} of the sources are more than {aside}° off ({two_open} without).
-- Not good yet: {half} regions should hold as many, and hold {halves} in noise and in rooms."""
+- In reverberant rooms the anechoic model alone fails without noticing it: {lost} of the single
+  talkers have errors above {far}°, and its {region} credible regions contain {false} of the true
+  directions.
+- With the reverberant model, {found} have such errors, and the regions contain {held} of the
+  true directions. Median errors are {medians}.
+- In anechoic conditions both give the same results for {same} of the recordings: the anechoic
+  model is used wherever it fits the recording.
+- With two talkers in a reverberant room, {two} of the sources have errors above {error_degrees}°
+  ({two_anechoic} without the reverberant model).
+- Not yet satisfactory: {half} regions should contain {half} of the true directions, and contain
+  {halves} in noise and in rooms."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """How many talk, and in what."""
+    """Number of talkers, and acoustic conditions."""
 
     talkers: int = 1
     snr_db: float = 60.0
-    t60_seconds: float = 0.0  # 0: in the open
+    t60_seconds: float = 0.0  # 0: anechoic
 
     @property
     def name(self) -> str:
-        """Such as "two talkers, T60 0.3 s"."""
-        place = "open" if self.snr_db == 60 else f"noise at {self.snr_db:g} dB"
+        """Label such as "two talkers, T60 0.3 s"."""
+        conditions = "anechoic" if self.snr_db == 60 else f"noise at {self.snr_db:g} dB"
         if self.t60_seconds:
-            place = f"T60 {self.t60_seconds:g} s"
-        return f"two talkers, {place}" if self.talkers == 2 else place
+            conditions = f"T60 {self.t60_seconds:g} s"
+        return f"two talkers, {conditions}" if self.talkers == 2 else conditions
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the rows of the case have in common."""
+        """Settings that the rows of the case have in common."""
         return {
             "talkers": self.talkers,
             "snr_db": self.snr_db,
@@ -99,98 +115,104 @@ _QUICK = (Case(), ROOMS[1], TWO)
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """A row a recording: both atlases hear the same."""
+    """Return one row per recording, which both atlases share."""
     return [
         {
             **case.settings,
             "seed": seed,
-            "walls": _walls() if case.t60_seconds else "",
+            "walls": _room_simulation() if case.t60_seconds else "",
         }
         for seed in range(bench.repeats(50, quick=3))
         for case in (_QUICK if bench.quick else CASES)
     ]
 
 
-def _walls() -> str:
-    """How rooms are made here."""
-    return SHOEBOX if find_spec("pyroomacoustics") else OWN
+def _room_simulation() -> str:
+    """Return how rooms are simulated on this machine."""
+    return SHOEBOX if find_spec("pyroomacoustics") else RANDOM_REVERBERATION
 
 
 @lru_cache(maxsize=2)
 def _atlases(bench: Bench) -> dict[str, Atlas]:
-    """The same open-air model with and without what it needs in rooms."""
-    known, _ = bench.training_set("T2")
-    opened = our_atlas(bench)
-    return {READY: opened.with_rooms(bench.plane.subset(known)), OPEN_AIR: opened}
+    """Return the atlas with and without the model for reverberation."""
+    train, _ = bench.training_set("T2")
+    anechoic = our_atlas(bench)
+    return {REVERBERANT: anechoic.with_rooms(bench.planar_head.subset(train)), ANECHOIC: anechoic}
 
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
-    """Errors, levels of the truths and radii of both atlases for one recording."""
+    """Return errors, credible levels of the true directions and radii of both atlases."""
     scene = _scene(bench, settings)
-    answers = {}
+    results = {}
     for name, atlas in _atlases(bench).items():
-        found = _beliefs(atlas, scene)
-        places = np.clip([posterior.best for posterior in found], (-180, -90), (180, 90))
-        own = assign_directions(scene.directions, places).found
-        errors = great_circle_error(scene.directions, places[own])
+        posteriors = _posteriors(atlas, scene)
+        directions = np.clip([posterior.best for posterior in posteriors], (-180, -90), (180, 90))
+        order = assign_directions(scene.directions, directions).found
+        errors = great_circle_error(scene.directions, directions[order])
         levels = [
-            found[m].level_of(truth, _DRAWS) for truth, m in zip(scene.directions, own, strict=True)
+            posteriors[m].credible_level(truth, _DRAWS)
+            for truth, m in zip(scene.directions, order, strict=True)
         ]
-        radii = [found[m].radius_90 for m in own]
-        answers[name] = {
+        radii = [posteriors[m].radius_90 for m in order]
+        results[name] = {
             "errors": np.round(errors, 3).tolist(),
             "levels": np.round(levels, 4).tolist(),
             "radii": np.round(radii, 2).tolist(),
         }
-    return answers
+    return results
 
 
-def _beliefs(atlas: Atlas, scene: SimulatedScene) -> list[DirectionPosterior]:
-    """Of one talker by `localize`, of several by `separate`."""
+def _posteriors(atlas: Atlas, scene: SimulatedScene) -> list[DirectionPosterior]:
+    """Return the direction posteriors, of one talker by `localize`, of several by `separate`."""
     if len(scene.directions) == 1:
         return [atlas.localize(scene.mixture).posterior]
-    parted = atlas.separate(scene.mixture, n_sources=len(scene.directions), rendering="soft")
-    return [source.posterior for source in parted.sources]
+    separated = atlas.separate(scene.mixture, n_sources=len(scene.directions), rendering="soft")
+    return [source.posterior for source in separated.sources]
 
 
 def _scene(bench: Bench, settings: dict[str, Any]) -> SimulatedScene:
-    """The talkers of a row, through the head in the open, or with walls around it."""
-    _, asked = bench.training_set("T2")
+    """Return the scene of a row, anechoic or in a room."""
+    _, test = bench.training_set("T2")
     M, seed, t60 = settings["talkers"], settings["seed"], settings["t60_seconds"]
-    sounds, places = talkers_and_places(bench, asked, M, seed, seconds=_SECONDS)
+    sounds, directions = draw_talkers(bench, test, M, seed, seconds=_SECONDS)
     scene_settings = SceneSettings(
         snr_db=settings["snr_db"],
         overlap=0.6 if M > 1 else None,
         distance_metres=_DISTANCE_METRES,
         seed=seed,
     )
-    head, room = bench.plane, None
+    head, room = bench.planar_head, None
     if settings["walls"] == SHOEBOX:
-        head, room = bench.whole, Room(t60_seconds=t60)
-    elif settings["walls"] == OWN:
-        head = _in_own_room(bench.whole, places, t60, seed)
-    return render_scene(head, sounds, places, settings=scene_settings, room=room)
+        head, room = bench.full_head, Room(t60_seconds=t60)
+    elif settings["walls"] == RANDOM_REVERBERATION:
+        head = _with_random_reverberation(bench.full_head, directions, t60, seed)
+    return render_scene(head, sounds, directions, settings=scene_settings, room=room)
 
 
-def _in_own_room(head: Head, places: Array, t60_seconds: float, seed: int) -> Head:
-    """The head's responses at some places in a room that is made from itself."""
+def _with_random_reverberation(
+    head: Head, directions: Array, t60_seconds: float, seed: int
+) -> Head:
+    """Return the head with reverberant responses at some directions, synthesized from itself."""
     ears, rng = head.responses().at_rate(RATE), np.random.default_rng(seed)
-    weights, rows = even_weights(head.directions), head.space.nearest(head.directions, places)
-    room = OwnRoom(t60_seconds, _VOLUME_CUBIC_METRES, _DISTANCE_METRES, _DROP_DB)
+    weights, rows = (
+        solid_angle_weights(head.directions),
+        head.space.nearest(head.directions, directions),
+    )
+    room = RandomReverberation(t60_seconds, _VOLUME_CUBIC_METRES, _DISTANCE_METRES, _DROP_DB)
     responses = [room.response(ears, int(row), RATE, weights, rng) for row in rows]
-    return replace(head, directions=places, ears=ImpulseResponses(np.stack(responses), RATE))
+    return replace(head, directions=directions, ears=ImpulseResponses(np.stack(responses), RATE))
 
 
 @dataclass(frozen=True, eq=False)
-class _Figures:
-    """What an atlas said of some sources."""
+class _Statistics:
+    """Errors, credible levels and radii of the sources of some rows, for one atlas."""
 
     errors: Array  # (n,) degrees
-    levels: Array  # (n,) of the smallest region that holds the truth
+    levels: Array  # (n,) level of the smallest credible region that contains the true direction
     radii: Array  # (n,) degrees
 
     @classmethod
-    def of(cls, rows: Sequence[Row], atlas: str) -> _Figures:
+    def of(cls, rows: Sequence[Row], atlas: str) -> _Statistics:
         answers = [row["result"][atlas] for row in rows]
         return cls(
             *(
@@ -200,17 +222,17 @@ class _Figures:
         )
 
     def beyond(self, degrees: float) -> float:
-        """The share of the errors beyond so many degrees, in %."""
+        """Return the share of the errors above some degrees, in %."""
         return 100 * float(np.mean(self.errors > degrees))
 
     def within(self, region: float) -> float:
-        """The share of the truths in such a region, in %."""
+        """Return the share of the true directions in a credible region, in %."""
         return 100 * float(np.mean(self.levels <= region))
 
     @property
     def cells(self) -> list[str]:
-        """Its part of a line of the table."""
-        if len(self.errors) < _FEWEST:
+        """Cells of a line of the table."""
+        if len(self.errors) < _MIN_SOURCES:
             return [str(len(self.errors)), *[""] * 6]
         shares = (self.beyond(20), self.beyond(30), self.within(0.5), self.within(0.9))
         return [
@@ -226,97 +248,135 @@ HEADER = ("", "", "sources", "median °", "beyond 20°", "beyond 30°", "in the 
 
 
 def section(rows: Sequence[Row], folder: Path) -> str:
-    """A picture and a table a data set: every case with both atlases."""
+    """Return a picture and a table per data set: every case with both atlases."""
     parts = []
-    for head, own in by_head(rows).items():
-        cases = [case for case in CASES if where(own, **case.settings)]
+    for head, head_rows in group_by_head(rows).items():
+        cases = [case for case in CASES if select_rows(head_rows, **case.settings)]
         lines = [
-            [case.name, atlas, *_Figures.of(where(own, **case.settings), atlas).cells]
+            [
+                case.name,
+                ATLASES[atlas],
+                *_Statistics.of(select_rows(head_rows, **case.settings), atlas).cells,
+            ]
             for case in cases
             for atlas in ATLASES
         ]
-        walls = " and ".join(sorted({row["settings"]["walls"] for row in own} - {""}))
+        rooms = {row["settings"]["walls"] for row in head_rows} - {""}
+        room_text = " and ".join(sorted(_ROOM_LABELS.get(room, room) for room in rooms))
         parts.append(
-            f"**{head}**, {said_by(own[0])}{', ' if walls else ''}{walls}.\n\n"
-            f"{_drawn(head, own, cases, folder)}\n\n{table(HEADER, lines)}"
+            f"**{head}**, {speech_label(head_rows[0])}{', ' if rooms else ''}{room_text}.\n\n"
+            f"{_draw(head, head_rows, cases, folder)}\n\n{markdown_table(HEADER, lines)}"
         )
     return "\n\n".join(parts)
 
 
-def _drawn(head: str, rows: Sequence[Row], cases: Sequence[Case], folder: Path) -> str:
-    """Median errors, and how many truths the 90 % regions hold, case by case."""
-    from earatlas.experiments.figure_parts import COLOURS, GREY, MISSING, figure_of, picture, styled
+def _draw(head: str, rows: Sequence[Row], cases: Sequence[Case], folder: Path) -> str:
+    """Draw median errors and the coverage of the 90 % regions, case by case."""
+    from earatlas.experiments.figure_parts import (
+        COLOURS,
+        GREY,
+        MISSING,
+        new_figure,
+        save_picture,
+        style_axes,
+    )
 
-    figure = figure_of(9.6, 3.9)
-    medians, held = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-    at = np.arange(len(cases))
+    figure = new_figure(9.6, 3.9)
+    medians, coverage = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    positions = np.arange(len(cases))
     for n, atlas in enumerate(ATLASES):
-        some = [_Figures.of(where(rows, **case.settings), atlas) for case in cases]
-        inside = {READY: COLOURS[n], OPEN_AIR: "none"}[atlas]  # rings: both are seen where alike
-        how: dict[str, Any] = {"ms": 4 + 4 * n, "color": COLOURS[n], "mfc": inside, "label": atlas}
-        medians.semilogy(at, [np.median(own.errors) for own in some], "o", **how)
-        held.plot(at, [own.within(0.9) for own in some], "o", **how)
-    held.axhline(90, color=GREY, linestyle="--", linewidth=1)
-    styled(medians, "Median error", "", "degrees")
-    styled(held, "Truths in the 90 % region", "", "%")
+        statistics_by_case = [
+            _Statistics.of(select_rows(rows, **case.settings), atlas) for case in cases
+        ]
+        fill = {REVERBERANT: COLOURS[n], ANECHOIC: "none"}[atlas]  # rings, visible if both agree
+        style: dict[str, Any] = {
+            "ms": 4 + 4 * n,
+            "color": COLOURS[n],
+            "mfc": fill,
+            "label": ATLASES[atlas],
+        }
+        medians.semilogy(
+            positions,
+            [np.median(statistics.errors) for statistics in statistics_by_case],
+            "o",
+            **style,
+        )
+        coverage.plot(
+            positions, [statistics.within(0.9) for statistics in statistics_by_case], "o", **style
+        )
+    coverage.axhline(90, color=GREY, linestyle="--", linewidth=1)
+    style_axes(medians, "Median error", "", "degrees")
+    style_axes(coverage, "True directions in the 90 % region", "", "%")
     low, high = medians.get_ylim()
     ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high]
     medians.set_yticks(ticks, [f"{t:g}" for t in ticks])
     medians.minorticks_off()
-    held.set_ylim(-3, 103)
-    for axes in (medians, held):
+    coverage.set_ylim(-3, 103)
+    for axes in (medians, coverage):
         names = [case.name for case in cases]
-        axes.set_xticks(at, names, rotation=30, ha="right", fontsize=8)
+        axes.set_xticks(positions, names, rotation=30, ha="right", fontsize=8)
         axes.grid(color=MISSING, linewidth=0.5)
         axes.legend(fontsize=8, frameon=False)
-    return picture(figure, folder, f"rooms_{head}", f"{head}: in the open, in noise and in rooms")
+    return save_picture(
+        figure, folder, f"rooms_{head}", f"{head}: anechoic, noisy and reverberant conditions"
+    )
 
 
-def _by_head(rows: Sequence[Row], cases: Sequence[Case], atlas: str) -> list[_Figures]:
-    """Figures of the cases, each with each head."""
+def _statistics_by_head(
+    rows: Sequence[Row], cases: Sequence[Case], atlas: str
+) -> list[_Statistics]:
+    """Return the statistics of the cases, each with each head."""
     return [
-        _Figures.of(where(of_head(rows, head), **case.settings), atlas)
+        _Statistics.of(select_rows(rows_of_heads(rows, head), **case.settings), atlas)
         for head in _HEADS
         for case in cases
     ]
 
 
 def findings(rows: Sequence[Row]) -> str:
-    """What came out, in words and in the rows' figures."""
-    ready, opened = (_by_head(rows, ROOMS, atlas) for atlas in ATLASES)
-    two, two_open = (_by_head(rows, (TWO,), atlas) for atlas in ATLASES)
-    alike = [
-        row["result"][READY]["errors"] == row["result"][OPEN_AIR]["errors"]
-        for row in where(rows, **Case().settings)
+    """Return the findings with the numbers of the rows."""
+    reverberant, anechoic = (_statistics_by_head(rows, ROOMS, atlas) for atlas in ATLASES)
+    two, two_anechoic = (_statistics_by_head(rows, (TWO,), atlas) for atlas in ATLASES)
+    equal = [
+        row["result"][REVERBERANT]["errors"] == row["result"][ANECHOIC]["errors"]
+        for row in select_rows(rows, **Case().settings)
     ]
     percent = "{:.0f} %"
-    return told(
+    return fill_template(
         FINDINGS,
         far=30,
-        aside=20,
+        error_degrees=20,
         region="90 %",
         half="50 %",
-        lost=span((own.beyond(30) for own in opened), percent),
-        false=span((own.within(0.9) for own in opened), percent),
-        found=span((own.beyond(30) for own in ready), percent),
-        held=span((own.within(0.9) for own in ready), percent),
-        medians=span((float(np.median(own.errors)) for own in ready), "{:.1f}°"),
-        same=percent.format(100 * np.mean(alike)),
-        two=span((own.beyond(20) for own in two), percent),
-        two_open=span((own.beyond(20) for own in two_open), percent),
-        halves=span((own.within(0.5) for own in _by_head(rows, NOISES, READY) + ready), percent),
+        lost=format_range((statistics.beyond(30) for statistics in anechoic), percent),
+        false=format_range((statistics.within(0.9) for statistics in anechoic), percent),
+        found=format_range((statistics.beyond(30) for statistics in reverberant), percent),
+        held=format_range((statistics.within(0.9) for statistics in reverberant), percent),
+        medians=format_range(
+            (float(np.median(statistics.errors)) for statistics in reverberant), "{:.1f}°"
+        ),
+        same=percent.format(100 * np.mean(equal)),
+        two=format_range((statistics.beyond(20) for statistics in two), percent),
+        two_anechoic=format_range((statistics.beyond(20) for statistics in two_anechoic), percent),
+        halves=format_range(
+            (
+                statistics.within(0.5)
+                for statistics in _statistics_by_head(rows, NOISES, REVERBERANT) + reverberant
+            ),
+            percent,
+        ),
     )
 
 
 EXPERIMENT = Experiment(
     name="rooms",
-    title="Rooms: where the paper did not go",
+    title="Rooms: noise and reverberation, beyond the paper",
     plan=plan,
     measure=measure,
     section=section,
-    about=ABOUT,
+    description=ABOUT,
     findings=findings,
     findings_on=_HEADS,
-    sound=True,
-    open_air=True,
+    needs_speech=True,
+    needs_anechoic_head=True,
 )

@@ -1,15 +1,15 @@
-"""Rows: what an experiment measured, a JSON line each, so that nothing is ever run twice.
+"""Rows: the measurements of an experiment, one JSON line each, so that nothing is run twice.
 
-In: an `Experiment` and a `Bench` (which head and speech, how thoroughly). Out: its rows, from the
-file where they are there already, else measured now and appended one by one as they finish. A row
-is known by everything that could change it: experiment and its revision, data set, settings with
-their seed, quick or not, and the package's version. Files are only ever appended to: beside the
-rows, what was planned for a data set is a line of its own, and the newest plan says what is shown.
+The inputs are an `Experiment` and a `Bench` (head, speech, repetitions). The outputs are the rows,
+read from the file if they exist, otherwise measured and appended one by one. A row is identified by
+everything that could change it: experiment and revision, data set, settings with the seed, quick or
+not, and the version of the package. Files are only appended to. The plan of a data set is a line of
+its own, and the newest plan determines which rows are shown.
 
-    plan(bench)            the settings of every row, as JSON values
-    measure(bench, s)      the figures of one row, as JSON values
+    plan(bench)            settings of every row, as JSON values
+    measure(bench, s)      results of one row, as JSON values
     section(rows, folder)  Markdown, and pictures in the folder; measures nothing
-    findings(rows)         what came out, with every figure taken from the rows
+    findings(rows)         summary of the results, with all numbers taken from the rows
 """
 
 from __future__ import annotations
@@ -27,50 +27,62 @@ import joblib
 import earatlas
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.experiments.bench import BUILT_IN_HEADS, Bench
-from earatlas.experiments.talkers import speech_about
+from earatlas.experiments.talkers import describe_speech
 from earatlas.types import Progress
 
-__all__ = ["DataSetRows", "Experiment", "Row", "by_data_set", "current", "read_rows", "run"]
+__all__ = [
+    "DataSetRows",
+    "Experiment",
+    "Row",
+    "current_rows",
+    "group_by_data_set",
+    "read_rows",
+    "run_experiment",
+]
 
 Row = dict[str, Any]
 Settings = dict[str, Any]
 
-_IDENTITY = ("experiment", "data", "settings", "quick", "version")  # and the revision
+_IDENTITY = ("experiment", "data", "settings", "quick", "version")  # and "revision"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper, or one of ours in that form."""
+    """A table or figure of the paper, or another experiment in that form."""
 
-    name: str  # "table1"
+    name: str  # such as "table1"
     title: str
     plan: Callable[[Bench], list[Settings]]
     measure: Callable[[Bench, Settings], dict[str, Any]]
     section: Callable[[Sequence[Row], Path], str]
-    about: str  # what is compared and how
-    findings: Callable[[Sequence[Row]], str] | None = None  # what came out, and why
-    findings_on: tuple[str, ...] = ()  # the heads that the findings speak of
-    revision: int = 1  # raised when what it measures changes
-    head: bool = True  # False: a toy that needs no head
-    sound: bool = False  # True: talkers are rendered, so impulse responses are needed
-    open_air: bool = False  # True: of a head that was measured in the open
+    description: str  # what is compared, and how
+    findings: Callable[[Sequence[Row]], str] | None = None  # results and explanations
+    findings_on: tuple[str, ...] = ()  # heads that the findings mention
+    revision: int = 1  # increased when the measurements change
+    head: bool = True  # False for synthetic data without a head
+    needs_speech: bool = False  # talkers are rendered, which requires impulse responses
+    needs_anechoic_head: bool = False  # requires a head measured in anechoic conditions
 
     def data(self, bench: Bench) -> dict[str, Any]:
-        """What the rows are about."""
+        """Return the description of the data set."""
         if not self.head:
             return {"head": "toy"}
-        return {**bench.about, **(speech_about(bench.speech) if self.sound else {})}
+        return {**bench.description, **(describe_speech(bench.speech) if self.needs_speech else {})}
 
-    def findings_for(self, sets: Iterable[DataSetRows], *, quick: bool) -> str:
-        """The findings, if all heads that they speak of are finished at full size."""
-        there = [own for own in sets if own.finished and own.data["head"] in self.findings_on]
-        missing = {*self.findings_on} - {own.data["head"] for own in there}
+    def findings_for(self, data_sets: Iterable[DataSetRows], *, quick: bool) -> str:
+        """Return the findings if all heads that they mention are finished, otherwise ""."""
+        finished = [
+            data_set
+            for data_set in data_sets
+            if data_set.finished and data_set.data["head"] in self.findings_on
+        ]
+        missing = {*self.findings_on} - {data_set.data["head"] for data_set in finished}
         if quick or missing or self.findings is None:
             return ""
-        return self.findings([row for own in there for row in own.rows])
+        return self.findings([row for data_set in finished for row in data_set.rows])
 
     def identity(self, bench: Bench) -> Row:
-        """What all rows of a data set have, and its plan."""
+        """Return what all rows of a data set and its plan have in common."""
         return {
             "experiment": self.name,
             "revision": self.revision,
@@ -82,40 +94,40 @@ class Experiment:
 
 @dataclass(frozen=True)
 class DataSetRows:
-    """The rows of one data set: those that the newest plan asks for and that are there."""
+    """Existing rows of the newest plan of one data set."""
 
     data: dict[str, Any]
     rows: list[Row]
-    planned: int  # rows, of which some may be missing
+    planned: int  # number of rows of the plan
 
     @property
     def finished(self) -> bool:
-        """Whether every planned row is there."""
+        """Whether all planned rows exist."""
         return len(self.rows) == self.planned
 
 
 def _key(row: Row) -> str:
-    return _text([*(row[name] for name in _IDENTITY), row.get("revision", 1)])
+    return _canonical_json([*(row[name] for name in _IDENTITY), row.get("revision", 1)])
 
 
-def _text(value: Any) -> str:
+def _canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file, the last of each identity; broken lines are reported and skipped."""
+    """Return the rows of a file, the last one of each identity; warn about broken lines."""
     return _read(path)[0]
 
 
 def _read(path: Path) -> tuple[list[Row], list[Row]]:
-    """Rows, and plans in the order in which they were made."""
+    """Return the rows, and the plans in the order in which they were made."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return [], []
     except OSError as error:
         raise InputError(
-            f"rows must be a file that can be read, got '{path}' ({error.strerror}). "
+            f"rows must be a readable file, got '{path}' ({error.strerror}). "
             "Choose another output folder."
         ) from error
     rows: dict[str, Row] = {}
@@ -126,7 +138,7 @@ def _read(path: Path) -> tuple[list[Row], list[Row]]:
             continue
         try:
             row = json.loads(line)
-            _ = _place(row["data"])
+            _ = _data_set_key(row["data"])
             if "plan" in row:
                 _ = [_key({**row, "settings": settings}) for settings in row["plan"]]
                 plans.append(row)
@@ -137,46 +149,48 @@ def _read(path: Path) -> tuple[list[Row], list[Row]]:
     if broken:
         warnings.warn(
             f"rows must be JSON lines with {', '.join(_IDENTITY)} and result, got {len(broken)} of "
-            f"{len(lines)} others in '{path}' (first: line {broken[0]}). They are skipped; what "
-            "they held is run again.",
+            f"{len(lines)} other lines in '{path}' (first: line {broken[0]}). They are skipped, "
+            "and their measurements are run again.",
             EaratlasWarning,
             stacklevel=3,
         )
     return list(rows.values()), plans
 
 
-def current(experiment: Experiment, rows: Iterable[Row], *, quick: bool) -> list[Row]:
-    """Those of this version, revision and thoroughness, rows or plans."""
+def current_rows(experiment: Experiment, rows: Iterable[Row], *, quick: bool) -> list[Row]:
+    """Return the rows or plans of this version, revision and size."""
     wanted = (earatlas.__version__, experiment.revision, quick)
     return [r for r in rows if (r["version"], r.get("revision", 1), r["quick"]) == wanted]
 
 
-def by_data_set(experiment: Experiment, path: Path, *, quick: bool) -> list[DataSetRows]:
-    """Of every data set the rows of its newest plan; all of them where a file has no plan yet."""
+def group_by_data_set(experiment: Experiment, path: Path, *, quick: bool) -> list[DataSetRows]:
+    """Return the rows of the newest plan of each data set, or all rows if a file has no plan."""
     every_row, every_plan = _read(path)
-    rows = current(experiment, every_row, quick=quick)
+    rows = current_rows(experiment, every_row, quick=quick)
     newest: dict[str, tuple[dict[str, Any], list[Settings] | None]] = {}
     for row in rows:
-        newest[_place(row["data"])] = row["data"], None
-    for line in current(experiment, every_plan, quick=quick):
-        newest[_place(line["data"])] = line["data"], line["plan"]
-    found = []
+        newest[_data_set_key(row["data"])] = row["data"], None
+    for line in current_rows(experiment, every_plan, quick=quick):
+        newest[_data_set_key(line["data"])] = line["data"], line["plan"]
+    data_sets = []
     for data, plan in newest.values():
-        own = [row for row in rows if row["data"] == data]
+        data_rows = [row for row in rows if row["data"] == data]
         if plan is not None:
-            wanted = {_text(settings) for settings in plan}
-            own = [row for row in own if _text(row["settings"]) in wanted]
-        found.append(DataSetRows(data, own, len(own) if plan is None else len(plan)))
-    return found
+            wanted = {_canonical_json(settings) for settings in plan}
+            data_rows = [row for row in data_rows if _canonical_json(row["settings"]) in wanted]
+        data_sets.append(
+            DataSetRows(data, data_rows, len(data_rows) if plan is None else len(plan))
+        )
+    return data_sets
 
 
-def _place(data: dict[str, Any]) -> str:
-    """What a newer plan takes the place of: a built-in head that has changed is no second head."""
+def _data_set_key(data: dict[str, Any]) -> str:
+    """Return the key of a data set; a changed built-in head replaces the earlier one."""
     built_in = data["head"] in BUILT_IN_HEADS
-    return _text({k: v for k, v in data.items() if not (built_in and k == "fingerprint")})
+    return _canonical_json({k: v for k, v in data.items() if not (built_in and k == "fingerprint")})
 
 
-def run(
+def run_experiment(
     experiment: Experiment,
     bench: Bench,
     path: Path,
@@ -184,28 +198,52 @@ def run(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[list[Row], int]:
-    """All rows of the plan, and how many of them were measured now; the rest was in the file."""
+    """Run an experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run.
+    bench : Bench
+        Head, speech and repetitions.
+    path : Path
+        File of the rows, which is appended to.
+    jobs : int
+        Number of processes.
+    progress : callable, optional
+        Called with the numbers of finished and planned rows.
+
+    Returns
+    -------
+    rows : list of dict
+        All rows of the plan.
+    new : int
+        Number of rows that were measured now; the others were in the file.
+
+    """
     identity = experiment.identity(bench)
     planned = {**identity, "plan": experiment.plan(bench)}
     wanted = [{**identity, "settings": settings} for settings in planned["plan"]]
     rows, plans = _read(path)
-    known = {_key(row): row for row in rows}
-    before = [plan for plan in plans if _place(plan["data"]) == _place(planned["data"])]
-    newest = current(experiment, before, quick=bench.quick)[-1:]
-    news = [planned] if _text(newest) != _text([planned]) else []
-    todo = [row for row in wanted if _key(row) not in known]
-    if not todo:
-        _append(path, *news)
-    done = len(wanted) - len(todo)
-    tell = progress or (lambda _done, _total: None)
-    tell(done, len(wanted))
-    for row in _measured(experiment, bench, todo, jobs):
-        known[_key(row)] = row
-        _append(path, *news, row)  # the plan with its first row: what is refused leaves no trace
-        news = []
-        done += 1
-        tell(done, len(wanted))
-    return [known[_key(row)] for row in wanted], len(todo)
+    existing = {_key(row): row for row in rows}
+    earlier = [
+        plan for plan in plans if _data_set_key(plan["data"]) == _data_set_key(planned["data"])
+    ]
+    newest = current_rows(experiment, earlier, quick=bench.quick)[-1:]
+    new_lines = [planned] if _canonical_json(newest) != _canonical_json([planned]) else []
+    missing = [row for row in wanted if _key(row) not in existing]
+    if not missing:
+        _append(path, *new_lines)
+    n_done = len(wanted) - len(missing)
+    report = progress or (lambda _done, _total: None)
+    report(n_done, len(wanted))
+    for row in _measure_rows(experiment, bench, missing, jobs):
+        existing[_key(row)] = row
+        _append(path, *new_lines, row)  # the plan is written with its first row
+        new_lines = []
+        n_done += 1
+        report(n_done, len(wanted))
+    return [existing[_key(row)] for row in wanted], len(missing)
 
 
 def _append(path: Path, *lines: Row) -> None:
@@ -215,30 +253,34 @@ def _append(path: Path, *lines: Row) -> None:
     try:
         with path.open("ab+") as handle:
             handle.seek(max(handle.seek(0, 2) - 1, 0))
-            cut = handle.read() not in (b"", b"\n")  # a crash leaves a line without its end
+            cut = handle.read() not in (b"", b"\n")  # a crash may leave an incomplete line
             handle.write(b"\n" * cut + text.encode())
     except OSError as error:
         raise InputError(
-            f"rows must be a file that can be written, got '{path}' ({error.strerror}). "
+            f"rows must be a writable file, got '{path}' ({error.strerror}). "
             "Choose another output folder."
         ) from error
 
 
-def _measured(
-    experiment: Experiment, bench: Bench, todo: Sequence[Row], jobs: int
+def _measure_rows(
+    experiment: Experiment, bench: Bench, missing: Sequence[Row], jobs: int
 ) -> Iterator[Row]:
-    """The rows with their figures, in the order in which they finish."""
-    if jobs == 1 or len(todo) < 2:
-        for row in todo:
-            yield _one(experiment.measure, bench, row)
+    """Yield the rows with their results, in the order of completion."""
+    if jobs == 1 or len(missing) < 2:
+        for row in missing:
+            yield _measure_row(experiment.measure, bench, row)
         return
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(joblib.delayed(_one)(experiment.measure, bench, row) for row in todo)
+    yield from parallel(
+        joblib.delayed(_measure_row)(experiment.measure, bench, row) for row in missing
+    )
 
 
-def _one(measure: Callable[[Bench, Settings], dict[str, Any]], bench: Bench, row: Row) -> Row:
+def _measure_row(
+    measure: Callable[[Bench, Settings], dict[str, Any]], bench: Bench, row: Row
+) -> Row:
     start = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EaratlasWarning)  # the tables say what is left out
+        warnings.simplefilter("ignore", EaratlasWarning)  # the tables state what is omitted
         result = measure(bench, row["settings"])
     return {**row, "result": result, "seconds": round(time.perf_counter() - start, 2)}

@@ -1,4 +1,4 @@
-"""Table 2: where one talker is, from sparse spectrograms; PPAM with two training sets, and PHAT."""
+"""Table 2: localization of one talker from sparse spectrograms, with PPAM, PHAT and ours."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 
 from earatlas.atlas import Atlas, learn
 from earatlas.baselines.phat import PHAT
-from earatlas.experiments.bench import PAGE_HEADS, Bench, errors_of
+from earatlas.experiments.bench import PAGE_HEADS, Bench, azimuth_elevation_errors
 from earatlas.experiments.models import paper_ppam
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.tables import (
-    by_head,
-    error_summary,
-    medians,
-    pooled,
-    said_by,
-    shown,
-    table,
-    told,
+    fill_template,
+    format_mean_std,
+    format_medians,
+    group_by_head,
+    markdown_table,
+    pool,
+    speech_label,
+    summarize_errors,
 )
-from earatlas.experiments.talkers import talkers_at
+from earatlas.experiments.talkers import render_talkers
 from earatlas.features.cues import audio_cues
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics
@@ -38,75 +38,82 @@ PAPER = {"PPAM(T1)": ("2.1±2.1", "1.1±1.2"), "PPAM(T2)": ("3.5±3.3", "2.4±2.
          "PHAT": ("7.6±9.4", "")}  # fmt: skip
 METHODS = ("PPAM(T1)", "PPAM(T2)", "PHAT", "ours(T2)")
 ABOUT = """\
-As in the paper, T1 holds every direction, those that are asked for too (heard with noise, not with
-the talker), and T2 does not; where a head was measured more than 4° apart, T2 is not much sparser
-than T1. PHAT knows frontal azimuths only and is asked for nothing else; the last column has the
-frontal talkers for all. "Ours" is `Atlas.localize`, learned from T2 on the same plane."""
+As in the paper, T1 contains every direction, including those of the test talkers (trained with
+noise, not with speech), and T2 does not contain them. If a head was measured at a spacing of
+more than 4°, T2 is not much sparser than T1. PHAT estimates frontal azimuths only and is
+evaluated on frontal talkers only; the last column has the frontal talkers for all methods.
+"Ours" is `Atlas.localize`, trained on T2 on the same plane."""
 FINDINGS = """\
-- PPAM comes out as in the paper, far ahead of PHAT, whose one straight line from delay to azimuth
-  serves all elevations. The simulated room comes nearest to the paper's case and to its figures.
-- On the simulated head in the open T1 gains little over T2, and elevations are worse than the
-  paper's: its cues have no noise, so the noise that PPAM learns is far smaller than the scatter of
-  single frames of speech, and {charts} charts are too sure. Ours learns that scatter, and more
-  charts.
-- T1 holds the very directions that are asked for: on the CIPIC heads, and in azimuth on ku100,
-  PPAM(T1) is ahead of ours, which is learned from T2. Beside PPAM(T2) ours is level on cipic_021
-  and ahead elsewhere.
-- Rooms must be learned as they are heard: learned from the exact ratio of two whole responses, in
-  the place of means over frames of noise, PPAM was lost in the simulated room."""
+- PPAM is far more accurate than PHAT, as in the paper, because PHAT uses one straight line from
+  delay to azimuth for all elevations. The simulated room is closest to the conditions and to the
+  values of the paper.
+- On the anechoic simulated head, T1 gains little over T2, and elevations are less accurate than
+  in the paper: its cues have no noise, so that the noise variance that PPAM learns is far
+  smaller than the variance of single frames of speech, and {charts} charts are overconfident.
+  Ours learns that variance, and more charts.
+- T1 contains the test directions: on the CIPIC heads, and for azimuth on ku100, PPAM(T1) is more
+  accurate than ours, which is trained on T2. Compared with PPAM(T2), ours is equal on cipic_021
+  and better on the other heads.
+- Reverberant rooms must be learned from recorded frames: trained on the exact ratio of two
+  complete responses instead of means over frames of noise, PPAM failed in the simulated room."""
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """A row a recording: all methods hear the same."""
+    """Return one row per recording, which all methods share."""
     return [{"seed": seed} for seed in range(bench.repeats(600, quick=4))]
 
 
 @lru_cache(maxsize=2)
 def models(bench: Bench) -> dict[str, PPAM]:
-    """PPAM as in the paper, on T1 and on T2."""
-    x, y = bench.plane.directions, bench.cues()
-    found = {}
+    """Return PPAM as in the paper, fitted to T1 and to T2."""
+    x, y = bench.planar_head.directions, bench.cues()
+    fitted = {}
     for name, components in COMPONENTS.items():
-        known, _ = bench.training_set(name)
-        K = min(components, len(known) // 10)
-        found[name] = paper_ppam(x[known], y[known], K)
-    return found
+        train, _ = bench.training_set(name)
+        K = min(components, len(train) // 10)
+        fitted[name] = paper_ppam(x[train], y[train], K)
+    return fitted
 
 
 @lru_cache(maxsize=2)
 def our_atlas(bench: Bench) -> Atlas:
-    """What `earatlas learn` makes of T2, on the plane."""
-    known, _ = bench.training_set("T2")
-    return learn(bench.plane.subset(known), space=Plane(), rooms=False)
+    """Return the atlas that `earatlas learn` makes of T2 on the plane."""
+    train, _ = bench.training_set("T2")
+    return learn(bench.planar_head.subset(train), space=Plane(), rooms=False)
 
 
 @lru_cache(maxsize=2)
 def phat(bench: Bench) -> PHAT:
-    """Azimuth from delay, regressed over the frontal directions of T1."""
+    """Return PHAT with azimuth regressed on delay over the frontal directions of T1."""
     layout = CueLayout(ild_band_hz=None, ipd_band_hz=(0.0, 8000.0))
-    head = bench.plane
-    some = head.subset(np.arange(0, len(head), max(len(head) // 2000, 1)))
-    return PHAT.fit(Plane(), some.directions, some.cues(layout), layout=layout)
+    head = bench.planar_head
+    subset = head.subset(np.arange(0, len(head), max(len(head) // 2000, 1)))
+    return PHAT.fit(Plane(), subset.directions, subset.cues(layout), layout=layout)
 
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
-    """Azimuth and elevation error of each method for one talker."""
-    _, asked = bench.training_set("T2")
-    scene = talkers_at(bench, asked, 1, settings["seed"], seconds=(1.0, 5.0))
+    """Return azimuth and elevation error of each method for one talker."""
+    _, test = bench.training_set("T2")
+    scene = render_talkers(bench, test, 1, settings["seed"], seconds=(1.0, 5.0))
     cues = audio_cues(scene.mixture)
-    s = CueStatistics.of_cues(cues)
-    found = {f"PPAM({name})": model.posterior(s).best for name, model in models(bench).items()}
-    found["ours(T2)"] = our_atlas(bench).localize(scene.mixture).direction
+    statistics = CueStatistics.from_cues(cues)
+    estimates = {
+        f"PPAM({name})": model.posterior(statistics).best for name, model in models(bench).items()
+    }
+    estimates["ours(T2)"] = our_atlas(bench).localize(scene.mixture).direction
     true = scene.directions
     frontal = abs(true[0, 0]) <= 90
     if frontal:
-        found["PHAT"] = np.array([phat(bench).localize(scene.mixture)[0], np.nan])
-    errors = {name: errors_of(true, place[None]) for name, place in found.items()}
+        estimates["PHAT"] = np.array([phat(bench).localize(scene.mixture)[0], np.nan])
+    errors = {
+        name: azimuth_elevation_errors(true, direction[None])
+        for name, direction in estimates.items()
+    }
     return {
         "missing": round(1 - cues.observed_share, 4),
         "frontal": bool(frontal),
         "errors": {
-            name: {"azimuth": error_summary(azimuth), "elevation": error_summary(elevation)}
+            name: {"azimuth": summarize_errors(azimuth), "elevation": summarize_errors(elevation)}
             for name, (azimuth, elevation) in errors.items()
         },
     }
@@ -114,36 +121,41 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _pooled(rows: Sequence[Row], method: str, what: str) -> dict[str, float]:
     errors = [r["result"]["errors"] for r in rows]
-    return pooled(e[method][what] for e in errors if method in e)
+    return pool(e[method][what] for e in errors if method in e)
 
 
 def section(rows: Sequence[Row], folder: Path) -> str:
-    """A table a data set, paper beside ours."""
+    """Return a table per data set with the paper beside ours."""
     parts = []
-    for head, own in by_head(rows).items():
-        front = [row for row in own if row["result"]["frontal"]]
+    for head, head_rows in group_by_head(rows).items():
+        front = [row for row in head_rows if row["result"]["frontal"]]
         lines = []
         for method in METHODS:
             azimuth, elevation = PAPER.get(method, ("", ""))
-            heard = own if method != "PHAT" else []  # which is asked for frontal talkers only
-            both = [_pooled(heard, method, what) for what in ("azimuth", "elevation")]
-            lines.append([method, azimuth, shown(both[0]), elevation, shown(both[1]),
-                          *medians(*both), shown(_pooled(front, method, "azimuth"))])  # fmt: skip
-        missing = 100 * float(np.mean([row["result"]["missing"] for row in own]))
+            # PHAT is evaluated on frontal talkers only.
+            evaluated = head_rows if method != "PHAT" else []
+            both = [_pooled(evaluated, method, what) for what in ("azimuth", "elevation")]
+            own_cells = [format_mean_std(part) for part in both]
+            frontal = format_mean_std(_pooled(front, method, "azimuth"))
+            lines.append(
+                [method, azimuth, own_cells[0], elevation, own_cells[1], *format_medians(*both),
+                 frontal]
+            )  # fmt: skip
+        missing = 100 * float(np.mean([row["result"]["missing"] for row in head_rows]))
         header = ["", "azimuth °: paper", "ours", "elevation °: paper", "ours",
                   "median azimuth / elevation °", "beyond 30°",
                   "azimuth °, frontal: ours"]  # fmt: skip
         parts.append(
-            f"**{head}**: {len(own)} recordings ({len(front)} of frontal talkers), "
-            f"{said_by(own[0])}; {missing:.0f} % of the bins missing (paper: 89.6 %).\n\n"
-            + table(header, lines)
+            f"**{head}**: {len(head_rows)} recordings ({len(front)} of frontal talkers), "
+            f"{speech_label(head_rows[0])}; {missing:.0f} % of the bins missing (paper: 89.6 %)."
+            "\n\n" + markdown_table(header, lines)
         )
     return "\n\n".join(parts)
 
 
 def findings(rows: Sequence[Row]) -> str:
-    """What came out, in words and in the settings' figures."""
-    return told(FINDINGS, charts=COMPONENTS["T1"])
+    """Return the findings with the numbers of the settings."""
+    return fill_template(FINDINGS, charts=COMPONENTS["T1"])
 
 
 EXPERIMENT = Experiment(
@@ -152,9 +164,9 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     section=section,
-    about=ABOUT,
+    description=ABOUT,
     findings=findings,
     findings_on=(*PAGE_HEADS, "simulated-room"),
     revision=2,
-    sound=True,
+    needs_speech=True,
 )

@@ -1,8 +1,8 @@
-"""Talkers around a head: dry voices, placed as the paper places them.
+"""Scenes of talkers around a head, placed as in the paper.
 
-In: a `Bench` and the directions that may be used. Out: a `SimulatedScene`. The voices are those of
-a folder of sound files, or built in: three sentences by `earatlas.simulation.speech`, or murmurs where
-espeak-ng is not installed.
+The inputs are a `Bench` and the indices of the allowed directions. The output is a
+`SimulatedScene`. The anechoic speech is that of a folder of sound files, or built in: three
+sentences by `earatlas.simulation.speech`, or synthetic speech if espeak-ng is not installed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from earatlas.batch.file_arguments import RECORDINGS, with_endings
+from earatlas.batch.file_arguments import RECORDING_SUFFIXES, files_with_suffix
 from earatlas.errors import InputError
 from earatlas.experiments.bench import Bench
 from earatlas.features.audio_files import read_mono
@@ -24,43 +24,43 @@ from earatlas.simulation.synthetic_speech import synthetic_speech
 from earatlas.types import Array, Indices
 
 __all__ = [
-    "ESPEAK",
-    "MURMURS",
     "RATE",
-    "speech_about",
-    "talkers_and_places",
-    "talkers_at",
-    "voices_of",
+    "SPEECH_SYNTHESIZER",
+    "SYNTHETIC_SPEECH",
+    "describe_speech",
+    "draw_talkers",
+    "load_voices",
+    "render_talkers",
 ]
 
 
-RATE = 16_000
-ESPEAK, MURMURS = "built-in voices", "built-in murmurs"
-_APART_DEGREES = 15.0
+RATE = 16_000  # Hz
+SPEECH_SYNTHESIZER, SYNTHETIC_SPEECH = "built-in voices", "built-in synthetic speech"
+_MIN_SEPARATION_DEGREES = 15.0  # angle between talkers
 _VOICES = ("en-us+f1", "en-gb+m3", "en-gb-scotland+linda", "en-us+m1", "en-gb+f3", "en-us+m7")
 
 
-def speech_about(folder: Path | None) -> dict[str, str]:
-    """Name of the speech, and a fingerprint of a folder's files: their names and sizes."""
+def describe_speech(folder: Path | None) -> dict[str, str]:
+    """Return the name of the speech and, for a folder, a fingerprint of file names and sizes."""
     if folder is None:
-        return {"speech": ESPEAK if _espeak_works() else MURMURS}
+        return {"speech": SPEECH_SYNTHESIZER if _espeak_available() else SYNTHETIC_SPEECH}
     listed = "".join(f"{f.name}:{f.stat().st_size};" for f in _files(folder))
     digest = hashlib.sha256(listed.encode(errors="surrogateescape")).hexdigest()
     return {"speech": folder.resolve().name, "files": digest[:8]}
 
 
 @lru_cache(maxsize=2)
-def voices_of(folder: Path | None, quick: bool) -> list[Array]:
-    """Dry voices at 16 kHz: the folder's sound files, or the built-in ones."""
+def load_voices(folder: Path | None, quick: bool) -> list[Array]:
+    """Return anechoic voices at 16 kHz: the sound files of a folder, or the built-in ones."""
     if folder is None:
-        return _built_in(quick)
+        return _built_in_voices(quick)
     sounds = [read_mono(f, rate=RATE) for f in _files(folder)]
     return [s for s in sounds if len(s) >= RATE] or sounds
 
 
 def _files(folder: Path) -> list[Path]:
     try:
-        files = with_endings(folder, RECORDINGS)
+        files = files_with_suffix(folder, RECORDING_SUFFIXES)
     except OSError as error:
         raise InputError(
             f"speech must be a folder of sound files, got '{folder}' ({error.strerror}). "
@@ -75,18 +75,18 @@ def _files(folder: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=1)
-def _espeak_works() -> bool:
+def _espeak_available() -> bool:
     try:
         speak("One.", voice=_VOICES[0])
-    except InputError:  # espeak-ng is an extra
+    except InputError:  # espeak-ng is optional
         return False
     return True
 
 
-def _built_in(quick: bool) -> list[Array]:
-    """Every voice says the three sentences of the demonstration, each in another order."""
+def _built_in_voices(quick: bool) -> list[Array]:
+    """Return one signal per voice with the three demo sentences, each in another order."""
     voices = _VOICES[:3] if quick else _VOICES
-    if not _espeak_works():
+    if not _espeak_available():
         return [synthetic_speech(6.0, seed=seed) for seed in range(len(voices))]
     return [
         speak(" ".join(DEMO_TALKERS[(i + j) % 3].text for j in range(3)), voice=voice)
@@ -94,33 +94,34 @@ def _built_in(quick: bool) -> list[Array]:
     ]
 
 
-def talkers_at(
-    bench: Bench, asked: Indices, n_sources: int, seed: int, *, seconds: tuple[float, float]
+def render_talkers(
+    bench: Bench, test: Indices, n_sources: int, seed: int, *, seconds: tuple[float, float]
 ) -> SimulatedScene:
-    """Different talkers at equal level at some of the asked directions, at least 15 degrees apart.
+    """Render different talkers at equal level at some of the allowed directions.
 
-    Several overlap in 60 % of the time, as in the paper. Noise is 60 dB below.
+    Directions are at least 15 degrees apart. Several talkers overlap during 60 % of the time, as in
+    the paper. Noise is 60 dB below the speech.
     """
-    sounds, places = talkers_and_places(bench, asked, n_sources, seed, seconds=seconds)
+    sounds, directions = draw_talkers(bench, test, n_sources, seed, seconds=seconds)
     settings = SceneSettings(overlap=0.6 if n_sources > 1 else None, seed=seed)
-    return render_scene(bench.plane, sounds, places, settings=settings)
+    return render_scene(bench.planar_head, sounds, directions, settings=settings)
 
 
-def talkers_and_places(
-    bench: Bench, asked: Indices, n_sources: int, seed: int, *, seconds: tuple[float, float]
+def draw_talkers(
+    bench: Bench, test: Indices, n_sources: int, seed: int, *, seconds: tuple[float, float]
 ) -> tuple[list[Array], Array]:
-    """What different talkers say, and where (n_sources, 2) each stands, at least 15° apart."""
+    """Draw signals of different talkers and their directions (n_sources, 2), at least 15° apart."""
     rng = np.random.default_rng((seed, n_sources))
-    head, voices = bench.plane, voices_of(bench.speech, bench.quick)
+    head, voices = bench.planar_head, load_voices(bench.speech, bench.quick)
     pairs = np.triu_indices(n_sources, 1)
     while True:
-        places = head.directions[rng.choice(asked, n_sources, replace=False)]
-        gaps = Sphere().distance(places[pairs[0]], places[pairs[1]])
-        if not len(gaps) or gaps.min() >= _APART_DEGREES:
+        directions = head.directions[rng.choice(test, n_sources, replace=False)]
+        gaps = Sphere().distance(directions[pairs[0]], directions[pairs[1]])
+        if not len(gaps) or gaps.min() >= _MIN_SEPARATION_DEGREES:
             break
     sounds = []
     for voice in rng.choice(len(voices), n_sources, replace=False):
         n = min(int(rng.uniform(*seconds) * RATE), len(voices[voice]))
         start = int(rng.integers(0, len(voices[voice]) - n + 1))
         sounds.append(voices[voice][start : start + n])
-    return sounds, places
+    return sounds, directions

@@ -1,7 +1,7 @@
-"""VESSL as the paper has it: PPAM at all scales, a multi-scale start from random masks, its masks.
+"""VESSL as published: PPAM at all scales, multi-scale initialization from random masks, soft masks.
 
-In: training pairs or a `Bench`, and a scene of talkers. Out: sounds and directions of the sources.
-The scales are learned here: an atlas holds only the model that is used.
+The inputs are training pairs or a `Bench`, and a scene. The outputs are signals and directions of
+the sources. The scales are learned here, because an atlas contains only the finest model.
 """
 
 from __future__ import annotations
@@ -15,47 +15,51 @@ from earatlas.experiments.models import paper_ppam
 from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.stft import stft
-from earatlas.features.tf_bins import HeardBins
-from earatlas.separation.demixing.masking import render
-from earatlas.separation.multiscale_initialization import multiscale
-from earatlas.separation.source_model import Inference, SourceModel
+from earatlas.features.tf_bins import ObservedBins
+from earatlas.separation.demixing.masking import apply_masks
+from earatlas.separation.multiscale_initialization import multiscale_vessl
+from earatlas.separation.source_model import SourceModel, VESSLSettings
 from earatlas.separation.vessl import VESSL
 from earatlas.simulation.scene import SimulatedScene
 from earatlas.types import Array
 
-__all__ = ["paper_scales", "printed_vessl", "sources_of"]
+__all__ = ["paper_scales", "separate_as_published", "source_models"]
 
 
 def paper_scales(x: Array, y: Array, finest: int) -> list[SourceModel]:
-    """PPAM with 1, 2, 4, … charts up to the finest, its noise as learned, no adaptation."""
+    """Return PPAM with 1, 2, 4, … charts up to the finest, with learned noise and no adaptation."""
     models = [paper_ppam(x, y, 2**i) for i in range(finest.bit_length())]
-    return [SourceModel.of(m, CueLayout(), m.noise, Inference.paper()) for m in models]
+    return [SourceModel.from_ppam(m, CueLayout(), m.noise, VESSLSettings.paper()) for m in models]
 
 
 @lru_cache(maxsize=2)
-def sources_of(bench: Bench) -> dict[str, list[SourceModel]]:
-    """PPAM at all scales from 1 chart to 64, on T1 and T2."""
-    x, y = bench.plane.directions, bench.cues()
+def source_models(bench: Bench) -> dict[str, list[SourceModel]]:
+    """Return PPAM at all scales from 1 to 64 charts, for T1 and T2."""
+    x, y = bench.planar_head.directions, bench.cues()
     found = {}
     for name in ("T1", "T2"):
-        known, _ = bench.training_set(name)
-        found[name] = paper_scales(x[known], y[known], min(64, len(known) // 8))
+        train, _ = bench.training_set(name)
+        found[name] = paper_scales(x[train], y[train], min(64, len(train) // 8))
     return found
 
 
-def printed_vessl(
+def separate_as_published(
     sources: list[SourceModel], scene: SimulatedScene, seed: int
 ) -> tuple[Array, Array]:
-    """Sounds (M, 2, n) and directions (M, 2) by VESSL as the paper has it."""
+    """Return signals (M, 2, n) and directions (M, 2) of the sources by VESSL as published."""
     layout, M = CueLayout(), len(scene.directions)
     spectra = stft(scene.mixture.samples, layout.window, layout.hop)
     floor = Threshold().floor_db(float(bin_power(spectra, layout.window).max()))
-    heard = HeardBins.of_spectra(spectra, layout, np.full(layout.n_frequencies, float(floor)))
-    state = multiscale(sources, heard, M, seed=seed)
-    every = np.indices((layout.n_frequencies, spectra.shape[-1])).reshape(2, -1)
-    bins = HeardBins.at(spectra, layout, every[0], every[1])
+    observed = ObservedBins.from_spectra(
+        spectra, layout, np.full(layout.n_frequencies, float(floor))
+    )
+    state = multiscale_vessl(sources, observed, M, seed=seed)
+    all_bins = np.indices((layout.n_frequencies, spectra.shape[-1])).reshape(2, -1)
+    bins = ObservedBins.at(spectra, layout, all_bins[0], all_bins[1])
     masks = (
-        VESSL(sources[-1], heard).posterior_masks(state, bins).reshape(M, layout.n_frequencies, -1)
+        VESSL(sources[-1], observed)
+        .posterior_masks(state, bins)
+        .reshape(M, layout.n_frequencies, -1)
     )
     found = np.stack([source.posterior.best for source in state.sources])
-    return render(spectra, masks, layout, scene.mixture.samples.shape[1]), found
+    return apply_masks(spectra, masks, layout, scene.mixture.samples.shape[1]), found

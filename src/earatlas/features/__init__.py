@@ -1,1 +1,1 @@
-"""From sound to interaural cues: files, spectra, cues, and what of them was heard."""
+"""Audio input and output, spectra, interaural cues, cue statistics and onset detection."""

@@ -1,10 +1,8 @@
-"""Sound in memory: samples of both ears at one rate, and other rates.
+"""Audio in memory: the samples of both ears at one sampling rate, and resampling.
 
-Channel 0 is the left ear. Resampling is soxr's: as fast as scipy.signal.resample_poly, which leaves
-aliases at -17 dB where soxr has them below -180 dB, and it streams (`python
-benchmarks/foundation.py` measures both).
+Resampling uses soxr, which also resamples streams.
 
-    x     (C, n)        samples, full scale 1
+    x     (C, n)        samples of C channels, full scale is 1; channel 0 is the left ear
 """
 
 from __future__ import annotations
@@ -19,15 +17,17 @@ import soxr
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.features.wav import blank_date, library_name, wav_kind
-from earatlas.files import written_whole
+from earatlas.features.wav import clear_peak_timestamp, libsndfile_path, wav_format
+from earatlas.files import atomic_write
 from earatlas.types import Array
 
-__all__ = ["LARGEST_SAMPLE", "Audio", "resample"]
+__all__ = ["MAX_ABS_SAMPLE", "Audio", "resample"]
 
-LARGEST_SAMPLE = 1e6  # beyond, squares overflow or swamp everything else; no recorder gives it
+# Evidence: docs/figures/settings/features.md, "audio".
+MAX_ABS_SAMPLE = 1e6  # largest accepted magnitude of a sample, in units of full scale
+_CHANNELS_PER_CALL = 4096  # channels resampled at once; soxr accepts at most 65,535
 
-_FORMATS = {
+_FORMATS = {  # file name extension: (format, subtype) of libsndfile
     ".wav": ("WAV", "FLOAT"),
     ".flac": ("FLAC", "PCM_24"),
     ".aif": ("AIFF", "PCM_24"),
@@ -38,13 +38,37 @@ _FORMATS = {
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Audio:
-    """Samples of all channels at one rate; channel 0 is the left ear.
+    """Samples of one or more channels at one sampling rate.
 
-    >>> Audio(np.zeros((2, 16000)), 16000)
+    Parameters
+    ----------
+    samples : array_like of shape (C, n)
+        One channel per row, as float64 with full scale 1. In a binaural recording, channel 0 is
+        the left ear and channel 1 the right ear.
+    rate : int
+        Sampling rate in Hz.
+
+    Raises
+    ------
+    InputError
+        If `samples` does not have one channel per row, or `rate` is not a positive whole number.
+
+    See Also
+    --------
+    read_audio : Read a binaural sound file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> audio = ea.Audio(np.zeros((2, 16000)), 16000)
+    >>> audio
     Audio(2 channels, 1.00 s, 16000 Hz)
+    >>> audio.at_rate(48000).samples.shape
+    (2, 48000)
     """
 
-    samples: Array  # (C, n) full scale 1
+    samples: Array  # (C, n), full scale is 1
     rate: int  # Hz
 
     def __post_init__(self) -> None:
@@ -52,7 +76,7 @@ class Audio:
         if samples.ndim != 2 or samples.shape[0] == 0:
             raise InputError(
                 f"samples must be an array of shape (channels, n), got shape {samples.shape}. "
-                "Put one channel in each row; soundfile returns the transpose."
+                "Put one channel in each row; soundfile.read returns the transpose."
             )
         if samples.shape[0] > 64 >= samples.shape[1]:
             raise InputError(
@@ -60,79 +84,115 @@ class Audio:
                 "Transpose the array."
             )
         object.__setattr__(self, "samples", samples)
-        object.__setattr__(self, "rate", checked_rate(self.rate))
+        object.__setattr__(self, "rate", check_rate(self.rate))
 
     def __repr__(self) -> str:
         return f"Audio({self.channels} channels, {self.seconds:.2f} s, {self.rate} Hz)"
 
     @property
     def channels(self) -> int:
-        """How many channels there are: two, for both ears."""
+        """Number of channels C; a binaural recording has two."""
         return len(self.samples)
 
     @property
     def seconds(self) -> float:
-        """Length in seconds."""
+        """Duration in seconds."""
         return float(self.samples.shape[1] / self.rate)
 
     def at_rate(self, rate: int) -> Audio:
-        """The same sound at another sampling rate."""
+        """Resample to another sampling rate.
+
+        Parameters
+        ----------
+        rate : int
+            New sampling rate in Hz.
+
+        Returns
+        -------
+        Audio
+            The same sound at `rate`; this object itself if the rate is unchanged.
+        """
         return self if rate == self.rate else Audio(resample(self.samples, self.rate, rate), rate)
 
     def write(self, path: str | Path) -> Path:
-        """Write a sound file; its ending names the format (.wav is 32-bit float: nothing clips)."""
+        """Write all channels to a sound file.
+
+        The file appears only when it is complete. Equal samples give equal bytes.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write. The extension selects the format: `.wav` (32-bit float, which does not
+            clip), `.flac`, `.aif` or `.aiff` (24 bits), or `.ogg` (Vorbis).
+
+        Returns
+        -------
+        Path
+            The path of the file.
+
+        Raises
+        ------
+        InputError
+            If the extension is unknown or the file cannot be written.
+        """
         path = Path(path)
         if path.suffix.lower() not in _FORMATS:
             raise InputError(
-                f"path must end in one of {', '.join(_FORMATS)}, got '{path}'. Rename the output."
+                f"The name of a sound file must end in one of {', '.join(_FORMATS)}, got '{path}'. "
+                "Rename the output."
             )
-        kind, subtype = _FORMATS[path.suffix.lower()]
-        if kind == "WAV":
-            kind = wav_kind(self.samples.size)
-        with written_whole(path, "path") as scratch:
+        file_format, subtype = _FORMATS[path.suffix.lower()]
+        if file_format == "WAV":
+            file_format = wav_format(self.samples.size)
+        with atomic_write(path, "path") as scratch:
             try:
-                name = library_name(scratch)
-                soundfile.write(name, self.samples.T, self.rate, subtype, format=kind)
+                name = libsndfile_path(scratch)
+                soundfile.write(name, self.samples.T, self.rate, subtype, format=file_format)
             except soundfile.SoundFileError as error:
                 raise InputError(
-                    f"path must be a file that can be written, got '{path}' ({error}). "
-                    "Check that its folder has room, or choose another format."
+                    f"The sound file '{path}' cannot be written ({error}). "
+                    "Check the free space of its folder, or choose another format."
                 ) from error
-            blank_date(scratch)
+            clear_peak_timestamp(scratch)
         return path
 
 
-def checked_rate(rate: float) -> int:
-    """A sampling rate as a whole number, or an InputError."""
+def check_rate(rate: float) -> int:
+    """Return the sampling rate in Hz as an int; raise InputError if it is not one."""
     if not (0 < rate < 1e9 and float(rate).is_integer()):
-        raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Such as 16000.")
+        raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Try 16000.")
     return int(rate)
 
 
-def checked_block(samples: ArrayLike) -> Array:
-    """A block of a stream: samples (2, n) of both ears, or an InputError."""
+def check_block(samples: ArrayLike) -> Array:
+    """Return a block of a stream as float64 (2, n); raise InputError for any other shape."""
     if isinstance(samples, Audio):
-        raise InputError("samples must be an array (2, n), got an Audio. Use its samples.")
+        raise InputError(
+            "samples must be an array of shape (2, n), got an Audio. Pass its samples attribute."
+        )
     x = np.asarray(samples, dtype=np.float64)
     if x.ndim != 2 or len(x) != 2:
         raise InputError(
             f"samples must have shape (2, n), left and right, got {x.shape}. Transpose blocks "
-            "that have one channel a column."
+            "that have one channel per column."
         )
     return x
 
 
 def resample(samples: ArrayLike, rate: float, new_rate: float) -> Array:
-    """The same sound (..., n) at another rate: soxr at its best quality, linear phase."""
+    """Resample (..., n) along the last axis with soxr: linear phase, very high quality."""
     x = np.asarray(samples, dtype=np.float64)
     if rate == new_rate:
         return x
     rows = x.reshape(-1, x.shape[-1])
-    # soxr takes at most 65,535 channels in one call; a head has that many responses soon.
-    out = [soxr.resample(part.T, rate, new_rate, quality="VHQ").T for part in _parts(rows, 4096)]
+    out = [
+        soxr.resample(part.T, rate, new_rate, quality="VHQ").T
+        for part in _split_rows(rows, _CHANNELS_PER_CALL)
+    ]
     return np.concatenate(out).reshape(*x.shape[:-1], -1)
 
 
-def _parts(rows: Array, size: int) -> Iterator[Array]:
+def _split_rows(rows: Array, size: int) -> Iterator[Array]:
+    """Yield groups of at most `size` rows."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

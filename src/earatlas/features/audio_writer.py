@@ -1,4 +1,4 @@
-"""Sound files that grow as the sound comes, and appear only when all of them are complete."""
+"""Writing several WAV files incrementally; all of them appear together when they are complete."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ from pathlib import Path
 import soundfile
 
 from earatlas.errors import InputError
-from earatlas.features.wav import blank_date, library_name, wav_kind
-from earatlas.files import written_together
+from earatlas.features.wav import clear_peak_timestamp, libsndfile_path, wav_format
+from earatlas.files import atomic_write_all
 from earatlas.types import Array
 
-__all__ = ["growing_sound_files"]
+__all__ = ["incremental_wav_writer"]
 
-_PROBLEMS = (OSError, soundfile.SoundFileError)
+_WRITE_ERRORS = (OSError, soundfile.SoundFileError)
 
 
 @contextmanager
-def growing_sound_files(
+def incremental_wav_writer(
     folder: Path, names: Sequence[str], rate: int, *, samples: int = 0
 ) -> Iterator[Callable[[Array], None]]:
-    """WAV files of these names in a folder; what it gives appends sounds (M, 2, n), a row a file.
+    """Open one stereo WAV file per name and yield a function that appends samples (M, 2, n).
 
-    All of them appear at the end, or none. `samples` says how long they will be: what no WAV file
-    can hold becomes RF64.
+    Row m of the appended samples belongs to the m-th name. Either all files appear at the end, or
+    none. `samples` is the expected number of samples per channel; files that are too large for WAV
+    are written as RF64.
     """
-    kind = wav_kind(2 * samples)
+    file_format = wav_format(2 * samples)
     for name in names:
         if (folder / name).is_dir():
             raise InputError(
-                f"output must be a file, got the folder '{folder / name}'. "
-                "Move it, or choose another folder."
+                f"The sound file '{folder / name}' cannot be written because a folder has that "
+                "name. Move it, or choose another output folder."
             )
-    with _room_in(folder), written_together(folder) as new:
+    with _report_write_errors(folder), atomic_write_all(folder) as new:
         with ExitStack() as opened:
-            begun = (_begun(new / name, folder / name, rate, kind) for name in names)
-            files = [opened.enter_context(file) for file in begun]
+            created = (_open_wav(new / name, folder / name, rate, file_format) for name in names)
+            files = [opened.enter_context(file) for file in created]
 
             def append(sounds: Array) -> None:
                 for file, sound in zip(files, sounds, strict=True):
@@ -45,30 +46,33 @@ def growing_sound_files(
 
             yield append
         for name in names:
-            blank_date(new / name)
+            clear_peak_timestamp(new / name)
 
 
-def _begun(scratch: Path, path: Path, rate: int, kind: str) -> soundfile.SoundFile:
+def _open_wav(scratch: Path, path: Path, rate: int, file_format: str) -> soundfile.SoundFile:
+    """Create the scratch file of a WAV file that will be moved to `path`."""
+    name = libsndfile_path(scratch)
     try:
-        return soundfile.SoundFile(library_name(scratch), "w", rate, 2, "FLOAT", format=kind)
-    except _PROBLEMS as error:
+        return soundfile.SoundFile(name, "w", rate, 2, "FLOAT", format=file_format)
+    except _WRITE_ERRORS as error:
         raise InputError(
-            f"output must be a file that can be made, got '{path}' ({_reason(error)}). "
+            f"The sound file '{path}' cannot be created ({_reason(error)}). "
             "Rename the recording, free some space, or choose another folder."
         ) from error
 
 
 @contextmanager
-def _room_in(folder: Path) -> Iterator[None]:
+def _report_write_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of the file system and of libsndfile into an InputError."""
     try:
         yield
-    except _PROBLEMS as error:
+    except _WRITE_ERRORS as error:
         raise InputError(
-            f"output folder must have room for the sound, got '{folder}' ({_reason(error)}). "
+            f"The sound files cannot be written to '{folder}' ({_reason(error)}). "
             "Free some space, or choose another folder."
         ) from error
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without the name of a scratch file."""
+    """Return the reason for an error, without the name of the scratch file."""
     return str(getattr(error, "error_string", None) or getattr(error, "strerror", None) or error)

@@ -1,7 +1,8 @@
-"""Long recordings in bounded memory: overlapping blocks, and their results without a seam.
+"""Processing long recordings in bounded memory.
 
-In: a recording that comes in chunks. Out: blocks that overlap (`overlapping`); results of the
-blocks put together again (`CrossFade`); and any stretch of it, one after the other (`Spans`).
+`overlapping_blocks` cuts a recording that arrives in chunks into overlapping blocks, `CrossFade`
+joins the results of the blocks without a step, and `SegmentReader` reads consecutive, possibly
+overlapping segments of the recording.
 """
 
 from __future__ import annotations
@@ -13,64 +14,67 @@ import numpy as np
 
 from earatlas.types import Array
 
-__all__ = ["Block", "CrossFade", "Spans", "overlapping"]
+__all__ = ["Block", "CrossFade", "SegmentReader", "overlapping_blocks"]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Samples (2, n) of a recording from `start` on."""
+    """A block of a recording."""
 
-    samples: Array
-    start: int
+    samples: Array  # (2, n)
+    start: int  # index of the first sample within the recording
     last: bool
 
 
-def overlapping(chunks: Iterable[Array], length: int, overlap: int) -> Iterator[Block]:
-    """Blocks of `length` samples that begin every `length - overlap`.
+def overlapping_blocks(chunks: Iterable[Array], length: int, overlap: int) -> Iterator[Block]:
+    """Yield blocks of `length` samples that begin every `length - overlap` samples.
 
-    The last one is longer by what is left if that is no more than half a block: no block is so
-    short that little can be told of it.
+    The last block includes the remainder if that is at most half a block long, so that no block is
+    too short to be analysed.
     """
-    held, start = np.zeros((2, 0)), 0
-    hop, longest = length - overlap, length + length // 2
+    buffer, start = np.zeros((2, 0)), 0
+    hop, max_length = length - overlap, length + length // 2
     for chunk in chunks:
-        held = np.concatenate([held, chunk], axis=1)
-        while held.shape[1] > longest:
-            yield Block(held[:, :length], start, last=False)
-            held, start = held[:, hop:], start + hop
-    yield Block(held, start, last=True)
+        buffer = np.concatenate([buffer, chunk], axis=1)
+        while buffer.shape[1] > max_length:
+            yield Block(buffer[:, :length], start, last=False)
+            buffer, start = buffer[:, hop:], start + hop
+    yield Block(buffer, start, last=True)
 
 
-class Spans:
-    """Samples (2, n) of a recording that comes in chunks; of its past, what may still be wanted."""
+class SegmentReader:
+    """Reads segments (2, n) with increasing start from a recording that arrives in chunks."""
 
     def __init__(self, chunks: Iterable[Array]) -> None:
         self._chunks = iter(chunks)
-        self._held, self._start = np.zeros((2, 0)), 0
+        self._buffer, self._start = np.zeros((2, 0)), 0  # `_start`: first sample of the buffer
 
-    def take(self, begin: int, end: int | None) -> Array:
-        """From `begin`, never before that of the last time, to `end`, or all that is left."""
-        parts, known = [self._held], self._start + self._held.shape[1]
-        while end is None or known < end:
+    def read(self, begin: int, end: int | None) -> Array:
+        """Return the samples from `begin` to `end`, or to the end of the recording if None.
+
+        `begin` must not be smaller than in the previous call.
+        """
+        parts, received = [self._buffer], self._start + self._buffer.shape[1]
+        while end is None or received < end:
             chunk = next(self._chunks, None)
             if chunk is None:
                 break
             parts.append(chunk)
-            known += chunk.shape[1]
-        self._held = np.concatenate(parts, axis=1)[:, begin - self._start :]
+            received += chunk.shape[1]
+        self._buffer = np.concatenate(parts, axis=1)[:, begin - self._start :]
         self._start = begin
-        return self._held if end is None else self._held[:, : end - begin]
+        return self._buffer if end is None else self._buffer[:, : end - begin]
 
 
 class CrossFade:
-    """Results (…, n) of overlapping blocks, faded into each other over `overlap` steps."""
+    """Joins results (..., n) of overlapping blocks by a linear cross-fade of `overlap` steps."""
 
     def __init__(self, overlap: int) -> None:
         self._overlap = overlap
         self._tail: Array | None = None
 
     def push(self, values: Array, *, last: bool) -> Array:
-        """What is final once this block is known: all of it but the overlap with the next."""
+        """Return the final values up to the overlap of this block with the next one."""
         if self._tail is not None:
             n = self._tail.shape[-1]
             rise = (np.arange(n) + 0.5) / n

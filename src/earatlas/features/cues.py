@@ -1,15 +1,15 @@
-"""Interaural cues: what the two ears hear differently (paper, section 2).
+"""Interaural cues of recordings and of impulse responses (paper, section 2).
 
-In: spectra of a two-channel sound, or impulse responses of a head. Out: level differences (ILD)
-and phase differences (IPD), stacked into one vector of D cues a frame.
+The inputs are spectra of a two-channel sound, or the impulse responses of a head. The outputs are
+level differences (ILD) and phase differences (IPD), stacked into one vector of D cues per frame.
 
-    I     = R / L                      interaural ratio, right over left (paper's I_ft)
-    α_ft  = 20 log10 |I_ft|            ILD in dB, > 0 where the right ear is louder
-    φ_ft  = exp(j arg I_ft)            IPD as a point (cos, sin) on the unit circle
-    χ_ft  observed: both ears' power passes a threshold
-    y_dt  (D, T) = [ILD of its band; cos IPD of its band; sin IPD of its band]
+    I_ft  (F, T)   interaural ratio R / L, right over left
+    α_ft  (F, T)   ILD in dB, 20 log10 |I_ft|; positive where the right ear is louder
+    φ_ft  (F, T)   IPD as a point on the unit circle, exp(j arg I_ft)
+    χ_ft  (F, T)   observed: the power of both ears exceeds a threshold
+    y_dt  (D, T)   [ILD of its band; cos IPD of its band; sin IPD of its band]
 
-`CueLayout` alone knows which frequency and which kind each cue d is.
+`CueLayout` defines the frequency and the kind of each cue d.
 """
 
 from __future__ import annotations
@@ -22,35 +22,77 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.features.audio import LARGEST_SAMPLE, Audio, resample
+from earatlas.features.audio import Audio, resample
+from earatlas.features.audio_checks import (
+    check_audio,
+    check_binaural,
+    check_length,
+    no_observed_bins_error,
+)
 from earatlas.features.audio_files import audio_seconds, read_blocks
+from earatlas.features.impulse_responses import is_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.stft import FrameStream, squared_size, stft
+from earatlas.features.stft import FrameStream, squared_magnitude, stft
 from earatlas.types import Array, Mask, Spectra
 
 __all__ = [
     "Cues",
     "audio_cues",
+    "bin_power",
+    "check_audio",
+    "check_binaural",
+    "check_length",
     "cue_blocks",
+    "is_reverberant",
     "mean_cues",
+    "no_observed_bins_error",
     "peak_power",
     "recording_cues",
     "response_cues",
-    "rings",
+    "spectra_blocks",
     "spectra_cues",
+    "transfer_functions",
 ]
 
-_NOISE_ON_SHARE = 0.05  # -13 dB: well below steady noise, well above any usable background
-_SHORT_SHARE, _LATE_SHARE = 0.25, 0.01  # so much of the energy after so much of a window: a room
-_TINY = 1e-200  # keeps the logarithm of a silent bin finite; such bins are never observed
+# Evidence: docs/figures/settings/features.md, "cues".
+_NOISE_ON_RATIO = 0.05  # -13 dB; frames of a noise recording above it contain the noise
+_NOISE_SECONDS = 2  # duration of the noise that is convolved with long responses
+_TINY = 1e-200  # power below which a response has no cues
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cues:
-    """Cue spectrogram y_dt with χ_ft; what stands in unobserved bins means nothing."""
+    """Cue spectrogram y_dt with the mask χ_ft of observed bins.
 
-    values: Array  # (D, T) dB and (cos, sin)
-    observed: Mask  # (F, T) χ
+    The values of unobserved bins are meaningless.
+
+    Parameters
+    ----------
+    values : ndarray of shape (D, T)
+        Cue vectors of T frames: ILD in dB, then cosines and sines of the IPD.
+    observed : bool ndarray of shape (F, T)
+        Mask of the time-frequency bins in which the power of both ears exceeds the threshold.
+    layout : CueLayout
+        Layout of the cue vectors.
+
+    See Also
+    --------
+    audio_cues : Compute the cues of a recording.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> noise = 0.1 * np.random.default_rng(0).normal(size=16000)
+    >>> cues = ea.audio_cues(ea.Audio(np.stack([noise, 2 * noise]), 16000))
+    >>> cues
+    Cues(D=730, T=126, 99.9 % of bins observed)
+    >>> float(np.nanmedian(cues.ild).round(2))
+    6.02
+    """
+
+    values: Array  # (D, T), dB and (cos, sin)
+    observed: Mask  # (F, T), χ
     layout: CueLayout
 
     def __repr__(self) -> str:
@@ -61,36 +103,36 @@ class Cues:
 
     @property
     def frames(self) -> int:
-        """T, how many frames there are."""
+        """Number of frames T."""
         return int(self.values.shape[1])
 
     @property
     def observed_share(self) -> float:
-        """Share of time-frequency bins that are observed."""
+        """Fraction of the time-frequency bins that are observed."""
         return float(self.observed.mean()) if self.observed.size else 0.0
 
     @property
     def cue_observed(self) -> Mask:
-        """(D, T) χ of each cue's bin."""
+        """Mask (D, T) of the observed cues: χ of the bin of each cue."""
         return self.observed[self.layout.cue_frequencies]
 
     @property
     def ild(self) -> Array:
-        """(ILD bins, T) dB, NaN where not observed: for plots and for people."""
+        """ILD (bins of its band, T) in dB, NaN where not observed; for display."""
         mask = self.observed[self.layout.ild_frequencies]
         return np.where(mask, self.values[: len(mask)], np.nan)
 
     @property
     def ipd(self) -> Array:
-        """(IPD bins, T) radians, NaN where not observed: for plots and for people."""
+        """IPD (bins of its band, T) in radians, NaN where not observed; for display."""
         mask = self.observed[self.layout.ipd_frequencies]
         cos, sin = np.split(self.values[len(self.layout.ild_frequencies) :], 2)
         return np.where(mask, np.arctan2(sin, cos), np.nan)
 
 
 def bin_power(spectra: Spectra, window: int) -> Array:
-    """Power (C, F, T) of the bins 1 … F re a full-scale sine in the middle of a bin."""
-    return squared_size(spectra[:, 1:]) * (4.0 / window) ** 2
+    """Return the power (C, F, T) of bins 1 to F relative to a full-scale sine at their centre."""
+    return squared_magnitude(spectra[:, 1:]) * (4.0 / window) ** 2
 
 
 def spectra_cues(
@@ -100,70 +142,56 @@ def spectra_cues(
     threshold: Threshold | None = None,
     peak: float | None = None,
 ) -> Cues:
-    """Cues of two-channel spectra (2, B, T); `peak` is the whole recording's if this is a part."""
+    """Compute the cues of two-channel spectra (2, B, T).
+
+    `peak` is the power of the strongest bin of the whole recording if the spectra are a part of it.
+    """
     power = bin_power(spectra, layout.window)
-    strongest = float(power.max(initial=0.0)) if peak is None else peak
-    observed = power.min(axis=0) >= (threshold or Threshold()).floor(strongest)
+    peak_power = float(power.max(initial=0.0)) if peak is None else peak
+    observed = power.min(axis=0) >= (threshold or Threshold()).floor(peak_power)
     left, right = spectra[:, 1:].swapaxes(-1, -2)
     return Cues(layout.stack(left, right).T, observed, layout)
-
-
-def check_ears(audio: Audio) -> None:
-    """An InputError if it is not what two ears heard."""
-    if not isinstance(audio, Audio):
-        raise InputError(
-            f"audio must be an Audio, got {type(audio).__name__}. Use read_audio(path), or "
-            "Audio(samples, rate) for an array of shape (2, n)."
-        )
-    if audio.channels != 2:
-        raise InputError(
-            f"audio must have two channels (left, right), got {audio.channels}. "
-            "A mono sound carries no interaural cues."
-        )
-
-
-def checked_audio(audio: Audio, layout: CueLayout) -> Audio:
-    """The recording at the layout's rate, or an InputError if it can give no cues."""
-    check_ears(audio)
-    if not np.isfinite(audio.samples).all():
-        raise InputError(
-            "audio must be finite, got NaN or infinity among its samples. Repair or cut it."
-        )
-    if np.abs(audio.samples).max(initial=0.0) >= LARGEST_SAMPLE:
-        raise InputError(
-            f"audio must not be beyond a million times full scale, got "
-            f"{np.abs(audio.samples).max():.3g}. Divide it by its full scale."
-        )
-    if not audio.samples.any():
-        raise InputError("audio must not be silent, got only zeros. Check the recording.")
-    audio = audio.at_rate(layout.rate)
-    check_length(audio.samples.shape[1], layout)
-    return audio
-
-
-def nothing_heard() -> InputError:
-    """What to raise where a recording has no bin above the thresholds."""
-    return InputError(
-        "audio must have sound that both ears hear above the thresholds, got none. "
-        "Record louder, or lower the threshold."
-    )
-
-
-def check_length(samples: int, layout: CueLayout) -> None:
-    """Refuse what is shorter than a window."""
-    if samples < layout.window:
-        raise InputError(
-            f"audio must be at least one window long ({1000 * layout.window / layout.rate:.0f} ms),"
-            f" got {1000 * samples / layout.rate:.1f} ms. Record longer."
-        )
 
 
 def audio_cues(
     audio: Audio, layout: CueLayout | None = None, *, threshold: Threshold | None = None
 ) -> Cues:
-    """Cue spectrogram of a recording, resampled to the layout's rate where needed."""
+    """Compute the interaural cues of a recording in memory.
+
+    Parameters
+    ----------
+    audio : Audio
+        Two channels, left and right. It is resampled to the rate of the layout if necessary.
+    layout : CueLayout, optional
+        Cues to compute. By default, `CueLayout()`.
+    threshold : Threshold, optional
+        Levels that both ears must exceed in observed bins. By default, `Threshold()`.
+
+    Returns
+    -------
+    Cues
+        Cue vectors of all frames with the mask of observed bins.
+
+    Raises
+    ------
+    InputError
+        If the audio does not have two channels, is silent, not finite, or shorter than a window.
+
+    See Also
+    --------
+    recording_cues : Cues of a sound file of any length.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> head = ea.simulated_head([[40.0, 0.0], [-40.0, 0.0]])
+    >>> scene = ea.render_scene(head, [ea.synthetic_speech(0.5, seed=1)], [[40.0, 0.0]])
+    >>> cues = ea.audio_cues(scene.mixture)
+    >>> cues.values.shape, cues.observed.shape
+    ((730, 65), (512, 65))
+    """
     layout = layout or CueLayout()
-    audio = checked_audio(audio, layout)
+    audio = check_audio(audio, layout)
     spectra = stft(audio.samples, layout.window, layout.hop)
     return spectra_cues(spectra, layout, threshold=threshold)
 
@@ -171,12 +199,12 @@ def audio_cues(
 def spectra_blocks(
     blocks: Iterable[Audio], layout: CueLayout, *, single: bool = False
 ) -> Iterator[Spectra]:
-    """Spectra of a recording that comes in blocks: put together, those of the whole."""
+    """Yield spectra (2, B, t) of a recording in blocks; joined, they equal those of `stft`."""
     stream, samples = FrameStream(layout.window, layout.hop, single=single), 0
     for block in blocks:
         if block.rate != layout.rate or block.channels != 2:
             raise InputError(
-                f"blocks must have two channels at the layout's {layout.rate} Hz, got "
+                f"blocks must have two channels at the {layout.rate} Hz of the layout, got "
                 f"{block.channels} at {block.rate} Hz. Use read_blocks(path, rate={layout.rate})."
             )
         samples += block.samples.shape[1]
@@ -186,7 +214,7 @@ def spectra_blocks(
 
 
 def peak_power(blocks: Iterable[Audio], layout: CueLayout) -> float:
-    """Power of the strongest bin of a recording that comes in blocks."""
+    """Return the power of the strongest bin of a recording in blocks, re a full-scale sine."""
     parts = spectra_blocks(blocks, layout)
     return max(float(bin_power(part, layout.window).max(initial=0.0)) for part in parts)
 
@@ -198,9 +226,10 @@ def cue_blocks(
     peak: float,
     threshold: Threshold | None = None,
 ) -> Iterator[Cues]:
-    """Cues of a recording in blocks, at the layout's rate; `peak` comes from a first `peak_power`.
+    """Yield the cues of a recording in blocks at the rate of the layout.
 
-    Put together they are the cues of the whole, however long: memory holds one block.
+    `peak` is the result of `peak_power` in a first pass. Concatenated, the cues equal those of the
+    whole recording; only one block is in memory.
     """
     layout = layout or CueLayout()
     for spectra in spectra_blocks(blocks, layout):
@@ -215,10 +244,44 @@ def recording_cues(
     channels: tuple[int, int] = (0, 1),
     progress: Callable[[float, float], None] | None = None,
 ) -> Iterator[Cues]:
-    """Cues of a recording of any length, block by block: together those of `audio_cues`.
+    """Compute the interaural cues of a sound file of any length, block by block.
 
-    Two passes, the first for the peak that thresholds refer to. `progress(done, total)` is called
-    with seconds.
+    Concatenated, the cues equal those of `audio_cues`. The file is read twice: the first pass finds
+    the peak that the relative threshold refers to.
+
+    Parameters
+    ----------
+    path : str or Path
+        WAV, FLAC, OGG or AIFF file with at least two channels.
+    layout : CueLayout, optional
+        Cues to compute. By default, `CueLayout()`.
+    threshold : Threshold, optional
+        Levels that both ears must exceed in observed bins. By default, `Threshold()`.
+    channels : (int, int), default (0, 1)
+        Channels of the left and the right ear, counted from 0.
+    progress : callable, optional
+        Called as `progress(done, total)` after each block, in seconds of sound of both passes.
+
+    Yields
+    ------
+    Cues
+        Cues of the next block.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used; see `read_audio`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> noise = 0.1 * np.random.default_rng(0).normal(size=(2, 16000))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = ea.Audio(noise, 16000).write(pathlib.Path(folder) / "noise.wav")
+    ...     sum(cues.frames for cues in ea.recording_cues(path))
+    126
     """
     layout = layout or CueLayout()
     total = 2 * audio_seconds(path)
@@ -237,32 +300,67 @@ def recording_cues(
 
 
 def mean_cues(audio: Audio, layout: CueLayout | None = None) -> Array:
-    """Temporal mean (D,) of a white-noise recording's cues: the paper's mean interaural vector.
+    """Average the cues of a white-noise recording over time (mean interaural vector, [1]_).
 
-    White noise is taken as observed at all frequencies (paper: χ = 1), in the frames in which it
-    is on: silence before and after it does not count. A resampler leaves little of it close to
-    half its rate; the last few bins below 8 kHz of a recording at 48 kHz hold some leakage of
-    their neighbours and are off by up to 2 dB.
+    White noise counts as observed at all frequencies (χ = 1 in the paper) in the frames in which it
+    is on; silence before and after it is ignored.
+
+    Parameters
+    ----------
+    audio : Audio
+        White noise recorded at both ears.
+    layout : CueLayout, optional
+        Cues to compute. By default, `CueLayout()`.
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        Mean interaural vector.
+
+    Raises
+    ------
+    InputError
+        If the audio cannot be used, or has no sound at a frequency of the layout.
+
+    Notes
+    -----
+    Resampling attenuates the highest frequencies: the last few bins below 8 kHz of a recording at
+    48 kHz contain leakage from their neighbours and may be wrong by up to 2 dB.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source
+       separation and localization on binaural manifolds", International Journal of Neural
+       Systems, 25(1), 2015, section 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> noise = 0.1 * np.random.default_rng(0).normal(size=16000)
+    >>> y = ea.mean_cues(ea.Audio(np.stack([noise, 2 * noise]), 16000))
+    >>> y.shape, float(y[100].round(2))
+    ((730,), 6.02)
     """
     layout = layout or CueLayout()
     top_hz = float(layout.frequencies_hz[layout.cue_frequencies].max())
     if audio.rate < layout.rate and audio.rate / 2 < top_hz:
         raise InputError(
-            f"audio must reach the layout's {top_hz:.0f} Hz, got a recording at {audio.rate} Hz. "
-            "Record at a higher rate, or choose a layout with lower bands."
+            f"The audio must reach the {top_hz:.0f} Hz of the layout, got a recording at "
+            f"{audio.rate} Hz. Record at a higher rate, or choose a layout with lower bands."
         )
-    audio = checked_audio(audio, layout)
+    audio = check_audio(audio, layout)
     spectra = stft(audio.samples, layout.window, layout.hop)
-    loudness = bin_power(spectra, layout.window).sum(axis=1).min(axis=0)  # (T,) of the weaker ear
-    on = loudness > _NOISE_ON_SHARE * np.quantile(loudness, 0.95)
-    everything = Threshold(relative_db=-180.0, absolute_db=-240.0)
-    cues = spectra_cues(spectra[..., on], layout, threshold=everything)
+    power = bin_power(spectra, layout.window).sum(axis=1).min(axis=0)  # (T,), of the weaker ear
+    on = power > _NOISE_ON_RATIO * np.quantile(power, 0.95)
+    no_threshold = Threshold(relative_db=-180.0, absolute_db=-240.0)
+    cues = spectra_cues(spectra[..., on], layout, threshold=no_threshold)
     mask = cues.cue_observed
     counts = mask.sum(axis=1)
     if not counts.all():
         f = layout.frequencies_hz[layout.cue_frequencies[counts == 0]]
         raise InputError(
-            f"audio must have sound at all frequencies of the layout, got none at "
+            f"The audio must have sound at all frequencies of the layout, got none at "
             f"{len(np.unique(f))} bins between {f.min():.0f} and {f.max():.0f} Hz. "
             "Record white noise, or choose a layout with narrower bands."
         )
@@ -273,67 +371,80 @@ def mean_cues(audio: Audio, layout: CueLayout | None = None) -> Array:
 def response_cues(
     responses: ArrayLike, rate: float, layout: CueLayout | None = None, *, seed: int = 0
 ) -> Array:
-    """Mean interaural vectors (N, D) of impulse responses (N, 2, taps) at `rate`.
+    """Compute the mean interaural vectors of impulse responses.
 
-    Responses that are over in a fraction of the window: the ratio of their transfer functions at
-    the bins' own frequencies, at any sampling rate (the limit of the noise mean for responses much
-    shorter than the window). Longer ones (rooms): two seconds of white noise heard through them.
+    Responses that are short compared with the window have the cues of the ratio of their transfer
+    functions, evaluated at the frequencies of the layout. This is the limit of `mean_cues` for
+    white noise filtered by them. Reverberant responses are convolved with two seconds of white
+    noise, whose cues are averaged.
+
+    Parameters
+    ----------
+    responses : array_like of shape (N, 2, taps)
+        Impulse responses of both ears for N directions.
+    rate : float
+        Sampling rate of the responses in Hz.
+    layout : CueLayout, optional
+        Cues to compute. By default, `CueLayout()`.
+    seed : int, default 0
+        Seed of the noise.
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        One mean interaural vector per direction.
+
+    Raises
+    ------
+    InputError
+        If the shape is wrong, the rate is too low for the layout, or a response is silent at a
+        frequency of the layout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> h = np.zeros((1, 2, 64))
+    >>> h[0, 0, 0], h[0, 1, 4] = 1.0, 0.5  # right ear: 4 samples later, 6 dB weaker
+    >>> y = ea.response_cues(h, 16000)
+    >>> y.shape, float(y[0, 0].round(2))
+    ((1, 730), -6.02)
     """
     layout = layout or CueLayout()
     h = np.asarray(responses, dtype=np.float64)
     if h.ndim != 3 or h.shape[1] != 2:
         raise InputError(
             f"responses must be an array of shape (N, 2, taps), got shape {h.shape}. "
-            "Give both ears of every direction."
+            "Pass the responses of both ears for every direction."
         )
     if layout.rate > rate + 1e-9 and max(layout.frequencies_hz[layout.cue_frequencies]) > rate / 2:
         raise InputError(
-            f"rate must be at least twice the layout's highest frequency, got {rate:g} Hz. "
+            f"rate must be at least twice the highest frequency of the layout, got {rate:g} Hz. "
             "Choose a layout with bands below half the rate."
         )
-    if rings(h, rate, layout):
-        return _noise_cues(h, rate, layout, seed)
+    if is_reverberant(h, rate, layout):
+        return _filtered_noise_cues(h, rate, layout, seed)
     left, right = np.moveaxis(transfer_functions(h, rate, layout.frequencies_hz), 1, 0)
-    silent = (squared_size(left) < _TINY) | (squared_size(right) < _TINY)
+    silent = (squared_magnitude(left) < _TINY) | (squared_magnitude(right) < _TINY)
     if silent.any():
         n, f = np.argwhere(silent)[0]
         raise InputError(
-            f"responses must pass every frequency of the layout, got nothing at "
+            f"responses must pass every frequency of the layout, got zero at "
             f"{layout.frequencies_hz[f]:.0f} Hz in response {n}. Remove that direction."
         )
     return layout.stack(left, right)
 
 
-def rings(responses: Array, rate: float, layout: CueLayout) -> bool:
-    """Whether responses (N, 2, taps) are those of a room: long, or with much a good while later."""
-    if responses.shape[2] / rate > layout.window / layout.rate:
-        return True
-    power = (responses**2).mean(axis=(0, 1))
-    if not power.any():
-        return False
-    first = int(np.argmax(power > 1e-4 * power.max()))
-    late = power[first + round(_SHORT_SHARE * layout.window / layout.rate * rate) :].sum()
-    return bool(late > _LATE_SHARE * power.sum())
-
-
-def transfer_functions(responses: Array, rate: float, frequencies_hz: Array) -> Spectra:
-    """Fourier transforms (..., F) of responses (..., taps) at any frequencies."""
-    phase = (-2 * np.pi / rate) * np.arange(responses.shape[-1])[:, None] * frequencies_hz
-    rows = responses.reshape(-1, responses.shape[-1])
-    out = np.empty((len(rows), len(frequencies_hz)), dtype=np.complex128)
-    out.real, out.imag = rows @ np.cos(phase), rows @ np.sin(phase)  # two real products: BLAS
-    return out.reshape(*responses.shape[:-1], -1)
-
-
-def _noise_cues(responses: Array, rate: float, layout: CueLayout, seed: int) -> Array:
-    """Cues (N, D) of two seconds of white noise heard through long responses (N, 2, taps)."""
+def _filtered_noise_cues(responses: Array, rate: float, layout: CueLayout, seed: int) -> Array:
+    """Return the cues (N, D) of two seconds of white noise filtered by responses (N, 2, taps)."""
     from scipy.signal import oaconvolve
 
     taps = int(np.ceil(responses.shape[-1] * layout.rate / rate))
-    noise = np.random.default_rng(seed).normal(size=2 * layout.rate + taps)
+    n_noise = _NOISE_SECONDS * layout.rate
+    noise = np.random.default_rng(seed).normal(size=n_noise + taps)
     out = np.empty((len(responses), layout.n_cues))
     for n, pair in enumerate(responses):
-        heard = oaconvolve(noise[None], resample(pair, rate, layout.rate), axes=1)
-        settled = heard[:, taps : taps + 2 * layout.rate]  # the response's onset is over
-        out[n] = mean_cues(Audio(settled, layout.rate), layout)
+        filtered = oaconvolve(noise[None], resample(pair, rate, layout.rate), axes=1)
+        steady = filtered[:, taps : taps + n_noise]  # without the build-up of the response
+        out[n] = mean_cues(Audio(steady, layout.rate), layout)
     return out

@@ -1,6 +1,8 @@
-"""Sums of frames in a table of levels: what a stream keeps of a sound of any length.
+"""Accumulation of frames into a table indexed by level, which has constant size.
 
-table   (levels, D) a sum a level and column      rows, values   (t, D) where, and what to add
+table   (levels, D)   one sum per level and column
+rows    (t, D)        level of each frame and column
+values  (t, D)        what is added there
 """
 
 from __future__ import annotations
@@ -13,21 +15,21 @@ from earatlas.types import Array, Indices
 
 __all__ = ["add_frames"]
 
-_FEW = 16  # frames: up to here one after the other is faster, twice as fast for two of them
+_MAX_LOOP_FRAMES = 16  # up to here a loop over frames is faster than np.add.at
 
 
 def add_frames(tables: Sequence[Array], rows: Indices, values: Sequence[Array]) -> None:
-    """table[rows[n, d], d] += values[n, d] of every frame n, in each of the tables.
+    """Perform table[rows[n, d], d] += values[n, d] for every frame n in each of the tables.
 
-    The values of a table may be one a frame, (t, 1).
+    The values of a table may have shape (t, 1), which is one value per frame.
     """
     D = rows.shape[1]
-    place = rows * D
-    place += np.arange(D)
+    index = rows * D
+    index += np.arange(D)
     for table, own in zip(tables, values, strict=True):
         flat = table.reshape(-1)
-        if len(rows) <= _FEW:
-            for there, value in zip(place, own, strict=True):
-                flat[there] += value  # a frame has each column once
+        if len(rows) <= _MAX_LOOP_FRAMES:
+            for position, value in zip(index, own, strict=True):
+                flat[position] += value  # within a frame, every column occurs once
         else:
-            np.add.at(flat, place.ravel(), np.broadcast_to(own, rows.shape).ravel())
+            np.add.at(flat, index.ravel(), np.broadcast_to(own, rows.shape).ravel())

@@ -1,15 +1,16 @@
-"""Bins in which sound arrives rather than decays: what a room's direct sound is heard in.
+"""Onset detection: time-frequency bins in which sound arrives rather than decays.
 
-Reverberation is what decays; the direct sound is what rises above it. In: samples of both ears, as
-they come. Out: `OnsetBins`, those that rise most above the decaying envelope of what was before and
-above the quiet level of their frequency. Memory is constant, and blocks of any size give the same.
+Reverberation decays, and the direct sound rises above it. The input is the samples of both ears in
+blocks of any size. The output is `OnsetBins`, the bins that rise most above the decaying envelope
+of the preceding frames and above the quiet level of their frequency. Memory is constant.
 
     P_ft = |L|² + |R|²                       power of both ears in a bin
     e_ft = max(P_ft, δ e_f,t-1)              envelope that decays by 60 dB in `decay_seconds`
-    q_f                                      mean power of noise that has the quietest frames
-    rise_ft = P_ft / max(δ e_f,t-1, q_f)     what a bin is chosen by, in dB
+    q_f                                      mean noise power, from the quietest frames
+    rise_ft = P_ft / max(δ e_f,t-1, q_f)     onset strength, in dB
 
-Windows are short: one of 64 ms holds the first reflections too, which come after 3 to 20 ms.
+The window is short, because one of 64 ms would include the first reflections, which arrive after 3
+to 20 ms.
 """
 
 from __future__ import annotations
@@ -24,37 +25,40 @@ import numpy as np
 
 from earatlas.errors import InputError
 from earatlas.features.level_tables import add_frames
-from earatlas.features.reverberation import DecayStream
-from earatlas.features.stft import FrameStream, squared_size
+from earatlas.features.onset_candidates import TINY_POWER, DecayingEnvelope, OnsetCandidates
+from earatlas.features.reverberation import DecayEstimator
+from earatlas.features.stft import FrameStream, squared_magnitude
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["Gate", "OnsetBins", "OnsetStream"]
+__all__ = ["OnsetBins", "OnsetDetector", "OnsetDetectorSettings"]
 
-_LOWEST_DB, _HIGHEST_DB = -160, 80  # of the table of levels; beyond is counted at its ends
-_CANDIDATES = 8  # times the bins that are kept: the quiet level is known only at the end
-_TINY = 1e-20
-_TELLING = 500  # onsets, at most, by which noise is told from its absence
-_CLEAR_DB = 18.0  # 19 and more of one talker and of two in the open and in rooms, 13 to 18 in noise
-_FRAMES_AT_ONCE = 256  # as many as stay in the cache
-_SILENCE_DB = -100.0  # re a full-scale sine
-_GROWTH = 12  # decades that single precision has to spare above the power of any sound
+# Evidence: docs/figures/settings/features.md, "onset_detector".
+_LOWEST_DB, _HIGHEST_DB = -160, 80  # range of the level table; levels outside count at its ends
+_CANDIDATES_PER_BIN = 8  # candidates kept per returned bin, until the quiet level is known
+_SNR_BINS = 500  # strongest onsets that tell the signal-to-noise ratio
+_CLEAN_SNR_DB = 18.0  # minimum median SNR of the onsets of a recording with hardly any noise
+_FRAMES_AT_ONCE = 256  # frames processed together, as many as fit into the cache
+_MAX_SCALE = 1e100  # scale of the level table at which it is renormalized, to avoid overflow
 
 
 @dataclass(frozen=True)
-class Gate:
-    """Which bins count as onsets; what the settings do: docs/figures.md, rooms."""
+class OnsetDetectorSettings:
+    """Settings of the onset detector.
 
-    rate: int = 16_000  # Hz
-    window: int = 384  # samples: 24 ms
-    hop: int = 128
-    decay_seconds: float = 0.3  # T60 of the envelope; 0.3 to 0.8 do alike
-    low_hz: float = 150.0
-    high_hz: float = 7800.0
-    below_peak_db: float = 50.0
-    quiet_share: float = 0.15  # of a frequency's frames: speech pauses more than that
-    snr_db: float = 6.0  # least above the quiet level
-    rise_db: float = 3.0  # least above the envelope
-    most_bins: int = 500
+    Evidence: docs/guide/rooms.md, and docs/figures/settings/features.md, "onset_detector".
+    """
+
+    rate: int = 16_000  # sampling rate in Hz
+    window: int = 384  # STFT window in samples (24 ms)
+    hop: int = 128  # samples between frames
+    decay_seconds: float = 0.3  # T60 of the envelope
+    low_hz: float = 150.0  # lowest frequency
+    high_hz: float = 7800.0  # highest frequency
+    below_peak_db: float = 50.0  # range below the strongest bin
+    quiet_share: float = 0.15  # fraction of the frames of a frequency that define its quiet level
+    snr_db: float = 6.0  # minimum above the quiet level
+    rise_db: float = 3.0  # minimum above the envelope
+    most_bins: int = 500  # maximum number of returned bins
 
     def __post_init__(self) -> None:
         counts = self.rate, self.window, self.hop, self.most_bins
@@ -69,45 +73,46 @@ class Gate:
             all(abs(level) < 1000 for level in (self.below_peak_db, self.snr_db, self.rise_db)),
         )
         if not all(isinstance(count, int) for count in counts) or not all(ranges):
-            raise InputError(f"gate must have possible settings, got {self}. Use the defaults.")
+            raise InputError(
+                f"The settings of the onset detector must be in range, got {self}. "
+                "Use the defaults."
+            )
 
     @cached_property
     def rows(self) -> Indices:
-        """(F,) rows of the transform between the lowest and the highest frequency."""
+        """Bins (F,) of the STFT between the lowest and the highest frequency."""
         hz = np.arange(self.window // 2 + 1) * (self.rate / self.window)
         return np.flatnonzero((hz >= self.low_hz) & (hz <= self.high_hz))
 
     @cached_property
     def frequencies_hz(self) -> Array:
-        """(F,) their frequencies."""
+        """Frequencies (F,) of these bins in Hz."""
         return np.asarray(self.rows * (self.rate / self.window), dtype=np.float64)
 
     @property
     def decay(self) -> float:
-        """δ: what is left of the envelope's power after a hop."""
+        """Decay δ of the power of the envelope per hop."""
         return float(10 ** (-6 * self.hop / (self.rate * self.decay_seconds)))
 
 
 @dataclass(frozen=True, eq=False)
 class OnsetBins:
-    """B bins that rise, in order of frequency."""
+    """B onset bins, ordered by frequency."""
 
-    f: Indices  # (B,) of the gate's frequencies
-    t: Indices  # (B,) frames since the start
-    z: Complex  # (B, 2) spectra of the left and the right ear
-    rise_db: Array  # (B,)
-    snr_db: Array  # (B,) above the quiet level
-    frames: float  # heard in all
-    decay_seconds: float = (
-        math.nan
-    )  # of 60 dB, by the fastest decays (`earatlas.features.reverberation`)
-    difference: float = math.nan  # of the ears: 0 if one has the other's sound, louder or softer
+    f: Indices  # (B,), index into the frequencies of the detector
+    t: Indices  # (B,), frame since the start
+    z: Complex  # (B, 2), spectra of the left and the right ear
+    rise_db: Array  # (B,), onset strength
+    snr_db: Array  # (B,), above the quiet level
+    frames: float  # number of frames analysed
+    decay_seconds: float = math.nan  # T60 of the fastest decays (earatlas.features.reverberation)
+    interaural_difference: float = math.nan  # 0 if the ears have the same signal up to a gain
 
     def __len__(self) -> int:
         return len(self.f)
 
     def __getitem__(self, rows: Indices | Mask | slice) -> OnsetBins:
-        """Some of the bins, in the same order."""
+        """Return some of the bins in the same order."""
         return replace(
             self, f=self.f[rows], t=self.t[rows], z=self.z[rows], rise_db=self.rise_db[rows],
             snr_db=self.snr_db[rows],
@@ -117,298 +122,247 @@ class OnsetBins:
         return f"OnsetBins({len(self)} bins of {self.frames:g} frames)"
 
     @classmethod
-    def joined(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
-        """The bins of all parts of one sound."""
-        return cls._one_after_the_other(parts).by_frequency()
+    def concatenate(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
+        """Concatenate the bins of all parts of a recording, ordered by frequency."""
+        return cls._concatenate_unsorted(parts).by_frequency()
 
     @classmethod
-    def _one_after_the_other(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
+    def _concatenate_unsorted(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
         f, t, z, rise, snr = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("f", "t", "z", "rise_db", "snr_db")
         )
         return replace(parts[-1], f=f, t=t, z=z, rise_db=rise, snr_db=snr)
 
-    def followed_by(self, later: OnsetBins) -> OnsetBins:
-        """The bins of two parts of one sound that are in order of time."""
-        return self._one_after_the_other([self, later])
+    def append(self, later: OnsetBins) -> OnsetBins:
+        """Return the bins of this and a later part, in this order."""
+        return self._concatenate_unsorted([self, later])
 
     def by_frequency(self) -> OnsetBins:
-        """The same in order of frequency, then time."""
+        """Return the bins ordered by frequency, then time."""
         return self[np.lexsort((self.t, self.f))]
 
     @classmethod
-    def united(cls, parts: Sequence[OnsetBins]) -> tuple[OnsetBins, list[Indices]]:
-        """The bins of overlapping parts of one sound, each once, and which (b,) are each part's."""
-        every = cls.joined(parts)
-        first = np.ones(len(every), dtype=bool)
-        first[1:] = (np.diff(every.f) != 0) | (np.diff(every.t) != 0)
-        once = every[first]
-        frames = int(once.t.max(initial=0)) + 1
-        place = once.f * frames + once.t  # ascending, as they are in order of frequency and time
-        return once, [np.searchsorted(place, part.f * frames + part.t) for part in parts]
+    def merge_overlapping(cls, parts: Sequence[OnsetBins]) -> tuple[OnsetBins, list[Indices]]:
+        """Return the distinct bins of overlapping parts, and the indices (b,) of each part."""
+        bins = cls.concatenate(parts)
+        is_first = np.ones(len(bins), dtype=bool)
+        is_first[1:] = (np.diff(bins.f) != 0) | (np.diff(bins.t) != 0)
+        unique = bins[is_first]
+        frames = int(unique.t.max(initial=0)) + 1
+        key = unique.f * frames + unique.t  # ascending
+        return unique, [np.searchsorted(key, part.f * frames + part.t) for part in parts]
 
     @cached_property
-    def above_quiet_db(self) -> float:
-        """How far those that rise most stand above the quiet level: their median; NaN of none."""
-        strongest = self.strongest(_TELLING)
+    def median_snr_db(self) -> float:
+        """Median SNR of the strongest onsets in dB; NaN if there are none."""
+        strongest = self.strongest(_SNR_BINS)
         return float(np.median(strongest.snr_db)) if len(self) else math.nan
 
     @property
-    def clear(self) -> bool:
-        """Whether there is no noise to speak of: they stand well above what noise leaves."""
-        return self.above_quiet_db >= _CLEAR_DB
+    def is_clean(self) -> bool:
+        """Whether the recording has hardly any noise."""
+        return self.median_snr_db >= _CLEAN_SNR_DB
 
-    def lighter(self) -> OnsetBins:
-        """The same in two thirds of the memory: spectra in single precision."""
+    def to_single_precision(self) -> OnsetBins:
+        """Return the bins with spectra in single precision, which saves a third of the memory."""
         return replace(self, z=self.z.astype(np.complex64))
 
     def strongest(self, count: int) -> OnsetBins:
-        """The `count` that rise most."""
+        """Return the `count` bins with the largest rise, in the same order."""
         if len(self) <= count:
             return self
         return self[np.sort(np.argsort(-self.rise_db, kind="stable")[:count])]
 
 
-class OnsetStream:
-    """Onsets of a sound that comes in pieces, with or without forgetting.
+class OnsetDetector:
+    """Streaming onset detector, with optional exponential forgetting.
 
-    With `forgetting` = g < 1 a bin counts as if it rose by g^a less after a frames, so that newer
-    ones take its place; the peak and the quiet level forget alike. In `single` precision it takes
-    half the time. With `stretches` those of each `stretch` can be asked for, too.
+    With `forgetting` = g < 1, the rise of a bin is discounted by g^a after a further frames, so
+    that newer onsets replace it; the peak and the quiet level are forgotten alike. `single`
+    precision takes half the time. `segments` enables `onsets_since_last_call`.
     """
 
     def __init__(
-        self, gate: Gate, *, forgetting: float = 1.0, single: bool = False, stretches: bool = False
+        self,
+        onset_settings: OnsetDetectorSettings,
+        *,
+        forgetting: float = 1.0,
+        single: bool = False,
+        segments: bool = False,
     ) -> None:
-        self._gate, self._forgetting, self._single = gate, forgetting, single
-        self._newest: list[_Candidates] | None = [] if stretches else None
-        self._frames = FrameStream(gate.window, gate.hop, single=single)
-        F = len(gate.rows)
-        self._rising = _Rising(gate)
+        self._settings, self._forgetting, self._single = onset_settings, forgetting, single
+        self._segment: list[OnsetCandidates] | None = [] if segments else None
+        self._stft = FrameStream(onset_settings.window, onset_settings.hop, single=single)
+        F = len(onset_settings.rows)
+        self._envelope = self._new_envelope()
         self._levels = np.zeros((_HIGHEST_DB - _LOWEST_DB + 1, F))
-        self._scale = 1.0  # what a frame of now is worth in the table of levels
+        self._scale = 1.0  # weight of a new frame in the level table
         self._peak = 0.0
-        self._heard = 0.0
-        self._kept: list[_Candidates] = []
-        self._waiting = 0  # candidates
-        first, last = gate.rows[[0, -1]] if len(gate.rows) else (0, -1)
-        self._rows = slice(int(first), int(last) + 1)  # a view where an index would copy
-        self._decay = DecayStream(gate.frequencies_hz, gate.hop / gate.rate, forgetting=forgetting)
-        self._products = np.zeros(3)  # |L|², |R|² and Re L R̄, summed up
+        self._n_frames = 0.0  # with forgetting
+        self._candidates: list[OnsetCandidates] = []
+        self._n_candidates = 0
+        first, last = onset_settings.rows[[0, -1]] if len(onset_settings.rows) else (0, -1)
+        self._rows = slice(int(first), int(last) + 1)  # gives a view instead of a copy
+        self._decay = DecayEstimator(
+            onset_settings.frequencies_hz,
+            onset_settings.hop / onset_settings.rate,
+            forgetting=forgetting,
+        )
+        self._products = np.zeros(3)  # sums of |L|², |R|² and Re L R*
+
+    def _new_envelope(self) -> DecayingEnvelope:
+        settings = self._settings
+        return DecayingEnvelope(
+            len(settings.rows),
+            decay=settings.decay,
+            min_rise_db=settings.rise_db,
+            full_scale_power=(settings.window / 4) ** 2,
+        )
 
     def push(self, samples: Array) -> None:
-        """Take in samples (2, n)."""
-        self._take_all(self._frames.push(samples))
+        """Add samples (2, n)."""
+        self._add_all(self._stft.push(samples))
 
     def finish(self) -> None:
-        """Take in the frames that waited for the end."""
-        self._take_all(self._frames.finish())
+        """Add the last frames, which reach beyond the end of the sound."""
+        self._add_all(self._stft.finish())
 
-    def _take_all(self, spectra: Complex) -> None:
-        for X in self._cut(spectra):
-            self._take(X)
+    def _add_all(self, spectra: Complex) -> None:
+        for X in self._split(spectra):
+            self._add(X)
 
-    def _cut(self, spectra: Complex) -> Iterator[Complex]:
-        """The gate's frequencies of spectra (2, B, t), frame by frame (2, t, F), some at a time."""
+    def _split(self, spectra: Complex) -> Iterator[Complex]:
+        """Yield groups of frames (2, t, F) of spectra (2, B, t) at the frequencies of interest."""
         X = spectra.swapaxes(1, 2)[..., self._rows]
         for start in range(0, X.shape[1], _FRAMES_AT_ONCE):
             yield X[:, start : start + _FRAMES_AT_ONCE]
 
-    def _take(self, X: Complex) -> None:
+    def _add(self, X: Complex) -> None:
+        """Update all statistics with frames (2, t, F)."""
         g, t = self._forgetting, X.shape[1]
-        left, right = squared_size(X)
+        left, right = squared_magnitude(X)
         P = left + right
-        new = self._rising.candidates(X, P)
+        new = self._envelope.candidates(X, P)
         self._decay.push(P.T)
-        worth = self._scale * g ** -np.arange(1.0, t + 1)
-        self._count_levels(P, worth)
-        self._scale = float(worth[-1])
-        age = g ** np.arange(t - 1.0, -1.0, -1.0)
+        weight = self._scale * g ** -np.arange(1.0, t + 1)
+        self._count_levels(P, weight)
+        self._scale = float(weight[-1])
+        decay = g ** np.arange(t - 1.0, -1.0, -1.0)
         self._products *= g**t
-        together = X[0].real * X[1].real + X[0].imag * X[1].imag
-        # In double precision: whether both ears have one sound hangs on the eighth digit.
-        sums = (part.sum(axis=1, dtype=np.float64) for part in (left, right, together))
-        self._products += [age @ part for part in sums]
-        self._heard = self._heard * g**t + float(age.sum())
-        self._peak = max(self._peak * g**t, float((P.max(axis=1) * age).max()))
-        self._kept.append(new)
-        if self._newest is not None:
-            self._newest.append(new)
-        self._waiting += len(new.f)
-        if self._waiting > 2 * self._most:  # sorting is what a hop takes longest for
-            self._kept = [self._best()]
-            self._waiting = len(self._kept[0].f)
-        if self._scale > 1e100:
+        cross = X[0].real * X[1].real + X[0].imag * X[1].imag
+        # Double precision: the difference of identical ears is of the order of 1e-8.
+        sums = (part.sum(axis=1, dtype=np.float64) for part in (left, right, cross))
+        self._products += [decay @ part for part in sums]
+        self._n_frames = self._n_frames * g**t + float(decay.sum())
+        self._peak = max(self._peak * g**t, float((P.max(axis=1) * decay).max()))
+        self._candidates.append(new)
+        if self._segment is not None:
+            self._segment.append(new)
+        self._n_candidates += len(new.f)
+        if self._n_candidates > 2 * self._max_candidates:  # rarely, because sorting is slow
+            self._candidates = [self._best_candidates()]
+            self._n_candidates = len(self._candidates[0].f)
+        if self._scale > _MAX_SCALE:
             self._levels /= self._scale
             self._scale = 1.0
 
-    def _count_levels(self, P: Array, worth: Array) -> None:
-        level = np.log(P + _TINY)
+    def _count_levels(self, P: Array, weight: Array) -> None:
+        """Add powers (t, F) with weights (t,) to the level table."""
+        level = np.log(P + TINY_POWER)
         level *= 10 / np.log(10)
         np.clip(np.floor(level, out=level), _LOWEST_DB, _HIGHEST_DB, out=level)
-        add_frames([self._levels], level.astype(np.intp) - _LOWEST_DB, [worth[:, None]])
+        add_frames([self._levels], level.astype(np.intp) - _LOWEST_DB, [weight[:, None]])
 
     def _floor(self) -> float:
-        return self._peak * 10 ** (-self._gate.below_peak_db / 10)
+        """Return the minimum power of an onset, relative to the peak."""
+        return self._peak * 10 ** (-self._settings.below_peak_db / 10)
 
-    def _quiet(self) -> Array:
-        """q (F,): the mean power of noise whose quietest share lies below the level counted."""
-        share = self._gate.quiet_share
-        below = np.cumsum(self._levels, axis=0)
-        row = np.argmax(below >= share * below[-1], axis=0)
-        # The powers of noise are exponentially distributed: from their quantile to their mean.
-        quiet: Array = 10 ** ((row + _LOWEST_DB + 0.5) / 10) / -np.log(1 - share)
-        return quiet
+    def _noise_power(self) -> Array:
+        """Return q (F,), the mean noise power, from the quantile of the quietest frames."""
+        fraction = self._settings.quiet_share
+        cumulative = np.cumsum(self._levels, axis=0)
+        row = np.argmax(cumulative >= fraction * cumulative[-1], axis=0)
+        # The powers of noise are exponentially distributed, which relates the quantile to the mean.
+        noise: Array = 10 ** ((row + _LOWEST_DB + 0.5) / 10) / -np.log(1 - fraction)
+        return noise
 
     def bins(self) -> OnsetBins:
-        """The bins that rise most, of all that was pushed."""
-        good = self._good(self._best())
-        fade_db = (self._rising.count - good.t) * (10 * np.log10(self._forgetting))
-        order = np.argsort(-(good.rise_db + fade_db), kind="stable")[: self._gate.most_bins]
-        return good[order[np.lexsort((good.t[order], good.f[order]))]]
+        """Return the strongest onsets of all frames so far."""
+        onsets = self._onsets(self._best_candidates())
+        discount_db = (self._envelope.count - onsets.t) * (10 * np.log10(self._forgetting))
+        order = np.argsort(-(onsets.rise_db + discount_db), kind="stable")
+        order = order[: self._settings.most_bins]
+        return onsets[order[np.lexsort((onsets.t[order], onsets.f[order]))]]
 
-    def arrived(self, since: int) -> OnsetBins:
-        """The bins of frames from `since` on that rise, by what is quiet now."""
+    def onsets_since(self, since: int) -> OnsetBins:
+        """Return all onsets from frame `since` on, given the current quiet level."""
         parts = takewhile(
-            lambda part: not len(part.t) or part.t.max() >= since, reversed(self._kept)
+            lambda part: not len(part.t) or part.t.max() >= since, reversed(self._candidates)
         )
-        kept = _Candidates.joined(list(parts))
-        new = np.flatnonzero(kept.t >= since)
-        new = new[np.lexsort((kept.t[new], kept.f[new]))]
-        return self._good(
-            _Candidates(kept.f[new], kept.t[new], kept.z[new], kept.power[new], kept.rise_db[new])
-        )
+        candidates = OnsetCandidates.concatenate(list(parts))
+        new = np.flatnonzero(candidates.t >= since)
+        return self._onsets(candidates[new[np.lexsort((candidates.t[new], candidates.f[new]))]])
 
-    def stretch(self) -> OnsetBins:
-        """The bins that rise most since this was asked the last time, by what is quiet now.
+    def onsets_since_last_call(self) -> OnsetBins:
+        """Return the strongest onsets since the previous call, given the current quiet level.
 
-        Its `frames` are all until now: where the stretch ends, whether anything rises in it or not.
+        The `frames` of the result are the number of all frames so far, the end of the segment.
         """
-        kept = _Candidates.joined(self._newest or []).best(self._most, self._rising.count, 1.0)
-        self._newest = []
-        return self._good(kept).by_frequency().strongest(self._gate.most_bins)
+        candidates = OnsetCandidates.concatenate(self._segment or [])
+        candidates = candidates.best(self._max_candidates, self._envelope.count, 1.0)
+        self._segment = []
+        return self._onsets(candidates).by_frequency().strongest(self._settings.most_bins)
 
     @property
     def frames(self) -> int:
-        """Frames that are complete."""
-        return self._rising.count
+        """Number of complete frames."""
+        return self._envelope.count
 
     @property
-    def _most(self) -> int:
-        return _CANDIDATES * self._gate.most_bins
+    def _max_candidates(self) -> int:
+        return _CANDIDATES_PER_BIN * self._settings.most_bins
 
-    def _best(self) -> _Candidates:
-        return _Candidates.joined(self._kept).best(self._most, self._rising.count, self._forgetting)
+    def _best_candidates(self) -> OnsetCandidates:
+        candidates = OnsetCandidates.concatenate(self._candidates)
+        return candidates.best(self._max_candidates, self._envelope.count, self._forgetting)
 
-    def _good(self, kept: _Candidates) -> OnsetBins:
-        """Those that rise above the quiet, too."""
-        gate = self._gate
-        snr = 10 * np.log10((kept.power + _TINY) / (self._quiet()[kept.f] + _TINY))
-        rise = np.minimum(kept.rise_db, snr)
-        good = (rise > gate.rise_db) & (snr > gate.snr_db) & (kept.power > self._floor())
-        every = OnsetBins(
-            kept.f, kept.t, kept.z, rise, snr, self._heard,
+    def _onsets(self, candidates: OnsetCandidates) -> OnsetBins:
+        """Return the candidates that also rise above the quiet level."""
+        settings = self._settings
+        noise = self._noise_power()[candidates.f]
+        snr = 10 * np.log10((candidates.power + TINY_POWER) / (noise + TINY_POWER))
+        rise = np.minimum(candidates.rise_db, snr)
+        is_onset = (
+            (rise > settings.rise_db) & (snr > settings.snr_db) & (candidates.power > self._floor())
+        )
+        bins = OnsetBins(
+            candidates.f, candidates.t, candidates.z, rise, snr, self._n_frames,
             decay_seconds=self._decay.seconds(),
-            difference=self._difference(),
+            interaural_difference=self._interaural_difference(),
         )  # fmt: skip
-        return every[good]
+        return bins[is_onset]
 
-    def _difference(self) -> float:
-        """1 - (Re LR̄)² / |L|²|R|²: what of one ear's sound is not in the other's."""
-        left, right, together = self._products
-        return float(1 - together**2 / max(left * right, 1e-300))
+    def _interaural_difference(self) -> float:
+        """Return 1 - (Re L R*)² / (|L|² |R|²), which is 0 if the ears differ only by a gain."""
+        left, right, cross = self._products
+        return float(1 - cross**2 / max(left * right, 1e-300))
 
-    def again(self, blocks: Iterable[Array]) -> Iterator[OnsetBins]:
-        """All bins that rise, in order of time, of the same sound heard a second time.
+    def second_pass(self, blocks: Iterable[Array]) -> Iterator[OnsetBins]:
+        """Yield all onsets of the same sound, given the final quiet level.
 
-        What is quiet is known by then; for each block (2, n), the bins of the frames that it ends.
+        For each block (2, n), yield the onsets of the frames that it completes, in order of time.
         """
-        gate = self._gate
-        frames = FrameStream(gate.window, gate.hop, single=self._single)
-        rising = _Rising(gate)
+        stft = FrameStream(self._settings.window, self._settings.hop, single=self._single)
+        envelope = self._new_envelope()
 
-        def arrived(spectra: Complex) -> OnsetBins:
-            parts = [rising.candidates(X, squared_size(X).sum(axis=0)) for X in self._cut(spectra)]
-            return self._good(_Candidates.joined(parts))
+        def onsets(spectra: Complex) -> OnsetBins:
+            parts = [
+                envelope.candidates(X, squared_magnitude(X).sum(axis=0))
+                for X in self._split(spectra)
+            ]
+            return self._onsets(OnsetCandidates.concatenate(parts))
 
         for block in blocks:
-            yield arrived(frames.push(block))
-        yield arrived(frames.finish())
-
-
-class _Rising:
-    """The envelope that a bin must rise above, and the bins that do."""
-
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._envelope: Array = np.zeros(len(gate.rows))
-        self._least_ratio = 10 ** (gate.rise_db / 10)
-        # Digital silence is no room: whatever follows it would rise without end.
-        self._silence = 10 ** (_SILENCE_DB / 10) * (gate.window / 4) ** 2
-        fall = -np.log10(gate.decay)
-        self._grown = 10 ** (fall * np.arange(max(int(_GROWTH / fall), 1) + 1.0))  # δ^-t
-        self.count = 0  # frames so far
-
-    def candidates(self, X: Complex, P: Array) -> _Candidates:
-        """Those of the next frames, with spectra (2, t, F) and powers (t, F), in order of time."""
-        before = self._decayed(P)
-        np.maximum(before, self._silence, out=before)
-        place = np.flatnonzero(self._least_ratio * before < P + _TINY)
-        n, f = np.divmod(place, P.shape[1])
-        power = P.ravel().take(place)
-        rise_db = 10 * np.log10((power + _TINY) / before.ravel().take(place))
-        found = _Candidates(f, self.count + n, X[:, n, f].T, power, rise_db)
-        self.count += len(P)
-        return found
-
-    def _decayed(self, P: Array) -> Array:
-        """δ e of the frame before, (t, F), and the envelope moved on.
-
-        Without its decay it is a running maximum: e_t δ^-t = max(P_t δ^-t, e_t-1 δ^-(t-1)).
-        """
-        grown = self._grown.astype(P.dtype)[:, None]
-        out = np.empty_like(P)
-        for start in range(0, len(P), len(grown) - 1):
-            power = P[start : start + len(grown) - 1]
-            t = len(power)
-            e = np.concatenate([self._envelope[None], power * grown[1 : t + 1]])
-            np.maximum.accumulate(e, axis=0, out=e)
-            e /= grown[: t + 1]
-            np.multiply(e[:-1], self._gate.decay, out=out[start : start + t])
-            self._envelope = e[-1]
-        return out
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidates:
-    """Bins that may be among those that rise most, once the quiet level is known."""
-
-    f: Indices
-    t: Indices
-    z: Complex  # (n, 2)
-    power: Array
-    rise_db: Array  # above the envelope
-
-    @classmethod
-    def joined(cls, parts: Sequence[_Candidates]) -> _Candidates:
-        if not parts:
-            nothing = np.zeros(0, dtype=np.intp)
-            pairs = np.zeros((0, 2), dtype=np.complex128)
-            return cls(nothing, nothing, pairs, np.zeros(0), np.zeros(0))
-        names = ("f", "t", "z", "power", "rise_db")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def best(self, most: int, now: int, forgetting: float) -> _Candidates:
-        """The `most` that rise most, older ones by less."""
-        if len(self.f) <= most:
-            return self
-        merit = self.rise_db + (now - self.t) * (10 * np.log10(forgetting))
-        # Ties by time and frequency: what is kept must not hang on how the sound was cut up.
-        least = np.partition(merit, -most)[-most]
-        above, level = np.flatnonzero(merit > least), np.flatnonzero(merit == least)
-        level = level[np.lexsort((self.f[level], self.t[level]))[: most - len(above)]]
-        keep = np.sort(np.concatenate([above, level]))
-        return _Candidates(
-            self.f[keep], self.t[keep], self.z[keep], self.power[keep], self.rise_db[keep]
-        )
+            yield onsets(stft.push(block))
+        yield onsets(stft.finish())

@@ -1,10 +1,8 @@
-"""A recording that can be heard more than once, in blocks, whether it is in memory or in a file.
+"""A binaural recording that can be read repeatedly in blocks, from memory or from a file.
 
-Long recordings are worked through twice (first what counts as heard, then what is heard), and are
-never all in memory: whatever works on recordings takes a `Recording`.
-
-A converter may add a constant to each ear (`earatlas.features.dc_offset`): `centred` is the recording
-without it.
+Long recordings are processed in two passes (first the thresholds, then the bins above them) without
+ever being held in memory. Algorithms therefore take a `Recording`. `without_dc_offset` returns the
+same recording with the constant removed that a converter may add (`earatlas.features.dc_offset`).
 """
 
 from __future__ import annotations
@@ -18,46 +16,43 @@ import numpy as np
 
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_rate, audio_seconds, read_blocks
-from earatlas.features.cues import check_ears, checked_audio
-from earatlas.features.dc_offset import offset_of
+from earatlas.features.cues import check_audio, check_binaural
+from earatlas.features.dc_offset import estimate_dc_offset
 from earatlas.features.layout import CueLayout
 from earatlas.types import Array
 
 __all__ = ["FileRecording", "MemoryRecording", "Recording"]
 
-_BLOCK_SECONDS = 10.0  # a few megabytes of spectra
+_BLOCK_SECONDS = 10.0  # duration of a block; its spectra take a few megabytes
 
 
-def _nothing() -> Array:
+def _zero_offset() -> Array:
     return np.zeros((2, 1))
 
 
 class Recording(Protocol):
-    """Two channels of sound, at the rate of a layout or any other, as often as they are asked for.
-
-    The two begin at the same time.
-    """
+    """Two channels of sound that can be read several times, at any sampling rate."""
 
     @property
     def offset(self) -> Array:
-        """(2, 1) what was taken out of each ear."""
+        """DC offset (2, 1) that was removed from each ear."""
 
-    def centred(self) -> Recording:
-        """The same without what each ear has in the mean of the first seconds."""
+    def without_dc_offset(self) -> Recording:
+        """Return the recording without the DC offset of its first block."""
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Duration in seconds."""
 
     @property
     def rate(self) -> int:
-        """Its own sampling rate, in Hz."""
+        """Native sampling rate in Hz."""
 
     def chunks(self, rate: int) -> Iterator[Array]:
-        """The sound (2, n) piece by piece at any rate, after it was checked by `blocks`."""
+        """Yield samples (2, n) at any rate, without the checks and warnings of `blocks`."""
 
-    def blocks(self, layout: CueLayout, *, again: bool = False) -> Iterator[Audio]:
-        """The sound in blocks; `again`: what is to be warned of was said the first time."""
+    def blocks(self, layout: CueLayout, *, second_pass: bool = False) -> Iterator[Audio]:
+        """Yield blocks at the rate of the layout; a second pass does not repeat warnings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,34 +60,34 @@ class MemoryRecording:
     """A recording in memory."""
 
     audio: Audio
-    offset: Array = field(default_factory=_nothing)  # (2, 1) that was taken out of it
+    offset: Array = field(default_factory=_zero_offset)  # (2, 1), already removed
 
     def __post_init__(self) -> None:
-        check_ears(self.audio)
+        check_binaural(self.audio)
 
-    def centred(self) -> MemoryRecording:
-        """The same without what each ear has in the mean of the first seconds."""
+    def without_dc_offset(self) -> MemoryRecording:
+        """Return the recording without the DC offset of its first block."""
         samples, rate = self.audio.samples, self.audio.rate
-        offset = offset_of(samples[:, : int(_BLOCK_SECONDS * rate)])
+        offset = estimate_dc_offset(samples[:, : int(_BLOCK_SECONDS * rate)])
         return MemoryRecording(Audio(samples - offset, rate), self.offset + offset)
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Duration in seconds."""
         return self.audio.seconds
 
     @property
     def rate(self) -> int:
-        """Its own sampling rate, in Hz."""
+        """Native sampling rate in Hz."""
         return self.audio.rate
 
     def chunks(self, rate: int) -> Iterator[Array]:
-        """All of the sound (2, n) at any rate, in one piece."""
+        """Yield all samples (2, n) at any rate, as one chunk."""
         yield self.audio.at_rate(rate).samples
 
-    def blocks(self, layout: CueLayout, *, again: bool = False) -> Iterator[Audio]:
-        """The sound in blocks, at the layout's rate; an InputError if it can give no cues."""
-        samples = checked_audio(self.audio, layout).samples
+    def blocks(self, layout: CueLayout, *, second_pass: bool = False) -> Iterator[Audio]:
+        """Yield blocks at the rate of the layout; raise InputError if there can be no cues."""
+        samples = check_audio(self.audio, layout).samples
         size = int(_BLOCK_SECONDS * layout.rate)
         for start in range(0, samples.shape[1], size):
             yield Audio(samples[:, start : start + size], layout.rate)
@@ -100,34 +95,34 @@ class MemoryRecording:
 
 @dataclass(frozen=True, eq=False)
 class FileRecording:
-    """A recording in a sound file of any length; `channels` are those of the two ears."""
+    """A recording in a sound file of any length."""
 
     path: str | Path
-    channels: tuple[int, int] = (0, 1)
-    offset: Array = field(default_factory=_nothing)  # (2, 1) that is taken out of it
+    channels: tuple[int, int] = (0, 1)  # of the left and the right ear
+    offset: Array = field(default_factory=_zero_offset)  # (2, 1), removed while reading
 
-    def centred(self) -> FileRecording:
-        """The same without what each ear has in the mean of the first seconds."""
+    def without_dc_offset(self) -> FileRecording:
+        """Return the recording without the DC offset of its first block."""
         first = next(self._read(self.rate, warn=False))
-        return replace(self, offset=self.offset + offset_of(first.samples))
+        return replace(self, offset=self.offset + estimate_dc_offset(first.samples))
 
     @property
     def seconds(self) -> float:
-        """How long it is, from its header."""
+        """Duration in seconds, from the header."""
         return audio_seconds(self.path)
 
     @property
     def rate(self) -> int:
-        """Its own sampling rate in Hz, from its header."""
+        """Native sampling rate in Hz, from the header."""
         return audio_rate(self.path)
 
     def chunks(self, rate: int) -> Iterator[Array]:
-        """The sound (2, n) piece by piece at any rate; what is to be warned of was said before."""
+        """Yield samples (2, n) at any rate, without warnings."""
         return (block.samples for block in self._read(rate, warn=False))
 
-    def blocks(self, layout: CueLayout, *, again: bool = False) -> Iterator[Audio]:
-        """The sound in blocks, at the layout's rate."""
-        return self._read(layout.rate, warn=not again)
+    def blocks(self, layout: CueLayout, *, second_pass: bool = False) -> Iterator[Audio]:
+        """Yield blocks at the rate of the layout; a second pass does not repeat warnings."""
+        return self._read(layout.rate, warn=not second_pass)
 
     def _read(self, rate: int, *, warn: bool) -> Iterator[Audio]:
         return read_blocks(

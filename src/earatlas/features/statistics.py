@@ -1,17 +1,17 @@
-"""What a model needs of a recording: three numbers a cue, however long it is.
+"""Sufficient statistics of the cues of a recording: three sums per cue.
 
-In: cues y_dt with weights w_dt (0 where a bin is not observed). Out: `CueStatistics`, which add up
-over pieces of a recording; a posterior needs nothing else (docs/method.md).
+The input is cues y_dt with weights w_dt (0 for unobserved bins). The output is `CueStatistics`,
+which is additive over the parts of a recording and is all that a posterior depends on
+(docs/method.md).
 
     Q_d = sum_t w_dt          counts
     R_d = sum_t w_dt y_dt     sums
-    E_d = sum_t w_dt y_dt^2   squares
+    E_d = sum_t w_dt y_dt²    squares
 
-Which bins are observed depends on the peak of the whole recording, and on the noise in it, which a
-stream does not know yet. `LevelStatistics` therefore keeps Q, R, E apart for every whole dB of a
-bin's level: whatever the floors turn out to be, the levels above them are summed at the end. One
-pass, constant memory, and the answer of the whole.
-The floors themselves stand in `earatlas.features.noise_floor`.
+Which bins are observed depends on the peak and on the noise of the whole recording, which a stream
+does not know in advance. `LevelStatistics` therefore accumulates Q, R and E separately for each
+whole dB of level and sums the levels above the floors at the end: one pass, constant memory, and
+the result of the whole recording. The floors are defined in `earatlas.features.noise_floor`.
 """
 
 from __future__ import annotations
@@ -26,57 +26,64 @@ from numpy.typing import ArrayLike
 from earatlas.features.cues import Cues, bin_power
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.level_tables import add_frames
-from earatlas.features.noise_floor import HIGHEST_DB, LOWEST_DB, floors_of, level_rows
+from earatlas.features.noise_floor import (
+    HIGHEST_DB,
+    LOWEST_DB,
+    estimate_floors_db,
+    level_table_rows,
+)
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["CueStatistics", "LevelStatistics"]
 
-_FRAMES_AT_ONCE = 512  # (frames, D) arrays that stay small, however large a block is pushed
+_FRAMES_AT_ONCE = 512  # frames counted together; bounds the memory for blocks of any size
+_MAX_SCALE = 1e100  # scale of the table at which it is renormalized, to avoid overflow
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CueStatistics:
-    """Q, R and E of a recording, or of each of several sources, and how many frames they have."""
+    """Statistics Q, R and E of a recording, or of several sources, and the number of frames."""
 
-    counts: Array  # (..., D) Q
-    sums: Array  # (..., D) R
-    squares: Array  # (..., D) E
-    frames: float = 1.0  # T, for the share that was observed
+    counts: Array  # (..., D), Q
+    sums: Array  # (..., D), R
+    squares: Array  # (..., D), E
+    frames: float = 1.0  # T, from which the observed fraction follows
 
     def __repr__(self) -> str:
-        share = 100 * float(self.counts.mean()) / max(self.frames, 1e-300)
+        observed = 100 * float(self.counts.mean()) / max(self.frames, 1e-300)
         rows = "".join(f"{n} x " for n in self.counts.shape[:-1])
         D = self.counts.shape[-1]
-        return f"CueStatistics({rows}D={D}, T={self.frames:g}, {share:.1f} % observed)"
+        return f"CueStatistics({rows}D={D}, T={self.frames:g}, {observed:.1f} % observed)"
 
     def __getitem__(self, row: int | slice | Indices) -> CueStatistics:
-        """Those of one source (D,), or of some (..., D)."""
+        """Return the statistics of one source (D,) or of several (..., D)."""
         return CueStatistics(self.counts[row], self.sums[row], self.squares[row], self.frames)
 
     @property
     def means(self) -> Array:
-        """(..., D) R / Q, and 0 where nothing was observed, whatever stands in R."""
-        seen = self.counts > 0
-        means: Array = np.where(seen, self.sums, 0.0) / np.where(seen, self.counts, 1.0)
+        """Weighted means R / Q (..., D), and 0 where nothing was observed."""
+        observed = self.counts > 0
+        means: Array = np.where(observed, self.sums, 0.0) / np.where(observed, self.counts, 1.0)
         return means
 
     @property
     def scatter(self) -> Array:
-        """(..., D) Σ_t w (y - mean)²: what of E the mean does not explain."""
+        """Weighted scatter around the mean, Σ_t w (y - mean)², of shape (..., D)."""
         squares = np.where(self.counts > 0, self.squares, 0.0)
         return np.maximum(squares - self.counts * self.means**2, 0.0)
 
     def scaled(self, factor: ArrayLike) -> CueStatistics:
-        """Worth `factor` (one, or one a row) times as many frames."""
-        by = np.broadcast_to(np.asarray(factor, dtype=np.float64), self.counts.shape[:-1])[
-            ..., None
-        ]
-        return CueStatistics(self.counts * by, self.sums * by, self.squares * by, self.frames)
+        """Multiply all weights by a factor, which is a scalar or has one value per row."""
+        scale = np.broadcast_to(np.asarray(factor, dtype=np.float64), self.counts.shape[:-1])
+        scale = scale[..., None]
+        return CueStatistics(
+            self.counts * scale, self.sums * scale, self.squares * scale, self.frames
+        )
 
-    def misses(self, cues: Array, squares: Array) -> Array:
-        """(..., D) Σ_t w E[(y - s)²] for E[s] = cues and E[s²] = squares."""
-        misses: Array = self.squares - 2 * cues * self.sums + squares * self.counts
-        return misses
+    def expected_squared_errors(self, cues: Array, squares: Array) -> Array:
+        """Return Σ_t w E[(y - s)²] of shape (..., D), for E[s] = cues and E[s²] = squares."""
+        errors: Array = self.squares - 2 * cues * self.sums + squares * self.counts
+        return errors
 
     def __add__(self, other: CueStatistics) -> CueStatistics:
         return CueStatistics(
@@ -87,8 +94,8 @@ class CueStatistics:
         )
 
     @classmethod
-    def stacked(cls, rows: Sequence[CueStatistics]) -> Self:
-        """Those of several sounds (D,) as one, a row (N, D) each."""
+    def stack(cls, rows: Sequence[CueStatistics]) -> Self:
+        """Stack the statistics (D,) of N sounds into one object with rows (N, D)."""
         return cls(
             np.stack([row.counts for row in rows]),
             np.stack([row.sums for row in rows]),
@@ -97,16 +104,16 @@ class CueStatistics:
         )
 
     @classmethod
-    def of_vector(cls, values: ArrayLike) -> Self:
-        """One vector (D,), all observed: the paper's inverse map is the posterior of these."""
+    def from_vector(cls, values: ArrayLike) -> Self:
+        """Return the statistics of one fully observed vector (D,): the paper's inverse map."""
         y = np.asarray(values, dtype=np.float64)
         return cls(np.ones_like(y), y, y**2, 1.0)
 
     @classmethod
-    def of_cues(cls, cues: Cues, weights: ArrayLike | None = None) -> Self:
-        """All frames of a recording; `weights` (F, T) in [0, 1] say how much a bin belongs.
+    def from_cues(cls, cues: Cues, weights: ArrayLike | None = None) -> Self:
+        """Sum over all frames of a recording, with optional weights (F, T) in [0, 1].
 
-        What stands in unobserved bins, even NaN, changes nothing.
+        The values in unobserved bins are ignored, even if they are NaN.
         """
         mask = cues.cue_observed
         y = np.where(mask, cues.values, 0.0)
@@ -128,10 +135,11 @@ class CueStatistics:
 
 
 class LevelStatistics:
-    """Statistics of a stream, kept by level, with or without forgetting.
+    """Statistics of a stream by level, with optional exponential forgetting.
 
-    With `forgetting` = g < 1, a frame counts g^a after a frames: Q_d = sum_t g^(T-t) w_dt, and so
-    on; the peak fades by the same factor. With 1 nothing is forgotten.
+    With `forgetting` = g < 1, a frame has the weight g^a after a further frames, so that
+    Q_d = sum_t g^(T-t) w_dt and so on; the peak decays by the same factor. With g = 1 nothing is
+    forgotten.
     """
 
     def __init__(self, layout: CueLayout, *, forgetting: float = 1.0) -> None:
@@ -139,52 +147,52 @@ class LevelStatistics:
         self._forgetting = forgetting
         levels = HIGHEST_DB - LOWEST_DB + 1
         self._table = np.zeros((3, levels, layout.n_cues))  # Q, R, E by level and cue
-        self._scale = 1.0  # what a frame of now is worth in the table: grows instead of it fading
+        self._scale = 1.0  # weight of a new frame; it grows instead of the table decaying
         self._frames = 0.0
         self._peak = 0.0
 
     def push(self, spectra: Spectra) -> None:
-        """Count the frames of two-channel spectra (2, B, t)."""
+        """Add the frames of two-channel spectra (2, B, t)."""
         for start in range(0, spectra.shape[-1], _FRAMES_AT_ONCE):
-            self._count(spectra[..., start : start + _FRAMES_AT_ONCE])
+            self._add(spectra[..., start : start + _FRAMES_AT_ONCE])
 
-    def _count(self, spectra: Spectra) -> None:
+    def _add(self, spectra: Spectra) -> None:
         layout, g = self._layout, self._forgetting
         power = bin_power(spectra, layout.window)
         left, right = spectra[:, 1:].swapaxes(-1, -2)
         y = layout.stack(left, right)  # (t, D)
         with np.errstate(divide="ignore"):
-            level = np.log10(power.min(axis=0).T)  # (t, F) of the weaker ear
+            level = np.log10(power.min(axis=0).T)  # (t, F), of the weaker ear
         level *= 10
         rows = np.clip(np.floor(level, out=level), LOWEST_DB, HIGHEST_DB, out=level)
-        # `take`, not an index: it keeps frames in rows, which the table wants.
-        place = np.take(rows.astype(np.intp) - LOWEST_DB, layout.cue_frequencies, axis=1)
+        # np.take, unlike indexing, keeps the memory order of the rows, as the table needs it.
+        cue_rows = np.take(rows.astype(np.intp) - LOWEST_DB, layout.cue_frequencies, axis=1)
         t = len(y)
-        worth = np.ones((t, 1)) if g == 1 else self._scale * g ** -np.arange(1.0, t + 1)[:, None]
-        own = y if g == 1 else worth * y
-        add_frames(list(self._table), place, (worth, own, own * y))
-        age = g ** np.arange(t - 1.0, -1.0, -1.0)
-        self._scale = float(worth[-1, 0])
-        self._frames = self._frames * g**t + float(age.sum())
-        self._peak = max(self._peak * g**t, float((power.max(axis=(0, 1)) * age).max()))
-        self._renew()
+        weight = np.ones((t, 1)) if g == 1 else self._scale * g ** -np.arange(1.0, t + 1)[:, None]
+        weighted = y if g == 1 else weight * y
+        add_frames(list(self._table), cue_rows, (weight, weighted, weighted * y))
+        decay = g ** np.arange(t - 1.0, -1.0, -1.0)
+        self._scale = float(weight[-1, 0])
+        self._frames = self._frames * g**t + float(decay.sum())
+        self._peak = max(self._peak * g**t, float((power.max(axis=(0, 1)) * decay).max()))
+        self._renormalize()
 
-    def age(self, frames: int) -> None:
-        """So many frames have passed that were counted elsewhere: what is here fades by them."""
-        fade = self._forgetting**frames
-        self._scale /= fade
-        self._frames *= fade
-        self._peak *= fade
-        self._renew()
+    def advance(self, frames: int) -> None:
+        """Decay the statistics by a number of frames that were added to another object."""
+        decay = self._forgetting**frames
+        self._scale /= decay
+        self._frames *= decay
+        self._peak *= decay
+        self._renormalize()
 
-    def _renew(self) -> None:
-        if self._scale > 1e100:
+    def _renormalize(self) -> None:
+        if self._scale > _MAX_SCALE:
             self._table /= self._scale
             self._scale = 1.0
 
     @classmethod
-    def joined(cls, parts: Sequence[LevelStatistics]) -> LevelStatistics:
-        """All that several ones counted, of one layout and forgetting."""
+    def merge(cls, parts: Sequence[LevelStatistics]) -> LevelStatistics:
+        """Add up several objects with the same layout and forgetting."""
         whole = cls(parts[0]._layout, forgetting=parts[0]._forgetting)
         for part in parts:
             whole._table += part._table / part._scale
@@ -194,25 +202,20 @@ class LevelStatistics:
 
     @property
     def frames(self) -> float:
-        """What is counted, in frames."""
+        """Number of frames, with forgetting."""
         return self._frames
 
     def floors_db(self, threshold: Threshold | None = None) -> Indices:
-        """The level (D,) that each cue's bin must pass, in whole dB."""
+        """Return the level (D,) in whole dB that the bin of each cue must reach."""
         counts, sums = self._table[:2] / self._scale
-        return floors_of(counts, sums, self._layout, self._peak, threshold or Threshold())
-
-    def _kept(self, floors: Indices) -> Array:
-        """Q, R, E (3, D) of the levels from the floors up."""
-        heard = np.arange(self._table.shape[1])[:, None] >= level_rows(floors)
-        kept: Array = (self._table * heard).sum(axis=1) / self._scale
-        return kept
+        return estimate_floors_db(counts, sums, self._layout, self._peak, threshold or Threshold())
 
     def statistics(self, threshold: Threshold | None = None) -> CueStatistics:
-        """Q, R and E of the bins that pass their floors, given all that was pushed."""
-        return self.above(self.floors_db(threshold))
+        """Return Q, R and E of the bins above their floors, given all frames so far."""
+        return self.statistics_above(self.floors_db(threshold))
 
-    def above(self, floors: Indices) -> CueStatistics:
-        """Q, R and E of the bins that pass these floors (D,), in whole dB."""
-        counts, sums, squares = self._kept(floors)
+    def statistics_above(self, floors: Indices) -> CueStatistics:
+        """Return Q, R and E of the bins above given floors (D,) in whole dB."""
+        observed = np.arange(self._table.shape[1])[:, None] >= level_table_rows(floors)
+        counts, sums, squares = (self._table * observed).sum(axis=1) / self._scale
         return CueStatistics(counts, sums, squares, self._frames)

@@ -1,15 +1,14 @@
-"""The short-time Fourier transform, whole or streamed, and its exact inverse.
+"""Short-time Fourier transform (STFT), at once or streamed, and its exact inverse.
 
-`stft` turns samples into spectra (channels, bins, frames) and `istft` gives the samples back to
-rounding error; `FrameStream` does the same piece by piece, with the same numbers.
+`stft` turns samples into spectra (channels, bins, frames), and `istft` recovers the samples to
+rounding error. `FrameStream` computes the same frames from samples that arrive in pieces.
 
     x     (C, n)        samples
     w     (window,)     periodic Hann window
-    S     (C, B, T)     spectra, B = window // 2 + 1 frequencies from 0 Hz, T = 1 + n // hop frames
-    t     frame t is centred on sample t * hop; beyond the ends the sound is silent
+    S     (C, B, T)     spectra, B = window // 2 + 1 bins from 0 Hz, T = 1 + n // hop frames
+    t                   frame t is centred on sample t * hop; the sound is padded with zeros
 
-It is written here, on scipy.fft: `scipy.signal.ShortTimeFFT` inverts only with frames that reach
-over both ends of the sound, which the paper's T = 126 frames a second do not, and is slower.
+Why it does not use `scipy.signal.ShortTimeFFT`: docs/figures/settings/features.md, "stft".
 """
 
 from __future__ import annotations
@@ -22,32 +21,64 @@ from numpy.typing import ArrayLike
 
 from earatlas.types import Array, Spectra
 
-__all__ = ["FrameStream", "istft", "stft"]
+__all__ = ["FrameStream", "istft", "squared_magnitude", "stft"]
+
+_FRAMES_AT_ONCE = 256  # frames transformed together, as many as fit into the cache
 
 
 @lru_cache(maxsize=8)
 def _hann(window: int) -> Array:
     w = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
-    w.flags.writeable = False  # everyone has the same one
+    w.flags.writeable = False  # cached and shared
     return w
 
 
 def _transform(padded: Array, window: int, hop: int, frames: int) -> Spectra:
-    """Spectra (C, B, frames) of windows that start at 0, hop, 2 hop, … of padded (C, n)."""
+    """Return spectra (C, B, frames) of windows that start at 0, hop, 2 hop, ... in (C, n)."""
     views = _strided(padded, frames, hop, window)
-    kind = np.complex64 if padded.dtype == np.float32 else np.complex128
-    spectra = np.empty((len(padded), frames, window // 2 + 1), dtype=kind)
+    dtype = np.complex64 if padded.dtype == np.float32 else np.complex128
+    spectra = np.empty((len(padded), frames, window // 2 + 1), dtype=dtype)
     w = _hann(window).astype(padded.dtype)
-    for start in range(0, frames, 256):  # as many windows as stay in the cache: twice as fast
-        part = slice(start, min(start + 256, frames))
+    for start in range(0, frames, _FRAMES_AT_ONCE):
+        part = slice(start, min(start + _FRAMES_AT_ONCE, frames))
         spectra[:, part] = scipy.fft.rfft(views[:, part] * w, axis=-1)
     return spectra.swapaxes(-1, -2)
 
 
 def stft(samples: ArrayLike, window: int, hop: int) -> Spectra:
-    """Spectra (C, B, T) of samples (C, n), with istft(stft(x)) = x and T = 1 + n // hop.
+    """Compute the short-time Fourier transform, with istft(stft(x)) = x.
 
-    Samples in single precision have spectra in single precision: half the time and memory.
+    Parameters
+    ----------
+    samples : array_like of shape (C, n)
+        One channel per row. Single precision gives spectra in single precision, which take half
+        the time and memory; any other type is converted to double precision.
+    window : int
+        Length of the periodic Hann window in samples, an even number.
+    hop : int
+        Samples between the centres of successive frames.
+
+    Returns
+    -------
+    ndarray of shape (C, B, T)
+        Complex spectra with B = window // 2 + 1 bins from 0 Hz to half the sampling rate and
+        T = 1 + n // hop frames. Frame t is centred on sample t * hop; the sound is padded with
+        zeros at both ends.
+
+    See Also
+    --------
+    istft : The inverse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> x = np.random.default_rng(0).normal(size=(2, 16000))
+    >>> spectra = ea.stft(x, 1024, 128)
+    >>> spectra.shape
+    (2, 513, 126)
+    >>> bool(np.allclose(ea.istft(spectra, 1024, 128, 16000), x))
+    True
     """
     x = np.asarray(samples)
     x = x if x.dtype == np.float32 else x.astype(np.float64)
@@ -57,10 +88,43 @@ def stft(samples: ArrayLike, window: int, hop: int) -> Spectra:
 
 
 def istft(spectra: ArrayLike, window: int, hop: int, n: int) -> Array:
-    """Samples (..., n) from spectra (..., B, T): windowed overlap-add over the sum of w^2.
+    """Invert `stft` by weighted overlap-add: the least-squares inverse of Griffin and Lim.
 
-    The least-squares inverse (Griffin and Lim 1984): exact for spectra that stft made, and the
-    nearest sound for others, such as masked ones. It is linear, so parts add up to the whole.
+    The inverse is exact for spectra computed by `stft`. For other spectra, such as masked ones, it
+    returns the signal whose spectra are nearest to them. It is linear: if masks sum to one, the
+    signals of the masked spectra sum to the original.
+
+    Parameters
+    ----------
+    spectra : array_like of shape (..., B, T)
+        Complex spectra with B = window // 2 + 1 bins.
+    window : int
+        Length of the Hann window in samples, as in `stft`.
+    hop : int
+        Samples between successive frames, as in `stft`.
+    n : int
+        Number of samples to return.
+
+    Returns
+    -------
+    ndarray of shape (..., n)
+        The samples.
+
+    References
+    ----------
+    .. [1] D. Griffin and J. Lim, "Signal estimation from modified short-time Fourier transform",
+       IEEE Transactions on Acoustics, Speech, and Signal Processing, 32(2), 1984.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> x = np.random.default_rng(0).normal(size=(1, 5000))
+    >>> spectra = ea.stft(x, 512, 128)
+    >>> low = spectra * (np.arange(257) < 64)[:, None]
+    >>> parts = [ea.istft(part, 512, 128, 5000) for part in (low, spectra - low)]
+    >>> bool(np.allclose(sum(parts), x))
+    True
     """
     s = np.asarray(spectra)
     w = _hann(window)
@@ -70,7 +134,7 @@ def istft(spectra: ArrayLike, window: int, hop: int, n: int) -> Array:
     length = max((frames - 1) * hop + window, half + n)
     out = np.zeros((*s.shape[:-2], length))
     norm = np.zeros(length)
-    # Frames that are window/hop apart do not overlap: one strided addition places them all.
+    # Frames that are window / hop apart do not overlap, so one strided addition places them all.
     step = -(-window // hop)
     for first in range(min(step, frames)):
         block = pieces[..., first::step, :]
@@ -82,10 +146,10 @@ def istft(spectra: ArrayLike, window: int, hop: int, n: int) -> Array:
 
 
 def _strided(x: Array, count: int, step: int, window: int) -> Array:
-    """A view (..., count, window) of windows that start `step` apart in x (..., m).
+    """Return a view (..., count, window) of windows that start `step` apart in x (..., m).
 
-    It can be written to where they do not overlap. (sliding_window_view checks what is known here,
-    and takes a tenth of a hop of a stream.)
+    The view may be written to if the windows do not overlap. Unlike `sliding_window_view`, it does
+    not validate its arguments, which would take a tenth of the time of a streamed hop.
     """
     shape = (*x.shape[:-1], count, window)
     strides = (*x.strides[:-1], step * x.strides[-1], x.strides[-1])
@@ -93,40 +157,40 @@ def _strided(x: Array, count: int, step: int, window: int) -> Array:
 
 
 class FrameStream:
-    """`stft` for a sound that arrives in pieces: the pieces' frames, put together, are the same.
+    """Streaming STFT: the concatenated frames equal those of `stft`.
 
-    `push` returns the frames that are complete, `finish` the rest, which wait for the end. In
-    `single` precision they take half the time and memory.
+    `push` returns the frames that are complete, and `finish` those that reach beyond the end.
+    With `single`, spectra have single precision and take half the time and memory.
     """
 
     def __init__(self, window: int, hop: int, channels: int = 2, *, single: bool = False) -> None:
         self._window, self._hop = window, hop
-        self._kind = np.float32 if single else np.float64
-        self._rest = np.zeros((channels, window // 2), dtype=self._kind)
+        self._dtype = np.float32 if single else np.float64
+        self._buffer = np.zeros((channels, window // 2), dtype=self._dtype)
         self._pushed = self._frames = 0
 
     def push(self, samples: ArrayLike) -> Spectra:
-        """Spectra (C, B, t) of the frames that these samples (C, n) complete; t may be 0."""
-        x = np.asarray(samples, dtype=self._kind)
+        """Return spectra (C, B, t) of the frames that samples (C, n) complete; t may be 0."""
+        x = np.asarray(samples, dtype=self._dtype)
         self._pushed += x.shape[-1]
-        return self._take(np.concatenate([self._rest, x], axis=-1))
+        return self._transform(np.concatenate([self._buffer, x], axis=-1))
 
     def finish(self) -> Spectra:
-        """Spectra of the last frames, which reach beyond the end of the sound."""
+        """Return spectra (C, B, t) of the last frames, which reach beyond the end."""
         missing = 1 + self._pushed // self._hop - self._frames
-        need = (missing - 1) * self._hop + self._window - self._rest.shape[-1]
-        return self._take(np.pad(self._rest, ((0, 0), (0, max(need, 0)))))
+        need = (missing - 1) * self._hop + self._window - self._buffer.shape[-1]
+        return self._transform(np.pad(self._buffer, ((0, 0), (0, max(need, 0)))))
 
-    def _take(self, x: Array) -> Spectra:
+    def _transform(self, x: Array) -> Spectra:
         count = max((x.shape[-1] - self._window) // self._hop + 1, 0)
         self._frames += count
-        self._rest = x[:, count * self._hop :].copy()
+        self._buffer = x[:, count * self._hop :].copy()
         if count == 0:
             return _transform(np.zeros_like(x), self._window, self._hop, 0)
         return _transform(x, self._window, self._hop, count)
 
 
-def squared_size(spectra: Spectra) -> Array:
-    """|s|^2 without the square root that abs() takes: three times as fast."""
+def squared_magnitude(spectra: Spectra) -> Array:
+    """Return |spectra|², without the square root of np.abs."""
     power: Array = spectra.real**2 + spectra.imag**2
     return power

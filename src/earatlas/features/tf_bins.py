@@ -1,15 +1,15 @@
-"""The bins of a recording that were heard, sorted by frequency: what inference over sources reads.
+"""The observed time-frequency bins of a recording as a flat list, sorted by frequency.
 
-In: spectra of both ears and the floor that each bin must pass. Out: `HeardBins`, a flat list of N
-bins with the cues that each one has. Speech leaves nine bins of ten empty, so everything that is
-done a bin is done on N values and not on F times T.
+The inputs are spectra of both ears and the floor that each bin must reach. The output is
+`ObservedBins`, N bins with their cues, on which inference over sources operates. Typically nine of
+ten bins of speech are unobserved, so N is much smaller than F times T.
 
-    f_n, t_n   (N,)    frequency and frame of bin n; f_n never falls
-    y_n        (N,)    its level difference, and the cosine and sine of its phase difference
-    w_mn       (M, N)  how much bin n belongs to source m
+    f_n, t_n   (N,)    frequency and frame of bin n; f_n is ascending
+    y_n        (N,)    its ILD, and cosine and sine of its IPD
+    w_mn       (M, N)  weight of bin n for source m
 
-The bins of one frequency are neighbours, and so are those of a band: a sum over the frames of a
-cue is a sum over a stretch of the list.
+The bins of a frequency, and those of a band, are contiguous, so that a sum over the frames of a cue
+is a sum over a slice of the list.
 """
 
 from __future__ import annotations
@@ -23,133 +23,134 @@ import numpy as np
 from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, level_differences, phase_differences
 from earatlas.features.statistics import CueStatistics
-from earatlas.features.stft import squared_size
+from earatlas.features.stft import squared_magnitude
 from earatlas.types import Array, Indices, Single, Spectra
 
-__all__ = ["HeardBins", "coherence", "wide_layout"]
+__all__ = ["ObservedBins", "full_band_layout", "interaural_coherence"]
 
-_TINY = 1e-200  # keeps the logarithm of a silent bin finite
-_SILENT = 1e-30  # product of two powers, of the loudest: 150 dB below, nothing is coherent
-_ANY_ILD = 12.0  # dB, about what directions of a head have
-_PHASE_NOISE = 0.05  # variance of a cosine or sine
+# Evidence: docs/figures/settings/features.md, "tf_bins".
+_TINY = 1e-200  # floor of powers: without it, silent bins give log(0)
+_SILENT = 1e-30  # product of two relative powers (-150 dB each) below which there is no coherence
+_DIFFUSE_ILD_DB = 12.0  # standard deviation of the ILD of the diffuse component
+_PHASE_NOISE = 0.05  # variance of the cosine or sine of an IPD
 
 
-def wide_layout(layout: CueLayout) -> CueLayout:
-    """The layout with phase on all bins: too irregular to learn above 2 kHz, but heard."""
+def full_band_layout(layout: CueLayout) -> CueLayout:
+    """Return the layout with the IPD of all bins, also above 2 kHz, where it is not learned."""
     return replace(layout, ipd_band_hz=(0.0, layout.rate / 2))
 
 
-def coherence(spectra: Spectra, reach: int = 2) -> Single:
-    """How much of each bin (F, T) one source can explain, from `reach` frames on either side.
+def interaural_coherence(spectra: Spectra, reach: int = 2) -> Single:
+    """Return the squared interaural coherence (F, T) over `reach` frames on either side.
 
-    |Σ R L*|² / (Σ |L|² Σ |R|²) over neighbouring frames: 1 where the ears differ by one fixed
-    ratio, less where several sources, reflections or noise are heard at once.
+    |Σ R L*|² / (Σ |L|² Σ |R|²) is 1 where the ears differ by a constant ratio, as for a single
+    source, and smaller where several sources, reflections or noise overlap.
     """
-    from scipy.ndimage import uniform_filter1d  # a tenth of a second, and only mixtures need it
+    from scipy.ndimage import uniform_filter1d  # imported here because it takes 0.1 s
 
-    # At one level, in single precision: half the time, and a share of 1 is off by 1e-6.
-    loudest = max(float(np.abs(spectra.real).max()), float(np.abs(spectra.imag).max())) or 1.0
-    left, right = (spectra[:, 1:] / loudest).astype(np.complex64)
+    # Normalized and in single precision, which takes half the time; the error is about 1e-6.
+    peak = max(float(np.abs(spectra.real).max()), float(np.abs(spectra.imag).max())) or 1.0
+    left, right = (spectra[:, 1:] / peak).astype(np.complex64)
     cross = right * left.conj()
-    parts = (cross.real, cross.imag, squared_size(left), squared_size(right))
+    parts = (cross.real, cross.imag, squared_magnitude(left), squared_magnitude(right))
     re, im, a, b = (uniform_filter1d(part, 2 * reach + 1, axis=1, mode="nearest") for part in parts)
     re *= re
     im *= im
     re += im
     a *= b
-    share: Single = np.divide(re, a, out=np.zeros_like(re), where=a > _SILENT)
-    return share
+    coherence: Single = np.divide(re, a, out=np.zeros_like(re), where=a > _SILENT)
+    return coherence
 
 
 @dataclass(frozen=True, eq=False)
-class HeardBins:
-    """N bins in order of frequency; `values[i]` are the cues of kind i in that kind's band."""
+class ObservedBins:
+    """N observed bins sorted by frequency, with the cues of each kind."""
 
     layout: CueLayout
     frames: int  # T
-    f: Indices  # (N,)
+    f: Indices  # (N,), ascending
     t: Indices  # (N,)
-    level_db: Array  # (N,) of the weaker ear, re a full-scale sine
-    values: tuple[Array, ...]  # ILD, cos IPD, sin IPD of the bins in their bands
+    level_db: Array  # (N,), of the weaker ear, re a full-scale sine
+    values: tuple[Array, ...]  # ILD, cos IPD and sin IPD, each of the bins in its band
 
     def __repr__(self) -> str:
-        return f"HeardBins({len(self.f)} of {self.layout.n_frequencies * self.frames} bins)"
+        return f"ObservedBins({len(self.f)} of {self.layout.n_frequencies * self.frames} bins)"
 
     @classmethod
-    def of_spectra(cls, spectra: Spectra, layout: CueLayout, floors_db: Array) -> HeardBins:
-        """The bins of two-channel spectra (2, B, T) whose weaker ear passes its floor (F,)."""
+    def from_spectra(cls, spectra: Spectra, layout: CueLayout, floors_db: Array) -> ObservedBins:
+        """Return the bins of spectra (2, B, T) whose weaker ear reaches its floor (F,) in dB."""
         power = bin_power(spectra, layout.window).min(axis=0)
         f, t = np.nonzero(power >= 10.0 ** (floors_db[:, None] / 10))
         return cls.at(spectra, layout, f, t)
 
     @classmethod
-    def at(cls, spectra: Spectra, layout: CueLayout, f: Indices, t: Indices) -> HeardBins:
-        """The bins (f_n, t_n), f_n ascending, whatever their level."""
+    def at(cls, spectra: Spectra, layout: CueLayout, f: Indices, t: Indices) -> ObservedBins:
+        """Return the bins (f_n, t_n), with ascending f_n, at any level."""
         left, right = spectra[:, f + 1, t]
-        left_power, right_power = squared_size(left), squared_size(right)
+        left_power, right_power = squared_magnitude(left), squared_magnitude(right)
         weaker = (np.minimum(left_power, right_power) + _TINY) * (4.0 / layout.window) ** 2
-        band = slice(*_stretch(f, layout.ild_frequencies))
+        band = slice(*_band_range(f, layout.ild_frequencies))
         ild = level_differences(left_power[band], right_power[band])
-        band = slice(*_stretch(f, layout.ipd_frequencies))
-        # One silent ear leaves no phase at all: a cosine and sine of 0, which pull nowhere.
-        size = np.sqrt((left_power[band] + _TINY) * (right_power[band] + _TINY))
-        cos, sin = phase_differences(right[band] * left[band].conj(), size)
+        band = slice(*_band_range(f, layout.ipd_frequencies))
+        # If one ear is silent, cosine and sine are 0, which favours no direction.
+        magnitude = np.sqrt((left_power[band] + _TINY) * (right_power[band] + _TINY))
+        cos, sin = phase_differences(right[band] * left[band].conj(), magnitude)
         return cls(layout, spectra.shape[-1], f, t, 10 * np.log10(weaker), (ild, cos, sin))
 
     @classmethod
-    def joined(cls, parts: Sequence[HeardBins]) -> HeardBins:
-        """The bins of consecutive stretches of a recording as those of one."""
+    def concatenate(cls, parts: Sequence[ObservedBins]) -> ObservedBins:
+        """Concatenate the bins of consecutive parts of a recording."""
         frames = np.cumsum([0, *(part.frames for part in parts)])
         f = np.concatenate([part.f for part in parts])
         t = np.concatenate([part.t + start for part, start in zip(parts, frames, strict=False)])
         order = np.lexsort((t, f))
         values = []
         for i in range(3):
-            # A kind's bins are a stretch of each part: put them where their bins are, then sort.
-            whole = np.zeros(len(f))
-            begin = 0
+            # The bins of a kind are a slice of each part: insert their values, then sort.
+            all_values = np.zeros(len(f))
+            offset = 0
             for part in parts:
                 bins = part.kinds[i].bins
-                whole[begin + bins.start : begin + bins.stop] = part.values[i]
-                begin += len(part)
-            first, last = _stretch(f[order], _bands(parts[0].layout)[i])
-            values.append(whole[order][first:last])
+                all_values[offset + bins.start : offset + bins.stop] = part.values[i]
+                offset += len(part)
+            first, last = _band_range(f[order], _bands(parts[0].layout)[i])
+            values.append(all_values[order][first:last])
         level = np.concatenate([part.level_db for part in parts])[order]
         return cls(parts[0].layout, int(frames[-1]), f[order], t[order], level, tuple(values))
 
     def __len__(self) -> int:
         return len(self.f)
 
-    def narrowed(self, layout: CueLayout) -> HeardBins:
-        """The same bins with the cues of a layout whose bands lie within this one's."""
+    def restricted_to(self, layout: CueLayout) -> ObservedBins:
+        """Return the same bins with the cues of a layout whose bands lie within this one's."""
         values = []
         for old, new, y in zip(_bands(self.layout), _bands(layout), self.values, strict=True):
-            before = _stretch(self.f, old)[0]
-            first, last = _stretch(self.f, new)
-            values.append(y[first - before : last - before])
+            start = _band_range(self.f, old)[0]
+            first, last = _band_range(self.f, new)
+            values.append(y[first - start : last - start])
         return replace(self, layout=layout, values=tuple(values))
 
-    def subset(self, rows: Indices) -> HeardBins:
-        """Some of the bins; `rows` are ascending places in the list."""
+    def subset(self, rows: Indices) -> ObservedBins:
+        """Return some of the bins, given by ascending indices."""
         values = []
         for kind, y in zip(self.kinds, self.values, strict=True):
             first, last = np.searchsorted(rows, (kind.bins.start, kind.bins.stop))
             values.append(y[rows[first:last] - kind.bins.start])
-        return HeardBins(
+        return ObservedBins(
             self.layout, self.frames, self.f[rows], self.t[rows], self.level_db[rows], tuple(values)
         )
 
     @cached_property
-    def kinds(self) -> tuple[_Kind, ...]:
-        """Where each kind of cue stands: its bins, its cues, and the frames a cue has."""
+    def kinds(self) -> tuple[_CueKind, ...]:
+        """The bins and cues of each kind: ILD, cosine and sine of the IPD."""
         layout, kinds, cue = self.layout, [], 0
         for bins in _bands(layout):
-            first, last = _stretch(self.f, bins)
+            first, last = _band_range(self.f, bins)
             counts = np.bincount(
                 self.f[first:last] - (bins[0] if len(bins) else 0), minlength=len(bins)
             )
             kinds.append(
-                _Kind(
+                _CueKind(
                     slice(first, last),
                     slice(cue, cue + len(bins)),
                     counts,
@@ -161,26 +162,26 @@ class HeardBins:
 
     @cached_property
     def counts(self) -> Indices:
-        """(F,) how many frames of each frequency were heard."""
+        """Number of observed frames of each frequency (F,)."""
         return np.bincount(self.f, minlength=self.layout.n_frequencies)
 
     def per_frequency(self, w: Array) -> Array:
-        """Σ_t of w (M, N): (M, F)."""
-        return _stretch_sums(w, self.counts)
+        """Return the sums (M, F) of weights (M, N) over the frames of each frequency."""
+        return _slice_sums(w, self.counts)
 
     def statistics(self, w: Array) -> CueStatistics:
-        """Q, R and E (M, D) of weights (M, N)."""
+        """Return the statistics Q, R and E (M, D) for weights (M, N)."""
         Q, R, E = (np.zeros((len(w), self.layout.n_cues)) for _ in range(3))
         for kind, y in zip(self.kinds, self.values, strict=True):
-            own = w[:, kind.bins]
-            Q[:, kind.cues] = _stretch_sums(own, kind.counts)
-            own = own * y
-            R[:, kind.cues] = _stretch_sums(own, kind.counts)
-            E[:, kind.cues] = _stretch_sums(own * y, kind.counts)
+            weighted = w[:, kind.bins]
+            Q[:, kind.cues] = _slice_sums(weighted, kind.counts)
+            weighted = weighted * y
+            R[:, kind.cues] = _slice_sums(weighted, kind.counts)
+            E[:, kind.cues] = _slice_sums(weighted * y, kind.counts)
         return CueStatistics(Q, R, E, float(self.frames))
 
     def quadratic(self, square: Array, linear: Array, constant: Array) -> Array:
-        """Σ_{d of f_n} (square_md y² + linear_md y + constant_md) at every bin: (M, N)."""
+        """Return Σ_d (square_md y² + linear_md y + constant_md) over the cues of a bin, (M, N)."""
         total = np.zeros((len(linear), len(self)))
         for kind, y in zip(self.kinds, self.values, strict=True):
             s, a, c = (
@@ -194,52 +195,54 @@ class HeardBins:
             total[:, kind.bins] += s
         return total
 
-    def anywhere_log_likelihood(self) -> Array:
-        """log p (N,) of a bin that comes from no source: any phase, a wide range of levels.
+    def diffuse_log_likelihood(self) -> Array:
+        """Return the log-likelihood (N,) of the diffuse component: uniform phase, wide ILD.
 
-        A phase is a point on the circle but sources have it as two numbers in the plane: the radius
-        has the density that a source of ordinary phase noise gives it.
+        A phase is a point on the unit circle, but the sources model it as a point in the plane. The
+        density over the radius is that of a source with ordinary phase noise.
         """
         ild = self.layout.cue_kinds == "ild"
-        square = np.where(ild, -0.5 / _ANY_ILD**2, 0.0)
+        square = np.where(ild, -0.5 / _DIFFUSE_ILD_DB**2, 0.0)
         phase = -0.5 * np.log(2 * np.pi) - 0.25 * np.log(2 * np.pi * _PHASE_NOISE)
-        constant = np.where(ild, -0.5 * np.log(2 * np.pi * _ANY_ILD**2), phase)
+        constant = np.where(ild, -0.5 * np.log(2 * np.pi * _DIFFUSE_ILD_DB**2), phase)
         logs: Array = self.quadratic(square[None], np.zeros((1, len(ild))), constant[None])[0]
         return logs
 
-    def spread_out(self, w: Array, elsewhere: float = 0.0) -> Array:
-        """w (M, N) as (M, F, T), with `elsewhere` where nothing was heard."""
-        out = np.full((len(w), self.layout.n_frequencies, self.frames), elsewhere)
+    def to_spectrogram(self, w: Array, fill: float = 0.0) -> Array:
+        """Return weights (M, N) as (M, F, T), with `fill` in unobserved bins."""
+        out = np.full((len(w), self.layout.n_frequencies, self.frames), fill)
         out[:, self.f, self.t] = w
         return out
 
 
 @dataclass(frozen=True, eq=False)
-class _Kind:
-    bins: slice  # of the N
-    cues: slice  # of the D
-    counts: Indices  # (cues of the kind,) frames of each
-    first: int  # frequency of the first cue
+class _CueKind:
+    """Position of one kind of cue within the bins and within the cue vector."""
+
+    bins: slice  # of the N bins
+    cues: slice  # of the D cues
+    counts: Indices  # (n_cues,), observed frames of each cue
+    first: int  # frequency index of the first cue
 
 
 def _bands(layout: CueLayout) -> tuple[Indices, Indices, Indices]:
-    """The frequencies of each kind of cue: ILD, cosine and sine of the IPD."""
+    """Return the frequency indices of each kind of cue: ILD, cosine and sine of the IPD."""
     return layout.ild_frequencies, layout.ipd_frequencies, layout.ipd_frequencies
 
 
-def _stretch(f: Indices, band: Indices) -> tuple[int, int]:
-    """First and one past the last place in the sorted f that lies within a band of bins."""
+def _band_range(f: Indices, band: Indices) -> tuple[int, int]:
+    """Return the range [first, last) of the ascending f that lies within a band of bins."""
     if not len(band):
         return 0, 0
     first, last = np.searchsorted(f, (band[0], band[-1] + 1))
     return int(first), int(last)
 
 
-def _stretch_sums(w: Array, counts: Indices) -> Array:
-    """Sums (M, S) over consecutive stretches of w (M, N); `counts` (S,) are their lengths."""
+def _slice_sums(w: Array, counts: Indices) -> Array:
+    """Return the sums (M, S) over consecutive slices of w (M, N) of lengths `counts` (S,)."""
     out = np.zeros((len(w), len(counts)))
-    filled = counts > 0  # reduceat takes an empty stretch for its first element
+    nonempty = counts > 0  # np.add.reduceat does not return 0 for empty slices
     starts = np.cumsum(counts) - counts
-    if filled.any():
-        out[:, filled] = np.add.reduceat(w, starts[filled], axis=1)
+    if nonempty.any():
+        out[:, nonempty] = np.add.reduceat(w, starts[nonempty], axis=1)
     return out

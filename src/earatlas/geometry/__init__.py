@@ -1,1 +1,1 @@
-"""Where a sound can be: directions, their charts, and posteriors about them."""
+"""Geometry of directions: spaces, charts, posterior densities and credible regions."""

@@ -1,4 +1,7 @@
-"""Angles and unit vectors: azimuth counter-clockwise (left positive), elevation up, in degrees."""
+"""Conversions between angles and unit vectors, and angular errors.
+
+Angles are in degrees: azimuth is counter-clockwise (left is positive), elevation is upwards.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ __all__ = [
     "wrap_degrees",
 ]
 
-SPHERE_SQUARE_DEGREES = float(4 * np.pi * (180 / np.pi) ** 2)  # 41,253
+SPHERE_SQUARE_DEGREES = float(4 * np.pi * (180 / np.pi) ** 2)  # 41,253, area of the unit sphere
 
 
 def wrap_degrees(angle: ArrayLike) -> Array:
-    """The same angle in (-180, 180].
+    """Wrap angles in degrees to (-180, 180].
 
     >>> wrap_degrees([190.0, -180.0, 180.0, 0.0]).tolist()
     [-170.0, 180.0, 180.0, 0.0]
@@ -31,42 +34,95 @@ def wrap_degrees(angle: ArrayLike) -> Array:
 
 
 def to_vectors(directions: ArrayLike) -> Array:
-    """Unit vectors (..., 3), x ahead, y left, z up, of directions (..., 2) in degrees."""
+    """Convert directions (..., 2) in degrees to unit vectors (..., 3): x front, y left, z up."""
     azimuth, elevation = np.moveaxis(np.radians(np.asarray(directions, dtype=np.float64)), -1, 0)
-    flat = np.cos(elevation)
-    return np.stack([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)], axis=-1)
+    horizontal = np.cos(elevation)
+    return np.stack(
+        [horizontal * np.cos(azimuth), horizontal * np.sin(azimuth), np.sin(elevation)], axis=-1
+    )
 
 
 def to_directions(vectors: ArrayLike) -> Array:
-    """Directions (..., 2) in degrees of vectors (..., 3) of any length; the inverse of to_vectors.
+    """Convert vectors (..., 3) of any length to directions (..., 2) in degrees.
 
-    At a pole the azimuth is 0: it means nothing there.
+    This is the inverse of `to_vectors`. The azimuth at a pole is undefined and set to 0.
     """
     x, y, z = np.moveaxis(np.asarray(vectors, dtype=np.float64), -1, 0)
-    flat = np.hypot(x, y)
-    azimuth = np.where(flat > 1e-12 * np.abs(z), np.arctan2(y, x), 0.0)
-    directions: Array = np.degrees(np.stack([azimuth, np.arctan2(z, flat)], axis=-1))
+    horizontal = np.hypot(x, y)
+    azimuth = np.where(horizontal > 1e-12 * np.abs(z), np.arctan2(y, x), 0.0)
+    directions: Array = np.degrees(np.stack([azimuth, np.arctan2(z, horizontal)], axis=-1))
     directions[..., 0] = wrap_degrees(directions[..., 0])
     return directions
 
 
-def great_circle_error(true: ArrayLike, found: ArrayLike) -> Array:
-    """Angle in degrees between directions (..., 2), in [0, 180]."""
-    a, b = to_vectors(true), to_vectors(found)
-    # arctan2 keeps full precision at 0 and 180 degrees, where arccos loses half the digits.
+def great_circle_error(true: ArrayLike, estimated: ArrayLike) -> Array:
+    """Return the great-circle distance between true and estimated directions.
+
+    Parameters
+    ----------
+    true, estimated : array_like of shape (..., 2)
+        Azimuth and elevation in degrees. The leading axes broadcast.
+
+    Returns
+    -------
+    ndarray of shape (...)
+        Angle between the two directions in degrees, from 0 to 180.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.great_circle_error([[0, 0], [170, 0]], [[0, 90], [-170, 0]]).round(6).tolist()
+    [90.0, 20.0]
+    """
+    a, b = to_vectors(true), to_vectors(estimated)
+    # arctan2 keeps full precision near 0 and 180 degrees, where arccos loses half of the digits.
     cross = np.linalg.norm(np.cross(a, b), axis=-1)
     angle: Array = np.degrees(np.arctan2(cross, np.sum(a * b, axis=-1)))
     return angle
 
 
-def azimuth_error(true: ArrayLike, found: ArrayLike) -> Array:
-    """Absolute azimuth difference in degrees the short way round, in [0, 180]."""
-    t, f = np.asarray(true, dtype=np.float64), np.asarray(found, dtype=np.float64)
-    return np.abs(wrap_degrees(f[..., 0] - t[..., 0]))
+def azimuth_error(true: ArrayLike, estimated: ArrayLike) -> Array:
+    """Return the absolute azimuth difference, wrapped at 180 degrees.
+
+    Parameters
+    ----------
+    true, estimated : array_like of shape (..., 2)
+        Azimuth and elevation in degrees. The leading axes broadcast.
+
+    Returns
+    -------
+    ndarray of shape (...)
+        Absolute azimuth error in degrees, from 0 to 180.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> float(ea.azimuth_error([170, 0], [-170, 45]))
+    20.0
+    """
+    t, e = np.asarray(true, dtype=np.float64), np.asarray(estimated, dtype=np.float64)
+    return np.abs(wrap_degrees(e[..., 0] - t[..., 0]))
 
 
-def elevation_error(true: ArrayLike, found: ArrayLike) -> Array:
-    """Absolute elevation difference in degrees."""
-    t, f = np.asarray(true, dtype=np.float64), np.asarray(found, dtype=np.float64)
-    error: Array = np.abs(f[..., 1] - t[..., 1])
+def elevation_error(true: ArrayLike, estimated: ArrayLike) -> Array:
+    """Return the absolute elevation difference.
+
+    Parameters
+    ----------
+    true, estimated : array_like of shape (..., 2)
+        Azimuth and elevation in degrees. The leading axes broadcast.
+
+    Returns
+    -------
+    ndarray of shape (...)
+        Absolute elevation error in degrees.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> float(ea.elevation_error([170, 0], [-170, 45]))
+    45.0
+    """
+    t, e = np.asarray(true, dtype=np.float64), np.asarray(estimated, dtype=np.float64)
+    error: Array = np.abs(e[..., 1] - t[..., 1])
     return error

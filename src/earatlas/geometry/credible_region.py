@@ -1,10 +1,10 @@
-"""How large a posterior is: points that are spread evenly over it, and its density there, quickly.
+"""Quasi-random points of a direction posterior and its density at them, for credible-region sizes.
 
-In: the parts of a posterior (`earatlas.geometry.direction_posterior.DirectionPosterior`). Out: n points of it, and p at each
-in single precision: sizes are told with two digits, and tracks ask for tens of thousands of them.
+Input: the components of a `DirectionPosterior`. Output: n points and the density at each of them in
+single precision, which is enough for sizes that are reported with two digits.
 
-    K   parts                w_k   weights
-    n   points               v_k   variance of a round part, degrees²
+    K   components           w_k   weights
+    n   points               v_k   variance of an isotropic component, square degrees
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from earatlas.types import Array, Indices, Mask, Single
 if TYPE_CHECKING:
     from earatlas.geometry.direction_posterior import DirectionPosterior
 
-__all__ = ["densities", "distinct", "even_draws", "round_parts"]
+__all__ = ["densities", "isotropic_components", "quasi_random_draws", "unique_rows"]
 
-_LEAST = np.float32(-60)  # of an exponent: what is less is not told, and would be ten times as slow
-_NUMBERS = 50_000  # that are worked on at a time: they stay in the cache
+# Evidence: docs/figures/settings/geometry.md, "credible_region".
+_MIN_EXPONENT = np.float32(-60)  # smaller exponents do not matter, and subnormals are slow
+_BLOCK_NUMBERS = 50_000  # numbers per block, so that a block stays in the cache
 
 
 @cache
-def even_draws(n: int, dims: int) -> tuple[Array, Array]:
-    """n numbers (n,) in (0, 1) and standard normal points (n, L), spread evenly together.
+def quasi_random_draws(n: int, dims: int) -> tuple[Array, Array]:
+    """Return n numbers (n,) in (0, 1) and n standard normal points (n, L) of low discrepancy.
 
-    Multiples of the powers of one irrational number, the root of g^(d+1) = g + 1: in d dimensions
-    what the golden ratio is in one.
+    This is the additive recurrence (Kronecker sequence) with powers of the root of
+    g^(d+1) = g + 1, which generalizes the golden ratio to d dimensions.
     """
     d, g = dims + 1, 1.5
     for _ in range(40):
@@ -41,81 +42,82 @@ def even_draws(n: int, dims: int) -> tuple[Array, Array]:
     return u[:, 0], ndtri(u[:, 1:])
 
 
-def distinct(rows: Array) -> tuple[Array, Indices]:
-    """The rows (K, C) without repetitions, and which of them (K,) each one is."""
+def unique_rows(rows: Array) -> tuple[Array, Indices]:
+    """Return the unique rows of an array (K, C), and the index (K,) of each row among them."""
     order = np.lexsort(rows.T)
     ordered = rows[order]
     first = np.ones(len(rows), dtype=bool)
     first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    place = np.empty(len(rows), dtype=np.intp)
-    place[order] = np.cumsum(first) - 1
-    return ordered[first], place
+    inverse = np.empty(len(rows), dtype=np.intp)
+    inverse[order] = np.cumsum(first) - 1
+    return ordered[first], inverse
 
 
-def round_parts(posterior: DirectionPosterior) -> tuple[Mask, Array]:
-    """Which parts (K,) are round and stand at their centres, and the variance (K,) of each."""
+def isotropic_components(posterior: DirectionPosterior) -> tuple[Mask, Array]:
+    """Return which components (K,) are isotropic with mean zero, and the variance (K,) of each."""
     variances = posterior.covariances[:, 0, 0]
-    even = variances[:, None, None] * np.eye(posterior.space.dims)
-    plain: Mask = (posterior.means == 0).all(axis=1) & (posterior.covariances == even).all(
-        axis=(1, 2)
-    )
-    return plain, variances
+    scaled_identity = variances[:, None, None] * np.eye(posterior.space.dims)
+    isotropic: Mask = (posterior.means == 0).all(axis=1) & (
+        posterior.covariances == scaled_identity
+    ).all(axis=(1, 2))
+    return isotropic, variances
 
 
 def densities(posterior: DirectionPosterior, points: Array) -> Array:
-    """p (n,) at points (n, C), to about 1e-3 of itself.
+    """Return the density (n,) at points (n, C), with a relative error of about 1e-3.
 
-    A blur, and onsets, put parts of several widths at one place: each place is looked at once.
+    Several components often share one centre with different widths (after a convolution, and for
+    onsets), so distances are computed once per unique centre.
     """
-    plain, variances = round_parts(posterior)
+    isotropic, variances = isotropic_components(posterior)
     norms = posterior.weights / np.sqrt(np.linalg.det(2 * np.pi * posterior.covariances))
     p = np.zeros(len(points))
-    if plain.any():
-        exponents = _round_exponents(posterior, plain, variances, points)
-        _add_parts(p, exponents, norms[plain].astype(np.float32))
-    if not plain.all():
-        exponents = _leaning_exponents(posterior, ~plain, points)
-        _add_parts(p, exponents, norms[~plain].astype(np.float32))
+    if isotropic.any():
+        exponents = _isotropic_exponents(posterior, isotropic, variances, points)
+        _add_components(p, exponents, norms[isotropic].astype(np.float32))
+    if not isotropic.all():
+        exponents = _general_exponents(posterior, ~isotropic, points)
+        _add_components(p, exponents, norms[~isotropic].astype(np.float32))
     return p
 
 
-def _add_parts(p: Array, exponents: Callable[[slice], Single], norms: Single) -> None:
-    """Add Σ_k norms_k exp(exponent_nk) to p (n,), some points at a time."""
-    block = max(_NUMBERS // len(norms), 1)
-    for start in range(0, len(p), block):
-        some = slice(start, start + block)
-        e = exponents(some)
-        np.maximum(e, _LEAST, out=e)
-        p[some] += np.exp(e, out=e) @ norms
+def _add_components(p: Array, exponents: Callable[[slice], Single], norms: Single) -> None:
+    """Add Σ_k norms_k exp(exponent_nk) to p (n,) in place, block by block."""
+    size = max(_BLOCK_NUMBERS // len(norms), 1)
+    for start in range(0, len(p), size):
+        block = slice(start, start + size)
+        e = exponents(block)
+        np.maximum(e, _MIN_EXPONENT, out=e)
+        p[block] += np.exp(e, out=e) @ norms
 
 
-def _round_exponents(
-    posterior: DirectionPosterior, plain: Mask, variances: Array, points: Array
+def _isotropic_exponents(
+    posterior: DirectionPosterior, isotropic: Mask, variances: Array, points: Array
 ) -> Callable[[slice], Single]:
-    """Of parts that are round and stand at their centres: they need no chart."""
-    centres, place = distinct(posterior.centres[plain])
-    squared = posterior.space.rough_squared_distances(centres, points)  # (n, P)
-    factors = (-0.5 / variances[plain]).astype(np.float32)
-    return lambda some: squared[some].take(place, axis=1) * factors
+    """Return a function of a block of points that computes -d² / (2 v_k); no chart is needed."""
+    centres, index = unique_rows(posterior.centres[isotropic])
+    squared = posterior.space.approximate_squared_distances(centres, points)  # (n, P)
+    factors = (-0.5 / variances[isotropic]).astype(np.float32)
+    return lambda block: squared[block].take(index, axis=1) * factors
 
 
-def _leaning_exponents(
-    posterior: DirectionPosterior, leaning: Mask, points: Array
+def _general_exponents(
+    posterior: DirectionPosterior, general: Mask, points: Array
 ) -> Callable[[slice], Single]:
-    """Of parts of any shape: -|W (u - m)|² / 2 in the chart of their centre, with Wᵀ W = V^-1."""
-    centres, place = distinct(posterior.centres[leaning])
+    """Return a function of a block that computes -|W (u - m)|² / 2 in each chart, Wᵀ W = V⁻¹."""
+    centres, index = unique_rows(posterior.centres[general])
     u = np.moveaxis(posterior.space.charts(centres, points), -1, 0).astype(np.float32)  # (L, n, P)
-    means = posterior.means[leaning].T.astype(np.float32)[:, None]
-    root = np.linalg.inv(np.linalg.cholesky(posterior.covariances[leaning]))
-    W = (np.sqrt(0.5) * root.transpose(1, 2, 0)).astype(np.float32)  # (L, L, K) lower triangles
+    means = posterior.means[general].T.astype(np.float32)[:, None]
+    inverse_root = np.linalg.inv(np.linalg.cholesky(posterior.covariances[general]))
+    W = (np.sqrt(0.5) * inverse_root.transpose(1, 2, 0)).astype(np.float32)  # (L, L, K), lower
 
-    def exponents(some: slice) -> Single:
-        r = u[:, some].take(place, axis=2) - means  # (L, n, K)
-        total = np.zeros(r.shape[1:], dtype=np.float32)
+    def exponents(block: slice) -> Single:
+        residuals = u[:, block].take(index, axis=2) - means  # (L, n, K)
+        total = np.zeros(residuals.shape[1:], dtype=np.float32)
         for i, row in enumerate(W):
-            white = row[0] * r[0]
+            white = row[0] * residuals[0]
             for j in range(1, i + 1):
-                white += row[j] * r[j]
+                white += row[j] * residuals[j]
             white *= white
             total -= white
         return total

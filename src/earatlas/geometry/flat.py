@@ -1,6 +1,6 @@
-"""Spaces that unroll: the plane, azimuths on a circle, and a cylinder of azimuth and elevation.
+"""Flat spaces: the plane, the circle of azimuths, and the cylinder of azimuth and elevation.
 
-Their charts are differences of degrees, of which azimuths are wrapped where they go all round.
+Their charts are coordinate differences; azimuth differences are wrapped on circle and cylinder.
 """
 
 from __future__ import annotations
@@ -22,9 +22,23 @@ __all__ = ["Circle", "Cylinder", "Plane"]
 
 @dataclass(frozen=True)
 class Plane(Space):
-    """R^L with u = x - c, the paper's space; `bounds` limit only `grid` and `area`.
+    """The Euclidean space R^L with u = x - c, as in the paper.
 
-    >>> Plane(((0, 640), (0, 480))).log([320, 240], [330.0, 200.0]).tolist()
+    Parameters
+    ----------
+    bounds : tuple of (float, float)
+        Lowest and highest value of each of the L coordinates. The bounds limit only `grid` and
+        `area`; the default is for azimuth and elevation in degrees.
+
+    Raises
+    ------
+    InputError
+        If a lower bound is not below its upper bound.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.Plane(((0, 640), (0, 480))).log([320, 240], [330.0, 200.0]).tolist()
     [10.0, -40.0]
     """
 
@@ -40,75 +54,82 @@ class Plane(Space):
 
     @property
     def dims(self) -> int:
-        """L: a pair of bounds each."""
+        """L, one coordinate per pair of bounds."""
         return len(self.bounds)
 
     @property
     def columns(self) -> int:
-        """C = L: a point is its own coordinates."""
+        """C = L, because a point is its own coordinates."""
         return len(self.bounds)
 
     @property
     def area(self) -> float:
-        """Product of the bounds' widths."""
+        """Product of the widths of the bounds."""
         return float(np.prod([high - low for low, high in self.bounds]))
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """x - c."""
+        """Return x - c."""
         return np.asarray(points, dtype=np.float64) - np.asarray(centres, dtype=np.float64)
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """c + u."""
+        """Return c + u."""
         return np.asarray(centres, dtype=np.float64) + np.asarray(coordinates, dtype=np.float64)
 
     def grid(self, spacing: float) -> Array:
-        """Midpoints of equal boxes between the bounds."""
+        """Return the midpoints of equal boxes between the bounds."""
         check_spacing(spacing)
         axes = [grid_axis(low, high, spacing, closed=False) for low, high in self.bounds]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dims)
 
-    def turned(self, points: ArrayLike, degrees: float) -> Array:
-        """Azimuths and degrees added: a plane has no way round behind, they may pass 180."""
+    def rotated(self, points: ArrayLike, degrees: float) -> Array:
+        """Return points with degrees added to the azimuth, which is not wrapped on a plane."""
         x = np.array(points, dtype=np.float64)
         x[..., 0] += degrees
         return x
 
     @property
     def holds_directions(self) -> bool:
-        """Whether the bounds are those of angles."""
+        """Whether the bounds are possible azimuths and elevations."""
         limits = (180.0, 90.0)[: self.dims]
         return self.dims <= 2 and all(
             max(-low, high) <= limit for (low, high), limit in zip(self.bounds, limits, strict=True)
         )
 
     @property
-    def largest_region(self) -> float:
-        """Bounds limit only grids: all directions there are, or no limit where it holds others."""
+    def max_region_area(self) -> float:
+        """The sphere or circle of all directions; infinite if the plane holds no directions."""
         if not self.holds_directions:
             return math.inf
         return 360.0 if self.dims == 1 else SPHERE_SQUARE_DEGREES
 
-    def within(self, directions: Array) -> Mask:
-        """Those between the bounds, if these are two: of azimuth and of elevation."""
+    def contains(self, directions: Array) -> Mask:
+        """Return which directions (N, 2) lie between the bounds of azimuth and elevation."""
         if self.dims != 2:
-            return super().within(directions)
+            return super().contains(directions)
         low, high = np.array(self.bounds).T
         inside: Mask = ((directions >= low) & (directions <= high)).all(axis=1)
         return inside
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and bounds."""
+        """Return name and bounds as JSON values."""
         return {"space": "plane", "bounds": [list(pair) for pair in self.bounds]}
 
-    def _rough_mean(self, points: Array, weights: Array) -> Array:
+    def _initial_mean(self, points: Array, weights: Array) -> Array:
         return weights.T @ points
 
 
 @dataclass(frozen=True)
 class Circle(Space):
-    """Azimuths all round at one elevation: L = 1, points still (azimuth, elevation).
+    """All azimuths at one elevation.
 
-    The chart keeps the azimuth difference alone; `exp` returns to the centre's elevation.
+    Points are (azimuth, elevation) in degrees, but the chart has one coordinate (L = 1), the
+    wrapped azimuth difference. `exp` returns points at the elevation of the centre.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.Circle().log([170, 0], [-170, 0]).tolist()
+    [20.0]
     """
 
     dims: ClassVar[int] = 1
@@ -116,42 +137,61 @@ class Circle(Space):
     area: ClassVar[float] = 360.0
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Wrapped azimuth difference."""
+        """Return the wrapped azimuth difference."""
         return wrap_degrees(
             np.asarray(points, dtype=np.float64)[..., :1]
             - np.asarray(centres, dtype=np.float64)[..., :1]
         )
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Turn by u in azimuth."""
+        """Return the point rotated by u in azimuth."""
         c, u = np.asarray(centres, dtype=np.float64), np.asarray(coordinates, dtype=np.float64)
         azimuth = wrap_degrees(c[..., 0] + u[..., 0])
         return np.stack(np.broadcast_arrays(azimuth, c[..., 1]), axis=-1)
 
     def grid(self, spacing: float) -> Array:
-        """Even azimuths at elevation 0."""
+        """Return equally spaced azimuths at elevation 0."""
         check_spacing(spacing)
         azimuth = grid_axis(-180.0, 180.0, spacing, closed=True)
         return np.stack([azimuth, np.zeros_like(azimuth)], axis=-1)
 
-    def within(self, directions: Array) -> Mask:
-        """Those at the elevation nearest to the ears'."""
+    def contains(self, directions: Array) -> Mask:
+        """Return which directions (N, 2) lie at the elevation that is nearest to 0."""
         elevation = directions[:, 1]
         inside: Mask = np.abs(elevation - elevation[np.argmin(np.abs(elevation))]) < 1.0
         return inside
 
     def to_dict(self) -> dict[str, Any]:
-        """A circle has no fields."""
+        """Return the space as JSON values; a circle has no parameters."""
         return {"space": "circle"}
 
-    def _rough_mean(self, points: Array, weights: Array) -> Array:
-        turn = weights.T @ np.exp(1j * np.radians(points[:, 0]))
-        return np.stack([np.degrees(np.angle(turn)), weights.T @ points[:, 1]], axis=-1)
+    def _initial_mean(self, points: Array, weights: Array) -> Array:
+        phasor = weights.T @ np.exp(1j * np.radians(points[:, 0]))
+        return np.stack([np.degrees(np.angle(phasor)), weights.T @ points[:, 1]], axis=-1)
 
 
 @dataclass(frozen=True)
 class Cylinder(Space):
-    """Azimuth wrapped, elevation flat: a head on a pan-tilt unit (the paper's motor states)."""
+    """Azimuth and elevation as on a pan-tilt unit (the paper's motor states).
+
+    Azimuth differences are wrapped, elevation differences are not.
+
+    Parameters
+    ----------
+    elevations : (float, float), default (-60.0, 60.0)
+        Lowest and highest elevation in degrees; they limit only `grid` and `area`.
+
+    Raises
+    ------
+    InputError
+        If the lowest elevation is not below the highest.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.Cylinder((-45, 45)).log([170, 0], [-170, 10]).tolist()
+    [20.0, 10.0]
+    """
 
     dims: ClassVar[int] = 2
     columns: ClassVar[int] = 2
@@ -165,37 +205,37 @@ class Cylinder(Space):
 
     @property
     def area(self) -> float:
-        """360 degrees times the elevation range: square degrees of the unrolled cylinder."""
+        """360 degrees times the elevation range, in square degrees of the unrolled cylinder."""
         return 360.0 * (self.elevations[1] - self.elevations[0])
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Wrapped azimuth difference, plain elevation difference."""
+        """Return the wrapped azimuth difference and the elevation difference."""
         u = np.asarray(points, dtype=np.float64) - np.asarray(centres, dtype=np.float64)
         u[..., 0] = wrap_degrees(u[..., 0])
         return u
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Move by u, azimuth wrapped."""
+        """Return c + u with the azimuth wrapped."""
         x = np.asarray(centres, dtype=np.float64) + np.asarray(coordinates, dtype=np.float64)
         x[..., 0] = wrap_degrees(x[..., 0])
         return x
 
     def grid(self, spacing: float) -> Array:
-        """Even azimuths by even elevations."""
+        """Return a grid of equally spaced azimuths and elevations."""
         check_spacing(spacing)
         azimuth = grid_axis(-180.0, 180.0, spacing, closed=True)
         elevation = grid_axis(*self.elevations, spacing, closed=False)
         return np.stack(np.meshgrid(azimuth, elevation, indexing="ij"), axis=-1).reshape(-1, 2)
 
-    def within(self, directions: Array) -> Mask:
-        """Those between the lowest and the highest elevation."""
+    def contains(self, directions: Array) -> Mask:
+        """Return which directions (N, 2) lie between the lowest and the highest elevation."""
         low, high = self.elevations
         inside: Mask = (directions[:, 1] >= low) & (directions[:, 1] <= high)
         return inside
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and elevation range."""
+        """Return name and elevation range as JSON values."""
         return {"space": "cylinder", "elevations": list(self.elevations)}
 
-    def _rough_mean(self, points: Array, weights: Array) -> Array:
-        return Circle()._rough_mean(points, weights)
+    def _initial_mean(self, points: Array, weights: Array) -> Array:
+        return Circle()._initial_mean(points, weights)

@@ -1,8 +1,9 @@
-"""How the head was turned while it listened.
+"""Head yaw over time.
 
-In: a number, times with degrees, or a CSV (time, yaw). Out: a `Yaw`, the degrees at any time.
-Yaw is counter-clockwise, as azimuth is: positive where the head looks to its left. A sound at the
-azimuth a of the head is then at a + yaw in the room, whose 0° is where the head looks at yaw 0.
+Input: a number, times with degrees, or a CSV file (time, yaw). Output: a `Yaw`, which gives the
+degrees at any time. Yaw is counter-clockwise, like azimuth: positive to the left. A sound at
+azimuth a relative to the head is at azimuth a + yaw in world coordinates, whose 0° is where the
+head points at yaw 0.
 """
 
 from __future__ import annotations
@@ -14,30 +15,45 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.csv_tables import table_rows
+from earatlas.csv_tables import read_table
 from earatlas.errors import InputError, existing_file
 from earatlas.types import Array
 
 __all__ = ["Yaw", "check_yaw_step"]
 
-_FASTEST = 1000.0  # degrees a second; heads turn at up to 600
-_MARGIN_SECONDS = 0.1  # by which a tracker may start late and end early
-_ALWAYS = 1e9  # seconds before and after
-_MOST_DEGREES = 1e6  # of a head: beyond, degrees lose their digits
+_MAX_DEGREES_PER_SECOND = 1000.0  # human heads reach about 600
+_MARGIN_SECONDS = 0.1  # by which a tracker may start late or end early
+_MAX_SECONDS = 1e9  # absolute value of a time
+_MAX_DEGREES = 1e6  # absolute value of a yaw; larger numbers lose their fractional digits
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Yaw:
-    """Degrees by which the head is turned to its left, at times in seconds from the sound's start.
+    """Head yaw over time, linearly interpolated.
 
-    Between the times it is a straight line; 179 and -179 degrees are 2 degrees apart.
+    Parameters
+    ----------
+    times : array_like of shape (n,)
+        Increasing times in seconds from the start of the recording, at least two.
+    degrees : array_like of shape (n,)
+        Yaw in degrees at these times, counter-clockwise (to the left). Values are unwrapped: 179
+        and -179 degrees are 2 degrees apart.
 
-    >>> Yaw([0.0, 1.0], [170.0, -170.0]).at([0.5]).tolist()
+    Raises
+    ------
+    InputError
+        If times and degrees do not match, are not finite, do not increase, or if the yaw jumps.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> yaw = ea.Yaw([0.0, 1.0], [170.0, -170.0])
+    >>> yaw.at([0.5]).tolist()
     [180.0]
     """
 
     times: Array  # (n,) seconds, increasing
-    degrees: Array  # (n,) without steps of 360
+    degrees: Array  # (n,) unwrapped
 
     def __init__(self, times: ArrayLike, degrees: ArrayLike) -> None:
         t, yaw = (np.asarray(values, dtype=np.float64) for values in (times, degrees))
@@ -53,18 +69,29 @@ class Yaw:
         return f"Yaw({len(self.times)} times, {low:g} to {high:g} degrees)"
 
     @classmethod
-    def still(cls, degrees: float) -> Self:
-        """That of a head which stays as it is."""
-        if not abs(degrees) <= _MOST_DEGREES:
+    def constant(cls, degrees: float) -> Self:
+        """Return a yaw that does not change over time."""
+        if not abs(degrees) <= _MAX_DEGREES:
             raise InputError(
-                f"yaw must be finite and at most {_MOST_DEGREES:g} either way, got {degrees}. "
-                "Give degrees."
+                f"yaw must be finite and between -{_MAX_DEGREES:g} and {_MAX_DEGREES:g} degrees, "
+                f"got {degrees}. Give degrees."
             )
-        return cls(np.array([-_ALWAYS, _ALWAYS]), np.full(2, degrees))
+        return cls(np.array([-_MAX_SECONDS, _MAX_SECONDS]), np.full(2, degrees))
 
     @classmethod
     def of(cls, yaw: float | Yaw | ArrayLike) -> Yaw:
-        """Of a number, of an array (n, 2) of times and degrees, or a `Yaw` as it is."""
+        """Convert a number, or an array (n, 2) of times and degrees; a `Yaw` is returned as is.
+
+        Parameters
+        ----------
+        yaw : float, array_like of shape (n, 2) or Yaw
+            Constant yaw in degrees, times with degrees, or a yaw over time.
+
+        Returns
+        -------
+        Yaw
+            The yaw over time.
+        """
         if isinstance(yaw, Yaw):
             return yaw
         try:
@@ -72,22 +99,38 @@ class Yaw:
         except (TypeError, ValueError):
             raise InputError(
                 f"yaw must be a number, or times with degrees, got {yaw!r}. Use Yaw(times, "
-                "degrees), or Yaw.read(path) for a CSV."
+                "degrees), or Yaw.read(path) for a CSV file."
             ) from None
         if values.ndim == 0:
-            return cls.still(float(values))
+            return cls.constant(float(values))
         if values.ndim != 2 or values.shape[1] != 2:
             raise InputError(
-                f"yaw must have a time for each value, got an array of shape {values.shape}. "
+                f"yaw must have one time per value, got an array of shape {values.shape}. "
                 "Use Yaw(times, degrees), or an array of shape (n, 2)."
             )
         return cls(*values.T)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """From a CSV with the columns time (seconds) and yaw (degrees); others are left out."""
+        """Read a CSV file with the columns time (seconds) and yaw (degrees).
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; other columns are ignored.
+
+        Returns
+        -------
+        Yaw
+            The yaw over time.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read or holds no usable yaw.
+        """
         path = existing_file(path, "yaw")
-        rows = [row.numbers("time", "yaw") for row in table_rows(path, ("time", "yaw"), "yaw")]
+        rows = [row.numbers("time", "yaw") for row in read_table(path, ("time", "yaw"), "yaw")]
         times, degrees = np.array(rows, dtype=np.float64).reshape(-1, 2).T
         try:
             return cls(times, degrees)
@@ -95,61 +138,63 @@ class Yaw:
             raise InputError(f"'{path}': {error}") from error
 
     def at(self, seconds: ArrayLike) -> Array:
-        """Degrees at times; beyond the ends those of the ends."""
+        """Return the yaw in degrees at times in seconds, constant beyond the first and the last."""
         return np.interp(np.asarray(seconds, dtype=np.float64), self.times, self.degrees)
 
     def check_start(self) -> None:
-        """Refuse a yaw that starts after the sound does."""
+        """Raise an InputError if the yaw starts later than the recording."""
         if self.times[0] > _MARGIN_SECONDS:
             raise InputError(
                 f"yaw must start with the sound, got one that starts {self.times[0]:.3g} s after "
-                "it. Cut the sound, or add the yaw at 0."
+                "it. Trim the recording, or add the yaw at 0 s."
             )
 
     def check_end(self, seconds: float) -> None:
-        """Refuse a yaw that ends before a sound of so many seconds."""
+        """Raise an InputError if the yaw ends before a recording of that many seconds."""
         if self.times[-1] < seconds - _MARGIN_SECONDS:
             raise InputError(
                 f"yaw must last as long as the sound ({seconds:.3g} s), got one that ends at "
-                f"{self.times[-1]:.3g} s. Record it to the end, or cut the sound."
+                f"{self.times[-1]:.3g} s. Record it to the end, or trim the recording."
             )
 
 
 def _check(times: Array, degrees: Array) -> None:
     if times.ndim != 1 or times.shape != degrees.shape or len(times) < 2:
         raise InputError(
-            f"yaw must have a time for each of at least two values, got {times.size} times and "
-            f"{degrees.size} values. Give a number for a head that stays as it is."
+            f"yaw must have one time per value and at least two values, got {times.size} times and "
+            f"{degrees.size} values. Give a number if the head does not move."
         )
-    in_reach = np.abs(times) <= _ALWAYS
-    if not in_reach.all():  # a tracker's clock counts from 1970
-        row = int(np.argmin(in_reach))
+    valid_times = np.abs(times) <= _MAX_SECONDS
+    if not valid_times.all():  # such as a tracker's clock that counts from 1970
+        row = int(np.argmin(valid_times))
         raise InputError(
-            f"yaw must have times in seconds from the sound's start, at most {_ALWAYS:g} either "
-            f"way, got {times[row]} s in row {row}. Subtract the time at which the sound starts."
+            f"yaw must have times in seconds from the sound's start, between -{_MAX_SECONDS:g} and "
+            f"{_MAX_SECONDS:g}, got {times[row]} s in row {row}. Subtract the time at which the "
+            "sound starts."
         )
-    possible = np.abs(degrees) <= _MOST_DEGREES
-    if not possible.all():
-        row = int(np.argmin(possible))
+    valid_degrees = np.abs(degrees) <= _MAX_DEGREES
+    if not valid_degrees.all():
+        row = int(np.argmin(valid_degrees))
         raise InputError(
-            f"yaw must be finite and at most {_MOST_DEGREES:g} either way, got {degrees[row]} at "
-            f"{times[row]} s in row {row}. Remove that row."
+            f"yaw must be finite and between -{_MAX_DEGREES:g} and {_MAX_DEGREES:g} degrees, got "
+            f"{degrees[row]} at {times[row]} s in row {row}. Remove that row."
         )
-    later = np.diff(times) > 0
-    if not later.all():
-        row = int(np.argmin(later)) + 1
+    increasing = np.diff(times) > 0
+    if not increasing.all():
+        row = int(np.argmin(increasing)) + 1
         raise InputError(
             f"yaw must have times that increase, got {times[row]:g} s after {times[row - 1]:g} s "
-            f"in row {row}. Sort the rows, each time once."
+            f"in row {row}. Sort the rows and remove duplicates."
         )
 
 
 def check_yaw_step(degrees: Array, times: Array) -> None:
-    """Refuse what no head does between two times (2,): a jump."""
+    """Raise an InputError if the yaw jumps between two times (2,)."""
     speed = abs(degrees[1] - degrees[0]) / (times[1] - times[0])
-    if speed > _FASTEST:
+    if speed > _MAX_DEGREES_PER_SECOND:
         raise InputError(
             f"yaw must not jump, got {abs(degrees[1] - degrees[0]):.3g} degrees between "
-            f"{times[0]:g} and {times[1]:g} s. No head turns faster than {_FASTEST:g} degrees a "
-            "second: check the tracker, or the times' unit."
+            f"{times[0]:g} and {times[1]:g} s. No head turns faster than "
+            f"{_MAX_DEGREES_PER_SECOND:g} degrees per second: check the tracker, or the unit of "
+            "the times."
         )

@@ -1,13 +1,12 @@
-"""Spaces of directions: where a sound can be.
+"""The spaces of directions, and their description in files.
 
-Everything that is learned is learned in charts (`earatlas.geometry.space`), so one model serves them
-all.
+Models are learned in charts (`earatlas.geometry.space`), so one model works on all spaces.
 
     space      points                    log_c(x)                          used for
     Plane      any L numbers             x - c                             the paper; pixels
     Circle     (azimuth, 0), L = 1       wrapped azimuth difference        horizontal measurements
-    Cylinder   (azimuth, elevation)      azimuth wrapped, elevation flat   pan-tilt heads
-    Sphere     (azimuth, elevation)      tangent-plane logarithm           whole heads (default)
+    Cylinder   (azimuth, elevation)      azimuth wrapped, elevation flat   pan-tilt units
+    Sphere     (azimuth, elevation)      tangent-plane logarithm           all directions (default)
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["Circle", "Cylinder", "Plane", "Space", "Sphere", "space_from_dict"]
 
 
 def space_from_dict(fields: dict[str, Any]) -> Space:
-    """The space that `Space.to_dict` described."""
+    """Return the space that `Space.to_dict` described."""
     match fields:
         case {"space": "plane", "bounds": bounds}:
             return Plane(tuple((float(low), float(high)) for low, high in bounds))
@@ -34,6 +33,6 @@ def space_from_dict(fields: dict[str, Any]) -> Space:
         case {"space": "sphere"}:
             return Sphere()
     raise InputError(
-        f"space must be plane, circle, cylinder or sphere with its fields, got {fields}. "
+        f"space must be a plane, circle, cylinder or sphere with its parameters, got {fields}. "
         "Check the file that it was read from."
     )

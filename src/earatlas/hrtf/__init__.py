@@ -1,1 +1,1 @@
-"""Heads: what reaches two ears from many directions, measured or simulated."""
+"""Heads: measured or simulated head-related impulse responses of both ears."""

@@ -1,4 +1,4 @@
-"""A head from own calibration recordings: a table (CSV) of files and directions.
+"""A head from calibration recordings, listed in a CSV table of files and directions.
 
 Each recording is white noise played from its direction, or an impulse response.
 """
@@ -12,10 +12,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from earatlas.csv_tables import table_rows
-from earatlas.errors import EaratlasWarning, InputError, existing_file
+from earatlas.csv_tables import read_table
+from earatlas.errors import EaratlasWarning, InputError, SettingHint, existing_file
 from earatlas.features.audio import Audio
-from earatlas.features.audio_files import MORE_CHANNELS, read_audio
+from earatlas.features.audio_files import EXTRA_CHANNELS_WARNING, read_audio
 from earatlas.features.cues import mean_cues
 from earatlas.features.layout import CueLayout
 from earatlas.hrtf.head import (
@@ -24,65 +24,69 @@ from earatlas.hrtf.head import (
     ImpulseResponses,
     MeasuredCues,
     WrongWay,
-    distinct,
-    is_wrong_way_round,
-    left_first,
+    correct_mirroring,
+    is_mirrored,
+    remove_duplicates,
 )
 from earatlas.types import Array, Progress
 
-__all__ = ["read_recordings", "recordings_of"]
+__all__ = ["Kind", "read_recordings", "recording_files"]
 
 Kind = Literal["auto", "noise", "responses"]
 
+# Evidence: docs/figures/settings/hrtf.md, "calibration_recordings".
+_ACTIVE_DB = 15.0  # range below the loudest 10 ms that is analysed
+_MIN_FIRST_HALF_ENERGY = 0.7  # fraction of the energy in the first half of an impulse response
 
-def _rows(path: Path) -> list[tuple[Path, float, float]]:
-    """(file, azimuth, elevation) of every row; files are relative to the table's folder."""
+
+def _read_rows(path: Path) -> list[tuple[Path, float, float]]:
+    """Return (file, azimuth, elevation) of every row; files are relative to the table."""
     rows = []
-    for row in table_rows(path, ("file", "azimuth", "elevation"), "table"):
+    for row in read_table(path, ("file", "azimuth", "elevation"), "table"):
         azimuth, elevation = row.numbers("azimuth", "elevation")
         rows.append((path.parent / str(row.cells["file"]).strip(), azimuth, elevation))
     if not rows:
-        raise InputError(f"table must have at least one recording, got none in '{path}'. Add rows.")
-    # os.path, unlike Path, says of a name that is too long that there is no such file.
-    absent = [str(file) for file, _, _ in rows if not os.path.isfile(file)]
-    if absent:
+        raise InputError(f"The table '{path}' lists no recordings. Add one row per recording.")
+    # os.path.isfile, unlike Path.is_file, returns False for names that are too long.
+    missing = [str(file) for file, _, _ in rows if not os.path.isfile(file)]
+    if missing:
         raise InputError(
-            f"recordings must exist, got {len(absent)} of {len(rows)} missing that '{path}' names, "
-            f"first '{absent[0]}'. File names are relative to the table's folder."
+            f"{len(missing)} of the {len(rows)} recordings listed in '{path}' do not exist, the "
+            f"first is '{missing[0]}'. Check the file names, which are relative to the folder of "
+            "the table."
         )
     return rows
 
 
-def recordings_of(path: str | Path) -> list[Path]:
-    """The files that a table names, in its order."""
-    return [file for file, _, _ in _rows(existing_file(path, "table"))]
+def recording_files(path: str | Path) -> list[Path]:
+    """Return the files that a table lists, in its order."""
+    return [file for file, _, _ in _read_rows(existing_file(path, "table"))]
 
 
 def _is_response(audio: Audio, window_seconds: float) -> bool:
-    """Whether a recording is an impulse response: over within a window, or dying away.
+    """Return whether a recording is an impulse response: shorter than a window, or decaying.
 
-    Of the stretch within 15 dB of the loudest 10 ms, the first half holds 85 % of the energy of an
-    exponential decay, whatever its rate, more if there is a direct sound, and 50 % of that of
-    noise (63 % if a room with a T60 of 2 s draws it out). Silence around it, and what hisses there,
-    are not in the stretch.
+    Only the part within 15 dB of the loudest 10 ms is analysed, which excludes silence and noise
+    around it. The first half of an exponential decay contains 85 % of its energy at any decay rate.
     """
     step = max(audio.rate // 100, 1)
     power = (audio.samples**2).sum(axis=0)
     energy = np.add.reduceat(power, np.arange(0, len(power), step))
-    on = np.flatnonzero(energy > 10**-1.5 * energy.max())
-    stretch = energy[on[0] : on[-1] + 1]
-    if min(len(stretch) * step, len(power)) <= window_seconds * audio.rate:
+    active = np.flatnonzero(energy > 10 ** (-_ACTIVE_DB / 10) * energy.max())
+    segment = energy[active[0] : active[-1] + 1]
+    if min(len(segment) * step, len(power)) <= window_seconds * audio.rate:
         return True
-    return bool(stretch[: len(stretch) // 2].sum() > 0.7 * stretch.sum())
+    return bool(segment[: len(segment) // 2].sum() > _MIN_FIRST_HALF_ENERGY * segment.sum())
 
 
-def _joined(responses: list[Audio], path: Path) -> ImpulseResponses:
-    """Recorded responses in one array, the shorter ones padded with silence."""
+def _stack_responses(responses: list[Audio], path: Path) -> ImpulseResponses:
+    """Stack recorded responses into one array, padding the shorter ones with zeros."""
     rates = sorted({audio.rate for audio in responses})
     if len(rates) > 1:
         raise InputError(
-            f"recordings must have one sampling rate, got {', '.join(map(str, rates))} Hz in the "
-            f"files that '{path}' names. Resample them to one rate."
+            f"The recordings listed in '{path}' have different sampling rates "
+            f"({', '.join(map(str, rates))} Hz), but they must have the same. Resample them to one "
+            "rate."
         )
     taps = max(audio.samples.shape[1] for audio in responses)
     padded = [np.pad(a.samples, ((0, 0), (0, taps - a.samples.shape[1]))) for a in responses]
@@ -99,54 +103,96 @@ def read_recordings(
     wrong_way: WrongWay | None = None,
     progress: Progress | None = None,
 ) -> Head:
-    """A head from a CSV (file, azimuth, elevation) of two-channel calibration recordings.
+    """Create a head from a table of calibration recordings.
 
-    Each is white noise played from that direction, or an impulse response; "auto" listens to find
-    out which. `channels` are those of the left and the right ear. Where sounds from the left are
-    louder in the right ear, `wrong_way` says what is wrong, "ears" or "azimuths"; without it that
-    is an InputError. `progress(done, total)` is called after each file.
+    Parameters
+    ----------
+    path : str or Path
+        CSV file with the columns file, azimuth and elevation. File names are relative to its
+        folder, directions in degrees. Each file is a two-channel recording of white noise played
+        from that direction, or an impulse response.
+    kind : {"auto", "noise", "responses"}, default "auto"
+        What the recordings contain; "auto" recognizes it from the first recordings.
+    channels : (int, int), default (0, 1)
+        Channels of the left and the right ear, counted from 0.
+    layout : CueLayout, optional
+        Cues that are measured from noise recordings. By default, `CueLayout()`.
+    duplicates : {"error", "first"}, default "error"
+        Whether directions that occur several times are refused, or the first one is kept.
+    wrong_way : {"ears", "azimuths"}, optional
+        What to correct if sounds from the left are louder in the right ear. By default, that is an
+        error.
+    progress : callable, optional
+        Called as `progress(done, total)` after each file.
+
+    Returns
+    -------
+    Head
+        A head with impulse responses, or with mean cues if the recordings are noise.
+
+    Raises
+    ------
+    InputError
+        If the table or a recording cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import earatlas as ea
+    >>> measured = ea.simulated_head([[30.0, 0.0], [-30.0, 0.0]])
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = pathlib.Path(name)
+    ...     for file, response in zip(("l.wav", "r.wav"), measured.responses().samples):
+    ...         _ = ea.Audio(response, 48000).write(folder / file)
+    ...     table = folder / "lab.csv"
+    ...     rows = ("file,azimuth,elevation", "l.wav,30,0", "r.wav,-30,0")
+    ...     with table.open("w") as out:
+    ...         print(*rows, sep=chr(10), file=out)
+    ...     ea.read_recordings(table, kind="responses")
+    Head('lab', 2 directions)
     """
     if kind not in get_args(Kind):
         raise InputError(
             f"kind must be one of {', '.join(get_args(Kind))}, got '{kind}'. Choose one."
         )
     path, layout = existing_file(path, "head"), layout or CueLayout()
-    rows = _rows(path)
-    reading = _Reading(kind, channels, layout)
+    rows = _read_rows(path)
+    reader = _RecordingsReader(kind, channels, layout)
     for done, (file, _, _) in enumerate(rows, start=1):
-        reading.add(file)
+        reader.add(file)
         if progress is not None:
             progress(done, len(rows))
     head = Head(
         name=path.parent.name if path.stem == "positions" else path.stem,
         directions=np.array([row[1:] for row in rows]),
-        ears=reading.ears(path),
-        provenance=f"{len(rows)} recordings ({reading.kind}) named in {path.name}",
+        ears=reader.ears(path),
+        provenance=f"{len(rows)} recordings ({reader.kind}) named in {path.name}",
     )
-    if wrong_way is None and is_wrong_way_round(head):
+    if wrong_way is None and is_mirrored(head):
         raise InputError(
-            f"table must have azimuths that grow to the left, and the left ear first, got sounds "
-            f"from the left that are louder in the right ear in '{path}'. Azimuths or channels are "
-            "the wrong way round: negate the azimuth column, or pass channels=(1, 0), or say which "
-            "is wrong, wrong_way='azimuths' or 'ears' (command line: --wrong-way)."
+            f"In '{path}', sounds from the left are louder in the right ear, so either the "
+            "azimuths or the channels are the wrong way round. Azimuths must increase to the left, "
+            "and the left ear comes first. Negate the azimuth column, exchange the two channels, "
+            "or state which of them is the wrong way round.",
+            hint=SettingHint("wrong_way='azimuths' or 'ears'", "--wrong-way azimuths or ears"),
         )
-    return distinct(left_first(head, str(path), wrong_way), duplicates, str(path))
+    return remove_duplicates(correct_mirroring(head, str(path), wrong_way), duplicates, str(path))
 
 
-class _Reading:
-    """The recordings of a table, one after the other: all noise, or all impulse responses."""
+class _RecordingsReader:
+    """Reads the recordings of a table, which are all noise or all impulse responses."""
 
     def __init__(self, kind: Kind, channels: tuple[int, int], layout: CueLayout) -> None:
         self.kind, self.channels, self.layout = kind, channels, layout
-        self._listens = kind == "auto"
+        self._detect = kind == "auto"
         self._responses: list[Audio] = []
         self._cues: list[Array] = []
 
     def add(self, file: Path) -> None:
-        """Read the next one."""
+        """Read the next recording."""
         audio = self._read(file)
-        if self._listens:
-            self._hear_kind(audio, file)
+        if self._detect:
+            self._detect_kind(audio, file)
         if self.kind == "responses":
             self._responses.append(audio)
             return
@@ -157,23 +203,23 @@ class _Reading:
 
     def _read(self, file: Path) -> Audio:
         with warnings.catch_warnings():
-            if self._responses or self._cues:  # said of the first: all come from one recorder
-                warnings.filterwarnings("ignore", MORE_CHANNELS, EaratlasWarning)
+            if self._responses or self._cues:  # warn only once per table
+                warnings.filterwarnings("ignore", EXTRA_CHANNELS_WARNING, EaratlasWarning)
             return read_audio(file, channels=self.channels)
 
-    def _hear_kind(self, audio: Audio, file: Path) -> None:
+    def _detect_kind(self, audio: Audio, file: Path) -> None:
         window_seconds = self.layout.window / self.layout.rate
-        heard: Kind = "responses" if _is_response(audio, window_seconds) else "noise"
-        if self.kind not in ("auto", heard):
+        detected: Kind = "responses" if _is_response(audio, window_seconds) else "noise"
+        if self.kind not in ("auto", detected):
             raise InputError(
-                f"kind must be given where recordings differ, got {heard} in '{file}' and "
-                f"{self.kind} in those before it. Pass kind='{self.kind}' or kind='{heard}', or "
-                "correct the table."
+                f"The recording '{file}' seems to be of the kind '{detected}', but those before it "
+                f"are of the kind '{self.kind}'. All recordings must be of one kind. State the "
+                "kind, or correct the table."
             )
-        self.kind = heard
+        self.kind = detected
 
     def ears(self, path: Path) -> ImpulseResponses | MeasuredCues:
-        """All of them, as the ears of a head."""
+        """Return the measurements of all recordings."""
         if self.kind == "noise":
             return MeasuredCues(np.stack(self._cues), self.layout)
-        return _joined(self._responses, path)
+        return _stack_responses(self._responses, path)

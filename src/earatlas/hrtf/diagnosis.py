@@ -1,11 +1,10 @@
-"""What a head can teach: coverage, symmetry, and whether elevation can be heard at all.
+"""Diagnosis of a head: its coverage and symmetry, and what can be learned from it.
 
-In: a `Head`. Out: a `HeadReport`: plain numbers, and warnings in words; `earatlas info` prints
-it.
+The input is a `Head`, the output a `HeadReport` with numbers and warnings.
 
-On the median plane a source is equally far from both ears. A head whose ears are mirror images then
-has no level or phase difference at any elevation, and nothing can be learned there; real ears
-differ by a few dB, and that is what elevation and front/back are learned from.
+On the median plane, a source is equally far from both ears. If the ears are mirror images, there
+is no level or phase difference at any elevation, and neither elevation nor front/back can be
+learned there. Real ears differ by a few dB.
 """
 
 from __future__ import annotations
@@ -21,18 +20,50 @@ from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.types import Array
 
-__all__ = ["HeadReport", "coverage_map", "coverage_words", "diagnose", "nearest_neighbour_errors"]
+__all__ = ["HeadReport", "coverage_map", "diagnose", "format_coverage", "nearest_neighbour_errors"]
 
-_MEDIAN_DEGREES = 2.0  # how near to the median plane counts as on it
-# Azimuths with gaps up to this, or two spacings, go all round: measured heads have gaps of 5
-# degrees, or of 180 where they are known in front alone.
-_ALL_ROUND_DEGREES = 20.0
-_DEAF_DB = 0.5  # below this the median plane says nothing: measured heads have 1.8 to 2.3 dB
+# Evidence: docs/figures/settings/hrtf.md, "diagnosis".
+_MEDIAN_PLANE_DEGREES = 2.0  # maximum distance of a direction on the median plane
+_MIRROR_DEGREES = 1.0  # maximum distance of a direction from the mirror image of another
+_MAX_AZIMUTH_GAP_DEGREES = 20.0  # azimuths with smaller gaps, or up to two spacings, go all round
+_MIN_MEDIAN_ILD_DB = 0.5  # below, nothing can be learned on the median plane
+_MIRRORED_ILD_DB = 1e-3  # below, the ears are exact mirror images
+_FEW_DIRECTIONS = 30  # with fewer, estimates are coarse
+_GAP_GRID_DEGREES = 3.0  # spacing of the grid on which the largest gap is searched
 
 
 @dataclass(frozen=True)
 class HeadReport:
-    """A head in numbers; NaN becomes null in JSON where a figure does not apply."""
+    """Properties of a head, returned by `diagnose`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the head.
+    directions : int
+        Number of directions.
+    space : str
+        Space of the directions, "circle" or "sphere".
+    spacing_degrees : float
+        Median distance between neighbouring directions.
+    azimuth_range, elevation_range : (float, float)
+        Smallest and largest angle in degrees.
+    largest_gap_degrees : float
+        Radius of the largest spherical cap, or arc of the circle, without a direction.
+    rate : float or None
+        Sampling rate in Hz; None for a head without impulse responses.
+    taps : int or None
+        Length of the impulse responses in samples.
+    licence, provenance : str
+        Licence and origin of the data.
+    median_plane_ild_db : float
+        RMS level difference over the directions of the median plane; NaN if there are none.
+    mirror_ild_db : float
+        RMS of ILD(x) + ILD(mirror image of x); 0 if one ear is a copy of the other, NaN if there
+        are no mirrored pairs of directions.
+    warnings : tuple of str
+        What cannot be learned from the head, as sentences.
+    """
 
     name: str
     directions: int
@@ -40,17 +71,23 @@ class HeadReport:
     spacing_degrees: float
     azimuth_range: tuple[float, float]
     elevation_range: tuple[float, float]
-    largest_gap_degrees: float  # radius of the largest empty cap; on a circle, of the empty arc
-    rate: float | None  # Hz; None: known by mean cues only
+    largest_gap_degrees: float
+    rate: float | None
     taps: int | None
     licence: str
     provenance: str
-    median_plane_ild_db: float  # RMS over median-plane directions and bins
-    mirror_ild_db: float  # RMS of ILD(left) + ILD(right) over mirrored pairs; 0: one ear, copied
+    median_plane_ild_db: float
+    mirror_ild_db: float
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as a dictionary of JSON values, with None for NaN.
+
+        Returns
+        -------
+        dict
+            One entry per attribute.
+        """
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             key: None if isinstance(value, float) and np.isnan(value) else value
@@ -59,7 +96,27 @@ class HeadReport:
 
 
 def diagnose(head: Head) -> HeadReport:
-    """Measure a head's coverage and symmetry, and say what cannot be learned from it."""
+    """Measure the coverage and the symmetry of a head.
+
+    Parameters
+    ----------
+    head : Head
+        The head.
+
+    Returns
+    -------
+    HeadReport
+        Its properties, with warnings about what cannot be learned from it.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> report = ea.diagnose(ea.simulated_head([[a, 0.0] for a in range(-180, 180, 10)]))
+    >>> report.space, round(report.spacing_degrees)
+    ('circle', 10)
+    >>> report.warnings
+    ('All directions have one elevation: azimuth can be learned on the circle, elevation cannot.',)
+    """
     x, v = head.directions, to_vectors(head.directions)
     ild_layout = CueLayout(ipd_band_hz=None)
     ild = head.cues(ild_layout)
@@ -86,72 +143,78 @@ def diagnose(head: Head) -> HeadReport:
 
 
 def _largest_gap(space: Space, x: Array) -> float:
-    everywhere = space.grid(3.0)
-    return float(space.distance(everywhere, x[space.nearest(x, everywhere)]).max())
+    """Return the largest distance in degrees from any point to the nearest of the directions."""
+    grid = space.grid(_GAP_GRID_DEGREES)
+    return float(space.distance(grid, x[space.nearest(x, grid)]).max())
 
 
-def coverage_words(space: Space, directions: Array, spacing_degrees: float) -> str:
-    """Where directions (N, 2) are, and how far from the next one a place may be."""
-    azimuth = _azimuth_words(directions[:, 0], spacing_degrees)
-    elevation = _span_words(directions[:, 1].min(), directions[:, 1].max())
+def format_coverage(space: Space, directions: Array, spacing_degrees: float) -> str:
+    """Describe the ranges and the largest gap of directions (N, 2) in words."""
+    azimuth = _format_azimuths(directions[:, 0], spacing_degrees)
+    elevation = _format_range(directions[:, 1].min(), directions[:, 1].max())
     gap = _largest_gap(space, directions)
     return f"azimuth {azimuth}, elevation {elevation}, largest gap {gap:.0f}°"
 
 
-def _azimuth_words(azimuths: Array, spacing_degrees: float) -> str:
-    """All round, or from the leftmost to the rightmost."""
-    around = np.sort(azimuths)
-    gaps = np.diff(around, append=around[0] + 360)
-    if gaps.max() <= max(_ALL_ROUND_DEGREES, 2 * spacing_degrees):
+def _format_azimuths(azimuths: Array, spacing_degrees: float) -> str:
+    """Return "all round", or the range from the leftmost to the rightmost azimuth."""
+    ordered = np.sort(azimuths)
+    gaps = np.diff(ordered, append=ordered[0] + 360)
+    if gaps.max() <= max(_MAX_AZIMUTH_GAP_DEGREES, 2 * spacing_degrees):
         return "all round"
-    widest = int(np.argmax(gaps))  # what is not covered lies behind the last one
-    first, last = around[widest], around[(widest + 1) % len(around)]
-    return _span_words(first, last if last <= first else last - 360)  # from left to right
+    widest = int(np.argmax(gaps))
+    first, last = ordered[widest], ordered[(widest + 1) % len(ordered)]
+    return _format_range(first, last if last <= first else last - 360)  # from left to right
 
 
-def _span_words(first: float, last: float) -> str:
+def _format_range(first: float, last: float) -> str:
     return f"{first:.0f}°" if first == last else f"{first:.0f}° … {last:.0f}°"
 
 
 def _median_plane_ild(ild: Array, v: Array) -> float:
-    near = np.abs(v[:, 1]) <= np.sin(np.radians(_MEDIAN_DEGREES))
+    """Return the RMS ILD over the unit vectors v (N, 3) near the median plane; NaN without any."""
+    near = np.abs(v[:, 1]) <= np.sin(np.radians(_MEDIAN_PLANE_DEGREES))
     return float(np.sqrt(np.mean(ild[near] ** 2))) if near.any() else float("nan")
 
 
 def _mirror_ild(ild: Array, v: Array) -> float:
-    """RMS of ILD(x) + ILD(mirror of x): zero if the right ear is the left one mirrored."""
-    from scipy.spatial import cKDTree  # a third of a second, and only heads need it
+    """Return the RMS of ILD(x) + ILD(mirror image of x); 0 if one ear is a copy of the other."""
+    from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
 
     chord, partner = cKDTree(v).query(v * (1.0, -1.0, 1.0))
-    pairs = (chord < np.radians(1.0)) & (np.abs(v[:, 1]) > np.sin(np.radians(_MEDIAN_DEGREES)))
+    pairs = (chord < np.radians(_MIRROR_DEGREES)) & (
+        np.abs(v[:, 1]) > np.sin(np.radians(_MEDIAN_PLANE_DEGREES))
+    )
     if not pairs.any():
         return float("nan")
     return float(np.sqrt(np.mean((ild[pairs] + ild[partner[pairs]]) ** 2)))
 
 
 def _warnings(head: Head, median_ild: float, mirror: float) -> list[str]:
+    """Return sentences about what cannot be learned from the head."""
     notes = []
     if isinstance(head.space, Circle):
         notes.append(
             "All directions have one elevation: azimuth can be learned on the circle, elevation "
             "cannot."
         )
-    if mirror < 1e-3:
+    if mirror < _MIRRORED_ILD_DB:
         notes.append("The ears are exact mirror images: one ear was measured and copied.")
-    if median_ild < _DEAF_DB:
+    if median_ild < _MIN_MEDIAN_ILD_DB:
         notes.append(
             f"The median plane has {median_ild:.2f} dB of level difference: elevation and "
             "front/back cannot be learned there. Use a head measured at both ears."
         )
-    if len(head) < 30:
-        notes.append(f"Only {len(head)} directions: expect coarse answers. Measure more.")
+    if len(head) < _FEW_DIRECTIONS:
+        notes.append(f"Only {len(head)} directions: expect coarse estimates. Measure more.")
     return notes
 
 
 def coverage_map(head: Head, columns: int = 30, rows: int = 12) -> Array:
-    """Density (rows, columns) of directions, 1 in a cell as dense as the median measured one.
+    """Return the density (rows, columns) of the directions per solid angle.
 
-    Elevation runs 90 to -90 down, azimuth 180 to -180 across; density is per solid angle.
+    The density is 1 in a cell as dense as the median occupied one. Elevation runs from 90 degrees
+    at the top to -90, azimuth from 180 degrees on the left to -180.
     """
     edges = np.linspace(-90, 90, rows + 1)
     counts, _, _ = np.histogram2d(
@@ -166,15 +229,16 @@ def coverage_map(head: Head, columns: int = 30, rows: int = 12) -> Array:
 def nearest_neighbour_errors(
     head: Head, *, seed: int = 0, layout: CueLayout | None = None
 ) -> Array:
-    """Great-circle errors of looking up half of the directions among the other half, by cues.
+    """Return great-circle errors in degrees of a nearest-neighbour search in cue space.
 
-    The simplest localizer there is: it shows whether a head's cues determine direction.
+    A random half of the directions is looked up among the other half, which shows whether the cues
+    of the head determine the direction.
     """
     y = head.cues(layout)
     order = np.random.default_rng(seed).permutation(len(head))
-    known, asked = order[: len(order) // 2], order[len(order) // 2 :]
-    # |a - b|^2 = |a|^2 + |b|^2 - 2 a.b: one matrix product instead of a tree in 730 dimensions.
-    cross = y[asked] @ (-2 * y[known].T)
-    cross += (y[known] ** 2).sum(axis=1)  # in place: at 10,000 directions it has 200 MB
-    found = head.directions[known[np.argmin(cross, axis=1)]]
-    return Sphere().distance(head.directions[asked], found)
+    known, queries = order[: len(order) // 2], order[len(order) // 2 :]
+    # |a - b|² = |a|² + |b|² - 2 a·b; one matrix product is faster than a tree in 730 dimensions.
+    distances = y[queries] @ (-2 * y[known].T)
+    distances += (y[known] ** 2).sum(axis=1)  # in place: it takes 200 MB at 10,000 directions
+    found = head.directions[known[np.argmin(distances, axis=1)]]
+    return Sphere().distance(head.directions[queries], found)

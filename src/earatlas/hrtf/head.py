@@ -1,11 +1,8 @@
-"""Heads: what reaches two ears from many directions, measured or simulated.
+"""Heads: directions with the impulse responses or the mean cues of both ears.
 
-A `Head` is directions with, for each, either the two impulse responses or the mean cues of a noise
-recording.
-
-    x   (N, 2)         directions, (azimuth, elevation) in degrees
-    h   (N, 2, taps)   impulse responses, left and right
-    y   (N, D)         mean interaural vectors (paper, section 2)
+x   (N, 2)         directions, (azimuth, elevation) in degrees
+h   (N, 2, taps)   impulse responses, left and right
+y   (N, D)         mean interaural vectors (paper, section 2)
 """
 
 from __future__ import annotations
@@ -17,13 +14,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.errors import EaratlasWarning, InputError, harmless
+from earatlas.errors import EaratlasWarning, InputError, SettingHint, sanitize
 from earatlas.features.audio import resample
-from earatlas.features.cues import response_cues, rings
+from earatlas.features.cues import is_reverberant, response_cues
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors, wrap_degrees
 from earatlas.geometry.spaces import Circle, Space, Sphere
-from earatlas.hrtf.truncation import DIRECT_SECONDS, direct_responses
+from earatlas.hrtf.truncation import DIRECT_WINDOW_SECONDS, truncate_to_direct_sound
 from earatlas.types import Array, Indices
 
 __all__ = [
@@ -32,41 +29,48 @@ __all__ = [
     "ImpulseResponses",
     "MeasuredCues",
     "WrongWay",
-    "distinct",
-    "is_wrong_way_round",
-    "left_first",
+    "correct_mirroring",
+    "is_mirrored",
+    "remove_duplicates",
 ]
 
 Duplicates = Literal["error", "first"]
-WrongWay = Literal["ears", "azimuths"]  # which of the two is wrong where they contradict
+WrongWay = Literal["ears", "azimuths"]  # what to correct if ears and azimuths contradict
+
+# Evidence: docs/figures/settings/hrtf.md, "head".
+_RESAMPLING_MARGIN = 64  # samples on both sides of a response for the ringing of the resampler
+_MIN_ELEVATION_RANGE = 1.0  # degrees; below, all directions lie on a circle
+_LATERAL_DEGREES = 50.0  # maximum distance of the azimuth from ±90 degrees that tells the sides
+_MAX_LATERAL_ELEVATION = 45.0  # degrees; higher directions say little about the sides
+_MIRRORED_DB = 3.0  # level by which the wrong ear must be louder
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ImpulseResponses:
-    """Both ears' responses of every direction."""
+    """Impulse responses of both ears for every direction."""
 
     samples: Array  # (N, 2, taps)
     rate: float  # Hz
 
     def cues(self, layout: CueLayout) -> Array:
-        """Mean interaural vectors (N, D)."""
+        """Return the mean interaural vectors (N, D)."""
         return response_cues(self.samples, self.rate, layout)
 
     def subset(self, indices: Indices) -> ImpulseResponses:
-        """The measurements of some directions, in their order."""
+        """Return the measurements of some directions, in the order of the indices."""
         return ImpulseResponses(self.samples[indices], self.rate)
 
     def swapped(self) -> ImpulseResponses:
-        """The same with left and right exchanged."""
+        """Return the responses with left and right exchanged."""
         return ImpulseResponses(self.samples[:, ::-1], self.rate)
 
     def at_rate(self, rate: int) -> Array:
-        """The responses (N, 2, taps') resampled, all delayed alike so that no onset is cut."""
+        """Return resampled responses (N, 2, taps'), with a common delay so that none is cut off."""
         if rate == self.rate:
             return self.samples
-        # A resampling filter rings on both sides of an onset; 64 samples hold all that counts.
-        room = int(np.ceil(64 * max(self.rate / rate, 1.0)))
-        return resample(np.pad(self.samples, ((0, 0), (0, 0), (room, room))), self.rate, rate)
+        margin = int(np.ceil(_RESAMPLING_MARGIN * max(self.rate / rate, 1.0)))
+        padded = np.pad(self.samples, ((0, 0), (0, 0), (margin, margin)))
+        return resample(padded, self.rate, rate)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -74,21 +78,21 @@ class ImpulseResponses:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MeasuredCues:
-    """Mean cues of noise recordings, where no impulse responses are known."""
+    """Mean cues of noise recordings, for heads without impulse responses."""
 
     values: Array  # (N, D)
     layout: CueLayout
 
     def cues(self, layout: CueLayout) -> Array:
-        """The channels (N, D') of another layout, which must lie within the measured one."""
+        """Return the cues (N, D') of another layout, which must lie within the measured one."""
         return self.values[:, layout.indices_in(self.layout)]
 
     def subset(self, indices: Indices) -> MeasuredCues:
-        """The measurements of some directions, in their order."""
+        """Return the measurements of some directions, in the order of the indices."""
         return MeasuredCues(self.values[indices], self.layout)
 
     def swapped(self) -> MeasuredCues:
-        """The same with left and right exchanged: ILD and IPD change their sign, so cos stays."""
+        """Return the cues with left and right exchanged: ILD and IPD change their sign."""
         signs = np.where(self.layout.cue_kinds == "ipd_cos", 1.0, -1.0)
         return MeasuredCues(self.values * signs, self.layout)
 
@@ -98,10 +102,45 @@ class MeasuredCues:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """Directions, and what the two ears get from each; made by `read_sofa` and its siblings."""
+    """A head: directions, and the measurements of both ears for each of them.
+
+    Heads are usually created by `open_head`, `read_sofa`, `read_recordings`, `simulated_head` or
+    `kemar`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the head.
+    directions : array_like of shape (N, 2)
+        Azimuth and elevation in degrees. Azimuth is positive to the left and wrapped to
+        (-180, 180]; elevation is positive upwards.
+    ears : ImpulseResponses or MeasuredCues
+        Measurements of both ears, one per direction: impulse responses, or the mean cues of noise
+        recordings.
+    licence : str, default "unknown"
+        Licence of the data.
+    provenance : str, default ""
+        Origin of the data.
+
+    Raises
+    ------
+    InputError
+        If the directions are invalid, or not as many as the measurements.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> head = ea.simulated_head([[90.0, 0.0], [0.0, 0.0], [-90.0, 0.0]])
+    >>> head
+    Head('simulated', 3 directions)
+    >>> head.cues().shape
+    (3, 730)
+    >>> head.space
+    Circle()
+    """
 
     name: str
-    directions: Array  # (N, 2) degrees
+    directions: Array  # (N, 2), degrees
     ears: ImpulseResponses | MeasuredCues
     licence: str = "unknown"
     provenance: str = ""
@@ -110,13 +149,13 @@ class Head:
         x = Sphere().check(self.directions).copy()
         if len(x) != len(self.ears):
             raise InputError(
-                f"directions must be as many as the ears' measurements, got {len(x)} and "
-                f"{len(self.ears)}. Give one of each."
+                f"directions must be as many as the measurements of the ears, got {len(x)} and "
+                f"{len(self.ears)}. Pass one measurement per direction."
             )
         x[:, 0] = wrap_degrees(x[:, 0])
         object.__setattr__(self, "directions", x)
-        for words in ("name", "licence", "provenance"):  # they come from files, and are shown
-            object.__setattr__(self, words, harmless(getattr(self, words)))
+        for field in ("name", "licence", "provenance"):  # text from files, shown in terminals
+            object.__setattr__(self, field, sanitize(getattr(self, field)))
 
     def __repr__(self) -> str:
         return f"Head({self.name!r}, {len(self)} directions)"
@@ -125,68 +164,138 @@ class Head:
         return len(self.directions)
 
     def cues(self, layout: CueLayout | None = None) -> Array:
-        """Mean interaural vectors (N, D): what is learned from."""
+        """Compute the mean interaural vectors of all directions.
+
+        Parameters
+        ----------
+        layout : CueLayout, optional
+            Cues to compute. By default, `CueLayout()`.
+
+        Returns
+        -------
+        ndarray of shape (N, D)
+            One cue vector per direction: the training data of an atlas.
+        """
         return self.ears.cues(layout or CueLayout())
 
     def subset(self, indices: ArrayLike) -> Head:
-        """The head with some of its directions (indices or a mask), in that order."""
+        """Select some of the directions.
+
+        Parameters
+        ----------
+        indices : array_like of int or bool
+            Indices, whose order is kept, or a mask of shape (N,).
+
+        Returns
+        -------
+        Head
+            The head with the selected directions.
+        """
         chosen = np.arange(len(self))[np.asarray(indices)]
         return replace(self, directions=self.directions[chosen], ears=self.ears.subset(chosen))
 
     def responses(self) -> ImpulseResponses:
-        """The impulse responses, or an InputError for a head that is known by noise only."""
+        """Return the impulse responses.
+
+        Returns
+        -------
+        ImpulseResponses
+            Responses of shape (N, 2, taps) with their sampling rate.
+
+        Raises
+        ------
+        InputError
+            If the head was measured with noise and has no impulse responses.
+        """
         if isinstance(self.ears, MeasuredCues):
             raise InputError(
-                f"head must have impulse responses to render sound, got '{self.name}', which was "
+                f"The head must have impulse responses to render sound, but '{self.name}' was "
                 "measured with noise. Use a SOFA file, or recordings of impulse responses."
             )
         return self.ears
 
-    def rings(self, layout: CueLayout | None = None) -> bool:
-        """Whether it has the responses of a room: long ones, or much a good while later."""
+    def is_reverberant(self, layout: CueLayout | None = None) -> bool:
+        """Return whether the impulse responses were measured in a reverberant room.
+
+        Parameters
+        ----------
+        layout : CueLayout, optional
+            Layout whose window defines what is late. By default, `CueLayout()`.
+
+        Returns
+        -------
+        bool
+            True if the responses are longer than the window or have much late energy; always False
+            for heads measured with noise.
+        """
         if isinstance(self.ears, MeasuredCues):
             return False
-        return rings(self.ears.samples, self.ears.rate, layout or CueLayout())
+        return is_reverberant(self.ears.samples, self.ears.rate, layout or CueLayout())
 
-    def direct(self, window_seconds: float = DIRECT_SECONDS) -> Head:
-        """The head without the room that it was measured in: the direct sound of its responses.
+    def direct(self, window_seconds: float = DIRECT_WINDOW_SECONDS) -> Head:
+        """Truncate the impulse responses to the direct sound, which removes the room.
 
-        Of each response `window_seconds` are kept from its onset on, faded out; delay and level
-        between the ears stay. A head that was measured in one room then serves in another.
+        Each response is windowed from its onset on. One window serves both ears, so that the
+        interaural delay and level difference are unchanged. The head can then be used in any room.
+
+        Parameters
+        ----------
+        window_seconds : float, default 0.003
+            Duration of the direct sound in seconds.
+
+        Returns
+        -------
+        Head
+            The head with truncated responses.
+
+        Raises
+        ------
+        InputError
+            If the head has no impulse responses, a response has no clear onset, or the window is
+            too short or longer than the responses.
         """
         if isinstance(self.ears, MeasuredCues):
             raise InputError(
-                f"head must have impulse responses to keep their direct sound, got '{self.name}', "
-                "which was measured with noise. Measure responses, or learn it as it is."
+                f"The head must have impulse responses to be truncated to the direct sound, but "
+                f"'{self.name}' was measured with noise. Measure impulse responses, or learn the "
+                "head as it is."
             )
         ears = self.ears
-        kept = direct_responses(ears.samples, ears.rate, window_seconds)
-        told = f"{self.provenance}; " if self.provenance else ""
+        truncated = truncate_to_direct_sound(ears.samples, ears.rate, window_seconds)
+        note = f"direct sound: {1000 * window_seconds:g} ms of each response"
         return replace(
             self,
-            ears=ImpulseResponses(kept, ears.rate),
-            provenance=f"{told}direct sound: {1000 * window_seconds:g} ms of each response",
+            ears=ImpulseResponses(truncated, ears.rate),
+            provenance=_append_note(self.provenance, note),
         )
 
     @property
     def space(self) -> Space:
-        """Where its directions live: a circle if all have one elevation, else the sphere."""
-        return Circle() if np.ptp(self.directions[:, 1]) < 1.0 else Sphere()
+        """Space of the directions: a circle if all have one elevation, otherwise the sphere."""
+        flat = np.ptp(self.directions[:, 1]) < _MIN_ELEVATION_RANGE
+        return Circle() if flat else Sphere()
 
     @property
     def spacing_degrees(self) -> float:
-        """Median distance from a direction to its nearest neighbour."""
+        """Median distance in degrees between a direction and its nearest neighbour."""
         if len(self) < 2:
             return float("nan")
-        from scipy.spatial import cKDTree  # a third of a second, which few commands need
+        from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
 
         v = to_vectors(self.directions)
         chord = cKDTree(v).query(v, k=2)[0][:, 1]
         return float(np.median(np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))))
 
 
-def distinct(head: Head, duplicates: Duplicates, where: str) -> Head:
-    """The head with one measurement a direction, or an InputError if that is not allowed."""
+def _append_note(provenance: str, note: str) -> str:
+    return f"{provenance}; {note}" if provenance else note
+
+
+def remove_duplicates(head: Head, duplicates: Duplicates, where: str) -> Head:
+    """Keep the first measurement of each direction, or raise InputError if `duplicates` is "error".
+
+    `where` names the file in the error.
+    """
     _, first, counts = np.unique(
         np.round(to_vectors(head.directions), 5), axis=0, return_index=True, return_counts=True
     )
@@ -195,17 +304,20 @@ def distinct(head: Head, duplicates: Duplicates, where: str) -> Head:
     if duplicates == "error":
         example = head.directions[first[np.argmax(counts > 1)]]
         raise InputError(
-            f"head must have each direction once, got {(counts > 1).sum()} directions more than "
-            f"once in '{where}', such as azimuth {example[0]:g}, elevation {example[1]:g}. Pass "
-            "duplicates='first' (command line: --duplicates first) to keep the first of each."
+            f"The head '{where}' contains {(counts > 1).sum()} directions more than once, such as "
+            f"azimuth {example[0]:g}, elevation {example[1]:g}. Each direction may occur once. "
+            "Remove the repeated measurements, or choose to keep the first of each.",
+            hint=SettingHint("duplicates='first'", "--duplicates first"),
         )
     return head.subset(np.sort(first))
 
 
-def is_wrong_way_round(head: Head) -> bool:
-    """Whether sounds from the left are louder in channel 1, as far as levels are known."""
+def is_mirrored(head: Head) -> bool:
+    """Return whether sounds from the left are louder in the right ear, if levels are known."""
     azimuth, elevation = head.directions.T
-    lateral = (np.abs(np.abs(azimuth) - 90) < 50) & (np.abs(elevation) <= 45)
+    lateral = (np.abs(np.abs(azimuth) - 90) < _LATERAL_DEGREES) & (
+        np.abs(elevation) <= _MAX_LATERAL_ELEVATION
+    )
     left, right = lateral & (azimuth > 0), lateral & (azimuth < 0)
     if isinstance(head.ears, ImpulseResponses):
         energy = (head.ears.samples**2).sum(axis=2) + 1e-300
@@ -214,35 +326,40 @@ def is_wrong_way_round(head: Head) -> bool:
         level_db = head.ears.values[:, head.ears.layout.cue_kinds == "ild"]
     if not (left.any() and right.any() and level_db.size):
         return False
-    return bool(level_db[left].mean() > level_db[right].mean() + 3.0)
+    return bool(level_db[left].mean() > level_db[right].mean() + _MIRRORED_DB)
 
 
-def left_first(head: Head, where: str, wrong_way: WrongWay | None = None) -> Head:
-    """The head, put right if sounds from the left are louder in channel 1.
+def correct_mirroring(head: Head, where: str, wrong_way: WrongWay | None = None) -> Head:
+    """Correct a head whose sounds from the left are louder in the right ear.
 
-    What is heard decides, not the file's receiver positions: some files have their signs wrong
-    (the KU100 of TH Köln is one) and would be swapped for nothing. Whether the ears or the azimuths
-    are wrong cannot be heard: unless `wrong_way` says it, the ears are swapped, with a warning.
+    The levels decide, not the receiver positions of the file, whose signs are wrong in some files.
+    The levels do not tell whether the ears or the azimuths are wrong: unless `wrong_way` says it,
+    the ears are swapped, with a warning. `where` names the file in the warning.
     """
     if wrong_way not in (None, *get_args(WrongWay)):
         raise InputError(
             f"wrong_way must be one of {', '.join(get_args(WrongWay))}, got '{wrong_way}'. "
             "Choose one, or leave it out."
         )
-    if not is_wrong_way_round(head):
+    if not is_mirrored(head):
         return head
-    told = f"{head.provenance}; " if head.provenance else ""  # an atlas of it must say so, too
     if wrong_way == "azimuths":
-        provenance = f"{told}azimuths negated: the file counts them clockwise"
-        return replace(head, directions=head.directions * (-1.0, 1.0), provenance=provenance)
+        note = "azimuths negated: the file counts them clockwise"
+        return replace(
+            head,
+            directions=head.directions * (-1.0, 1.0),
+            provenance=_append_note(head.provenance, note),
+        )
     if wrong_way is None:
         warnings.warn(
-            f"'{where}' has its ears or azimuths the wrong way round: sounds from the left are "
-            "louder in channel 1. The azimuths are taken as right and the ears are swapped; if it "
-            "is the azimuths that are wrong, that makes a mirrored head. Say which of them is "
-            "wrong with --wrong-way azimuths or ears (in Python wrong_way='azimuths').",
-            EaratlasWarning,
+            EaratlasWarning(
+                f"In '{where}', sounds from the left are louder in the right ear, so either the "
+                "ears or the azimuths are the wrong way round. The ears were swapped. If the "
+                "azimuths are wrong instead, this head is now mirrored: read it again and state "
+                "that the azimuths are the wrong way round.",
+                hint=SettingHint("wrong_way='azimuths'", "--wrong-way azimuths"),
+            ),
             stacklevel=3,
         )
-    provenance = f"{told}ears swapped: the file has the right one first"
-    return replace(head, ears=head.ears.swapped(), provenance=provenance)
+    note = "ears swapped: the file has the right one first"
+    return replace(head, ears=head.ears.swapped(), provenance=_append_note(head.provenance, note))

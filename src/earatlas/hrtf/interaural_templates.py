@@ -1,12 +1,12 @@
-"""What a head does to each direction, in a form that can be interpolated between directions.
+"""Interaural templates: the ratio of both ears in a form that can be interpolated.
 
-In: a head's impulse responses. Out: `Templates`: level difference in dB, delay between the ears,
-and the phase that is left without it. All three change slowly from direction to direction; the
-phase itself turns by up to 0.4 rad a degree at 8 kHz: its cosine and sine cannot be interpolated.
+The input is the impulse responses of a head. The output is `InterauralTemplates`: level difference
+in dB, interaural delay, and the phase that remains without the delay. All three vary slowly with
+direction, whereas cosine and sine of the total phase vary too fast to be interpolated.
 
-    r_xf = R_xf / L_xf = 10^(level_xf / 20) · phase_xf · exp(-j 2π f delay_x)
+    r_xf = R_xf / L_xf = 10^(level_xf / 20) · exp(j phase_xf) · exp(-j 2π f delay_x)
 
-    N  directions that were measured    G  others    F  frequencies    k  neighbours
+    N  measured directions    G  directions in between    F  frequencies    k  neighbours
 """
 
 from __future__ import annotations
@@ -22,26 +22,31 @@ from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head
 from earatlas.types import Array, Complex, Indices
 
-__all__ = ["Interpolation", "Templates"]
+__all__ = ["InterauralTemplates", "LocalLinearInterpolation"]
 
-_LONGEST_DELAY = 1.1e-3  # seconds: a head is not wider
-_DELAY_HERTZ = 1800.0  # the delay is that of the low frequencies, a Gaussian of this width
-_FINER = 8  # steps of the delay a sample
-_RIDGE = 0.005  # keeps slopes of few neighbours on a line at 0
+# Evidence: docs/figures/settings/hrtf.md, "interaural_templates".
+_MAX_DELAY_SECONDS = 1.1e-3  # largest interaural delay of a head
+_DELAY_BANDWIDTH_HZ = 1800.0  # standard deviation of the Gaussian low-pass for the delay
+_MIN_DELAY_HZ = 100.0  # lowest frequency used for the delay
+_OVERSAMPLING = 8  # delay steps per sample
+_RIDGE = 0.005  # relative ridge of the slopes; without it, collinear neighbours are singular
 
 
 @dataclass(frozen=True, eq=False)
-class Interpolation:
-    """Values at G points from those at measured ones: v(x_g) = Σ_j weights[g, j] v[rows[g, j]]."""
+class LocalLinearInterpolation:
+    """Interpolation at G points: v(x_g) = Σ_j weights[g, j] v[rows[g, j]]."""
 
-    rows: Indices  # (G, k)
-    weights: Array  # (G, k) sum to 1 over j
+    rows: Indices  # (G, k), indices of the neighbours
+    weights: Array  # (G, k), sum to 1 over j
 
     @classmethod
     def of(
         cls, space: Space, known: Array, wanted: Array, *, neighbours: int, spacing: float
-    ) -> Interpolation:
-        """A line fitted to the nearest directions, by distance, and read off at each wanted one."""
+    ) -> LocalLinearInterpolation:
+        """Fit a local linear model to the nearest known directions of each wanted direction.
+
+        `known` (N, C) and `wanted` (G, C) are in degrees, `spacing` is that of the known ones.
+        """
         from scipy.spatial import cKDTree
 
         k = min(neighbours, len(known))
@@ -56,26 +61,26 @@ class Interpolation:
         slopes = np.arange(1, A.shape[-1])
         M[:, slopes, slopes] += _RIDGE * w.sum(axis=1)[:, None]
         M += 1e-9 * np.eye(A.shape[-1])
-        value = np.linalg.inv(M)[:, 0]  # (G, L + 1) the row that gives the value at the point
+        value = np.linalg.inv(M)[:, 0]  # (G, L + 1), the row of the intercept
         return cls(rows.astype(np.intp), np.einsum("ga,gka,gk->gk", value, A, w))
 
-    def __getitem__(self, rows: slice | Indices) -> Interpolation:
-        return Interpolation(self.rows[rows], self.weights[rows])
+    def __getitem__(self, rows: slice | Indices) -> LocalLinearInterpolation:
+        return LocalLinearInterpolation(self.rows[rows], self.weights[rows])
 
 
 @dataclass(frozen=True, eq=False)
-class Templates:
-    """Both ears' ratio at N directions and F frequencies, in three parts."""
+class InterauralTemplates:
+    """Interaural ratio at N directions and F frequencies: level, delay and remaining phase."""
 
-    directions: Array  # (N, C) degrees
+    directions: Array  # (N, C), degrees
     frequencies_hz: Array  # (F,)
-    level_db: Array  # (N, F) right over left
-    delay_seconds: Array  # (N,) right after left
-    phase_radians: Array  # (N, F) what the delay leaves
+    level_db: Array  # (N, F), right over left
+    delay_seconds: Array  # (N,), of the right ear relative to the left
+    phase_radians: Array  # (N, F), without the delay
 
     @classmethod
-    def of(cls, head: Head, frequencies_hz: Array) -> Templates:
-        """Those of a head's responses."""
+    def of(cls, head: Head, frequencies_hz: Array) -> InterauralTemplates:
+        """Compute the templates of the impulse responses of a head."""
         ears = head.responses()
         left, right = np.moveaxis(transfer_functions(ears.samples, ears.rate, frequencies_hz), 1, 0)
         ratio = right / left
@@ -85,37 +90,37 @@ class Templates:
         return cls(head.directions, frequencies_hz, level, delay, phase)
 
     @cached_property
-    def _turns(self) -> Complex:
-        """The phases (N, F) on the unit circle."""
-        turns: Complex = np.exp(1j * self.phase_radians)
-        return turns
+    def _phasors(self) -> Complex:
+        """Phases (N, F) as points on the unit circle."""
+        phasors: Complex = np.exp(1j * self.phase_radians)
+        return phasors
 
-    def ratios(self, at: Interpolation) -> Complex:
-        """r (G, F) at other directions."""
+    def ratios(self, at: LocalLinearInterpolation) -> Complex:
+        """Return the interaural ratios r (G, F) at interpolated directions."""
         rows, w = at.rows, at.weights
         level = np.einsum("gk,gkf->gf", w, self.level_db[rows])
         delay = np.einsum("gk,gk->g", w, self.delay_seconds[rows])
-        mean = np.angle(np.einsum("gk,gkf->gf", np.maximum(w, 0.0), self._turns[rows]))
-        # Phases are near each other: as turns from their mean they can be summed.
-        turn = self.phase_radians[rows] - mean[:, None]
-        turn -= 2 * np.pi * np.rint(turn / (2 * np.pi))
-        angle = mean + np.einsum("gk,gkf->gf", w, turn)
+        mean = np.angle(np.einsum("gk,gkf->gf", np.maximum(w, 0.0), self._phasors[rows]))
+        # Phases of neighbours are similar, so their deviations from the mean can be averaged.
+        deviation = self.phase_radians[rows] - mean[:, None]
+        deviation -= 2 * np.pi * np.rint(deviation / (2 * np.pi))
+        angle = mean + np.einsum("gk,gkf->gf", w, deviation)
         angle -= 2 * np.pi * self.frequencies_hz * delay[:, None]
         ratios: Complex = 10 ** (level / 20) * np.exp(1j * angle)
         return ratios
 
 
 def _delays(responses: Array, rate: float) -> Array:
-    """Delay (N,) of the right ear after the left: the peak of their low-passed correlation."""
+    """Return the delay (N,) in seconds of the right ear: the peak of the cross-correlation."""
     n = 4 * responses.shape[-1]
     H = np.fft.rfft(responses, n)
     f = np.fft.rfftfreq(n, 1 / rate)
     cross = H[:, 1] * H[:, 0].conj()
-    # Half-way to a phase transform: a peak that neither resonances nor noise alone decide.
+    # Partial whitening, half-way to PHAT, reduces the influence of both resonances and noise.
     cross /= np.sqrt(np.maximum(np.abs(cross), 1e-9))
-    cross *= np.exp(-0.5 * (f / _DELAY_HERTZ) ** 2) * (f > 100)
-    correlation = np.fft.irfft(cross, _FINER * n)
-    most = int(_LONGEST_DELAY * rate * _FINER)
-    near = np.concatenate([correlation[:, -most:], correlation[:, : most + 1]], axis=1)
-    delays: Array = (np.argmax(near, axis=1) - most) / (rate * _FINER)
+    cross *= np.exp(-0.5 * (f / _DELAY_BANDWIDTH_HZ) ** 2) * (f > _MIN_DELAY_HZ)
+    correlation = np.fft.irfft(cross, _OVERSAMPLING * n)
+    max_lag = int(_MAX_DELAY_SECONDS * rate * _OVERSAMPLING)
+    lags = np.concatenate([correlation[:, -max_lag:], correlation[:, : max_lag + 1]], axis=1)
+    delays: Array = (np.argmax(lags, axis=1) - max_lag) / (rate * _OVERSAMPLING)
     return delays

@@ -1,21 +1,15 @@
-"""Impulse responses between the measured directions.
+"""Interpolation of impulse responses between the measured directions of a head.
 
-In: a head's responses and any directions near measured ones. Out: responses there. Two responses
-that are added as they are cancel each other where their delays differ: at 10 kHz neighbours that
-are 4 degrees apart turn against each other. So each ear's response is taken apart first, as in
-`templates`, and each part is read off a local line:
+Summing neighbouring responses directly would cancel high frequencies, because their delays differ.
+Each response is therefore decomposed, and each part is interpolated by a local linear model:
 
     H_xf = 10^(level_xf / 20) · phase_xf · exp(-j 2π f delay_x)
 
-    delay   of an ear: where its response is most like the one of least phase with the same levels
-    level   in dB: sums of spectra would fill notches that move
+    delay   lag of the maximum correlation with the minimum-phase response of the same magnitude
+    level   in dB, because averaging spectra would fill notches that move with direction
     phase   that of the sum of the aligned spectra
 
-200 directions of the KU100 that were left out, 4 degrees from their neighbours: 20.8 dB of signal
-to error (the nearest neighbour 6.8, sums of responses as they are 14.2), 1.9 dB off in level (2.8,
-5.4), 2.7 µs in time between the ears (31, 2.6).
-
-    N  measured directions    G  wished ones    k  neighbours    F  frequencies
+    N  measured directions    G  directions in between    k  neighbours    F  frequencies
 """
 
 from __future__ import annotations
@@ -28,52 +22,52 @@ import scipy.fft
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head
-from earatlas.hrtf.interaural_templates import Interpolation
+from earatlas.hrtf.interaural_templates import LocalLinearInterpolation
 from earatlas.types import Array, Complex
 
-__all__ = ["FARTHEST_DEGREES", "ResponsesBetween", "check_near"]
+__all__ = ["MAX_GAP_DEGREES", "InterpolatedResponses", "check_covered"]
 
-FARTHEST_DEGREES = 10.0  # from a measured direction
-_FEWEST = 3  # directions: with fewer there is nothing between them
-_NEIGHBOURS = 6  # 9 and 12 are as good in level, and 0.2 and 0.4 dB worse in signal to error
-_DELAY_HERTZ = 4000.0  # Gaussian; with all frequencies the worst tenth is 1.6 dB worse
-_FINER = 8  # steps of the delay a sample
-_TAIL = 32  # samples that a delay may move a response beyond its end
-_QUIETEST = 1e-4  # of the strongest frequency: what has no level has no least phase
+# Evidence: docs/figures/settings/hrtf.md, "interpolation".
+MAX_GAP_DEGREES = 10.0  # largest distance from a measured direction
+_MIN_DIRECTIONS = 3  # fewer cannot be interpolated
+_NEIGHBOURS = 6  # measured directions per interpolated one
+_DELAY_BANDWIDTH_HZ = 4000.0  # standard deviation of the Gaussian low-pass for the delay
+_OVERSAMPLING = 8  # delay steps per sample
+_TAIL = 32  # samples by which a delay may shift a response beyond its end
+_MIN_MAGNITUDE = 1e-4  # relative to the strongest frequency; floor for the minimum phase
 
 
-def check_near(head: Head, directions: Array, name: str = "directions") -> None:
-    """Refuse directions (G, 2) that the head does not cover."""
-    found = Sphere().nearest(head.directions, directions)
-    gap = Sphere().distance(head.directions[found], directions)
-    if (gap > FARTHEST_DEGREES).any():
+def check_covered(head: Head, directions: Array, name: str = "directions") -> None:
+    """Raise InputError for directions (G, 2) far from all measured ones; `name` is the argument."""
+    nearest = Sphere().nearest(head.directions, directions)
+    gap = Sphere().distance(head.directions[nearest], directions)
+    if (gap > MAX_GAP_DEGREES).any():
         m = int(np.argmax(gap))
-        place = [round(float(v), 2) + 0.0 for v in directions[m]]
+        direction = [round(float(v), 2) + 0.0 for v in directions[m]]
         raise InputError(
-            f"{name} must be near measured ones, got {place}, which is {gap[m]:.0f} degrees "
-            f"from the nearest of '{head.name}'. Choose a direction that the head covers (earatlas "
-            "info shows which)."
+            f"{name} must be near measured ones, got {direction}, which is {gap[m]:.0f} degrees "
+            f"from the nearest of '{head.name}'. Choose a direction that the head covers."
         )
 
 
 @dataclass(frozen=True, eq=False)
-class ResponsesBetween:
-    """A head's responses in a form that can be interpolated, at one rate."""
+class InterpolatedResponses:
+    """Impulse responses of a head at one sampling rate, decomposed for interpolation."""
 
     head: Head
     level_db: Array  # (N, 2, F)
-    phase: Complex  # (N, 2, F) of size 1, without the delay
+    phase: Complex  # (N, 2, F), of magnitude 1, without the delay
     delay_seconds: Array  # (N, 2)
     frequencies_hz: Array  # (F,)
-    taps: int
+    taps: int  # of the interpolated responses
 
     @classmethod
-    def of(cls, head: Head, rate: int) -> ResponsesBetween:
-        """Those of a head, resampled to `rate`."""
-        if len(head) < _FEWEST:
+    def of(cls, head: Head, rate: int) -> InterpolatedResponses:
+        """Decompose the responses of a head, resampled to `rate` in Hz."""
+        if len(head) < _MIN_DIRECTIONS:
             raise InputError(
-                f"head must have at least {_FEWEST} directions for others between them, got "
-                f"{len(head)}. Choose one that was measured more densely."
+                f"The head must have at least {_MIN_DIRECTIONS} directions to be interpolated, got "
+                f"{len(head)}. Choose a head that was measured more densely."
             )
         h = head.responses().at_rate(rate)
         n = scipy.fft.next_fast_len(2 * (h.shape[-1] + _TAIL), True)
@@ -81,38 +75,42 @@ class ResponsesBetween:
         f = np.arange(n // 2 + 1) * (rate / n)
         delay = _delays(H, f, n) / rate
         H *= np.exp(2j * np.pi * f * delay[..., None])
-        size = np.maximum(np.abs(H), np.finfo(np.float64).tiny)
-        return cls(head, 20 * np.log10(size), H / size, delay, f, h.shape[-1] + _TAIL)
+        magnitude = np.maximum(np.abs(H), np.finfo(np.float64).tiny)
+        return cls(head, 20 * np.log10(magnitude), H / magnitude, delay, f, h.shape[-1] + _TAIL)
 
     def at(self, directions: Array) -> Array:
-        """Responses (G, 2, taps) at directions (G, 2)."""
+        """Return the responses (G, 2, taps) at directions (G, 2) in degrees."""
         known, spacing = self.head.directions, self.head.spacing_degrees
-        between = Interpolation.of(
+        interpolation = LocalLinearInterpolation.of(
             Sphere(), known, directions, neighbours=_NEIGHBOURS, spacing=spacing
         )
-        rows, w = between.rows, between.weights
+        rows, w = interpolation.rows, interpolation.weights
         level = np.einsum("gk,gkef->gef", w, self.level_db[rows])
         aligned = 10 ** (self.level_db[rows] / 20) * self.phase[rows]
         mean = np.einsum("gk,gkef->gef", w, aligned)
         delay = np.einsum("gk,gke->ge", w, self.delay_seconds[rows])
-        turn = np.exp(-2j * np.pi * self.frequencies_hz * delay[..., None])
-        size = np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
+        shift = np.exp(-2j * np.pi * self.frequencies_hz * delay[..., None])
+        magnitude = np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
         n = 2 * (len(self.frequencies_hz) - 1)
-        responses = np.fft.irfft(10 ** (level / 20) * mean / size * turn, n)
+        responses = np.fft.irfft(10 ** (level / 20) * mean / magnitude * shift, n)
         return responses[..., : self.taps]
 
 
 def _delays(H: Complex, f: Array, n: int) -> Array:
-    """In samples (N, 2): where each response is most like that of least phase, at low frequency."""
-    size = np.abs(H)
-    size = np.maximum(size, _QUIETEST * size.max(axis=-1, keepdims=True))
-    cepstrum = np.fft.irfft(np.log(size), n)
+    """Return the delay (N, 2) in samples relative to the minimum-phase response.
+
+    H (N, 2, F) are the transfer functions at the frequencies f of an FFT of length n.
+    """
+    magnitude = np.abs(H)
+    magnitude = np.maximum(magnitude, _MIN_MAGNITUDE * magnitude.max(axis=-1, keepdims=True))
+    cepstrum = np.fft.irfft(np.log(magnitude), n)
     cepstrum[..., 1 : n // 2] *= 2
     cepstrum[..., n // 2 + 1 :] = 0
     cross = H * np.exp(np.fft.rfft(cepstrum, n)).conj()
-    # Half-way to a phase transform, as `templates` has it.
+    # Partial whitening, as in `interaural_templates`.
     cross /= np.sqrt(np.maximum(np.abs(cross), np.finfo(np.float64).tiny))
-    cross *= np.exp(-0.5 * (f / _DELAY_HERTZ) ** 2)
-    correlation = np.fft.irfft(cross, _FINER * n)
-    delays: Array = correlation[..., : _FINER * n // 2].argmax(axis=-1) / _FINER
+    cross *= np.exp(-0.5 * (f / _DELAY_BANDWIDTH_HZ) ** 2)
+    correlation = np.fft.irfft(cross, _OVERSAMPLING * n)
+    half = _OVERSAMPLING * n // 2  # positive lags
+    delays: Array = correlation[..., :half].argmax(axis=-1) / _OVERSAMPLING
     return delays

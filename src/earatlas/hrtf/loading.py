@@ -1,4 +1,4 @@
-"""Any head by its name: a file, a table, or one that is built in."""
+"""Opening a head by its name: a SOFA file, a table of recordings, or a built-in head."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import os
 from pathlib import Path
 
 from earatlas.errors import InputError
-from earatlas.hrtf.calibration_recordings import Kind, read_recordings, recordings_of
+from earatlas.hrtf.calibration_recordings import Kind, read_recordings, recording_files
 from earatlas.hrtf.head import Duplicates, Head, WrongWay
 from earatlas.hrtf.kemar import kemar
 from earatlas.hrtf.simulated import simulated_head
 from earatlas.hrtf.sofa import read_sofa
 from earatlas.types import Progress
 
-__all__ = ["files_of_head", "open_head"]
+__all__ = ["head_files", "open_head"]
 
 _BUILT_IN = ("simulated", "kemar")
 
 
-def files_of_head(source: str | Path) -> list[Path]:
-    """The files that `open_head` reads of a head by that name; none of one that is built in."""
+def head_files(source: str | Path) -> list[Path]:
+    """Return the files that `open_head` reads for a head; none for built-in heads."""
     path = Path(source)
     if str(source) in _BUILT_IN:
         return []
-    return [path, *(recordings_of(path) if path.suffix.lower() == ".csv" else [])]
+    return [path, *(recording_files(path) if path.suffix.lower() == ".csv" else [])]
 
 
 def open_head(
@@ -35,10 +35,39 @@ def open_head(
     wrong_way: WrongWay | None = None,
     progress: Progress | None = None,
 ) -> Head:
-    """A head by name: a .sofa file, a .csv table of recordings, `simulated` or `kemar`.
+    """Open a head by its name.
 
-    `kind`, `channels` and `progress` are for recordings: see `read_recordings`. `wrong_way` says
-    what is wrong in a file whose ears and azimuths contradict: see `read_sofa`.
+    Parameters
+    ----------
+    source : str or Path
+        A .sofa file, a .csv table of recordings, "simulated", or "kemar".
+    kind : {"auto", "noise", "responses"}, default "auto"
+        What the recordings of a table contain; see `read_recordings`.
+    channels : (int, int), default (0, 1)
+        Channels of the left and the right ear in the recordings of a table, counted from 0.
+    duplicates : {"error", "first"}, default "error"
+        Whether directions that occur several times are refused, or the first one is kept.
+    wrong_way : {"ears", "azimuths"}, optional
+        What to correct if sounds from the left are louder in the right ear; see `read_sofa` and
+        `read_recordings`.
+    progress : callable, optional
+        Called as `progress(done, total)` after each recording of a table.
+
+    Returns
+    -------
+    Head
+        The head.
+
+    Raises
+    ------
+    InputError
+        If there is no such head, or it cannot be used.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.open_head("simulated")
+    Head('simulated', 2578 directions)
     """
     match str(source):
         case "simulated":
@@ -53,11 +82,11 @@ def open_head(
                 source, kind=kind, channels=channels, duplicates=duplicates, wrong_way=wrong_way,
                 progress=progress,
             )  # fmt: skip
-    what = "the folder" if os.path.isdir(source) else "the name"
+    found = "the folder" if os.path.isdir(source) else "the name"
     remedy = "Check the ending."
     if str(source).lower().endswith(".atlas"):
-        what, remedy = "the atlas", "Name the measured head that it was learned from."
+        found, remedy = "the atlas", "Name the measured head from which it was learned."
     raise InputError(
-        f"head must be a .sofa file, a .csv table (file, azimuth, elevation), 'simulated' or "
-        f"'kemar', got {what} '{source}'. {remedy}"
+        f"The head must be a .sofa file, a .csv table (file, azimuth, elevation), 'simulated' or "
+        f"'kemar', got {found} '{source}'. {remedy}"
     )

@@ -1,27 +1,30 @@
-"""A head without measurements: a rigid sphere with two unlike ears, computed for any direction.
+"""Simulated head: a rigid sphere with two different ears, computed for any direction.
 
-The sound pressure on a rigid sphere in a plane wave is known exactly (Rayleigh; Duda & Martens
-1998). It depends on one angle only, so a bare sphere sounds the same on whole circles of
-directions. What a real head adds, pinnae and shoulders, is added here as a few point scatterers
-beside each ear: each repeats the sound after the detour it makes, and the detour depends on the
-direction. That breaks the circles, smoothly, and the two ears are unlike, so that the *interaural*
-cues tell elevation too.
+The sound pressure of a plane wave on a rigid sphere is known exactly [1]_. It depends on a single
+angle, so that a bare sphere cannot distinguish the directions of a cone. Pinnae and shoulders are
+modelled by a few point scatterers beside each ear. Each adds an echo whose delay depends on the
+direction, and the two ears differ, so that interaural cues also depend on elevation.
 
-In: directions (N, 2). Out: impulse responses (N, 2, taps). Nothing is random and every step is a
-smooth function of the unit vector towards the source, so poles and the +-180 degree seam are
-directions like any other.
+The input is directions (N, 2), the output impulse responses (N, 2, taps). The computation is
+deterministic and a smooth function of the unit vector towards the source, so that the poles and the
+seam at ±180 degrees are not special.
 
-    s   (N, 3)    unit vectors towards the sources, head frame: x front, y left, z up
-    e   (3,)      unit vector towards an ear, from the centre of the head
-    p   (3,)      a scatterer's offset from its ear
-    f   (F,)      frequencies in Hz, from 0 to half the rate
-    C   (M, F)    sphere series: order m at frequency f
-    P   (N, M)    Legendre polynomials P_m(s.e)
-    H   (N, F)    one ear's transfer function, relative to the free field at the head's centre,
-                  H = (P C) (1 + sum of echoes)
+    s   (N, 3)    unit vectors towards the sources: x front, y left, z up
+    e   (3,)      unit vector from the centre of the head towards an ear
+    p   (3,)      offset of a scatterer from its ear
+    f   (F,)      frequencies in Hz, from 0 to half the sampling rate
+    C   (M, F)    coefficients of the sphere series: order m at frequency f
+    P   (N, M)    Legendre polynomials P_m(s·e)
+    H   (N, F)    transfer function of one ear relative to the free field at the centre of the
+                  head, H = (P C) (1 + sum of echoes)
 
-The time convention is exp(+j 2 pi f t), numpy's: outgoing waves are spherical Hankel functions of
+The time convention is exp(+j 2π f t), as in numpy: outgoing waves are spherical Hankel functions of
 the second kind, and a phase that falls with frequency is a delay.
+
+References
+----------
+.. [1] R. O. Duda and W. L. Martens, "Range dependence of the response of a spherical head model",
+   Journal of the Acoustical Society of America, 104(5), 1998.
 """
 
 from __future__ import annotations
@@ -50,53 +53,51 @@ __all__ = [
     "sphere_transfer",
 ]
 
-HEAD_RADIUS_M = 0.0875  # the customary average adult head
-SPEED_OF_SOUND = 343.0  # metres a second, air at 20 degrees Celsius
-# A response has died away after this time: at 48 kHz its last millisecond is 65 dB down or more.
-_RESPONSE_SECONDS = 5e-3
-# The centre of the head hears the source this late. The facing ear is a/c = 0.26 ms earlier, and
-# what rings before it needs room too, or it would wrap round to the end.
-_DELAY_SECONDS = 1e-3
-# From this share of half the rate on, spectra fade to nothing. With 0.9 the edge rings so
-# long that the last millisecond is only 55 dB down.
-_FADE_FROM = 0.8
-# The cues reach up to 8 kHz, and the fade must start above them: 0.8 times half of this.
-_MIN_RATE_HZ = 20_000
+# Evidence: docs/figures/settings/hrtf.md, "simulated".
+HEAD_RADIUS_M = 0.0875  # average adult head
+SPEED_OF_SOUND = 343.0  # metres per second, in air at 20 degrees Celsius
+_RATE_HZ = 48_000  # default sampling rate
+_GRID_DEGREES = 4.0  # default spacing of the directions
+_RESPONSE_SECONDS = 5e-3  # duration after which a response has decayed
+_DELAY_SECONDS = 1e-3  # delay at the centre of the head; keeps the responses causal
+_FADE_START = 0.8  # fraction of half the sampling rate at which spectra begin to fade
+_MIN_RATE_HZ = 20_000  # so that the fade begins above 8 kHz, the upper limit of the cues
 
 
 @dataclass(frozen=True, slots=True)
 class Scatterer:
-    """An echo g (1 - p.s/|p|)/2 B(f) exp(-j 2 pi f (|p| - p.s)/c), p the offset from the ear.
+    """A point scatterer: echo g (1 - p·s/|p|)/2 B(f) exp(-j 2π f (|p| - p·s)/c).
 
-    A source on the scatterer's far side reaches both at once and casts no echo; one on the ear's
-    side passes the ear, is thrown back and is heard 2|p|/c late. B is a first-order high pass with
-    corner c/(2 pi radius): what is small against the wavelength reflects little.
+    p is the offset from the ear. A source behind the scatterer reaches it and the ear without
+    detour and gives no echo; a source on the opposite side gives an echo delayed by 2|p|/c. B is a
+    first-order high pass with the corner frequency c/(2π radius), because objects that are small
+    compared with the wavelength reflect little.
     """
 
     offset_m: tuple[float, float, float]  # front, left, up, from the ear
-    gain: float  # against the direct sound, of a source opposite, at high frequency
+    gain: float  # relative to the direct sound, at high frequency, for a source on the other side
     radius_m: float
 
     def __post_init__(self) -> None:
-        """Refuse a scatterer without a direction from its ear."""
+        """Raise InputError if the scatterer is at the position of the ear."""
         if not np.linalg.norm(self.offset_m) > 0.0:
             raise InputError(
                 f"offset_m must be away from the ear, got {self.offset_m}. "
-                "Leave the scatterer out, or give its place in metres."
+                "Leave the scatterer out, or pass its position in metres."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Ear:
-    """A point on the sphere that listens, and what stands around it."""
+    """An ear: a point on the sphere, and the scatterers around it."""
 
     azimuth_degrees: float
     elevation_degrees: float
     scatterers: tuple[Scatterer, ...] = ()
 
 
-# Chosen by trial so that no two distant directions sound alike (the tests say how far that goes)
-# and no echo cancels the direct sound. They are plausible, not measured from anyone.
+# Chosen by trial, not measured: distant directions have different cues, and no echo cancels the
+# direct sound.
 LEFT_EAR = Ear(
     azimuth_degrees=92.0,
     elevation_degrees=-4.0,
@@ -124,113 +125,160 @@ RIGHT_EAR = Ear(
 def simulated_responses(
     directions: ArrayLike,
     *,
-    rate: int = 48_000,
+    rate: int = _RATE_HZ,
     taps: int = 256,
     ears: tuple[Ear, Ear] = (LEFT_EAR, RIGHT_EAR),
 ) -> Array:
-    """Impulse responses (N, 2, taps) of a simulated head: sphere times (direct sound + echoes).
+    """Compute the impulse responses of a simulated head: sphere times (direct sound + echoes).
 
-    `directions` are (azimuth, elevation) in degrees, (N, 2). Channel 0 is left. All directions
-    share one delay, 1 ms at the centre of the head. More `taps` than 5 ms only add zeros. `ears`
-    are (left, right); leave out their scatterers and a bare sphere remains.
+    Parameters
+    ----------
+    directions : array_like of shape (N, 2)
+        Azimuth and elevation in degrees.
+    rate : int, default 48000
+        Sampling rate in Hz, at least 20000.
+    taps : int, default 256
+        Length of the responses in samples, at least 5 ms; more only adds zeros.
+    ears : (Ear, Ear), optional
+        Left and right ear. Ears without scatterers give a bare sphere.
 
+    Returns
+    -------
+    ndarray of shape (N, 2, taps)
+        Impulse responses, left and right. All have a common delay, 1 ms at the centre of the head.
+
+    Raises
+    ------
+    InputError
+        If the directions, the rate or the number of taps are invalid.
+
+    Examples
+    --------
     >>> simulated_responses([[90.0, 0.0], [0.0, 90.0]]).shape
     (2, 2, 256)
     """
     angles = Sphere().check(directions)
-    length = _checked_length(rate, taps)
+    length = _response_length(rate, taps)
     f = np.fft.rfftfreq(length, 1.0 / rate).astype(np.float64)
     common = _fade(f) * np.exp(-2j * np.pi * f * _DELAY_SECONDS)
     s = to_vectors(angles)
     responses = np.zeros((len(s), 2, taps))
     for channel, ear in enumerate(ears):
         e = to_vectors(np.array([ear.azimuth_degrees, ear.elevation_degrees]))
-        transfer = sphere_transfer(s @ e, f) * _with_echoes(ear, s, f) * common
+        transfer = sphere_transfer(s @ e, f) * _echo_factor(ear, s, f) * common
         responses[:, channel, :length] = np.fft.irfft(transfer, n=length, axis=1)
     return responses
 
 
 def camil_directions() -> Array:
-    """Grid of the paper (10800, 2): azimuths -178..180, elevations -59..59, every 2 degrees."""
+    """Return the grid of the paper (10800, 2): azimuth -178..180, elevation -59..59, step 2."""
     azimuths, elevations = np.arange(-178.0, 181.0, 2.0), np.arange(-59.0, 60.0, 2.0)
     return np.stack(np.meshgrid(azimuths, elevations, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
 def sphere_transfer(incidence_cosines: Array, frequencies: Array) -> Complex:
-    """Pressure on a rigid sphere in a plane wave over that at its centre without it, (N, F).
+    """Return the transfer function (N, F) of a rigid sphere, relative to the free field.
 
-    H = -j/x^2 sum_m j^m (2m + 1) P_m(cos) / h_m'(x),  x = 2 pi f a/c,  H = 1 at f = 0,
-    with h_m the spherical Hankel function of the second kind.
+    H = -j/x² sum_m j^m (2m + 1) P_m(cos) / h_m'(x),  x = 2π f a/c,  H = 1 at f = 0,
+    with the spherical Hankel function h_m of the second kind. `incidence_cosines` (N,) are the
+    cosines of the angle of incidence, `frequencies` (F,) are in Hz.
     """
     x = 2.0 * np.pi * frequencies * HEAD_RADIUS_M / SPEED_OF_SOUND
-    # Terms fall faster than exponentially once m is past x by a few x^(1/3), the width of the
-    # turning point; so many leave a rest below 1e-15.
-    top = x.max(initial=0.0)
-    m = np.arange(int(np.ceil(top + 8.0 * np.cbrt(top) + 12.0)))
+    # Beyond m = x by a few x^(1/3), the terms fall faster than exponentially; with this number of
+    # terms the remainder is below 1e-15.
+    x_max = x.max(initial=0.0)
+    m = np.arange(int(np.ceil(x_max + 8.0 * np.cbrt(x_max) + 12.0)))
     coefficients = np.zeros((len(m), len(x)), dtype=np.complex128)
     coefficients[0, x == 0.0] = 1.0
-    sounding = x > 0.0
-    x = x[sounding]
+    nonzero = x > 0.0
+    x = x[nonzero]
     powers = np.array([1, 1j, -1, -1j])[m % 4] * (2 * m + 1)
-    # y_m overflows where m >> x, and its derivative becomes inf or inf - inf: there the term is
-    # below the smallest double, that is, zero.
+    # y_m overflows for m >> x, and its derivative becomes inf or NaN; such terms are below the
+    # smallest double and are set to zero.
     with np.errstate(over="ignore", invalid="ignore"):
         slope = spherical_jn(m[:, None], x, derivative=True) - 1j * spherical_yn(
             m[:, None], x, derivative=True
         )
         terms = -1j * powers[:, None] / (slope * x**2)
-    coefficients[:, sounding] = np.where(np.isfinite(slope), terms, 0.0)
+    coefficients[:, nonzero] = np.where(np.isfinite(slope), terms, 0.0)
     transfer: Complex = legvander(incidence_cosines, len(m) - 1) @ coefficients
     return transfer
 
 
-def _with_echoes(ear: Ear, s: Array, f: Array) -> Complex:
-    """1 + the echoes of the ear's scatterers, (N, F)."""
+def _echo_factor(ear: Ear, s: Array, f: Array) -> Complex:
+    """Return 1 + the sum of the echoes of the scatterers of an ear, (N, F)."""
     total = np.ones((len(s), len(f)), dtype=np.complex128)
     for scatterer in ear.scatterers:
         p = np.array(scatterer.offset_m)
         distance = np.linalg.norm(p)
-        away = 1.0 - s @ p / distance  # 0 behind the scatterer ... 2 opposite
-        tone = 2j * np.pi * f * scatterer.radius_m / SPEED_OF_SOUND
-        high_pass = scatterer.gain * tone / (1.0 + tone)
-        phase = np.multiply.outer(away * distance / SPEED_OF_SOUND, -2j * np.pi * f)
-        total += (away / 2.0)[:, None] * high_pass * np.exp(phase)
+        detour = 1.0 - s @ p / distance  # relative to |p|: 0 behind the scatterer, 2 opposite
+        ratio = 2j * np.pi * f * scatterer.radius_m / SPEED_OF_SOUND  # j f / corner frequency
+        high_pass = scatterer.gain * ratio / (1.0 + ratio)
+        phase = np.multiply.outer(detour * distance / SPEED_OF_SOUND, -2j * np.pi * f)
+        total += (detour / 2.0)[:, None] * high_pass * np.exp(phase)
     return total
 
 
 def _fade(f: Array) -> Array:
-    """1 up to a share of the highest frequency, then half a cosine period down to 0."""
-    past = np.clip((f / f[-1] - _FADE_FROM) / (1.0 - _FADE_FROM), 0.0, 1.0)
-    fade: Array = 0.5 + 0.5 * np.cos(np.pi * past)
+    """Return the fade (F,) to zero at half the sampling rate, as half a cosine period."""
+    position = np.clip((f / f[-1] - _FADE_START) / (1.0 - _FADE_START), 0.0, 1.0)
+    fade: Array = 0.5 + 0.5 * np.cos(np.pi * position)
     return fade
 
 
-def _checked_length(rate: int, taps: int) -> int:
-    """Count the samples that hold a response: even, so that half the rate is a bin."""
+def _response_length(rate: int, taps: int) -> int:
+    """Return the length of a response in samples, an even number; raise InputError if invalid."""
     if not rate >= _MIN_RATE_HZ:
         raise InputError(
-            f"rate must be at least {_MIN_RATE_HZ} Hz, so that cues up to 8 kHz are whole, "
-            f"got {rate}. Take 48000 and resample."
+            f"rate must be at least {_MIN_RATE_HZ} Hz for cues up to 8 kHz, got {rate}. "
+            "Use 48000 and resample."
         )
     length = 2 * round(_RESPONSE_SECONDS * rate / 2.0)
     if taps < length:
         raise InputError(
             f"taps must be at least {length} at {rate} Hz (5 ms), got {taps}. "
-            "A shorter response would cut the shoulder's echo; raise taps or lower the rate."
+            "Increase taps or lower the rate: a shorter response would cut the echo of the "
+            "shoulder."
         )
     return length
 
 
 def simulated_head(directions: ArrayLike | None = None) -> Head:
-    """A simulated head, no data file needed: a rigid sphere with pinnae and shoulders.
+    """Return a simulated head: a rigid sphere [1]_ with pinnae and shoulders. No data are needed.
 
-    Without `directions`, a lattice over the whole sphere, about 4 degrees apart.
+    Parameters
+    ----------
+    directions : array_like of shape (N, 2), optional
+        Azimuth and elevation in degrees. By default, a lattice over the whole sphere with a spacing
+        of about 4 degrees.
+
+    Returns
+    -------
+    Head
+        The head, with impulse responses at 48 kHz.
+
+    Raises
+    ------
+    InputError
+        If the directions are invalid.
+
+    References
+    ----------
+    .. [1] R. O. Duda and W. L. Martens, "Range dependence of the response of a spherical head
+       model", Journal of the Acoustical Society of America, 104(5), 1998.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> head = ea.simulated_head([[90.0, 0.0], [0.0, 0.0]])
+    >>> head.responses().samples.shape
+    (2, 2, 256)
     """
-    x = Sphere().grid(4.0) if directions is None else Sphere().check(directions)
+    x = Sphere().grid(_GRID_DEGREES) if directions is None else Sphere().check(directions)
     return Head(
         name="simulated",
         directions=x,
-        ears=ImpulseResponses(simulated_responses(x), 48_000.0),
+        ears=ImpulseResponses(simulated_responses(x), float(_RATE_HZ)),
         licence="MIT, as this package",
         provenance="simulated: rigid sphere, asymmetric ears, pinna and shoulder scatterers",
     )

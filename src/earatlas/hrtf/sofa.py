@@ -1,7 +1,7 @@
-"""SOFA files (AES69): any free-field or room set of impulse responses of two ears.
+"""Reading SOFA files (AES69) with binaural impulse responses, anechoic or reverberant.
 
-In: a file. Out: a `Head`. What a file says is found out by `earatlas.hrtf.sofa_file`, in a process
-of its own: some files crash the library that reads them.
+`earatlas.hrtf.sofa_file` reads the file in a separate process, because some files crash the
+library that reads them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from earatlas.hrtf.head import (
     Head,
     ImpulseResponses,
     WrongWay,
-    distinct,
-    left_first,
+    correct_mirroring,
+    remove_duplicates,
 )
 from earatlas.hrtf.sofa_file import SofaData
-from earatlas.hrtf.sofa_subprocess import read_aside
+from earatlas.hrtf.sofa_subprocess import read_in_subprocess
 
 __all__ = ["load_sofa", "read_sofa"]
 
 
 def load_sofa(path: str | Path) -> SofaData:
-    """Read a SOFA file; warns where it breaks the standard, raises InputError where unusable."""
-    data = read_aside(existing_file(path, "head"))
-    if data.fault:
+    """Read a SOFA file; warn if it violates the standard, raise InputError if it is unusable."""
+    data = read_in_subprocess(existing_file(path, "head"))
+    if data.violation:
         warnings.warn(
-            f"'{path}' does not pass SOFA verification ({data.fault}); its numbers can be used, "
-            "and are.",
+            f"The file '{path}' does not pass SOFA verification ({data.violation}). Its data are "
+            "usable and were read.",
             EaratlasWarning,
             stacklevel=3,
         )
@@ -42,24 +42,57 @@ def load_sofa(path: str | Path) -> SofaData:
 def read_sofa(
     path: str | Path, *, duplicates: Duplicates = "error", wrong_way: WrongWay | None = None
 ) -> Head:
-    """A head from a SOFA file of impulse responses, free-field or in a room.
+    """Read a head from a SOFA file [1]_ of anechoic or reverberant impulse responses.
 
-    Some files have sounds from the left louder in the right ear. `wrong_way` says what is wrong in
-    such a file, its "ears" or its "azimuths"; without it the ears are swapped, with a warning.
+    Parameters
+    ----------
+    path : str or Path
+        SOFA file with impulse responses of two ears.
+    duplicates : {"error", "first"}, default "error"
+        Whether directions that occur several times are refused, or the first one is kept.
+    wrong_way : {"ears", "azimuths"}, optional
+        What to correct if sounds from the left are louder in the right ear. By default the ears are
+        swapped, with a warning.
+
+    Returns
+    -------
+    Head
+        The head, with its licence and provenance.
+
+    Raises
+    ------
+    InputError
+        If the file is not a SOFA file of binaural impulse responses, or is damaged.
+
+    Warns
+    -----
+    EaratlasWarning
+        If the file violates the standard but can be used, or the ears were swapped.
+
+    References
+    ----------
+    .. [1] AES69-2022, "AES standard for file exchange: Spatial acoustic data file format", Audio
+       Engineering Society.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> head = ea.read_sofa("HRIR_FULL2DEG.sofa")  # doctest: +SKIP
+    >>> head.direct()  # doctest: +SKIP
     """
     data = load_sofa(path)
     silent = (np.abs(data.responses).max(axis=2) == 0).any(axis=1)
     if silent.any():
         raise InputError(
-            f"head must have sound in both ears, got silence in {silent.sum()} of {len(silent)} "
-            f"responses of '{path}' (first: number {np.argmax(silent)}). Remove them."
+            f"The head '{path}' has {silent.sum()} of {len(silent)} responses with a silent ear "
+            f"(the first is number {np.argmax(silent)}). Remove those measurements from the file."
         )
-    words = ("Title", "DatabaseName", "ListenerShortName", "Organization")
+    attributes = ("Title", "DatabaseName", "ListenerShortName", "Organization")
     head = Head(
         name=Path(path).stem,
         directions=data.directions,
         ears=ImpulseResponses(data.responses, data.rate),
-        licence=data.about.get("License") or "unknown",
-        provenance="; ".join(dict.fromkeys(filter(None, map(data.about.get, words)))),
+        licence=data.attributes.get("License") or "unknown",
+        provenance="; ".join(dict.fromkeys(filter(None, map(data.attributes.get, attributes)))),
     )
-    return left_first(distinct(head, duplicates, str(path)), str(path), wrong_way)
+    return correct_mirroring(remove_duplicates(head, duplicates, str(path)), str(path), wrong_way)

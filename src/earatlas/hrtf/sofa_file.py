@@ -1,13 +1,13 @@
-"""What a SOFA file (AES69) says: directions as the listener hears them, and responses.
+"""Contents of a SOFA file (AES69): directions relative to the listener, and impulse responses.
 
-In: a file of a convention that holds impulse responses of two ears (HRIR, BRIR). Out: `SofaData`,
-with Data.Delay put in. Files in the wild break the standard in harmless ways (latin-1 text, old
-versions, missing attributes): what fails verification is read all the same, with a word about it,
-as long as the numbers can be used. The numbers come from the netCDF file itself; sofar, which fills
-in defaults and drops axes of size 1, only verifies.
+The input is a file of a convention with impulse responses of two ears (HRIR, BRIR). The output is
+`SofaData`, with Data.Delay applied. Many files violate the standard in harmless ways (latin-1 text,
+old versions, missing attributes); they are read with a note as long as their numbers can be used.
+The numbers come from the netCDF file itself. sofar, which fills in defaults and drops axes of size
+1, only verifies the file.
 
-A file may lie about what it holds: nothing is read before its size is known and allowed. And it may
-crash the library that reads it: `earatlas.hrtf.sofa` reads in a process of its own.
+A malicious file may announce more data than it contains, so nothing is read before its size has
+been checked. Files that crash the library are handled by `earatlas.hrtf.sofa_subprocess`.
 
     M, R, N, E    measurements, receivers (ears), samples, emitters, as in the standard
 """
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from earatlas.errors import InputError, brief
+from earatlas.errors import InputError, abbreviate
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.types import Array
 
@@ -45,48 +45,50 @@ _CONVENTIONS = (
     "SingleRoomMIMOSRIR",
     "MultiSpeakerBRIR",
 )
-_UNWRITTEN = 1e30  # netCDF fills what was never written with 1e37; no sample is that large
-_RATES = 1000.0, 1e6  # Hz: below there are no cues; nobody measures above
-_REASONS = {-51: "it is no netCDF file", -101: "it is cut short, or broken inside"}  # of netCDF-C
-_LONGEST_TEXT = 10_000  # letters of an attribute: some hold a whole licence
-# A number takes 8 bytes in memory. Compressed files of measured heads hold 1.6 (KU100), 2.2 (CIPIC)
-# and, of 16-bit samples, 5.4 (KEMAR) times their length; of what is never written, anything.
-_BYTES_A_BYTE, _SMALL_BYTES = 8, 32 << 20
+
+# Evidence: docs/figures/settings/hrtf.md, "sofa_file".
+_UNWRITTEN = 1e30  # larger values are fill values of netCDF (1e37), not samples
+_MIN_RATE_HZ, _MAX_RATE_HZ = 1000.0, 1e6  # supported sampling rates
+_ERROR_REASONS = {-51: "it is not a netCDF file", -101: "it is truncated or damaged"}  # of netCDF-C
+_MAX_TEXT_LENGTH = 10_000  # characters of an attribute; some contain a whole licence
+_MAX_BYTES_PER_BYTE, _MIN_LIMIT_BYTES = 8, 32 << 20  # data in memory per size of the file
+_MAX_DELAY_SECONDS = 1.0  # largest accepted Data.Delay
+_SINC_MARGIN = 32  # samples for the tails of fractional delays
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SofaData:
-    """What a file says: each direction with its two responses, and words about itself."""
+    """Contents of a SOFA file: directions, impulse responses and global attributes."""
 
-    directions: Array  # (N, 2) degrees
+    directions: Array  # (N, 2), degrees
     responses: Array  # (N, 2, taps)
     rate: float  # Hz
-    about: dict[str, str]  # global attributes
-    fault: str = ""  # what is wrong by the standard, in a few words
+    attributes: dict[str, str]  # global attributes
+    violation: str = ""  # how the file violates the standard, in a few words
 
 
 def read_sofa_file(path: Path) -> SofaData:
-    """Read a file in this process; an InputError says why it cannot be used."""
-    import netCDF4  # slow to import, and only SOFA files need it
+    """Read a file in this process; raise InputError if it cannot be used."""
+    import netCDF4  # imported here because it is slow
 
     try:
-        with _plain_name(path) as name, netCDF4.Dataset(name) as file:
+        with _netcdf_name(path) as name, netCDF4.Dataset(name) as file:
             data = _SofaFile(path, file).read()
     except InputError:
         raise
     except MemoryError:
-        raise InputError(_too_large(path)) from None
-    except Exception as error:  # of many kinds, as are the ways in which a file can be broken
+        raise _too_large_error(path) from None
+    except Exception as error:  # netCDF4 raises errors of many types
         raise InputError(
-            f"head must be a SOFA (netCDF-4) file, got '{path}', which cannot be read "
-            f"({_reason(error)}). Check that it is complete."
+            f"The file '{path}' cannot be read as a SOFA (netCDF-4) file ({_reason(error)}). "
+            "Check that it is complete."
         ) from error
-    return replace(data, fault="; ".join(filter(None, (data.fault, _fault(path)))))
+    return replace(data, violation="; ".join(filter(None, (data.violation, _verify(path)))))
 
 
 @contextmanager
-def _plain_name(path: Path) -> Iterator[str]:
-    """A name of the file that netCDF takes: where it is no UTF-8, the number of the open file."""
+def _netcdf_name(path: Path) -> Iterator[str]:
+    """Yield a name that netCDF accepts; names that are not UTF-8 become that of an open file."""
     name = os.path.abspath(path)
     if _is_utf8(name):
         yield name
@@ -96,6 +98,7 @@ def _plain_name(path: Path) -> Iterator[str]:
 
 
 def _is_utf8(name: str) -> bool:
+    """Return whether a file name can be encoded as UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -103,19 +106,19 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _too_large(path: Path) -> str:
-    return (
-        f"head must hold the numbers that it tells of, got '{path}' of {path.stat().st_size} bytes "
-        "that asks for much more memory than that. Export it again."
+def _too_large_error(path: Path) -> InputError:
+    return InputError(
+        f"The file '{path}' has {path.stat().st_size} bytes but announces data that need much more "
+        "memory than that. Export it again."
     )
 
 
 class _SofaFile:
-    """An open file, and how to get from its variables to directions and responses."""
+    """An open file, whose variables are converted to directions and responses."""
 
     def __init__(self, path: Path, file: netCDF4.Dataset) -> None:
         self.path, self.file = path, file
-        self.foreign: set[str] = set()  # attributes whose text is no UTF-8
+        self.latin1: set[str] = set()  # attributes whose text is not UTF-8
 
     def read(self) -> SofaData:
         self._check_size(sum(self._bytes(name) for name in self.file.variables))
@@ -125,172 +128,174 @@ class _SofaFile:
         vectors = self._source_vectors(h.shape[0], h.shape[1])  # (M, E, 3)
         delays = self._delays(h.shape[:-1], rate)
         self._check_size(delays.size * (h.shape[-1] + int(np.ptp(delays))) * 8)
-        h = _delayed(h, delays)
+        h = _apply_delays(h, delays)
         data = SofaData(
             directions=to_directions(vectors.reshape(-1, 3)),
             responses=h.reshape(-1, 2, h.shape[-1]),
             rate=rate,
-            about={name: self._text(self.file, name) for name in self.file.ncattrs()},
+            attributes={name: self._text(self.file, name) for name in self.file.ncattrs()},
         )
         self._check_numbers(data)
-        if self.foreign:
-            names = brief(", ".join(sorted(self.foreign)), 100)
-            data = replace(data, fault=f"text that is not UTF-8, read as latin-1: {names}")
+        if self.latin1:
+            names = abbreviate(", ".join(sorted(self.latin1)), 100)
+            data = replace(data, violation=f"text that is not UTF-8, read as latin-1: {names}")
         return data
 
     def _text(self, owner: Any, name: str) -> str:
-        """An attribute of the file or of a variable, in readable letters; empty if missing."""
+        """Return an attribute of the file or of a variable as text; empty if missing."""
         if name not in owner.ncattrs():
             return ""
         value = str(owner.getncattr(name))
-        if "\ufffd" in value:  # it is not UTF-8; nearly all such text is latin-1
+        if "\ufffd" in value:  # not UTF-8; nearly all such text is latin-1
             value = str(owner.getncattr(name, encoding="latin-1"))
-            self.foreign.add(name)
-        return value[:_LONGEST_TEXT].strip(" \t\r\n\0")
+            self.latin1.add(name)
+        return value[:_MAX_TEXT_LENGTH].strip(" \t\r\n\0")
 
     def _numbers(self, name: str) -> Array:
-        """A variable as it stands in the file, NaN where nothing was written."""
-        kind = self.file[name].dtype  # text is `str`, other types are no numpy ones
-        if not isinstance(kind, np.dtype) or kind.kind not in "fiu":
+        """Return a numeric variable, with NaN where nothing was written."""
+        dtype = self.file[name].dtype  # `str` for text; other types are not numpy types
+        if not isinstance(dtype, np.dtype) or dtype.kind not in "fiu":
             raise InputError(
-                f"head must have numbers in {name}, got {brief(str(kind), 40)} in '{self.path}'. "
-                "Export it again."
+                f"{name} must contain numbers, got {abbreviate(str(dtype), 40)} in '{self.path}'. "
+                "Export the file again."
             )
         values = self.file[name][:]
         return np.where(np.ma.getmaskarray(values), np.nan, np.ma.getdata(values))
 
     def _bytes(self, name: str) -> int:
-        """What a variable takes in memory, by its shape alone."""
+        """Return the memory that a variable takes as float64, by its shape alone."""
         return 8 * math.prod(int(n) for n in self.file[name].shape)
 
     def _check_size(self, size: int) -> None:
-        """Refuse what a file of this length does not hold, before memory is asked for."""
-        if size > _BYTES_A_BYTE * self.path.stat().st_size + _SMALL_BYTES:
-            raise InputError(_too_large(self.path))
+        """Raise InputError before more memory is allocated than the file can contain."""
+        if size > _MAX_BYTES_PER_BYTE * self.path.stat().st_size + _MIN_LIMIT_BYTES:
+            raise _too_large_error(self.path)
 
     def _check_contents(self) -> None:
+        """Check the convention and the presence of the necessary variables."""
         convention = self._text(self.file, "SOFAConventions")
         if convention.lower() not in map(str.lower, _CONVENTIONS):
             raise InputError(
-                f"head must be a SOFA file of impulse responses ({', '.join(_CONVENTIONS[:3])}, "
-                f"room sets, …), got convention '{convention or 'none'}' in '{self.path}'. "
+                f"The file '{self.path}' has the SOFA convention '{convention or 'none'}', but one "
+                f"with impulse responses is needed ({', '.join(_CONVENTIONS[:3])}, room sets, …). "
                 "Convert it to SimpleFreeFieldHRIR."
             )
         for name in ("Data.IR", "Data.SamplingRate", "SourcePosition"):
             if name not in self.file.variables:
                 raise InputError(
-                    f"head must hold Data.IR, Data.SamplingRate and SourcePosition, got no {name} "
-                    f"in '{self.path}'. The file is incomplete: fetch it again."
+                    f"The file '{self.path}' is incomplete: it has no {name}. Download or export "
+                    "it again."
                 )
             if 0 in self.file[name].shape:
                 raise InputError(
-                    f"head must have at least one direction, got an empty {name} in "
-                    f"'{self.path}'. Export the file again."
+                    f"The file '{self.path}' has no directions: {name} is empty. Export it again."
                 )
 
     def _rate(self) -> float:
+        """Return the sampling rate in Hz."""
         rates = np.unique(self._numbers("Data.SamplingRate"))
         if len(rates) != 1 or not (np.isfinite(rates[0]) and rates[0] > 0):
             raise InputError(
-                f"head must have one positive sampling rate, got {brief(str(rates.tolist()), 60)} "
-                f"Hz in '{self.path}'. Repair Data.SamplingRate."
+                f"The head must have one positive sampling rate, got "
+                f"{abbreviate(str(rates.tolist()), 60)} Hz in '{self.path}'. Repair "
+                "Data.SamplingRate."
             )
-        if not _RATES[0] <= rates[0] <= _RATES[1]:
+        if not _MIN_RATE_HZ <= rates[0] <= _MAX_RATE_HZ:
             raise InputError(
-                f"head must have a sampling rate from {_RATES[0]:g} Hz to 1 MHz, got {rates[0]:g} "
-                f"Hz in '{self.path}'. Repair Data.SamplingRate."
+                f"The head must have a sampling rate from {_MIN_RATE_HZ:g} Hz to 1 MHz, got "
+                f"{rates[0]:g} Hz in '{self.path}'. Repair Data.SamplingRate."
             )
         return float(rates[0])
 
     def _responses(self) -> Array:
-        """Responses (M, E, 2, taps) as they stand in the file."""
+        """Return the responses (M, E, 2, taps) without Data.Delay."""
         h = self._numbers("Data.IR")
         if h.ndim not in (3, 4) or h.shape[1] != 2:
             receivers = h.shape[1] if h.ndim > 1 else 0
             raise InputError(
-                f"head must have two receivers (ears), got {receivers} in '{self.path}'. "
-                "One ear carries no interaural cues: choose a binaural set."
+                f"The head must have two receivers (ears), got {receivers} in '{self.path}'. "
+                "Choose a binaural set, because one ear carries no interaural cues."
             )
         h[np.abs(h) > _UNWRITTEN] = np.nan
         if h.ndim == 3:
             return h[:, None]
         if self._text(self.file, "DataType").upper() == "FIRE":
-            return np.moveaxis(h, 2, 1)  # M R E N, the older order
+            return np.moveaxis(h, 2, 1)  # M R E N, the older order of axes
         return np.moveaxis(h, 3, 1)  # M R N E
 
     def _delays(self, shape: tuple[int, ...], rate: float) -> Array:
-        """Data.Delay in samples, of the shape (M, E, 2)."""
+        """Return Data.Delay in samples, broadcast to `shape` (M, E, 2)."""
         if "Data.Delay" not in self.file.variables:
             return np.zeros(shape)
         delay = self._numbers("Data.Delay")
-        if not (np.abs(delay) <= rate).all():
-            worst = delay.flat[np.argmax(~(np.abs(delay) <= rate))]
+        valid = np.abs(delay) <= _MAX_DELAY_SECONDS * rate  # false for NaN
+        if not valid.all():
+            first = delay.flat[np.argmax(~valid)]
             raise InputError(
-                f"head must have every Data.Delay within 1 s, got {worst:g} samples at {rate:g} Hz "
-                f"in '{self.path}'. Repair Data.Delay."
+                f"Every Data.Delay must be within {_MAX_DELAY_SECONDS:g} s, got {first:g} samples "
+                f"at {rate:g} Hz in '{self.path}'. Repair Data.Delay."
             )
-        # M R E or M R in the file.
+        # The file has the axes M R E or M R.
         aligned = np.moveaxis(delay, 2, 1) if delay.ndim == 3 else delay[..., None, :]
         try:
             return np.broadcast_to(aligned, shape)
         except ValueError:
             raise InputError(
-                f"head must have one Data.Delay a response or an ear, got the shape {delay.shape} "
-                f"in '{self.path}'. The file is inconsistent: export it again."
+                f"There must be one Data.Delay per response or per ear, got the shape "
+                f"{delay.shape} in '{self.path}'. The file is inconsistent: export it again."
             ) from None
 
     def _source_vectors(self, measurements: int, emitters: int) -> Array:
-        """Vectors (M, E, 3) from the listener to each emitter: x ahead, y left, z up."""
+        """Return vectors (M, E, 3) from the listener to each emitter: x front, y left, z up."""
         with_emitters = self.file["Data.IR"].ndim == 4
-        at = {
-            "SourcePosition": self._positions("SourcePosition", far_away=not with_emitters),
+        positions = {
+            "SourcePosition": self._positions("SourcePosition", any_distance=not with_emitters),
             "ListenerPosition": self._positions("ListenerPosition"),
             "ListenerView": self._positions("ListenerView", default=(1.0, 0.0, 0.0)),
-            # The standard gives ListenerUp no Type of its own.
+            # In the standard, ListenerUp has no Type of its own.
             "ListenerUp": self._positions("ListenerUp", "ListenerView", default=(0.0, 0.0, 1.0)),
         }
-        for name, rows in at.items():
+        for name, rows in positions.items():
             if len(rows) not in (1, measurements):
                 raise InputError(
-                    f"head must have one {name} a response, got {len(rows)} for {measurements} "
+                    f"There must be one {name} per response, got {len(rows)} for {measurements} "
                     f"responses in '{self.path}'. The file is inconsistent: export it again."
                 )
-        source, listener, view, up = at.values()
+        source, listener, view, up = positions.values()
         offsets = np.broadcast_to(source - listener, (measurements, 3))[:, None]
         if with_emitters:
-            places = self._positions("EmitterPosition")
-            if len(places) != emitters:
+            emitter = self._positions("EmitterPosition")
+            if len(emitter) != emitters:
                 raise InputError(
-                    f"head must have one EmitterPosition an emitter, got {len(places)} for "
+                    f"There must be one EmitterPosition per emitter, got {len(emitter)} for "
                     f"{emitters} emitters in '{self.path}'. The file is inconsistent: export it "
                     "again."
                 )
-            offsets = offsets + places
-        nowhere = np.flatnonzero(~offsets.any(axis=2))
-        if len(nowhere):
+            offsets = offsets + emitter
+        zero = np.flatnonzero(~offsets.any(axis=2))
+        if len(zero):
             raise InputError(
-                f"head must have its sources away from the listener, got {len(nowhere)} at its "
-                f"very place (first: number {nowhere[0]}) in '{self.path}'. Repair SourcePosition."
+                f"All sources must be away from the listener, got {len(zero)} at its position "
+                f"(the first is number {zero[0]}) in '{self.path}'. Repair SourcePosition."
             )
-        frames = np.broadcast_to(self._frames(view, up), (measurements, 3, 3))
-        vectors: Array = np.einsum("mij,mej->mei", frames, offsets)
+        axes = np.broadcast_to(self._listener_axes(view, up), (measurements, 3, 3))
+        vectors: Array = np.einsum("mij,mej->mei", axes, offsets)
         return vectors
 
-    def _frames(self, view: Array, up: Array) -> Array:
-        """The listener's axes (1 or M, 3, 3): rows ahead, left, up."""
+    def _listener_axes(self, view: Array, up: Array) -> Array:
+        """Return the axes of the listener (1 or M, 3, 3), with rows front, left and up."""
         left = np.cross(up, view)
-        # The sine of the angle between them, times both lengths; NaN is no better than 0.
+        # The length of `left` is the sine of the angle times both lengths; NaN fails as 0 does.
         lengths = np.linalg.norm(view, axis=1) * np.linalg.norm(up, axis=1)
         if not (np.linalg.norm(left, axis=1) > 1e-6 * lengths).all():
             raise InputError(
-                f"head must have a ListenerView that is not along ListenerUp, and neither zero, "
-                f"got {view[0].tolist()} and {up[0].tolist()} in '{self.path}'. Repair "
-                "ListenerView."
+                f"ListenerView and ListenerUp must not be parallel or zero, got "
+                f"{view[0].tolist()} and {up[0].tolist()} in '{self.path}'. Repair ListenerView."
             )
         left = left / np.linalg.norm(left, axis=1, keepdims=True)
-        ahead = view / np.linalg.norm(view, axis=1, keepdims=True)
-        ahead = np.broadcast_to(ahead, left.shape)
-        return np.stack([ahead, left, np.cross(ahead, left)], axis=1)
+        front = view / np.linalg.norm(view, axis=1, keepdims=True)
+        front = np.broadcast_to(front, left.shape)
+        return np.stack([front, left, np.cross(front, left)], axis=1)
 
     def _positions(
         self,
@@ -298,73 +303,75 @@ class _SofaFile:
         described_by: str | None = None,
         *,
         default: tuple[float, float, float] = (0.0, 0.0, 0.0),
-        far_away: bool = False,
+        any_distance: bool = False,
     ) -> Array:
-        """Cartesian rows (·, 3) of a SOFA position; `described_by` has its Type and Units.
+        """Return a SOFA position as cartesian rows (·, 3).
 
-        `far_away`: a distance of 0, or none, stands for any distance, as it does in some files.
+        `described_by` names the variable that has its Type and Units. With `any_distance`, a
+        distance of 0 is replaced by 1, because some files do not tell the distance.
         """
         if name not in self.file.variables:
             return np.array([default])
-        rows = self._still(name)
+        rows = self._static_rows(name)
         kind, units = self._type_and_units(described_by or name)
         if kind == "cartesian":
             return rows
         angles = np.degrees(rows[:, :2]) if units.startswith("rad") else rows[:, :2]
         distance = rows[:, 2:]
-        if far_away:
+        if any_distance:
             distance = np.where(distance > 0, distance, 1.0)
         return to_vectors(angles) * distance
 
-    def _still(self, name: str) -> Array:
-        """Rows (·, 3) of a position as they stand in the file: it may not move."""
+    def _static_rows(self, name: str) -> Array:
+        """Return the rows (·, 3) of a position, which must not change between measurements."""
         rows = self._numbers(name)
         if rows.ndim not in (2, 3) or rows.shape[1] != 3:
             raise InputError(
-                f"head must have a {name} of three columns, got the shape {rows.shape} in "
-                f"'{self.path}'. Add the missing column (distance in metres)."
+                f"{name} must have three columns, got the shape {rows.shape} in '{self.path}'. Add "
+                "the missing column (distance in metres)."
             )
         if rows.ndim == 2:
             return rows
         if np.ptp(rows, axis=2).any():
             raise InputError(
-                f"head must have {name} that does not move, got {rows.shape[2]} positions each "
+                f"{name} must not change between measurements, got {rows.shape[2]} positions each "
                 f"in '{self.path}'. Split the file by measurement."
             )
         return rows[:, :, 0]
 
     def _type_and_units(self, name: str) -> tuple[str, str]:
-        """In lower case; where a listener or emitter says nothing, cartesian is meant."""
+        """Return Type and Units of a position in lower case; cartesian is the usual default."""
         kind = units = ""
         if name in self.file.variables:
             kind = self._text(self.file[name], "Type").lower()
             units = self._text(self.file[name], "Units").lower()
-        if not kind and name != "SourcePosition":  # conventions differ in the default of this one
+        if not kind and name != "SourcePosition":  # its default differs between conventions
             kind = "cartesian"
         if kind not in ("cartesian", "spherical"):
             remedy = "Convert the set to directions" if "harmonics" in kind else "Repair its Type"
             raise InputError(
-                f"head must have {name} of Type cartesian or spherical, got '{kind or 'none'}' in "
+                f"{name} must have the Type cartesian or spherical, got '{kind or 'none'}' in "
                 f"'{self.path}'. {remedy}."
             )
         return kind, units
 
     def _check_numbers(self, data: SofaData) -> None:
+        """Raise InputError if a direction or a response is not finite."""
         for name, rows in (("directions", data.directions), ("responses", data.responses)):
-            bad = np.flatnonzero(~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1))
-            if len(bad):
+            invalid = np.flatnonzero(~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1))
+            if len(invalid):
                 raise InputError(
-                    f"head must have finite {name}, got NaN, infinity or nothing written in "
-                    f"{len(bad)} of {len(rows)} (first: number {bad[0]}) in '{self.path}'. "
-                    "Remove those measurements from the file."
+                    f"The head must have finite {name}, got NaN, infinity or missing values in "
+                    f"{len(invalid)} of {len(rows)} (the first is number {invalid[0]}) in "
+                    f"'{self.path}'. Remove those measurements from the file."
                 )
 
 
-def _delayed(h: Array, delay_samples: Array) -> Array:
-    """Responses (..., taps') with each one's delay applied, less the smallest delay of all.
+def _apply_delays(h: Array, delay_samples: Array) -> Array:
+    """Return responses (..., taps') delayed relative to the smallest delay.
 
-    A delay common to all responses changes no cue. Fractions of a sample are exact up to the
-    response's own bandwidth: the shift is done on its spectrum.
+    A delay common to all responses changes no cue. Fractional delays are applied to the spectrum,
+    which is exact for band-limited responses.
     """
     import scipy.fft
 
@@ -372,39 +379,39 @@ def _delayed(h: Array, delay_samples: Array) -> Array:
     longest = float(shift.max())
     if longest == 0:
         return h
-    margin = 0 if np.array_equal(shift, np.round(shift)) else 32  # room for the sinc's tails
+    margin = 0 if np.array_equal(shift, np.round(shift)) else _SINC_MARGIN
     taps = h.shape[-1] + int(np.ceil(longest)) + 2 * margin
     size = scipy.fft.next_fast_len(taps, real=True)
     angles = -2 * np.pi * np.arange(size // 2 + 1) / size
     shifted = np.empty((*h.shape[:-1], taps))
-    for m, response in enumerate(h):  # one measurement at a time: spectra take twice the room
-        turn = np.exp(1j * angles * (shift[m] + margin)[..., None])
-        shifted[m] = scipy.fft.irfft(scipy.fft.rfft(response, size) * turn, size)[..., :taps]
+    for m, response in enumerate(h):  # one measurement at a time, to save memory
+        phase = np.exp(1j * angles * (shift[m] + margin)[..., None])
+        shifted[m] = scipy.fft.irfft(scipy.fft.rfft(response, size) * phase, size)[..., :taps]
     return shifted
 
 
-def _fault(path: Path) -> str:
-    """What is wrong with the file by the standard, in a few words, or nothing."""
+def _verify(path: Path) -> str:
+    """Return how the file violates the standard, in a few words, or an empty string."""
     import sofar
 
-    # sofar looks for that ending alone, so HEAD.SOFA is not verified, and for names in UTF-8.
+    # sofar accepts only this ending and names in UTF-8; other files are not verified.
     if path.suffix != ".sofa" or not _is_utf8(str(path)):
         return ""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sofar's own, about old versions
+        warnings.simplefilter("ignore")  # sofar warns about old versions
         try:
             sofa = sofar.read_sofa(str(path), verify=False, verbose=False)
             sofa.verify(mode="read")
-        except Exception as error:  # of many kinds, as are the faults
+        except Exception as error:  # sofar raises errors of many types
             listed = [line[2:] for line in str(error).splitlines() if line.startswith("- ")]
             return listed[0][:160] if listed else _first_line(error)
     return ""
 
 
 def _reason(error: Exception) -> str:
-    """Why a file cannot be opened, in words: numbers of netCDF and the name again help nobody."""
+    """Return why a file cannot be opened, without error numbers and without its name."""
     if isinstance(error, OSError) and error.strerror:
-        return _REASONS.get(error.errno or 0, error.strerror.removeprefix("NetCDF: "))
+        return _ERROR_REASONS.get(error.errno or 0, error.strerror.removeprefix("NetCDF: "))
     return _first_line(error)
 
 

@@ -1,12 +1,12 @@
-"""Foreign files are read in a process of their own, where a crash becomes a sentence.
+"""Reading SOFA files in a separate process, so that a crash becomes an InputError.
 
-netCDF-C and HDF5 crash on some files, and ask for gigabytes on others. The reader is a second
-Python: it starts with the first file (0.5 s, most of it netCDF4 and sofar, which are then not
-imported here), serves all others, ends with this process, and is started again after a crash. What
-a file may cost is limited by its length.
+netCDF-C and HDF5 crash on some files and allocate gigabytes for others. The reader is a second
+Python process. It starts with the first file (0.5 s, mostly for importing netCDF4 and sofar, which
+are then not imported here), serves all further files, ends with this process, and is restarted
+after a crash. Its time and memory are limited in proportion to the size of the file.
 
-    to the reader      a line a file: its name, as hexadecimal bytes
-    from the reader    a line of JSON, {"error": …} or what was read; then the arrays, as bytes
+    request    one line per file: its name as hexadecimal bytes
+    response   one line of JSON, {"error": ...} or the metadata; then the arrays as bytes
 """
 
 from __future__ import annotations
@@ -28,52 +28,54 @@ from earatlas.errors import InputError
 from earatlas.hrtf.sofa_file import SofaData, read_sofa_file
 from earatlas.types import Array
 
-__all__ = ["read_aside", "serve"]
+__all__ = ["read_in_subprocess", "serve"]
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from earatlas.hrtf.sofa_subprocess import serve; serve()"
 )
-_CPU_SECONDS, _BYTES_A_SECOND = 10, 10e6  # a set of 400 MB takes 4 s to read and verify
-# Of memory, beside that of the process itself. Numbers may take 8 times the length of their file
-# (`sofa_file`), and are there three times while they are read and verified.
-_MOST_BYTES, _MOST_TIMES = 200 << 20, 24
+
+# Evidence: docs/figures/settings/hrtf.md, "sofa_subprocess".
+_CPU_SECONDS, _BYTES_PER_SECOND = 10, 10e6  # processor time: constant, and per size of the file
+_MEMORY_BYTES, _MEMORY_PER_BYTE = 200 << 20, 24  # memory: constant, and per byte of the file
 
 
 class _Reader:
-    """The process that reads; one at a time asks it."""
+    """The process that reads files, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
+        self._owner = 0  # process that started the reader
 
     def read(self, path: Path) -> SofaData:
         with self._lock:
-            process = self._started()
+            process = self._start()
             try:
-                return self._answer(process, path)
+                return self._request(process, path)
             except InputError:
                 raise
-            except BaseException:  # such as Ctrl-C: half an answer must not be that to the next
+            except BaseException:  # such as Ctrl-C: a partial response must not be read later
                 self._end()
                 raise
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        # After a fork the reader is that of the other process.
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Return the running process, and start it if necessary."""
+        # After a fork, the reader belongs to the parent process.
         if self._process is None or self._owner != os.getpid():
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-W", "ignore", "-c", _START, json.dumps(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for us
+                start_new_session=True,  # Ctrl-C must not reach the reader
             )
             self._owner = os.getpid()
             atexit.register(self._end)
         return self._process
 
-    def _answer(self, process: subprocess.Popen[bytes], path: Path) -> SofaData:
+    def _request(self, process: subprocess.Popen[bytes], path: Path) -> SofaData:
+        """Let the process read a file and return its contents."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -84,17 +86,19 @@ class _Reader:
             line = b""
         if not line:
             raise InputError(
-                f"head must be a SOFA (netCDF-4) file, got '{path}', which cannot be read "
-                f"({_how_it_died(self._end())}). Export it again."
+                f"The file '{path}' cannot be read as a SOFA (netCDF-4) file "
+                f"({_exit_reason(self._end())}). Export it again."
             )
-        answer = json.loads(line)
-        if "error" in answer:
-            raise InputError(answer["error"])
-        directions, responses = (_received(process.stdout, shape) for shape in answer["shapes"])
-        return SofaData(directions, responses, answer["rate"], answer["about"], answer["fault"])
+        header = json.loads(line)
+        if "error" in header:
+            raise InputError(header["error"])
+        directions, responses = (_read_array(process.stdout, shape) for shape in header["shapes"])
+        return SofaData(
+            directions, responses, header["rate"], header["attributes"], header["violation"]
+        )
 
     def _end(self) -> int:
-        """End the process, if it is ours and runs; what it ended with."""
+        """End the process if this process started it, and return its exit code."""
         process, self._process = self._process, None
         if process is None or self._owner != os.getpid():
             return 0
@@ -102,7 +106,7 @@ class _Reader:
         for stream in (process.stdin, process.stdout):
             assert stream is not None
             with suppress(BrokenPipeError):
-                stream.close()  # the reader ends when there is nothing more to read
+                stream.close()  # the reader ends at the end of its input
         try:
             return process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -110,73 +114,80 @@ class _Reader:
             return process.wait()
 
 
-def _how_it_died(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code == -getattr(signal, "SIGXCPU", 0):
         return f"it takes more than {_CPU_SECONDS} s"
     return "it crashes the library that reads such files"
 
 
-def _received(stream: IO[bytes], shape: list[int]) -> Array:
+def _read_array(stream: IO[bytes], shape: list[int]) -> Array:
+    """Read an array of float64 from a pipe."""
     array = np.empty(shape)
-    rest = array.data.cast("B")
-    while rest:
-        count = stream.readinto(rest)  # type: ignore[attr-defined]
+    remaining = array.data.cast("B")
+    while remaining:
+        count = stream.readinto(remaining)  # type: ignore[attr-defined]
         if not count:
             raise EOFError
-        rest = rest[count:]
+        remaining = remaining[count:]
     return array
 
 
 _reader = _Reader()
 
 
-def read_aside(path: Path) -> SofaData:
-    """What `read_sofa_file` reads; a crash, too much time or too much memory is an InputError."""
+def read_in_subprocess(path: Path) -> SofaData:
+    """Call `read_sofa_file` in a separate process; a crash becomes an InputError."""
     return _reader.read(path)
 
 
-# --- in the process that reads ---------------------------------------------------------------
+# --- in the reading process ------------------------------------------------------------------
 
 
 def serve() -> None:
-    """Read the files that are named on standard input, until that ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    import netCDF4  # noqa: F401, before memory is limited
+    """Read the files named on standard input, until it ends."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # keep what libraries print out of the responses
+    import netCDF4  # noqa: F401, imported before memory is limited
     import sofar  # noqa: F401
 
     for line in sys.stdin.buffer:
         path = Path(os.fsdecode(bytes.fromhex(line.decode())))
-        told, arrays = _told(path)
-        answers.write(json.dumps(told).encode() + b"\n")
+        header, arrays = _respond(path)
+        output.write(json.dumps(header).encode() + b"\n")
         for array in arrays:
-            answers.write(np.ascontiguousarray(array, dtype=np.float64).data)
-        answers.flush()
+            output.write(np.ascontiguousarray(array, dtype=np.float64).data)
+        output.flush()
 
 
-def _told(path: Path) -> tuple[dict[str, Any], list[Array]]:
+def _respond(path: Path) -> tuple[dict[str, Any], list[Array]]:
+    """Return the header and the arrays of the response for a file."""
     try:
-        _limit(path.stat().st_size)
+        _limit_resources(path.stat().st_size)
         data = read_sofa_file(path)
     except InputError as error:
         return {"error": str(error)}, []
     arrays = [data.directions, data.responses]
-    shapes = [array.shape for array in arrays]
-    return {"shapes": shapes, "rate": data.rate, "about": data.about, "fault": data.fault}, arrays
+    header = {
+        "shapes": [array.shape for array in arrays],
+        "rate": data.rate,
+        "attributes": data.attributes,
+        "violation": data.violation,
+    }
+    return header, arrays
 
 
-def _limit(size: int) -> None:
-    """Let a file of this length have so much memory and time, where the system can."""
+def _limit_resources(size: int) -> None:
+    """Limit processor time and memory for a file of `size` bytes, if the system supports it."""
     try:
         import resource
     except ImportError:  # Windows
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    seconds = int(used + _CPU_SECONDS + size / _BYTES_A_SECOND) + 1
+    seconds = int(used + _CPU_SECONDS + size / _BYTES_PER_SECOND) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
     pages = Path("/proc/self/statm")
     if pages.exists():
-        own = int(pages.read_text().split()[0]) * resource.getpagesize()
-        most = own + _MOST_TIMES * size + _MOST_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+        current = int(pages.read_text().split()[0]) * resource.getpagesize()
+        limit = current + _MEMORY_PER_BYTE * size + _MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))

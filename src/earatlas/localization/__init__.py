@@ -1,1 +1,1 @@
-"""Where the one sound of a recording, a track or a stream comes from."""
+"""Localization of one source in recordings, windows and streams; detection of several sources."""

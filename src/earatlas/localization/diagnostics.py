@@ -1,17 +1,11 @@
-"""What speaks against an answer, in plain words with the numbers behind them.
+"""Doubts: reasons why a localization may be wrong, as plain sentences with the measured values.
 
-In: how a recording sounded (its onsets) and how well it fitted (a `Judgement`). Out: `Doubt`s, each
-a text that begins with one of the words below. An answer without doubts is no proof; one with
-doubts may be right, and its posterior is as wide as such answers need.
+Input: the onsets of a recording and its `CalibratedPosterior`. Output: `Doubt`s, each a text that
+begins with one of the words of `DoubtKind`. An answer without doubts is not guaranteed to be right,
+and one with doubts may be right: its posterior is as wide as such answers require.
 
-The limits lie between what was measured on one talker of 3 s, ku100 (10th and 90th percentile):
-
-                        in the open   noise 20 dB  noise 0 dB  T60 0.3 s    two talkers  other head
-    dB above the quiet  23 … 37       13 … 18      8 … 10      19 … 31      19 … 25      20 … 37
-    decay of 60 dB, s   0.13 … 0.19   0.14 … 0.20  –           0.27 … 0.31  0.16 … 0.18  0.13 … 0.19
-    nats an onset       3.7 … 4.4     2.8 … 3.7    2.0 … 2.3   1.9 … 3.5    0.8 … 3.5    2.3 … 3.7
-    a second sound      up to 0.17    up to 0.10   up to 0.07  up to 0.08   0.6 (median) up to 0.28
-    misfit              0.2 … 2.4     0.4 … 4.6    4 … 20      7 … 76       1.3 … 38     2.7 … 230
+The thresholds lie between the conditions that were measured in
+docs/figures/settings/localization.md, "diagnostics".
 """
 
 from __future__ import annotations
@@ -19,165 +13,229 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.localization.learned_head import Judgement, LearnedHead
-from earatlas.localization.onset_mixture import Several
+from earatlas.localization.learned_head import CalibratedPosterior, LearnedHead
+from earatlas.localization.onset_mixture import OnsetMixture
 
-__all__ = ["Doubt", "asked", "conditions", "doubts_of", "one_sound", "strangeness", "unlike"]
+__all__ = [
+    "Doubt",
+    "DoubtKind",
+    "channels_identical",
+    "head_mismatch",
+    "localization_doubts",
+    "mismatch_doubts",
+    "recording_doubts",
+    "with_onset_score",
+]
 
-_SHORT_SECONDS = 0.45  # a window of half a second, which tracks have, is a little less
-_NOISY_DB = 13.0  # onsets above the quiet
-_REVERBERANT_SECONDS, _SURELY_REVERBERANT_SECONDS = 0.22, 0.35
-# What fits badly is a room's from there on, another head's below: by an atlas of ku100, 0.18 s and
-# more in 19 of 20 of its own talkers at T60 0.2 s, less in 34 of 40 of two KEMARs in the open.
-_OPEN_SECONDS = 0.175
-_SAME = 1e-7  # of an ear's energy is not the other's; noise at -60 dB alone is more
-_FEW_ONSETS = 20
-_UNDIRECTED_NATS = 0.5  # an onset: 0.2 and less for a panned sound
-_SECOND_GAIN = 0.22  # nats an onset that a second sound explains
-_MISFIT, _USUAL_SHARE = 2.0, 0.97  # of the nats that onsets tell in the open
-# Of one talker in the open, by an atlas of ku100 whose onsets usually tell 3.9 nats: 3.5 to 4.4 of
-# ku100 as others might have measured it (errors of 2.3 degrees, 30 talkers), 2.2 to 3.7 of KEMARs
-# (errors of 20 degrees within radii of 5 to 10; 24 talkers).
-_STRANGE_SHARE = 0.85  # of the usual nats: fully another head's
-_WITHOUT_ONSETS = 2.5  # times that misfit, where they tell nothing: in the open it may be 2.4
+# Evidence: docs/figures/settings/localization.md, "diagnostics".
+_MIN_SECONDS = 0.45  # of sound; a little less than the default window of 0.5 s
+_NOISY_DB = 13.0  # median SNR of the onsets
+_REVERBERANT_SECONDS = 0.22  # T60 from which a recording is reverberant
+_CERTAINLY_REVERBERANT_SECONDS = 0.35  # T60 from which it is, even with overlapping sources
+_ANECHOIC_SECONDS = 0.175  # T60 above which a bad fit is due to a room, not to another head
+_IDENTICAL_SHARE = 1e-7  # share of the energy of an ear that differs from the other
+_MIN_ONSETS = 20  # for any statement about onsets
+_UNDIRECTED_NATS = 0.5  # nats per onset of the best direction
+_SECOND_SOURCE_NATS = 0.22  # nats per onset that a second source adds
+_MAX_RESIDUAL = 2.0  # normalized residual of a sound of the learned head
+_TYPICAL_SHARE = 0.97  # of the typical nats per onset: not another head
+_MISMATCH_SHARE = 0.85  # of the typical nats per onset: certainly another head
+_NO_ONSET_SCALE = 2.5  # factor of the residual limit if onsets cannot be used
+
+_HEAD_REMEDY = "The direction may be wrong: use the atlas of the head that made the recording."
+
+
+class DoubtKind(StrEnum):
+    """First words of the doubts."""
+
+    REVERBERANT = "reverberant"
+    NOISY = "noisy"
+    SEVERAL_SOUNDS = "several sounds at once"
+    HEAD_MISMATCH = "does not fit this head"
+    TOO_SHORT = "too short"
+    NOT_DIRECTIONAL = "nothing directional"
+    MAY_NOT_EXIST = "may not exist"
+    MAY_BE_MORE = "may be more"
+    SILENT = "silent"
+    BROKEN_INPUT = "broken input"
 
 
 class Doubt(str):
-    """A doubt in plain words; `word` is what it begins with, `value` the number behind it."""
+    """A doubt as text; `word` is how it begins (a `DoubtKind`), `value` the measured value."""
 
     __slots__ = ("value", "word")
     word: str
     value: float
 
     def __new__(cls, word: str, reason: str, value: float) -> Doubt:
-        """`word: reason`."""
+        """Return the doubt `word: reason`."""
         doubt = super().__new__(cls, f"{word}: {reason}")
-        doubt.word, doubt.value = word, float(value)
+        doubt.word, doubt.value = str(word), float(value)
         return doubt
 
     def __getnewargs__(self) -> tuple[str, str, float]:  # type: ignore[override]
-        """For copies and pickles."""
+        """Return the arguments for copies and pickles."""
         return self.word, self.removeprefix(f"{self.word}: "), self.value
 
 
-def one_sound(onsets: OnsetBins) -> bool:
-    """Whether both ears have the same, as of one microphone: it tells no direction."""
-    return onsets.difference < _SAME
+def channels_identical(onsets: OnsetBins) -> bool:
+    """Whether both channels have the same signal, as from one microphone."""
+    return onsets.interaural_difference < _IDENTICAL_SHARE
 
 
-def conditions(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
-    """What makes any answer of a recording doubtful; `fits`: it sounds as it was learned."""
-    if seconds < _SHORT_SECONDS:
-        yield Doubt("too short", f"{seconds:.1f} s of sound; a second or more is surer", seconds)
+def recording_doubts(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
+    """Yield doubts about the recording itself; `fits`: its cues fit the learned head."""
+    if seconds < _MIN_SECONDS:
+        reason = f"{seconds:.1f} s of sound. Expect larger errors; record one second or more."
+        yield Doubt(DoubtKind.TOO_SHORT, reason, seconds)
     if onsets is None:
         return
-    if one_sound(onsets):
-        yield Doubt("nothing directional", "both channels have one sound", onsets.difference)
-    elif len(onsets) < _FEW_ONSETS and not fits:
-        reason = f"onsets that stand out: {len(onsets)}; hundreds are usual"
-        yield Doubt("nothing directional", reason, len(onsets))
-    if fits or len(onsets) < _FEW_ONSETS or seconds < _SHORT_SECONDS:
-        return  # what fits may be above its quiet by little: without pauses that is its own
-    above = onsets.above_quiet_db
-    if above < _NOISY_DB:
-        reason = f"onsets are {above:.0f} dB above the quiet; 20 and more are usual"
-        yield Doubt("noisy", reason, above)
+    if channels_identical(onsets):
+        reason = (
+            "both channels carry the same signal. It has no direction: record with one "
+            "microphone per ear."
+        )
+        yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, onsets.interaural_difference)
+    elif len(onsets) < _MIN_ONSETS and not fits:
+        reason = (
+            f"{len(onsets)} onsets were detected where hundreds are usual. The direction is "
+            "unreliable: record sound with clear onsets, such as speech."
+        )
+        yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, len(onsets))
+    if fits or len(onsets) < _MIN_ONSETS or seconds < _MIN_SECONDS:
+        return  # sound without pauses that fits may have a low SNR: its noise floor is the sound
+    snr_db = onsets.median_snr_db
+    if snr_db < _NOISY_DB:
+        reason = (
+            f"onsets are {snr_db:.0f} dB above the noise floor where 20 dB are usual. Expect "
+            "larger errors; record closer to the source or with less noise."
+        )
+        yield Doubt(DoubtKind.NOISY, reason, snr_db)
     elif onsets.decay_seconds > _REVERBERANT_SECONDS:
         yield _reverberant(onsets.decay_seconds)
 
 
-def doubts_of(
+def localization_doubts(
     head: LearnedHead,
-    judged: Judgement,
+    calibrated: CalibratedPosterior,
     onsets: OnsetBins | None,
     seconds: float,
     *,
-    still: OnsetBins | None = None,
+    static_onsets: OnsetBins | None = None,
 ) -> tuple[Doubt, ...]:
-    """What speaks against the answer to where one sound is.
+    """Return the doubts about the localization of one source.
 
-    `still` are onsets of a head that did not turn, by which it is asked whether there are several
-    sounds; that takes as long as the answer. None: it is not asked.
+    `static_onsets` are onsets during which the head did not rotate. They are tested for several
+    sources, which takes as long as the localization. None: the test is left out.
     """
-    usual = math.nan if head.rooms is None else head.rooms.trust.usual_nats
-    fits = judged.misfit <= 1 and not judged.nats_an_onset < _STRANGE_SHARE * usual
-    doubts = list(conditions(onsets, seconds, fits=fits))
+    typical = (
+        math.nan if head.rooms is None else head.rooms.score_calibration.typical_nats_per_onset
+    )
+    nats = calibrated.nats_per_onset
+    fits = calibrated.misfit <= 1 and not nats < _MISMATCH_SHARE * typical
+    doubts = list(recording_doubts(onsets, seconds, fits=fits))
     if fits:
         return tuple(doubts)
     if head.rooms is None or onsets is None:
-        return tuple(doubts) or tuple(unlike(judged.misfit / _WITHOUT_ONSETS))
-    nats = judged.nats_an_onset
-    heard_well = not _words(doubts) - {"reverberant"}
-    if heard_well and still is not None and len(still) >= _FEW_ONSETS:
-        gain = Several(head.rooms.sound, still).second_gain()
-        if gain > (_SECOND_GAIN if nats > _UNDIRECTED_NATS else 2 * _SECOND_GAIN):
+        mismatch = mismatch_doubts(calibrated.misfit, residual_scale=_NO_ONSET_SCALE)
+        return tuple(doubts) or tuple(mismatch)
+    only_reverberant = not _words(doubts) - {DoubtKind.REVERBERANT}
+    if only_reverberant and static_onsets is not None and len(static_onsets) >= _MIN_ONSETS:
+        gain = OnsetMixture(head.rooms.direct_sound, static_onsets).second_source_gain()
+        required = _SECOND_SOURCE_NATS if nats > _UNDIRECTED_NATS else 2 * _SECOND_SOURCE_NATS
+        if gain > required:
             reason = (
-                f"onsets fit two directions better than one, by {gain:.1f}; one sound that stands "
-                "still, by 0.1"
+                f"two sources explain the onsets better than one (+{gain:.1f} nats per onset). "
+                "Use separate to find each source."
             )
-            # Where one begins as the other ends, nothing decays fast.
-            doubts = [doubt for doubt in doubts if doubt.value > _SURELY_REVERBERANT_SECONDS]
-            return (*doubts, Doubt("several sounds at once", reason, gain))
-    if not _words(doubts) & {"nothing directional"} and nats < _UNDIRECTED_NATS:
-        reason = f"onsets hardly agree on a direction: by {max(nats, 0):.1f}; in the open, by 4"
-        doubts.append(Doubt("nothing directional", reason, nats))
-    if doubts or len(onsets) < _FEW_ONSETS or not onsets.clear:
+            # If one source begins as the other ends, decays are slow without reverberation.
+            doubts = [doubt for doubt in doubts if doubt.value > _CERTAINLY_REVERBERANT_SECONDS]
+            return (*doubts, Doubt(DoubtKind.SEVERAL_SOUNDS, reason, gain))
+    if DoubtKind.NOT_DIRECTIONAL not in _words(doubts) and nats < _UNDIRECTED_NATS:
+        reason = (
+            f"the onsets have {max(nats, 0):.1f} nats per bin where 4 are usual without "
+            "reverberation. The direction is unreliable: check that the channels are the left "
+            "and the right ear."
+        )
+        doubts.append(Doubt(DoubtKind.NOT_DIRECTIONAL, reason, nats))
+    if doubts or len(onsets) < _MIN_ONSETS or not onsets.is_clean:
         return tuple(doubts)
-    return tuple(unlike(judged.misfit, nats, usual, onsets.decay_seconds))
+    return tuple(mismatch_doubts(calibrated.misfit, nats, typical, onsets.decay_seconds))
 
 
-def asked(head: LearnedHead, judged: Judgement, onsets: OnsetBins | None) -> Judgement:
-    """The judgement with what onsets tell, where they were not asked: the open-air model fits.
+def with_onset_score(
+    head: LearnedHead, calibrated: CalibratedPosterior, onsets: OnsetBins | None
+) -> CalibratedPosterior:
+    """Add the nats per onset if the anechoic model fitted, so that onsets were not used.
 
-    Of a head whose own sounds fit loosely two talkers and loud noise do, too: of kemar_full 35 of
-    100 and 30 of 100; what their onsets tell is 0.2 to 0.7 of the usual.
+    The anechoic model of a head with large residuals also fits two talkers and loud noise; their
+    onsets reveal them.
     """
-    if head.rooms is None or onsets is None or len(onsets) < _FEW_ONSETS:
-        return judged
-    if not math.isnan(judged.nats_an_onset):
-        return judged
-    return replace(judged, nats_an_onset=float(head.rooms.sound.look(onsets).features[0]))
+    if head.rooms is None or onsets is None or len(onsets) < _MIN_ONSETS:
+        return calibrated
+    if not math.isnan(calibrated.nats_per_onset):
+        return calibrated
+    likelihood = head.rooms.direct_sound.log_likelihood(onsets)
+    return replace(calibrated, nats_per_onset=float(likelihood.features[0]))
 
 
 def _reverberant(decay_seconds: float) -> Doubt:
-    reason = f"the fastest decays take {decay_seconds:.2f} s for 60 dB"
-    return Doubt("reverberant", reason, decay_seconds)
+    reason = (
+        f"T60 is about {decay_seconds:.2f} s. Expect larger errors; the radius accounts for it."
+    )
+    return Doubt(DoubtKind.REVERBERANT, reason, decay_seconds)
 
 
 def _words(doubts: list[Doubt]) -> set[str]:
     return {doubt.word for doubt in doubts}
 
 
-def unlike(
+def mismatch_doubts(
     misfit: float,
     nats: float = math.nan,
-    usual_nats: float = math.nan,
+    typical_nats: float = math.nan,
     decay_seconds: float = math.nan,
+    *,
+    residual_scale: float = 1.0,
 ) -> Iterator[Doubt]:
-    """Whether sound that is neither noisy nor surely reverberant comes by way of another head.
+    """Yield a doubt if sound without noise and reverberation was recorded with another head.
 
-    What dies away a little slowly comes from a dry room rather.
+    Two tests are made: of the normalized residual (`misfit`) against its limit, which is multiplied
+    by `residual_scale`, and of the nats per onset against the typical value. A slow decay is
+    attributed to a room instead.
     """
-    loose = misfit > _MISFIT and not nats >= _USUAL_SHARE * usual_nats
-    if not loose and not nats < _STRANGE_SHARE * usual_nats:
+    large_residual = misfit / residual_scale > _MAX_RESIDUAL
+    large_residual = large_residual and not nats >= _TYPICAL_SHARE * typical_nats
+    if not large_residual and not nats < _MISMATCH_SHARE * typical_nats:
         return
-    if decay_seconds > _OPEN_SECONDS:
+    if decay_seconds > _ANECHOIC_SECONDS:
         yield _reverberant(decay_seconds)
+    elif large_residual:
+        ratio = f"{misfit:.1f} times" if math.isfinite(misfit) else "far above"
+        reason = f"the cue residual is {ratio} what is usual for the learned head. {_HEAD_REMEDY}"
+        yield Doubt(DoubtKind.HEAD_MISMATCH, reason, misfit)
     else:
-        many = f"{misfit:.0f}" if math.isfinite(misfit) else "many"
-        yield Doubt("does not fit this head", f"it fits {many} times as badly as usual", misfit)
+        reason = (
+            f"its onsets have {nats:.2f} nats per bin where {typical_nats:.1f} are usual. "
+            f"{_HEAD_REMEDY}"
+        )
+        yield Doubt(DoubtKind.HEAD_MISMATCH, reason, nats)
 
 
-def strangeness(head: LearnedHead, judged: Judgement, onsets: OnsetBins | None) -> float:
-    """How strange a sound is that is doubted to be one sound by way of this head: 0 to 1.
+def head_mismatch(
+    head: LearnedHead, calibrated: CalibratedPosterior, onsets: OnsetBins | None
+) -> float:
+    """Return how much a doubted sound deviates from one source at this head, from 0 to 1.
 
-    In a room onsets tell less whatever the head is; how sure one may be there was measured.
+    In a room, onsets have fewer nats for any head, and the score calibration accounts for it.
     """
-    if head.rooms is None or onsets is None or math.isnan(judged.nats_an_onset):
+    if head.rooms is None or onsets is None or math.isnan(calibrated.nats_per_onset):
         return 1.0
-    if onsets.decay_seconds > _OPEN_SECONDS:
+    if onsets.decay_seconds > _ANECHOIC_SECONDS:
         return 0.0
-    share = judged.nats_an_onset / head.rooms.trust.usual_nats
-    return min(max((_USUAL_SHARE - share) / (_USUAL_SHARE - _STRANGE_SHARE), 0.0), 1.0)
+    share = calibrated.nats_per_onset / head.rooms.score_calibration.typical_nats_per_onset
+    deviation = (_TYPICAL_SHARE - share) / (_TYPICAL_SHARE - _MISMATCH_SHARE)
+    return min(max(deviation, 0.0), 1.0)

@@ -1,6 +1,6 @@
-"""How the head moves while a stream is heard: known beforehand, or told block by block.
+"""Yaw of the head during a stream: known in advance, or given with each block.
 
-In: a yaw as users give it, or one number a block. Out: the yaw at any time that was heard so far.
+Input: a yaw as users give it, or one number per block. Output: the yaw at any time so far.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ from earatlas.geometry.head_yaw import Yaw, check_yaw_step
 from earatlas.geometry.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Motion", "YawLike", "checked_yaw"]
+__all__ = ["HeadMotion", "YawLike", "check_yaw"]
 
-YawLike = float | Yaw | ArrayLike  # degrees, times with degrees, or an array (n, 2) of both
-_KEPT_MEMORIES = 50  # of a stream that forgets: bins that are older are gone
+YawLike = float | Yaw | ArrayLike  # degrees, a Yaw, or an array (n, 2) of seconds and degrees
+_KEPT_MEMORIES = 50  # time constants of a stream with memory for which yaws are kept
 
 
-def checked_yaw(yaw: YawLike, space: Space) -> Yaw:
-    """The yaw, if the space can be turned and the yaw starts with the sound."""
-    turned = Yaw.of(yaw)
-    if turned.degrees.any() and not space.holds_directions:
+def check_yaw(yaw: YawLike, space: Space) -> Yaw:
+    """Return the yaw; raise an InputError if the space has no yaw or it starts after the sound."""
+    checked = Yaw.of(yaw)
+    if checked.degrees.any() and not space.holds_directions:
         raise InputError(
-            f"yaw must go with an atlas of directions, got one of a {space.name} of other "
+            f"yaw must be used with an atlas of directions, got one of a {space.name} of other "
             "coordinates. Leave the yaw out."
         )
-    turned.check_start()
-    return turned
+    checked.check_start()
+    return checked
 
 
-class Motion:
-    """The yaw of a stream: one that is known, or one that comes with the blocks.
+class HeadMotion:
+    """Yaw of the head in a stream, known in advance or given with the blocks.
 
-    The yaw of a block is that at its end; from one end to the next the head turns evenly.
+    The yaw of a block is that at its end, and is interpolated linearly between blocks.
     """
 
     def __init__(self, yaw: Yaw | None, memory_seconds: float | None) -> None:
         self._known, self._memory = yaw, memory_seconds
         self._times: list[float] = []
         self._degrees: list[float] = []
-        self._with_blocks: bool | None = None  # before the first block it may be either
+        self._with_blocks: bool | None = None  # None: not known before the first block
 
-    def tell(self, seconds: float, yaw: float | None) -> None:
-        """The stream is so long now; `yaw` is the head's, where blocks bring it."""
+    def update(self, seconds: float, yaw: float | None) -> None:
+        """Set the length of the stream and, if given with blocks, the present yaw."""
         if self._known is not None:
             if yaw is not None:
                 raise InputError(
-                    f"yaw must come with the localizer or with its blocks, got {yaw} for a block "
-                    "of one that has a yaw. Leave one of them out."
+                    f"yaw must be given with the localizer or with its blocks, got {yaw} for a "
+                    "block of a localizer that has a yaw. Leave one of them out."
                 )
             self._known.check_end(seconds)
             return
         if self._with_blocks not in (None, yaw is not None):
             raise InputError(
-                "yaw must come with every block or with none, got blocks with and without one. "
-                "Pass push(samples, yaw=...) the head's yaw each time."
+                "yaw must be given with every block or with none, got blocks with and without one. "
+                "Call push(samples, yaw=...) with the yaw of the head each time."
             )
         self._with_blocks = yaw is not None
         if yaw is not None:
@@ -64,7 +64,7 @@ class Motion:
 
     def _add(self, seconds: float, yaw: float) -> None:
         if not np.isfinite(yaw):
-            raise InputError(f"yaw must be finite, got {yaw}. Check the tracker.")
+            raise InputError(f"yaw must be finite, got {yaw}. Check the head tracker.")
         if not self._times:
             self._times, self._degrees = [0.0], [yaw]
         if seconds <= self._times[-1]:
@@ -79,7 +79,7 @@ class Motion:
                 del self._times[0], self._degrees[0]
 
     def at(self, seconds: ArrayLike) -> Array:
-        """Degrees at times (n,) that were heard."""
+        """Return the yaw in degrees at times (n,) so far."""
         if self._known is not None:
             return self._known.at(seconds)
         if not self._times:

@@ -1,6 +1,7 @@
-"""What was learned of a head: all that hearing with it needs.
+"""A learned head: the models that localization and separation need.
 
-In: what `earatlas.training.learn_head` makes of a `Head`. Localization and separation read nothing else.
+Input: the result of `earatlas.training.learn_head` for a `Head`. Output: calibrated posteriors of
+directions given cue statistics and onsets.
 """
 
 from __future__ import annotations
@@ -23,20 +24,40 @@ from earatlas.geometry.angles import (
 )
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
-from earatlas.localization.reverberant_localizer import RoomHearing
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
-from earatlas.ppam.posterior_batch import Judged
+from earatlas.ppam.posterior_batch import CalibratedPosteriorBatch
 from earatlas.types import Array
 
-__all__ = ["Accuracy", "Judgement", "LearnedHead"]
+__all__ = ["Accuracy", "CalibratedPosterior", "LearnedHead"]
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Errors in degrees of full-spectrum sounds from directions that were held out."""
+    """Localization errors for full-spectrum sounds from directions that were held out.
 
-    held_out: int  # how many directions
+    Attributes
+    ----------
+    held_out : int
+        Number of held-out directions.
+    median_degrees, mean_degrees : float
+        Median and mean great-circle error.
+    beyond_30_share : float
+        Share of errors above 30 degrees.
+    mean_azimuth_degrees, mean_elevation_degrees : float
+        Mean absolute errors in azimuth and in elevation.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> atlas = ea.example_atlas()
+    >>> atlas.accuracy.median_degrees < 5
+    True
+
+    """
+
+    held_out: int
     median_degrees: float
     mean_degrees: float
     beyond_30_share: float
@@ -44,42 +65,54 @@ class Accuracy:
     mean_elevation_degrees: float
 
     @classmethod
-    def of(cls, true: Array, found: Array) -> Self:
-        """The errors of found (N, 2) directions."""
-        angle = great_circle_error(true, found)
+    def of(cls, true: Array, estimated: Array) -> Self:
+        """Return the accuracy of estimated directions.
+
+        Parameters
+        ----------
+        true, estimated : ndarray of shape (N, 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        Accuracy
+            Statistics of the errors.
+
+        """
+        angle = great_circle_error(true, estimated)
         return cls(
             held_out=len(true),
             median_degrees=float(np.median(angle)),
             mean_degrees=float(np.mean(angle)),
             beyond_30_share=float(np.mean(angle > 30)),
-            mean_azimuth_degrees=float(np.mean(azimuth_error(true, found))),
-            mean_elevation_degrees=float(np.mean(elevation_error(true, found))),
+            mean_azimuth_degrees=float(np.mean(azimuth_error(true, estimated))),
+            mean_elevation_degrees=float(np.mean(elevation_error(true, estimated))),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """What is believed of a sound, and how well it fits what was learned."""
+class CalibratedPosterior:
+    """A posterior of directions, and how well the sound fits the learned head."""
 
     posterior: DirectionPosterior
-    misfit: float  # of the open-air model, in units of what is usual
-    nats_an_onset: float = math.nan  # of the best direction; NaN: onsets were not asked
+    misfit: float  # normalized residual of the anechoic model; 1 is the calibrated limit
+    nats_per_onset: float = math.nan  # of the best direction; NaN: onsets were not used
 
-    def turned(self, degrees: float) -> Judgement:
-        """The same with a posterior turned to the left."""
-        return replace(self, posterior=self.posterior.turned(float(wrap_degrees(degrees))))
+    def rotated(self, degrees: float) -> CalibratedPosterior:
+        """Return a copy with the posterior rotated to the left."""
+        return replace(self, posterior=self.posterior.rotated(float(wrap_degrees(degrees))))
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedHead:
-    """A model of a head's cues, their layout, and how sure the model may be."""
+    """A model of a head's cues, the layout of the cues, and the calibration of the model."""
 
     model: PPAM
     layout: CueLayout
     calibration: Calibration
     accuracy: Accuracy | None  # None: too few directions to hold some out
     about: dict[str, Any] = field(default_factory=dict)  # head, licence, provenance, directions
-    rooms: RoomHearing | None = None  # None: for the open, or the room that it was learned in
+    rooms: ReverberantLocalizer | None = None  # None: for the acoustics it was learned in only
 
     def __repr__(self) -> str:
         return (
@@ -89,44 +122,48 @@ class LearnedHead:
 
     @property
     def space(self) -> Space:
-        """Where the directions live."""
+        """Space of the directions."""
         return self.model.space
 
     def posterior(
         self, statistics: CueStatistics, onsets: OnsetBins | None = None
     ) -> DirectionPosterior:
-        """p(x | a recording), calibrated; with its onsets, it holds in rooms too."""
-        return self.judged(statistics, onsets).posterior
+        """Return the calibrated posterior p(x | recording); rooms require the onsets."""
+        return self.calibrated_posterior(statistics, onsets).posterior
 
-    def judged(self, statistics: CueStatistics, onsets: OnsetBins | None = None) -> Judgement:
-        """That posterior, and how well the sound fits."""
-        opened, misfit = self.calibration.judged(self.model, statistics)
-        return self.joined(opened, misfit, onsets)
+    def calibrated_posterior(
+        self, statistics: CueStatistics, onsets: OnsetBins | None = None
+    ) -> CalibratedPosterior:
+        """Return the calibrated posterior with the measures of fit."""
+        anechoic, misfit = self.calibration.calibrated_posterior(self.model, statistics)
+        return self.combine(anechoic, misfit, onsets)
 
-    def joined(
+    def combine(
         self,
-        opened: DirectionPosterior,
+        anechoic: DirectionPosterior,
         misfit: float,
         onsets: OnsetBins | None,
-        turns: Array | None = None,
-    ) -> Judgement:
-        """The open-air posterior joined with what onsets say; see `RoomHearing.joined`."""
+        yaw: Array | None = None,
+    ) -> CalibratedPosterior:
+        """Combine the anechoic posterior with the onsets; see `ReverberantLocalizer.combine`."""
         if self.rooms is None or onsets is None:
-            return Judgement(opened, misfit)
-        posterior, nats = self.rooms.joined(opened, misfit, onsets, turns)
-        return Judgement(posterior, misfit, nats)
+            return CalibratedPosterior(anechoic, misfit)
+        posterior, nats = self.rooms.combine(anechoic, misfit, onsets, yaw)
+        return CalibratedPosterior(posterior, misfit, nats)
 
-    def joined_many(self, opened: Judged, onsets: Sequence[OnsetBins | None]) -> list[Judgement]:
-        """The same of many sounds that overlap; those of one recording have onsets, or none has.
+    def combine_batch(
+        self, anechoic: CalibratedPosteriorBatch, onsets: Sequence[OnsetBins | None]
+    ) -> list[CalibratedPosterior]:
+        """Do the same for many overlapping sounds of one recording.
 
-        Onsets are given in order of time, and all of them.
+        Either all sounds have onsets or none has. They are complete and sorted by time.
         """
-        heard = [bins for bins in onsets if bins is not None]
-        if self.rooms is None or len(heard) < len(onsets):
-            posteriors = opened.posteriors(np.arange(len(onsets)))
-            return list(map(Judgement, posteriors, opened.misfits.tolist()))
-        joined = self.rooms.joined_many(opened, heard)
+        given = [bins for bins in onsets if bins is not None]
+        if self.rooms is None or len(given) < len(onsets):
+            posteriors = anechoic.posteriors(np.arange(len(onsets)))
+            return list(map(CalibratedPosterior, posteriors, anechoic.misfits.tolist()))
+        combined = self.rooms.combine_batch(anechoic, given)
         return [
-            Judgement(posterior, misfit, nats)
-            for (posterior, nats), misfit in zip(joined, opened.misfits.tolist(), strict=True)
+            CalibratedPosterior(posterior, misfit, nats)
+            for (posterior, nats), misfit in zip(combined, anechoic.misfits.tolist(), strict=True)
         ]

@@ -1,33 +1,37 @@
-"""How sure one may be of each of several sounds: a posterior from a look at one source beside others.
+"""Posterior of one of several sources, and posteriors of estimates without support.
 
-In: a `Look` at one source (`earatlas.localization.onset_mixture`). Out: a posterior as sure as the sources of
-scenes of two were that are most like it (`earatlas.training.source_pairs`), or less where nothing speaks
-for the source.
+Input: a `DetectedSource` (`earatlas.localization.onset_mixture`). Output: a posterior with the
+spread that was measured for similar sources in simulated scenes of two sources
+(`earatlas.training.source_pairs`), or a wider one if the source has little evidence.
 """
 
 from __future__ import annotations
 
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.localization.onset_mixture import Heard
-from earatlas.localization.reverberant_localizer import RoomHearing
+from earatlas.localization.onset_mixture import DetectedSource
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 
-__all__ = ["DOUBTFUL_GAIN", "crowded_belief", "unsure"]
+__all__ = ["LOW_EVIDENCE_NATS", "detected_source_posterior", "widen_posterior"]
 
-DOUBTFUL_GAIN = 0.03  # nats an onset; true sources gained 0.1 and more, copies of others 0.015
-_UNSURE, _UNSURE_DEGREES = 0.7, 30.0  # of a posterior that nothing confirms: how much, how wide
-
-
-def crowded_belief(rooms: RoomHearing, heard: Heard) -> DirectionPosterior:
-    """Where one of several sources is believed to be."""
-    space = rooms.sound.space
-    if rooms.crowd is None:  # as of one sound, which is too sure
-        return unsure(rooms.trust.posterior(space, heard.look))
-    return rooms.crowd.posterior(space, heard.look)
+# Evidence: docs/figures/settings/localization.md, "multi_source_posterior".
+LOW_EVIDENCE_NATS = 0.03  # nats per onset below which a source may not exist
+_WIDENED_SHARE = 0.7  # of an unsupported posterior that is blurred
+_WIDENED_DEGREES = 30.0  # by so much
 
 
-def unsure(posterior: DirectionPosterior, doubt: float = 1.0) -> DirectionPosterior:
-    """A posterior that nothing but itself speaks for: known only about where it is.
+def detected_source_posterior(
+    rooms: ReverberantLocalizer, source: DetectedSource
+) -> DirectionPosterior:
+    """Return the calibrated posterior of one of several sources."""
+    space = rooms.direct_sound.space
+    if rooms.multi_source_calibration is None:
+        # The calibration for a single source is overconfident here.
+        return widen_posterior(rooms.score_calibration.posterior(space, source.log_likelihood))
+    return rooms.multi_source_calibration.posterior(space, source.log_likelihood)
 
-    `doubt`: from 0, as it is, to 1.
-    """
-    return posterior.blurred([0.0, _UNSURE_DEGREES], [1 - doubt * _UNSURE, doubt * _UNSURE])
+
+def widen_posterior(posterior: DirectionPosterior, amount: float = 1.0) -> DirectionPosterior:
+    """Blur a posterior that no other evidence supports, by an amount from 0 to 1 (fully)."""
+    return posterior.blurred(
+        [0.0, _WIDENED_DEGREES], [1 - amount * _WIDENED_SHARE, amount * _WIDENED_SHARE]
+    )

@@ -1,129 +1,153 @@
-"""Hearing in rooms: the direct sound's posterior, joined with what the open-air model believes.
+"""Localization in reverberant rooms: the onset posterior combined with the anechoic posterior.
 
-In: a recording's onsets and the open-air posterior. Out: one posterior that holds in the open, in noise
-and in rooms that were never learned.
+Input: the onsets of a recording and the posterior of the anechoic model (PPAM). Output: one
+posterior that is calibrated in anechoic, noisy and reverberant conditions, in rooms that were not
+learned.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from earatlas.features.onset_detector import Gate, OnsetBins
+from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space, Sphere
-from earatlas.hrtf.interaural_templates import Templates
-from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSound
-from earatlas.localization.score_calibration import BETAS, WIDTHS, Trust
-from earatlas.ppam.posterior_batch import Judged
+from earatlas.hrtf.interaural_templates import InterauralTemplates
+from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSoundModel
+from earatlas.localization.score_calibration import BETAS, WIDTHS, ScoreCalibration
+from earatlas.ppam.posterior_batch import CalibratedPosteriorBatch
 from earatlas.types import Array
 
-__all__ = ["RoomHearing"]
+__all__ = ["ReverberantLocalizer"]
 
-_FEWEST_BINS = 20  # that say anything
-_NONE, _ALL = 0.01, 0.99  # shares of the open-air posterior that are as good as none and all
+_MIN_BINS = 20  # onset bins below which onsets are not used
+_NEGLIGIBLE_WEIGHT, _FULL_WEIGHT = 0.01, 0.99  # of the anechoic posterior; rounded to 0 and 1
+# Names of the arrays of a `ScoreCalibration` in atlas files, and of its fields.
+_CALIBRATION_ARRAYS = {
+    "features": "features",
+    "scale": "scale",
+    "shares": "mixture_weights",
+    "weights": "weights",
+}
 
 
 @dataclass(frozen=True, eq=False)
-class RoomHearing:
-    """What a head needs to be used in any room."""
+class ReverberantLocalizer:
+    """Models with which a head localizes in any room."""
 
-    sound: DirectSound
-    trust: Trust  # of one sound
-    crowd: Trust | None = None  # of one among others; None: an atlas of before it was measured
-    doubted: float = 1.0  # misfit up to which the open-air answer is taken as it is
+    direct_sound: DirectSoundModel
+    score_calibration: ScoreCalibration  # for a single source
+    multi_source_calibration: ScoreCalibration | None = None  # for one of several; None: old atlas
+    residual_threshold: float = 1.0  # normalized residual up to which onsets are not used
 
-    def joined(
+    def combine(
         self,
-        opened: DirectionPosterior,
+        anechoic: DirectionPosterior,
         misfit: float,
         onsets: OnsetBins,
-        turns: Array | None = None,
+        yaw: Array | None = None,
     ) -> tuple[DirectionPosterior, float]:
-        """The open-air posterior and that of the onsets in the proportion that was found to be best.
+        """Combine the anechoic posterior with that of the onsets, at the fitted mixing weight.
 
-        `misfit` is that of the open-air model, in units of what is usual. Where that is no more
-        than usual the sound is as it was learned, and nothing is mixed in: in the open the answers
-        are those of the model alone, which is the better one there. (Of a head with too few
-        directions to measure how sure it may be, nothing is usual: `doubted` is 0.)
-        `turns` (B,): how far the head is turned in each bin, in degrees.
+        `misfit` is the normalized residual of the anechoic model. Up to `residual_threshold` the
+        sound is like the training data and the anechoic posterior is returned unchanged, since that
+        model is the better one there. (The threshold is 0 for a head with too few directions to
+        calibrate the residual.) `yaw` (B,) is the yaw of the head at each bin in degrees.
 
-        The second value is what an onset tells of the best direction, in nats; NaN if nobody asked.
+        The second value is the log-likelihood per onset of the best direction in nats, NaN if the
+        onsets were not used.
         """
-        if not self._asks(misfit, onsets):
-            return opened, math.nan
-        sound = self.sound
-        look = sound.look(onsets) if turns is None else sound.turned_look(onsets, turns)
-        share, nats = self.trust.open_share(look.features, misfit), float(look.features[0])
-        if share > _ALL:
-            return opened, nats
-        return _mixed(opened, self.trust.posterior(sound.space, look), share), nats
+        if not self._uses_onsets(misfit, onsets):
+            return anechoic, math.nan
+        if yaw is None:
+            likelihood = self.direct_sound.log_likelihood(onsets)
+        else:
+            likelihood = self.direct_sound.rotated_log_likelihood(onsets, yaw)
+        weight = self.score_calibration.anechoic_weight(likelihood.features, misfit)
+        nats = float(likelihood.features[0])
+        if weight > _FULL_WEIGHT:
+            return anechoic, nats
+        reverberant = self.score_calibration.posterior(self.direct_sound.space, likelihood)
+        return _mixture(anechoic, reverberant, weight), nats
 
-    def joined_many(
-        self, opened: Judged, onsets: Sequence[OnsetBins]
+    def combine_batch(
+        self, anechoic: CalibratedPosteriorBatch, onsets: Sequence[OnsetBins]
     ) -> list[tuple[DirectionPosterior, float]]:
-        """The same of many sounds that overlap, whose onsets are all given, in order of time."""
-        asked = [
-            n for n, misfit in enumerate(opened.misfits) if self._asks(float(misfit), onsets[n])
+        """Do the same for many overlapping sounds, with all of their onsets sorted by time."""
+        used = [
+            n
+            for n, misfit in enumerate(anechoic.misfits)
+            if self._uses_onsets(float(misfit), onsets[n])
         ]
-        shares, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
+        weights, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
         posteriors: dict[int, DirectionPosterior] = {}
-        if asked:
-            most = self.sound.gate.most_bins
-            looks = self.sound.looks([onsets[n].by_frequency().strongest(most) for n in asked])
-            for n, look in zip(asked, looks, strict=True):
-                shares[n] = self.trust.open_share(look.features, float(opened.misfits[n]))
-                nats[n] = look.features[0]
-            told = [(n, look) for n, look in zip(asked, looks, strict=True) if shares[n] <= _ALL]
-            own = self.trust.posteriors(self.sound.space, [look for _, look in told])
-            posteriors = dict(zip([n for n, _ in told], own, strict=True))
-        wanted = np.flatnonzero(shares >= _NONE)
-        for n, posterior in zip(wanted.tolist(), opened.posteriors(wanted), strict=True):
+        if used:
+            most = self.direct_sound.onset_settings.most_bins
+            likelihoods = self.direct_sound.log_likelihood_batch(
+                [onsets[n].by_frequency().strongest(most) for n in used]
+            )
+            for n, likelihood in zip(used, likelihoods, strict=True):
+                weights[n] = self.score_calibration.anechoic_weight(
+                    likelihood.features, float(anechoic.misfits[n])
+                )
+                nats[n] = likelihood.features[0]
+            mixed = [
+                (n, likelihood)
+                for n, likelihood in zip(used, likelihoods, strict=True)
+                if weights[n] <= _FULL_WEIGHT
+            ]
+            reverberant = self.score_calibration.posteriors(
+                self.direct_sound.space, [likelihood for _, likelihood in mixed]
+            )
+            posteriors = dict(zip([n for n, _ in mixed], reverberant, strict=True))
+        needed = np.flatnonzero(weights >= _NEGLIGIBLE_WEIGHT)
+        for n, posterior in zip(needed.tolist(), anechoic.posteriors(needed), strict=True):
             posteriors[n] = (
-                _mixed(posterior, posteriors[n], shares[n]) if n in posteriors else posterior
+                _mixture(posterior, posteriors[n], weights[n]) if n in posteriors else posterior
             )
         return [(posteriors[n], float(nats[n])) for n in range(len(onsets))]
 
-    def _asks(self, misfit: float, onsets: OnsetBins) -> bool:
-        """Whether onsets have something to say beside the open-air model."""
-        return misfit > self.doubted and len(onsets) >= _FEWEST_BINS
+    def _uses_onsets(self, misfit: float, onsets: OnsetBins) -> bool:
+        """Whether the anechoic model fits badly and there are enough onsets."""
+        return misfit > self.residual_threshold and len(onsets) >= _MIN_BINS
 
     def to_arrays(self) -> dict[str, Array]:
-        """All numbers, for a file; `from_arrays` is the inverse."""
-        sound, trust = self.sound, self.trust
+        """Return all arrays for a file; `from_arrays` is the inverse."""
+        sound = self.direct_sound
         return {
             "rooms.directions": sound.templates.directions,
             "rooms.level_db": sound.templates.level_db,
             "rooms.delay_seconds": sound.templates.delay_seconds,
             "rooms.phase_radians": sound.templates.phase_radians,
-            "rooms.whiten": np.stack([sound.whiten.real, sound.whiten.imag]),
+            "rooms.whiten": np.stack([sound.whitening.real, sound.whitening.imag]),
             "rooms.log_densities": sound.log_densities.astype(np.float64),
-            **{f"rooms.{name}": array for name, array in _numbers(trust)},
-            **{f"rooms.crowd_{name}": array for name, array in _numbers(self.crowd)},
+            **_calibration_arrays(self.score_calibration, "rooms."),
+            **_calibration_arrays(self.multi_source_calibration, "rooms.crowd_"),
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """What else there is, as JSON values."""
-        sound = self.sound
+        """Return all other settings as JSON values."""
+        sound = self.direct_sound
         return {
-            "gate": asdict(sound.gate),
+            "gate": asdict(sound.onset_settings),
             "spacing_degrees": sound.spacing_degrees,
-            "doubted": self.doubted,
+            "doubted": self.residual_threshold,
         }
 
     @classmethod
     def from_arrays(
         cls, space: Space, arrays: dict[str, Array], about: dict[str, Any]
-    ) -> RoomHearing:
-        """What `to_arrays` and `to_dict` described; a ValueError if its parts do not fit."""
-        mine = {name[6:]: value for name, value in arrays.items() if name.startswith("rooms.")}
-        gate = Gate(**about["gate"])
-        F, N = len(gate.rows), len(mine["directions"])
-        whiten = mine["whiten"][0] + 1j * mine["whiten"][1]
+    ) -> ReverberantLocalizer:
+        """Invert `to_arrays` and `to_dict`; raise a ValueError if the parts do not fit."""
+        own = {name[6:]: value for name, value in arrays.items() if name.startswith("rooms.")}
+        onset_settings = OnsetDetectorSettings(**about["gate"])
+        F, N = len(onset_settings.rows), len(own["directions"])
+        whitening = own["whiten"][0] + 1j * own["whiten"][1]
         shapes = {
             "level_db": (N, F),
             "phase_radians": (N, F),
@@ -131,67 +155,69 @@ class RoomHearing:
             "log_densities": (N_CLASSES, LEVELS),
         }
         if not (
-            whiten.shape == (F, 2, 2)
-            and all(mine[k].shape == s for k, s in shapes.items())
-            and all(np.isfinite(array).all() for array in mine.values())
+            whitening.shape == (F, 2, 2)
+            and all(own[k].shape == s for k, s in shapes.items())
+            and all(np.isfinite(array).all() for array in own.values())
             and 0 < float(about["spacing_degrees"]) <= 180
         ):
-            raise ValueError("its parts for rooms do not fit each other")
-        Sphere().check(mine["directions"])
-        templates = Templates(
-            mine["directions"],
-            gate.frequencies_hz,
-            mine["level_db"],
-            mine["delay_seconds"],
-            mine["phase_radians"],
+            raise ValueError("its arrays for reverberant rooms do not fit each other")
+        Sphere().check(own["directions"])
+        templates = InterauralTemplates(
+            own["directions"],
+            onset_settings.frequencies_hz,
+            own["level_db"],
+            own["delay_seconds"],
+            own["phase_radians"],
         )
-        sound = DirectSound(
+        sound = DirectSoundModel(
             space=space,
             templates=templates,
             spacing_degrees=float(about["spacing_degrees"]),
-            whiten=whiten,
-            log_densities=mine["log_densities"].astype(np.float32),
-            gate=gate,
+            whitening=whitening,
+            log_densities=own["log_densities"].astype(np.float32),
+            onset_settings=onset_settings,
         )
-        crowd = _trust(mine, "crowd_") if "crowd_shares" in mine else None
-        return cls(sound, _trust(mine), crowd, float(about["doubted"]))
+        multi_source = _read_calibration(own, "crowd_") if "crowd_shares" in own else None
+        return cls(sound, _read_calibration(own), multi_source, float(about["doubted"]))
 
-    def rounded(self) -> RoomHearing:
-        """The same in numbers that float32 holds: half the file, and saving loses nothing."""
+    def rounded(self) -> ReverberantLocalizer:
+        """Return a copy rounded to float32, so that saving it at half the size loses nothing."""
         arrays = {
             name: array.astype(np.float32).astype(np.float64)
             for name, array in self.to_arrays().items()
         }
-        return RoomHearing.from_arrays(self.sound.space, arrays, self.to_dict())
+        return ReverberantLocalizer.from_arrays(self.direct_sound.space, arrays, self.to_dict())
 
 
-def _numbers(trust: Trust | None) -> list[tuple[str, Array]]:
-    """The arrays of a trust by name; none of none."""
-    return [] if trust is None else [(f.name, getattr(trust, f.name)) for f in fields(trust)]
+def _calibration_arrays(calibration: ScoreCalibration | None, prefix: str) -> dict[str, Array]:
+    """Return the arrays of a calibration by their names in atlas files."""
+    if calibration is None:
+        return {}
+    return {prefix + key: getattr(calibration, field) for key, field in _CALIBRATION_ARRAYS.items()}
 
 
-def _trust(arrays: dict[str, Array], prefix: str = "") -> Trust:
-    """The trust whose arrays have these names; a ValueError if they do not fit."""
-    mine = {field.name: arrays[prefix + field.name] for field in fields(Trust)}
-    n = len(mine["shares"])
+def _read_calibration(arrays: dict[str, Array], prefix: str = "") -> ScoreCalibration:
+    """Return the calibration with these arrays; raise a ValueError if they do not fit."""
+    own = {field: arrays[prefix + key] for key, field in _CALIBRATION_ARRAYS.items()}
+    n = len(own["mixture_weights"])
     shapes = {
         "features": (n, 3),
         "scale": (3,),
-        "shares": (n, len(BETAS), len(WIDTHS)),
+        "mixture_weights": (n, len(BETAS), len(WIDTHS)),
         "weights": (4,),
     }
     if not (
-        all(mine[name].shape == shape for name, shape in shapes.items())
-        and min(mine["scale"].min(), mine["shares"].sum(axis=(1, 2)).min()) > 0
-        and mine["shares"].min() >= 0
+        all(own[name].shape == shape for name, shape in shapes.items())
+        and min(own["scale"].min(), own["mixture_weights"].sum(axis=(1, 2)).min()) > 0
+        and own["mixture_weights"].min() >= 0
     ):
-        raise ValueError("what it says of trust does not fit")
-    return Trust(**mine)
+        raise ValueError("its arrays for the score calibration do not fit each other")
+    return ScoreCalibration(**own)
 
 
-def _mixed(a: DirectionPosterior, b: DirectionPosterior, share: float) -> DirectionPosterior:
-    """share a + (1 - share) b; a share that is as good as none is none."""
-    if share < _NONE:
+def _mixture(a: DirectionPosterior, b: DirectionPosterior, weight: float) -> DirectionPosterior:
+    """Return weight a + (1 - weight) b; a negligible weight is rounded to 0."""
+    if weight < _NEGLIGIBLE_WEIGHT:
         return b
     a = a.pruned(1e-9)
 
@@ -201,7 +227,7 @@ def _mixed(a: DirectionPosterior, b: DirectionPosterior, share: float) -> Direct
     return DirectionPosterior(
         a.space,
         both(a.centres, b.centres),
-        both(share * a.weights, (1 - share) * b.weights),
+        both(weight * a.weights, (1 - weight) * b.weights),
         both(a.means, b.means),
         both(a.covariances, b.covariances),
     )

@@ -1,17 +1,20 @@
-"""How far a look may be trusted: measured in scenes made from the head itself.
+"""Calibration of onset log-likelihoods: posteriors with the spread that simulated scenes justify.
 
-In: looks (`earatlas.localization.onset_likelihood.Look`) at scenes whose truth is known, in all conditions.
-Out: `Trust`, which turns a look at a recording into an honest posterior, as sure as the scenes most
-like it allow, and says how much of the open-air answer to mix in.
+Input: log-likelihoods of directions (`earatlas.localization.onset_likelihood`) of scenes with known
+truth, simulated from the head in all conditions. Output: a `ScoreCalibration`, which turns the
+log-likelihood of a recording into a posterior as sharp as the errors in similar scenes allow, and
+gives the mixing weight of the anechoic posterior.
 
-    p_ig ∝ size_g exp(β_i L_g)                           which place, by sharper and blunter judges
-    posterior = Σ_ij share_ij Σ_g p_ig N(g, width_j²)       how far beside it
-    π PPAM + (1 - π) posterior                              joint answer
+    p_ig ∝ size_g exp(β_i L_g)                        directions at inverse temperature β_i
+    posterior = Σ_ij a_ij Σ_g p_ig N(g, width_j²)     errors of width_j around them
+    π PPAM + (1 - π) posterior                        combined posterior
 
-The shares are those of the scenes nearest in their features φ (nats a bin, dB above the quiet
-level, number of bins); π is a logistic function of φ and of how badly the open-air model fits.
-With one β for all, the 50 % regions were too wide where the 90 % regions were right: an answer is
-mostly very good and now and then quite wrong, which no single temperature says.
+The mixture weights a are those of the scenes with the most similar features φ (nats per bin, median
+SNR in dB, log2 of the number of bins). π is a logistic function of φ and of the normalized residual
+of the anechoic model. A single β does not suffice: with it, 50 % regions were too wide where 90 %
+regions were right, because most estimates are very good and a few are quite wrong.
+
+    I  inverse temperatures    J  widths    P  directions    n  scenes    N  sounds
 """
 
 from __future__ import annotations
@@ -25,221 +28,240 @@ from scipy.special import expit
 
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
-from earatlas.localization.onset_likelihood import Look
+from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.types import Array
 
-__all__ = ["Trust", "believed_places", "fit_trust", "place_probabilities", "place_scores"]
+__all__ = [
+    "ScoreCalibration",
+    "direction_probabilities",
+    "direction_scores",
+    "fit_anechoic_weight",
+    "fit_score_calibration",
+    "tempered_posterior",
+]
 
+# Evidence: docs/figures/settings/localization.md, "score_calibration".
 WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
-BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)
-_POINT_DEGREES = 0.5  # of a posterior's points: a quarter of the way between them
-_AROUND_DEGREES = 3.2  # of the best point: its neighbours on a grid of 2 degrees
-_LIKE = 15  # scenes, about, that an answer's sureness is taken from
-_PRIOR_SCENES = 3.0  # that a neighbourhood is drawn towards what all scenes have together
-_SHARP = 0.25  # of the squared distance in φ, among the scenes nearest to a recording
-_MOST_PARTS, _MASS = 400, 0.995  # of a posterior
-_NO_SHARE = 1e-6  # of a judge: he changes no digit
-_LEAST_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, where scenes are all alike
-_SCALES = np.array([1.0, 0.5, 1.0])  # of their distances: noise and echoes differ by the second
-_OPEN_PERCENTILE = 85  # of the scenes, 15 in 100 are in the open
-# Of the logistic weights, which forty scenes must tell: at 0.02 truths of 40 talkers in the open
-# that fitted badly had a mean log p of -5.25, at 0.3 of -3.92; in noise and rooms all do alike.
-_RIDGE = 0.3
+BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)  # inverse temperatures, 2 … 1/128
+_POINT_DEGREES = 0.5  # width of a grid point: a quarter of the grid spacing
+_PEAK_RADIUS_DEGREES = 3.2  # neighbours of the best point on a grid of 2 degrees
+_N_SIMILAR_SCENES = 15  # about how many scenes a local fit uses
+_PRIOR_SCENES = 3.0  # strength of the prior from all scenes, in scenes
+_KERNEL_VARIANCE = 0.25  # of the squared distance in φ, for scenes similar to a recording
+_MAX_COMPONENTS, _MASS = 400, 0.995  # of a posterior: components, and probability that is kept
+_NEGLIGIBLE_WEIGHT = 1e-6  # of an inverse temperature: it changes no printed digit
+_MIN_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, if all scenes are similar
+_FEATURE_SCALES = np.array([1.0, 0.5, 1.0])  # the SNR separates noise from reverberation
+_ANECHOIC_PERCENTILE = 85  # 15 % of the training scenes are anechoic
+_RIDGE = 0.3  # penalty of the logistic weights, which are fitted to about forty scenes
 
 
 @dataclass(frozen=True, eq=False)
-class Trust:
-    """Fitted on n scenes."""
+class ScoreCalibration:
+    """Calibration fitted to n scenes."""
 
-    features: Array  # (n, 3)
-    scale: Array  # (3,) of their distances
-    shares: Array  # (n, I, J) of the temperatures and widths, fitted around each scene
-    weights: Array  # (4,) of π's logistic function
+    features: Array  # (n, 3) φ
+    scale: Array  # (3,) of distances between features
+    mixture_weights: Array  # (n, I, J) a, fitted around each scene
+    weights: Array  # (4,) of the logistic function for π
 
     @cached_property
-    def usual_nats(self) -> float:
-        """What an onset tells in the open, about: few of the scenes are better."""
-        return float(np.percentile(self.features[:, 0], _OPEN_PERCENTILE))
+    def typical_nats_per_onset(self) -> float:
+        """Log-likelihood per onset that is typical for anechoic scenes."""
+        return float(np.percentile(self.features[:, 0], _ANECHOIC_PERCENTILE))
 
-    def near(self, features: Array) -> Array:
-        """Shares (..., I, J) of the scenes nearest in their features (..., 3)."""
-        far = (((self.features - features[..., None, :]) / self.scale) ** 2).sum(axis=-1)
-        w = np.exp(-0.5 * (far - far.min(axis=-1, keepdims=True)) / _SHARP)
-        near: Array = np.tensordot(w / w.sum(axis=-1, keepdims=True), self.shares, axes=1)
-        return near
+    def local_mixture_weights(self, features: Array) -> Array:
+        """Return the mixture weights (..., I, J) of scenes similar to the features (..., 3)."""
+        squared = (((self.features - features[..., None, :]) / self.scale) ** 2).sum(axis=-1)
+        w = np.exp(-0.5 * (squared - squared.min(axis=-1, keepdims=True)) / _KERNEL_VARIANCE)
+        kernel = w / w.sum(axis=-1, keepdims=True)
+        mixture_weights: Array = np.tensordot(kernel, self.mixture_weights, axes=1)
+        return mixture_weights
 
-    def open_share(self, features: Array, misfit: float) -> float:
-        """π: how much of the open-air answer is believed; `misfit` in units of what is usual."""
-        return float(expit(self.weights @ _inputs(features, misfit)))
+    def anechoic_weight(self, features: Array, misfit: float) -> float:
+        """Return π, the weight of the anechoic posterior, given its normalized residual."""
+        return float(expit(self.weights @ _regressors(features, misfit)))
 
-    def posterior(self, space: Space, look: Look) -> DirectionPosterior:
-        """Where the sound is believed to be."""
-        return self.posteriors(space, [look])[0]
+    def posterior(self, space: Space, likelihood: DirectionLogLikelihood) -> DirectionPosterior:
+        """Return the calibrated posterior of one sound."""
+        return self.posteriors(space, [likelihood])[0]
 
-    def posteriors(self, space: Space, looks: Sequence[Look]) -> list[DirectionPosterior]:
-        """Where each of some sounds is believed to be."""
-        if not looks:
+    def posteriors(
+        self, space: Space, likelihoods: Sequence[DirectionLogLikelihood]
+    ) -> list[DirectionPosterior]:
+        """Return the calibrated posterior of each sound."""
+        if not likelihoods:
             return []
-        near = self.near(np.array([look.features for look in looks]))
-        judges = near.sum(axis=2)
-        asked = judges > _NO_SHARE * judges.sum(axis=1, keepdims=True)
-        betas = np.exp(judges @ np.log(BETAS) / judges.sum(axis=1))
+        weights = self.local_mixture_weights(np.array([one.features for one in likelihoods]))
+        beta_weights = weights.sum(axis=2)
+        used = beta_weights > _NEGLIGIBLE_WEIGHT * beta_weights.sum(axis=1, keepdims=True)
+        betas = np.exp(beta_weights @ np.log(BETAS) / beta_weights.sum(axis=1))
         widths = np.hypot(WIDTHS, _POINT_DEGREES)
         return [
-            _gaussians(
-                space, look, place_probabilities(look, BETAS[own]).T @ shares[own], widths, peak
+            _gaussian_mixture(
+                space, one, direction_probabilities(one, BETAS[own]).T @ a[own], widths, peak
             )
-            for look, own, shares, peak in zip(
-                looks, asked, near, _peaks(space, looks, betas), strict=True
+            for one, own, a, peak in zip(
+                likelihoods, used, weights, _peaks(space, likelihoods, betas), strict=True
             )
         ]
 
 
-def believed_places(
-    space: Space, look: Look, beta: float, width_degrees: float
+def tempered_posterior(
+    space: Space, likelihood: DirectionLogLikelihood, beta: float, width_degrees: float
 ) -> DirectionPosterior:
-    """p_g ∝ size_g exp(β L_g) as a posterior: a Gaussian of that width at each place that counts."""
-    p = place_probabilities(look, np.array([beta]))
-    (peak,) = _peaks(space, [look], np.array([beta]))
-    return _gaussians(space, look, p.T, np.array([width_degrees]), peak)
+    """Return p_g ∝ size_g exp(β L_g) as a mixture of Gaussians of one width."""
+    p = direction_probabilities(likelihood, np.array([beta]))
+    (peak,) = _peaks(space, [likelihood], np.array([beta]))
+    return _gaussian_mixture(space, likelihood, p.T, np.array([width_degrees]), peak)
 
 
-def _gaussians(
-    space: Space, look: Look, p: Array, widths: Array, peak: Array
+def _gaussian_mixture(
+    space: Space, likelihood: DirectionLogLikelihood, p: Array, widths: Array, peak: Array
 ) -> DirectionPosterior:
-    """Gaussians of widths (J,) at the places of a look, in proportion p (P, J): those that count.
+    """Return Gaussians of widths (J,) at the directions, with probabilities p (P, J).
 
-    The likeliest place stands between the points of the grid, at `peak` (L,) of its chart.
+    Components of little probability are left out. The best direction is shifted between the grid
+    points, to `peak` (L,) of its chart.
     """
     flat = p.ravel()
-    # Those above the mean, and the greatest of them: a twentieth of the time of sorting all.
+    # Partition only the components above the mean: a twentieth of the time of sorting all.
     above = np.flatnonzero(flat > flat.mean())
-    if len(above) < _MOST_PARTS:
+    if len(above) < _MAX_COMPONENTS:
         above = np.arange(len(flat))
-    most = min(_MOST_PARTS, len(flat))
+    most = min(_MAX_COMPONENTS, len(flat))
     top = np.sort(above[np.argpartition(-flat[above], most - 1)[:most]])
     order = top[np.argsort(-flat[top], kind="stable")]
-    count = min(int(np.searchsorted(np.cumsum(flat[order]), _MASS * flat.sum())) + 1, _MOST_PARTS)
+    mass = np.cumsum(flat[order])
+    count = min(int(np.searchsorted(mass, _MASS * flat.sum())) + 1, _MAX_COMPONENTS)
     kept = np.sort(order[:count])
-    place, width = np.divmod(kept, len(widths))
+    direction, width = np.divmod(kept, len(widths))
     means = np.zeros((len(kept), space.dims))
-    means[place == np.argmax(look.log_likelihoods)] = peak
+    means[direction == np.argmax(likelihood.log_likelihoods)] = peak
     return DirectionPosterior(
         space,
-        look.places[place],
+        likelihood.directions[direction],
         flat[kept] / flat[kept].sum(),
         means,
         (widths[width] ** 2)[:, None, None] * np.eye(space.dims),
     )
 
 
-def _inputs(features: Array, misfit: float) -> Array:
-    """What π hangs on, each about 1 in size."""
+def _regressors(features: Array, misfit: float) -> Array:
+    """Return the inputs (4,) of the logistic function for π, each of about unit size."""
     return np.array([1.0, features[0] - 1.5, (features[1] - 25) / 10, np.log(misfit)])
 
 
-def place_probabilities(look: Look, betas: Array) -> Array:
-    """p (I, P): how probable each place is to judges of such sharpness, the sharpest first.
+def direction_probabilities(likelihood: DirectionLogLikelihood, betas: Array) -> Array:
+    """Return p (I, P) of the directions at inverse temperatures (I,), the largest first.
 
-    Most are twice as sharp as the next: a square is a tenth of the time of an exponential.
+    Most inverse temperatures are twice the next one: squaring takes a tenth of the time of an
+    exponential.
     """
-    gaps = look.log_likelihoods - look.log_likelihoods.max()
+    gaps = likelihood.log_likelihoods - likelihood.log_likelihoods.max()
     p = np.empty((len(betas), len(gaps)))
     for n in range(len(betas))[::-1]:
         if n + 1 < len(betas) and betas[n] == 2 * betas[n + 1]:
             np.square(p[n + 1], out=p[n])
         else:
             np.exp(betas[n] * gaps, out=p[n])
-    p *= look.sizes
+    p *= likelihood.sizes
     p /= p.sum(axis=1, keepdims=True)
     return p
 
 
-def _peaks(space: Space, looks: Sequence[Look], betas: Array) -> Array:
-    """Chart coordinates (N, L) of the peaks, between each best point and those around it."""
-    best = [int(np.argmax(look.log_likelihoods)) for look in looks]
-    # No place is nearer than its last coordinate is: a tenth of them is looked at.
-    around = [
+def _peaks(space: Space, likelihoods: Sequence[DirectionLogLikelihood], betas: Array) -> Array:
+    """Return chart coordinates (N, L) of the peaks, from each best point and its neighbours."""
+    best = [int(np.argmax(one.log_likelihoods)) for one in likelihoods]
+    # The difference of the last coordinate is a lower bound of the distance and excludes most.
+    neighbours = [
         np.flatnonzero(
-            (np.abs(look.places[:, -1] - look.places[n, -1]) < _AROUND_DEGREES) & (look.sizes == 1)
+            (np.abs(one.directions[:, -1] - one.directions[n, -1]) < _PEAK_RADIUS_DEGREES)
+            & (one.sizes == 1)
         )
-        for look, n in zip(looks, best, strict=True)
+        for one, n in zip(likelihoods, best, strict=True)
     ]
-    of = np.repeat(np.arange(len(looks)), [len(some) for some in around])
-    places, gains = (
-        np.concatenate([part[some] for part, some in zip(parts, around, strict=True)])
+    sound = np.repeat(np.arange(len(likelihoods)), [len(rows) for rows in neighbours])
+    directions, gains = (
+        np.concatenate([part[rows] for part, rows in zip(parts, neighbours, strict=True)])
         for parts in (
-            [look.places for look in looks],
-            [look.log_likelihoods - look.log_likelihoods.max() for look in looks],
+            [one.directions for one in likelihoods],
+            [one.log_likelihoods - one.log_likelihoods.max() for one in likelihoods],
         )
     )
-    centres = np.array([look.places[n] for look, n in zip(looks, best, strict=True)])
-    u = space.log(centres[of], places)
-    w = np.exp(np.minimum(2 * betas, 1.0)[of] * gains)
-    w[np.linalg.norm(u, axis=1) >= _AROUND_DEGREES] = 0.0
-    N = len(looks)
-    sums = [np.bincount(of, w * axis, minlength=N) for axis in u.T]
-    peaks: Array = np.stack(sums, axis=1) / np.bincount(of, w, minlength=N)[:, None]
+    centres = np.array([one.directions[n] for one, n in zip(likelihoods, best, strict=True)])
+    u = space.log(centres[sound], directions)
+    w = np.exp(np.minimum(2 * betas, 1.0)[sound] * gains)
+    w[np.linalg.norm(u, axis=1) >= _PEAK_RADIUS_DEGREES] = 0.0
+    N = len(likelihoods)
+    sums = [np.bincount(sound, w * axis, minlength=N) for axis in u.T]
+    peaks: Array = np.stack(sums, axis=1) / np.bincount(sound, w, minlength=N)[:, None]
     return peaks
 
 
-def place_scores(space: Space, look: Look, truth: Array) -> Array:
-    """log Σ_g p_ig N(truth; g, width_j²) (I, J)."""
-    squared = space.distance(look.places, truth) ** 2
+def direction_scores(space: Space, likelihood: DirectionLogLikelihood, truth: Array) -> Array:
+    """Return log Σ_g p_ig N(truth; g, width_j²) (I, J)."""
+    squared = space.distance(likelihood.directions, truth) ** 2
     normal = np.exp(-0.5 * np.divide.outer(squared, WIDTHS**2)) / (2 * np.pi * WIDTHS**2) ** (
         space.dims / 2
     )
-    scores: Array = np.log(np.maximum(place_probabilities(look, BETAS) @ normal, 1e-300))
+    p = direction_probabilities(likelihood, BETAS)
+    scores: Array = np.log(np.maximum(p @ normal, 1e-300))
     return scores
 
 
-def _shares(scores: Array, weight: Array, prior: Array, strength: float) -> Array:
-    """Shares (IJ,) that make weighted truths most probable, scores (n, IJ): concave, by EM."""
-    some = weight > 1e-3 * weight.max()
-    scores, weight = scores[some], weight[some]
+def _fit_mixture_weights(scores: Array, weight: Array, prior: Array, strength: float) -> Array:
+    """Return the mixture weights (IJ,) that maximize weighted scores (n, IJ), by EM."""
+    used = weight > 1e-3 * weight.max()
+    scores, weight = scores[used], weight[used]
     e = np.exp(scores - scores.max(axis=1, keepdims=True))
-    s: Array = prior / prior.sum()
+    a: Array = prior / prior.sum()
     for _ in range(60):
-        s = s * ((weight / (e @ s)) @ e) + strength * prior
-        s /= s.sum()
-    return s
+        a = a * ((weight / (e @ a)) @ e) + strength * prior
+        a /= a.sum()
+    return a
 
 
-def fit_trust(space: Space, looks: Sequence[Look], truths: Array) -> Trust:
-    """The shares around each scene; nothing of the open-air answer is believed yet."""
-    features = np.array([look.features for look in looks])
-    scale = np.maximum(features.std(axis=0), _LEAST_SPREAD) * _SCALES
+def fit_score_calibration(
+    space: Space, likelihoods: Sequence[DirectionLogLikelihood], truths: Array
+) -> ScoreCalibration:
+    """Fit the mixture weights around each scene; π is fitted later and is 0 until then."""
+    features = np.array([one.features for one in likelihoods])
+    scale = np.maximum(features.std(axis=0), _MIN_SPREAD) * _FEATURE_SCALES
     scores = np.stack(
         [
-            place_scores(space, look, truth).ravel()
-            for look, truth in zip(looks, truths, strict=True)
+            direction_scores(space, one, truth).ravel()
+            for one, truth in zip(likelihoods, truths, strict=True)
         ]
     )
-    even = np.full(scores.shape[1], 1 / scores.shape[1])
-    usual = _shares(scores, np.ones(len(looks)), even, 0.5)
-    shares = np.empty_like(scores)
+    uniform = np.full(scores.shape[1], 1 / scores.shape[1])
+    prior = _fit_mixture_weights(scores, np.ones(len(likelihoods)), uniform, 0.5)
+    mixture_weights = np.empty_like(scores)
     for n, own in enumerate(features):
-        far = (((features - own) / scale) ** 2).sum(axis=1)
-        width = max(np.sort(far)[min(_LIKE, len(far) - 1)] / 2, 1e-6)
-        shares[n] = _shares(scores, np.exp(-0.5 * far / width) + 1e-3, usual, _PRIOR_SCENES)
-    pairs = shares.reshape(-1, len(BETAS), len(WIDTHS))
-    return Trust(features, scale, pairs, np.array([-30.0, 0.0, 0.0, 0.0]))
+        squared = (((features - own) / scale) ** 2).sum(axis=1)
+        width = max(np.sort(squared)[min(_N_SIMILAR_SCENES, len(squared) - 1)] / 2, 1e-6)
+        kernel = np.exp(-0.5 * squared / width) + 1e-3
+        mixture_weights[n] = _fit_mixture_weights(scores, kernel, prior, _PRIOR_SCENES)
+    by_scene = mixture_weights.reshape(-1, len(BETAS), len(WIDTHS))
+    return ScoreCalibration(features, scale, by_scene, np.array([-30.0, 0.0, 0.0, 0.0]))
 
 
-def fit_open_share(features: Array, misfits: Array, open_scores: Array, own_scores: Array) -> Array:
-    """Weights (4,) of π that make truths most probable under the joint posterior.
+def fit_anechoic_weight(
+    features: Array, misfits: Array, anechoic_scores: Array, onset_scores: Array
+) -> Array:
+    """Return the weights (4,) of π that maximize the combined posterior of the true directions.
 
-    The scores (n,) are log p of the truths under the open-air posterior and under ours.
+    The scores (n,) are log p of the true directions under the anechoic and the onset posterior.
     """
     from scipy.optimize import minimize
 
-    X = np.array([_inputs(f, m) for f, m in zip(features, misfits, strict=True)])
-    top = np.maximum(open_scores, own_scores)
-    a, b = (np.exp(np.maximum(s - top, -40.0)) for s in (open_scores, own_scores))
+    X = np.array([_regressors(f, m) for f, m in zip(features, misfits, strict=True)])
+    top = np.maximum(anechoic_scores, onset_scores)
+    a, b = (np.exp(np.maximum(s - top, -40.0)) for s in (anechoic_scores, onset_scores))
 
     def loss(v: Array) -> float:
-        share = expit(X @ v)
-        return float(-np.log(share * a + (1 - share) * b).sum() + _RIDGE * (v**2).sum())
+        pi = expit(X @ v)
+        return float(-np.log(pi * a + (1 - pi) * b).sum() + _RIDGE * (v**2).sum())
 
     weights: Array = minimize(loss, np.zeros(X.shape[1]), method="BFGS").x
     return weights

@@ -1,18 +1,20 @@
-"""How many sounds there are: one more while the onsets gain by it, and more on a cone than off it.
+"""Model order of an onset mixture: the number of sources, and their directions.
 
-In: the onsets of a mixture under every direction (`earatlas.localization.onset_mixture`). Out: as many places
-as there are sounds.
+Input: densities of the onset bins of a mixture at every direction
+(`earatlas.localization.onset_mixture`). Output: grid cells, one per source. Sources are added while
+the penalized likelihood increases:
 
     J(x_1 … x_M) = max_π Σ_n v_n log (Σ_m π_m g(s_n · s_x_m) + π_0) - cost(x_1 … x_M)
 
-Shares π are free: talkers rise unequally often, and with equal shares two places of the loud one
-explain more than one place of each. The cost tells reflections from talkers. What a room adds to
-one talker looks like the same talker from elsewhere on its cone of confusion: the floor and the
-ceiling send from about the same side, a blurred direct sound leaves front, above and behind open,
-and the level and phase that tell the side hold longest. So a source on the cone of another must
-gain much more than one at another side.
+The mixing weights π are free, because talkers have unequal numbers of onsets: with equal weights,
+two directions of the loud talker explain more than one direction of each. The cost distinguishes
+reflections from talkers. What a room adds to one talker resembles the same talker elsewhere on the
+cone of confusion: floor and ceiling reflect from about the same lateral angle, a blurred direct
+sound leaves front, above and behind open, and the cues of the lateral angle are the most robust. A
+source on the cone of another must therefore gain much more than one at another lateral angle.
 
-    v_n   weight of a bin, all together 1      π_0   share of bins from nowhere
+    v_n   weight of a bin, all sum to 1      π_0   weight of the diffuse component
+    B  onset bins    G  directions    M  sources
 """
 
 from __future__ import annotations
@@ -22,146 +24,151 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.geometry.angles import to_vectors
-from earatlas.localization.mixture_scan import LogSums
+from earatlas.localization.mixture_scan import MixtureScan
 from earatlas.types import Array, Mask, Single
 
-__all__ = ["Counting"]
+__all__ = [
+    "CONE_DEGREES",
+    "DIFFUSE_WEIGHT",
+    "MAY_BE_MORE_RATIO",
+    "MIN_GAIN_NATS",
+    "MIN_SEPARATION_DEGREES",
+    "SAME_CONE_GAIN_NATS",
+    "SourceCounter",
+]
 
-# Nats a (weighted) bin that a second, a third and each further source must gain. On 120 scenes each
-# of cipic_021 and kemar_full, T60 0.2 to 0.5 s, the best one off all cones gained, at the upper
-# tenth if false and the lower if true, 0.07 and 0.13 as the second, 0.05 and 0.065 as the third.
-WORTH = (0.075, 0.055, 0.05)
-# And more for each two on one cone: a false one there gained 0.01 to 0.22 in rooms (cipic_021, 40
-# talkers alone, nine tenths of them). 0.14 and 0.3: alike in rooms, one of 60 worse in the open.
-SAME_CONE_WORTH = 0.2
-CONE_DEGREES = 10.0  # between lateral angles; of cipic_021, 7 and 14 counted 6 and 1 % worse
-APART_DEGREES = 10.0  # two sources, at least
-NOWHERE = 0.1  # share of bins to begin with
-# Of what is asked of one more source: from there on there may be one. Two talkers of ku100, one of
-# them 6 or 10 dB softer, T60 0.3 and 0.4 s: of 10 that were taken for one 7 had this much, of 29
-# scenes with one talker 5.
-NEARLY = 0.6
-_NEAR = float(np.cos(np.radians(APART_DEGREES)))
-_NEW_SHARES = (0.1, 0.3)  # that a new source is looked for with
-_FIRST_SHARE = 0.8
-_ROUNDS = 2  # in which each source is placed again beside the others
-_SHARE_STEPS = 15
+# Evidence: docs/figures/settings/localization.md, "source_counter".
+MIN_GAIN_NATS = (0.075, 0.055, 0.05)  # nats per bin that the 2nd, 3rd and each further source add
+SAME_CONE_GAIN_NATS = 0.2  # additional nats per bin for each pair on one cone of confusion
+CONE_DEGREES = 10.0  # difference of lateral angles below which two directions are on one cone
+MIN_SEPARATION_DEGREES = 10.0  # between two sources
+DIFFUSE_WEIGHT = 0.1  # initial mixing weight of the diffuse component
+MAY_BE_MORE_RATIO = 0.6  # of the required gain, from which a further source may exist
+_MIN_SEPARATION_COSINE = float(np.cos(np.radians(MIN_SEPARATION_DEGREES)))
+_NEW_WEIGHTS = (0.1, 0.3)  # mixing weights with which a further source is searched
+_FIRST_WEIGHT = 0.8  # mixing weight with which the first source is searched
+_REFINEMENT_ROUNDS = 2  # in which each source is placed again given the others
+_EM_STEPS = 15  # for the mixing weights
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """Sources, and how much they explain together."""
+class _MixtureFit:
+    """Sources and the log-likelihood of their mixture."""
 
     cells: list[int]
-    shares: Array  # (M + 1,) the last is nowhere's
-    densities: Array  # (B, M + 1) of each bin; the last is 1
-    explained: float  # nats a (weighted) bin
+    mixing_weights: Array  # (M + 1,) the last is that of the diffuse component
+    densities: Array  # (B, M + 1) of each bin; the last column is 1
+    log_likelihood: float  # nats per (weighted) bin
 
 
-class Counting:
-    """Sounds counted in bins that are known under every place.
+class SourceCounter:
+    """Search for the number of sources and their directions.
 
-    `densities` (B, G) of a bin around a place relative to diffuse sound, `weights` (B,) of bins,
-    `places` (G, C) in degrees.
+    `densities` (B, G) of the bins at each direction, relative to diffuse sound; `weights` (B,) of
+    the bins; `directions` (G, C) in degrees.
     """
 
-    def __init__(self, densities: Single, weights: Single, places: Array) -> None:
+    def __init__(self, densities: Single, weights: Single, directions: Array) -> None:
         self._g = densities
         self._v = (weights / max(float(weights.sum()), 1e-9)).astype(np.float32)
-        self._sums = LogSums(densities, self._v)
-        self._vectors = to_vectors(places)
+        self._scan = MixtureScan(densities, self._v)
+        self._vectors = to_vectors(directions)
         self._lateral = np.degrees(np.arcsin(np.clip(self._vectors[:, 1], -1, 1)))
 
-    def cells(self, most: int) -> list[int]:
-        """Rows of `places` of as many sources as there are, at most so many."""
-        found = self._first()
-        while len(found.cells) < most:
-            more = self._with_one_more(found)
-            worth = WORTH[min(len(found.cells), len(WORTH)) - 1]
-            if self._worth(more) - self._worth(found) < worth:
+    def count(self, max_sources: int) -> list[int]:
+        """Return the cells of as many sources as the bins support, at most `max_sources`."""
+        fit = self._first_source()
+        while len(fit.cells) < max_sources:
+            more = self._add_source(fit)
+            required = MIN_GAIN_NATS[min(len(fit.cells), len(MIN_GAIN_NATS)) - 1]
+            if self._penalized(more) - self._penalized(fit) < required:
                 break
-            found = more
-        return found.cells
+            fit = more
+        return fit.cells
 
-    def placed(self, count: int) -> list[int]:
-        """Rows of `places` of so many sources, on one cone or not."""
-        found = self._first()
-        while len(found.cells) < count:
-            found = self._with_one_more(found, 0.0)
-        return found.cells
+    def search(self, count: int) -> list[int]:
+        """Return the cells of a known number of sources, which may be on one cone."""
+        fit = self._first_source()
+        while len(fit.cells) < count:
+            fit = self._add_source(fit, 0.0)
+        return fit.cells
 
-    def nearly(self, cells: list[int]) -> float:
-        """What one more source beside these would gain, of what it would have to."""
-        found = self._with_shares(cells)
-        more = self._with_one_more(found, NEARLY * SAME_CONE_WORTH)
-        cones = self._pairs(more) - self._pairs(found)
-        asked = WORTH[min(len(cells), len(WORTH)) - 1] + SAME_CONE_WORTH * max(cones, 0)
-        return (more.explained - found.explained) / asked
+    def next_source_ratio(self, cells: list[int]) -> float:
+        """Return the gain of one more source, as a ratio of the gain that is required."""
+        fit = self._fit_weights(cells)
+        more = self._add_source(fit, MAY_BE_MORE_RATIO * SAME_CONE_GAIN_NATS)
+        cones = self._cone_pairs(more) - self._cone_pairs(fit)
+        required = MIN_GAIN_NATS[min(len(cells), len(MIN_GAIN_NATS)) - 1]
+        required += SAME_CONE_GAIN_NATS * max(cones, 0)
+        return (more.log_likelihood - fit.log_likelihood) / required
 
-    def _first(self) -> _Found:
-        """The one source that explains most."""
-        diffuse = np.full(len(self._g), 1 - _FIRST_SHARE)
-        return self._with_shares([self._best(diffuse, _FIRST_SHARE, [])[0]])
+    def _first_source(self) -> _MixtureFit:
+        """Return the best single source."""
+        diffuse = np.full(len(self._g), 1 - _FIRST_WEIGHT)
+        return self._fit_weights([self._best_cell(diffuse, _FIRST_WEIGHT, [])[0]])
 
-    def _worth(self, found: _Found) -> float:
-        """J, but for the cost that depends on the number alone."""
-        return found.explained - SAME_CONE_WORTH * self._pairs(found)
+    def _penalized(self, fit: _MixtureFit) -> float:
+        """Return J without the cost that depends on the number of sources alone."""
+        return fit.log_likelihood - SAME_CONE_GAIN_NATS * self._cone_pairs(fit)
 
-    def _pairs(self, found: _Found) -> int:
-        """How many two of the sources are on one cone."""
-        lateral = self._lateral[found.cells]
+    def _cone_pairs(self, fit: _MixtureFit) -> int:
+        """Return the number of pairs of sources on one cone of confusion."""
+        lateral = self._lateral[fit.cells]
         return int(np.triu(np.abs(lateral[:, None] - lateral) < CONE_DEGREES, 1).sum())
 
-    def _with_one_more(self, found: _Found, cone_worth: float = SAME_CONE_WORTH) -> _Found:
-        """One more source, and all placed again beside the others."""
-        known = found.densities @ found.shares
-        looks = [
-            self._best((1 - share) * known, share, found.cells, cone_worth) for share in _NEW_SHARES
+    def _add_source(self, fit: _MixtureFit, cone_cost: float = SAME_CONE_GAIN_NATS) -> _MixtureFit:
+        """Add one source, and place all sources again given the others."""
+        known = fit.densities @ fit.mixing_weights
+        candidates = [
+            self._best_cell((1 - weight) * known, weight, fit.cells, cone_cost)
+            for weight in _NEW_WEIGHTS
         ]
-        cell, _ = max(looks, key=lambda look: look[1])
-        more = self._with_shares([*found.cells, cell])
-        for _ in range(_ROUNDS):
-            cells = self._placed_again(more, cone_worth)
+        cell, _ = max(candidates, key=lambda candidate: candidate[1])
+        more = self._fit_weights([*fit.cells, cell])
+        for _ in range(_REFINEMENT_ROUNDS):
+            cells = self._refine(more, cone_cost)
             if cells == more.cells:
                 break
-            more = self._with_shares(cells)
+            more = self._fit_weights(cells)
         return more
 
-    def _placed_again(self, found: _Found, cone_worth: float) -> list[int]:
-        """Each source in turn where it explains most beside the others."""
-        cells, p = list(found.cells), found.densities.copy()
+    def _refine(self, fit: _MixtureFit, cone_cost: float) -> list[int]:
+        """Move each source in turn to its best cell given the others."""
+        cells, p = list(fit.cells), fit.densities.copy()
         for m in range(len(cells)):
-            others = p @ found.shares - p[:, m] * found.shares[m]
-            beside = cells[:m] + cells[m + 1 :]
-            cells[m], _ = self._best(others, float(found.shares[m]), beside, cone_worth)
+            others = p @ fit.mixing_weights - p[:, m] * fit.mixing_weights[m]
+            occupied = cells[:m] + cells[m + 1 :]
+            weight = float(fit.mixing_weights[m])
+            cells[m], _ = self._best_cell(others, weight, occupied, cone_cost)
             p[:, m] = self._g[:, cells[m]]
         return cells
 
-    def _best(
+    def _best_cell(
         self,
         others: Array,
-        share: float,
-        beside: list[int],
-        cone_worth: float = SAME_CONE_WORTH,
+        weight: float,
+        occupied: list[int],
+        cone_cost: float = SAME_CONE_GAIN_NATS,
     ) -> tuple[int, float]:
-        """The cell of a source with this share beside what others explain (B,), and its J."""
-        J = self._sums.at(share, others.astype(np.float32))
-        J -= np.float32(cone_worth) * self._on_cones(beside)
-        J[(self._vectors @ self._vectors[beside].T > _NEAR).any(axis=1)] = -np.inf
+        """Return the best cell of a source given the density of the others (B,), and its J."""
+        J = self._scan.at(weight, others.astype(np.float32))
+        J -= np.float32(cone_cost) * self._on_cones(occupied)
+        cosines = self._vectors @ self._vectors[occupied].T
+        J[(cosines > _MIN_SEPARATION_COSINE).any(axis=1)] = -np.inf
         best = int(J.argmax())
         return best, float(J[best])
 
     def _on_cones(self, cells: list[int]) -> Mask:
-        """(G,) whether a place is on the cone of one of these."""
+        """Return which (G,) directions are on the cone of one of these cells."""
         gaps = np.abs(self._lateral[:, None] - self._lateral[cells])
         on_cones: Mask = (gaps < CONE_DEGREES).any(axis=1)
         return on_cones
 
-    def _with_shares(self, cells: list[int]) -> _Found:
-        """Sources in these cells, with the shares that explain most: EM, which cannot fall."""
-        nowhere = np.ones((len(self._g), 1))
-        p = np.concatenate([self._g[:, cells], nowhere], axis=1)
-        shares = np.append(np.full(len(cells), (1 - NOWHERE) / len(cells)), NOWHERE)
-        for _ in range(_SHARE_STEPS):
-            shares = shares * (self._v / (p @ shares) @ p)
-        return _Found(cells, shares, p, float(self._v @ np.log(p @ shares)))
+    def _fit_weights(self, cells: list[int]) -> _MixtureFit:
+        """Fit the mixing weights of sources in these cells by EM."""
+        diffuse = np.ones((len(self._g), 1))
+        p = np.concatenate([self._g[:, cells], diffuse], axis=1)
+        weights = np.append(np.full(len(cells), (1 - DIFFUSE_WEIGHT) / len(cells)), DIFFUSE_WEIGHT)
+        for _ in range(_EM_STEPS):
+            weights = weights * (self._v / (p @ weights) @ p)
+        return _MixtureFit(cells, weights, p, float(self._v @ np.log(p @ weights)))

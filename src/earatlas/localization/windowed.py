@@ -1,7 +1,9 @@
-"""Where a sound is over time: one posterior a window.
+"""Localization over time: one posterior per window of a recording.
 
-A track takes two passes over the sound (`earatlas.localization.windowed_features`), and answers many
-windows at once. Memory holds some windows, not the recording.
+Input: a learned head, a recording of any length and window settings. Output: a `Track`, or its
+windows one by one. Two passes are made over the sound
+(`earatlas.localization.windowed_features`), and many windows are localized at once. Memory holds
+some windows, not the recording.
 """
 
 from __future__ import annotations
@@ -15,29 +17,52 @@ from typing import Any
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.features.hop_statistics import HopSums, sliding_sums
+from earatlas.features.hop_statistics import HopStatistics, sliding_statistics
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.recording import Recording
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.head_yaw import Yaw
-from earatlas.localization.head_motion import YawLike, checked_yaw
+from earatlas.localization.head_motion import YawLike, check_yaw
 from earatlas.localization.learned_head import LearnedHead
-from earatlas.localization.localizer import localize
-from earatlas.localization.pose_statistics import Pose, joined_poses, total_statistics
-from earatlas.localization.result import Localization, answer, heard, turning_answer
-from earatlas.localization.windowed_batch import QuickAnswers
-from earatlas.localization.windowed_features import Listening
+from earatlas.localization.localizer import (
+    localize,
+    localize_rotating_head,
+    localize_statistics,
+    require_observed,
+)
+from earatlas.localization.pose_statistics import Pose, merge_poses, total_statistics
+from earatlas.localization.result import Localization
+from earatlas.localization.windowed_batch import WindowBatchLocalizer
+from earatlas.localization.windowed_features import WindowedFeatures
 from earatlas.types import Array, Progress
 
-__all__ = ["Track", "Tracking", "Windows", "track", "windows_of"]
+__all__ = ["Track", "WindowSettings", "WindowedLocalizer", "iter_windows", "localize_windows"]
 
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """One localization a window; `times[i]` is the middle of window i, in seconds."""
+    """Localizations of the windows of a recording.
 
-    times: Array  # (W,)
-    windows: tuple[Localization, ...]  # (W,)
+    Attributes
+    ----------
+    times : ndarray of shape (W,)
+        Centres of the windows in seconds.
+    windows : tuple of Localization
+        One localization per window.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> head = ea.simulated_head([[40, 0]])
+    >>> scene = ea.render_scene(head, [ea.synthetic_speech(0.8)], [[40, 0]])
+    >>> track = ea.example_atlas().localize_frames(scene.mixture, window_seconds=0.4)
+    >>> track.directions.shape == (len(track), 2)
+    True
+
+    """
+
+    times: Array
+    windows: tuple[Localization, ...]
 
     def __repr__(self) -> str:
         return f"Track({len(self.windows)} windows)"
@@ -47,7 +72,7 @@ class Track:
 
     @cached_property
     def directions(self) -> Array:
-        """(W, C) most probable directions, NaN where nothing was heard."""
+        """(W, C) most probable directions in degrees, NaN in silent windows."""
         columns = self.windows[0].posterior.space.columns
         return np.array(
             [
@@ -57,27 +82,33 @@ class Track:
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """A JSON object a window; silent windows have no direction."""
+        """Yield one JSON object per window; silent windows have no direction.
+
+        Yields
+        ------
+        dict
+            The key time, in seconds, and the keys of `Localization.to_dict`.
+
+        """
         for time, window in zip(self.times, self.windows, strict=True):
             yield window.to_row(float(time))
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Which windows a track has: whole frames, and a window of whole hops.
+class WindowSettings:
+    """Length and interval of the windows of a track, rounded to whole frames and whole hops.
 
-    What counts as heard is relative to the peak and the noise of the whole recording. Where the
-    head turns within a window, its hops are those of several poses; within a hop it is as in the
-    middle of it.
+    The threshold is relative to the peak and the noise of the whole recording. If the head rotates
+    within a window, its hops belong to several poses; the yaw of a hop is that at its centre.
     """
 
     window_seconds: float = 0.5
     hop_seconds: float = 0.1
     threshold: Threshold | None = None
-    yaw: YawLike = 0.0  # of the head: directions are then the room's
+    yaw: YawLike = 0.0  # of the head; directions are then those of the room
 
     def frames(self, layout: CueLayout) -> tuple[int, int]:
-        """Frames a hop, and hops a window; an InputError for those that no track can have."""
+        """Return the frames per hop and the hops per window; check the settings."""
         frame = layout.hop / layout.rate
         if not (frame <= self.hop_seconds <= self.window_seconds < np.inf):
             raise InputError(
@@ -88,128 +119,131 @@ class Windows:
         return step, max(round(self.window_seconds / (step * frame)), 1)
 
 
-def track(head: LearnedHead, recording: Recording, windows: Windows) -> Track:
-    """One answer each hop, from a window of sound; both are rounded to whole frames.
+def localize_windows(head: LearnedHead, recording: Recording, windows: WindowSettings) -> Track:
+    """Return the track of a recording.
 
-    The samples are never all held; the posteriors of all windows are. Where even those are too many,
-    `windows_of` hands them out one by one.
+    The samples are never all in memory, but the posteriors of all windows are; `iter_windows`
+    yields them one by one.
     """
-    pairs = list(windows_of(head, recording, windows))
+    pairs = list(iter_windows(head, recording, windows))
     return Track(np.array([time for time, _ in pairs]), tuple(window for _, window in pairs))
 
 
-def windows_of(
+def iter_windows(
     head: LearnedHead,
     recording: Recording,
-    windows: Windows,
+    windows: WindowSettings,
     *,
     progress: Progress | None = None,
 ) -> Iterator[tuple[float, Localization]]:
-    """(middle in seconds, answer) of each window of a recording of any length, in constant memory.
+    """Return an iterator over (centre in seconds, localization) of each window.
 
-    `progress(done, total)` is called with seconds of sound.
+    Memory is constant. `progress(done, total)` is called with seconds of sound.
     """
-    return iter(Tracking(head, recording, windows, progress=progress))
+    return iter(WindowedLocalizer(head, recording, windows, progress=progress))
 
 
-class Tracking:
-    """A recording that is being followed: its windows, one by one, and the answer to all of it."""
+class WindowedLocalizer:
+    """Iterator over the windows of a recording, and the localization of the whole recording."""
 
     def __init__(
         self,
         head: LearnedHead,
         recording: Recording,
-        windows: Windows,
+        windows: WindowSettings,
         *,
         progress: Progress | None = None,
     ) -> None:
-        windows.frames(head.layout)  # an InputError here, not when the first one is asked for
-        self._yaw = checked_yaw(windows.yaw, head.space)
+        windows.frames(head.layout)  # raise an InputError here, not in the first iteration
+        self._yaw = check_yaw(windows.yaw, head.space)
         self._yaw.check_end(recording.seconds)
         self._head, self._recording, self._windows = head, recording, windows
-        self._listening = Listening(head, recording.centred())
-        self._answers = self._followed(progress)
+        self._features = WindowedFeatures(head, recording.without_dc_offset())
+        self._localizations = self._localize(progress)
 
     def __iter__(self) -> Iterator[tuple[float, Localization]]:
-        """(middle in seconds, answer) of each window that was not asked for yet."""
-        return self._answers
+        """Iterate over (centre in seconds, localization) of the remaining windows."""
+        return self._localizations
 
-    def _followed(self, progress: Progress | None) -> Iterator[tuple[float, Localization]]:
+    def _localize(self, progress: Progress | None) -> Iterator[tuple[float, Localization]]:
         head = self._head
-        answers = _turning_answers if np.ptp(self._yaw.degrees) else _still_answers
+        localize_all = _localize_rotating if np.ptp(self._yaw.degrees) else _localize_static
         # Frame t is centred on t hops of the layout.
         seconds, total = head.layout.hop / head.layout.rate, self._recording.seconds
-        for begin, found in answers(head, self._listening, self._windows, self._yaw):
-            frames = found.seconds / seconds
-            yield (begin + 0.5 * (frames - 1)) * seconds, found
+        for begin, window in localize_all(head, self._features, self._windows, self._yaw):
+            frames = window.seconds / seconds
+            yield (begin + 0.5 * (frames - 1)) * seconds, window
             if progress is not None:
                 progress(min((begin + frames) * seconds, total), total)
 
     def whole(self) -> Localization:
-        """What is believed after all of the recording: `localize`, in single precision.
+        """Return the localization of the whole recording: `localize`, in single precision.
 
-        The sums and onsets are those of the windows, so the sound is not heard once more.
+        The statistics and onsets of the windows are used, so the sound is not read again, unless
+        the head rotates.
         """
         threshold, yaw = self._windows.threshold, self._yaw
-        if np.ptp(yaw.degrees):  # what is heard in each pose stands in no sum of windows
-            return localize(self._head, self._recording, threshold=threshold, yaw=yaw, again=True)
-        deque(self._answers, maxlen=0)
-        statistics, onsets = self._listening.whole()
+        if np.ptp(yaw.degrees):  # windows do not keep the statistics of each pose
+            return localize(
+                self._head, self._recording, threshold=threshold, yaw=yaw, second_pass=True
+            )
+        deque(self._localizations, maxlen=0)
+        statistics, onsets = self._features.total()
         pose = Pose(float(yaw.degrees[0]), statistics)
-        turns = np.zeros(0) if onsets is None else np.full(len(onsets), pose.yaw_degrees)
-        return heard(turning_answer(self._head, [pose], onsets, turns))
+        yaws = np.zeros(0) if onsets is None else np.full(len(onsets), pose.yaw_degrees)
+        return require_observed(localize_rotating_head(self._head, [pose], onsets, yaws))
 
 
-def _still_answers(
-    head: LearnedHead, listening: Listening, windows: Windows, yaw: Yaw
+def _localize_static(
+    head: LearnedHead, features: WindowedFeatures, settings: WindowSettings, yaw: Yaw
 ) -> Iterator[tuple[int, Localization]]:
-    """(first frame, answer) of each window, of a head that stays: many at once."""
-    step, length = windows.frames(head.layout)
-    quick, begin = QuickAnswers(head, float(yaw.degrees[0])), 0
-    for sums in sliding_sums(listening.hops(step, windows.threshold), length):
-        begins = begin + step * np.arange(len(sums))
-        spans = zip(begins.tolist(), sums.frames.tolist(), strict=True)
-        onsets = [listening.onsets(first, frames) for first, frames in spans]
-        yield from zip(begins.tolist(), quick(sums, onsets), strict=True)
-        begin += step * len(sums)
+    """Yield (first frame, localization) of each window of a static head, many at once."""
+    step, length = settings.frames(head.layout)
+    localizer, begin = WindowBatchLocalizer(head, float(yaw.degrees[0])), 0
+    for windows in sliding_statistics(features.hops(step, settings.threshold), length):
+        begins = begin + step * np.arange(len(windows))
+        spans = zip(begins.tolist(), windows.frames.tolist(), strict=True)
+        onsets = [features.onsets(first, frames) for first, frames in spans]
+        yield from zip(begins.tolist(), localizer(windows, onsets), strict=True)
+        begin += step * len(windows)
 
 
-def _turning_answers(
-    head: LearnedHead, listening: Listening, windows: Windows, yaw: Yaw
+def _localize_rotating(
+    head: LearnedHead, features: WindowedFeatures, settings: WindowSettings, yaw: Yaw
 ) -> Iterator[tuple[int, Localization]]:
-    """The same of a head that turns: hops with turns that are alike go together."""
-    step, length = windows.frames(head.layout)
+    """Yield the same for a rotating head; hops of similar yaw are merged into poses."""
+    step, length = settings.frames(head.layout)
     silence: Localization | None = None
     seconds = head.layout.hop / head.layout.rate
-    for number, recent in enumerate(_runs(listening.hops(step, windows.threshold), length)):
+    for number, hops in enumerate(_sliding_hops(features.hops(step, settings.threshold), length)):
         begin = number * step
-        starts = begin + step * np.arange(len(recent))
-        middles = [
-            start + 0.5 * (hop.frames - 1) for start, hop in zip(starts, recent, strict=True)
-        ]
-        parts = map(Pose, yaw.at(np.array(middles) * seconds).tolist(), recent)
-        poses = joined_poses(parts)
-        sums = total_statistics(poses)
-        if not sums.counts.any():  # nothing heard is the same posterior every time
-            silence = silence or answer(head, sums)
-            yield begin, replace(silence, seconds=sums.frames * seconds)
+        starts = begin + step * np.arange(len(hops))
+        centres = [start + 0.5 * (hop.frames - 1) for start, hop in zip(starts, hops, strict=True)]
+        parts = map(Pose, yaw.at(np.array(centres) * seconds).tolist(), hops)
+        poses = merge_poses(parts)
+        statistics = total_statistics(poses)
+        if not statistics.counts.any():  # all silent windows have the same posterior
+            silence = silence or localize_statistics(head, statistics)
+            yield begin, replace(silence, seconds=statistics.frames * seconds)
             continue
-        onsets = listening.onsets(begin, sums.frames)
+        onsets = features.onsets(begin, statistics.frames)
         times = np.zeros(0)
         if onsets is not None and head.rooms is not None:
-            onsets = onsets.by_frequency().strongest(head.rooms.sound.gate.most_bins)
-            times = listening.seconds_of(onsets)
-        yield begin, turning_answer(head, poses, onsets, yaw.at(times), thorough=False)
+            onsets = onsets.by_frequency().strongest(
+                head.rooms.direct_sound.onset_settings.most_bins
+            )
+            times = features.seconds_of(onsets)
+        yield begin, localize_rotating_head(head, poses, onsets, yaw.at(times), test_several=False)
 
 
-def _runs(parts: Iterable[HopSums], length: int) -> Iterator[list[CueStatistics]]:
-    """Every `length` hops in a row; all of them if there are fewer."""
+def _sliding_hops(parts: Iterable[HopStatistics], length: int) -> Iterator[list[CueStatistics]]:
+    """Yield every `length` consecutive hops, or all hops if there are fewer."""
     recent: deque[CueStatistics] = deque(maxlen=length)
-    whole = False
+    complete = False
     for hop in (hop for part in parts for hop in part):
         recent.append(hop)
         if len(recent) == length:
-            whole = True
+            complete = True
             yield list(recent)
-    if recent and not whole:
+    if recent and not complete:
         yield list(recent)

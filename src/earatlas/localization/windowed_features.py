@@ -1,8 +1,9 @@
-"""What is heard over time, hop by hop, in two passes over the sound.
+"""Cue statistics and onsets of a recording, hop by hop, in two passes over the sound.
 
-The first is for the floors that bins must pass, which depend on the whole, the second for the sums
-of every hop. Memory holds some of them, not the recording. Both passes are in single precision:
-what a track says changes by less than a thousandth of a degree.
+Input: a learned head and a recording. Output: statistics of each hop and onsets of each window. The
+first pass determines the floors that bins must exceed, which depend on the whole recording; the
+second pass accumulates the statistics. Only some hops are kept in memory. Both passes use single
+precision, which changes directions by less than 0.001 degrees.
 """
 
 from __future__ import annotations
@@ -15,83 +16,89 @@ import numpy as np
 
 from earatlas.features.audio import Audio
 from earatlas.features.cues import spectra_blocks
-from earatlas.features.hop_statistics import HopSums, hop_sums
+from earatlas.features.hop_statistics import HopStatistics, hop_statistics
 from earatlas.features.layout import Threshold
-from earatlas.features.noise_floor import LevelCounts
-from earatlas.features.onset_detector import OnsetBins, OnsetStream
+from earatlas.features.noise_floor import LevelHistogram
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
 from earatlas.features.statistics import CueStatistics
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.types import Array
 
-__all__ = ["Listening"]
+__all__ = ["WindowedFeatures"]
 
 
-class Listening:
-    """A recording that is being listened to with a head."""
+class WindowedFeatures:
+    """Statistics and onsets of a recording, computed while iterating over its hops."""
 
     def __init__(self, head: LearnedHead, recording: Recording) -> None:
         self._layout, self._recording = head.layout, recording
-        self._gate = None if head.rooms is None else head.rooms.sound.gate
-        self._stream = None if self._gate is None else OnsetStream(self._gate, single=True)
-        self._recent: OnsetBins | None = None  # in order of time, of the windows to come
-        self._total = HopSums(np.zeros((3, 1, head.layout.n_cues)), np.zeros(1))
+        self._onset_settings = (
+            None if head.rooms is None else head.rooms.direct_sound.onset_settings
+        )
+        self._detector = None
+        if self._onset_settings is not None:
+            self._detector = OnsetDetector(self._onset_settings, single=True)
+        self._recent: OnsetBins | None = None  # onsets of the next windows, sorted by time
+        self._total = HopStatistics(np.zeros((3, 1, head.layout.n_cues)), np.zeros(1))
 
-    def hops(self, step: int, threshold: Threshold | None) -> Iterator[HopSums]:
-        """Sums of each `step` frames, some at a time."""
-        layout, levels = self._layout, LevelCounts(self._layout)
-        blocks = self._first(self._recording.blocks(layout))
+    def hops(self, step: int, threshold: Threshold | None) -> Iterator[HopStatistics]:
+        """Yield the statistics of hops of `step` frames, several hops at a time."""
+        layout, levels = self._layout, LevelHistogram(self._layout)
+        blocks = self._first_pass(self._recording.blocks(layout))
         for spectra in spectra_blocks(blocks, layout, single=True):
             levels.push(spectra)
-        again = self._second(self._recording.blocks(layout, again=True))
-        spectra_again = spectra_blocks(again, layout, single=True)
-        for sums in hop_sums(spectra_again, layout, levels.floors_db(threshold), step):
-            self._total += sums.total()
-            yield sums
+        blocks = self._second_pass(self._recording.blocks(layout, second_pass=True))
+        spectra_again = spectra_blocks(blocks, layout, single=True)
+        for hops in hop_statistics(spectra_again, layout, levels.floors_db(threshold), step):
+            self._total += hops.total()
+            yield hops
 
-    def whole(self) -> tuple[CueStatistics, OnsetBins | None]:
-        """Sums and strongest onsets of all hops that were heard."""
+    def total(self) -> tuple[CueStatistics, OnsetBins | None]:
+        """Return the statistics and the strongest onsets of all hops so far."""
         (statistics,) = self._total
-        return statistics, None if self._stream is None else self._stream.bins()
+        return statistics, None if self._detector is None else self._detector.bins()
 
-    def _first(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
-        """The blocks, listened to: what is quiet is known after all of them."""
+    def _first_pass(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
+        """Yield the blocks, and push them to the onset detector to learn the noise floor."""
         for block in blocks:
-            if self._stream is not None:
-                self._stream.push(block.samples)
+            if self._detector is not None:
+                self._detector.push(block.samples)
             yield block
-        if self._stream is not None:
-            self._stream.finish()
+        if self._detector is not None:
+            self._detector.finish()
 
-    def _second(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
-        """The blocks again; the onsets of each are known before it is handed on."""
-        if self._stream is None:
+    def _second_pass(self, blocks: Iterator[Audio]) -> Iterator[Audio]:
+        """Yield the blocks; the onsets of a block are detected before it is yielded."""
+        if self._detector is None:
             yield from blocks
             return
         now, later = tee(blocks)
-        arrived = self._stream.again(block.samples for block in now)
+        detected = self._detector.second_pass(block.samples for block in now)
         for block in later:
-            self._add(next(arrived))
+            self._add(next(detected))
             yield block
-        for last in arrived:
+        for last in detected:
             self._add(last)
 
     def _add(self, new: OnsetBins) -> None:
-        self._recent = new if self._recent is None else self._recent.followed_by(new)
+        self._recent = new if self._recent is None else self._recent.append(new)
 
     def onsets(self, begin: float, frames: float) -> OnsetBins | None:
-        """All of a window of so many frames, in order of time; windows are asked for in order."""
-        if self._gate is None or self._recent is None:
+        """Return all onsets of a window, sorted by time; windows must be requested in order."""
+        if self._onset_settings is None or self._recent is None:
             return None
-        frame = self._layout.hop / self._layout.rate / (self._gate.hop / self._gate.rate)
-        first, last = (begin - 0.5) * frame, (begin - 0.5 + frames) * frame
+        onset_hop = self._onset_settings.hop / self._onset_settings.rate
+        scale = self._layout.hop / self._layout.rate / onset_hop
+        first, last = (begin - 0.5) * scale, (begin - 0.5 + frames) * scale
         start, end = self._recent.t.searchsorted([first, last])
-        found = replace(self._recent[slice(start, end)], frames=frames * frame)
+        onsets = replace(self._recent[slice(start, end)], frames=frames * scale)
         if start > len(self._recent) // 2:
             self._recent = self._recent[slice(start, None)]
-        return found
+        return onsets
 
     def seconds_of(self, onsets: OnsetBins) -> Array:
-        """When (B,) onsets were."""
-        assert self._gate is not None, "there are no onsets without"
-        return np.asarray(onsets.t * (self._gate.hop / self._gate.rate), dtype=np.float64)
+        """Return the times (B,) of onsets in seconds."""
+        assert self._onset_settings is not None, "there are no onsets without settings"
+        hop_seconds = self._onset_settings.hop / self._onset_settings.rate
+        return np.asarray(onsets.t * hop_seconds, dtype=np.float64)

@@ -1,1 +1,1 @@
-"""The surface that a head's cues lie on (paper, section 4)."""
+"""Manifolds of binaural cues (paper, section 4): embedding, evaluation and unlabelled learning."""

@@ -1,7 +1,7 @@
-"""Embeddings of a head's cues, and a page that turns them in a browser.
+"""Embeddings of a head's cues, and an HTML page with an interactive three-dimensional view.
 
-In: a head's directions and embeddings of its cues. Out: `manifold_page`, the text of one HTML file
-that needs nothing else, no network and no library. As in the paper's figure 3, one line is one
+Input: the directions of a head and embeddings of its cues. Output: `manifold_page`, the text of one
+self-contained HTML file. As in the paper's figure 3, each line connects the directions of one
 elevation in azimuth order.
 """
 
@@ -23,24 +23,24 @@ __all__ = ["Embedding", "manifold_page", "rings"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Embedding:
-    """Coordinates of the cues at some of a head's directions, and how faithful they are."""
+    """Coordinates of the cues at some directions of a head, and their faithfulness."""
 
     cue: str  # such as "low ILD"
     method: str  # such as "LTSA"
-    places: Indices  # (M,) which directions
+    direction_indices: Indices  # (M,) indices of the directions
     coordinates: Array  # (M, 3)
     score: Faithfulness
-    left_out: int  # how many directions have no place
+    left_out: int  # number of directions without coordinates
 
     @property
     def verdict(self) -> str:
-        """Homeomorphic if the scores say so and at least nine in ten directions have a place."""
-        whole = len(self.places) >= 9 * self.left_out
+        """Return "homeomorphic" if the scores are high and nine in ten directions are embedded."""
+        whole = len(self.direction_indices) >= 9 * self.left_out
         return "homeomorphic" if self.score.homeomorphic and whole else "distorted"
 
     @property
     def caption(self) -> str:
-        """The scores in a line; a second one where points lie outside the frame."""
+        """One line with the scores; a second line if points lie outside the frame."""
         s = self.score
         scores = (
             f"{self.verdict}: trustworthiness {s.trustworthiness:.2f}, "
@@ -50,33 +50,35 @@ class Embedding:
         if not outside:
             return scores
         lie = "lie" if outside > 1 else "lies"
-        return f"{scores}\n{outside} of {len(self.places)} points {lie} outside the frame"
+        return (
+            f"{scores}\n{outside} of {len(self.direction_indices)} points {lie} outside the frame"
+        )
 
     @property
     def centred(self) -> Array:
-        """(M, 3) the coordinates, moved and scaled so that the frame is the unit ball."""
+        """Coordinates (M, 3), shifted and scaled such that the frame is the unit ball."""
         low, high = np.quantile(self.coordinates, (0.05, 0.95), axis=0)
         t = self.coordinates - 0.5 * (low + high)
-        # The farthest points may leave the frame: they must not shrink all the others. LTSA of a
-        # measured head (ku100, high ILD) sent some hundreds of times as far as nine in ten others.
-        away = np.linalg.norm(t, axis=1)
-        unit: Array = t / max(min(away.max(), 2 * float(np.quantile(away, 0.9))), 1e-300)
+        # Outliers may lie outside the frame, so that they do not shrink all other points.
+        # Evidence: docs/figures/settings/manifold.md, "viewer".
+        radius = np.linalg.norm(t, axis=1)
+        unit: Array = t / max(min(radius.max(), 2 * float(np.quantile(radius, 0.9))), 1e-300)
         return unit
 
     @property
     def inside(self) -> Mask:
-        """(M,) whether the point is in the frame."""
+        """Whether each point is inside the frame (M,)."""
         within: Mask = np.linalg.norm(self.centred, axis=1) <= 1 + 1e-9
         return within
 
     def lines(self, directions: Array, spacing_degrees: float) -> list[Indices]:
-        """Rings of all directions (N, 2) that have a place, as indices of points (M,).
+        """Return the `rings` of the embedded ones of directions (N, 2), as indices of points (M,).
 
-        They end where a point lies outside the frame.
+        Lines are interrupted at points outside the frame.
         """
         inside = self.inside
         lines: list[Indices] = []
-        for ring in rings(directions[self.places], spacing_degrees):
+        for ring in rings(directions[self.direction_indices], spacing_degrees):
             gaps = np.flatnonzero(~inside[ring])
             first, *rest = np.split(ring, gaps)
             lines += [part for part in (first, *(part[1:] for part in rest)) if len(part) > 1]
@@ -84,10 +86,11 @@ class Embedding:
 
 
 def rings(directions: Array, spacing_degrees: float) -> list[Indices]:
-    """Lines of one elevation in azimuth order: indices into the directions.
+    """Return lines of one elevation in azimuth order, as indices into the directions (N, 2).
 
-    A grid of elevations gives its own; others are cut into bands as wide as their spacing. Lines
-    end where the next direction is more than four spacings away, and close behind the head.
+    Directions that are not on a grid of elevations are grouped into bands as wide as their spacing.
+    Lines are interrupted where the next direction is more than four spacings away, and are closed
+    behind the head.
     """
     azimuth, elevation = directions.T
     levels = np.unique(np.round(elevation, 3))
@@ -111,14 +114,14 @@ def rings(directions: Array, spacing_degrees: float) -> list[Indices]:
 def manifold_page(
     embeddings: Sequence[Embedding], directions: Array, spacing_degrees: float, *, title: str = ""
 ) -> str:
-    """The HTML page: drag to turn, wheel or pinch to zoom, hover for the direction."""
+    """Return the HTML page: drag to rotate, wheel or pinch to zoom, hover for the direction."""
     panels: dict[str, dict[str, object]] = {}
     for e in embeddings:
         inside = e.inside
-        number = np.cumsum(inside) - 1  # of a point among those that are drawn
+        number = np.cumsum(inside) - 1  # index of a point among those that are drawn
         panels.setdefault(e.cue, {})[e.method] = {
             "score": e.caption,
-            "places": e.places[inside].tolist(),
+            "places": e.direction_indices[inside].tolist(),
             "points": np.rint(1000 * e.centred[inside]).astype(int).tolist(),
             "lines": [number[line].tolist() for line in e.lines(directions, spacing_degrees)],
         }
@@ -128,6 +131,6 @@ def manifold_page(
         "panels": [{"name": cue, "views": views} for cue, views in panels.items()],
     }
     page = files("earatlas.manifold").joinpath("viewer.html").read_text(encoding="utf-8")
-    # A "</script>" in a name would end the script.
+    # Escape "<", because "</script>" in a name would end the script.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return page.replace("__TITLE__", html.escape(title)).replace("__DATA__", text)

@@ -1,1 +1,1 @@
-"""Pictures of heads, cues, posteriors, scenes and manifolds, in one style."""
+"""Figures of heads, cues, posteriors, scenes and manifolds, in one style."""

@@ -1,4 +1,4 @@
-"""A head in a picture: its coverage and its cues."""
+"""Figure of a head: its measured directions and its cues."""
 
 from __future__ import annotations
 
@@ -13,85 +13,111 @@ from earatlas.geometry.angles import to_directions
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head
 from earatlas.plotting.palette import (
-    AZIMUTHS,
+    AZIMUTH_TICKS,
     COLOURS,
     DIFFERENCE_MAP,
-    ELEVATIONS,
+    ELEVATION_TICKS,
     GREY,
     MISSING,
     PHASE_MAP,
 )
-from earatlas.plotting.style import colour_bar, figure_of, gridded, headed, styled
+from earatlas.plotting.style import add_colour_bar, add_grid, add_title, new_figure, style_axes
 from earatlas.types import Array, Indices, Mask
 
 __all__ = ["plot_head"]
 
-_TURN = np.arange(1.5, 360.0, 3.0)  # columns of a plane round the head, in degrees
+_PLANE_ANGLES = np.arange(1.5, 360.0, 3.0)  # angles of the columns of a plane, degrees
 
 
 @dataclass(frozen=True, eq=False)
 class _Panel:
-    """The cues of a head along a plane through its middle."""
+    """Cues of a head, drawn along a plane through its centre."""
 
     title: str
-    values: Array  # (N, F) of the head's directions
-    khz: Array  # (F,)
+    values: Array  # (N, F) cue values of the head's directions
+    khz: Array  # (F,) frequencies, kHz
     cmap: str
-    limit: float  # at which the colours end
+    limit: float  # largest absolute value of the colour scale
 
 
 def plot_head(head: Head) -> Figure:
-    """Coverage, and the cues along the horizontal plane and over the median plane."""
-    figure = figure_of(10.5, 6.6)
+    """Plot the measured directions of a head and its cues along two planes.
+
+    The panels show the directions, the level difference along the horizontal and the median plane,
+    and the phase difference along the horizontal plane. A column shows the measured direction
+    nearest to it; parts of a plane without a measurement nearby are grey.
+
+    Parameters
+    ----------
+    head : Head
+        A head with its responses or recordings, for example from `earatlas.open_head`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; `earatlas.plotting.style.save` writes it.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> from earatlas.plotting.heads import plot_head
+    >>> figure = plot_head(ea.simulated_head(ea.Sphere().grid(30.0)))
+    >>> figure.axes[0].get_title(loc="left")
+    '46 directions'
+    """
+    figure = new_figure(10.5, 6.6)
     _draw_coverage(figure.add_subplot(2, 2, 1), head)
-    levels, phases = CueLayout(ipd_band_hz=None), CueLayout.low_ipd()
-    ild, khz = head.cues(levels), levels.frequencies_hz / 1000
-    cos, sin = np.split(head.cues(phases), 2, axis=1)
-    ipd, low = np.arctan2(sin, cos), khz[phases.ipd_frequencies]
-    flat = _Panel("Level difference, horizontal plane", ild, khz, DIFFERENCE_MAP, 25.0)
-    over = _Panel("Level difference, median plane", ild, khz, DIFFERENCE_MAP, 10.0)
-    turn = _Panel("Phase difference, horizontal plane", ipd, low, PHASE_MAP, np.pi)
-    _draw_horizontal(figure.add_subplot(2, 2, 2), head, flat)
-    _draw_median(figure.add_subplot(2, 2, 3), head, over)
-    _draw_horizontal(figure.add_subplot(2, 2, 4), head, turn)
+    ild_layout, ipd_layout = CueLayout(ipd_band_hz=None), CueLayout.low_ipd()
+    ild, khz = head.cues(ild_layout), ild_layout.frequencies_hz / 1000
+    cos, sin = np.split(head.cues(ipd_layout), 2, axis=1)
+    ipd, ipd_khz = np.arctan2(sin, cos), khz[ipd_layout.ipd_frequencies]
+    horizontal_ild = _Panel("Level difference, horizontal plane", ild, khz, DIFFERENCE_MAP, 25.0)
+    median_ild = _Panel("Level difference, median plane", ild, khz, DIFFERENCE_MAP, 10.0)
+    horizontal_ipd = _Panel("Phase difference, horizontal plane", ipd, ipd_khz, PHASE_MAP, np.pi)
+    _draw_horizontal(figure.add_subplot(2, 2, 2), head, horizontal_ild)
+    _draw_median(figure.add_subplot(2, 2, 3), head, median_ild)
+    _draw_horizontal(figure.add_subplot(2, 2, 4), head, horizontal_ipd)
     named = head.provenance.startswith(head.name)
     title = head.provenance if named else f"{head.name}: {head.provenance}"
-    return headed(figure, title[:110])
+    return add_title(figure, title[:110])
 
 
 def _draw_horizontal(axes: Axes, head: Head, panel: _Panel) -> None:
-    """Over azimuth at ear height, cut open behind."""
-    azimuth = _TURN - 180
+    """Draw a panel over azimuth at elevation 0, from 180 to -180 degrees."""
+    azimuth = _PLANE_ANGLES - 180
     if _draw_cues(axes, head, panel, azimuth, np.stack([azimuth, 0 * azimuth], axis=1)):
         axes.set_xlim(180, -180)
-        axes.set_xticks(AZIMUTHS)
-        styled(axes, panel.title, "azimuth (left … right)", "kHz")
+        axes.set_xticks(AZIMUTH_TICKS)
+        style_axes(axes, panel.title, "azimuth (left … right)", "kHz")
 
 
 def _draw_median(axes: Axes, head: Head, panel: _Panel) -> None:
-    """Over the polar angle from ahead over the top to behind, cut open below."""
-    polar = _TURN - 90
-    turn = np.radians(polar)
-    plane = to_directions(np.stack([np.cos(turn), 0 * turn, np.sin(turn)], axis=1))
+    """Draw a panel over the polar angle, from -90 (below) over 0 (front) to 270 degrees."""
+    polar = _PLANE_ANGLES - 90
+    angle = np.radians(polar)
+    plane = to_directions(np.stack([np.cos(angle), 0 * angle, np.sin(angle)], axis=1))
     if _draw_cues(axes, head, panel, polar, plane):
         axes.set_xticks((-90, 0, 90, 180, 270))
-        styled(axes, panel.title, "polar angle: 0 ahead, 90 above, 180 behind", "kHz")
+        style_axes(axes, panel.title, "polar angle: 0 front, 90 above, 180 behind", "kHz")
 
 
 def _draw_cues(axes: Axes, head: Head, panel: _Panel, angles: Array, plane: Array) -> bool:
-    """The cues at the directions nearest to a plane's; False where it was not measured."""
-    near, measured = _nearest(head, plane)
-    if len(np.unique(near[measured])) < 3:
+    """Draw the cues at the measured directions nearest to a plane's (n, 2).
+
+    Returns False, and writes "not measured", where fewer than three directions are near the plane.
+    """
+    nearest, measured = _nearest(head, plane)
+    if len(np.unique(nearest[measured])) < 3:
         axes.text(0.5, 0.5, "not measured", ha="center", va="center", color=GREY)
         axes.set_xticks([])
         axes.set_yticks([])
-        styled(axes, panel.title)
+        style_axes(axes, panel.title)
         return False
     axes.set_facecolor(MISSING)
     mesh = axes.pcolormesh(
         angles,
         panel.khz,
-        np.where(measured[:, None], panel.values[near], np.nan).T,
+        np.where(measured[:, None], panel.values[nearest], np.nan).T,
         cmap=panel.cmap,
         vmin=-panel.limit,
         vmax=panel.limit,
@@ -99,21 +125,22 @@ def _draw_cues(axes: Axes, head: Head, panel: _Panel, angles: Array, plane: Arra
         rasterized=True,
     )
     label = "radians" if panel.cmap == PHASE_MAP else "dB, right over left"
-    colour_bar(mesh, axes, label)
+    add_colour_bar(mesh, axes, label)
     return True
 
 
 def _nearest(head: Head, plane: Array) -> tuple[Indices, Mask]:
-    """The measured directions nearest to those of a plane, and whether they are near enough."""
-    near = Sphere().nearest(head.directions, plane)
-    gap = Sphere().distance(head.directions[near], plane)
-    return near, gap <= 1.5 * head.spacing_degrees
+    """Return the measured directions nearest to a plane's, and whether they are near enough."""
+    nearest = Sphere().nearest(head.directions, plane)
+    distance = Sphere().distance(head.directions[nearest], plane)
+    return nearest, distance <= 1.5 * head.spacing_degrees
 
 
 def _draw_coverage(axes: Axes, head: Head) -> None:
+    """Draw the measured directions as dots."""
     axes.scatter(head.directions[:, 0], head.directions[:, 1], s=3, color=COLOURS[0], linewidths=0)
     axes.set_xlim(180, -180)
     axes.set_ylim(-90, 90)
-    axes.set_xticks(AZIMUTHS)
-    axes.set_yticks(ELEVATIONS)
-    styled(gridded(axes), f"{len(head)} directions", "azimuth (left … right)", "elevation")
+    axes.set_xticks(AZIMUTH_TICKS)
+    axes.set_yticks(ELEVATION_TICKS)
+    style_axes(add_grid(axes), f"{len(head)} directions", "azimuth (left … right)", "elevation")

@@ -1,4 +1,4 @@
-"""Pictures of binaural manifolds: one line is one elevation, as in the paper's figure 3."""
+"""Figures of binaural manifolds: one line per elevation, as in figure 3 of the paper."""
 
 from __future__ import annotations
 
@@ -14,42 +14,66 @@ from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
 from earatlas.manifold.viewer import Embedding
 from earatlas.plotting.palette import ELEVATION_MAP, GREY, INK
-from earatlas.plotting.style import figure_of, plain
+from earatlas.plotting.style import escape_mathtext, new_figure
 from earatlas.types import Array
 
 __all__ = ["plot_manifolds"]
 
-_LIMITS = (-0.56, 0.56)  # of each axis: matplotlib leaves so much room that the unit ball fits
+_LIMITS = (-0.56, 0.56)  # limits of each axis; with matplotlib's 3-D margins, the unit ball fits
 
 
 def plot_manifolds(
     embeddings: Sequence[Embedding], directions: Array, spacing_degrees: float, *, title: str = ""
 ) -> Figure:
-    """All embeddings, a column a cue and a row a method; colours are elevations.
+    """Plot three-dimensional embeddings of cues, one panel per cue and method.
 
-    Points far from all others lie outside the frame: they are not drawn, but counted below a title.
+    Columns are cues, rows are methods, colours are elevations. Points far from all others lie
+    outside the frame: they are not drawn, and the caption of the panel counts them.
+
+    Parameters
+    ----------
+    embeddings : sequence of Embedding
+        Embeddings of the same directions, from `earatlas.manifold.viewer`.
+    directions : ndarray of shape (N, 2)
+        Azimuth and elevation of each direction in degrees.
+    spacing_degrees : float
+        Typical angle between neighbouring directions in degrees: neighbours of one elevation are
+        joined by a line.
+    title : str, default: ""
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; `earatlas.plotting.style.save` writes it.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes, R. Horaud, "Acoustic space learning for sound-source separation
+       and localization on binaural manifolds", International Journal of Neural Systems 25(1),
+       2015.
     """
     cues = list(dict.fromkeys(e.cue for e in embeddings))
     methods = list(dict.fromkeys(e.method for e in embeddings))
-    figure = figure_of(3.5 * len(cues) + 0.8, 4.0 * len(methods) + 0.5)
+    figure = new_figure(3.5 * len(cues) + 0.8, 4.0 * len(methods) + 0.5)
     low, high = float(directions[:, 1].min()), float(directions[:, 1].max())
-    colours = ScalarMappable(Normalize(low, max(high, low + 1.0)), _elevations())
+    colours = ScalarMappable(Normalize(low, max(high, low + 1.0)), _elevation_colormap())
     for e in embeddings:
-        place = methods.index(e.method) * len(cues) + cues.index(e.cue) + 1
-        axes = figure.add_subplot(len(methods), len(cues), place, projection="3d")
+        position = methods.index(e.method) * len(cues) + cues.index(e.cue) + 1
+        axes = figure.add_subplot(len(methods), len(cues), position, projection="3d")
         _draw(axes, e, directions, spacing_degrees, colours)
     bar = figure.colorbar(colours, ax=figure.axes, shrink=0.5, aspect=30, pad=0.01)
-    bar.set_label("elevation in degrees; a line is one elevation", fontsize=8, color=INK)
+    bar.set_label("elevation in degrees (one line per elevation)", fontsize=8, color=INK)
     bar.ax.tick_params(labelsize=7)
     inch = 1 / figure.get_figheight()
-    room = 0.85 if title else 0.4  # inches above the panels: the layout leaves none for 3D titles
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - room * inch))  # type: ignore[union-attr, call-arg]
+    margin = 0.85 if title else 0.4  # inches above the panels: the layout ignores 3-D titles
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - margin * inch))  # type: ignore[union-attr, call-arg]
     figure.text(0.01, 1 - 0.1 * inch, title, fontsize=13, color=INK, va="top", parse_math=False)
     return figure
 
 
-def _elevations() -> ListedColormap:
-    """The colours of elevations, without the ends, which are almost black."""
+def _elevation_colormap() -> ListedColormap:
+    """Return the colours of elevations without the ends of the map, which are almost black."""
     shades = matplotlib.colormaps[ELEVATION_MAP](0.03 + 0.94 * np.linspace(0, 1, 256))
     return ListedColormap(shades)
 
@@ -57,8 +81,8 @@ def _elevations() -> ListedColormap:
 def _draw(
     axes: Axes3D, e: Embedding, directions: Array, spacing_degrees: float, colours: ScalarMappable
 ) -> None:
-    """One embedding, turned a little and seen from a little above."""
-    points, elevations = e.centred, directions[e.places, 1]
+    """Draw one embedding, seen from slightly above."""
+    points, elevations = e.centred, directions[e.direction_indices, 1]
     lines = e.lines(directions, spacing_degrees)
     axes.add_collection3d(
         Line3DCollection(
@@ -71,7 +95,7 @@ def _draw(
     axes.set(xlim=_LIMITS, ylim=_LIMITS, zlim=_LIMITS, box_aspect=(1, 1, 1))
     axes.view_init(elev=22, azim=-58)
     axes.set_axis_off()
-    name = plain(f"{e.cue}, {e.method}")
+    name = escape_mathtext(f"{e.cue}, {e.method}")
     axes.set_title(name, fontsize=11, color=INK, fontweight="bold", pad=30)
     axes.text2D(
         0.5, 1.1, e.caption, transform=axes.transAxes, ha="center", va="top", fontsize=8, color=GREY

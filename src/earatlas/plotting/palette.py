@@ -1,7 +1,7 @@
-"""The colours of everything that is drawn, and the look that all pages share.
+"""Colours of all figures and pages, and the style sheet that the pages share.
 
-Colours are written here and nowhere else: figures, pages and the studio take them from here.
-Nothing is imported for it, so that a page is there before the libraries are.
+This is the only module that defines colours. It imports no numerical library, so that the studio's
+server starts quickly.
 """
 
 from __future__ import annotations
@@ -9,52 +9,52 @@ from __future__ import annotations
 from importlib.resources import files
 
 __all__ = [
-    "AZIMUTHS",
+    "AZIMUTH_TICKS",
     "BLACK",
     "COLOURS",
     "DIFFERENCE_MAP",
-    "ELEVATIONS",
     "ELEVATION_MAP",
+    "ELEVATION_TICKS",
     "GREY",
     "ILD_LIMIT_DB",
     "INK",
-    "LEFT",
+    "LEFT_EAR",
     "LEVEL_MAP",
     "LEVEL_RANGE_DB",
-    "MEAN",
+    "MEAN_COLOUR",
     "MISSING",
     "MISSING_OPACITY",
     "PHASE_MAP",
-    "RIGHT",
-    "TRUE",
+    "RIGHT_EAR",
+    "TRUTH_COLOUR",
     "WHITE",
-    "colour_of",
-    "look",
+    "shared_css",
+    "source_colour",
 ]
 
-INK, GREY = "#1f2933", "#7b8794"  # text; lines around
-MISSING = "#c9ced6"  # where nothing was observed, and grids
-TRUE, MEAN = "#d7263d", "#2a9d5c"  # marks of the truth, and of a posterior's mean
+INK, GREY = "#1f2933", "#7b8794"  # text; frames and axes
+MISSING = "#c9ced6"  # bins without an observation; grid lines
+TRUTH_COLOUR, MEAN_COLOUR = "#d7263d", "#2a9d5c"  # marks of true directions and posterior means
 COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")  # sources
-BLACK, WHITE = "#10151a", "#ffffff"  # words on a colour
-LEFT, RIGHT = "#2a6fc4", "#d1303f"  # the louder ear, on any ground
-LEVEL_MAP = "magma"  # of spectrograms
-DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # between the ears, right over left
-ELEVATION_MAP = "turbo"  # of manifolds' lines
-ILD_LIMIT_DB, LEVEL_RANGE_DB = 20.0, 60.0  # where the colours of a recording end
-AZIMUTHS, ELEVATIONS = (180, 90, 0, -90, -180), (-90, -45, 0, 45, 90)  # ticks; left is left
-MISSING_OPACITY = 0.43  # of the grey where nothing was heard, on a light ground and on a dark one
+BLACK, WHITE = "#10151a", "#ffffff"  # text on a coloured background
+LEFT_EAR, RIGHT_EAR = "#2a6fc4", "#d1303f"  # which ear is louder, on a light or dark background
+LEVEL_MAP = "magma"  # colour map of spectrograms
+DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # colour maps of ILD and IPD
+ELEVATION_MAP = "turbo"  # colour map of the lines of manifolds
+ILD_LIMIT_DB, LEVEL_RANGE_DB = 20.0, 60.0  # ends of the colour scales of a recording
+AZIMUTH_TICKS, ELEVATION_TICKS = (180, 90, 0, -90, -180), (-90, -45, 0, 45, 90)  # degrees
+MISSING_OPACITY = 0.43  # of the grey of missing bins on pages with a light or dark background
 
 
-def colour_of(m: int) -> str:
-    """The colour of source m."""
+def source_colour(m: int) -> str:
+    """Return the colour of source m."""
     return COLOURS[m % len(COLOURS)]
 
 
-def look() -> str:
-    """The style sheet that pages share: grounds, inks and sources' colours, light and dark."""
-    text = files("earatlas.plotting").joinpath("look.css").read_text(encoding="utf-8")
+def shared_css() -> str:
+    """Return the style sheet of all pages: colours for light and dark mode, and common elements."""
+    text = files("earatlas.plotting").joinpath("shared.css").read_text(encoding="utf-8")
     opacity = f"{round(255 * MISSING_OPACITY):02x}"
-    for name, value in {"ink": INK, "truth": TRUE, "missing": GREY + opacity}.items():
+    for name, value in {"ink": INK, "truth": TRUTH_COLOUR, "missing": GREY + opacity}.items():
         text = text.replace(f"{{{{{name}}}}}", value)
     return text

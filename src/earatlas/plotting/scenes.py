@@ -1,13 +1,13 @@
-"""Pictures of a separated scene: the paper's figure 7, and each of its panels.
+"""Figures of a separated scene: figure 7 of the paper, and each of its panels.
 
-In: a `FoundScene` and, where it is known, the `Truth`. Out: `plot_scene`, one Figure for everything
-(it belongs to nobody, and `earatlas.plotting.style.save` writes it), and the `draw_...` functions,
-which draw a single panel on axes of your own.
+The inputs are a `SceneSummary` and, if known, the `GroundTruth`. `plot_scene` returns one Figure,
+which `earatlas.plotting.style.save` writes; the `draw_...` functions draw single panels on given
+axes.
 
-    F', T'   frequencies and columns of the scene's `Picture`
-    M        sources, each in its own colour throughout
+    F', T'   frequencies and columns of the scene's `SpectrogramSummary`
+    M        number of sources; source m has the same colour in all panels
 
-Missing bins are grey; azimuth runs from left to right as seen from the listener.
+Missing bins are grey. Azimuth runs from left to right as seen by the listener.
 """
 
 from __future__ import annotations
@@ -20,39 +20,59 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.image import AxesImage
 
-from earatlas.evaluation.ground_truth import Matched, Truth
-from earatlas.plotting.palette import COLOURS, DIFFERENCE_MAP, ILD_LIMIT_DB, MISSING, colour_of
-from earatlas.plotting.posterior_maps import edges
-from earatlas.plotting.posterior_panels import draw_belief, draw_beliefs
-from earatlas.plotting.style import colour_bar, figure_of, gridded, headed, plain, styled, tints
-from earatlas.plotting.tracks import draw_levels, draw_ways
-from earatlas.separation.result import FoundScene
-from earatlas.separation.spectrogram_summary import Picture
+from earatlas.evaluation.ground_truth import GroundTruth, SourceMatching
+from earatlas.plotting.palette import (
+    COLOURS,
+    DIFFERENCE_MAP,
+    ILD_LIMIT_DB,
+    MISSING,
+    source_colour,
+)
+from earatlas.plotting.posterior_maps import cell_edges
+from earatlas.plotting.posterior_panels import draw_posterior, draw_posteriors
+from earatlas.plotting.style import (
+    add_colour_bar,
+    add_grid,
+    add_title,
+    escape_mathtext,
+    new_figure,
+    style_axes,
+    tint_colormap,
+)
+from earatlas.plotting.tracks import draw_direction_tracks, draw_levels
+from earatlas.separation.result import SceneSummary
+from earatlas.separation.spectrogram_summary import SpectrogramSummary
 from earatlas.types import Array
-from earatlas.wording import place_words
+from earatlas.wording import format_position
 
 __all__ = [
-    "draw_belief",
-    "draw_beliefs",
+    "draw_direction_tracks",
     "draw_free_energy",
     "draw_ild",
     "draw_levels",
     "draw_mask",
-    "draw_ways",
+    "draw_posterior",
+    "draw_posteriors",
     "plot_scene",
 ]
 
 
-def _spectrogram(
-    axes: Axes, picture: Picture, values: Array, *, limits: tuple[float, float], **style: object
+def _draw_spectrogram(
+    axes: Axes,
+    spectrogram: SpectrogramSummary,
+    values: Array,
+    *,
+    limits: tuple[float, float],
+    **style: object,
 ) -> AxesImage:
+    """Draw values (F', T') over time and frequency; grey where they are NaN."""
     axes.set_facecolor(MISSING)
-    low, high = edges(picture.frequencies_hz / 1000)
+    low, high = cell_edges(spectrogram.frequencies_hz / 1000)
     return axes.imshow(
         values,
         origin="lower",
         aspect="auto",
-        extent=(*edges(picture.seconds), low, high),
+        extent=(*cell_edges(spectrogram.seconds), low, high),
         interpolation="nearest",
         vmin=limits[0],
         vmax=limits[1],
@@ -60,91 +80,129 @@ def _spectrogram(
     )
 
 
-def draw_ild(axes: Axes, picture: Picture) -> AxesImage:
-    """The level difference between the ears, as it was heard; grey where nothing was."""
+def draw_ild(axes: Axes, spectrogram: SpectrogramSummary) -> AxesImage:
+    """Draw the observed interaural level difference; grey where nothing was observed."""
     limits = -ILD_LIMIT_DB, ILD_LIMIT_DB
-    image = _spectrogram(axes, picture, picture.ild_db, limits=limits, cmap=DIFFERENCE_MAP)
-    styled(axes, "Level difference", "seconds", "kHz")
+    image = _draw_spectrogram(
+        axes, spectrogram, spectrogram.ild_db, limits=limits, cmap=DIFFERENCE_MAP
+    )
+    style_axes(axes, "Level difference", "seconds", "kHz")
     return image
 
 
-def draw_mask(axes: Axes, picture: Picture, mask: Array, *, m: int, title: str) -> AxesImage:
-    """A mask (F', T') in the colour of source m: found, or true; grey where it is NaN."""
-    image = _spectrogram(axes, picture, mask, limits=(0.0, 1.0), cmap=tints(colour_of(m)))
-    styled(axes, plain(title), "seconds", "kHz")
+def draw_mask(
+    axes: Axes, spectrogram: SpectrogramSummary, mask: Array, *, m: int, title: str
+) -> AxesImage:
+    """Draw an estimated or true mask (F', T') in the colour of source m; grey where it is NaN."""
+    cmap = tint_colormap(source_colour(m))
+    image = _draw_spectrogram(axes, spectrogram, mask, limits=(0.0, 1.0), cmap=cmap)
+    style_axes(axes, escape_mathtext(title), "seconds", "kHz")
     return image
 
 
 def draw_free_energy(axes: Axes, free_energies: Sequence[float]) -> None:
-    """The free energy's course over the iterations."""
+    """Draw the free energy over the iterations."""
     steps = np.arange(1, len(free_energies) + 1)
     axes.plot(steps, free_energies, ".-", color=COLOURS[0], linewidth=1.2, ms=4)
     axes.locator_params(axis="x", integer=True, nbins=8)
     axes.ticklabel_format(axis="y", useOffset=False)
-    styled(gridded(axes), "Free energy", "iteration", "nats")
+    style_axes(add_grid(axes), "Free energy", "iteration", "nats")
 
 
-def plot_scene(scene: FoundScene, *, truth: Truth | None = None, title: str = "") -> Figure:
-    """Figure 7 of the paper: level differences, directions, assignments, and the truth beside them.
+def plot_scene(scene: SceneSummary, *, truth: GroundTruth | None = None, title: str = "") -> Figure:
+    """Plot a separated scene as in figure 7 of the paper.
 
-    The first row is the scene: level differences, all directions, free energy. Then a row a source:
-    log-density of its direction, the probabilities that each bin is its own, and its true mask. The
-    last row is over time: azimuth, elevation and level of each source.
+    The first row shows the level difference, all directions and the free energy. Each source has a
+    row with the log density of its direction, the probability that each bin belongs to it and, if
+    the truth has images, its true mask. The last row shows azimuth, elevation and level over time.
+
+    Parameters
+    ----------
+    scene : SceneSummary
+        A separated scene, for example from `Atlas.separate`.
+    truth : GroundTruth, optional
+        True directions, true images, or both.
+    title : str, default: ""
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; `earatlas.plotting.style.save` writes it.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes, R. Horaud, "Acoustic space learning for sound-source separation
+       and localization on binaural manifolds", International Journal of Neural Systems 25(1),
+       2015.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> from earatlas.plotting.scenes import plot_scene
+    >>> scene = ea.render_scene(
+    ...     ea.simulated_head([[40, 10]]), [ea.synthetic_speech(0.4, seed=1)], [[40, 10]])
+    >>> figure = plot_scene(ea.example_atlas().separate(scene.mixture, n_sources=1))
+    >>> [axes.get_title(loc="left") for axes in figure.axes][:3]
+    ['Level difference', '', 'Directions']
     """
     M = len(scene.sources)
     over_time = bool(M) and scene.sources[0].posterior.space.holds_directions
     rows = M + 1 + over_time
-    figure = figure_of(12.5, 2.6 * rows + 0.3)
+    figure = new_figure(12.5, 2.6 * rows + 0.3)
     grid = figure.add_gridspec(rows, 3)
-    matched = None if truth is None else Matched.of(scene, truth)
-    _draw_all(figure, grid, scene, None if truth is None else truth.directions)
+    matched = None if truth is None else SourceMatching.of(scene, truth)
+    _draw_overview(figure, grid, scene, None if truth is None else truth.directions)
     for m in range(M):
         _draw_source(figure, grid, scene, m, matched)
     if over_time:
         _draw_over_time(figure, grid, scene)
-    return headed(figure, title)
+    return add_title(figure, title)
 
 
-def _draw_all(figure: Figure, grid: GridSpec, scene: FoundScene, directions: Array | None) -> None:
-    """The first row: what was heard, where everything is, and the inference."""
+def _draw_overview(
+    figure: Figure, grid: GridSpec, scene: SceneSummary, directions: Array | None
+) -> None:
+    """Draw the first row: level difference, directions of all sources, free energy."""
     axes = figure.add_subplot(grid[0, 0])
-    colour_bar(draw_ild(axes, scene.picture), axes, "dB, right over left")
+    add_colour_bar(draw_ild(axes, scene.spectrogram), axes, "dB, right over left")
     if scene.sources:
         posteriors = [source.posterior for source in scene.sources]
-        draw_beliefs(figure.add_subplot(grid[0, 1]), posteriors, directions=directions)
+        draw_posteriors(figure.add_subplot(grid[0, 1]), posteriors, directions=directions)
     if scene.free_energies:
         draw_free_energy(figure.add_subplot(grid[0, 2]), scene.free_energies)
 
 
 def _draw_source(
-    figure: Figure, grid: GridSpec, scene: FoundScene, m: int, matched: Matched | None
+    figure: Figure, grid: GridSpec, scene: SceneSummary, m: int, matched: SourceMatching | None
 ) -> None:
-    """The row of source m: where it is, what was assigned to it, and what is truly its own."""
-    source, picture = scene.sources[m], scene.picture
-    direction = None if matched is None else matched.direction_of(m)
+    """Draw the row of source m: its direction, its mask, and its true mask if known."""
+    source, spectrogram = scene.sources[m], scene.spectrogram
+    direction = None if matched is None else matched.true_direction(m)
     axes = figure.add_subplot(grid[m + 1, 0])
-    words = f"{source.name}: {place_words(source.posterior.space, source.direction)}"
-    image = draw_belief(axes, source.posterior, m=m, title=words, truth=direction)
+    place = format_position(source.posterior.space, source.direction, source.radius_90)
+    title = f"{source.name}: {place}"
+    image = draw_posterior(axes, source.posterior, m=m, title=title, truth=direction)
     axes.legend(loc="lower right", fontsize=7, framealpha=0.9)
     if image is not None:
-        colour_bar(image, axes, "log density")
-    room = matched is not None and matched.masks is not None  # for a true mask
-    axes = figure.add_subplot(grid[m + 1, 1] if room else grid[m + 1, 1:])
-    image = draw_mask(axes, picture, picture.masks[m], m=m, title="Assignment")
-    true = None if matched is None else matched.mask_of(m)
+        add_colour_bar(image, axes, "log density")
+    with_true_mask = matched is not None and matched.masks is not None
+    axes = figure.add_subplot(grid[m + 1, 1] if with_true_mask else grid[m + 1, 1:])
+    image = draw_mask(axes, spectrogram, spectrogram.masks[m], m=m, title="Mask")
+    true = None if matched is None else matched.true_mask(m)
     if true is not None:
         name, mask = true
         axes = figure.add_subplot(grid[m + 1, 2])
-        image = draw_mask(axes, picture, mask, m=m, title=f"True: {name}")
-    colour_bar(image, axes, "probability")
+        image = draw_mask(axes, spectrogram, mask, m=m, title=f"True mask: {name}")
+    add_colour_bar(image, axes, "probability")
 
 
-def _draw_over_time(figure: Figure, grid: GridSpec, scene: FoundScene) -> None:
-    """The last row: where each source was when, and how loud; no elevation on a circle."""
+def _draw_over_time(figure: Figure, grid: GridSpec, scene: SceneSummary) -> None:
+    """Draw the last row: azimuth, elevation (not on a circle) and level of each source."""
     tracks = [source.track for source in scene.sources]
-    tall = scene.sources[0].posterior.space.dims > 1
-    where = grid[-1, 0] if tall else grid[-1, :2]
-    draw_ways(figure.add_subplot(where), tracks, elevation=tall)
-    if tall:
-        draw_ways(figure.add_subplot(grid[-1, 1]), tracks, 1)
+    has_elevation = scene.sources[0].posterior.space.dims > 1
+    cells = grid[-1, 0] if has_elevation else grid[-1, :2]
+    draw_direction_tracks(figure.add_subplot(cells), tracks, elevation=has_elevation)
+    if has_elevation:
+        draw_direction_tracks(figure.add_subplot(grid[-1, 1]), tracks, 1)
     draw_levels(figure.add_subplot(grid[-1, 2]), tracks)

@@ -1,7 +1,7 @@
-"""One palette and one style: figures that belong to nobody, and how they are saved.
+"""Style of the figures: empty figures, axes, colour bars, and saving.
 
-No pyplot, no global state, safe in threads and on machines without a screen. The colours are those
-of `earatlas.plotting.palette`.
+pyplot and its global state are not used, so figures can be made in threads and on machines without
+a display. The colours are those of `earatlas.plotting.palette`.
 """
 
 from __future__ import annotations
@@ -14,46 +14,49 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from earatlas.errors import InputError
-from earatlas.files import written_whole
+from earatlas.files import atomic_write
 from earatlas.plotting.palette import GREY, INK, MISSING
 
 __all__ = [
-    "check_picture",
-    "colour_bar",
-    "figure_of",
-    "gridded",
-    "headed",
-    "plain",
+    "add_colour_bar",
+    "add_grid",
+    "add_title",
+    "check_figure_path",
+    "escape_mathtext",
+    "new_figure",
     "save",
-    "styled",
-    "tints",
+    "style_axes",
+    "tint_colormap",
 ]
 
+DOTS_PER_INCH = 150  # resolution of PNG files
+_SOFTWARE_KEY = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}  # metadata field
 
-def tints(colour: str) -> LinearSegmentedColormap:
-    """A colour map from white to the colour."""
+
+def tint_colormap(colour: str) -> LinearSegmentedColormap:
+    """Return a colour map from white to `colour`."""
     return LinearSegmentedColormap.from_list(colour, ["white", colour])
 
 
-def plain(name: str) -> str:
-    """A name from outside, of which matplotlib is not to make a formula."""
-    return name.replace("$", r"\$")
+def escape_mathtext(text: str) -> str:
+    """Escape dollar signs, so that matplotlib does not typeset names as formulas."""
+    return text.replace("$", r"\$")
 
 
-def figure_of(width: float, height: float) -> Figure:
-    """An empty figure that belongs to nobody."""
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this size in inches, not registered with pyplot."""
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
-def headed(figure: Figure, title: str) -> Figure:
-    """The figure with a title of its own, if there is any."""
+def add_title(figure: Figure, title: str) -> Figure:
+    """Add a title to a figure, unless it is empty, and return the figure."""
     if title:
         figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
     return figure
 
 
-def styled(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
-    """Title, labels and thin grey lines around."""
+def style_axes(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
+    """Set the title, labels, ticks and frame of axes, and return them."""
     axes.set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold")
     axes.set_xlabel(x, fontsize=9, color=INK)
     axes.set_ylabel(y, fontsize=9, color=INK)
@@ -64,37 +67,66 @@ def styled(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
     return axes
 
 
-def gridded(axes: Axes) -> Axes:
-    """A faint grid behind everything."""
+def add_grid(axes: Axes) -> Axes:
+    """Add a light grid behind everything else, and return the axes."""
     axes.grid(color=MISSING, linewidth=0.5)
     axes.set_axisbelow(True)
     return axes
 
 
-def colour_bar(image: ScalarMappable, axes: Axes, label: str) -> None:
-    """The key of an image's colours, beside it."""
+def add_colour_bar(image: ScalarMappable, axes: Axes, label: str) -> None:
+    """Add the colour bar of an image beside its axes."""
     bar = axes.figure.colorbar(image, ax=axes, pad=0.02, aspect=18)
     bar.set_label(label, fontsize=8, color=INK)
     bar.ax.tick_params(labelsize=7)
 
 
-def check_picture(path: Path) -> None:
-    """Refuse a name that `save` cannot write: commands ask before they work."""
+def check_figure_path(path: Path) -> None:
+    """Raise InputError if `save` cannot write to this path; commands call it before they compute.
+
+    Raises
+    ------
+    InputError
+        If the name does not end in .png, .svg or .pdf.
+    """
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
         raise InputError(f"plot must end in .png, .svg or .pdf, got '{path}'. Rename the output.")
 
 
-DOTS_AN_INCH = 150  # of a PNG
-_MAKER = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
-
-
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, by its ending; the whole file or nothing."""
+    """Write a figure as PNG, SVG or PDF, according to its extension.
+
+    The file is written completely or not at all: an error leaves an existing file unchanged.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Any figure, for example from `earatlas.plotting.posteriors.plot_posterior`.
+    path : str or Path
+        A name that ends in .png (150 dots per inch), .svg or .pdf.
+
+    Returns
+    -------
+    Path
+        The path of the file.
+
+    Raises
+    ------
+    InputError
+        If the extension is another one, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from earatlas.plotting.style import new_figure, save
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(new_figure(2.0, 1.0), f"{folder}/empty.svg").name
+    'empty.svg'
+    """
     path = Path(path)
-    check_picture(path)
-    with written_whole(path, "plot") as scratch:
-        # Told to whoever asks whose picture it is: PNG and PDF have room for it, SVG too.
+    check_figure_path(path)
+    with atomic_write(path, "plot") as scratch:
         figure.savefig(
-            scratch, dpi=DOTS_AN_INCH, metadata={_MAKER[path.suffix.lower()]: "earatlas"}
+            scratch, dpi=DOTS_PER_INCH, metadata={_SOFTWARE_KEY[path.suffix.lower()]: "earatlas"}
         )
     return path

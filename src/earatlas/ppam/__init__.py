@@ -1,1 +1,1 @@
-"""Probabilistic piecewise affine mapping (paper, section 5): the model, EM, its posterior and calibration."""
+"""Probabilistic piecewise affine mapping (paper, section 5): model, EM, posterior, calibration."""

@@ -1,9 +1,8 @@
-"""Models that have not learned what they are asked: one refit without each tenth of the directions.
+"""Cross-validated models: one refit of a PPAM without each fold of its directions.
 
-Before, one model was learned anew without a tenth. It errs more than the final model, by as much as
-chance has it, so posteriors were too cautious: over six splits of ku100 the 50 % region held 50 to
-68 % of the truths. Errors measured on refits are those of new directions (medians over the same
-splits: 0.73 and 0.74 degrees), so they do not remember what was left out.
+Input: a fitted model, its directions and cues. Output: a `CrossValidation`, which holds one refit
+per fold; the refit of a direction has not been trained on it.
+Evidence for refits: docs/figures/settings/ppam.md, "cross_validation".
 """
 
 from __future__ import annotations
@@ -14,44 +13,46 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.ppam.model import PPAM
-from earatlas.threads import side_by_side
+from earatlas.threads import parallel_map
 from earatlas.types import Array, Indices
 
-__all__ = ["Folds"]
+__all__ = ["CrossValidation"]
 
-_FOLDS = 10  # what is left without one is almost as dense as the whole
+_N_FOLDS = 10  # nine tenths of the directions are almost as dense as all of them
 
 
 @dataclass(frozen=True, eq=False)
-class Folds:
-    """Refits of one model; direction `order[i]` is left out of `refits[i % len(refits)]`."""
+class CrossValidation:
+    """Refits of one model; direction `order[i]` is held out of `refits[i % len(refits)]`."""
 
-    order: Indices  # (N,) of the directions
+    order: Indices  # (N,) permutation of the directions
     refits: tuple[PPAM, ...]
 
     @classmethod
-    def of(cls, model: PPAM, x: Array, y: Array, *, constrained: bool = True, seed: int) -> Folds:
-        """Of a model of directions (N, C) and cues (N, D)."""
-        order = cls.order_of(len(x), seed)
-        folds = min(_FOLDS, len(x))
-        parts = [order[i::folds] for i in range(folds)]
+    def of(
+        cls, model: PPAM, x: Array, y: Array, *, constrained: bool = True, seed: int
+    ) -> CrossValidation:
+        """Refit a model of directions (N, C) and cues (N, D) without each fold."""
+        order = cls.fold_order(len(x), seed)
+        n_folds = min(_N_FOLDS, len(x))
+        folds = [order[i::n_folds] for i in range(n_folds)]
 
-        def refitted(part: Indices) -> PPAM:
-            known = np.delete(x, part, axis=0), np.delete(y, part, axis=0)
-            return model.refitted(*known, constrained=constrained)
+        def refit(fold: Indices) -> PPAM:
+            training = np.delete(x, fold, axis=0), np.delete(y, fold, axis=0)
+            return model.refit(*training, constrained=constrained)
 
-        return cls(order, tuple(side_by_side(refitted, parts)))
+        return cls(order, tuple(parallel_map(refit, folds)))
 
     @staticmethod
-    def order_of(directions: int, seed: int) -> Indices:
-        """(N,) the order in which directions are left out."""
+    def fold_order(directions: int, seed: int) -> Indices:
+        """Return the permutation (N,) in which directions are assigned to folds."""
         return np.random.default_rng(seed).permutation(directions)
 
     @cached_property
-    def _place(self) -> Indices:
-        """(N,) where each direction stands in the order."""
+    def _position(self) -> Indices:
+        """Position (N,) of each direction in `order`."""
         return np.argsort(self.order)
 
-    def without(self, n: int) -> PPAM:
-        """The refit that has not learned direction n."""
-        return self.refits[int(self._place[n]) % len(self.refits)]
+    def refit_without(self, n: int) -> PPAM:
+        """Return the refit that was not trained on direction n."""
+        return self.refits[int(self._position[n]) % len(self.refits)]

@@ -1,8 +1,10 @@
-"""Directions in patches: what lies together is learned together, with the few charts that reach it.
+"""Partition of the training directions into compact blocks, and the charts relevant to each.
 
-In: directions x (N, C). Out: rows of x, patch by patch, and for each patch the components whose
-charts count there. A chart is used within some ten degrees of its centre; of 270 on the sphere
-about 40 reach a patch, and EM on those alone takes a quarter of the time.
+Input: directions x (N, C). Output: the rows of each block, and the components whose charts matter
+there. A chart matters within some ten degrees of its centre, so that only a fraction of the
+components enters the E-step of a block.
+
+    N   directions      K   components      C   columns of a point      Γ_k   chart covariances
 """
 
 from __future__ import annotations
@@ -13,28 +15,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.geometry.spaces import Space
-from earatlas.ppam.parameters import Charts
+from earatlas.ppam.parameters import PPAMParameters
 from earatlas.types import Array, Indices
 
-__all__ = ["Reach", "patches"]
+__all__ = ["ChartSupport", "spatial_blocks"]
 
-_ROWS = 80  # of a patch, about: with fewer the calls take longer than the products
-_MOST = 64  # patches; beyond, the charts' own reach is what counts
-_NOTHING = 40.0  # nats: a responsibility of e^-40 changes no digit of a sum
+# Evidence: docs/figures/settings/ppam.md, "data_blocks".
+_BLOCK_ROWS = 80  # about this many directions per block
+_MAX_BLOCKS = 64
+_NEGLIGIBLE_NATS = 40.0  # a responsibility of e^-40 changes no digit of a sum
 
 
-def patches(space: Space, x: Array) -> list[Indices]:
-    """Rows of directions (N, C), each in one patch; few directions are one patch, in order."""
-    count = min(len(x) // _ROWS, _MOST)
+def spatial_blocks(space: Space, x: Array) -> list[Indices]:
+    """Partition directions (N, C) into blocks of rows; few directions form one block, in order."""
+    count = min(len(x) // _BLOCK_ROWS, _MAX_BLOCKS)
     if count < 2:
         return [np.arange(len(x))]
-    hubs = list(_far_apart(space, x, count))
-    nearest = space.squared_distances(x[hubs], x).argmin(axis=1)
-    return [own for hub in range(count) if len(own := np.flatnonzero(nearest == hub))]
+    seeds = list(_farthest_points(space, x, count))
+    nearest = space.squared_distances(x[seeds], x).argmin(axis=1)
+    return [rows for seed in range(count) if len(rows := np.flatnonzero(nearest == seed))]
 
 
-def _far_apart(space: Space, x: Array, count: int) -> Iterator[int]:
-    """Rows of directions, each as far as can be from those before it."""
+def _farthest_points(space: Space, x: Array, count: int) -> Iterator[int]:
+    """Yield rows of directions, each as far as possible from all previous ones."""
     chosen, gap = 0, np.full(len(x), np.inf)
     for _ in range(count):
         yield chosen
@@ -43,29 +46,30 @@ def _far_apart(space: Space, x: Array, count: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
-    """How far each of K charts reaches, by where it is used alone.
+class ChartSupport:
+    """The region in which each of K charts can have a responsibility that matters.
 
-    Γ_k lies between its eigenvalues: at its best a chart far away has less than e^-40 of what the
-    nearest has at its worst. What cues say is left out; they speak against a far chart, too.
+    The quadratic form of Γ_k is bounded by its eigenvalues: a component is left out where its upper
+    bound is less than e^-40 of the lower bound of the best component. Cues are ignored; they can
+    only count further against a distant chart.
     """
 
     space: Space
     centres: Array  # (K, C)
-    scale: Array  # (K,) log density of a chart at its centre, but for what all have
-    widest: Array  # (K,) eigenvalues of Γ_k
-    narrowest: Array  # (K,)
+    log_peak: Array  # (K,) log density at the centre, up to a common constant
+    max_variances: Array  # (K,) largest eigenvalue of Γ_k
+    min_variances: Array  # (K,) smallest eigenvalue of Γ_k
 
     @classmethod
-    def of(cls, model: Charts) -> Reach:
-        """That of a model's charts."""
+    def of(cls, model: PPAMParameters) -> ChartSupport:
+        """Return the support of a model's charts."""
         values = np.asarray(np.linalg.eigvalsh(model.gammas), dtype=np.float64)
-        scale = np.log(model.weights) - 0.5 * np.log(values).sum(axis=1)
-        return cls(model.space, model.centres, scale, values[:, -1], values[:, 0])
+        log_peak = np.log(model.weights) - 0.5 * np.log(values).sum(axis=1)
+        return cls(model.space, model.centres, log_peak, values[:, -1], values[:, 0])
 
-    def near(self, x: Array) -> Indices:
-        """Components that may have something of directions (n, C)."""
+    def relevant_components(self, x: Array) -> Indices:
+        """Return the components that matter for at least one of the directions (n, C)."""
         half = 0.5 * self.space.squared_distances(self.centres, x)
-        least = (self.scale - half / self.narrowest).max(axis=1, keepdims=True)
-        near = self.scale - half / self.widest > least - _NOTHING
-        return np.flatnonzero(near.any(axis=0))
+        lower = (self.log_peak - half / self.min_variances).max(axis=1, keepdims=True)
+        relevant = self.log_peak - half / self.max_variances > lower - _NEGLIGIBLE_NATS
+        return np.flatnonzero(relevant.any(axis=0))

@@ -1,13 +1,15 @@
-"""EM for PPAM: how the charts are learned.
+"""Expectation-maximization (EM) for PPAM (paper, section 5).
 
-In: directions x (N, C), cues y (N, D) and how to go about it. Out: `Charts`. Letters as in
-`earatlas.ppam.model`.
+Input: directions x (N, C), cues y (N, D) and `EMSettings`. Output: `PPAMParameters`. The symbols
+are those of `earatlas.ppam.model`; in addition
 
-One iteration is one pass over the data in blocks of n, each with the components that reach it
-(`earatlas.ppam.data_blocks`): two matrix products of (n × D) with (D × K'(L+1)), and nothing that
-carries N, K and D at once. Because all cues share the regressors
-(u, 1), weighted least squares stays the maximizer of (A_k, b_k) whatever S is; the noise and the
-latent map are then the factor analysis of what is left.
+    r_nk (N, K)       responsibilities      φ_nk = (u_nk, 1)   regressors (L+1)
+    S = (Σ + B Bᵀ)⁻¹  noise precision       β = 1 / temperature
+
+One iteration is one pass over the data in blocks of n rows with the K' components that matter there
+(`earatlas.ppam.data_blocks`): two matrix products of (n × D) with (D × K'(L+1)), and no array over
+N, K and D at once. All cues share the regressors φ, so weighted least squares maximizes over
+(A_k, b_k) for any S; noise and latent map are then the factor analysis of the residuals.
 """
 
 from __future__ import annotations
@@ -23,61 +25,46 @@ import numpy as np
 from earatlas.errors import InputError
 from earatlas.geometry.direction_posterior import change_chart
 from earatlas.geometry.spaces import Space
-from earatlas.ppam.data_blocks import Reach, patches
-from earatlas.ppam.parameters import Charts, latent_root
+from earatlas.ppam.data_blocks import ChartSupport, spatial_blocks
+from earatlas.ppam.parameters import PPAMParameters, latent_root
+from earatlas.ppam.sufficient_statistics import (
+    ResponsibilityBlock,
+    SufficientStatistics,
+    accumulate,
+)
 from earatlas.types import Array, Indices
 
-__all__ = ["EM", "Learning", "Moments", "fit", "refit"]
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Some of the data, and the components that have something of it."""
-
-    near: Indices  # (K',) which components
-    y: Array  # (n, D) from the mean
-    u: Array  # (L, n, K')
-    r: Array  # (n, K')
-    Fy: Array  # (n, L_w)
-    log_likelihood: float
+__all__ = ["EM", "EMSettings", "fit", "refit"]
 
 
 @dataclass(frozen=True)
-class Learning:
-    """How EM is run. The defaults are what won on three measured heads (docs/figures.md)."""
+class EMSettings:
+    """Settings of EM for PPAM.
 
-    start: Literal["directions", "joint"] = "directions"  # k-means on x, or on [x; y]
-    starts: int = 2  # the best after `warm_up` iterations goes on
-    warm_up: int = 5
-    iterations: int = 50
-    tolerance: float = 5e-3  # nats a sample that an iteration must gain to go on
-    temperature: float | None = None  # y counts as y / temperature; None: max(1, D / 25)
-    least_samples: float | None = None  # components below are dropped; None: L + 2
-    spread_prior: float | None = 3.0  # samples the shared noise is worth; None: the paper's g = 1
+    Evidence: docs/figures/settings/ppam.md, "em".
+    """
+
+    initialization: Literal["directions", "joint"] = "directions"  # k-means on x, or on [x; y]
+    n_starts: int = 2  # initializations; the best one after `warm_up` iterations continues
+    warm_up: int = 5  # iterations
+    max_iterations: int = 50
+    tolerance: float = 5e-3  # smallest gain per iteration, nats per sample
+    temperature: float | None = None  # divides the log-likelihood of y; None: max(1, D / 25)
+    min_samples: float | None = None  # components with fewer are dropped; None: L + 2
+    spread_prior: float | None = 3.0  # pseudo-samples of the common noise; None: g = 1 (paper)
     block_megabytes: float = 24.0  # of work arrays; at most eight times that for a copy of y
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
-    """What an M-step needs of the responsibilities, in the charts that they were computed in."""
-
-    counts: Array  # (K,) sum_n r_nk
-    grams: Array  # (K, L+1, L+1) sum_n r_nk (u, 1)(u, 1)^T
-    cross: Array  # (K, L+1, D) sum_n r_nk (u, 1) y^T
-    projected: Array  # (D, L_w) sum_n y (F y)^T, F as in `latent_root`
-    log_likelihood: float
-
-
-@dataclass(frozen=True, eq=False)
 class EM:
-    """EM on one data set. Within, cues are counted from their mean, so that sums keep digits."""
+    """EM on one data set. Internally the mean of the cues is subtracted for numerical precision."""
 
     space: Space
-    x: Array  # (N, C)
-    y: Array  # (N, D)
-    how: Learning
-    L_w: int
-    constrained: bool
+    x: Array  # (N, C) directions, degrees
+    y: Array  # (N, D) cues
+    settings: EMSettings
+    L_w: int  # number of latent coordinates
+    constrained: bool  # equal weights and chart volumes, as in the paper
 
     @cached_property
     def offset(self) -> Array:
@@ -86,266 +73,285 @@ class EM:
         return mean
 
     @cached_property
-    def _patches(self) -> tuple[Indices, Indices]:
-        """Rows (N,) of the data patch by patch, and where each patch ends."""
-        every = patches(self.space, self.x)
-        return np.concatenate(every), np.cumsum([len(rows) for rows in every])
+    def _spatial_order(self) -> tuple[Indices, Indices]:
+        """Rows (N,) of the data sorted by spatial block, and the end of each block."""
+        blocks = spatial_blocks(self.space, self.x)
+        return np.concatenate(blocks), np.cumsum([len(rows) for rows in blocks])
 
     @cached_property
-    def _small(self) -> Array | None:
-        """All centred cues (N, D) where the memory setting allows it: saves a pass over them."""
-        fits = self.y.nbytes <= 8e6 * self.how.block_megabytes
-        return self.y[self._patches[0]] - self.offset if fits else None
+    def _centred_cues(self) -> Array | None:
+        """All centred cues (N, D), or None if they exceed the memory setting."""
+        fits = self.y.nbytes <= 8e6 * self.settings.block_megabytes
+        return self.y[self._spatial_order[0]] - self.offset if fits else None
 
     def centred(self, s: slice) -> Array:
-        """Cues (n, D) of a block, patch by patch, from their mean."""
-        return self.y[self._patches[0][s]] - self.offset if self._small is None else self._small[s]
+        """Return the centred cues (n, D) of rows sorted by spatial block."""
+        return (
+            self.y[self._spatial_order[0][s]] - self.offset
+            if self._centred_cues is None
+            else self._centred_cues[s]
+        )
 
     @cached_property
     def squares(self) -> Array:
-        """sum_n y_nd² (D,) about the mean."""
+        """Σ_n y_nd² (D,) of the centred cues."""
         total = np.zeros(self.y.shape[1])
-        for s in self.slices(1):
+        for s in self.row_blocks(1):
             total += (self.centred(s) ** 2).sum(axis=0)
         return total
 
     @cached_property
     def temperature(self) -> float:
-        """By default 25 cues count: so many independent ones a head's 730 residuals have."""
-        given = self.how.temperature
+        """Temperature of the log-likelihood; the default corresponds to 25 independent cues."""
+        given = self.settings.temperature
         return max(1.0, self.y.shape[1] / 25) if given is None else given
 
-    def slices(self, columns: int) -> Iterator[slice]:
-        """Blocks of n for which about `columns` + 2 D numbers a row fit the memory setting."""
+    def row_blocks(self, columns: int) -> Iterator[slice]:
+        """Yield slices of rows; `columns` + 2 D numbers per row fit the memory setting."""
         N, D = self.y.shape
-        size = max(int(self.how.block_megabytes * 1e6 / 8 / (columns + 2 * D)), 1)
+        size = max(int(self.settings.block_megabytes * 1e6 / 8 / (columns + 2 * D)), 1)
         return (slice(i, min(i + size, N)) for i in range(0, N, size))
 
-    def within_patches(self, columns: int) -> Iterator[tuple[slice, Indices]]:
-        """The same, each within a patch, and the rows of the data (n,) that a block has."""
-        rows, ends = self._patches
-        for block in self.slices(columns):
+    def spatial_row_blocks(self, columns: int) -> Iterator[tuple[slice, Indices]]:
+        """Yield `row_blocks`, split at the ends of spatial blocks, with their rows (n,)."""
+        rows, ends = self._spatial_order
+        for block in self.row_blocks(columns):
             cuts = ends[(ends > block.start) & (ends < block.stop)].tolist()
             for start, stop in itertools.pairwise([block.start, *cuts, block.stop]):
                 yield slice(start, stop), rows[start:stop]
 
-    def run(self, model: Charts, iterations: int) -> Charts:
-        """E and M steps until one gains next to nothing. A fall is never taken for convergence."""
+    def run(self, model: PPAMParameters, max_iterations: int) -> PPAMParameters:
+        """Alternate E- and M-steps until the gain is below the tolerance.
+
+        A decrease beyond rounding errors does not count as convergence.
+        """
         history, K = list(model.log_likelihoods), 0
-        for step in range(iterations + 1):
-            moments = self.moments(model)
-            gain = moments.log_likelihood - history[-1] if history else np.inf
-            same, K = len(model.weights) == K, len(model.weights)
-            history.append(moments.log_likelihood)
-            # At a fixed point the sum still trembles in its last digits; more than that is a fall.
+        for step in range(max_iterations + 1):
+            statistics = self.e_step(model)
+            gain = statistics.log_likelihood - history[-1] if history else np.inf
+            same_count, K = len(model.weights) == K, len(model.weights)
+            history.append(statistics.log_likelihood)
+            # At a fixed point the sum still varies in its last digits.
             rounding = 1e-14 * (self.squares / model.noise).sum()
-            converged = same and -rounding <= gain < self.how.tolerance * len(self.x)
-            if converged or step == iterations:
+            converged = same_count and -rounding <= gain < self.settings.tolerance * len(self.x)
+            if converged or step == max_iterations:
                 break
-            model = self.maximize(model.centres, moments, (model.noise, model.latent))
+            model = self.m_step(model.centres, statistics, (model.noise, model.latent))
         return replace(model, log_likelihoods=tuple(history), converged=converged)
 
-    def finished(self, charts: Charts) -> Charts:
-        """The charts with cues counted from zero again, and a spread of their own if wished."""
-        shifted = replace(charts, b=charts.b + self.offset)
-        prior = self.how.spread_prior
-        return shifted if prior is None else self.with_spread(shifted, prior)
+    def finalize(self, model: PPAMParameters) -> PPAMParameters:
+        """Add the mean of the cues again, and estimate the spread unless it is fixed to 1."""
+        shifted = replace(model, b=model.b + self.offset)
+        prior = self.settings.spread_prior
+        return shifted if prior is None else self.estimate_spread(shifted, prior)
 
-    def start(self, K: int, rng: np.random.Generator) -> Charts:
-        """k-means with charts for differences, on x or on [x; leading coordinates of y]."""
+    def initialize(self, K: int, rng: np.random.Generator) -> PPAMParameters:
+        """Initialize by k-means in charts, on x or on [x; leading principal components of y]."""
         N, L = len(self.x), self.space.dims
         extra = np.zeros((N, 0))
-        if self.how.start == "joint":
-            axes, _ = self.principal(np.ones(self.y.shape[1]), min(10, *self.y.shape))
+        if self.settings.initialization == "joint":
+            axes, _ = self.principal_axes(np.ones(self.y.shape[1]), min(10, *self.y.shape))
             extra = (self.y - self.offset) @ axes
             middle = self.space.log(self.space.mean(self.x), self.x)
             extra *= np.sqrt((middle**2).sum() / np.maximum((extra**2).sum(), 1e-300))
         chosen = [int(rng.integers(N))]
         nearest = np.full(N, np.inf)
-        for _ in range(K - 1):  # k-means++: the next seed is drawn by squared distance
+        for _ in range(K - 1):  # k-means++: draw the next seed by squared distance
             last = chosen[-1]
-            away = (self.space.log(self.x[last], self.x) ** 2).sum(axis=-1)
-            nearest = np.minimum(nearest, away + ((extra - extra[last]) ** 2).sum(axis=-1))
+            squared = (self.space.log(self.x[last], self.x) ** 2).sum(axis=-1)
+            nearest = np.minimum(nearest, squared + ((extra - extra[last]) ** 2).sum(axis=-1))
             p = nearest / nearest.sum() if nearest.any() else np.full(N, 1 / N)
             chosen.append(int(rng.choice(N, p=p)))
         centres, means = self.x[chosen], extra[chosen]
         labels = np.zeros(N, dtype=np.intp)
         for _ in range(20):
             step, drift, counts = np.zeros((K, L)), np.zeros_like(means), np.full(K, 1e-9)
-            for s in self.slices(4 * K * L):
-                away = self.space.squared_distances(centres, self.x[s])
-                away += (means**2).sum(axis=1) - 2 * extra[s] @ means.T
-                labels[s] = own = np.argmin(away, axis=1)
-                np.add.at(counts, own, 1.0)
-                np.add.at(step, own, self.space.log(centres[own], self.x[s]))
-                np.add.at(drift, own, extra[s] - means[own])
+            for s in self.row_blocks(4 * K * L):
+                squared = self.space.squared_distances(centres, self.x[s])
+                squared += (means**2).sum(axis=1) - 2 * extra[s] @ means.T
+                labels[s] = label = np.argmin(squared, axis=1)
+                np.add.at(counts, label, 1.0)
+                np.add.at(step, label, self.space.log(centres[label], self.x[s]))
+                np.add.at(drift, label, extra[s] - means[label])
             centres = self.space.exp(centres, step / counts[:, None])
             means = means + drift / counts[:, None]
-        return self.maximize(centres, self.summed(self.assigned(centres, labels), K), None)
+        return self.m_step(
+            centres,
+            accumulate(self.hard_assignments(centres, labels), (K, self.y.shape[1], L)),
+            None,
+        )
 
-    def assigned(self, centres: Array, labels: Indices) -> Iterator[Block]:
-        """As `responsibilities`, for a hard assignment (N,)."""
-        for s, rows in self.within_patches(3 * len(centres) * (self.space.dims + 1)):
-            near = np.unique(labels[rows])
-            u = np.moveaxis(self.space.charts(centres[near], self.x[rows]), -1, 0)
-            r = (labels[rows, None] == near).astype(np.float64)
-            yield Block(near, self.centred(s), u, r, np.zeros((len(r), 0)), 0.0)
+    def hard_assignments(self, centres: Array, labels: Indices) -> Iterator[ResponsibilityBlock]:
+        """Yield blocks as `responsibilities` does, for hard assignments (N,)."""
+        for s, rows in self.spatial_row_blocks(3 * len(centres) * (self.space.dims + 1)):
+            components = np.unique(labels[rows])
+            u = np.moveaxis(self.space.charts(centres[components], self.x[rows]), -1, 0)
+            r = (labels[rows, None] == components).astype(np.float64)
+            yield ResponsibilityBlock(components, self.centred(s), u, r, np.zeros((len(r), 0)), 0.0)
 
-    def responsibilities(self, model: Charts) -> Iterator[Block]:
-        """Blocks of the data, with r_nk, F y and the log-likelihood."""
-        (K, D, L), beat = model.A.shape, 1 / self.temperature
-        maps = np.concatenate([model.A.transpose(2, 0, 1), model.b[None]])  # (L+1, K, D)
-        F = latent_root(model.noise, model.latent)
-        weighted = maps / model.noise - (maps @ F.T) @ F  # S (A_k, b_k)
-        H = beat * np.einsum("lkd,mkd->klm", maps, weighted, optimize=True)
-        product = (-2 * beat) * weighted
-        forms = H[:, :L, :L] + np.linalg.inv(model.gammas)
+    def responsibilities(self, model: PPAMParameters) -> Iterator[ResponsibilityBlock]:
+        """Yield blocks of the data with r_nk, F y and the log-likelihood."""
+        # E-step: r_nk ∝ w_k N(u_nk; 0, Γ_k) N(y_n; A_k u_nk + b_k, S⁻¹)^β.
+        # With M_k = (A_k, b_k), φ = (u_nk, 1) and H_k = β M_kᵀ S M_k, -2 log of the right side is
+        #   uᵀ Γ_k⁻¹ u + φᵀ H_k φ - 2β yᵀ S M_k φ + β yᵀ S y
+        #   + log|2π Γ_k| - 2 log w_k + β log|2π S⁻¹|.
+        (K, D, L), beta = model.A.shape, 1 / self.temperature
+        maps = np.concatenate([model.A.transpose(2, 0, 1), model.b[None]])  # (L+1, K, D): M_k
+        F = latent_root(model.noise, model.latent)  # S = Σ⁻¹ - Fᵀ F
+        weighted = maps / model.noise - (maps @ F.T) @ F  # S M_k
+        H = beta * np.einsum("lkd,mkd->klm", maps, weighted, optimize=True)  # β M_kᵀ S M_k
+        product = (-2 * beta) * weighted  # -2β S M_k
+        forms = H[:, :L, :L] + np.linalg.inv(model.gammas)  # Γ_k⁻¹ + β A_kᵀ S A_k
         constant = (
             H[:, L, L]
             + np.linalg.slogdet(2 * np.pi * model.gammas)[1]
             - 2 * np.log(model.weights)
-            + beat * model.log_determinants
+            + beta * model.log_determinants
         )
-        white = (self.squares / model.noise).sum() / len(self.y)  # mean of yᵀΣ⁻¹y, block by block
-        reach = Reach.of(model)
-        for s, rows in self.within_patches(3 * K * (L + 1)):
-            y, near = self.centred(s), reach.near(self.x[rows])
-            u = np.moveaxis(self.space.charts(model.centres[near], self.x[rows]), -1, 0)
-            maps = np.concatenate([product[:, near].reshape(-1, D), F]).T
-            *YS, Fy = np.split(y @ maps, len(near) * np.arange(1, L + 2), axis=1)
-            total = YS[L] + constant[near]
-            own, slopes = forms[near], 2 * H[near, :, L]
+        # Mean of yᵀ Σ⁻¹ y over all rows; summed over all blocks this gives the exact total.
+        mean_square = (self.squares / model.noise).sum() / len(self.y)
+        support = ChartSupport.of(model)
+        for s, rows in self.spatial_row_blocks(3 * K * (L + 1)):
+            y, components = self.centred(s), support.relevant_components(self.x[rows])
+            u = np.moveaxis(self.space.charts(model.centres[components], self.x[rows]), -1, 0)
+            maps = np.concatenate([product[:, components].reshape(-1, D), F]).T
+            # yS[i] (n, K') = -2β yᵀ S M_k, column i of M_k;  Fy (n, L_w) = F y
+            *yS, Fy = np.split(y @ maps, len(components) * np.arange(1, L + 2), axis=1)
+            total = yS[L] + constant[components]
+            block_forms, slopes = forms[components], 2 * H[components, :, L]
+            # total += Σ_i u_i (yS_i + 2 H_iL + forms_ii u_i + Σ_{j<i} 2 forms_ij u_j)
             for i in range(L):
-                partial = YS[i] + slopes[:, i]
-                partial += own[:, i, i] * u[i]
+                partial = yS[i] + slopes[:, i]
+                partial += block_forms[:, i, i] * u[i]
                 for j in range(i):
-                    partial += (2 * own[:, i, j]) * u[j]
+                    partial += (2 * block_forms[:, i, j]) * u[j]
                 partial *= u[i]
                 total += partial
-            total *= -0.5
+            total *= -0.5  # log p(x_n, y_n, z_n = k), but for -β yᵀ S y / 2
             top = total.max(axis=1, keepdims=True)
             total -= top
-            # e^-200 is nothing, but e^-720 is subnormal: the product below then takes ten times.
+            # Without this floor, subnormal numbers make the product below ten times as slow.
             np.maximum(total, -200.0, out=total)
             r = np.exp(total, out=total)
             norm = r.sum(axis=1, keepdims=True)
-            r /= norm
-            left = len(y) * white - (Fy**2).sum()
-            gained = float((top + np.log(norm)).sum() - 0.5 * beat * left)
-            yield Block(near, y, u, r, Fy, gained)
+            r /= norm  # r_nk = p(z_n = k | x_n, y_n)
+            remainder = len(y) * mean_square - (Fy**2).sum()  # Σ_n y_nᵀ S y_n
+            # Σ_n log Σ_k p(x_n, y_n, z_n = k)
+            log_likelihood = float((top + np.log(norm)).sum() - 0.5 * beta * remainder)
+            yield ResponsibilityBlock(components, y, u, r, Fy, log_likelihood)
 
-    def moments(self, model: Charts) -> Moments:
-        """The E-step: responsibilities, summed up at once."""
-        return self.summed(self.responsibilities(model), len(model.weights))
+    def e_step(self, model: PPAMParameters) -> SufficientStatistics:
+        """Compute the responsibilities and accumulate the sufficient statistics."""
+        return accumulate(self.responsibilities(model), model.A.shape)
 
-    def summed(self, blocks: Iterator[Block], K: int) -> Moments:
-        """Moments of K components from blocks of the data."""
-        (D, L), log_likelihood = (self.y.shape[1], self.space.dims), 0.0
-        grams, cross = np.zeros((K, L + 1, L + 1)), np.zeros((K, L + 1, D))
-        projected = np.zeros((D, 0))
-        for block in blocks:
-            r, u, near = block.r, block.u, block.near
-            log_likelihood += block.log_likelihood
-            rphi = np.hstack([*(r * coordinate for coordinate in u), r, block.Fy])
-            product = rphi.T @ block.y
-            moments, Fyy = np.split(product, [(L + 1) * len(near)])
-            projected = projected + Fyy.T if projected.size else Fyy.T
-            own = np.zeros((len(near), L + 1, L + 1))
-            for i in range(L + 1):
-                weighted = rphi[:, i * len(near) : (i + 1) * len(near)]
-                cross[near, i] += moments[i * len(near) : (i + 1) * len(near)]
-                own[:, L, i] = weighted.sum(axis=0)
-                for j in range(i + 1 if i < L else 0):
-                    own[:, i, j] = np.einsum("nk,nk->k", weighted, u[j])
-            grams[near] += own
-        lower = np.tril_indices(L + 1, -1)
-        grams[:, lower[1], lower[0]] = grams[:, lower[0], lower[1]]
-        return Moments(grams[:, L, L].copy(), grams, cross, projected, log_likelihood)
+    def m_step(
+        self,
+        centres: Array,
+        statistics: SufficientStatistics,
+        before: tuple[Array, Array] | None,
+    ) -> PPAMParameters:
+        """Maximize the expected log-likelihood, in charts around new centres.
 
-    def maximize(
-        self, centres: Array, moments: Moments, before: tuple[Array, Array] | None
-    ) -> Charts:
-        """The M-step. `before` is the noise and latent map to improve on; None learns them anew."""
-        given = self.how.least_samples
-        least = self.space.dims + 2.0 if given is None else given
-        keep = moments.counts >= min(least, moments.counts.max())
-        counts, grams, cross = moments.counts[keep], moments.grams[keep], moments.cross[keep]
+        `before` holds the noise and the latent map of the previous iteration, which are improved by
+        one EM step of factor analysis; None estimates them from scratch.
+        """
+        given = self.settings.min_samples
+        min_samples = self.space.dims + 2.0 if given is None else given
+        keep = statistics.counts >= min(min_samples, statistics.counts.max())
+        counts, grams = statistics.counts[keep], statistics.grams[keep]  # r_k = Σ_n r_nk
+        cross = statistics.cross[keep]
         N, L = len(self.x), self.space.dims
+        # ū_k = Σ_n r_nk u_nk / r_k
         shift = grams[:, :L, L] / counts[:, None]
+        # C_k = Σ_n r_nk u_nk u_nkᵀ / r_k - ū_k ū_kᵀ
         scatter = grams[:, :L, :L] / counts[:, None, None] - shift[:, :, None] * shift[:, None]
         values, vectors = np.linalg.eigh(0.5 * (scatter + scatter.mT))
-        # Points on a line, or one point: no slope can be learned across, so it is zero there.
+        # Directions on a line, or equal ones, determine no slope across: it is set to zero there.
         flat = values < 1e-9 * np.maximum(values[:, -1:], 1e-300)
         inverse = np.where(flat, 0.0, 1 / np.where(flat, 1.0, values))
+        # b_k = Σ_n r_nk y_n / r_k, the cues at the new centre
         b = cross[:, L] / counts[:, None]
+        # cov_k = Σ_n r_nk u_nk y_nᵀ / r_k - ū_k b_kᵀ
         covariance = cross[:, :L] / counts[:, None, None] - shift[..., None] * b[:, None]
-        along = vectors.mT @ covariance  # (K, L, D) in the scatter's own axes
-        A = (vectors * inverse[:, None]) @ along
+        along = vectors.mT @ covariance  # (K, L, D) in the eigenvectors of C_k
+        A = (vectors * inverse[:, None]) @ along  # A_kᵀ = C_k⁻¹ cov_k (weighted least squares)
         # Without the floor a component of two equal directions gets a Γ of determinant zero.
         floor = 1e-6 * np.einsum("kll,k->", scatter, counts) / (L * N) + 1e-12
+        # c_k' = exp_{c_k}(ū_k); J_k is the Jacobian of the change from the chart of c_k to c_k'.
         new_centres = self.space.exp(centres[keep], shift)
         _, jacobian = change_chart(self.space, centres[keep], shift, new_centres)
-        gammas = jacobian @ (scatter + floor * np.eye(L)) @ jacobian.mT
-        A = np.linalg.solve(jacobian.mT, A).mT  # (K, D, L): A_k J⁻¹
-        weights = counts / counts.sum()
+        gammas = jacobian @ (scatter + floor * np.eye(L)) @ jacobian.mT  # Γ_k = J_k C_k J_kᵀ
+        A = np.linalg.solve(jacobian.mT, A).mT  # (K, D, L): A_k J_k⁻¹
+        weights = counts / counts.sum()  # w_k = r_k / N
         if self.constrained:
+            # |Γ_k|^(1/L) = Σ_j w_j |Γ_j|^(1/L) for all k, and w_k = 1 / K
             roots = np.linalg.det(gammas) ** (1 / L)
             gammas = gammas * (weights @ roots / roots)[:, None, None]
             weights = np.full(len(counts), 1 / len(counts))
+        # explainedᵀ explained = Σ_n r_nk M_k φ φᵀ M_kᵀ, the part of Σ_n y yᵀ that the maps explain
         explained = np.concatenate(
             [b, (along * np.sqrt(inverse)[..., None]).reshape(-1, b.shape[1])]
         )
         explained *= np.sqrt(np.concatenate([counts, np.repeat(counts, L)]))[:, None]
-        noise, latent = self.factors(explained, before, moments.projected)
-        return Charts(
+        noise, latent = self.factor_analysis(explained, before, statistics.projected)
+        return PPAMParameters(
             self.space, new_centres, weights, gammas, A, b, noise, latent, np.ones_like(b)
         )
 
-    def factors(
+    def factor_analysis(
         self, explained: Array, before: tuple[Array, Array] | None, projected: Array
     ) -> tuple[Array, Array]:
-        """Noise (D,) and latent map (D, L_w): factor analysis of W = (YᵀY - explainedᵀ..) / N."""
+        """Return noise (D,) and latent map (D, L_w) by factor analysis of the residual covariance.
+
+        The residual covariance W = (Yᵀ Y - explainedᵀ explained) / N (D, D) is never formed.
+        """
         N = len(self.y)
+        # diag W
         variance = (self.squares - (explained**2).sum(axis=0)) / N
-        # A cue that never varies, or is affine throughout, would have infinite weight.
+        # Without the floor, a cue that is constant or exactly affine would have infinite weight.
         floor = 1e-8 * self.squares / N + 1e-12 * self.squares.mean() / N + 1e-300
         variance = np.maximum(variance, floor)
         if self.L_w == 0:
             return variance, np.zeros((len(variance), 0))
         if before is None:
-            axes, values = self.principal(np.sqrt(variance), self.L_w, explained)
-            # Of white residuals the values are 1; what is more is common to several cues.
+            axes, values = self.principal_axes(np.sqrt(variance), self.L_w, explained)
+            # White residuals have eigenvalues of 1; the excess is common to several cues.
             latent = axes * np.sqrt(np.maximum(values - 1, 0.01)) * np.sqrt(variance)[:, None]
             noise = np.maximum(variance - (latent**2).sum(axis=1), 0.05 * variance)
         else:
             noise, latent = before
         for _ in range(8 if before is None else 1):
-            inner = np.eye(self.L_w) + latent.T @ (latent / noise[:, None])
-            gain: Array = np.linalg.solve(inner, (latent / noise[:, None]).T)  # G⁻¹BᵀΣ⁻¹ (L_w, D)
+            inner = np.eye(self.L_w) + latent.T @ (latent / noise[:, None])  # G = I + Bᵀ Σ⁻¹ B
+            # E[w | e] = G⁻¹ Bᵀ Σ⁻¹ e, the gain (L_w, D)
+            gain: Array = np.linalg.solve(inner, (latent / noise[:, None]).T)
             if before is None:
                 WG = self.residual_product(gain.T, explained)
-            else:  # YᵀY Fᵀ came with the E-step, and gainᵀ = Fᵀ times the root of G⁻¹
+            else:  # the E-step has accumulated Yᵀ Y Fᵀ, and gainᵀ = Fᵀ G^(-1/2)
                 total = np.linalg.solve(np.linalg.cholesky(inner).T, projected.T).T
                 WG = (total - explained.T @ (explained @ gain.T)) / N
+            # E[w wᵀ] = G⁻¹ + gain W gainᵀ;  B = W gainᵀ E[w wᵀ]⁻¹;  Σ = diag(W - B gain W)
             second = np.linalg.inv(inner) + gain @ WG
             latent = np.linalg.solve(second, WG.T).T
             noise = np.maximum(variance - (latent * WG).sum(axis=1), floor)
         return noise, latent
 
     def residual_product(self, P: Array, explained: Array | None = None) -> Array:
-        """W P for P (D, J), with W (D, D) never formed."""
+        """Return W P for P (D, J), without forming W (D, D)."""
         total = np.zeros_like(P)
-        for s in self.slices(P.shape[1]):
+        for s in self.row_blocks(P.shape[1]):
             y = self.centred(s)
             total += y.T @ (y @ P)
         if explained is not None:
             total -= explained.T @ (explained @ P)
         return total / len(self.y)
 
-    def principal(
+    def principal_axes(
         self, scale: Array, n: int, explained: Array | None = None
     ) -> tuple[Array, Array]:
-        """Leading axes (D, n) and values (n,) of W / scale scaleᵀ, by subspace iteration."""
+        """Return leading eigenvectors (D, n) and eigenvalues (n,) of W / (scale scaleᵀ).
+
+        Computed by subspace iteration.
+        """
         D, columns = len(scale), min(n + 10, len(scale))
         axes = np.random.default_rng(0).standard_normal((D, columns))
         values = np.zeros(columns)
@@ -353,29 +359,31 @@ class EM:
         for _ in range(8):
             axes = np.asarray(np.linalg.qr(axes)[0], dtype=np.float64)
             product = self.residual_product(axes / scale[:, None], explained) / scale[:, None]
-            values, turn = np.linalg.eigh(axes.T @ product)
-            kept, axes = axes @ turn[:, ::-1], product @ turn[:, ::-1]
+            values, rotation = np.linalg.eigh(axes.T @ product)
+            kept, axes = axes @ rotation[:, ::-1], product @ rotation[:, ::-1]
         return kept[:, :n], values[::-1][:n]
 
-    def with_spread(self, model: Charts, prior: float) -> Charts:
-        """g_kd from a last E-step: a component's own residual variance over the shared one.
+    def estimate_spread(self, model: PPAMParameters, prior: float) -> PPAMParameters:
+        """Estimate the spread g_kd from a last E-step.
 
-        Each is shrunk to 1 as if by `prior` samples. Shrunk to its component's mean ratio instead,
-        errors beyond 30 degrees rose from 0.1 to 3.8 % (cipic_003, K=110).
+        It is the residual variance of a component over the common one, shrunk towards 1 as if by
+        `prior` samples.
         """
         local = replace(model, b=model.b - self.offset)
         squares = np.zeros_like(model.b)
 
-        def squared() -> Iterator[Block]:
+        def with_squares() -> Iterator[ResponsibilityBlock]:
             for block in self.responsibilities(local):
-                squares[block.near] += block.r.T @ block.y**2
+                squares[block.components] += block.r.T @ block.y**2
                 yield block
 
-        moments = self.summed(squared(), len(model.weights))
-        W = np.concatenate([local.A.transpose(0, 2, 1), local.b[:, None]], axis=1)
-        residual = squares + ((moments.grams @ W - 2 * moments.cross) * W).sum(axis=1)
+        statistics = accumulate(with_squares(), model.A.shape)
+        M = np.concatenate([local.A.transpose(0, 2, 1), local.b[:, None]], axis=1)  # (K, L+1, D)
+        # Σ_n r_nk (y - M_k φ)² = Σ_n r_nk y² + (M_k Σ r φφᵀ - 2 Σ r y φᵀ) M_kᵀ, per cue
+        residual = squares + ((statistics.grams @ M - 2 * statistics.cross) * M).sum(axis=1)
+        # residual over the common variance σ_d² + Σ_l B_dl²
         ratio = np.maximum(residual, 0.0) / (model.noise + (model.latent**2).sum(axis=1))
-        return replace(model, spread=(prior + ratio) / (prior + moments.counts[:, None]))
+        return replace(model, spread=(prior + ratio) / (prior + statistics.counts[:, None]))
 
 
 def fit(
@@ -386,35 +394,40 @@ def fit(
     components: int,
     latent: int | None = None,
     constrained: bool = True,
-    learning: Learning | None = None,
+    settings: EMSettings | None = None,
     seed: int | np.random.Generator = 0,
-) -> Charts:
-    """Charts learned from directions (N, C) and cues (N, D): the best of several starts."""
-    how = learning or Learning()
+) -> PPAMParameters:
+    """Fit the parameters to directions (N, C) and cues (N, D), from the best of several starts."""
+    settings = settings or EMSettings()
     N, L, D = len(x), space.dims, y.shape[1]
-    most = max(N // (L + 1), 1)
-    if not 1 <= components <= most:
+    max_components = max(N // (L + 1), 1)
+    if not 1 <= components <= max_components:
         raise InputError(
-            f"components must be between 1 and {most} for {N} directions, got {components}. "
-            f"About {max(N // 10, 1)} is good."
+            f"components must be between 1 and {max_components} for {N} directions, got "
+            f"{components}. About {max(N // 10, 1)} is good."
         )
     L_w = min(10, D // 20, N // 40) if latent is None else latent
     if not 0 <= L_w < max(D, 1):
         raise InputError(f"latent must be from 0 to D - 1 = {D - 1}, got {L_w}. 10 is usual.")
-    em, rng = EM(space, x, y, how, L_w, constrained), np.random.default_rng(seed)
-    starts = [em.start(components, rng) for _ in range(max(how.starts, 1))]
-    if len(starts) > 1:
-        starts = [em.run(charts, how.warm_up) for charts in starts]
-    best = max(starts, key=lambda charts: charts.log_likelihoods[-1:])
-    return em.finished(em.run(best, how.iterations))
+    em, rng = EM(space, x, y, settings, L_w, constrained), np.random.default_rng(seed)
+    candidates = [em.initialize(components, rng) for _ in range(max(settings.n_starts, 1))]
+    if len(candidates) > 1:
+        candidates = [em.run(model, settings.warm_up) for model in candidates]
+    best = max(candidates, key=lambda model: model.log_likelihoods[-1:])
+    return em.finalize(em.run(best, settings.max_iterations))
 
 
 def refit(
-    charts: Charts, x: Array, y: Array, *, constrained: bool, learning: Learning | None = None
-) -> Charts:
-    """The same charts after one E and M step on other pairs, and their spread."""
-    how = learning or Learning()
-    em = EM(charts.space, x, y, how, charts.latent.shape[1], constrained)
-    local = replace(charts, b=charts.b - em.offset, spread=np.ones_like(charts.spread))
+    model: PPAMParameters,
+    x: Array,
+    y: Array,
+    *,
+    constrained: bool,
+    settings: EMSettings | None = None,
+) -> PPAMParameters:
+    """Return the parameters after one EM iteration on other data, with a new spread."""
+    settings = settings or EMSettings()
+    em = EM(model.space, x, y, settings, model.latent.shape[1], constrained)
+    local = replace(model, b=model.b - em.offset, spread=np.ones_like(model.spread))
     before = (local.noise, local.latent)
-    return em.finished(em.maximize(local.centres, em.moments(local), before))
+    return em.finalize(em.m_step(local.centres, em.e_step(local), before))

@@ -1,17 +1,17 @@
-"""Probabilistic piecewise affine mapping (PPAM): an atlas of affine charts from directions to cues.
+"""Probabilistic piecewise affine mapping (PPAM; paper, section 5).
 
-In: training pairs of directions x and cue vectors y. Out: a `PPAM`, which maps directions to cues
-(forward) and cues, complete or not, to posteriors about the direction (inverse).
+Input: training pairs of directions x and cue vectors y. Output: a `PPAM`, which maps directions to
+cues (forward) and cues, complete or incomplete, to posteriors over directions (inverse).
 
     x_n (N, C)  directions           u_nk (N, K, L)  chart coordinates of x_n around centre c_k
     y_n (N, D)  cue vectors          r_nk (N, K)     responsibilities p(z_n = k | x_n, y_n)
-    A_k (K, D, L), b_k (K, D)        affine maps     Γ_k (K, L, L)  where a chart is used
-    σ_d² (D,)   noise                B (D, L_w)      latent coordinates' map, w ~ N(0, I)
-    g_kd (K, D) spread: how many times the noise component k has in cue d (1 in the paper)
+    A_k (K, D, L), b_k (K, D)        affine maps     Γ_k (K, L, L)   chart covariances
+    σ_d² (D,)   noise variances      B (D, L_w)      factor loadings of the latent w ~ N(0, I)
+    g_kd (K, D) spread: noise of component k in cue d relative to σ_d² (1 in the paper)
 
 The model: u_k(x) | k ~ N(0, Γ_k) and y | x, k = A_k u_k(x) + b_k + √g_k ∘ (B w + e), e ~ N(0, Σ).
-Since the latent part is the same for all k, w leaves only S = (Σ + B Bᵀ)⁻¹ in place of Σ⁻¹
-(Woodbury). How it is learned stands in `earatlas.ppam.em`.
+The latent part is the same for all k, so integrating w out replaces Σ⁻¹ by S = (Σ + B Bᵀ)⁻¹
+(Woodbury). EM is in `earatlas.ppam.em`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,34 @@ from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
-from earatlas.ppam.em import Learning, fit, refit
-from earatlas.ppam.parameters import Charts, latent_root
+from earatlas.ppam.em import EMSettings, fit, refit
+from earatlas.ppam.parameters import PPAMParameters, latent_root
 from earatlas.types import Array, field_values
 
 __all__ = ["PPAM", "check_pairs"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PPAM(Charts):
-    """Learned charts that map directions to cues, and cues to posteriors about directions.
+class PPAM(PPAMParameters):
+    """Probabilistic piecewise affine mapping between directions and cues.
 
-    p(x, y) = sum_k weights[k] N(u_k(x); 0, gammas[k]) N(y; A[k] u_k(x) + b[k], S[k]), as `Charts`.
+    p(x, y) = sum_k weights[k] N(u_k(x); 0, gammas[k]) N(y; A[k] u_k(x) + b[k], S[k]), with u_k the
+    chart centred at c_k; see `PPAMParameters` for the fields. Use `PPAM.fit` to learn a model.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source
+       separation and localization on binaural manifolds", International Journal of Neural
+       Systems, 25(1), 2015, section 5.
+
+    Examples
+    --------
+    >>> import earatlas as ea, numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+    >>> y = np.stack([np.sin(x[:, 0]), x[:, 1], x.sum(axis=1)], axis=1)
+    >>> model = ea.PPAM.fit(ea.Plane(((-1, 1), (-1, 1))), x, y, components=8)
+    >>> bool(np.abs(model.inverse_map(y[:5]) - x[:5]).max() < 0.05)
+    True
     """
 
     @classmethod
@@ -51,47 +67,91 @@ class PPAM(Charts):
         components: int,
         latent: int | None = None,
         constrained: bool = True,
-        learning: Learning | None = None,
+        settings: EMSettings | None = None,
         seed: int | np.random.Generator = 0,
     ) -> PPAM:
-        """Learn from directions (N, C) and cues (N, D); `log_likelihoods` tells how it went.
+        """Fit a model to directions and cues by EM.
 
-        `latent` is L_w (None: 10, fewer for few cues or samples); `constrained` keeps the paper's
-        equal weights and volumes. The log-likelihoods are those of the tempered model with g = 1;
-        they never fall on the plane while no component is dropped.
+        Parameters
+        ----------
+        space : Space
+            The space of the directions.
+        x : array_like of shape (N, C)
+            Directions, in degrees for a head.
+        y : array_like of shape (N, D)
+            Cue vectors without missing values.
+        components : int
+            Number K of affine charts, at most N / (L + 1).
+        latent : int, optional
+            Number L_w of latent coordinates; by default 10, fewer for few cues or samples.
+        constrained : bool, default True
+            Whether all charts have equal weights and volumes, as in the paper.
+        settings : EMSettings, optional
+            Settings of EM.
+        seed : int or numpy.random.Generator, default 0
+            Seed of the initializations.
+
+        Returns
+        -------
+        PPAM
+            The model. Its `log_likelihoods` are those of the tempered model with spread 1, one per
+            iteration; on the plane they never decrease while no component is dropped.
+
+        Raises
+        ------
+        InputError
+            If x and y do not match or are not finite, or if `components` or `latent` is too large.
         """
         points, cues = check_pairs(space, x, y)
-        learned = fit(
+        fitted = fit(
             space, points, cues, components=components, latent=latent, constrained=constrained,
-            learning=learning, seed=seed,
+            settings=settings, seed=seed,
         )  # fmt: skip
-        return cls.of(learned)
+        return cls.from_parameters(fitted)
 
     @classmethod
-    def of(cls, charts: Charts) -> PPAM:
-        """The model with these parameters."""
-        return cls(**field_values(charts))
+    def from_parameters(cls, parameters: PPAMParameters) -> PPAM:
+        """Return the model with these parameters."""
+        return cls(**field_values(parameters))
 
-    def refitted(
+    def refit(
         self,
         x: ArrayLike,
         y: ArrayLike,
         *,
         constrained: bool = True,
-        learning: Learning | None = None,
+        settings: EMSettings | None = None,
     ) -> PPAM:
-        """The same charts learned from other pairs: one E and M step from here, and the spread.
+        """Return the model after one EM iteration on other data.
 
-        With some of its own pairs left out, this is a model whose maps, noise and latent
-        coordinates come from the others alone, in less than a tenth of the time that `fit` takes.
+        With a subset of the training data this gives a model whose maps, noise and latent map
+        depend on that subset only, in less than a tenth of the time of `fit`.
+
+        Parameters
+        ----------
+        x : array_like of shape (N, C)
+            Directions, in degrees for a head.
+        y : array_like of shape (N, D)
+            Cue vectors without missing values.
+        constrained : bool, default True
+            Whether all charts have equal weights and volumes.
+        settings : EMSettings, optional
+            Settings of EM.
+
+        Returns
+        -------
+        PPAM
+            The new model.
         """
         points, cues = check_pairs(self.space, x, y)
-        return PPAM.of(refit(self, points, cues, constrained=constrained, learning=learning))
+        return PPAM.from_parameters(
+            refit(self, points, cues, constrained=constrained, settings=settings)
+        )
 
     # --- forward: directions to cues -----------------------------------------------------------
 
-    def gates(self, x: ArrayLike) -> tuple[Array, Array]:
-        """log p(x, z=k) (N, K) and the chart coordinates (N, K, L) of directions (N, C)."""
+    def log_gating(self, x: ArrayLike) -> tuple[Array, Array]:
+        """Return log p(x, z=k) (N, K) and the chart coordinates (N, K, L) of directions (N, C)."""
         u = self.space.charts(self.centres, self.space.check(x, "x"))
         precision = np.asarray(np.linalg.inv(self.gammas), dtype=np.float64)
         quadratic = _forms(precision, np.moveaxis(u, -1, 0))
@@ -99,8 +159,19 @@ class PPAM(Charts):
         return np.log(self.weights) - 0.5 * (quadratic + log_norm), u
 
     def forward_map(self, x: ArrayLike) -> Array:
-        """Expected cues (N, D) at directions (N, C): E[y | x]."""
-        logs, u = self.gates(x)
+        """Return the expected cues E[y | x] at directions.
+
+        Parameters
+        ----------
+        x : array_like of shape (N, C)
+            Directions.
+
+        Returns
+        -------
+        ndarray of shape (N, D)
+            Expected cue vectors.
+        """
+        logs, u = self.log_gating(x)
         r = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
         N, D = len(u), self.A.shape[1]
         slopes = (r[..., None] * u).reshape(N, -1)
@@ -108,19 +179,27 @@ class PPAM(Charts):
         return mapped
 
     def expected_cues(self, x: ArrayLike) -> tuple[Array, Array]:
-        """Expected cues (N, D) at directions (N, C), and how far a cue may be off: variances.
+        """Return expected cues and their variances at directions.
 
-        The variances are those within the charts; a cue's errors hang together with the others'
-        through the latent coordinates, which this leaves out.
+        Parameters
+        ----------
+        x : array_like of shape (N, C)
+            Directions.
+
+        Returns
+        -------
+        means, variances : ndarray of shape (N, D)
+            Expected cues, and the variance of each cue within the charts. The correlations that
+            the latent coordinates cause between cues are not returned.
         """
-        logs, _ = self.gates(x)
+        logs, _ = self.log_gating(x)
         r = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
         variances: Array = (r @ self.spread) * (self.noise + (self.latent**2).sum(axis=1))
         return self.forward_map(x), variances
 
     def forward_log_density(self, x: ArrayLike, y: ArrayLike) -> Array:
-        """log p(y | x) (N,) of cues (N, D) at directions (N, C)."""
-        logs, u = self.gates(x)
+        """Return log p(y | x) (N,) of cues (N, D) at directions (N, C)."""
+        logs, u = self.log_gating(x)
         quadratic, slopes, forms = self._residual_forms(np.asarray(y, dtype=np.float64))
         quadratic = quadratic - 2 * (slopes * u).sum(axis=-1)
         quadratic = quadratic + _forms(forms, np.moveaxis(u, -1, 0))
@@ -131,7 +210,18 @@ class PPAM(Charts):
     # --- inverse: cues to directions -----------------------------------------------------------
 
     def inverse_map(self, y: ArrayLike) -> Array:
-        """Best directions (N, C) of complete cue vectors (N, D), as `posterior(...).best`."""
+        """Return the best direction of each complete cue vector.
+
+        Parameters
+        ----------
+        y : array_like of shape (N, D)
+            Cue vectors without missing values.
+
+        Returns
+        -------
+        ndarray of shape (N, C)
+            The direction of the highest posterior density, as `DirectionPosterior.best`.
+        """
         weights, means, covariances = self.inverse_batch(y)
         best = []
         for w, m in zip(weights, means, strict=True):
@@ -140,11 +230,25 @@ class PPAM(Charts):
         return np.stack(best)
 
     def inverse_density(self, y: ArrayLike) -> DirectionPosterior:
-        """p(x | y) for one complete cue vector (D,)."""
-        return self.posterior(CueStatistics.of_vector(y))
+        """Return the posterior p(x | y) of one complete cue vector.
+
+        Parameters
+        ----------
+        y : array_like of shape (D,)
+            Cue vector without missing values.
+
+        Returns
+        -------
+        DirectionPosterior
+            The posterior.
+        """
+        return self.posterior(CueStatistics.from_vector(y))
 
     def inverse_batch(self, y: ArrayLike) -> tuple[Array, Array, Array]:
-        """p(x | y_n) for complete cues (N, D): weights (N, K), means (N, K, L), covs (K, L, L)."""
+        """Return the posteriors p(x | y_n) of complete cue vectors (N, D) as arrays.
+
+        These are weights (N, K), means (N, K, L) and the common covariances (K, L, L).
+        """
         quadratic, slopes, forms = self._residual_forms(np.asarray(y, dtype=np.float64))
         V = np.asarray(np.linalg.inv(np.linalg.inv(self.gammas) + forms), dtype=np.float64)
         means = np.einsum("klm,nkm->nkl", V, slopes)
@@ -154,20 +258,29 @@ class PPAM(Charts):
         return np.exp(logs - logsumexp(logs, axis=1, keepdims=True)), means, V
 
     def posterior(self, statistics: CueStatistics) -> DirectionPosterior:
-        """p(x | observations) from Q_d = Σ_t w, R_d = Σ_t w y, E_d = Σ_t w y² (docs/method.md).
+        """Return the posterior p(x | observations) of a recording (docs/method.md).
 
-        Where Q_d = 0 nothing was observed: R_d and E_d may hold anything. One w serves all frames.
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Q_d = Σ_t w_dt, R_d = Σ_t w_dt y_dt and E_d = Σ_t w_dt y_dt² over the frames t. Where
+            Q_d = 0 nothing was observed, and R_d and E_d are ignored.
+
+        Returns
+        -------
+        DirectionPosterior
+            The posterior; all frames share one latent vector w.
         """
         Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
         P = Q / self.noise
         maps, root, inverse_spread = self._scaled
-        # R over Q, and below the part of E that R does not explain: safe from cancellation.
+        # R / Q, and below the part of E that R does not explain: this avoids cancellation.
         residual = (statistics.means - self.b) * root  # (K, D)
         Z = np.concatenate([maps, residual[:, None]], axis=1)  # (K, L+1, D)
         ZP = Z * P
         H = ZP @ Z.mT
         if self.latent.shape[1]:
-            # Schur complement: the latent block I + Bᵀ P B is the same for every component.
+            # Schur complement; the latent block I + Bᵀ P B is the same for every component.
             G = np.eye(self.latent.shape[1]) + self.latent.T @ (P[:, None] * self.latent)
             U = np.linalg.solve(np.linalg.cholesky(G), (ZP @ self.latent).mT)
             H = H - U.mT @ U
@@ -188,7 +301,10 @@ class PPAM(Charts):
         return DirectionPosterior(self.space, self.centres, weights, means, V)
 
     def misfit(self, statistics: CueStatistics, direction: Array) -> float:
-        """Mean squared residual of observed cues at a direction, in units of the model's noise."""
+        """Return the normalized residual of observed cues at a direction (C,).
+
+        This is the mean squared residual divided by the model's noise variance.
+        """
         Q = statistics.counts
         residual = statistics.means - self.forward_map(direction[None])[0]
         variance = self.noise + (self.latent**2).sum(axis=1)
@@ -198,13 +314,13 @@ class PPAM(Charts):
 
     @cached_property
     def _scaled(self) -> tuple[Array, Array, Array]:
-        """A_kᵀ / √g_k (K, L, D), 1 / √g and 1 / g (K, D)."""
+        """A_kᵀ / √g_k (K, L, D), 1 / √g_k (K, D) and 1 / g_k (K, D)."""
         root = 1 / np.sqrt(self.spread)
         maps = np.ascontiguousarray(self.A.transpose(0, 2, 1)) * root[:, None]
         return maps, root, 1 / self.spread
 
     def _residual_forms(self, y: Array) -> tuple[Array, Array, Array]:
-        """With e = y - b_k: eᵀS_k⁻¹e (N, K), A_kᵀS_k⁻¹e (N, K, L) and A_kᵀS_k⁻¹A_k (K, L, L)."""
+        """Return eᵀS_k⁻¹e (N, K), A_kᵀS_k⁻¹e (N, K, L) and A_kᵀS_k⁻¹A_k (K, L, L), e = y - b_k."""
         K, D, L = self.A.shape
         maps, root, inverse_spread = self._scaled
         whiten = latent_root(self.noise, self.latent)  # (L_w, D): Σ⁻¹BG^{-1/2}, transposed
@@ -217,25 +333,25 @@ class PPAM(Charts):
         slopes = slopes - np.einsum("kld,kd->kl", linear, self.b)
         quadratic = y**2 @ precision.T - 2 * y @ (precision * self.b).T
         quadratic = quadratic + (precision * self.b**2).sum(axis=1)
-        for row in whiten:  # one latent coordinate at a time: (N, K), never (N, K, L_w)
+        for row in whiten:  # one latent coordinate at a time avoids an array (N, K, L_w)
             project = root * row
             quadratic -= (y @ project.T - (project * self.b).sum(axis=1)) ** 2
         return quadratic, slopes, forms
 
 
 def check_pairs(space: Space, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """Training directions (N, C) and cues (N, D) as arrays, or an InputError."""
+    """Return training directions (N, C) and cues (N, D) as arrays, or raise an InputError."""
     points, cues = space.check(x, "x"), np.asarray(y, dtype=np.float64)
     if cues.ndim != 2 or len(cues) != len(points) or not np.isfinite(cues).all():
         raise InputError(
-            f"y must be finite numbers of shape (N, D) with N = {len(points)}, one row a "
-            f"direction, got shape {cues.shape}. Leave out the rows with missing cues."
+            f"y must be finite numbers of shape (N, D) with N = {len(points)}, one row per "
+            f"direction, got shape {cues.shape}. Remove the rows with missing cues."
         )
     return points, cues
 
 
 def _forms(matrices: Array, u: Array) -> Array:
-    """uᵀ M_k u for matrices (K, L, L) and coordinates (L, N, K), coordinate by coordinate."""
+    """Return uᵀ M_k u (N, K) for matrices (K, L, L) and coordinates (L, N, K)."""
     total = np.zeros(u.shape[1:])
     for i, a in enumerate(u):
         partial = matrices[:, i, i] * a

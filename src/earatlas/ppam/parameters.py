@@ -1,7 +1,7 @@
-"""The parameters of a PPAM: K affine charts from directions to cues, and the noise around them.
+"""The parameters of a PPAM: K affine charts from directions to cues, and their noise.
 
-What EM improves step by step (`earatlas.ppam.em`) and a `PPAM` answers questions with
-(`earatlas.ppam.model`). Letters as there.
+EM estimates them (`earatlas.ppam.em`), and `PPAM` (`earatlas.ppam.model`, which has the symbol
+table) adds inference.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from earatlas.errors import InputError
 from earatlas.geometry.spaces import Space
 from earatlas.types import Array
 
-__all__ = ["Charts", "latent_root"]
+__all__ = ["PPAMParameters", "latent_root"]
 
 
 @dataclass(frozen=True, eq=False)
-class Charts:
-    """p(x, y) = sum_k weights[k] N(u_k(x); 0, gammas[k]) N(y; A[k] u_k(x) + b[k], S[k]).
+class PPAMParameters:
+    """Parameters of the joint density of directions and cues.
 
-    S[k] = sqrt(spread[k]) (diag(noise) + latent latent^T) sqrt(spread[k]), never formed.
+    p(x, y) = sum_k weights[k] N(u_k(x); 0, gammas[k]) N(y; A[k] u_k(x) + b[k], S[k]), with
+    S[k] = sqrt(spread[k]) (diag(noise) + latent latent^T) sqrt(spread[k]), which is never formed.
     """
 
     space: Space
-    centres: Array  # (K, C) degrees
-    weights: Array  # (K,) sums to 1
-    gammas: Array  # (K, L, L) square degrees
-    A: Array  # (K, D, L) per degree
-    b: Array  # (K, D)
-    noise: Array  # (D,) variances
-    latent: Array  # (D, L_w)
-    spread: Array  # (K, D)
-    log_likelihoods: tuple[float, ...] = field(default=(), repr=False)  # one an iteration of EM
-    converged: bool = False
+    centres: Array  # (K, C) chart centres c_k, degrees
+    weights: Array  # (K,) mixture weights, sum to 1
+    gammas: Array  # (K, L, L) chart covariances, square degrees
+    A: Array  # (K, D, L) slopes, per degree
+    b: Array  # (K, D) offsets
+    noise: Array  # (D,) noise variances, the same for all components
+    latent: Array  # (D, L_w) factor loadings of the latent coordinates
+    spread: Array  # (K, D) noise of a component relative to the common noise
+    log_likelihoods: tuple[float, ...] = field(default=(), repr=False)  # one per EM iteration
+    converged: bool = False  # whether EM stopped before its last iteration
 
     def __post_init__(self) -> None:
         K, D, L = self.A.shape
@@ -56,7 +57,7 @@ class Charts:
                 )
         if self.space.dims != L:
             raise InputError(
-                f"A must have {self.space.dims} columns, one a chart coordinate, got {L}. "
+                f"A must have {self.space.dims} columns, one per chart coordinate, got {L}. "
                 "Check the space."
             )
 
@@ -67,12 +68,12 @@ class Charts:
 
     @cached_property
     def log_spread(self) -> Array:
-        """log g (K, D)."""
+        """log g_kd (K, D)."""
         return np.log(self.spread)
 
     @cached_property
     def log_determinants(self) -> Array:
-        """log |2 pi S_k| (K,), by the determinant lemma."""
+        """log |2 pi S_k| (K,), by the matrix determinant lemma."""
         B, D = self.latent, len(self.noise)
         inner = np.linalg.slogdet(np.eye(B.shape[1]) + B.T @ (B / self.noise[:, None]))[1]
         shared = D * np.log(2 * np.pi) + np.log(self.noise).sum() + inner
@@ -81,7 +82,7 @@ class Charts:
 
 
 def latent_root(noise: Array, latent: Array) -> Array:
-    """F (L_w, D) with (Σ + B Bᵀ)⁻¹ = Σ⁻¹ - Fᵀ F, from the Woodbury identity."""
+    """Return F (L_w, D) with (Σ + B Bᵀ)⁻¹ = Σ⁻¹ - Fᵀ F, by the Woodbury identity."""
     scaled = latent / noise[:, None]
     inner = np.eye(latent.shape[1]) + latent.T @ scaled
     root: Array = np.linalg.solve(np.linalg.cholesky(inner), scaled.T)

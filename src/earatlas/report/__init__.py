@@ -1,8 +1,8 @@
-"""A separated scene as one page: what was heard, where, how sure, and each source to listen to.
+"""HTML report of a separated scene: directions, uncertainty, spectrograms, and players.
 
-In: a `FoundScene`, and what is known of the truth. Out: one HTML file that needs nothing else: no
-network, no other file, no library. Sounds are FLAC, pictures PNG and SVG, all inside it; of long
-recordings the openings, with links to the files that hold the whole.
+The input is a `SceneSummary` and optionally the ground truth, the output one self-contained HTML
+file: it needs no network, no other file and no library. Sounds are embedded as FLAC, images as PNG
+and SVG. Of long recordings it embeds the beginning and links to the files.
 """
 
 from earatlas.report.page import report_page, write_report

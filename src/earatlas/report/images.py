@@ -1,7 +1,7 @@
-"""Images for a page: PNG files with a palette, one pixel a cell, inside the page.
+"""Images for pages: PNG files with a palette and one pixel per cell, as data URIs.
 
-In: arrays of a scene's `Picture`. Out: data URIs. Colours are see-through where there is little to
-show, so that the page's own ground, light or dark, is behind them.
+The inputs are arrays of a scene's `SpectrogramSummary`. Small values are transparent, so that the
+light or dark background of the page is visible behind them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from earatlas.plotting.palette import (
     BLACK,
     GREY,
-    LEFT,
+    LEFT_EAR,
     LEVEL_MAP,
     MISSING_OPACITY,
-    RIGHT,
+    RIGHT_EAR,
     WHITE,
 )
 from earatlas.types import Array
@@ -32,26 +32,26 @@ __all__ = [
     "ild_image",
     "level_image",
     "mask_image",
-    "on_colour",
     "png",
+    "text_colour",
 ]
 
 Bytes = NDArray[np.uint8]
 
-_STEPS = 48  # shades of an image: more cannot be told apart, and fewer bytes do
-# The colours of a spectrogram's key, from quiet to loud.
+_SHADES = 48  # of an image; evidence: docs/figures/settings/report.md, "images"
+# Colours of a spectrogram's legend, from quiet to loud.
 LEVEL_STOPS = tuple(to_hex(matplotlib.colormaps[LEVEL_MAP](at)) for at in (0, 0.25, 0.5, 0.75, 1.0))
 
 
 def png(indices: Bytes, palette: Bytes) -> bytes:
-    """A PNG file of indices (H, W) into a palette (256 at most, 4) of RGBA."""
+    """Encode indices (H, W) into a palette (at most 256, 4) of RGBA as a PNG file."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        check = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
+        checksum = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
 
     height, width = indices.shape
-    rows = np.pad(indices, ((0, 0), (1, 0)))  # every row begins with its filter: none
+    rows = np.pad(indices, ((0, 0), (1, 0)))  # each row starts with filter type 0: none
     return b"".join(
         (
             b"\x89PNG\r\n\x1a\n",
@@ -64,8 +64,8 @@ def png(indices: Bytes, palette: Bytes) -> bytes:
     )
 
 
-def _image(values: Array, colours: Array) -> str:
-    """Values (H, W) in [0, 1], first row lowest, as a data URI; NaN is missing."""
+def _data_uri(values: Array, colours: Array) -> str:
+    """Return values (H, W) in [0, 1], first row lowest, as a data URI; NaN is missing."""
     known = ~np.isnan(values)
     shade = np.where(known, np.clip(values, 0.0, 1.0), 0.0) * (len(colours) - 1)
     indices = np.where(known, 1 + np.rint(shade), 0).astype(np.uint8)[::-1]
@@ -74,35 +74,37 @@ def _image(values: Array, colours: Array) -> str:
     return "data:image/png;base64," + b64encode(png(indices, palette)).decode("ascii")
 
 
-def _see_through(colour: str, opacity: Array) -> Array:
+def _translucent(colour: str, opacity: Array) -> Array:
+    """Return RGBA rows (n, 4) of a colour at opacities (n,)."""
     return np.column_stack([np.tile(to_rgb(colour), (len(opacity), 1)), opacity])
 
 
 @cache
 def _level_colours() -> Array:
-    return np.asarray(matplotlib.colormaps[LEVEL_MAP](np.linspace(0, 1, _STEPS)), dtype=np.float64)
+    """Return the RGBA rows of the colour map of spectrograms."""
+    return np.asarray(matplotlib.colormaps[LEVEL_MAP](np.linspace(0, 1, _SHADES)), dtype=np.float64)
 
 
 def level_image(level_db: Array, top_db: float, range_db: float) -> str:
-    """A spectrogram as a data URI, from black at `range_db` below `top_db`."""
+    """Return the image of a spectrogram; it is black `range_db` below `top_db`."""
     known = np.where(np.isfinite(level_db), level_db, -np.inf)
-    return _image(np.clip((known - top_db) / range_db + 1, 0.0, 1.0), _level_colours())
+    return _data_uri(np.clip((known - top_db) / range_db + 1, 0.0, 1.0), _level_colours())
 
 
 def ild_image(ild_db: Array, limit_db: float) -> str:
-    """Level differences: blue where the left ear is louder, red where the right one is."""
-    half = np.linspace(0.0, 1.0, _STEPS)
-    left, right = _see_through(LEFT, half[::-1]), _see_through(RIGHT, half[1:])
-    return _image(0.5 + ild_db / (2 * limit_db), np.concatenate([left, right]))
+    """Return the image of level differences: blue if the left ear is louder, red if the right."""
+    half = np.linspace(0.0, 1.0, _SHADES)
+    left, right = _translucent(LEFT_EAR, half[::-1]), _translucent(RIGHT_EAR, half[1:])
+    return _data_uri(0.5 + ild_db / (2 * limit_db), np.concatenate([left, right]))
 
 
 def mask_image(mask: Array, colour: str) -> str:
-    """Probabilities: nothing at 0, the colour at 1."""
-    return _image(mask, _see_through(colour, np.linspace(0.0, 1.0, _STEPS)))
+    """Return the image of probabilities: transparent at 0, the full colour at 1."""
+    return _data_uri(mask, _translucent(colour, np.linspace(0.0, 1.0, _SHADES)))
 
 
-def on_colour(colour: str) -> str:
-    """Black or white, whichever is easier to read on the colour (WCAG contrast)."""
+def text_colour(colour: str) -> str:
+    """Return black or white, whichever has more contrast on the colour (WCAG 2)."""
     c = np.array(to_rgb(colour))
     linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
     return BLACK if linear @ (0.2126, 0.7152, 0.0722) > 0.179 else WHITE

@@ -1,7 +1,7 @@
-"""The page of a scene: its sections, put together and written.
+"""Assembly and writing of a scene's report.
 
-In: a `FoundScene`, and what is known of the truth. Out: one HTML file that needs nothing else: no
-network, no other file, no library. Its look is in page.html.
+The inputs are a `SceneSummary` and optionally the ground truth, the output is one self-contained
+HTML file. Its layout and style are in page.html.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from importlib.resources import files as resources
 from pathlib import Path
 
 from earatlas.errors import InputError
-from earatlas.evaluation.ground_truth import Truth
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio import Audio
-from earatlas.files import written_whole
-from earatlas.plotting.palette import look
-from earatlas.report.comparison import MIXTURE, Known
+from earatlas.files import atomic_write
+from earatlas.plotting.palette import shared_css
+from earatlas.report.comparison import MIXTURE, SceneComparison
 from earatlas.report.players import players
 from earatlas.report.sections import Sections
-from earatlas.report.spectrograms import levels_of
-from earatlas.separation.result import FoundScene, Scene
+from earatlas.report.spectrograms import level_spectrogram
+from earatlas.separation.result import Scene, SceneSummary
 
 __all__ = ["report_page", "write_report"]
 
-
-# Starting one player stops the others: two at once are a mixture again.
+# Starting one player pauses the others.
 _SCRIPT = (
     'document.addEventListener("play",e=>{for(const a of document.querySelectorAll("audio"))'
     "if(a!==e.target)a.pause()},true);"
@@ -36,17 +35,57 @@ _SCRIPT = (
 
 def write_report(
     path: str | Path,
-    scene: FoundScene,
+    scene: SceneSummary,
     *,
     title: str,
-    truth: Truth | None = None,
+    truth: GroundTruth | None = None,
     files: Mapping[str, str | Path] | None = None,
     elapsed_seconds: float | None = None,
 ) -> Path:
-    """Write the scene's page, the whole file or nothing.
+    """Write a report of a separated scene as one self-contained HTML file.
 
-    `files` names sound files by source, and the recording by "mixture": the page links to them, by
-    names relative to its own folder, and takes its sounds from them where the scene has none.
+    The report shows where each source is and how certain that is, spectrograms and masks, and has a
+    player for each sound. With `truth` it also compares directions and sounds with the ground
+    truth. The file is written completely or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        A name that ends in .html.
+    scene : SceneSummary
+        A separated scene, for example from `Atlas.separate`.
+    title : str
+        Title of the page, for example the name of the recording.
+    truth : GroundTruth, optional
+        True directions, true images, or both.
+    files : mapping from str to str or Path, optional
+        Sound files by the name of the source, and the recording as "mixture". The page links to
+        them relative to its own folder, and plays them if the scene holds no sounds.
+    elapsed_seconds : float, optional
+        How long the separation took, in seconds.
+
+    Returns
+    -------
+    Path
+        The path of the page.
+
+    Raises
+    ------
+    InputError
+        If the name does not end in .html, the file cannot be written, or `files` names a source
+        that the scene does not have.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import earatlas as ea
+    >>> from earatlas.report import write_report
+    >>> mixture = ea.render_scene(
+    ...     ea.simulated_head([[40, 10]]), [ea.synthetic_speech(0.4, seed=1)], [[40, 10]]).mixture
+    >>> scene = ea.example_atlas().separate(mixture, n_sources=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(f"{folder}/speech.html", scene, title="speech").name
+    'speech.html'
     """
     path = Path(path)
     if path.suffix.lower() not in {".html", ".htm"}:
@@ -59,62 +98,66 @@ def write_report(
         elapsed_seconds=elapsed_seconds,
         folder=path.parent,
     )
-    with written_whole(path, "report") as scratch:
-        # A name may be no UTF-8, which a page is.
+    with atomic_write(path, "report") as scratch:
+        # File names may contain bytes that are not valid UTF-8.
         scratch.write_text(page, encoding="utf-8", errors="backslashreplace")
     return path
 
 
 def report_page(
-    scene: FoundScene,
+    scene: SceneSummary,
     *,
     title: str,
-    truth: Truth | None = None,
+    truth: GroundTruth | None = None,
     files: Mapping[str, str | Path] | None = None,
     elapsed_seconds: float | None = None,
     folder: str | Path = ".",
 ) -> str:
-    """The text of the page that `write_report` writes into `folder`."""
+    """Return the HTML that `write_report` writes into `folder`.
+
+    The parameters are those of `write_report`; links to files are relative to `folder`.
+    """
     names = [MIXTURE, *(source.name for source in scene.sources)]
     given = {name: Path(file) for name, file in (files or {}).items()}
     unknown = sorted(set(given) - set(names))
     if unknown:
         raise InputError(
             f"files must be those of {', '.join(names)}, got one of '{unknown[0]}'. "
-            "Name the sources as the scene does."
+            "Use the names of the scene's sources."
         )
     sounds = _sounds(scene, given)
-    known = None if truth is None else Known.judged(scene, truth, sounds)
-    levels = {name: levels_of(sound) for name, sound in sounds.items()}
-    sections = Sections(scene, known, players(sounds, given, Path(folder)), levels)
+    comparison = None if truth is None else SceneComparison.compute(scene, truth, sounds)
+    spectrograms = {name: level_spectrogram(sound) for name, sound in sounds.items()}
+    sections = Sections(scene, comparison, players(sounds, given, Path(folder)), spectrograms)
     body = "".join(
         (
             sections.header(title, elapsed_seconds),
             "<main>",
             sections.overview(),
-            sections.comparison(),
+            sections.comparison_section(),
             sections.mixture(),
             *(sections.source(m) for m in range(len(scene.sources))),
             sections.inference(),
-            "</main><footer>Made by earatlas. Everything is inside this file: "
-            "it can be sent on as it is.</footer>",
+            "</main><footer>Made with earatlas. This file is self-contained: sounds and images are "
+            "embedded.</footer>",
         )
     )
-    return _filled(body, title)
+    return _fill_template(body, title)
 
 
-def _filled(body: str, title: str) -> str:
-    """The page with this body. Only what stands before it is filled in: it may say anything."""
+def _fill_template(body: str, title: str) -> str:
+    """Return page.html with this body; placeholders within the body are left as they are."""
     text = resources("earatlas.report").joinpath("page.html").read_text(encoding="utf-8")
     before, _, after = text.partition("{{body}}")
     digest = b64encode(sha256(_SCRIPT.encode()).digest()).decode("ascii")
-    for name, value in {"look": look(), "script_hash": digest, "title": escape(title)}.items():
+    values = {"shared_css": shared_css(), "script_hash": digest, "title": escape(title)}
+    for name, value in values.items():
         before = before.replace(f"{{{{{name}}}}}", value)
     return before + body + after.replace("{{script}}", _SCRIPT)
 
 
-def _sounds(scene: FoundScene, files: Mapping[str, Path]) -> dict[str, Audio | Path]:
-    """What there is to listen to: the scene's own sounds, or the files they were written to."""
+def _sounds(scene: SceneSummary, files: Mapping[str, Path]) -> dict[str, Audio | Path]:
+    """Return the sounds of a scene by name, or the files they were written to."""
     if isinstance(scene, Scene):
         return {MIXTURE: scene.mixture, **{s.name: s.audio for s in scene.sources}}
     return dict(files)

@@ -1,7 +1,7 @@
-"""Players for a page: sounds as FLAC inside it, the openings of long ones, and links to files.
+"""Audio players for pages: embedded FLAC excerpts, and links to the files.
 
-In: `Audio` or sound files by name. Out: HTML text by name. FLAC at 16 bits loses nothing that can
-be heard, is half of a WAV file, and all current browsers play it.
+The inputs are `Audio` or sound files by name, the output is HTML by name. FLAC with 16 bits is
+lossless for listening, half as large as WAV, and played by all current browsers.
 """
 
 from __future__ import annotations
@@ -19,48 +19,51 @@ import soundfile
 
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_seconds, read_blocks
-from earatlas.wording import length_words
+from earatlas.wording import format_duration
 
 __all__ = ["players"]
 
-_SECONDS = 60.0  # of a sound, at most, inside the page
-_MEGABYTES = 8.0  # of all sounds together
+# Evidence: docs/figures/settings/report.md, "players".
+_MAX_SECONDS = 60.0  # embedded of each sound
+_MAX_MEGABYTES = 8.0  # of all embedded sounds together
 
 
-def _opening(sound: Audio | Path, seconds: float) -> Audio:
-    """The first seconds of a sound."""
+def _excerpt(sound: Audio | Path, seconds: float) -> Audio:
+    """Return the first seconds of a sound."""
     if isinstance(sound, Audio):
         return Audio(sound.samples[:, : max(round(seconds * sound.rate), 1)], sound.rate)
     return next(read_blocks(sound, block_seconds=seconds, warn=False))
 
 
 def _flac(sound: Audio, gain: float) -> bytes:
+    """Encode a sound as FLAC with 16 bits."""
     file = BytesIO()
     soundfile.write(file, gain * sound.samples.T, sound.rate, "PCM_16", format="FLAC")
     return file.getvalue()
 
 
-def _embedded(sounds: Mapping[str, Audio | Path]) -> tuple[dict[str, bytes], float]:
-    """FLAC files of the sounds' openings, as long as all fit in together, and that length."""
-    seconds = _SECONDS
+def _encode_excerpts(sounds: Mapping[str, Audio | Path]) -> tuple[dict[str, bytes], float]:
+    """Return FLAC excerpts of equal length that fit into the page together, and their length."""
+    seconds = _MAX_SECONDS
     while True:
-        clips = {name: _opening(sound, seconds) for name, sound in sounds.items()}
+        clips = {name: _excerpt(sound, seconds) for name, sound in sounds.items()}
         peak = max((float(np.abs(c.samples).max(initial=0.0)) for c in clips.values()), default=0.0)
-        gain = min(1.0, 0.99 / peak) if peak > 0 else 1.0  # one for all: loudness can be compared
-        coded = {name: _flac(clip, gain) for name, clip in clips.items()}
-        size = sum(map(len, coded.values())) * 4 / 3  # as base64
-        if size <= 1e6 * _MEGABYTES or seconds < 1.0:
-            return coded, seconds
-        seconds *= 0.9 * 1e6 * _MEGABYTES / size
+        # One gain for all sounds keeps their loudness comparable.
+        gain = min(1.0, 0.99 / peak) if peak > 0 else 1.0
+        encoded = {name: _flac(clip, gain) for name, clip in clips.items()}
+        size = sum(map(len, encoded.values())) * 4 / 3  # as base64
+        if size <= 1e6 * _MAX_MEGABYTES or seconds < 1.0:
+            return encoded, seconds
+        seconds *= 0.9 * 1e6 * _MAX_MEGABYTES / size
 
 
 def _link(file: Path, folder: Path) -> str:
-    """A link to a file, by its name as seen from the page."""
+    """Return a link to a file, relative to the folder of the page."""
     try:
         address = quote(Path(os.path.relpath(file, folder)).as_posix())
     except ValueError:  # on another drive
         address = file.resolve().as_uri()
-    # A name such as "a:b.wav" would be taken for a scheme without the dot.
+    # Without the dot, a name such as "a:b.wav" would be read as a URL scheme.
     address = address if address.startswith((".", "file:")) else f"./{address}"
     return f'<a href="{escape(address)}">{escape(file.name)}</a>'
 
@@ -68,26 +71,26 @@ def _link(file: Path, folder: Path) -> str:
 def players(
     sounds: Mapping[str, Audio | Path], files: Mapping[str, Path], folder: Path
 ) -> dict[str, str]:
-    """The HTML of a player for each sound and a link to each file, by name.
+    """Return the HTML of a player for each sound and a link to each file, by name.
 
-    `folder` is where the page will be: links are relative to it.
+    Links are relative to `folder`, where the page will be written.
     """
-    coded, seconds = _embedded(sounds)
+    encoded, seconds = _encode_excerpts(sounds)
     html = {}
     for name in (*sounds, *(name for name in files if name not in sounds)):
         parts, notes = [], []
-        if name in coded:
-            data = b64encode(coded[name]).decode("ascii")
+        if name in encoded:
+            data = b64encode(encoded[name]).decode("ascii")
             parts.append(
-                f'<audio controls preload="metadata" aria-label="Listen to {escape(name)}" '
+                f'<audio controls preload="metadata" aria-label="Play {escape(name)}" '
                 f'src="data:audio/flac;base64,{data}"></audio>'
             )
             sound = sounds[name]
             length = sound.seconds if isinstance(sound, Audio) else audio_seconds(sound)
             if length > seconds + 0.05:
-                notes.append(f"The first {seconds:.0f} s of {length_words(length)} are here.")
+                notes.append(f"Excerpt: the first {seconds:.0f} s of {format_duration(length)}.")
         if name in files:
-            notes.append(f"The whole file: {_link(files[name], folder)}")
+            notes.append(f"Full file: {_link(files[name], folder)}")
         if notes:
             parts.append(f'<p class="note">{" ".join(notes)}</p>')
         html[name] = "".join(parts)

@@ -1,7 +1,7 @@
-"""The sections of a scene's page, as HTML.
+"""Sections of a scene's report as HTML.
 
-In: a `FoundScene`, what is `Known` of it, and players for its sounds. Out: text, a
-section a method.
+The inputs are a `SceneSummary`, its comparison with the ground truth, and players and spectrograms
+of its sounds. Each method of `Sections` returns one section.
 """
 
 from __future__ import annotations
@@ -11,30 +11,38 @@ from html import escape
 
 import numpy as np
 
-from earatlas.plotting.palette import ILD_LIMIT_DB, LEFT, LEVEL_RANGE_DB, RIGHT, colour_of
-from earatlas.plotting.posterior_maps import belief_map, zoomed_map
-from earatlas.report.charts import course, spectrogram
-from earatlas.report.comparison import MIXTURE, Known, comparison_table
-from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, on_colour
+from earatlas.plotting.palette import (
+    ILD_LIMIT_DB,
+    LEFT_EAR,
+    LEVEL_RANGE_DB,
+    RIGHT_EAR,
+    source_colour,
+)
+from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
+from earatlas.report.charts import line_chart, spectrogram_chart
+from earatlas.report.comparison import MIXTURE, SceneComparison, comparison_table
+from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, text_colour
 from earatlas.report.maps import compass, map_chart
-from earatlas.report.spectrograms import Levels
+from earatlas.report.spectrograms import LevelSpectrogram
 from earatlas.report.tracks import track_charts
-from earatlas.separation.result import FoundScene, FoundSource
+from earatlas.separation.result import SceneSummary, SourceSummary
 from earatlas.types import Array
 from earatlas.wording import (
-    error_words,
-    length_words,
-    number_words,
-    percent_words,
-    place_words,
-    rate_words,
-    speed_words,
-    sure_words,
+    format_coordinates,
+    format_duration,
+    format_error,
+    format_percent,
+    format_position,
+    format_region,
+    format_sampling_rate,
+    format_speed,
+    is_unknown,
 )
 
 __all__ = ["Sections"]
 
-_REGIONS = {1: "how probable each azimuth is", 2: "strong: 50 % region, faint: 90 %"}
+# Explanation of a map, by the number of dimensions of the space.
+_MAP_NOTES = {1: "probability density", 2: "dark: 50 % credible region, light: 90 %"}
 
 
 def _card(heading: str, *content: str, kind: str = "card", style: str = "") -> str:
@@ -42,89 +50,96 @@ def _card(heading: str, *content: str, kind: str = "card", style: str = "") -> s
     return f'<section class="{kind}"{style}>{heading}{"".join(content)}</section>'
 
 
-def _scale(colours: Sequence[str], low: str, high: str) -> str:
-    """A key's colour scale between two words."""
-    ground = f"background:linear-gradient(90deg,{','.join(colours)}),var(--plot)"
-    return f'<li>{low} <span class="ramp" style="{ground}"></span> {high}</li>'
+def _colour_scale(colours: Sequence[str], low: str, high: str) -> str:
+    """Return a colour scale between two labels for a legend."""
+    background = f"background:linear-gradient(90deg,{','.join(colours)}),var(--plot)"
+    return f'<li>{low} <span class="ramp" style="{background}"></span> {high}</li>'
 
 
-_GREY_KEY = '<li><span class="swatch missing"></span> nothing heard</li>'
-_TRUE_KEY = (
+_MISSING_KEY = '<li><span class="swatch missing"></span> not observed</li>'
+_TRUTH_KEY = (
     '<li><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
     '<circle class="truth" cx="6" cy="6" r="4.5"/></svg> true direction</li>'
 )
 
 
 def _doubts(doubts: Sequence[str]) -> str:
-    """What speaks against an answer; nothing where nothing does."""
+    """Return a list of doubts, or nothing if there are none."""
     if not doubts:
         return ""
     items = "".join(f"<li>{escape(doubt)}</li>" for doubt in doubts)
     return f'<ul class="doubts" aria-label="Doubts">{items}</ul>'
 
 
-def _facts(source: FoundSource, true: Array | None, off_by: float) -> str:
-    """A source in words; `off_by` degrees from the truth, if that is known."""
+def _source_place(source: SourceSummary) -> str:
+    """Describe the direction of a source, or say that it is unknown."""
+    return format_position(source.posterior.space, source.direction, source.radius_90)
+
+
+def _facts(source: SourceSummary, true: Array | None, direction_error: float) -> str:
+    """Describe a source; with the true direction also its error in degrees."""
     space, track = source.posterior.space, source.track
-    place = place_words(space, source.direction)
-    numbers = number_words(space, source.direction)
-    sure = sure_words(space, source.radius_90, source.credible_90_area)
-    off = error_words(space, off_by)
-    truth = "" if true is None else f"{place_words(space, true)} (off by {off})"
-    if source.moves and track.heard.any():
-        ends = track.directions[track.heard][[0, -1]]
-        place = "Moves: " + " to ".join(place_words(space, end) for end in ends)
-        numbers = " to ".join(number_words(space, end) for end in ends)
-        sure = f"within {np.nanmedian(track.radius_90):.1f}° along its way"
-        truth = "" if true is None else f"off by {off} along its way"
-    told = f"<dt>Truth</dt><dd>{truth}</dd>" if truth else ""
+    place = _source_place(source)
+    coordinates = format_coordinates(space, source.direction)
+    region = format_region(space, source.radius_90, source.credible_90_area)
+    error = format_error(space, direction_error)
+    truth = "" if true is None else f"{format_position(space, true)} (error {error})"
+    if source.moves and track.active.any():
+        ends = track.directions[track.active][[0, -1]]
+        place = "Moves: " + " to ".join(format_position(space, end) for end in ends)
+        coordinates = " to ".join(format_coordinates(space, end) for end in ends)
+        region = f"within {np.nanmedian(track.radius_90):.1f}° along its path"
+        truth = "" if true is None else f"median error {error} along its path"
+    elif space.holds_directions and is_unknown(source.radius_90):
+        coordinates, region = "unknown", "more than half of all directions"
+    truth_row = f"<dt>Truth</dt><dd>{truth}</dd>" if truth else ""
     return (
-        f'<p class="place">{place}</p><dl><dt>Direction</dt><dd>{numbers}</dd>'
-        f"<dt>90 % sure</dt><dd>{sure}</dd>"
-        f"<dt>Energy</dt><dd>{percent_words(source.share)} of the recording</dd>{told}</dl>"
+        f'<p class="place">{place}</p><dl><dt>Direction</dt><dd>{coordinates}</dd>'
+        f"<dt>90 % region</dt><dd>{region}</dd>"
+        f"<dt>Energy</dt><dd>{format_percent(source.share)} of the recording</dd>{truth_row}</dl>"
     )
 
 
-def _near(m: int, source: FoundSource, true: Array | None, places: Sequence[Array]) -> str:
-    """Where source m is, from near by; `places` are the true one, or some along its way."""
+def _close_up(m: int, source: SourceSummary, true: Array | None, positions: Sequence[Array]) -> str:
+    """Return a close-up of source m; `places` are its true direction, or some along its path."""
     space = source.posterior.space
     return map_chart(
         [(m, source.posterior, zoomed_map(source.posterior, truth=true))],
-        truths=places,
-        caption=f"From near by <span>{_REGIONS[space.dims]}</span>",
-        alt=f"Where {source.name} is believed to be: {place_words(space, source.direction)}",
-        key="" if true is None else _TRUE_KEY,
+        truths=positions,
+        caption=f"Close-up <span>{_MAP_NOTES[space.dims]}</span>",
+        alt=f"Posterior of the direction of {source.name}: {_source_place(source)}",
+        key="" if true is None else _TRUTH_KEY,
     )
 
 
 class Sections:
-    """What a page is put together from."""
+    """Sections of a report."""
 
     def __init__(
         self,
-        scene: FoundScene,
-        known: Known | None,
+        scene: SceneSummary,
+        comparison: SceneComparison | None,
         players: Mapping[str, str],
-        levels: Mapping[str, Levels],
+        spectrograms: Mapping[str, LevelSpectrogram],
     ) -> None:
-        """`players` and `levels` are by the names of sounds; those of others are missing."""
-        self.scene, self.known, self.players = scene, known, players
-        picture = scene.picture
-        given = Levels(picture.seconds, picture.frequencies_hz, picture.level_db)
-        self.levels = {MIXTURE: given, **levels}
-        self.top_db = self.levels[MIXTURE].top_db
+        """Collect the content; `players` and `spectrograms` are by the name of the sound."""
+        self.scene, self.comparison, self.players = scene, comparison, players
+        summary = scene.spectrogram
+        given = LevelSpectrogram(summary.seconds, summary.frequencies_hz, summary.level_db)
+        self.spectrograms = {MIXTURE: given, **spectrograms}
+        self.top_db = self.spectrograms[MIXTURE].top_db
 
     def header(self, title: str, elapsed_seconds: float | None) -> str:
-        """Title, length, number of sources and the time that it took."""
+        """Return title, duration, number of sources, sampling rate and processing time."""
         scene = self.scene
         count = len(scene.sources)
         facts = [
-            f"<b>{length_words(scene.seconds)}</b> long",
+            f"<b>{format_duration(scene.seconds)}</b> long",
             f"<b>{count}</b> source{'s' if count != 1 else ''} found",
-            f"sounds at <b>{rate_words(scene.rate)}</b>",
+            f"sampling rate <b>{format_sampling_rate(scene.rate)}</b>",
         ]
         if elapsed_seconds is not None:
-            facts.append(f"separated in <b>{speed_words(elapsed_seconds, scene.seconds)}</b>")
+            facts.append(f"separated in <b>{format_speed(elapsed_seconds, scene.seconds)}</b>")
         items = "".join(f"<li>{fact}</li>" for fact in facts)
         return (
             f'<header><h1>{escape(title)}</h1><ul class="facts">{items}</ul>'
@@ -132,47 +147,44 @@ class Sections:
         )
 
     def overview(self) -> str:
-        """All sources, from above and on a map."""
+        """Return a compass and a map of all sources, and their tracks over time."""
         sources = self.scene.sources
         heading = "<h2>Where the sounds come from</h2>"
         if not sources:
             return _card(heading, "<p>No source was found in this recording.</p>")
         truths: Sequence[Array] = ()
-        if self.known is not None and self.known.truth.directions is not None:
-            truth = self.known.truth
-            truths = [place for m in range(len(truth)) for place in truth.places(m)]
-        words = "; ".join(
-            f"{source.name}: {place_words(source.posterior.space, source.direction)}"
-            for source in sources
-        )
-        shown = self._map(truths, words)
+        if self.comparison is not None and self.comparison.truth.directions is not None:
+            truth = self.comparison.truth
+            truths = [place for m in range(len(truth)) for place in truth.positions(m)]
+        description = "; ".join(f"{source.name}: {_source_place(source)}" for source in sources)
+        whole_map = self._map(truths, description)
         if not sources[0].posterior.space.holds_directions:
-            return _card(heading, shown)
+            return _card(heading, whole_map)
         above = compass(
             [(m, source.posterior) for m, source in enumerate(sources)],
             truths=truths,
-            alt=f"The head from above. {words}",
+            alt=f"The head from above. {description}",
         )
-        return _card(heading, f'<div class="overview">{above}{shown}</div>', self._way())
+        return _card(heading, f'<div class="overview">{above}{whole_map}</div>', self._tracks())
 
-    def _map(self, truths: Sequence[Array], words: str) -> str:
-        """All sources in the whole space."""
+    def _map(self, truths: Sequence[Array], description: str) -> str:
+        """Return a map of all sources in the whole space."""
         sources = self.scene.sources
         names = "".join(
-            f'<li><span class="swatch" style="background:{colour_of(m)}"></span> '
+            f'<li><span class="swatch" style="background:{source_colour(m)}"></span> '
             f"{m + 1} {escape(source.name)}</li>"
             for m, source in enumerate(sources)
         )
         return map_chart(
-            [(m, s.posterior, belief_map(s.posterior)) for m, s in enumerate(sources)],
+            [(m, s.posterior, posterior_map(s.posterior)) for m, s in enumerate(sources)],
             truths=truths,
-            caption=f"All sources <span>{_REGIONS[sources[0].posterior.space.dims]}</span>",
-            alt=f"Map of all directions. {words}",
-            key=names + (_TRUE_KEY if len(truths) else ""),
+            caption=f"All sources <span>{_MAP_NOTES[sources[0].posterior.space.dims]}</span>",
+            alt=f"Map of all directions. {description}",
+            key=names + (_TRUTH_KEY if len(truths) else ""),
         )
 
-    def _way(self) -> str:
-        """Where the sources were over time, and how loud each was."""
+    def _tracks(self) -> str:
+        """Return charts of direction and level over time, unless there is a single row."""
         tracks = [source.track for source in self.scene.sources]
         if len(tracks[0].seconds) < 2:
             return ""
@@ -180,21 +192,22 @@ class Sections:
         return f'<div class="pictures">{track_charts(tracks, elevation=space.dims > 1)}</div>'
 
     def mixture(self) -> str:
-        """The recording: what it sounds like, and both of its spectrograms."""
-        picture = self.scene.picture
-        axes = picture.seconds, picture.frequencies_hz
-        level = self._level(
-            self.levels[MIXTURE],
+        """Return the player of the recording, its spectrogram and its level difference."""
+        summary = self.scene.spectrogram
+        level = self._level_chart(
+            self.spectrograms[MIXTURE],
             caption="Spectrogram <span>both ears</span>",
             alt="Spectrogram of the mixture",
-            key=_scale(LEVEL_STOPS, f"−{LEVEL_RANGE_DB:g}", "0 dB"),
+            key=_colour_scale(LEVEL_STOPS, f"−{LEVEL_RANGE_DB:g}", "0 dB"),
         )
-        ild = spectrogram(
-            ild_image(picture.ild_db, ILD_LIMIT_DB),
-            *axes,
+        ild_colours = (LEFT_EAR, "transparent", RIGHT_EAR)
+        ild = spectrogram_chart(
+            ild_image(summary.ild_db, ILD_LIMIT_DB),
+            summary.seconds,
+            summary.frequencies_hz,
             caption="Level difference <span>between the ears</span>",
             alt="Level difference between the ears in each bin: blue left, red right",
-            key=_scale((LEFT, "transparent", RIGHT), "left louder", "right louder") + _GREY_KEY,
+            key=_colour_scale(ild_colours, "left louder", "right louder") + _MISSING_KEY,
         )
         return _card(
             "<h2>The recording</h2>",
@@ -203,90 +216,96 @@ class Sections:
         )
 
     def source(self, m: int) -> str:
-        """Source m: where it is, what it sounds like, and which bins it was given."""
-        source, colour = self.scene.sources[m], colour_of(m)
-        true, places, off_by = None, (), np.nan
-        if self.known is not None:
-            true, off_by = self.known.direction_of(m), self.known.off_by(m, source)
-            along = self.known.places_of(m)
-            places = () if along is None else tuple(along)
+        """Return direction, doubts, player, close-up, spectrogram and mask of source m."""
+        source, colour = self.scene.sources[m], source_colour(m)
+        true, positions, error = None, (), np.nan
+        if self.comparison is not None:
+            true = self.comparison.true_direction(m)
+            error = self.comparison.direction_error(m, source)
+            path = self.comparison.true_path(m)
+            positions = () if path is None else tuple(path)
         heading = f'<h2><span class="badge">{m + 1}</span>{escape(source.name)}</h2>'
         return _card(
             "",
-            f'<div class="columns"><div>{heading}{_facts(source, true, off_by)}'
+            f'<div class="columns"><div>{heading}{_facts(source, true, error)}'
             f"{_doubts(source.doubts)}{self.players.get(source.name, '')}</div>"
-            f"{_near(m, source, true, places)}</div>",
-            f'<div class="pictures">{self._spectrograms(m, source)}</div>',
+            f"{_close_up(m, source, true, positions)}</div>",
+            f'<div class="pictures">{self._source_charts(m, source)}</div>',
             kind="card source",
-            style=f"--colour:{colour};--on:{on_colour(colour)}",
+            style=f"--colour:{colour};--on:{text_colour(colour)}",
         )
 
-    def _level(self, levels: Levels, *, caption: str, alt: str, key: str = "") -> str:
-        """A spectrogram in the colours of all others."""
-        return spectrogram(
-            level_image(levels.level_db, self.top_db, LEVEL_RANGE_DB),
-            levels.seconds,
-            levels.frequencies_hz,
+    def _level_chart(
+        self, spectrogram: LevelSpectrogram, *, caption: str, alt: str, key: str = ""
+    ) -> str:
+        """Return a spectrogram with the colour scale of the mixture."""
+        return spectrogram_chart(
+            level_image(spectrogram.level_db, self.top_db, LEVEL_RANGE_DB),
+            spectrogram.seconds,
+            spectrogram.frequencies_hz,
             caption=caption,
             alt=alt,
             opaque=True,
             key=key,
         )
 
-    def _sound_of(self, m: int, source: FoundSource) -> str:
-        """The spectrogram of a source's sound; without one, what it was given of the mixture's."""
-        levels, caption = self.levels.get(source.name), "Its sound <span>both ears</span>"
-        if levels is None:
-            picture = self.scene.picture
+    def _separated_chart(self, m: int, source: SourceSummary) -> str:
+        """Return the spectrogram of a source's sound, or of the masked mixture without one."""
+        spectrogram = self.spectrograms.get(source.name)
+        caption = "Separated sound <span>both ears</span>"
+        if spectrogram is None:
+            summary = self.scene.spectrogram
             with np.errstate(divide="ignore"):
-                heard = picture.level_db + 20 * np.log10(np.nan_to_num(picture.masks[m]))
-            levels = Levels(picture.seconds, picture.frequencies_hz, heard)
-            caption = "What it was given <span>of the spectrogram</span>"
-        return self._level(levels, caption=caption, alt=f"Spectrogram of {source.name}")
+                level_db = summary.level_db + 20 * np.log10(np.nan_to_num(summary.masks[m]))
+            spectrogram = LevelSpectrogram(summary.seconds, summary.frequencies_hz, level_db)
+            caption = "Masked mixture <span>both ears</span>"
+        return self._level_chart(spectrogram, caption=caption, alt=f"Spectrogram of {source.name}")
 
-    def _spectrograms(self, m: int, source: FoundSource) -> str:
-        picture, colour = self.scene.picture, colour_of(m)
-        axes = picture.seconds, picture.frequencies_hz
-        mask = picture.masks[m]
-        key = _scale(("transparent", colour), "0", "1") + _GREY_KEY
-        shown = [
-            self._sound_of(m, source),
-            spectrogram(
-                mask_image(mask, colour),
+    def _source_charts(self, m: int, source: SourceSummary) -> str:
+        """Return the spectrogram, the mask and, if known, the true mask of source m."""
+        summary, colour = self.scene.spectrogram, source_colour(m)
+        axes = summary.seconds, summary.frequencies_hz
+        key = _colour_scale(("transparent", colour), "0", "1") + _MISSING_KEY
+        charts = [
+            self._separated_chart(m, source),
+            spectrogram_chart(
+                mask_image(summary.masks[m], colour),
                 *axes,
-                caption="Assignment <span>probability that a bin is its own</span>",
-                alt=f"Probability of each bin to belong to {source.name}",
+                caption="Mask <span>probability that a bin belongs to this source</span>",
+                alt=f"Probability that each bin belongs to {source.name}",
                 key=key,
             ),
         ]
-        true = None if self.known is None else self.known.mask_of(m)
+        true = None if self.comparison is None else self.comparison.true_mask(m)
         if true is not None:
-            shown.append(
-                spectrogram(
-                    mask_image(true[1], colour),
+            name, mask = true
+            charts.append(
+                spectrogram_chart(
+                    mask_image(mask, colour),
                     *axes,
-                    caption=f"True mask <span>{escape(true[0])}</span>",
-                    alt=f"Bins in which {true[0]} really is the strongest",
+                    caption=f"True mask <span>{escape(name)}</span>",
+                    alt=f"Bins in which {name} is the strongest source",
                 )
             )
-        return "".join(shown)
+        return "".join(charts)
 
-    def comparison(self) -> str:
-        """The scene against the truth, where that is known."""
-        if self.known is None:
+    def comparison_section(self) -> str:
+        """Return the comparison with the ground truth, if it is known."""
+        if self.comparison is None:
             return ""
-        return _card("<h2>Found and true</h2>", comparison_table(self.scene, self.known))
+        table = comparison_table(self.scene, self.comparison)
+        return _card("<h2>Comparison with the ground truth</h2>", table)
 
     def inference(self) -> str:
-        """The course of the free energy, folded away."""
+        """Return a collapsed chart of the free energy over the iterations."""
         values = self.scene.free_energies
         if not values:
             return ""
         count = f"{len(values)} iteration{'s' if len(values) != 1 else ''}"
         ends = [f"{values[i]:,.0f}".replace("-", "−") for i in (0, -1)]
-        shown = course(
+        chart = line_chart(
             values,
             caption=f"Free energy <span>from {ends[0]} to {ends[1]} nats</span>",
             alt=f"The free energy over {count}",
         )
-        return _card(f"<details><summary>The inference: {count}</summary>{shown}</details>")
+        return _card(f"<details><summary>Inference: {count}</summary>{chart}</details>")

@@ -1,9 +1,10 @@
-"""Spectrograms of sounds as they are heard: all of their band, at their own rate.
+"""Level spectrograms of sounds at their own rate and over their full band.
 
-In: `Audio`, or a sound file of any length, which is read in blocks. Out: mean levels of both ears,
-in bounded size. (A scene's `Picture` is of what directions are told by, which ends at 8 kHz.)
+The input is `Audio` or a sound file of any length, which is read in blocks. The output is the mean
+level of both ears on a grid of bounded size. (The `SpectrogramSummary` of a scene only covers the
+band of the cues, up to 8 kHz.)
 
-    B   bins of a window, without 0 Hz      T   columns
+    B   bins of a window, without 0 Hz      T   columns      F   rows
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ from earatlas.features.cues import bin_power
 from earatlas.features.stft import FrameStream
 from earatlas.types import Array
 
-__all__ = ["Levels", "levels_of"]
+__all__ = ["LevelSpectrogram", "level_spectrogram"]
 
-_WINDOW_SECONDS = 0.032  # about: the next power of two above it
-_MOST_COLUMNS, _MOST_ROWS = 1200, 256  # as of a scene's picture
+_WINDOW_SECONDS = 0.032  # rounded up to a power of two samples
+_MAX_COLUMNS, _MAX_ROWS = 1200, 256  # as of a `SpectrogramSummary`
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
-    """A spectrogram."""
+class LevelSpectrogram:
+    """Mean level of both ears over time and frequency."""
 
-    seconds: Array  # (T,) middle of each column
-    frequencies_hz: Array  # (F,) middle of each row
-    level_db: Array  # (F, T) re a full-scale sine
+    seconds: Array  # (T,) midpoint of each column
+    frequencies_hz: Array  # (F,) midpoint of each row
+    level_db: Array  # (F, T) relative to a full-scale sine
 
     @property
     def top_db(self) -> float:
-        """The loudest."""
+        """Highest level."""
         return float(self.level_db.max(initial=-200.0))
 
 
-def levels_of(sound: Audio | Path) -> Levels:
-    """The levels of a sound."""
+def level_spectrogram(sound: Audio | Path) -> LevelSpectrogram:
+    """Compute the level spectrogram of a sound or a file."""
     if isinstance(sound, Audio):
         rate, seconds = sound.rate, sound.seconds
     else:
@@ -50,35 +51,36 @@ def levels_of(sound: Audio | Path) -> Levels:
     window = 2 ** int(np.ceil(np.log2(_WINDOW_SECONDS * rate)))
     hop = window // 4
     frames = 1 + int(seconds * rate) // hop
-    column = -(-frames // _MOST_COLUMNS)  # frames a column
-    row = max(window // 2 // _MOST_ROWS, 1)  # bins a row
-    shape = -(-frames // column), window // 2 // row
+    frames_per_column = -(-frames // _MAX_COLUMNS)
+    bins_per_row = max(window // 2 // _MAX_ROWS, 1)
+    shape = -(-frames // frames_per_column), window // 2 // bins_per_row
     sums, counts, done = np.zeros(shape), np.zeros(shape[0]), 0
     for power in _powers(sound, window, hop):  # (B, t)
-        rows = power.reshape(shape[1], row, -1).mean(axis=1)
-        # A file may have some samples more than its header says.
-        at = np.minimum((done + np.arange(rows.shape[1])) // column, shape[0] - 1)
-        np.add.at(sums, at, rows.T)
-        np.add.at(counts, at, 1.0)
+        rows = power.reshape(shape[1], bins_per_row, -1).mean(axis=1)
+        # A file may have a few samples more than its header declares.
+        columns = (done + np.arange(rows.shape[1])) // frames_per_column
+        columns = np.minimum(columns, shape[0] - 1)
+        np.add.at(sums, columns, rows.T)
+        np.add.at(counts, columns, 1.0)
         done += rows.shape[1]
     mean = (sums / np.maximum(counts, 1.0)[:, None]).T
-    return Levels(
-        seconds=((np.arange(shape[0]) + 0.5) * column - 0.5) * hop / rate,
-        frequencies_hz=((np.arange(shape[1]) + 0.5) * row + 0.5) * rate / window,
+    return LevelSpectrogram(
+        seconds=((np.arange(shape[0]) + 0.5) * frames_per_column - 0.5) * hop / rate,
+        frequencies_hz=((np.arange(shape[1]) + 0.5) * bins_per_row + 0.5) * rate / window,
         level_db=10 * np.log10(np.maximum(mean, 1e-20)),
     )
 
 
 def _powers(sound: Audio | Path, window: int, hop: int) -> Iterator[Array]:
-    """Powers (B, t) of both ears, piece by piece."""
+    """Yield the mean power (B, t) of both ears, block by block."""
     stream = FrameStream(window, hop, single=True)
     blocks = iter([sound]) if isinstance(sound, Audio) else read_blocks(sound, warn=False)
-    heard = False
+    has_signal = False
     try:
         for block in blocks:
-            heard = heard or bool(block.samples.any())
+            has_signal = has_signal or bool(block.samples.any())
             yield bin_power(stream.push(block.samples), window).mean(axis=0)
-    except InputError:  # a file that is silent throughout says so at its end: it is shown
-        if heard:
+    except InputError:  # read_blocks refuses a silent file at its end; a report shows it
+        if has_signal:
             raise
     yield bin_power(stream.finish(), window).mean(axis=0)

@@ -1,1 +1,1 @@
-"""Several sounds at once: how many, where each is, and each by itself."""
+"""Source separation: count the sources of a recording, localize each, and extract its signal."""

@@ -1,8 +1,8 @@
-"""How far a separation is, as a share of the time that it takes.
+"""Progress of a separation, as a fraction of its total time.
 
-A recording is gone through twice, and between the passes sources are found, which takes as long for
-a minute as for an hour. So the first pass can only guess what share it is; in the second, what is
-left is reckoned from the blocks that are done.
+A long recording is read twice. Between the passes the sources are estimated, which takes as long
+for a minute as for an hour. The first pass therefore uses a fixed estimate of its fraction; in the
+second, the remaining time is extrapolated from the blocks that are done.
 """
 
 from __future__ import annotations
@@ -12,38 +12,37 @@ from collections.abc import Callable
 
 from earatlas.types import Progress
 
-__all__ = ["SURVEY", "Passes"]
+__all__ = ["FIRST_PASS_FRACTION", "SeparationProgress"]
 
-# What the first pass is of both, about. Two talkers, 2 minutes: 0.23 in the open, 0.22 at T60
-# 0.3 s, 0.18 where their number is told.
-SURVEY = 0.2
+# Evidence: docs/figures/settings/separation.md, "progress".
+FIRST_PASS_FRACTION = 0.2  # estimated fraction of the total time that the first pass takes
 
 
-class Passes:
-    """Tells how far it is, never less than before; itself a `Progress` for the first pass."""
+class SeparationProgress:
+    """Reports non-decreasing progress; the object itself is the callback of the first pass."""
 
     def __init__(
-        self, tell: Progress | None, clock: Callable[[], float] = time.perf_counter
+        self, report: Progress | None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._tell, self._clock = tell, clock
-        self._start = self._second = clock()
-        self._told = 0.0
+        self._report, self._clock = report, clock
+        self._start = self._second_start = clock()
+        self._last = 0.0
 
     def __call__(self, done: float, total: float) -> None:
-        """So much is done before the second pass."""
-        self._say(done / total)
+        """Report progress before the second pass."""
+        self._report_fraction(done / total)
 
-    def find(self) -> None:
-        """Sources are found: the second pass begins."""
-        self._second = self._clock()
+    def begin_second_pass(self) -> None:
+        """Start the clock of the second pass, once the sources are estimated."""
+        self._second_start = self._clock()
 
-    def again(self, share: float) -> None:
-        """So much of the second pass is done; the rest goes on as fast as that."""
+    def report_second_pass(self, fraction: float) -> None:
+        """Report that a fraction of the second pass is done, at constant speed."""
         now = self._clock()
-        left = (now - self._second) * (1 - share) / max(share, 1e-9)
-        self._say((now - self._start) / max(now - self._start + left, 1e-9))
+        remaining = (now - self._second_start) * (1 - fraction) / max(fraction, 1e-9)
+        self._report_fraction((now - self._start) / max(now - self._start + remaining, 1e-9))
 
-    def _say(self, share: float) -> None:
-        self._told = max(self._told, share)
-        if self._tell is not None:
-            self._tell(self._told, 1.0)
+    def _report_fraction(self, fraction: float) -> None:
+        self._last = max(self._last, fraction)
+        if self._report is not None:
+            self._report(self._last, 1.0)

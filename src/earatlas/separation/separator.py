@@ -1,7 +1,9 @@
-"""A learned head made ready for mixtures: from bins to sources and their masks.
+"""A learned head prepared for mixtures: selection of bins, model order, and fits of the sources.
 
-The way: the surest bins (`earatlas.features.tf_bins`), a scout that proposes directions
-(`earatlas.separation.candidate_search`), VESSL that follows each source (`earatlas.separation.vessl`), masks.
+Input: spectra and onsets of a recording. Output: the number and directions of its sources, the
+fitted VESSL state, and soft masks. The steps are: coherent bins (`earatlas.features.tf_bins`),
+sources by their onsets (`earatlas.localization.onset_mixture`) or by the candidate search
+(`earatlas.separation.candidate_search`), VESSL (`earatlas.separation.vessl`), dense masks.
 """
 
 from __future__ import annotations
@@ -11,186 +13,213 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.features.layout import Threshold
-from earatlas.features.onset_detector import OnsetBins, OnsetStream
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.statistics import LevelStatistics
-from earatlas.features.tf_bins import HeardBins, coherence
+from earatlas.features.tf_bins import ObservedBins, interaural_coherence
 from earatlas.localization.learned_head import LearnedHead
-from earatlas.localization.multi_source_posterior import DOUBTFUL_GAIN
-from earatlas.localization.onset_mixture import Heard, Several
+from earatlas.localization.multi_source_posterior import LOW_EVIDENCE_NATS
+from earatlas.localization.onset_mixture import DetectedSource, OnsetMixture
 from earatlas.ppam.calibration import TYPICAL_FRAME_NOISE
-from earatlas.separation.candidate_search import Scout, Scouting, Sighting
-from earatlas.separation.dense_masks import masks_everywhere
-from earatlas.separation.source_model import Inference, SourceModel
-from earatlas.separation.vessl import VESSL, State, moments
-from earatlas.tracking.offline import Wanted, Way, ways_of
-from earatlas.tracking.stitching import handed_on
-from earatlas.training.source_pairs import ONSETS, STRONGEST
+from earatlas.separation.candidate_search import (
+    CandidateSearch,
+    CandidateSearchSettings,
+    SourceCandidates,
+)
+from earatlas.separation.dense_masks import dense_masks
+from earatlas.separation.source_model import SourceModel, VESSLSettings
+from earatlas.separation.vessl import VESSL, VESSLState, cue_moments
+from earatlas.tracking.offline import (
+    EstimatedTrajectory,
+    TrajectoryOptions,
+    find_moving_trajectories,
+)
+from earatlas.tracking.stitching import stitch_tracks
+from earatlas.training.source_pairs import COARSE_MAX_BINS, FINE_MAX_BINS
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["Arrivals", "Separator", "in_room"]
+__all__ = [
+    "MAX_SOURCES",
+    "REVERBERANT_DECAY_SECONDS",
+    "OnsetDetections",
+    "Separator",
+    "is_reverberant",
+]
 
-_SURE = 0.99  # coherence that one source alone easily reaches
-_SURE_SHARE = 0.5  # of the heard bins is kept at least: in a room few are that coherent
-_PAUSE_DB, _CLEAN = 12.0, 0.75  # without noise, so many bins pass the noise floor less so much
-MOST_SOURCES = 6
-# Decay of 60 dB from which it is surely a room: 0.11 to 0.22 s in 60 scenes of 1 to 3 talkers in
-# the open, 0.23 to 0.33 at T60 0.3 s. In noise, where it may be longer too, onsets count well.
-ROOM_SECONDS = 0.25
-_FEWEST_ONSETS = 20
-_STARTS = 2  # sets of directions that VESSL tries
-_TRIAL_STEPS = 4
-_WORTH = 0.1  # nats a bin that one more source must gain; true ones gained 0.2 to 5, false ones 0
-# The same after the steps of a trial, from which on it is worth to go on: of 32 mixtures of one to
-# four talkers of cipic_021 in the open, those that came to gain enough had 0.06 and more by then,
-# all others -0.09 and less; of ten of three talkers of ku100, -0.08 and more, and -0.22 and less.
-# A lower one costs time alone.
-_HOPELESS = -0.2
-# Variance of the cues that scatter most (the upper tenth), over that of one sound, up to which the
-# sources explain all that is heard. Of 92 mixtures of one to four talkers (ku100, cipic_021,
-# kemar_full), the 8 in which the free energy found one more had 27 and more before it; one talker
-# alone has up to 6, and so half of those with two are not asked: a third of their time.
-_EXPLAINED = 12.0
+# Evidence: docs/figures/settings/separation.md, "separator".
+MAX_SOURCES = 6  # largest number of sources
+REVERBERANT_DECAY_SECONDS = 0.25  # s per 60 dB, from which a recording counts as reverberant
+_MIN_COHERENCE = 0.99  # interaural coherence that a single source usually exceeds
+_MIN_KEPT_FRACTION = 0.5  # at least this fraction of the observed bins is kept
+# A recording counts as clean if this fraction of bins exceeds the noise floor minus a margin.
+_NOISE_MARGIN_DB, _CLEAN_FRACTION = 12.0, 0.75
+_MIN_ONSETS = 20  # below, onsets are not analysed
+_INITIALIZATIONS = 2  # sets of candidate directions that VESSL tries
+_TRIAL_ITERATIONS = 4  # VESSL iterations of a trial
+_MIN_GAIN_NATS = 0.1  # nats per bin that one more source must add to the free energy
+_MIN_TRIAL_GAIN_NATS = -0.2  # nats per bin after a trial, below which the fit is not completed
+_EXPLAINED_VARIANCE = 12.0  # 90th percentile of v, relative to one source, that needs no more
 
 
-def in_room(onsets: OnsetBins) -> bool:
-    """Whether sound dies away as slowly as in a room."""
-    return onsets.decay_seconds >= ROOM_SECONDS
+def is_reverberant(onsets: OnsetBins) -> bool:
+    """Whether sound decays as slowly as in a reverberant room."""
+    return onsets.decay_seconds >= REVERBERANT_DECAY_SECONDS
 
 
 @dataclass(frozen=True, eq=False)
-class Arrivals:
-    """Sources by their onsets, in an order of their own, and the onsets that tell of them."""
+class OnsetDetections:
+    """Sources that were detected by their onsets, in an order of their own."""
 
-    sources: tuple[Heard, ...]
-    onsets: OnsetBins | None
-    separated: tuple[OnsetBins, ...] = ()  # of each source of VESSL, by itself
-    nearly: float = 0.0  # what one more has of what it takes to be counted; 0: not asked
+    sources: tuple[DetectedSource, ...]
+    onsets: OnsetBins | None  # of the mixture
+    source_onsets: tuple[OnsetBins, ...] = ()  # of each separated source of VESSL
+    next_source_ratio: float = 0.0  # evidence of one more source over the limit; 0: not evaluated
 
     def __len__(self) -> int:
         return len(self.sources)
 
     @property
-    def sure(self) -> bool:
-        """Whether each of them gains enough to be there."""
-        return min(own.evidence for own in self.sources) >= DOUBTFUL_GAIN
+    def reliable(self) -> bool:
+        """Whether every source adds enough evidence."""
+        return min(source.evidence for source in self.sources) >= LOW_EVIDENCE_NATS
 
     @property
-    def places(self) -> Array:
-        """(M, C) where they are."""
-        return np.stack([own.place for own in self.sources])
+    def directions(self) -> Array:
+        """Directions (M, C) in degrees."""
+        return np.stack([source.direction for source in self.sources])
 
 
 class Separator:
-    """A learned head made ready for mixtures: what is computed once for all recordings."""
+    """A learned head prepared for mixtures; holds everything that is independent of a recording."""
 
     def __init__(
         self,
         head: LearnedHead,
         *,
-        inference: Inference | None = None,
-        scouting: Scouting | None = None,
+        vessl_settings: VESSLSettings | None = None,
+        candidate_settings: CandidateSearchSettings | None = None,
     ) -> None:
         layout, noise = head.layout, head.calibration.frame_noise
         if noise is None:
             noise = np.array([TYPICAL_FRAME_NOISE[str(kind)] for kind in layout.cue_kinds])
         self.head, self.layout = head, layout
-        self.source_model = SourceModel.of(head.model, layout, noise, inference)
-        self.scout = Scout(head.model, layout, scouting)
+        self.source_model = SourceModel.from_ppam(head.model, layout, noise, vessl_settings)
+        self.candidate_search = CandidateSearch(head.model, layout, candidate_settings)
 
-    def sure_bins(self, spectra: Spectra, floor_db: float) -> HeardBins:
-        """The heard bins that one source alone can explain best: at least half of them."""
+    # --- bins and onsets -----------------------------------------------------------------------
+
+    def coherent_bins(self, spectra: Spectra, floor_db: float) -> ObservedBins:
+        """Return the observed bins with the highest coherence, at least half of them."""
         layout = self.source_model.layout
-        bins = HeardBins.of_spectra(spectra, layout, np.full(layout.n_frequencies, floor_db))
+        bins = ObservedBins.from_spectra(spectra, layout, np.full(layout.n_frequencies, floor_db))
         if not len(bins):
             return bins
-        alone = coherence(spectra)[bins.f, bins.t]
-        least = min(_SURE, float(np.quantile(alone, 1 - _SURE_SHARE)))
-        return bins.subset(np.flatnonzero(alone >= least))
+        coherence = interaural_coherence(spectra)[bins.f, bins.t]
+        threshold = min(_MIN_COHERENCE, float(np.quantile(coherence, 1 - _MIN_KEPT_FRACTION)))
+        return bins.subset(np.flatnonzero(coherence >= threshold))
 
-    def above_noise(
-        self, bins: HeardBins, levels: LevelStatistics, threshold: Threshold
-    ) -> HeardBins:
-        """The bins that stand above the recording's noise; all of them where there is little."""
+    def bins_above_noise(
+        self, bins: ObservedBins, levels: LevelStatistics, threshold: Threshold
+    ) -> ObservedBins:
+        """Return the bins above the recording's noise floor, or all bins if it is clean."""
         floors = np.full(self.layout.n_frequencies, -np.inf)
         floors[self.layout.cue_frequencies] = levels.floors_db(threshold)
         above = bins.level_db - floors[bins.f]
-        # Pauses of several talkers look like noise, but then few bins are anywhere near it.
-        quiet = np.mean(above >= -_PAUSE_DB) > _CLEAN or not (above >= 0).any()
-        return bins if quiet else bins.subset(np.flatnonzero(above >= 0))
+        # Pauses of several talkers resemble noise, but then few bins are close to the floor.
+        clean = np.mean(above >= -_NOISE_MARGIN_DB) > _CLEAN_FRACTION or not (above >= 0).any()
+        return bins if clean else bins.subset(np.flatnonzero(above >= 0))
 
-    def onset_stream(self, *, stretches: bool = False) -> OnsetStream | None:
-        """For the onsets of a mixture; None where the head was not made ready for rooms."""
+    def onset_detector(self, *, segments: bool = False) -> OnsetDetector | None:
+        """Return an onset detector; None if the head has no model of reverberant rooms."""
         if self.head.rooms is None:
             return None
-        gate = replace(self.head.rooms.sound.gate, most_bins=ONSETS)
-        return OnsetStream(gate, stretches=stretches)
+        onset_settings = replace(
+            self.head.rooms.direct_sound.onset_settings, most_bins=FINE_MAX_BINS
+        )
+        return OnsetDetector(onset_settings, segments=segments)
 
-    def heard(self, onsets: OnsetBins | None, n_sources: int | None) -> Arrivals:
-        """The sources that the onsets tell of; none where too few arrive to tell.
+    def detect_sources(self, onsets: OnsetBins | None, n_sources: int | None) -> OnsetDetections:
+        """Detect sources by their onsets; none if there are too few onsets.
 
-        The bins that rise most tell the places best. Now and then all of them are one talker's, and
-        the others are heard only in more bins.
+        The strongest onsets give the best directions. If all of them belong to one talker, more
+        onsets are used.
         """
-        if self.head.rooms is None or onsets is None or len(onsets) < _FEWEST_ONSETS:
-            return Arrivals((), onsets)
-        sources: tuple[Heard, ...] = ()
-        for count in (STRONGEST, ONSETS):
+        if self.head.rooms is None or onsets is None or len(onsets) < _MIN_ONSETS:
+            return OnsetDetections((), onsets)
+        sources: tuple[DetectedSource, ...] = ()
+        for count in (COARSE_MAX_BINS, FINE_MAX_BINS):
             bins = onsets.strongest(count)
-            several = Several(self.head.rooms.sound, bins)
+            mixture = OnsetMixture(self.head.rooms.direct_sound, bins)
             if n_sources is None:
-                cells = several.counted(MOST_SOURCES)
+                cells = mixture.count_sources(MAX_SOURCES)
             else:
-                cells = several.placed(n_sources)[-1]
-            sources = tuple(several.heard(cells))
-            if n_sources is None or min(own.evidence for own in sources) >= DOUBTFUL_GAIN:
+                cells = mixture.search_up_to(n_sources)[-1]
+            sources = tuple(mixture.detected_sources(cells))
+            if n_sources is None or min(own.evidence for own in sources) >= LOW_EVIDENCE_NATS:
                 break
-        # In the open the free energy is asked for more of them.
-        ask = n_sources is None and in_room(onsets)
-        return Arrivals(sources, bins, nearly=several.nearly(cells) if ask else 0.0)
+        # In anechoic recordings the free energy decides about further sources.
+        evaluate = n_sources is None and is_reverberant(onsets)
+        ratio = mixture.next_source_ratio(cells) if evaluate else 0.0
+        return OnsetDetections(sources, bins, next_source_ratio=ratio)
 
-    def ways(
-        self, onsets: OnsetBins | None, heard: Arrivals, n_sources: int | None, samples: int
-    ) -> list[Way]:
-        """The ways of sources that were heard in their places if one of them moves; else none."""
-        if self.head.rooms is None or onsets is None or not len(heard):
+    # --- moving sources ------------------------------------------------------------------------
+
+    def estimate_trajectories(
+        self,
+        onsets: OnsetBins | None,
+        detections: OnsetDetections,
+        n_sources: int | None,
+        samples: int,
+    ) -> list[EstimatedTrajectory]:
+        """Return the trajectories of all sources if one of them moves, otherwise none."""
+        if self.head.rooms is None or onsets is None or not len(detections):
             return []
-        wanted = Wanted(samples / self.layout.rate, n_sources, MOST_SOURCES)
-        return ways_of(self.head.rooms.sound, onsets, heard.places, wanted)
+        options = TrajectoryOptions(samples / self.layout.rate, n_sources, MAX_SOURCES)
+        return find_moving_trajectories(
+            self.head.rooms.direct_sound, onsets, detections.directions, options
+        )
 
-    def long_ways(
-        self, stretches: list[OnsetBins], heard: Arrivals, n_sources: int | None, samples: int
-    ) -> list[Way]:
-        """The same of a long recording, from the onsets of its stretches, one after the other."""
-        if self.head.rooms is None or not stretches or not len(heard):
+    def estimate_long_trajectories(
+        self,
+        segments: list[OnsetBins],
+        detections: OnsetDetections,
+        n_sources: int | None,
+        samples: int,
+    ) -> list[EstimatedTrajectory]:
+        """Return the trajectories of a long recording from the onsets of successive segments."""
+        if self.head.rooms is None or not segments or not len(detections):
             return []
-        wanted = Wanted(samples / self.layout.rate, n_sources, MOST_SOURCES)
-        return handed_on(self.head.rooms.sound, stretches, heard.places, wanted)
+        options = TrajectoryOptions(samples / self.layout.rate, n_sources, MAX_SOURCES)
+        return stitch_tracks(self.head.rooms.direct_sound, segments, detections.directions, options)
 
-    def find_at(self, bins: HeardBins, places: Array) -> tuple[VESSL, State]:
-        """Sources followed from known places (M, C)."""
-        vessl = VESSL(self.source_model, bins)
-        return vessl, _ordered(vessl.run(vessl.start_at(places)))
+    # --- VESSL ---------------------------------------------------------------------------------
 
-    def find(self, bins: HeardBins, n_sources: int | None = None) -> tuple[VESSL, State]:
-        """Where the sources are; without a number, one more while the free energy says so."""
+    def fit_at(self, bins: ObservedBins, directions: Array) -> tuple[VESSL, VESSLState]:
+        """Fit sources that are initialized at known directions (M, C)."""
         vessl = VESSL(self.source_model, bins)
-        sighting = self.scout.look(bins)
-        state = vessl.run(_trial(vessl, sighting, n_sources or 1))
+        return vessl, _ordered(vessl.run(vessl.initialize_at(directions)))
+
+    def fit(self, bins: ObservedBins, n_sources: int | None = None) -> tuple[VESSL, VESSLState]:
+        """Fit sources at candidate directions; with None, the free energy selects their number."""
+        vessl = VESSL(self.source_model, bins)
+        candidates = self.candidate_search.search(bins)
+        state = vessl.run(_best_trial(vessl, candidates, n_sources or 1))
         if n_sources is None:
-            state = _grown(vessl, sighting, state, len(bins))
+            state = _add_sources(vessl, candidates, state, len(bins))
         return vessl, _ordered(state)
 
-    def find_more(self, bins: HeardBins, vessl: VESSL, state: State) -> State:
-        """These sources, or more of them while the free energy says so."""
-        scatter = state.noise / self.source_model.noise
-        if np.quantile(scatter, 0.9) < _EXPLAINED:
+    def fit_more_sources(self, bins: ObservedBins, vessl: VESSL, state: VESSLState) -> VESSLState:
+        """Add sources to a fit while the free energy supports them."""
+        relative_variance = state.noise / self.source_model.noise
+        if np.quantile(relative_variance, 0.9) < _EXPLAINED_VARIANCE:
             return state
-        return _ordered(_grown(vessl, self.scout.look(bins), state, len(bins)))
+        candidates = self.candidate_search.search(bins)
+        return _ordered(_add_sources(vessl, candidates, state, len(bins)))
 
-    def ratios(self, state: State) -> Complex:
-        """What is expected of both ears of each source, right over left (M, F).
+    def expected_interaural_ratios(self, state: VESSLState) -> Complex:
+        """Return the expected interaural transfer functions (right over left) (M, F) of sources.
 
-        NaN above the phases that were learned; below them, the source's own are taken.
+        They are NaN above the highest frequency with learned phase. Below it, gaps are filled with
+        the source's own phase.
         """
         wide, learned = self.source_model.layout, self.layout.ipd_frequencies
         phases = np.arange(learned[-1] + 1 if len(learned) else 0)
@@ -198,7 +227,7 @@ class Separator:
             kind: np.full((len(state.sources), wide.n_frequencies), np.nan)
             for kind in ("ild", "ipd_cos", "ipd_sin")
         }
-        cues, _ = moments(state.sources)
+        cues, _ = cue_moments(state.sources)
         for kind, values in known.items():
             own = wide.cue_kinds == kind
             values[:, wide.cue_frequencies[own]] = cues[:, own]
@@ -207,34 +236,36 @@ class Separator:
         ratios[:, phases] = (10 ** (known["ild"] / 20) * np.exp(1j * phase))[:, phases]
         return ratios
 
-    def masks(self, vessl: VESSL, state: State, spectra: Spectra) -> Array:
-        """Soft masks (M, F, T) of all bins, heard or not."""
+    def masks(self, vessl: VESSL, state: VESSLState, spectra: Spectra) -> Array:
+        """Return soft masks (M, F, T) of all bins, observed or not."""
         if len(state.sources) == 1:
             return np.ones((1, self.layout.n_frequencies, spectra.shape[-1]))
-        return masks_everywhere(vessl, state, spectra)
+        return dense_masks(vessl, state, spectra)
 
 
-def _trial(vessl: VESSL, sighting: Sighting, count: int) -> State:
-    """So many sources after a few steps, from the best of a few starts."""
-    starts = sighting.best_sets(count, _STARTS if count > 1 else 1)
-    trials = [vessl.run(vessl.start_at(x), _TRIAL_STEPS) for x in starts]
+def _best_trial(vessl: VESSL, candidates: SourceCandidates, count: int) -> VESSLState:
+    """Return the best state of `count` sources after a few iterations from several starts."""
+    starts = candidates.best_sets(count, _INITIALIZATIONS if count > 1 else 1)
+    trials = [vessl.run(vessl.initialize_at(x), _TRIAL_ITERATIONS) for x in starts]
     return max(trials, key=lambda state: state.free_energy)
 
 
-def _grown(vessl: VESSL, sighting: Sighting, state: State, bins: int) -> State:
-    """One more source while the free energy says so."""
-    for count in range(len(state.sources) + 1, MOST_SOURCES + 1):
-        more = _trial(vessl, sighting, count)
-        if more.free_energy < state.free_energy + _HOPELESS * bins:
+def _add_sources(
+    vessl: VESSL, candidates: SourceCandidates, state: VESSLState, n_bins: int
+) -> VESSLState:
+    """Add one source at a time while the free energy increases enough."""
+    for count in range(len(state.sources) + 1, MAX_SOURCES + 1):
+        trial = _best_trial(vessl, candidates, count)
+        if trial.free_energy < state.free_energy + _MIN_TRIAL_GAIN_NATS * n_bins:
             break
-        more = vessl.run(more)
-        if more.free_energy <= state.free_energy + _WORTH * bins:
+        trial = vessl.run(trial)
+        if trial.free_energy <= state.free_energy + _MIN_GAIN_NATS * n_bins:
             break
-        state = more
+        state = trial
     return state
 
 
-def _ordered(state: State) -> State:
-    """The source with most of the sure bins first."""
-    heard = state.assignments[: len(state.sources)].sum(axis=1)
-    return state.reordered(np.argsort(-heard, kind="stable"))
+def _ordered(state: VESSLState) -> VESSLState:
+    """Return the state with the source that has most coherent bins first."""
+    counts = state.assignments[: len(state.sources)].sum(axis=1)
+    return state.reordered(np.argsort(-counts, kind="stable"))

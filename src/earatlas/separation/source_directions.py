@@ -1,17 +1,17 @@
-"""Where sources of a mixture are: by the open-air model where it fits, by their onsets elsewhere.
+"""Directions of the sources of a mixture: from the anechoic model where it fits, else from onsets.
 
-In: what VESSL found, the onsets of the same recording, and the masks. Out: a posterior a source, and
-what speaks for it.
+Input: the VESSL state, the onsets of the same recording, and the masks. Output: one direction
+posterior per source, the evidence for it, and doubts.
 
-Masks and filters need all bins and consistent directions; directions need the bins in which sound
-arrives. Both name the sources in their own order: an onset's bin is in a mask too, so the pairs are
-those that share most of their bins.
+Masks and filters need all bins and consistent directions; directions are best estimated from the
+onset bins. VESSL and the onset mixture have their sources in different orders. Each onset bin also
+has masks, so sources are matched by the onset bins that they share.
 
-In a room the onsets of a mixture may nearly all be those of the louder talker. Once the sounds are
-taken apart, each has onsets of its own. A source that gains nothing among the others is therefore
-looked at by itself, as one sound. All others are better placed among all: of 200 sources of ku100
-at T60 0.3 and 0.5 s, 16 gained 0.03 to 0.2 nats an onset; 5 of them were beyond 20 degrees by the
-mixture, and 12 by themselves. So are all in noise, which filters colour.
+In a reverberant room nearly all onsets of a mixture may belong to the louder talker. After the
+separation each source has onsets of its own, so a source that adds no evidence to the others is
+localized by itself. All other sources are localized in the mixture, and so are all sources in
+noise, because the filters colour the noise. Evidence: docs/figures/settings/separation.md,
+"source_directions".
 """
 
 from __future__ import annotations
@@ -22,176 +22,202 @@ from dataclasses import replace
 import numpy as np
 
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import Gate, OnsetBins
-from earatlas.features.tf_bins import HeardBins
-from earatlas.localization.diagnostics import Doubt, conditions, unlike
+from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
+from earatlas.features.tf_bins import ObservedBins
+from earatlas.localization.diagnostics import Doubt, mismatch_doubts, recording_doubts
 from earatlas.localization.learned_head import LearnedHead
-from earatlas.localization.multi_source_posterior import DOUBTFUL_GAIN, crowded_belief, unsure
+from earatlas.localization.multi_source_posterior import (
+    LOW_EVIDENCE_NATS,
+    detected_source_posterior,
+    widen_posterior,
+)
 from earatlas.localization.onset_likelihood import bin_weights
-from earatlas.localization.onset_mixture import Heard
-from earatlas.localization.source_counter import APART_DEGREES, NEARLY
-from earatlas.separation.assembly import TakenApart
-from earatlas.separation.result import Evidence, Placed
-from earatlas.separation.separator import Arrivals, Separator
-from earatlas.separation.vessl import State
+from earatlas.localization.onset_mixture import DetectedSource
+from earatlas.localization.source_counter import MAY_BE_MORE_RATIO, MIN_SEPARATION_DEGREES
+from earatlas.separation.assembly import SeparatedBlock
+from earatlas.separation.result import Evidence, LocatedSource
+from earatlas.separation.separator import OnsetDetections, Separator
+from earatlas.separation.vessl import VESSLState
 from earatlas.types import Array
 
 __all__ = [
-    "CROWD",
-    "MasksAtOnsets",
-    "doubles_told",
-    "drowned",
-    "may_be_more",
-    "may_not_exist",
+    "MULTI_SOURCE_FACTOR",
+    "OnsetMasks",
+    "existence_doubt",
+    "flag_colocated_sources",
+    "locate_sources",
     "misfits",
-    "placed_sources",
+    "needs_source_onsets",
     "scene_doubts",
+    "source_count_doubts",
 ]
 
-_FEWEST_ONSETS = 20  # of a separated sound that tell anything
-_TELLING_NATS = 0.3
-_NO_SHARE = 1e-6  # of a bin: counts for nothing
-# Median variance of cues over that of one sound in the open: 4 to 9 for two in the open, 40 to 100
-# in noise at 20 dB, 150 to 500 in rooms, 700 in noise at -5 dB.
-_SCATTER = 100.0
-CROWD = 3.0  # among M sources, cues fit (M - 1) times so badly in the open
+# Evidence: docs/figures/settings/separation.md, "source_directions".
+MULTI_SOURCE_FACTOR = 3.0  # normalized residual among M sources, per further source, anechoic
+_MIN_ONSETS = 20  # onsets that a separated source needs to be localized by itself
+_MIN_NATS_PER_BIN = 0.3  # directional information below which a separated source is doubtful
+_NEGLIGIBLE_ASSIGNMENT = 1e-6  # assignment probability that is set to 0
+_MAX_RELATIVE_VARIANCE = 100.0  # median of v, relative to a single anechoic source
+_TYPICAL_GAIN_NATS = 0.1  # nats per onset that a source usually adds
 
 
-def misfits(separator: Separator, state: State, bins: HeardBins) -> Array:
-    """(M,) how badly each source fits the open-air model; 1 is the most that it does in the open.
+def misfits(separator: Separator, state: VESSLState, bins: ObservedBins) -> Array:
+    """Return the normalized residual (M,) of the anechoic model; up to 1 it fits.
 
-    The mean cues of a source may fit where no bin does: independent noise at the ears has level
-    and phase differences of 0 in the mean. So bins must not scatter too much, either.
+    The mean cues of a source may fit although single bins do not: independent noise at the ears has
+    mean level and phase differences of 0. The variance of single bins is therefore limited as well.
     """
     head, M = separator.head, len(state.sources)
-    shares = state.assignments[:M]
-    statistics = bins.narrowed(head.layout).statistics(np.where(shares > _NO_SHARE, shares, 0.0))
-    usual = head.calibration.misfit * CROWD * max(M - 1, 1)
-    scatter = float(np.median(state.noise / separator.source_model.noise)) / _SCATTER
-    worst = []
+    q = state.assignments[:M]
+    weights = np.where(q > _NEGLIGIBLE_ASSIGNMENT, q, 0.0)
+    statistics = bins.restricted_to(head.layout).statistics(weights)
+    typical = head.calibration.misfit * MULTI_SOURCE_FACTOR * max(M - 1, 1)
+    relative_variance = float(np.median(state.noise / separator.source_model.noise))
+    scatter = relative_variance / _MAX_RELATIVE_VARIANCE
+    residuals = []
     for m, source in enumerate(state.sources):
-        believed = head.calibration.believable(statistics[m], head.model.noise)
-        worst.append(max(head.model.misfit(believed, source.posterior.best) / usual, scatter))
-    return np.array(worst)
+        effective = head.calibration.effective_statistics(statistics[m], head.model.noise)
+        residual = head.model.misfit(effective, source.posterior.best) / typical
+        residuals.append(max(residual, scatter))
+    return np.array(residuals)
 
 
-class MasksAtOnsets:
-    """The masks of all blocks in the bins of onsets."""
+class OnsetMasks:
+    """The masks of all blocks at the onset bins of the mixture."""
 
-    def __init__(self, layout: CueLayout, gate: Gate, onsets: OnsetBins, n_sources: int) -> None:
-        hz = gate.frequencies_hz[onsets.f]
-        rows = np.round(hz * layout.window / layout.rate).astype(np.intp) - 1
+    def __init__(
+        self,
+        layout: CueLayout,
+        onset_settings: OnsetDetectorSettings,
+        onsets: OnsetBins,
+        n_sources: int,
+    ) -> None:
+        frequencies_hz = onset_settings.frequencies_hz[onsets.f]
+        rows = np.round(frequencies_hz * layout.window / layout.rate).astype(np.intp) - 1
         self._f = np.clip(rows, 0, layout.n_frequencies - 1)
-        self._t = np.round(onsets.t * (gate.hop / layout.hop)).astype(np.intp)
+        self._t = np.round(onsets.t * (onset_settings.hop / layout.hop)).astype(np.intp)
         self._hop = layout.hop
         self.masks = np.full((n_sources, len(onsets)), 1 / n_sources)  # (M, B)
 
-    def add(self, apart: TakenApart) -> None:
-        """Take note of a block."""
-        t = self._t - apart.block.start // self._hop
-        inside = (t >= 0) & (t < apart.masks.shape[-1])
-        self.masks[:, inside] = apart.masks[:, self._f[inside], t[inside]]
+    def add(self, separated: SeparatedBlock) -> None:
+        """Read the masks of a block at its onset bins."""
+        t = self._t - separated.block.start // self._hop
+        inside = (t >= 0) & (t < separated.masks.shape[-1])
+        self.masks[:, inside] = separated.masks[:, self._f[inside], t[inside]]
 
 
-def drowned(misfit: Array, arrivals: Arrivals) -> bool:
-    """Whether some source of a room is to be looked at by itself, once sounds are taken apart."""
-    if arrivals.onsets is None or len(arrivals) < 2 or bool((misfit <= 1).all()):
+def needs_source_onsets(misfit: Array, detections: OnsetDetections) -> bool:
+    """Whether some source must be localized by itself, from the onsets of its separated signal."""
+    if detections.onsets is None or len(detections) < 2 or bool((misfit <= 1).all()):
         return False
-    gains = (own.evidence for own in arrivals.sources)
-    return arrivals.onsets.clear and min(gains) < DOUBTFUL_GAIN
+    gains = (source.evidence for source in detections.sources)
+    return detections.onsets.is_clean and min(gains) < LOW_EVIDENCE_NATS
 
 
-def placed_sources(
+def locate_sources(
     head: LearnedHead,
-    state: State,
+    state: VESSLState,
     misfit: Array,
-    arrivals: Arrivals,
-    whose: MasksAtOnsets | None,
-) -> list[Placed]:
-    """A posterior a source of VESSL, and what speaks for and against it."""
-    M, rooms, onsets, heard = len(state.sources), head.rooms, arrivals.onsets, arrivals.sources
-    crowded = head.calibration.relaxed(CROWD * max(M - 1, 1))
-    opened = [crowded.blur(source.posterior) for source in state.sources]
+    detections: OnsetDetections,
+    onset_masks: OnsetMasks | None,
+) -> list[LocatedSource]:
+    """Return the posterior of every source of VESSL, with evidence and doubts."""
+    M, rooms, onsets = len(state.sources), head.rooms, detections.onsets
+    detected, source_onsets = detections.sources, detections.source_onsets
+    calibration = head.calibration.relaxed(MULTI_SOURCE_FACTOR * max(M - 1, 1))
+    anechoic = [calibration.blur(source.posterior) for source in state.sources]
     fits = bool((misfit <= 1).all())
-    if rooms is None or whose is None or onsets is None or len(heard) != M:
+    if rooms is None or onset_masks is None or onsets is None or len(detected) != M:
         if rooms is not None and not fits:
-            opened = [unsure(posterior) for posterior in opened]
+            anechoic = [widen_posterior(posterior) for posterior in anechoic]
         return [
-            Placed(posterior, Evidence(float(f)), ())
-            for posterior, f in zip(opened, misfit, strict=True)
+            LocatedSource(posterior, Evidence(float(residual)), ())
+            for posterior, residual in zip(anechoic, misfit, strict=True)
         ]
-    clear = onsets.clear
-    answers = []
-    for m, other in enumerate(_paired(whose.masks, heard, onsets)):
-        own, alone = heard[other], arrivals.separated[m] if arrivals.separated else None
-        direct = not (fits and clear)
-        evidence = Evidence(float(misfit[m]), own.bins, own.nats, own.evidence, direct)
-        posterior, doubtful = opened[m], own.evidence < DOUBTFUL_GAIN
-        if not fits and clear and doubtful and alone is not None and len(alone) >= _FEWEST_ONSETS:
-            look = rooms.sound.look(alone)
-            posterior = rooms.trust.posterior(head.space, look)
-            evidence = replace(evidence, nats_a_bin=float(look.features[0]))
-            doubtful = evidence.nats_a_bin < _TELLING_NATS
-        elif doubtful:  # it arrives as a copy of another: masks know better
-            posterior, evidence = unsure(posterior), replace(evidence, direct=False)
+    clean = onsets.is_clean
+    located = []
+    for m, match in enumerate(_match_sources(onset_masks.masks, detected, onsets)):
+        own, alone = detected[match], source_onsets[m] if source_onsets else None
+        direct = not (fits and clean)
+        evidence = Evidence(float(misfit[m]), own.bins, own.nats_per_bin, own.evidence, direct)
+        posterior, doubtful = anechoic[m], own.evidence < LOW_EVIDENCE_NATS
+        if not fits and clean and doubtful and alone is not None and len(alone) >= _MIN_ONSETS:
+            log_likelihood = rooms.direct_sound.log_likelihood(alone)
+            posterior = rooms.score_calibration.posterior(head.space, log_likelihood)
+            evidence = replace(evidence, nats_per_bin=float(log_likelihood.features[0]))
+            doubtful = evidence.nats_per_bin < _MIN_NATS_PER_BIN
+        elif doubtful:  # its onsets duplicate those of another source: use the masks' posterior
+            posterior, evidence = widen_posterior(posterior), replace(evidence, direct=False)
         elif evidence.direct:
-            posterior = crowded_belief(rooms, own)
-        answers.append(
-            Placed(posterior, evidence, (may_not_exist(own.evidence),) if doubtful else ())
-        )
-    return answers
+            posterior = detected_source_posterior(rooms, own)
+        doubts = (existence_doubt(own.evidence),) if doubtful else ()
+        located.append(LocatedSource(posterior, evidence, doubts))
+    return located
 
 
-def may_not_exist(gain: float) -> Doubt:
-    """Of a source that gains so many nats an onset."""
+def existence_doubt(gain: float) -> Doubt:
+    """Return the doubt about a source that adds `gain` nats per onset."""
     reason = (
-        f"the others explain its onsets as well, but for {max(gain, 0):.2f}; 0.1 and more are usual"
+        f"it explains {max(gain, 0):.2f} nats per onset more than the other sources do; sources "
+        f"that exist usually explain {_TYPICAL_GAIN_NATS} or more. It may be an echo of another "
+        "source. Listen to it, or separate again with one source fewer."
     )
     return Doubt("may not exist", reason, gain)
 
 
-def may_be_more(nearly: float) -> tuple[Doubt, ...]:
-    """Of a scene in which one more source has so much of what it takes to be counted."""
-    if nearly < NEARLY:
+def source_count_doubts(next_source_ratio: float) -> tuple[Doubt, ...]:
+    """Return a doubt if the evidence for one more source is close to the limit."""
+    if next_source_ratio < MAY_BE_MORE_RATIO:
         return ()
-    percent = min(100 * nearly, 99)
-    reason = f"one further sound has {percent:.0f} % of what it takes to be counted"
-    return (Doubt("may be more", reason, nearly),)
+    percent = min(100 * next_source_ratio, 99)
+    reason = (
+        f"the evidence for one more source is {percent:.0f} % of what is required. A source may be "
+        "missing. If you know the number of sources, give it."
+    )
+    return (Doubt("may be more", reason, next_source_ratio),)
 
 
-def doubles_told(placed: Sequence[Placed]) -> list[Placed]:
-    """The same; a source that stands where another is, which has more bins, may not exist."""
-    told: list[Placed] = []
-    for own in placed:
-        here, doubts = own.posterior.best, own.doubts
-        gaps = [float(own.posterior.space.distance(here, other.posterior.best)) for other in told]
-        if gaps and min(gaps) < APART_DEGREES and not doubts:
-            reason = f"another is {min(gaps):.1f}° away; so near, one sound may be taken for two"
+def flag_colocated_sources(located: Sequence[LocatedSource]) -> list[LocatedSource]:
+    """Add a doubt to every source that is close to an earlier one, which has more bins."""
+    flagged: list[LocatedSource] = []
+    for source in located:
+        direction, doubts = source.posterior.best, source.doubts
+        distance = source.posterior.space.distance
+        gaps = [float(distance(direction, other.posterior.best)) for other in flagged]
+        if gaps and min(gaps) < MIN_SEPARATION_DEGREES and not doubts:
+            reason = (
+                f"another source is {min(gaps):.1f}° away; closer than "
+                f"{MIN_SEPARATION_DEGREES:g}°, one sound may be counted as two. Listen to both, or "
+                "separate again with one source fewer."
+            )
             doubts = (Doubt("may not exist", reason, min(gaps)),)
-        told.append(replace(own, doubts=doubts))
-    return told
+        flagged.append(replace(source, doubts=doubts))
+    return flagged
 
 
 def scene_doubts(
-    head: LearnedHead, placed: Sequence[Placed], onsets: OnsetBins | None, seconds: float
+    head: LearnedHead, located: Sequence[LocatedSource], onsets: OnsetBins | None, seconds: float
 ) -> tuple[Doubt, ...]:
-    """What makes all directions of a scene of several sounds doubtful."""
-    misfit = max(own.evidence.misfit for own in placed)
-    doubts = list(conditions(onsets, seconds, fits=misfit <= 1))
+    """Return the doubts that concern all directions of a scene with several sources."""
+    misfit = max(source.evidence.misfit for source in located)
+    doubts = list(recording_doubts(onsets, seconds, fits=misfit <= 1))
     if not doubts and misfit > 1:
-        nats = max(own.evidence.nats_a_bin for own in placed)
+        nats_per_bin = max(source.evidence.nats_per_bin for source in located)
         if head.rooms is None or onsets is None:
-            doubts.extend(unlike(misfit))
+            doubts.extend(mismatch_doubts(misfit))
         else:
-            usual = head.rooms.trust.usual_nats
-            doubts.extend(unlike(misfit, nats, usual, onsets.decay_seconds))
+            typical = head.rooms.score_calibration.typical_nats_per_onset
+            doubts.extend(mismatch_doubts(misfit, nats_per_bin, typical, onsets.decay_seconds))
     return tuple(doubts)
 
 
-def _paired(masks: Array, heard: Sequence[Heard], onsets: OnsetBins) -> list[int]:
-    """For each source of the masks (M, B), which of the heard ones has most of its bins."""
+def _match_sources(
+    masks: Array, detected: Sequence[DetectedSource], onsets: OnsetBins
+) -> list[int]:
+    """Return, for each source of the masks (M, B), the detected source with most common bins."""
     from scipy.optimize import linear_sum_assignment
 
-    claims = np.stack([own.claims for own in heard]) * bin_weights(onsets.f)
-    _, pairs = linear_sum_assignment(-(masks @ claims.T))
-    return [int(i) for i in pairs]
+    responsibilities = np.stack([source.responsibilities for source in detected])
+    responsibilities = responsibilities * bin_weights(onsets.f)
+    _, matches = linear_sum_assignment(-(masks @ responsibilities.T))
+    return [int(i) for i in matches]

@@ -1,13 +1,13 @@
-"""Take a recording apart: who is there, and what of each block is whose.
+"""Estimation of the sources of a recording, and separation of its blocks into masks.
 
-In: a `Separator` and a recording. Out: its sources, and its blocks as they are asked for. One that
-fits into a block is taken apart at once.
+Input: a `Separator` and a recording. Output: its sources (`StaticSources` or `MovingSources`), with
+an iterator over the separated blocks. A recording that fits into one block is processed at once.
 
-A long recording is done twice, in overlapping blocks. The first pass keeps a digest of bounded size
-(`survey`) and finds the sources in it as in a short recording. The second pass separates block by
-block; what each source sounded like in the digest counts there like bins that were heard. So source
-2 is the same talker in every block, and one that is silent for a while does not take over somebody
-else.
+A long recording is processed in two passes over overlapping blocks. The first pass collects a
+digest of bounded size (`earatlas.separation.long_files`) and estimates the sources in it as in a
+short recording. The second pass separates block by block, with the cue statistics of each source in
+the digest as a prior. The sources thus keep their identity in all blocks, and a source that is
+silent for a while does not capture the bins of another.
 """
 
 from __future__ import annotations
@@ -17,249 +17,292 @@ from dataclasses import dataclass
 from itertools import chain
 
 from earatlas.features.blocks import Block
-from earatlas.features.cues import bin_power, check_length, nothing_heard
-from earatlas.features.onset_detector import OnsetBins, OnsetStream
+from earatlas.features.cues import bin_power, check_length, no_observed_bins_error
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
-from earatlas.features.tf_bins import HeardBins
-from earatlas.separation.assembly import TakenApart
-from earatlas.separation.blocks import blocks_of
-from earatlas.separation.long_files import LEVELS_EVERY, anchor_of, survey
-from earatlas.separation.moving_sources import FollowedScene, Follower
-from earatlas.separation.options import Separating
-from earatlas.separation.separator import ROOM_SECONDS, Arrivals, Separator, in_room
-from earatlas.separation.source_directions import MasksAtOnsets, drowned, misfits
-from earatlas.separation.vessl import VESSL, State
-from earatlas.types import Array, Progress
+from earatlas.features.tf_bins import ObservedBins
+from earatlas.separation.assembly import SeparatedBlock
+from earatlas.separation.blocks import recording_blocks
+from earatlas.separation.long_files import (
+    LEVEL_FRAME_STEP,
+    digest_recording,
+    source_prior_statistics,
+)
+from earatlas.separation.moving_sources import MovingSources, MovingSourceSeparator
+from earatlas.separation.options import SeparationOptions
+from earatlas.separation.separator import (
+    REVERBERANT_DECAY_SECONDS,
+    OnsetDetections,
+    Separator,
+    is_reverberant,
+)
+from earatlas.separation.source_directions import OnsetMasks, misfits, needs_source_onsets
+from earatlas.separation.vessl import VESSL, VESSLState
+from earatlas.types import Array, Progress, Spectra
 
-__all__ = ["Found", "Sources", "take_apart"]
+__all__ = ["SourceFit", "StaticSources", "estimate_sources"]
 
-# Decay of 60 dB from which on it may be a room: two talkers at T60 0.2 to 0.25 s have 0.20 to 0.25
-# (kemar_full and cipic_021), of 32 in the open three have more, of 16 in noise at 20 dB one.
-_MAY_BE_SECONDS = 0.2
+# Evidence: docs/figures/settings/separation.md, "source_estimation".
+_POSSIBLY_REVERBERANT_SECONDS = 0.2  # s per 60 dB, from which a room may be reverberant
 
 
 @dataclass(frozen=True, eq=False)
-class Sources:
-    """The sources of a recording: followed by VESSL, and as their onsets tell them."""
+class SourceFit:
+    """The sources of a recording, as fitted by VESSL and as detected by onsets."""
 
     vessl: VESSL
-    state: State
-    misfits: Array  # (M,)
-    heard: Arrivals
+    state: VESSLState
+    misfits: Array  # (M,) normalized residuals of the anechoic model
+    detections: OnsetDetections
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """The sources of a recording, and its blocks as they are taken apart."""
+class StaticSources:
+    """The static sources of a recording, and an iterator over its separated blocks."""
 
-    sources: Sources
-    samples: int  # of the whole recording
-    blocks: Iterator[TakenApart]
-    whose: MasksAtOnsets | None
-    noisy: bool  # some of what is heard is noise
+    fit: SourceFit
+    samples: int  # length of the recording
+    blocks: Iterator[SeparatedBlock]
+    onset_masks: OnsetMasks | None
+    noisy: bool  # whether some of the observed bins are noise
 
     @property
     def n_sources(self) -> int:
-        """M."""
-        return len(self.sources.state.sources)
+        """Number of sources M."""
+        return len(self.fit.state.sources)
 
     @property
     def free_energies(self) -> tuple[float, ...]:
-        """One a step of VESSL."""
-        return self.sources.state.free_energies
+        """Free energy after each iteration of VESSL."""
+        return self.fit.state.free_energies
 
     @property
     def onsets(self) -> OnsetBins | None:
-        """Those that tell of the sources; None where the head was not made ready for rooms."""
-        return self.sources.heard.onsets
+        """Onsets of the mixture; None if the head has no model of reverberant rooms."""
+        return self.fit.detections.onsets
 
     @property
-    def in_room(self) -> bool:
-        """Whether sound dies away as slowly as in a room; False where the head cannot tell."""
-        return self.onsets is not None and in_room(self.onsets)
+    def reverberant(self) -> bool:
+        """Whether sound decays as slowly as in a reverberant room; False if that is unknown."""
+        return self.onsets is not None and is_reverberant(self.onsets)
 
     @property
-    def may_be_room(self) -> bool:
-        """Whether sound dies away as in a dry room: what the filters miss is to tell.
+    def possibly_reverberant(self) -> bool:
+        """Whether the decay is that of a dry room, so the diffuse-to-direct ratio must decide.
 
-        In noise it does so in the open, and filters miss as much.
+        Noise prolongs the decay and raises the ratio, so a noisy recording counts as anechoic.
         """
         if self.onsets is None or self.noisy:
             return False
-        return _MAY_BE_SECONDS <= self.onsets.decay_seconds < ROOM_SECONDS
+        decay = self.onsets.decay_seconds
+        return _POSSIBLY_REVERBERANT_SECONDS <= decay < REVERBERANT_DECAY_SECONDS
 
     @property
-    def drowned(self) -> bool:
-        """Whether some source has to be looked at by itself to be placed."""
-        return drowned(self.sources.misfits, self.sources.heard)
+    def needs_source_onsets(self) -> bool:
+        """Whether some source must be localized from the onsets of its separated signal."""
+        return needs_source_onsets(self.fit.misfits, self.fit.detections)
 
-    def note(self, block: TakenApart) -> None:
-        """Which onsets of a block belong to whom."""
-        if self.whose is not None:
-            self.whose.add(block)
-
-
-def _nobody(done: float, total: float) -> None:
-    """Told of progress when nobody else is."""
+    def record_masks(self, block: SeparatedBlock) -> None:
+        """Record the masks of a block at the onset bins."""
+        if self.onset_masks is not None:
+            self.onset_masks.add(block)
 
 
-def take_apart(
-    separator: Separator, recording: Recording, how: Separating, tell: Progress = _nobody
-) -> Found | FollowedScene:
-    """Find the sources; the blocks are worked on as they are asked for."""
-    blocks = blocks_of(recording, separator.layout, how.rate or separator.layout.rate)
-    first = next(blocks)
-    check_length(first.samples.shape[1], separator.layout)
-    if first.last:
-        found = _short(separator, first, how)
-        tell(0.5, 1.0)
-        return found
-    return _long(separator, recording, chain([first], blocks), how, tell)
+def _no_progress(done: float, total: float) -> None:
+    """Ignore progress."""
 
 
-def _sources(
-    separator: Separator, bins: HeardBins, onsets: OnsetBins | None, n_sources: int | None
-) -> Sources:
-    """Who is there: onsets say where and how many; in the open the free energy may say more.
-
-    In a room VESSL takes reflections for sources: it is not asked where sound dies away slowly, nor
-    believed where it does not fit.
-    """
-    heard = separator.heard(onsets, n_sources)
-    if onsets is None or not len(heard):
-        return _followed(separator, bins, heard, *separator.find(bins, n_sources))
-    sources = _started(separator, bins, heard)
-    if n_sources is not None or in_room(onsets):
-        return sources
-    if heard.sure and (sources.misfits <= 1).all():
-        vessl, state = sources.vessl, separator.find_more(bins, sources.vessl, sources.state)
-    else:
-        vessl, state = separator.find(bins)
-    if len(state.sources) == len(heard) or (misfits(separator, state, bins) > 1).any():
-        return sources
-    return _followed(separator, bins, separator.heard(onsets, len(state.sources)), vessl, state)
-
-
-def _started(separator: Separator, bins: HeardBins, heard: Arrivals) -> Sources:
-    """Sources followed from where they were heard to arrive."""
-    if not heard.sure:  # one arrives louder than all others
-        return _followed(separator, bins, heard, *separator.find(bins, len(heard)))
-    return _followed(separator, bins, heard, *separator.find_at(bins, heard.places))
-
-
-def _followed(
-    separator: Separator, bins: HeardBins, heard: Arrivals, vessl: VESSL, state: State
-) -> Sources:
-    return Sources(vessl, state, misfits(separator, state, bins), heard)
-
-
-def _whose(separator: Separator, sources: Sources) -> MasksAtOnsets | None:
-    """Ready to take note of the masks, where there are onsets to be told whose they are."""
-    rooms, onsets = separator.head.rooms, sources.heard.onsets
-    if rooms is None or onsets is None or not len(sources.heard):
-        return None
-    M = len(sources.state.sources)
-    return MasksAtOnsets(separator.layout, rooms.sound.gate, onsets, M)
-
-
-def _short(separator: Separator, block: Block, how: Separating) -> Found | FollowedScene:
-    """A recording that is one block."""
+def estimate_sources(
+    separator: Separator,
+    recording: Recording,
+    options: SeparationOptions,
+    progress: Progress = _no_progress,
+) -> StaticSources | MovingSources:
+    """Estimate the sources; the blocks are separated when the iterator is advanced."""
     layout = separator.layout
-    spectra = stft(block.samples, layout.window, layout.hop)
-    floor_db = how.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
-    bins = _heard(separator.sure_bins(spectra, floor_db))
-    levels, arriving = LevelStatistics(layout), separator.onset_stream()
-    levels.push(spectra[..., ::LEVELS_EVERY])
-    if arriving is not None:
-        arriving.push(block.samples)
-    clear = separator.above_noise(bins, levels, how.threshold)
-    onsets = _ended(arriving)
-    sources = _sources(separator, clear, onsets, how.n_sources)
-    ways = separator.ways(onsets, sources.heard, how.n_sources, block.samples.shape[1])
-    if onsets is not None and ways:
-        follower, samples = Follower(separator, ways), block.samples.shape[1]
-        apart = iter([follower.apart(block, spectra, bins)])
-        return follower.scene(apart, onsets, samples)
-    vessl, now = sources.vessl, sources.state
-    if len(clear) < len(bins):  # noise tells nothing of directions, but is to be shared out
-        vessl = VESSL(separator.source_model, bins)
-        now = vessl.run(vessl.start_from(now.sources, now.noise))
-    masks = separator.masks(vessl, now, spectra)
-    blocks = iter([TakenApart(block, spectra, masks, bins, separator.ratios(now))])
-    noisy = len(clear) < len(bins)
-    return Found(sources, block.samples.shape[1], blocks, _whose(separator, sources), noisy)
+    blocks = recording_blocks(recording, layout, options.rate or layout.rate)
+    first = next(blocks)
+    check_length(first.samples.shape[1], layout)
+    if first.last:
+        sources = _estimate_short(separator, first, options)
+        progress(0.5, 1.0)
+        return sources
+    return _estimate_long(separator, recording, chain([first], blocks), options, progress)
 
 
-def _ended(arriving: OnsetStream | None) -> OnsetBins | None:
-    if arriving is None:
+def _fit_sources(
+    separator: Separator, bins: ObservedBins, onsets: OnsetBins | None, n_sources: int | None
+) -> SourceFit:
+    """Fit the sources: onsets give their number and directions, the free energy may add more.
+
+    VESSL takes reflections for sources. It is therefore not asked for the number of sources in
+    reverberant recordings, and its answer is ignored if it does not fit.
+    """
+    detections = separator.detect_sources(onsets, n_sources)
+    if onsets is None or not len(detections):
+        return _source_fit(separator, bins, detections, *separator.fit(bins, n_sources))
+    fit = _fit_detections(separator, bins, detections)
+    if n_sources is not None or is_reverberant(onsets):
+        return fit
+    if detections.reliable and (fit.misfits <= 1).all():
+        vessl, state = fit.vessl, separator.fit_more_sources(bins, fit.vessl, fit.state)
+    else:
+        vessl, state = separator.fit(bins)
+    same_number = len(state.sources) == len(detections)
+    if same_number or (misfits(separator, state, bins) > 1).any():
+        return fit
+    detections = separator.detect_sources(onsets, len(state.sources))
+    return _source_fit(separator, bins, detections, vessl, state)
+
+
+def _fit_detections(
+    separator: Separator, bins: ObservedBins, detections: OnsetDetections
+) -> SourceFit:
+    """Fit sources that are initialized at the detected directions, if these are reliable."""
+    if not detections.reliable:  # the onsets of one source mask those of the others
+        return _source_fit(separator, bins, detections, *separator.fit(bins, len(detections)))
+    fitted = separator.fit_at(bins, detections.directions)
+    return _source_fit(separator, bins, detections, *fitted)
+
+
+def _source_fit(
+    separator: Separator,
+    bins: ObservedBins,
+    detections: OnsetDetections,
+    vessl: VESSL,
+    state: VESSLState,
+) -> SourceFit:
+    return SourceFit(vessl, state, misfits(separator, state, bins), detections)
+
+
+def _onset_masks(separator: Separator, fit: SourceFit) -> OnsetMasks | None:
+    """Return storage for the masks at onset bins, if sources were detected by onsets."""
+    rooms, onsets = separator.head.rooms, fit.detections.onsets
+    if rooms is None or onsets is None or not len(fit.detections):
         return None
-    arriving.finish()
-    return arriving.bins()
+    M = len(fit.state.sources)
+    return OnsetMasks(separator.layout, rooms.direct_sound.onset_settings, onsets, M)
 
 
-def _long(
+def _estimate_short(
+    separator: Separator, block: Block, options: SeparationOptions
+) -> StaticSources | MovingSources:
+    """Estimate the sources of a recording that is a single block."""
+    layout, samples = separator.layout, block.samples.shape[1]
+    spectra = stft(block.samples, layout.window, layout.hop)
+    floor_db = options.threshold.floor_db(float(bin_power(spectra, layout.window).max()))
+    bins = _check_observed(separator.coherent_bins(spectra, floor_db))
+    levels, detector = LevelStatistics(layout), separator.onset_detector()
+    levels.push(spectra[..., ::LEVEL_FRAME_STEP])
+    if detector is not None:
+        detector.push(block.samples)
+    clear = separator.bins_above_noise(bins, levels, options.threshold)
+    onsets = _final_onsets(detector)
+    fit = _fit_sources(separator, clear, onsets, options.n_sources)
+    trajectories = separator.estimate_trajectories(
+        onsets, fit.detections, options.n_sources, samples
+    )
+    if onsets is not None and trajectories:
+        moving = MovingSourceSeparator(separator, trajectories)
+        return moving.sources(iter([moving.separate(block, spectra, bins)]), onsets, samples)
+    vessl, state = fit.vessl, fit.state
+    if len(clear) < len(bins):  # noisy bins have no directional information, but need masks
+        vessl = VESSL(separator.source_model, bins)
+        state = vessl.run(vessl.initialize_from(state.sources, state.noise))
+    blocks = iter([_separated_block(separator, vessl, state, block, spectra)])
+    noisy = len(clear) < len(bins)
+    return StaticSources(fit, samples, blocks, _onset_masks(separator, fit), noisy)
+
+
+def _final_onsets(detector: OnsetDetector | None) -> OnsetBins | None:
+    """Return all onsets at the end of the recording."""
+    if detector is None:
+        return None
+    detector.finish()
+    return detector.bins()
+
+
+def _estimate_long(
     separator: Separator,
     recording: Recording,
     blocks: Iterator[Block],
-    how: Separating,
-    tell: Progress,
-) -> Found | FollowedScene:
-    """A recording of many blocks: a survey of all of them, then each by itself."""
-    arriving = separator.onset_stream(stretches=True)
-    stretches: list[OnsetBins] = []
-    surveyed = blocks if arriving is None else _listened(blocks, arriving, stretches)
-    all_of_it = survey(separator, surveyed, recording.seconds, how.threshold, tell)
-    digest, floor_db = _heard(all_of_it.digest), all_of_it.floor_db
-    onsets = _ended(arriving)
-    sources = _sources(separator, digest, onsets, how.n_sources)
-    ways = separator.long_ways(stretches, sources.heard, how.n_sources, all_of_it.samples)
-    state, anchor = sources.state, anchor_of(digest, sources.state)
+    options: SeparationOptions,
+    progress: Progress,
+) -> StaticSources | MovingSources:
+    """Estimate the sources of a recording with several blocks, in two passes."""
+    detector = separator.onset_detector(segments=True)
+    segments: list[OnsetBins] = []
+    first_pass = blocks if detector is None else _detect_onsets(blocks, detector, segments)
+    digest = digest_recording(separator, first_pass, recording.seconds, options.threshold, progress)
+    bins, floor_db, samples = _check_observed(digest.bins), digest.floor_db, digest.samples
+    onsets = _final_onsets(detector)
+    fit = _fit_sources(separator, bins, onsets, options.n_sources)
+    trajectories = separator.estimate_long_trajectories(
+        segments, fit.detections, options.n_sources, samples
+    )
+    state, prior_statistics = fit.state, source_prior_statistics(bins, fit.state)
     layout = separator.layout
-    again = blocks_of(recording, layout, how.rate or layout.rate, again=True)
-    if onsets is not None and ways:
-        follower = Follower(separator, ways)
-        followed = (_followed_block(follower, block, floor_db) for block in again)
-        return follower.scene(followed, onsets, all_of_it.samples)
-    apart = (_anchored(separator, block, state, anchor, floor_db) for block in again)
-    whose = _whose(separator, sources)
-    return Found(sources, all_of_it.samples, apart, whose, all_of_it.noisy)
+    second_pass = recording_blocks(recording, layout, options.rate or layout.rate, second_pass=True)
+    if onsets is not None and trajectories:
+        moving = MovingSourceSeparator(separator, trajectories)
+        moving_blocks = (_separate_moving_block(moving, block, floor_db) for block in second_pass)
+        return moving.sources(moving_blocks, onsets, samples)
+    separated = (
+        _separate_with_prior(separator, block, state, prior_statistics, floor_db)
+        for block in second_pass
+    )
+    return StaticSources(fit, samples, separated, _onset_masks(separator, fit), digest.noisy)
 
 
-def _listened(
-    blocks: Iterator[Block], arriving: OnsetStream, stretches: list[OnsetBins]
+def _detect_onsets(
+    blocks: Iterator[Block], detector: OnsetDetector, segments: list[OnsetBins]
 ) -> Iterator[Block]:
-    """The blocks; their onsets are listened for, each sample once, and those of each kept."""
+    """Yield the blocks; pass each sample to the detector once and append the onsets per block."""
     end = 0
     for block in blocks:
-        arriving.push(block.samples[:, end - block.start :])
+        detector.push(block.samples[:, end - block.start :])
         end = block.start + block.samples.shape[1]
-        stretches.append(arriving.stretch().lighter())
+        segments.append(detector.onsets_since_last_call().to_single_precision())
         yield block
 
 
-def _followed_block(follower: Follower, block: Block, floor_db: float) -> TakenApart:
-    """A block taken apart along the ways of its sources."""
-    layout = follower.separator.layout
+def _separate_moving_block(
+    moving: MovingSourceSeparator, block: Block, floor_db: float
+) -> SeparatedBlock:
+    """Separate a block along the trajectories of its sources."""
+    layout = moving.separator.layout
     spectra = stft(block.samples, layout.window, layout.hop)
-    return follower.apart(block, spectra, follower.separator.sure_bins(spectra, floor_db))
+    return moving.separate(block, spectra, moving.separator.coherent_bins(spectra, floor_db))
 
 
-def _anchored(
-    separator: Separator, block: Block, state: State, anchor: CueStatistics, floor_db: float
-) -> TakenApart:
-    """A block taken apart with what is known of the sources from the whole recording."""
+def _separate_with_prior(
+    separator: Separator,
+    block: Block,
+    state: VESSLState,
+    prior_statistics: CueStatistics,
+    floor_db: float,
+) -> SeparatedBlock:
+    """Separate a block with the cue statistics of the sources in the whole recording as prior."""
     layout = separator.layout
     spectra = stft(block.samples, layout.window, layout.hop)
-    bins = separator.sure_bins(spectra, floor_db)
-    vessl = VESSL(separator.source_model, bins, anchor=anchor)
-    now = vessl.run(vessl.start_from(state.sources, state.noise))
-    masks = separator.masks(vessl, now, spectra)
-    return TakenApart(block, spectra, masks, bins, separator.ratios(now))
+    bins = separator.coherent_bins(spectra, floor_db)
+    vessl = VESSL(separator.source_model, bins, prior_statistics=prior_statistics)
+    state = vessl.run(vessl.initialize_from(state.sources, state.noise))
+    return _separated_block(separator, vessl, state, block, spectra)
 
 
-def _heard(bins: HeardBins) -> HeardBins:
+def _separated_block(
+    separator: Separator, vessl: VESSL, state: VESSLState, block: Block, spectra: Spectra
+) -> SeparatedBlock:
+    """Return a block with the masks of a VESSL state."""
+    masks = separator.masks(vessl, state, spectra)
+    ratios = separator.expected_interaural_ratios(state)
+    return SeparatedBlock(block, spectra, masks, vessl.bins, ratios)
+
+
+def _check_observed(bins: ObservedBins) -> ObservedBins:
     if not len(bins):
-        raise nothing_heard()
+        raise no_observed_bins_error()
     return bins

@@ -1,32 +1,39 @@
-"""VESSL: localize and separate several sources by variational EM (paper, section 6).
+"""VESSL: variational EM for sound source separation and localization (paper, section 6).
 
-In: the heard bins of a mixture and a learned head. Out: for every source a posterior about its
-direction and the cues it is expected to have, and for every bin the probabilities that it belongs
-to each source. `VESSL` is the problem, `State` the variational posterior; `start_at` or
-`start_with` make a first one, `step` improves it, `run` steps until nothing is gained.
+Input: the observed time-frequency bins of a mixture and a learned head. Output: for every source a
+posterior of its direction and its expected cues, and for every bin the probabilities that it
+belongs to each source. `VESSL` is the problem, `VESSLState` the variational posterior;
+`initialize_at` or `initialize_with` makes the first state, `step` is one EM iteration, `run`
+iterates until convergence.
 
     y_n | bin n is of source m   ~ N(s_md, v_d) for the cues d of the bin
     s_md | z_m = k, u, w         ~ N(A_k u + b_k + √g_k ∘ B w, ω σ_d² g_kd)
     u | z_m = k                  ~ N(0, Γ_k),   w ~ N(0, I)
 
-    q_mn (M, N)   assignments: bin n belongs to source m      λ_mc (M, C)  their prior in a cell c
-    v_d (D,)      variance of a bin's cues                    s_md (M, D)  cues of source m
-    α_mk (M, K)   which chart holds source m                  τ            frame_share
+    q_mn (M, N)   assignment of bin n to source m             λ_mc (M, C)  mixing weights in cell c
+    v_d (D,)      noise variance of the cues of a bin         s_md (M, D)  cues of source m
+    α_mk (M, K)   probability of chart k for source m         τ            frame_weight
 
-Three things go beyond the paper, besides weak priors of v and λ and a garbage class that is off;
-`Inference.paper()` is without them.
+The model extends the paper in three points, besides weak priors of v and λ and an optional garbage
+class; `VESSLSettings.paper()` disables all of them.
 
-- Cues of a source are its own: s_md may leave the learned map by as much as the map erred on what
-  it was learned from (ω = 1; 0 in the paper). So each source adapts to what is heard.
-- Phases that no direction predicts (above 2 kHz) are cues whose s_md is unknown at first,
-  s ~ N(0, 1/2); the bins that level and low phase are sure of tell it, and it helps with the rest.
-- λ belongs to a cell of a frame and a band, not to a frequency: a voice that is heard in a frame is
-  expected in the neighbouring bins of that frame. With a cell a frequency (the paper), sources get
-  exchanged between frequencies; on three talkers that costs 0.9 dB of SDR.
+- The cues s_md of a source may deviate from the learned map by the residual variance of the map
+  (ω = 1; 0 in the paper), so each source adapts to the observed cues.
+- Phase differences at frequencies without a learned map (above 2 kHz) are cues with unknown mean,
+  s ~ N(0, 1/2). Bins that level and low-frequency phase assign reliably determine it, and it helps
+  to assign the others.
+- λ belongs to a cell of one frame and one band, not to a frequency: neighbouring bins of a frame
+  tend to belong to one talker. With one cell per frequency (the paper), sources are permuted
+  between frequencies.
 
-Overlapping frames repeat each other: with τ < 1 each counts as that share of a frame for what is
-believed of a source. The free energy is then Σ q (log λ p(y) / q) - Σ_m KL_m / τ; with τ = 1 it is
-the paper's, and it is never above it. No step lowers it.
+Overlapping frames are dependent: with τ < 1, each counts as that fraction of a frame in the
+posterior of a source. The free energy is then Σ q (log λ p(y) / q) - Σ_m KL_m / τ; with τ = 1 it is
+the paper's, and it is never above it. No iteration decreases it.
+
+References
+----------
+.. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source separation
+   and localization on binaural manifolds", International Journal of Neural Systems 25(1), 2015.
 """
 
 from __future__ import annotations
@@ -38,7 +45,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from earatlas.features.statistics import CueStatistics
-from earatlas.features.tf_bins import HeardBins
+from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.source_model import (
     LOG_2PI,
     SourceModel,
@@ -47,156 +54,261 @@ from earatlas.separation.source_model import (
 )
 from earatlas.types import Array, Indices
 
-__all__ = ["VESSL", "State", "moments", "share_cells"]
+__all__ = ["VESSL", "VESSLState", "cue_moments", "mixing_weight_cells"]
 
-_ALL_CHARTS = 1  # first steps that look at every chart
+_ALL_CHART_STEPS = 1  # number of first iterations that evaluate every chart
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """The variational posterior after a step; masks are `assignments` spread over the bins."""
+class VESSLState:
+    """The variational posterior after an iteration."""
 
-    assignments: Array  # (M, N), or (M + 1, N) with a garbage class: sums to 1 over the first axis
+    assignments: Array  # (M, N), or (M + 1, N) with a garbage class; sums to 1 over the sources
     noise: Array  # (D,) v
-    shares: Array  # (M or M + 1, cells) λ
+    mixing_weights: Array  # (M or M + 1, cells) λ
     sources: tuple[SourcePosterior, ...] = ()
-    free_energies: tuple[float, ...] = ()  # one a step
+    free_energies: tuple[float, ...] = ()  # one per iteration, nats
 
     def __repr__(self) -> str:
         last = f"{self.free_energies[-1]:.6g}" if self.free_energies else "none yet"
-        return f"State({len(self.sources)} sources, free energy {last})"
+        return f"VESSLState({len(self.sources)} sources, free energy {last})"
 
-    def reordered(self, order: Indices) -> State:
-        """The same with the sources in another order; a garbage class stays last."""
+    def reordered(self, order: Indices) -> VESSLState:
+        """Return the state with the sources in another order; a garbage class stays last."""
         rows = np.concatenate([order, np.arange(len(order), len(self.assignments))])
         return replace(
             self,
             assignments=self.assignments[rows],
-            shares=self.shares[rows],
+            mixing_weights=self.mixing_weights[rows],
             sources=tuple(self.sources[m] for m in order),
         )
 
     @property
     def directions(self) -> Array:
-        """(M, C) the most probable one of each source."""
+        """Most probable directions (M, C), in degrees."""
         return np.stack([source.posterior.best for source in self.sources])
 
     @property
     def free_energy(self) -> float:
-        """The last one; -inf before any step."""
+        """The last free energy in nats; -inf before the first iteration."""
         return self.free_energies[-1] if self.free_energies else -np.inf
 
 
 class VESSL:
-    """The heard bins of a recording and what its sources may sound like."""
+    """Variational EM for the sources of one recording.
+
+    Parameters
+    ----------
+    source_model : SourceModel
+        Model of a single source, from a learned head.
+    bins : ObservedBins
+        Observed time-frequency bins of the mixture, N in total.
+    prior_statistics : CueStatistics of shape (M, D), optional
+        Cue statistics of the sources from other parts of the recording. They count like bins that
+        are assigned to the sources.
+
+    References
+    ----------
+    .. [1] A. Deleforge, F. Forbes and R. Horaud, "Acoustic space learning for sound-source
+       separation and localization on binaural manifolds", International Journal of Neural Systems
+       25(1), 2015.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> atlas = ea.example_atlas()
+    >>> voices = [ea.synthetic_speech(0.5, seed=m) for m in range(2)]
+    >>> head = ea.simulated_head([[-40, 0], [40, 0]])
+    >>> mixture = ea.render_scene(head, voices, [[-40, 0], [40, 0]]).mixture
+    >>> spectra = ea.stft(mixture.samples, atlas.layout.window, atlas.layout.hop)
+    >>> bins = atlas.separator.coherent_bins(spectra, floor_db=-60.0)
+    >>> vessl = VESSL(atlas.separator.source_model, bins)
+    >>> state = vessl.run(vessl.initialize_at([[-30, 0], [30, 0]]), steps=3)
+    >>> len(state.sources), len(state.free_energies)
+    (2, 3)
+    """
 
     def __init__(
-        self, source_model: SourceModel, bins: HeardBins, *, anchor: CueStatistics | None = None
+        self,
+        source_model: SourceModel,
+        bins: ObservedBins,
+        *,
+        prior_statistics: CueStatistics | None = None,
     ) -> None:
-        self.source_model, self.how = source_model, source_model.how
-        self.bins, self.anchor = bins, anchor
-        self.cells, self.n_cells = share_cells(bins, self.how.bands)
+        self.source_model, self.settings = source_model, source_model.settings
+        self.bins, self.prior_statistics = bins, prior_statistics
+        self.cells, self.n_cells = mixing_weight_cells(bins, self.settings.weight_bands)
 
-    # --- starts --------------------------------------------------------------------------------
+    # --- initialization ------------------------------------------------------------------------
 
-    def start_at(self, directions: Array) -> State:
-        """Assignments by the cues that are expected of sources at directions (M, C)."""
+    def initialize_at(self, directions: Array) -> VESSLState:
+        """Return a state with assignments by the expected cues of sources at given directions.
+
+        Parameters
+        ----------
+        directions : array of shape (M, C)
+            Directions of the sources, in degrees.
+
+        Returns
+        -------
+        VESSLState
+            Assignments for uniform mixing weights.
+        """
         cues, squares = self.source_model.expected(directions)
-        return self._start(len(directions), cues, squares, self.source_model.noise)
+        return self._initialize(len(directions), cues, squares, self.source_model.noise)
 
-    def start_from(self, sources: tuple[SourcePosterior, ...], noise: Array) -> State:
-        """Assignments by what is known of the sources from another stretch or another scale."""
-        return self._start(len(sources), *moments(sources), noise)
+    def initialize_from(self, sources: tuple[SourcePosterior, ...], noise: Array) -> VESSLState:
+        """Return a state with assignments by known source posteriors.
 
-    def start_with(self, assignments: Array) -> State:
-        """The state that `step` improves from given assignments (M, N)."""
+        Parameters
+        ----------
+        sources : tuple of SourcePosterior
+            Posteriors from another part or scale of the recording.
+        noise : array of shape (D,)
+            Noise variances v.
+
+        Returns
+        -------
+        VESSLState
+            Assignments for uniform mixing weights.
+        """
+        return self._initialize(len(sources), *cue_moments(sources), noise)
+
+    def initialize_with(self, assignments: Array) -> VESSLState:
+        """Return a state with given assignments.
+
+        Parameters
+        ----------
+        assignments : array of shape (M, N)
+            Probability that bin n belongs to source m; sums to 1 over the sources.
+
+        Returns
+        -------
+        VESSLState
+            State with the mixing weights of these assignments.
+        """
         M = len(assignments)
         q = assignments
-        if self.how.garbage:
-            q = np.concatenate(
-                [q * (1 - self.how.garbage), np.full((1, q.shape[1]), self.how.garbage)]
-            )
-        return State(q, self.source_model.noise, self.shares(q, M))
+        garbage = self.settings.garbage_weight
+        if garbage:
+            q = np.concatenate([q * (1 - garbage), np.full((1, q.shape[1]), garbage)])
+        return VESSLState(q, self.source_model.noise, self.mixing_weights(q, M))
 
-    def _start(self, M: int, cues: Array, squares: Array, noise: Array) -> State:
-        rows = M + (self.how.garbage > 0)
-        shares = np.full((rows, self.n_cells), (1 - self.how.garbage) / M)
-        if self.how.garbage:
-            shares[-1] = self.how.garbage
-        q, _ = self._assign(cues, squares, noise, shares, None)
-        return State(q, noise, shares)
+    def _initialize(self, M: int, cues: Array, squares: Array, noise: Array) -> VESSLState:
+        """Return assignments by cue moments (M, D), with uniform mixing weights."""
+        garbage = self.settings.garbage_weight
+        rows = M + (garbage > 0)
+        mixing_weights = np.full((rows, self.n_cells), (1 - garbage) / M)
+        if garbage:
+            mixing_weights[-1] = garbage
+        q, _ = self._assign(cues, squares, noise, mixing_weights, None)
+        return VESSLState(q, noise, mixing_weights)
 
-    # --- steps ---------------------------------------------------------------------------------
+    # --- iterations ----------------------------------------------------------------------------
 
-    def step(self, state: State, *, blocks: int | None = None, all_charts: bool = False) -> State:
-        """E-XZ, noise, E-W and λ, in this order: the free energy does not fall.
+    def step(
+        self, state: VESSLState, *, blocks: int | None = None, all_charts: bool = False
+    ) -> VESSLState:
+        """Run one iteration: E-XZ, noise, E-W and λ, in this order.
 
-        With `blocks`, the bins of each of so many blocks of a frame are assigned together
-        (progressive masking); the free energy may fall when their number grows.
+        The free energy does not decrease, except when the number of blocks grows.
+
+        Parameters
+        ----------
+        state : VESSLState
+            State before the iteration.
+        blocks : int, optional
+            Progressive masking: each frame is divided into so many blocks of frequencies, and the
+            bins of a block are assigned together. By default every bin is assigned on its own.
+        all_charts : bool, default False
+            Whether to evaluate every chart instead of the active ones.
+
+        Returns
+        -------
+        VESSLState
+            State after the iteration, with one more free energy.
         """
-        how, bins, model = self.how, self.bins, self.source_model
-        garbage = how.garbage > 0
+        settings, bins, model = self.settings, self.bins, self.source_model
+        garbage = settings.garbage_weight > 0
         M = len(state.assignments) - garbage
-        heard = bins.statistics(state.assignments[:M])
-        known = heard if self.anchor is None else heard + self.anchor
-        everything = all_charts or len(state.free_energies) < _ALL_CHARTS
-        charts = [None if everything or not state.sources else s.charts for s in state.sources]
+        observed = bins.statistics(state.assignments[:M])
+        statistics = observed if self.prior_statistics is None else observed + self.prior_statistics
+        every_chart = all_charts or len(state.free_energies) < _ALL_CHART_STEPS
+        charts = [
+            None if every_chart or not state.sources else s.active_charts for s in state.sources
+        ]
         charts = charts or [None] * M
-        sources = tuple(model.posterior(known[m], state.noise, charts[m]) for m in range(M))
-        cues, squares = moments(sources)
-        v = self._noise(known, cues, squares)
-        q, evidence = self._assign(cues, squares, v, state.shares, blocks)
-        free = evidence - sum(s.divergence for s in sources) / model.frame_share
-        free -= 0.5 * how.noise_frames * float((np.log(v) + model.noise / v).sum())
-        free += self.share_prior(state.shares, M)
-        if self.anchor is not None:
-            free += expected_log_likelihood(self.anchor, cues, squares, v)
-        return State(q, v, self.shares(q, M), sources, (*state.free_energies, free))
+        sources = tuple(model.posterior(statistics[m], state.noise, charts[m]) for m in range(M))
+        cues, squares = cue_moments(sources)
+        v = self._noise(statistics, cues, squares)
+        q, evidence = self._assign(cues, squares, v, state.mixing_weights, blocks)
+        free_energy = evidence - sum(s.kl_divergence for s in sources) / model.frame_weight
+        free_energy -= (
+            0.5 * settings.noise_prior_frames * float((np.log(v) + model.noise / v).sum())
+        )
+        free_energy += self.mixing_weight_log_prior(state.mixing_weights, M)
+        if self.prior_statistics is not None:
+            free_energy += expected_log_likelihood(self.prior_statistics, cues, squares, v)
+        free_energies = (*state.free_energies, free_energy)
+        return VESSLState(q, v, self.mixing_weights(q, M), sources, free_energies)
 
-    def run(self, state: State, steps: int | None = None) -> State:
-        """Step until a step gains too little or `steps` are done; the last one sees all charts."""
-        most = self.how.most_steps if steps is None else steps
-        for done in range(1, most):
+    def run(self, state: VESSLState, steps: int | None = None) -> VESSLState:
+        """Iterate until the free energy converges.
+
+        Parameters
+        ----------
+        state : VESSLState
+            Initial state.
+        steps : int, optional
+            Largest number of iterations. The default is `VESSLSettings.max_iterations`.
+
+        Returns
+        -------
+        VESSLState
+            Final state. The last iteration evaluates every chart.
+        """
+        max_steps = self.settings.max_iterations if steps is None else steps
+        for done in range(1, max_steps):
             before, state = state.free_energy, self.step(state)
             gain = state.free_energy - before
-            if done > _ALL_CHARTS and gain < self.how.tolerance * len(self.bins):
+            if done > _ALL_CHART_STEPS and gain < self.settings.tolerance * len(self.bins):
                 break
         return self.step(state, all_charts=True)
 
     # --- kernels -------------------------------------------------------------------------------
 
-    def log_likelihoods(self, cues: Array, squares: Array, v: Array, bins: HeardBins) -> Array:
-        """E[log p(y_n | s_m)] (M, N), with a last row for the garbage class if there is one."""
+    def log_likelihoods(self, cues: Array, squares: Array, v: Array, bins: ObservedBins) -> Array:
+        """Return E[log p(y_n | s_m)] (M, N), with a last row for the garbage class, if any."""
         constant = -0.5 * (LOG_2PI + np.log(v) + squares / v)
         logs = bins.quadratic(np.broadcast_to(-0.5 / v, cues.shape), cues / v, constant)
-        if not self.how.garbage:
+        if not self.settings.garbage_weight:
             return logs
-        return np.concatenate([logs, bins.anywhere_log_likelihood()[None]])
+        return np.concatenate([logs, bins.diffuse_log_likelihood()[None]])
 
-    def posterior_masks(self, state: State, bins: HeardBins) -> Array:
-        """Soft masks (M, N) of any bins of the same frames, heard or not; they sum to 1."""
+    def posterior_masks(self, state: VESSLState, bins: ObservedBins) -> Array:
+        """Return soft masks (M, N), which sum to 1, of any bins of the same frames."""
         M = len(state.sources)
-        logs = self.log_likelihoods(*moments(state.sources), state.noise, bins)[:M]
-        cells, _ = share_cells(bins, self.how.bands)
-        logs += np.log(np.maximum(state.shares[:M], 1e-300))[:, cells]
+        logs = self.log_likelihoods(*cue_moments(state.sources), state.noise, bins)[:M]
+        cells, _ = mixing_weight_cells(bins, self.settings.weight_bands)
+        logs += np.log(np.maximum(state.mixing_weights[:M], 1e-300))[:, cells]
         logs -= logs.max(axis=0)
         q: Array = np.exp(logs, out=logs)
         q /= q.sum(axis=0)
         return q
 
     def _assign(
-        self, cues: Array, squares: Array, v: Array, shares: Array, blocks: int | None
+        self, cues: Array, squares: Array, v: Array, mixing_weights: Array, blocks: int | None
     ) -> tuple[Array, float]:
-        """E-W: q (M, N), and Σ_n log Σ_m λ p(y_n | m)."""
+        """E-W: return q (M, N) and Σ_n log Σ_m λ p(y_n | m)."""
         logs = self.log_likelihoods(cues, squares, v, self.bins)
-        logs += np.log(np.maximum(shares, 1e-300))[:, self.cells]
+        logs += np.log(np.maximum(mixing_weights, 1e-300))[:, self.cells]
         if blocks is not None:
             F = self.bins.layout.n_frequencies
             block = self.bins.t * blocks + self.bins.f * blocks // F
             tied = np.stack([np.bincount(block, row) for row in logs])
             top = logsumexp(tied, axis=0)
-            heard = np.bincount(block) > 0
-            return np.exp(tied - top)[:, block], float(top[heard].sum())
+            observed = np.bincount(block) > 0
+            return np.exp(tied - top)[:, block], float(top[observed].sum())
         top = logs.max(axis=0)
         logs -= top
         q: Array = np.exp(logs, out=logs)
@@ -204,40 +316,44 @@ class VESSL:
         q /= total
         return q, float((top + np.log(total)).sum())
 
-    def _noise(self, known: CueStatistics, cues: Array, squares: Array) -> Array:
-        """v (D,): the mean squared distance of bins from their sources, drawn towards the start."""
-        how, start = self.how, self.source_model.noise
-        misses = np.maximum(known.misses(cues, squares), 0.0).sum(axis=0)
-        weight = known.counts.sum(axis=0) + how.noise_frames
-        mean = (misses + how.noise_frames * start) / np.where(weight > 0, weight, 1.0)
-        return np.where(weight > 0, mean, start)
+    def _noise(self, statistics: CueStatistics, cues: Array, squares: Array) -> Array:
+        """Return v (D,): the mean squared error of bins, with a prior at the initial variances."""
+        frames, initial = self.settings.noise_prior_frames, self.source_model.noise
+        errors = np.maximum(statistics.expected_squared_errors(cues, squares), 0.0).sum(axis=0)
+        weight = statistics.counts.sum(axis=0) + frames
+        mean = (errors + frames * initial) / np.where(weight > 0, weight, 1.0)
+        return np.where(weight > 0, mean, initial)
 
-    def shares(self, q: Array, M: int) -> Array:
-        """λ: the mean of the assignments in a cell, drawn towards even shares by a few bins."""
+    def mixing_weights(self, q: Array, M: int) -> Array:
+        """Return λ: the mean of the assignments per cell, with a prior at uniform weights."""
         counts = [np.bincount(self.cells, row, self.n_cells) for row in q[:M]]
-        total = np.array(counts, dtype=np.float64) + self.how.share_bins
+        total = np.array(counts, dtype=np.float64) + self.settings.weight_prior_bins
         sums = total.sum(axis=0)
-        shares = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), 1.0 / M)
-        if not self.how.garbage:
-            return shares
-        fixed = np.full((1, self.n_cells), self.how.garbage)
-        return np.concatenate([shares * (1 - self.how.garbage), fixed])
+        mixing_weights = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), 1.0 / M)
+        garbage = self.settings.garbage_weight
+        if not garbage:
+            return mixing_weights
+        fixed = np.full((1, self.n_cells), garbage)
+        return np.concatenate([mixing_weights * (1 - garbage), fixed])
 
-    def share_prior(self, shares: Array, M: int) -> float:
-        """What the prior of λ says of the cells in which anything was heard."""
-        if not self.how.share_bins:
+    def mixing_weight_log_prior(self, mixing_weights: Array, M: int) -> float:
+        """Return the log prior of λ in the cells with observed bins, up to a constant."""
+        if not self.settings.weight_prior_bins:
             return 0.0
-        heard = np.bincount(self.cells, minlength=self.n_cells) > 0
-        return self.how.share_bins * float(np.log(shares[:M, heard]).sum())
+        observed = np.bincount(self.cells, minlength=self.n_cells) > 0
+        return self.settings.weight_prior_bins * float(np.log(mixing_weights[:M, observed]).sum())
 
 
-def moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:
-    """E[s] and E[s²] (M, D) of all sources."""
+def cue_moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:
+    """Return E[s] and E[s²] (M, D) of all sources."""
     return np.stack([s.cues for s in sources]), np.stack([s.squares for s in sources])
 
 
-def share_cells(bins: HeardBins, bands: int | None) -> tuple[Indices, int]:
-    """The cell (N,) of every bin, and how many there are: frequencies, or bands of frames."""
+def mixing_weight_cells(bins: ObservedBins, bands: int | None) -> tuple[Indices, int]:
+    """Return the cell (N,) of every bin and the number of cells.
+
+    A cell is one of `bands` bands of a frame; with None, it is a frequency.
+    """
     F = bins.layout.n_frequencies
     if bands is None:
         return bins.f, F

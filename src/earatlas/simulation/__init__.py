@@ -1,1 +1,1 @@
-"""Scenes with known truth: sounds, rooms, and what a head's ears get of them."""
+"""Simulated binaural scenes with known ground truth: speech, rooms and moving sources."""

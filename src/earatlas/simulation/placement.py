@@ -1,8 +1,9 @@
-"""From wished directions to placed sources: what turns a dry sound into what both ears hear of it.
+"""Placement of sources around a head: binaural filters for requested directions.
 
-In: a head, and for each source a direction or a `Trajectory`. Out: a `Standing` or a `Moving` source.
-One that stands is placed at the nearest measured direction, or, if that is asked for, exactly where
-it is wished, by responses between the measured ones (`heads.between`). One that moves always is.
+Input: a head and, per source, a direction or a `Trajectory`. Output: a `StaticPlacement` or a
+`MovingPlacement` per source, which renders the binaural image of a dry sound. A static source is
+placed at the nearest measured direction, or on request exactly at the requested direction with an
+interpolated response (`earatlas.hrtf.interpolation`). A moving source is always interpolated.
 """
 
 from __future__ import annotations
@@ -14,78 +15,87 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, SettingHint
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
-from earatlas.hrtf.interpolation import ResponsesBetween, check_near
+from earatlas.hrtf.interpolation import InterpolatedResponses, check_covered
 from earatlas.simulation.image_source import Room, room_responses
-from earatlas.simulation.trajectories import Trajectory, moved
+from earatlas.simulation.trajectories import Trajectory, render_moving_source
 from earatlas.types import Array, Indices
 
-__all__ = ["Moving", "Placed", "Standing", "Wish", "placed", "wishes"]
+__all__ = [
+    "DirectionOrTrajectory",
+    "MovingPlacement",
+    "PlacedSource",
+    "StaticPlacement",
+    "check_directions",
+    "place_sources",
+]
 
-_EARLY_SECONDS = 0.05  # after the direct sound: the usual border for speech (C50)
-_ONSET = 0.5  # of a response's peak: where the direct sound begins
-_LONGEST_SECONDS = 0.1  # of a response in the open: reflections cannot be interpolated
+_EARLY_SECONDS = 0.05  # limit of early reflections after the direct sound, as in C50 for speech
+_ONSET_LEVEL = 0.5  # share of a response's peak at which the direct sound begins
+_MAX_ANECHOIC_SECONDS = 0.1  # longest response that is interpolated: reflections cannot be
 
-Wish = Array | Trajectory  # (2,) degrees, or a way
+DirectionOrTrajectory = Array | Trajectory  # a direction is (2,) degrees
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """A source that stays where it is."""
+class StaticPlacement:
+    """A source in a fixed direction."""
 
     direction: Array  # (2,) degrees
     response: Array  # (2, taps)
 
     def image(self, sound: Array, start: int) -> Array:
-        """What a dry sound (n,) puts into both ears: (2, n + taps - 1)."""
-        from scipy.signal import oaconvolve  # half of the package's import time, so only here
+        """Return the binaural image (2, n + taps - 1) of a dry sound (n,)."""
+        from scipy.signal import oaconvolve  # imported here: it is half of the import time
 
         image: Array = oaconvolve(sound[None], self.response, axes=1)
         return image
 
-    def early(self, rate: int) -> Placed:
-        """The same without what comes later than 50 ms; itself if nothing does."""
+    def early(self, rate: int) -> PlacedSource:
+        """Return the source without reflections after 50 ms, or itself if it has none."""
         size = np.abs(self.response).max(axis=0)
-        last = int((size >= _ONSET * size.max()).argmax()) + round(_EARLY_SECONDS * rate)
+        last = int((size >= _ONSET_LEVEL * size.max()).argmax()) + round(_EARLY_SECONDS * rate)
         if not size[last + 1 :].any():
             return self
         late = np.arange(len(size)) > last
-        return Standing(self.direction, np.where(late, 0.0, self.response))
+        return StaticPlacement(self.direction, np.where(late, 0.0, self.response))
 
-    def middle(self, start: float, end: float) -> Array:
-        """Its direction (2,) half-way between two times in seconds."""
+    def direction_between(self, start: float, end: float) -> Array:
+        """Return the direction (2,) at the midpoint of two times in seconds."""
         return self.direction
 
 
 @dataclass(frozen=True, eq=False)
-class Moving:
-    """A source on its way, in the open."""
+class MovingPlacement:
+    """A source that moves along a trajectory in the free field."""
 
     trajectory: Trajectory
-    places: ResponsesBetween
+    responses: InterpolatedResponses
     rate: int
 
     def image(self, sound: Array, start: int) -> Array:
-        """What a dry sound (n,) that begins at sample `start` puts into both ears."""
-        return moved(sound, self.places, self.trajectory, start=start, rate=self.rate)
+        """Return the binaural image of a dry sound (n,) that begins at sample `start`."""
+        return render_moving_source(
+            sound, self.responses, self.trajectory, start=start, rate=self.rate
+        )
 
-    def early(self, rate: int) -> Placed:
-        """All of it: there are no reflections."""
+    def early(self, rate: int) -> PlacedSource:
+        """Return the source itself: it has no reflections."""
         return self
 
-    def middle(self, start: float, end: float) -> Array:
-        """Its direction (2,) half-way between two times in seconds."""
+    def direction_between(self, start: float, end: float) -> Array:
+        """Return the direction (2,) at the midpoint of two times in seconds."""
         direction: Array = self.trajectory.at((start + end) / 2)[0]
         return direction
 
 
-Placed = Standing | Moving
+PlacedSource = StaticPlacement | MovingPlacement
 
 
-def wishes(directions: ArrayLike | Sequence[Any]) -> list[Wish]:
-    """Where each source is to be, checked: directions (M, 2), some of which may be routes."""
+def check_directions(directions: ArrayLike | Sequence[Any]) -> list[DirectionOrTrajectory]:
+    """Validate the directions (M, 2) of sources, some of which may be trajectories."""
     if not isinstance(directions, Sequence) or not any(
         isinstance(d, Trajectory) for d in directions
     ):
@@ -95,61 +105,72 @@ def wishes(directions: ArrayLike | Sequence[Any]) -> list[Wish]:
     ]
 
 
-def placed(
+def place_sources(
     head: Head,
-    wished: Sequence[Wish],
+    directions: Sequence[DirectionOrTrajectory],
     *,
     rate: int,
     room: Room | None,
     distance_metres: float,
-    between: bool,
-) -> list[Placed]:
-    """The sources, each at its place."""
-    if not between and not any(isinstance(wish, Trajectory) for wish in wished):
-        chosen = _nearest(head, np.array(wished))
+    interpolate: bool,
+) -> list[PlacedSource]:
+    """Place one source per direction, with responses at `rate` samples per second."""
+    if not interpolate and not any(isinstance(d, Trajectory) for d in directions):
+        chosen = _nearest(head, np.array(directions))
         responses = _responses(head, chosen, room, distance_metres).at_rate(rate)
-        return [Standing(*pair) for pair in zip(head.directions[chosen], responses, strict=True)]
+        return [
+            StaticPlacement(*pair) for pair in zip(head.directions[chosen], responses, strict=True)
+        ]
     if room is not None:
         raise InputError(
-            "room must be None for sources that move or stand between measured directions, got one "
-            f"of T60 {room.t60_seconds:g} s. Reflections are of measured directions: leave out the "
-            "room (--t60, --room), or the path and --between."
+            "room must be None for sources that move or lie between measured directions, got one "
+            f"with a T60 of {room.t60_seconds:g} s. Reflections use measured directions only: "
+            "leave out the room, or place static sources at measured directions.",
+            hint=SettingHint("room=None", "no --t60 and --room"),
         )
     ears = head.responses()
-    if ears.samples.shape[-1] > _LONGEST_SECONDS * ears.rate:
+    if ears.samples.shape[-1] > _MAX_ANECHOIC_SECONDS * ears.rate:
         raise InputError(
-            f"head must be measured in the open for directions between the measured ones, got "
+            f"head must be anechoic for directions between the measured ones, got "
             f"responses of {ears.samples.shape[-1] / ears.rate:.2f} s in '{head.name}'. "
             "Choose another head."
         )
-    places = ResponsesBetween.of(head, rate)
-    return [_one(wish, places, rate, between=between) for wish in wished]
+    interpolated = InterpolatedResponses.of(head, rate)
+    return [_place(d, interpolated, rate, interpolate=interpolate) for d in directions]
 
 
-def _one(wish: Wish, places: ResponsesBetween, rate: int, *, between: bool) -> Placed:
-    head = places.head
-    if isinstance(wish, Trajectory):
-        check_near(head, wish.checkpoints(), "path")
-        return Moving(wish, places, rate)
-    chosen = _nearest(head, wish[None])
-    if between and Sphere().distance(head.directions[chosen], wish[None])[0] > 1e-6:
-        return Standing(wish, places.at(wish[None])[0])
-    return Standing(head.directions[chosen][0], head.responses().subset(chosen).at_rate(rate)[0])
+def _place(
+    direction: DirectionOrTrajectory,
+    responses: InterpolatedResponses,
+    rate: int,
+    *,
+    interpolate: bool,
+) -> PlacedSource:
+    """Place one anechoic source."""
+    head = responses.head
+    if isinstance(direction, Trajectory):
+        check_covered(head, direction.checkpoints(), "path")
+        return MovingPlacement(direction, responses, rate)
+    chosen = _nearest(head, direction[None])
+    if interpolate and Sphere().distance(head.directions[chosen], direction[None])[0] > 1e-6:
+        return StaticPlacement(direction, responses.at(direction[None])[0])
+    measured = head.responses().subset(chosen).at_rate(rate)[0]
+    return StaticPlacement(head.directions[chosen][0], measured)
 
 
 def _nearest(head: Head, directions: Array) -> Indices:
-    check_near(head, directions)
+    check_covered(head, directions)
     return Sphere().nearest(head.directions, directions)
 
 
 def _responses(
     head: Head, chosen: Indices, room: Room | None, distance_metres: float
 ) -> ImpulseResponses:
-    """What the ears get from the chosen directions, in the open or in a room."""
+    """Return the responses of the chosen directions, anechoic or in a room."""
     ears = head.responses()
     if room is None:
         return ears.subset(chosen)
-    heard = room_responses(
+    reverberant = room_responses(
         room,
         head.directions[chosen],
         head.directions,
@@ -157,4 +178,4 @@ def _responses(
         ears.rate,
         distance_metres=distance_metres,
     )
-    return ImpulseResponses(heard, ears.rate)
+    return ImpulseResponses(reverberant, ears.rate)

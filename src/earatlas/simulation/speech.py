@@ -1,21 +1,21 @@
-"""Speech from text, so that a demonstration needs no recordings: espeak-ng, one process a call.
+"""Text to speech by espeak-ng, so that demonstrations need no recordings.
 
-Text and the name of a voice go in, a mono sound comes out. The voices are those of espeak-ng, which
-the optional package `espeakng-loader` carries; no audio device is used.
+Input: a text and the name of a voice. Output: a mono sound. The voices are those of espeak-ng in
+the optional package `espeakng-loader`; no audio device is used.
 
-The same call gives the same samples, always. The library alone does not: its flutter and noise run
-on from one sentence to the next in static variables that no call resets, and its random numbers are
-seeded by the clock. So each call runs this file as a script in a fresh interpreter with a fixed
-seed. That also makes `speak` safe to call from many threads.
+The same call always returns the same samples. The library alone does not guarantee that: its
+flutter and noise continue from one sentence to the next in static variables that no call resets,
+and its random numbers are seeded by the clock. Each call therefore runs this file as a script in a
+new interpreter with a fixed seed, which also makes `speak` thread-safe.
 
     voice               language or language+variant, "en-us", "en-gb+m3"; `voices`, `variants`
-    pitch               0...100, 50 is the voice's own
+    pitch               0...100, 50 is the default of the voice
     words_per_minute    80...450
-    rate                samples per second of the result; espeak-ng itself has 22,050
+    rate                samples per second of the result; espeak-ng itself uses 22,050
 """
 
-# Only the standard library is imported here, and the rest where it is used: the fresh interpreter
-# then starts in some 30 ms, and finds all it needs however this package was put on the path.
+# Only the standard library is imported at the top: the new interpreter then starts in about 30 ms
+# and does not depend on how this package was installed.
 from __future__ import annotations
 
 import ctypes
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 __all__ = [
     "DEMO_TALKERS",
     "Talker",
-    "can_speak",
     "demo_talkers",
-    "synthetic_demo_talkers",
     "speak",
+    "speech_available",
+    "synthetic_demo_talkers",
     "variants",
     "voices",
 ]
 
-PEAK = 0.5
-_MURMUR_SECONDS = 4.0  # the sentences of the talkers have 3.7 to 4.0
+PEAK = 0.5  # largest absolute sample of spoken sounds
+_SYNTHETIC_SECONDS = 4.0  # length of synthetic talkers; the spoken sentences have 3.7 to 4.0 s
 
 # From espeak-ng's speak_lib.h.
-_SYNCHRONOUS = 2  # samples to the callback, in the calling thread, without an audio device
-_DONT_EXIT = 0x8000  # return an error, where the default is to end the process
+_SYNCHRONOUS = 2  # samples go to the callback, in the calling thread, without an audio device
+_DONT_EXIT = 0x8000  # return an error instead of ending the process
 _PARAMETER_RATE = 1
 _PARAMETER_PITCH = 3
 _CHARACTERS_UTF8 = 1
@@ -57,7 +57,7 @@ _CALLBACK = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True, slots=True)
 class Talker:
-    """Somebody who says something; the last four fields are arguments of `speak`."""
+    """A talker with a name and a text; the last four fields are arguments of `speak`."""
 
     name: str
     text: str
@@ -69,7 +69,7 @@ class Talker:
         _check(self.text, self.pitch, self.words_per_minute)
 
     def speak(self, *, rate: int = 16_000) -> NDArray[np.float64]:
-        """What the talker says, (n,) samples with a peak of 0.5."""
+        """Return the spoken text: (n,) samples with a peak of 0.5."""
         return speak(
             self.text,
             voice=self.voice,
@@ -87,7 +87,7 @@ def speak(
     words_per_minute: int = 165,
     rate: int = 16_000,
 ) -> NDArray[np.float64]:
-    """The text as speech: mono, (n,) samples with a peak of 0.5; always the same for one input."""
+    """Return the text as speech: mono, (n,) samples with a peak of 0.5; deterministic."""
     import numpy as np
 
     from earatlas.features.audio import resample
@@ -96,7 +96,7 @@ def speak(
     if rate <= 0:
         _refuse(f"rate must be positive, got {rate}. Give samples per second, such as 16000.")
     library, data = _espeak_paths()
-    order = {
+    request = {
         "library": str(library),
         "data": str(data),
         "text": text,
@@ -105,9 +105,9 @@ def speak(
         "words_per_minute": words_per_minute,
     }
     child = subprocess.run(
-        # -I and -S: neither the user's environment nor site-packages can change what is heard.
+        # -I and -S: neither the user's environment nor site-packages can change the result.
         [sys.executable, "-I", "-S", __file__],
-        input=json.dumps(order).encode(),
+        input=json.dumps(request).encode(),
         capture_output=True,
         check=False,
     )
@@ -117,19 +117,19 @@ def speak(
     samples = np.frombuffer(child.stdout[4:], dtype=np.int16).astype(np.float64)
     if not samples.any():
         _refuse(
-            f"text must have something to say, got {text!r}. Give words that this voice can read."
+            f"text must contain words to speak, got {text!r}. Give words that this voice can read."
         )
     sound = resample(samples, espeak_rate, rate)
     return sound * float(PEAK / np.abs(sound).max())
 
 
 def voices() -> tuple[str, ...]:
-    """The languages that `speak` knows, such as "en-us"; a `voice` begins with one of them."""
+    """Return the languages of `speak`, such as "en-us"; a `voice` begins with one of them."""
     return tuple(sorted(_languages(_espeak_paths()[1])))
 
 
 def variants() -> tuple[str, ...]:
-    """The ways to change a voice, such as "f1"; a `voice` may end with + and one of them."""
+    """Return the voice variants, such as "f1"; a `voice` may end with + and one of them."""
     return tuple(sorted(_variants(_espeak_paths()[1]).values()))
 
 
@@ -140,18 +140,17 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _check(text: str, pitch: int, words_per_minute: int) -> None:
+    """Raise an InputError for settings that espeak-ng does not support."""
     if not text.strip():
-        _refuse(f"text must have something to say, got {text!r}. Give a word or a sentence.")
+        _refuse(f"text must contain words to speak, got {text!r}. Give a word or a sentence.")
     if not 0 <= pitch <= 100:
-        _refuse(f"pitch must be 0 to 100, got {pitch}. The voice's own pitch is 50.")
+        _refuse(f"pitch must be 0 to 100, got {pitch}. The default is 50.")
     if not 80 <= words_per_minute <= 450:
-        _refuse(
-            f"words_per_minute must be 80 to 450, got {words_per_minute}. Ordinary speech has 165."
-        )
+        _refuse(f"words_per_minute must be 80 to 450, got {words_per_minute}. The default is 165.")
 
 
 def _espeak_paths() -> tuple[Path, Path]:
-    """The shared library and its data folder, from the optional package."""
+    """Return the shared library and its data folder from the optional package."""
     try:
         import espeakng_loader
     except ImportError as error:
@@ -162,46 +161,49 @@ def _espeak_paths() -> tuple[Path, Path]:
 
 
 def _languages(data: Path) -> dict[str, str]:
-    """Language code -> voice file under `data`/lang; where two files claim a code, the lower bid.
+    """Map language codes to voice files under `data`/lang.
 
-    A line `language en-gb 2` of a voice file claims en-gb with the bid 2; without a number it is 5.
+    A line `language en-gb 2` of a voice file supports en-gb with the priority 2; without a number
+    the priority is 5. If several files support a language, the lowest number wins.
     """
-    claims: dict[str, tuple[int, str]] = {}
+    candidates: dict[str, tuple[int, str]] = {}
     for file in sorted(path for path in (data / "lang").rglob("*") if path.is_file()):
         for line in file.read_text(encoding="utf-8").splitlines():
             match line.split():
-                case ["language", code, *bid]:
-                    claim = (int(bid[0]) if bid else 5, file.relative_to(data / "lang").as_posix())
-                    claims[code.lower()] = min(claim, claims.get(code.lower(), claim))
-    return {code: file for code, (_, file) in claims.items()}
+                case ["language", code, *priority]:
+                    rank = int(priority[0]) if priority else 5
+                    candidate = (rank, file.relative_to(data / "lang").as_posix())
+                    known = candidates.get(code.lower(), candidate)
+                    candidates[code.lower()] = min(candidate, known)
+    return {code: file for code, (_, file) in candidates.items()}
 
 
 def _variants(data: Path) -> dict[str, str]:
-    """Lower-case name -> file name of each voice variant."""
+    """Map lower-case names to file names of the voice variants."""
     return {file.name.lower(): file.name for file in (data / "voices" / "!v").iterdir()}
 
 
 def _voice_file(voice: str, data: Path) -> str:
-    """The voice as `file` or `file+variant`.
+    """Return the voice as `file` or `file+variant`.
 
-    espeak-ng finds some voices by file only (not "en-gb+m3"), and takes an unknown variant for none
-    without a word; hence its own look-up is not used.
+    The look-up of espeak-ng is not used: it finds some voices by file only (not "en-gb+m3") and
+    silently ignores an unknown variant.
     """
     language, plus, variant = voice.lower().partition("+")
-    languages, changes = _languages(data), _variants(data)
-    if language not in languages or (plus and variant not in changes):
+    languages, known = _languages(data), _variants(data)
+    if language not in languages or (plus and variant not in known):
         _refuse(
             "voice must be a language of espeak-ng, or one with + and a variant (en-us, en-gb+m3), "
             f"got {voice!r}. earatlas.simulation.speech.voices() lists the languages, "
             "earatlas.simulation.speech.variants() the variants."
         )
-    return languages[language] + (f"+{changes[variant]}" if plus else "")
+    return languages[language] + (f"+{known[variant]}" if plus else "")
 
 
 def _synthesize(
     library: str, data: str, text: str, voice: str, pitch: int, words_per_minute: int
 ) -> bytes:
-    """The sample rate, as four bytes, and the int16 samples. To be called once in a process."""
+    """Return the sample rate (four bytes) and int16 samples. Call it once per process only."""
     espeak = ctypes.CDLL(library)
     rate = espeak.espeak_Initialize(_SYNCHRONOUS, 0, data.encode(), _DONT_EXIT)
     if rate <= 0:
@@ -228,7 +230,7 @@ def _synthesize(
     return b"".join(chunks)
 
 
-# The variants have no echo of their own: that would be a room which is not in the scene.
+# These variants have no echo effect, which would add reverberation to the scene.
 DEMO_TALKERS = (
     Talker(
         "Ada",
@@ -251,24 +253,24 @@ DEMO_TALKERS = (
 )
 
 
-def can_speak() -> bool:
-    """Whether the optional package that speaks is installed."""
+def speech_available() -> bool:
+    """Whether the optional text-to-speech package is installed."""
     from importlib.util import find_spec
 
     return find_spec("espeakng_loader") is not None
 
 
 def demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
-    """Names and sounds of the first `n` talkers of the demonstration: a woman, a man, a child."""
+    """Return names and sounds of the first `n` demo talkers: a woman, a man, a child."""
     return [(talker.name, talker.speak(rate=rate)) for talker in _first_talkers(n)]
 
 
 def synthetic_demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
-    """The same talkers without words, of about the same length: where nothing can speak."""
+    """Return synthetic speech for the same talkers, for use without text to speech."""
     from earatlas.simulation.synthetic_speech import synthetic_speech
 
     return [
-        (talker.name, synthetic_speech(_MURMUR_SECONDS, rate, seed=seed))
+        (talker.name, synthetic_speech(_SYNTHETIC_SECONDS, rate, seed=seed))
         for seed, talker in enumerate(_first_talkers(n))
     ]
 

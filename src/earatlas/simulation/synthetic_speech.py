@@ -1,4 +1,7 @@
-"""Speech-like sound without words: the gaps of speech in time and frequency, and no recordings."""
+"""Synthetic speech: random syllables with the temporal and spectral sparsity of speech.
+
+Input: a duration, a sample rate and a seed. Output: a mono sound. No recordings are needed.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,26 @@ from earatlas.types import Array
 
 __all__ = ["SyntheticTalkers", "synthetic_speech"]
 
-_VOICES, _VOICE_SECONDS = 32, 6.0
+# Evidence: docs/figures/settings/simulation.md, "synthetic_speech".
+_N_VOICES = 32  # long signals that excerpts are taken from
+_VOICE_SECONDS = 6.0  # length of each
 
 
 @dataclass(frozen=True)
 class SyntheticTalkers:
-    """Many murmurs for little: stretches of a few long ones, which are made when first asked for.
+    """Excerpts of a few long synthetic speech signals, which are generated on first use."""
 
-    A new synthetic_speech for every scene took a sixth of learning a head.
-    """
-
-    rate: int  # Hz
+    rate: int  # samples per second
     seed: int = 0
 
     @cached_property
     def voices(self) -> tuple[Array, ...]:
-        """The long ones; they let threads begin if asked for before them."""
-        rngs = (np.random.default_rng((self.seed, n)) for n in range(_VOICES))
+        """The long signals. Access them once before threads take excerpts of them."""
+        rngs = (np.random.default_rng((self.seed, n)) for n in range(_N_VOICES))
         return tuple(synthetic_speech(_VOICE_SECONDS, self.rate, rng) for rng in rngs)
 
-    def stretch(self, seconds: float, rng: np.random.Generator) -> Array:
-        """Samples (n,) of one of them, of at most six seconds."""
+    def excerpt(self, seconds: float, rng: np.random.Generator) -> Array:
+        """Return an excerpt (n,) of a random signal, of at most six seconds."""
         n = int(seconds * self.rate)
         voice = self.voices[rng.integers(len(self.voices))]
         start = int(rng.integers(len(voice) - n + 1))
@@ -41,27 +43,53 @@ class SyntheticTalkers:
 def synthetic_speech(
     seconds: float, rate: int = 16_000, seed: int | np.random.Generator = 0
 ) -> Array:
-    """A sound (n,) with the gaps of speech: syllables of voiced and hissing sound, and pauses."""
+    """Return synthetic speech: a sequence of voiced syllables, fricatives and pauses.
+
+    Voiced syllables are pulse trains with a gliding pitch, filtered by three random formants;
+    fricatives are bands of noise. The sound has the sparsity of speech but no words.
+
+    Parameters
+    ----------
+    seconds : float
+        Duration.
+    rate : int, default 16000
+        Samples per second.
+    seed : int or numpy.random.Generator, default 0
+        Seed of the random talker and syllables.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Samples, with n = int(seconds * rate).
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.synthetic_speech(0.5, rate=16_000, seed=3).shape
+    (8000,)
+
+    """
     rng = np.random.default_rng(seed)
     n = int(seconds * rate)
     time = np.arange(n) / rate
     sound = np.zeros(n)
     start = 0.0
-    base = rng.uniform(90, 220)  # Hz, the talker's pitch
+    base = rng.uniform(90, 220)  # fundamental frequency of the talker in Hz
     while start < seconds:
         length = rng.uniform(0.08, 0.25)
         span = slice(*np.searchsorted(time, (start, start + length)))
         t = time[span] - start
         if len(t) > 8:
             rise = np.minimum(t, length - t) / 0.03
-            gate = np.minimum(np.maximum(rise, 0.0), 1.0)
-            sound[span] += gate * (_hiss if rng.random() < 0.18 else _voice)(t, rate, base, rng)
+            envelope = np.minimum(np.maximum(rise, 0.0), 1.0)
+            syllable = _fricative if rng.random() < 0.18 else _voiced
+            sound[span] += envelope * syllable(t, rate, base, rng)
         start += length + (rng.uniform(0.1, 0.4) if rng.random() < 0.2 else 0.0)
     return sound
 
 
-def _voice(t: Array, rate: int, base: float, rng: np.random.Generator) -> Array:
-    """A pulse train of gliding pitch under three formants and a falling spectrum."""
+def _voiced(t: Array, rate: int, base: float, rng: np.random.Generator) -> Array:
+    """Return a pulse train with gliding pitch, three formants and a falling spectrum."""
     pitch = base * rng.uniform(0.85, 1.2) * (1 + rng.uniform(-0.5, 0.5) * t)
     pulses = np.diff(np.floor(np.cumsum(pitch) / rate), prepend=0.0)
     f = np.fft.rfftfreq(len(t), 1 / rate)
@@ -72,9 +100,9 @@ def _voice(t: Array, rate: int, base: float, rng: np.random.Generator) -> Array:
     return voiced
 
 
-def _hiss(t: Array, rate: int, _: float, rng: np.random.Generator) -> Array:
-    """Noise around a random high frequency, as of s and f."""
+def _fricative(t: Array, rate: int, _: float, rng: np.random.Generator) -> Array:
+    """Return noise around a random high frequency, as in the sounds s and f."""
     noise = np.fft.rfft(rng.normal(size=len(t)))
     f = np.fft.rfftfreq(len(t), 1 / rate)
-    middle = rng.uniform(2500, 6000)
-    return np.fft.irfft(noise * np.exp(-(((f - middle) / 1500) ** 2)), len(t)) * 0.25
+    centre = rng.uniform(2500, 6000)
+    return np.fft.irfft(noise * np.exp(-(((f - centre) / 1500) ** 2)), len(t)) * 0.25

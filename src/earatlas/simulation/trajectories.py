@@ -1,10 +1,13 @@
-"""Sources that move: where one is when, and what it puts into both ears on its way.
+"""Trajectories of moving sources, and the binaural image of a source that moves along one.
 
-In: waypoints of a source, its dry sound, and a head. Out: its image (2, n). Responses are
-interpolated between the measured directions (`heads.between`), never switched: the sound is cut
-into short frames that fade into each other, and each goes through the response of its own place.
+Input: waypoints of a source, its dry sound and a head. Output: the binaural image (2, n). Responses
+are interpolated between the measured directions (`earatlas.hrtf.interpolation`), never switched:
+the sound s is cut into short overlapping frames, and each frame is filtered with the response of
+its own direction.
 
     s(t) = Σ_i w_i(t) s(t),   Σ_i w_i = 1      image = Σ_i h_i * (w_i s)
+
+    w_i   window of frame i, a raised cosine     h_i   (2, taps) response at the centre of frame i
 """
 
 from __future__ import annotations
@@ -18,59 +21,78 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
-from earatlas.hrtf.interpolation import ResponsesBetween
+from earatlas.hrtf.interpolation import InterpolatedResponses
 from earatlas.types import Array
 
-__all__ = ["Trajectory", "moved", "path_of"]
+__all__ = ["Trajectory", "parse_trajectory", "render_moving_source"]
 
-_FASTEST = 360.0  # degrees a second: nobody walks round a head in less than a second
-_OPPOSITE = 179.0  # degrees: from there on, the shortest way is any way
-# Seconds from frame to frame: at the highest speed 1.8 degrees or about 16 µs between the ears,
-# at 20 degrees a second 0.1 degrees or 1 µs, a turn of 0.1 rad at 20 kHz.
-_STEP_SECONDS = 0.005
-_AT_ONCE = 128  # frames: some megabytes of spectra
+# Evidence: docs/figures/settings/simulation.md, "trajectories".
+_MAX_SPEED = 360.0  # degrees per second
+_MAX_LEG_DEGREES = 179.0  # beyond this the shortest path between two waypoints is ambiguous
+_FRAME_HOP_SECONDS = 0.005  # between the centres of two frames
+_FRAMES_PER_BATCH = 128  # a few megabytes of spectra
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Where a source is when: great circles between waypoints, each at an even speed.
+    """Direction of a source over time: great circles between waypoints, each at constant speed.
 
-    Before the first waypoint it stands there, after the last one as well.
+    The source stays at the first waypoint before it and at the last waypoint after it.
 
-    >>> Trajectory(seconds=(0, 4), directions=((40, 0), (-40, 0)))
+    Parameters
+    ----------
+    seconds : array_like of shape (W,)
+        Times of the waypoints since the beginning of the scene, increasing from 0 or later.
+    directions : array_like of shape (W, 2)
+        Azimuth and elevation of the waypoints in degrees.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two waypoints, if the times do not increase, if the source would
+        move faster than 360 degrees per second, or if two consecutive waypoints are opposite.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> trajectory = ea.Trajectory(seconds=(0, 4), directions=((40, 0), (-40, 0)))
+    >>> trajectory
     Trajectory(2 waypoints, 4.0 s, from (40, 0) to (-40, 0) degrees)
+    >>> trajectory.at([1.0, 9.0]).round(6).tolist()
+    [[20.0, 0.0], [-40.0, 0.0]]
+
     """
 
-    seconds: Array  # (W,) since the scene began
-    directions: Array  # (W, 2) degrees
+    seconds: Array  # (W,)
+    directions: Array  # (W, 2)
 
     def __init__(self, seconds: ArrayLike, directions: ArrayLike) -> None:
         times = np.atleast_1d(np.asarray(seconds, dtype=np.float64))
-        places = Sphere().check(directions, "path")
-        if times.ndim != 1 or len(times) != len(places) or len(times) < 2:
+        waypoints = Sphere().check(directions, "path")
+        if times.ndim != 1 or len(times) != len(waypoints) or len(times) < 2:
             raise InputError(
                 f"path must have two waypoints or more, each with its time, got {times.size} times "
-                f"and {len(places)} directions. Such as 0,40,0/4,-40,0."
+                f"and {len(waypoints)} directions. Give, for example, 0,40,0/4,-40,0."
             )
         if not np.isfinite(times).all() or (np.diff(times) <= 0).any() or times[0] < 0:
             raise InputError(
-                f"path must have times from 0 on that grow, got {times.tolist()}. "
-                "Put the waypoints in their order."
+                f"path must have times that increase from 0 on, got {times.tolist()}. "
+                "Sort the waypoints by time."
             )
         object.__setattr__(self, "seconds", times)
-        object.__setattr__(self, "directions", places)
+        object.__setattr__(self, "directions", waypoints)
         self._check_speed()
 
     def _check_speed(self) -> None:
-        """Refuse a path that jumps, or whose way cannot be known."""
-        way = Sphere().distance(self.directions[:-1], self.directions[1:])
-        for (begin, end), degrees in zip(pairwise(self.seconds), way, strict=True):
-            if degrees > _FASTEST * (end - begin):
+        """Raise an InputError for a path that jumps or that is ambiguous."""
+        legs = Sphere().distance(self.directions[:-1], self.directions[1:])
+        for (begin, end), degrees in zip(pairwise(self.seconds), legs, strict=True):
+            if degrees > _MAX_SPEED * (end - begin):
                 raise InputError(
                     f"path must not jump, got {degrees:.0f} degrees from {begin:g} to {end:g} s. "
-                    f"Give it time: at most {_FASTEST:g} degrees a second."
+                    f"Allow more time: at most {_MAX_SPEED:g} degrees per second."
                 )
-            if degrees > _OPPOSITE:
+            if degrees > _MAX_LEG_DEGREES:
                 raise InputError(
                     f"path must say which way it goes, got opposite directions at {begin:g} and "
                     f"{end:g} s. Add a waypoint between them."
@@ -81,54 +103,88 @@ class Trajectory:
             "(" + ", ".join(f"{v:.0f}" for v in self.directions[i] + 0.0) + ")" for i in (0, -1)
         )
         length = self.seconds[-1] - self.seconds[0]
-        return f"Trajectory({len(self.seconds)} waypoints, {length:.1f} s, from {first} to {last} degrees)"
+        return (
+            f"Trajectory({len(self.seconds)} waypoints, {length:.1f} s, "
+            f"from {first} to {last} degrees)"
+        )
 
     def at(self, seconds: ArrayLike) -> Array:
-        """Directions (T, 2) at times (T,)."""
+        """Return the directions at given times.
+
+        Parameters
+        ----------
+        seconds : array_like of shape (T,)
+            Times since the beginning of the scene.
+
+        Returns
+        -------
+        ndarray of shape (T, 2)
+            Azimuth and elevation in degrees.
+
+        """
         t = np.clip(np.atleast_1d(seconds), self.seconds[0], self.seconds[-1])
         leg = np.clip(np.searchsorted(self.seconds, t, "right") - 1, 0, len(self.seconds) - 2)
         begin, end = self.directions[leg], self.directions[leg + 1]
-        share = (t - self.seconds[leg]) / (self.seconds[leg + 1] - self.seconds[leg])
+        fraction = (t - self.seconds[leg]) / (self.seconds[leg + 1] - self.seconds[leg])
         space = Sphere()
-        return space.exp(begin, share[:, None] * space.log(begin, end))
+        return space.exp(begin, fraction[:, None] * space.log(begin, end))
 
     def checkpoints(self) -> Array:
-        """Directions (P, 2) along all of the way, a degree apart or less."""
-        way = Sphere().distance(self.directions[:-1], self.directions[1:])
-        counts = np.ceil(way).astype(np.intp) + 1
-        legs = zip(pairwise(self.seconds), counts, strict=True)
-        return self.at(np.concatenate([np.linspace(a, b, count) for (a, b), count in legs]))
+        """Return directions along the whole trajectory, at most one degree apart.
+
+        Returns
+        -------
+        ndarray of shape (P, 2)
+            Azimuth and elevation in degrees.
+
+        """
+        legs = Sphere().distance(self.directions[:-1], self.directions[1:])
+        counts = np.ceil(legs).astype(np.intp) + 1
+        spans = zip(pairwise(self.seconds), counts, strict=True)
+        return self.at(np.concatenate([np.linspace(a, b, count) for (a, b), count in spans]))
 
     def to_list(self) -> list[list[float]]:
-        """Rows of seconds, azimuth and elevation."""
+        """Return the waypoints as JSON values.
+
+        Returns
+        -------
+        list of list of float
+            One row [seconds, azimuth, elevation] per waypoint.
+
+        """
         rows = np.column_stack([self.seconds, self.directions])
         return [[round(float(v), 4) for v in row] for row in rows]
 
 
-def moved(
-    sound: Array, places: ResponsesBetween, trajectory: Trajectory, *, start: int, rate: int
+def render_moving_source(
+    sound: Array,
+    responses: InterpolatedResponses,
+    trajectory: Trajectory,
+    *,
+    start: int,
+    rate: int,
 ) -> Array:
-    """Image (2, n + taps - 1) of a dry sound (n,) that begins at sample `start` of a scene."""
-    hop = max(round(_STEP_SECONDS * rate), 1)
+    """Return the image (2, n + taps - 1) of a dry sound (n,) that begins at sample `start`."""
+    hop = max(round(_FRAME_HOP_SECONDS * rate), 1)
     count = -(-len(sound) // hop) + 1  # frame i is centred on sample i * hop
     padded = np.pad(sound, (hop, (count + 1) * hop - len(sound)))
     window = 0.5 - 0.5 * np.cos(np.pi * np.arange(2 * hop) / hop)
     frames = np.lib.stride_tricks.sliding_window_view(padded, 2 * hop)[::hop][:count]
     directions = trajectory.at((start + hop * np.arange(count)) / rate)
-    taps = places.taps
+    taps = responses.taps
     size = scipy.fft.next_fast_len(2 * hop + taps - 1, True)
     out = np.zeros((2, (count - 1) * hop + size))
-    for first in range(0, count, _AT_ONCE):
-        part = slice(first, min(first + _AT_ONCE, count))
-        H = scipy.fft.rfft(places.at(directions[part]), size)
-        pieces = scipy.fft.irfft(H * scipy.fft.rfft(window * frames[part], size)[:, None], size)
-        for i, piece in enumerate(pieces, start=first):
-            out[:, i * hop : i * hop + size] += piece
+    for first in range(0, count, _FRAMES_PER_BATCH):
+        batch = slice(first, min(first + _FRAMES_PER_BATCH, count))
+        H = scipy.fft.rfft(responses.at(directions[batch]), size)
+        filtered = scipy.fft.irfft(H * scipy.fft.rfft(window * frames[batch], size)[:, None], size)
+        for i, frame in enumerate(filtered, start=first):
+            out[:, i * hop : i * hop + size] += frame
     return out[:, hop : hop + len(sound) + taps - 1]
 
 
-def path_of(text: str) -> Trajectory:
-    """A route in words: SECONDS,AZIMUTH,ELEVATION/SECONDS,AZIMUTH,ELEVATION/…."""
+def parse_trajectory(text: str) -> Trajectory:
+    """Parse SECONDS,AZIMUTH,ELEVATION/SECONDS,AZIMUTH,ELEVATION/… into a trajectory."""
     try:
         rows = [[float(part) for part in point.split(",")] for point in text.split("/")]
         seconds, *directions = (np.array(column) for column in zip(*rows, strict=True))
@@ -136,7 +192,7 @@ def path_of(text: str) -> Trajectory:
             raise ValueError
     except ValueError:
         raise InputError(
-            f"path must be SECONDS,AZIMUTH,ELEVATION/… with two points or more, got '{text}'. "
-            "Such as 0,40,0/4,-40,0."
+            f"path must be SECONDS,AZIMUTH,ELEVATION/… with two waypoints or more, got '{text}'. "
+            "Give, for example, 0,40,0/4,-40,0."
         ) from None
     return Trajectory(seconds, np.column_stack(directions))

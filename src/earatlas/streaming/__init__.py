@@ -1,1 +1,1 @@
-"""Sound as it comes: who is where now, and each by itself, with a known delay."""
+"""Live streams: online tracking and separation of several sources with a fixed latency."""

@@ -1,14 +1,20 @@
-"""Frames of a stream, and sound from frames, with a short way from in to out.
+"""Low-delay filterbank: STFT of a stream and overlap-add synthesis with a short latency.
 
-Each hop a window of the last N samples is transformed; what is made of it is heard only in the last
-S of them, so that a sample waits for S samples and not for N:
+In each hop a window of the last N samples is analysed, but only its last S samples are synthesized,
+so that the latency is S samples and not N:
 
-    Σ_k wa(n - k hop) ws(n - k hop) = 1          wa (N,) analysis, ws (S,) synthesis
-    wa ws = the square of a Hann window of the last S samples
+    Σ_k wa(n - k hop) ws(n - k hop) = 1
 
-Long windows resolve harmonics and the responses of rooms; the delay is that of the short one
-(Mauler and Martin, A low delay, variable resolution, perfect reconstruction spectral
-analysis-synthesis system, 2007).
+    wa (N,)  analysis window
+    ws (S,)  synthesis window; wa ws is a squared Hann window over the last S samples
+
+Long windows resolve harmonics and reflections, while the latency is that of the short window.
+
+References
+----------
+D. Mauler and R. Martin, A low delay, variable resolution, perfect reconstruction spectral
+analysis-synthesis system, EUSIPCO 2007.
+
 """
 
 from __future__ import annotations
@@ -20,51 +26,53 @@ import scipy.fft
 
 from earatlas.types import Array, Complex
 
-__all__ = ["Bank", "OverlapAdd", "WindowStream"]
+__all__ = ["AnalysisFrames", "Filterbank", "OverlapAdd"]
 
 
 @dataclass(frozen=True)
-class Bank:
-    """The windows of a stream at one rate."""
+class Filterbank:
+    """Hop and windows of a stream at one rate."""
 
     rate: int  # Hz
     hop: int  # samples
-    window_hops: int  # N
-    heard_hops: int  # S
+    window_hops: int  # length of the analysis window
+    synthesis_hops: int  # length of the synthesis window
 
     @classmethod
-    def of(cls, rate: int, *, hop_seconds: float, window_hops: int, heard_hops: int) -> Bank:
-        """With the largest hop that is no longer, and fast to transform."""
+    def from_seconds(
+        cls, rate: int, *, hop_seconds: float, window_hops: int, synthesis_hops: int
+    ) -> Filterbank:
+        """Return a filterbank with the longest hop up to `hop_seconds` that suits the FFT."""
         hop = max(int(hop_seconds * rate), 2)
         while scipy.fft.next_fast_len(hop, True) != hop:
             hop -= 1
-        return cls(rate, hop, window_hops, heard_hops)
+        return cls(rate, hop, window_hops, synthesis_hops)
 
     @property
     def window(self) -> int:
-        """N, in samples."""
+        """Length N of the analysis window in samples."""
         return self.window_hops * self.hop
 
     @property
-    def heard(self) -> int:
-        """S, in samples: the delay from in to out."""
-        return self.heard_hops * self.hop
+    def latency_samples(self) -> int:
+        """Length S of the synthesis window in samples: the latency."""
+        return self.synthesis_hops * self.hop
 
     @property
     def hop_seconds(self) -> float:
-        """From frame to frame."""
+        """Time from one frame to the next."""
         return self.hop / self.rate
 
     @property
-    def hertz(self) -> Array:
-        """(F,) of the transform, from 0 on."""
-        hertz: Array = np.arange(self.window // 2 + 1.0) * (self.rate / self.window)
-        return hertz
+    def frequencies_hz(self) -> Array:
+        """Frequencies (F,) of the spectra, from 0 Hz on."""
+        frequencies_hz: Array = np.arange(self.window // 2 + 1.0) * (self.rate / self.window)
+        return frequencies_hz
 
     def windows(self) -> tuple[Array, Array]:
-        """wa (N,) and ws (S,)."""
-        S = self.heard
-        product = _hann(S) ** 2 / (0.375 * self.heard_hops)
+        """Return the analysis window wa (N,) and the synthesis window ws (S,)."""
+        S = self.latency_samples
+        product = _hann(S) ** 2 / (0.375 * self.synthesis_hops)
         fall = _hann(S)[S // 2 :]
         rise = self.window - len(fall)
         analysis = np.concatenate([_hann(2 * rise)[:rise], fall])
@@ -72,57 +80,58 @@ class Bank:
 
 
 def _hann(n: int) -> Array:
+    """Return a Hann window (n,), symmetric and without zeros at the ends."""
     window: Array = 0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(n) + 0.5) / n)
     return window
 
 
-class WindowStream:
-    """The last N samples of a stream, and their spectra."""
+class AnalysisFrames:
+    """Ring buffer of the last N samples of a stream, and their spectra."""
 
-    def __init__(self, bank: Bank) -> None:
-        self._samples = np.zeros((2, bank.window))
-        self._window = bank.windows()[0]
+    def __init__(self, filterbank: Filterbank) -> None:
+        self._samples = np.zeros((2, filterbank.window))
+        self._window = filterbank.windows()[0]
 
-    def hear(self, samples: Array) -> None:
-        """Take in one more hop (2, hop)."""
+    def append(self, samples: Array) -> None:
+        """Append a hop (2, hop)."""
         n = samples.shape[1]
         self._samples = np.concatenate([self._samples[:, n:], samples], axis=1)
 
     def spectra(self) -> Complex:
-        """(2, F) of the last N samples."""
+        """Return the spectra (2, F) of the last N samples."""
         spectra: Complex = scipy.fft.rfft(self._samples * self._window, axis=-1)
         return spectra
 
     def push(self, samples: Array) -> Complex:
-        """Spectra (2, F) after one more hop (2, hop)."""
-        self.hear(samples)
+        """Append a hop (2, hop) and return the spectra (2, F)."""
+        self.append(samples)
         return self.spectra()
 
 
 class OverlapAdd:
-    """Sounds (M, 2, hop) from spectra (M, 2, F), hop by hop; each `heard` samples late."""
+    """Synthesizes signals (M, 2, hop) from spectra (M, 2, F), with a latency of S samples."""
 
-    def __init__(self, bank: Bank, sources: int) -> None:
-        self._bank = bank
-        self._window = bank.windows()[1]
-        self._sum = np.zeros((sources, 2, bank.heard))
+    def __init__(self, filterbank: Filterbank, n_sources: int) -> None:
+        self._filterbank = filterbank
+        self._window = filterbank.windows()[1]
+        self._sum = np.zeros((n_sources, 2, filterbank.latency_samples))
 
     def push(self, spectra: Complex) -> Array:
-        """The oldest hop, to which no later frame adds."""
-        bank = self._bank
-        frames = scipy.fft.irfft(spectra, n=bank.window, axis=-1)[..., -bank.heard :]
-        self._sum += frames * self._window
-        done = self._sum[..., : bank.hop].copy()
-        self._sum[..., : -bank.hop] = self._sum[..., bank.hop :]
-        self._sum[..., -bank.hop :] = 0.0
-        return done
+        """Add a frame; return the oldest hop (M, 2, hop), which no later frame changes."""
+        filterbank = self._filterbank
+        frames = scipy.fft.irfft(spectra, n=filterbank.window, axis=-1)
+        self._sum += frames[..., -filterbank.latency_samples :] * self._window
+        output = self._sum[..., : filterbank.hop].copy()
+        self._sum[..., : -filterbank.hop] = self._sum[..., filterbank.hop :]
+        self._sum[..., -filterbank.hop :] = 0.0
+        return output
 
-    def with_bank(self, bank: Bank) -> OverlapAdd:
-        """The same going on with other windows that are heard in as many samples."""
-        other = OverlapAdd(bank, len(self._sum))
-        other._sum = self._sum.copy()
-        return other
+    def with_filterbank(self, filterbank: Filterbank) -> OverlapAdd:
+        """Return a copy that continues with other windows of the same synthesis length."""
+        continued = OverlapAdd(filterbank, len(self._sum))
+        continued._sum = self._sum.copy()
+        return continued
 
-    def clear(self, row: int) -> None:
-        """Forget what waits of one sound: its place is another's."""
+    def clear_row(self, row: int) -> None:
+        """Clear the pending samples of a row that is reused for another track."""
         self._sum[row] = 0.0

@@ -1,11 +1,16 @@
-"""Each track by itself, a frame at a time: filters that use both ears.
+"""Separation of tracks in the STFT domain, one frame at a time.
 
-In: spectra of a stream, a frame at a time, and a mask a track. Out: what each track puts into both
-ears; they add up to what was heard. As in a recording (`earatlas.separation.demixing.spatial_filtering`), two
-sources are cancelled against each other by their columns (`earatlas.streaming.online_steering`), then a Wiener
-filter shares out the rest; more than two take the Wiener filter alone.
+Inputs: spectra of a stream, one frame at a time, and a mask per track. Output: the image of each
+track at both ears; the images add up to the input. As in a recording
+(`earatlas.separation.demixing.spatial_filtering`), two sources are separated with their steering
+vectors (`earatlas.streaming.online_steering`) and a multichannel Wiener filter; for more than two
+sources only the Wiener filter is used.
 
-    x (2, F) a frame    q (M, F) its masks    v (M, F, 1) powers    A (F, 2, M) columns of length 1
+    F, M         frequencies without 0 Hz, tracks
+    X (2, F, 1)  a frame
+    q (M, F, 1)  masks of the frame
+    v (M, F, 1)  powers of the tracks
+    A (F, 2, M)  steering vectors (relative transfer functions) of unit length
 """
 
 from __future__ import annotations
@@ -14,124 +19,146 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from earatlas.features.stft import squared_size
+from earatlas.features.stft import squared_magnitude
 from earatlas.separation.demixing.frames import FLOOR
-from earatlas.separation.demixing.permutation_alignment import FINE
-from earatlas.separation.demixing.steering_vectors import wiener
-from earatlas.streaming.expected_cues import Expected
-from earatlas.streaming.filterbank import Bank
-from earatlas.streaming.online_steering import Columns, Looking
+from earatlas.separation.demixing.permutation_alignment import FINE_PERMUTATION
+from earatlas.separation.demixing.steering_vectors import multichannel_wiener_filter
+from earatlas.streaming.expected_cues import ExpectedCues
+from earatlas.streaming.filterbank import Filterbank
+from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
 from earatlas.types import Array, Complex
 
-__all__ = ["Filters"]
+__all__ = ["OnlineDemixer"]
 
-# As for a recording (`earatlas.separation.demixing.spatial_filtering`), where each has its meaning and evidence.
-_BROAD, _NARROW, _LASTING = (65, 3), (5, 3), (5, 5)
-_DOUBT, _LEAK = 0.1, 0.02
-_ACTIVITY_SECONDS = 0.25
-_BEGINS = 10  # updates, about 3 s
-# Between frames that tell columns in the open. Eight pairs whose places were told, by filters that
-# begin with them: 32.4 dB from all of them, 32.9 from every second (and half the early updates).
-_OPEN_SECONDS = 0.032
+# Evidence: docs/figures/settings/streaming.md, "online_demixing".
+# Smoothing of powers over bins and frames, as in `earatlas.separation.demixing.spatial_filtering`
+_BROAD_SMOOTHING, _NARROW_SMOOTHING, _LONG_SMOOTHING = (65, 3), (5, 3), (5, 5)
+_MASK_FLOOR = 0.1  # added to the mask of an active track
+_LEAKAGE = 0.02  # added to the power fraction that the filters leave to a track
+_ACTIVITY_SECONDS = 0.25  # time constant (1/e) of the activity of a track
+_MASK_UPDATES = 10  # updates that begin with masks: about 3 s
+_ANECHOIC_STRIDE_SECONDS = 0.032  # between the frames that are kept, anechoic
 
 
-def _looking(bank: Bank, in_room: bool) -> Looking:
-    """How columns are looked for.
+def _steering_settings(filterbank: Filterbank, reverberant: bool) -> SteeringSettings:
+    """Return the settings of the estimation of steering vectors.
 
-    Windows tell hardly more of a source each hop than each quarter of them. In rooms, finer ties
-    gained 0.5, 1.1 and 0.2 dB, and of five more pairs nothing (cipic_021 and kemar_full, T60 0.22
-    to 0.4 s).
+    In a reverberant room a frame per quarter of a window is sufficient, and a finer permutation
+    alignment is used.
     """
-    if in_room:
-        stride = max(bank.window_hops // 4, 1)
-        plan = (_BROAD, _BROAD, _LASTING, _LASTING)
-        return Looking(stride, plan, (_LASTING,), _BEGINS, measured=True, named=True, ties=FINE)
-    plan = (_BROAD, _BROAD, _NARROW, _NARROW)
-    stride = max(round(_OPEN_SECONDS / bank.hop_seconds), 1)
-    return Looking(stride, plan, (_NARROW,), _BEGINS, measured=True, named=True)
+    if reverberant:
+        stride_hops = max(filterbank.window_hops // 4, 1)
+        initial = (_BROAD_SMOOTHING, _BROAD_SMOOTHING, _LONG_SMOOTHING, _LONG_SMOOTHING)
+        return SteeringSettings(
+            stride_hops,
+            initial,
+            (_LONG_SMOOTHING,),
+            _MASK_UPDATES,
+            estimate_diffuse_ratio=True,
+            keep_identity=True,
+            permutation=FINE_PERMUTATION,
+        )
+    initial = (_BROAD_SMOOTHING, _BROAD_SMOOTHING, _NARROW_SMOOTHING, _NARROW_SMOOTHING)
+    stride_hops = max(round(_ANECHOIC_STRIDE_SECONDS / filterbank.hop_seconds), 1)
+    return SteeringSettings(
+        stride_hops,
+        initial,
+        (_NARROW_SMOOTHING,),
+        _MASK_UPDATES,
+        estimate_diffuse_ratio=True,
+        keep_identity=True,
+    )
 
 
-class Filters:
-    """Filters for the tracks of a stream."""
+class OnlineDemixer:
+    """Multichannel Wiener filters for the tracks of a stream."""
 
-    def __init__(self, bank: Bank, mask_hertz: Array, *, in_room: bool = False) -> None:
-        self._bank = bank
-        self.columns = Columns(bank, mask_hertz, _looking(bank, in_room))
-        F = len(self.columns.hertz)
+    def __init__(
+        self, filterbank: Filterbank, mask_frequencies_hz: Array, *, reverberant: bool = False
+    ) -> None:
+        self._filterbank = filterbank
+        self.steering = OnlineSteeringVectors(
+            filterbank, mask_frequencies_hz, _steering_settings(filterbank, reverberant)
+        )
+        F = len(self.steering.frequencies_hz)
         self._unmixing: Complex = np.zeros((F, 2, 2), dtype=np.complex128)
-        self._lengths = np.ones((F, 2, 1))
+        self._squared_norms = np.ones((F, 2, 1))
         self._activity: dict[int, float] = {}
 
-    def hear(self, spectra: Complex) -> None:
-        """Take in a frame (2, F + 1)."""
-        if self.columns.due():
-            self.columns.keep(spectra[:, 1:])
+    def append(self, spectra: Complex) -> None:
+        """Append a frame (2, F + 1)."""
+        if self.steering.advance():
+            self.steering.append(spectra[:, 1:])
 
     def images(self, spectra: Complex, masks: Array) -> Complex:
-        """(M, 2, F + 1) of a frame (2, F + 1); masks (M, mask frequencies) of the ids."""
-        M, A = len(self.columns.ids), self.columns.A
+        """Return images (M, 2, F + 1) of a frame (2, F + 1); masks are (M, mask frequencies)."""
+        M, A = len(self.steering.track_ids), self.steering.vectors
         if M <= 1 or A is None:
             return np.repeat(spectra[None] / max(M, 1), M, axis=0)
-        ears = self.columns.ears
-        X = (spectra[:, 1:] / ears)[..., None]
-        power = squared_size(X).sum(axis=0)
+        levels = self.steering.ear_levels
+        X = (spectra[:, 1:] / levels)[..., None]
+        power = squared_magnitude(X).sum(axis=0)
         floor = FLOOR * float(power.max()) + 1e-30
-        v = self._powers(X, masks[:, self.columns.row, None], power, floor)
+        v = self._powers(X, masks[:, self.steering.mask_rows, None], power, floor)
         out = np.empty((M, *spectra.shape), dtype=np.complex128)
-        out[:, :, 1:] = wiener(X, A, v, self.columns.spread)[..., 0] * ears
+        images = multichannel_wiener_filter(X, A, v, self.steering.diffuse_ratio)
+        out[:, :, 1:] = images[..., 0] * levels
         out[:, :, 0] = spectra[:, 0] / M
         return out
 
     def update(
         self,
-        ids: Sequence[int],
+        track_ids: Sequence[int],
         masks: Array | None,
-        moved: float,
-        expected: Expected | None = None,
+        forgetting: float,
+        expected: ExpectedCues | None = None,
     ) -> None:
-        """Columns for these tracks (`Columns.update`); masks (M, mask frequencies, T)."""
-        q = None if masks is None else masks[:, self.columns.row]
-        self.columns.update(ids, q, moved, expected)
-        A = self.columns.A
-        if len(ids) == 2 and A is not None:
-            self._unmixing = np.asarray(np.linalg.inv(A), dtype=np.complex128)
-            self._lengths = squared_size(A).sum(axis=1)[..., None]
+        """Update the steering vectors of tracks; masks are (M, mask frequencies, T).
 
-    def forget(self, alive: Sequence[int]) -> None:
-        """Drop what was known of tracks that are dead."""
-        self._activity = {i: a for i, a in self._activity.items() if i in alive}
-        self.columns.forget(alive)
+        See `OnlineSteeringVectors.update` for the other parameters.
+        """
+        q = None if masks is None else masks[:, self.steering.mask_rows]
+        self.steering.update(track_ids, q, forgetting, expected)
+        A = self.steering.vectors
+        if len(track_ids) == 2 and A is not None:
+            self._unmixing = np.asarray(np.linalg.inv(A), dtype=np.complex128)
+            self._squared_norms = squared_magnitude(A).sum(axis=1)[..., None]
+
+    def retain(self, track_ids: Sequence[int]) -> None:
+        """Forget all other tracks."""
+        self._activity = {i: a for i, a in self._activity.items() if i in track_ids}
+        self.steering.retain(track_ids)
 
     def _powers(self, X: Complex, q: Array, power: Array, floor: float) -> Array:
-        """v (M, F, 1): between what masks and what filters say."""
-        told, pair = self.columns.told, len(self.columns.ids) == 2
+        """Return v (M, F, 1): the geometric mean of masks and demixed powers for a pair."""
+        n_masked, pair = self.steering.n_mask_frequencies, len(self.steering.track_ids) == 2
         if pair:
-            q = np.where(self.columns.swapped[:, None], q[::-1], q)
-        heard = (q[:, :told] * power[:told]).sum(axis=(1, 2))
-        doubt = _DOUBT * self._active(heard)[:, None, None]
-        likely = q + doubt
+            q = np.where(self.steering.permuted[:, None], q[::-1], q)
+        mask_powers = (q[:, :n_masked] * power[:n_masked]).sum(axis=(1, 2))
+        mask_floor = _MASK_FLOOR * self._relative_activity(mask_powers)[:, None, None]
+        prior = q + mask_floor
         if pair:
-            own = self._own_powers(X)
-            shares = own / (own.sum(axis=0) + floor)
-            if told < len(power):
-                envelopes = own[:, :told].sum(axis=1)
+            demixed = self._demixed_powers(X)
+            fractions = demixed / (demixed.sum(axis=0) + floor)
+            if n_masked < len(power):
+                envelopes = demixed[:, :n_masked].sum(axis=1)
                 upper = envelopes / max(float(envelopes.sum()), 1e-300)
-                likely[:, told:] = upper[:, None] + doubt
-            likely = np.sqrt(likely * (shares + _LEAK))
-        return likely * power + floor
+                prior[:, n_masked:] = upper[:, None] + mask_floor
+            prior = np.sqrt(prior * (fractions + _LEAKAGE))
+        return prior * power + floor
 
-    def _own_powers(self, X: Complex) -> Array:
-        """Of one frame, with columns that were inverted when they were found."""
+    def _demixed_powers(self, X: Complex) -> Array:
+        """Return the powers (2, F, 1) of a frame after demixing with the inverse of A."""
         y = self._unmixing @ X.transpose(1, 0, 2)  # (F, 2, 1)
-        own: Array = (squared_size(y) * self._lengths).transpose(1, 0, 2)
-        return own
+        demixed: Array = (squared_magnitude(y) * self._squared_norms).transpose(1, 0, 2)
+        return demixed
 
-    def _active(self, heard: Array) -> Array:
-        """(M,) how much each is heard lately, from 0 to 1."""
-        ids = self.columns.ids
-        fade = float(np.exp(-self._bank.hop_seconds / _ACTIVITY_SECONDS))
-        for i, own in zip(ids, heard, strict=True):
-            self._activity[i] = fade * self._activity.get(i, 0.0) + (1 - fade) * float(own)
-        recent = np.array([self._activity[i] for i in ids])
-        share = recent / max(float(recent.sum()), 1e-300)
-        return np.clip((share - 0.01) / 0.09, 0.0, 1.0)
+    def _relative_activity(self, mask_powers: Array) -> Array:
+        """Return the recent activity (M,) of each track, from 0 to 1."""
+        track_ids = self.steering.track_ids
+        decay = float(np.exp(-self._filterbank.hop_seconds / _ACTIVITY_SECONDS))
+        for i, power in zip(track_ids, mask_powers, strict=True):
+            self._activity[i] = decay * self._activity.get(i, 0.0) + (1 - decay) * float(power)
+        activity = np.array([self._activity[i] for i in track_ids])
+        fraction = activity / max(float(activity.sum()), 1e-300)
+        return np.clip((fraction - 0.01) / 0.09, 0.0, 1.0)

@@ -1,11 +1,16 @@
-"""Whose a bin is, frame by frame: VESSL made causal.
+"""Online masks: VESSL made causal, one frame at a time.
 
-In: spectra of both ears at the head's rate, a frame at a time, and where the tracks are. Out: a
-mask a track. What each track sounds like (its cues) is inferred now and then from statistics of its
-bins that fade, and from its direction, which counts like a few bins that were heard (an anchor, as
-in a long recording: `earatlas.separation.vessl`).
+Inputs: spectra of both ears at the head's rate, one frame at a time, and the directions of the
+tracks. Output: a mask per track. The cues of each track are inferred from time to time, from
+decaying statistics of its bins and from its direction, which counts as a few observed frames
+(prior statistics, as in a long recording: `earatlas.separation.vessl`).
 
-    q_mft ∝ λ_mbt p(y_ft | s_m)      λ shares of a band of the frame, s_m cues of track m
+    q_mft ∝ λ_mbt p(y_ft | s_m)
+
+    M, F, T     tracks, frequencies, frames
+    q (M, F, T) masks
+    λ_mbt       mixing weights in band b of frame t
+    s_m         cues of track m
 """
 
 from __future__ import annotations
@@ -20,30 +25,30 @@ import scipy.fft
 from earatlas.features.cues import bin_power
 from earatlas.features.layout import Threshold
 from earatlas.features.statistics import CueStatistics
-from earatlas.features.tf_bins import HeardBins
+from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.separator import Separator
 from earatlas.separation.source_model import SourcePosterior
 from earatlas.separation.vessl import VESSL
-from earatlas.streaming.expected_cues import Expected
+from earatlas.streaming.expected_cues import ExpectedCues
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["MaskStream"]
+__all__ = ["OnlineMasks"]
 
-_BANDS = 4  # of λ, as in a recording
-_SHARE_STEPS = 3
-_SHARE_BINS = 4.0  # an even share is worth so many bins of a band
-_MEMORY_SECONDS = 6.0  # after which what a track sounded like counts 1/e
-_PLACE_FRAMES = 5.0  # what a track's direction is worth, in frames
-_EVERYWHERE = 8  # updates
-_MOVED_DEGREES = 1.0  # from which on a track's place is asked for its cues again
-# By its cues alone, a talker beside another in the open was within 8 degrees once it had been heard
-# for so many frames (three of ku100, not those judged); in rooms often on another elevation.
-_TELLING_FRAMES, _SURE_DEGREES = 2.0, 10.0
-_PEAK_SECONDS = 10.0  # after which the loudest bin counts 1/e
+# Evidence: docs/figures/settings/streaming.md, "online_masks".
+_N_BANDS = 4  # bands of the mixing weights, as in a recording
+_WEIGHT_ITERATIONS = 3  # EM iterations of the mixing weights
+_WEIGHT_PRIOR_BINS = 4.0  # weight of equal mixing weights in a band, bins
+_MEMORY_SECONDS = 6.0  # time constant (1/e) of the cue statistics of a track
+_DIRECTION_PRIOR_FRAMES = 5.0  # weight of the cues expected at a track's direction, frames
+_FULL_SEARCH_INTERVAL = 8  # updates from one with all charts to the next
+_DIRECTION_TOLERANCE_DEGREES = 1.0  # larger changes of direction renew the expected cues
+_MIN_CUE_FRAMES = 2.0  # observed frames from which on cues determine a direction
+_MAX_CUE_RADIUS_DEGREES = 10.0  # largest radius of such a direction
+_PEAK_SECONDS = 10.0  # time constant (1/e) of the loudest bin
 
 
-class MaskStream:
-    """The cues of tracks, and masks by them."""
+class OnlineMasks:
+    """Cues of the tracks of a stream, and the masks that follow from them."""
 
     def __init__(self, separator: Separator, frame_seconds: float) -> None:
         self._model, self._layout = separator.source_model, separator.layout
@@ -53,18 +58,18 @@ class MaskStream:
             2 * np.pi * np.arange(self._layout.window) / self._layout.window
         )
         F = self._layout.n_frequencies
-        self._band = np.arange(F) * _BANDS // F
+        self._band = np.arange(F) * _N_BANDS // F
         self._noise = self._model.noise
-        self._known: dict[int, CueStatistics] = {}
+        self._statistics: dict[int, CueStatistics] = {}
         self._sources: dict[int, SourcePosterior] = {}
         self._cues: dict[int, tuple[Array, Array]] = {}
         self._frames: list[Complex] = []
         self._peak = 0.0
         self._updates = 0
-        self._expected: dict[int, tuple[Array, CueStatistics]] = {}
+        self._priors: dict[int, tuple[Array, CueStatistics]] = {}
 
-    def hear(self, samples: Array) -> None:
-        """Take in the frame of the last window of samples (2, n)."""
+    def append(self, samples: Array) -> None:
+        """Append the frame of the last window of samples (2, n)."""
         layout = self._layout
         spectra = scipy.fft.rfft(samples[:, -layout.window :] * self._window, axis=-1)[..., None]
         self._frames.append(spectra)
@@ -73,138 +78,150 @@ class MaskStream:
             float(bin_power(spectra, layout.window).max()),
         )
 
-    def now(self, ids: Sequence[int]) -> Array:
-        """Masks (M, F) of the last frame."""
-        return self._masks(self.last, ids)[..., 0]
+    def latest_masks(self, ids: Sequence[int]) -> Array:
+        """Return the masks (M, F) of the last frame."""
+        return self._masks(self.latest_frame, ids)[..., 0]
 
     @property
-    def last(self) -> Complex:
+    def latest_frame(self) -> Complex:
         """Spectra (2, B, 1) of the last frame."""
         return self._frames[-1]
 
-    def again(self, spectra: Complex, ids: Sequence[int]) -> Array:
-        """Masks (M, F, T) of frames of before, by what is known now."""
+    def masks_of(self, spectra: Complex, ids: Sequence[int]) -> Array:
+        """Return the masks (M, F, T) of earlier frames (2, B, T), with the current cues."""
         return self._masks(spectra, ids)
 
-    def at_places(self, spectra: Complex, places: Array) -> Array:
-        """Masks (M, F, T) of frames of before, if sources at these places (M, C) made them."""
-        other = copy.copy(self)
-        other._known, other._sources, other._cues, other._expected = {}, {}, {}, {}
-        other._frames, other._updates = [spectra], 0
-        other.update(dict(enumerate(places)), {})
-        return other.again(spectra, range(len(places)))
+    def masks_at_directions(self, spectra: Complex, directions: Array) -> Array:
+        """Return the masks (M, F, T) of earlier frames for sources at directions (M, C)."""
+        trial = copy.copy(self)
+        trial._statistics, trial._sources, trial._cues, trial._priors = {}, {}, {}, {}
+        trial._frames, trial._updates = [spectra], 0
+        trial.update(dict(enumerate(directions)), {})
+        return trial.masks_of(spectra, range(len(directions)))
 
     def _masks(self, spectra: Complex, ids: Sequence[int]) -> Array:
+        """Return the masks (M, F, T) of spectra (2, B, T)."""
         M, F, T = len(ids), self._layout.n_frequencies, spectra.shape[-1]
         if M <= 1:
             return np.ones((M, F, T))
         f, t = (index.ravel() for index in np.indices((F, T)))
-        bins = HeardBins.at(spectra, self._model.layout, f, t)
+        bins = ObservedBins.at(spectra, self._model.layout, f, t)
         cues, squares = (np.stack([self._cues[i][part] for i in ids]) for part in (0, 1))
         v = self._noise
         constant = -0.5 * (np.log(2 * np.pi * v) + squares / v)
         logs = bins.quadratic(np.broadcast_to(-0.5 / v, cues.shape), cues / v, constant)
-        heard = bins.level_db >= Threshold().floor_db(self._peak)
-        return self._shared(logs, self._band[f] * T + t, heard, _BANDS * T).reshape(M, F, T)
+        audible = bins.level_db >= Threshold().floor_db(self._peak)
+        return self._assign(logs, self._band[f] * T + t, audible, _N_BANDS * T).reshape(M, F, T)
 
-    def _shared(self, logs: Array, cells: Indices, heard: Mask, count: int) -> Array:
-        """q (M, N) with the shares that the heard bins of each cell have."""
+    def _assign(self, logs: Array, cells: Indices, audible: Mask, n_cells: int) -> Array:
+        """Return masks q (M, N) from log-likelihoods (M, N), with mixing weights per cell.
+
+        Each of the N bins belongs to one of `n_cells` cells (a band of a frame); the weights are
+        estimated from the audible bins.
+        """
         M = len(logs)
-        shares = np.full((M, count), 1 / M)
+        mixing_weights = np.full((M, n_cells), 1 / M)
         logs -= logs.max(axis=0)
         p = np.exp(logs)
-        for _ in range(_SHARE_STEPS):
-            q = p * shares[:, cells]
+        for _ in range(_WEIGHT_ITERATIONS):
+            q = p * mixing_weights[:, cells]
             q /= q.sum(axis=0)
-            own = np.stack([np.bincount(cells, heard * row, count) for row in q])
-            shares = (own + _SHARE_BINS / M) / (own.sum(axis=0) + _SHARE_BINS)
-        q = p * shares[:, cells]
+            counts = np.stack([np.bincount(cells, audible * row, n_cells) for row in q])
+            total = counts.sum(axis=0) + _WEIGHT_PRIOR_BINS
+            mixing_weights = (counts + _WEIGHT_PRIOR_BINS / M) / total
+        q = p * mixing_weights[:, cells]
         masks: Array = q / q.sum(axis=0)
         return masks
 
-    def update(self, places: Mapping[int, Array], moved: Mapping[int, float]) -> None:
-        """What each track sounds like, from the frames since the last time.
+    def update(self, directions: Mapping[int, Array], forgetting: Mapping[int, float]) -> None:
+        """Update the cues of each track from the frames since the last update.
 
-        `places` are where the tracks are, as their head hears them, `moved` (0 to 1) how little of
-        what was known holds after their motion.
+        `directions` are relative to the head, by track id; `forgetting` (0 to 1) is the part of the
+        statistics that the motion of a track voids.
         """
-        for gone in set(self._known) - set(places):
-            del self._known[gone], self._cues[gone], self._sources[gone], self._expected[gone]
-        ids = list(places)
-        for new in set(ids) - set(self._known):
-            self._begin(new, places[new])
+        for removed in set(self._statistics) - set(directions):
+            for known in (self._statistics, self._cues, self._sources, self._priors):
+                del known[removed]
+        ids = list(directions)
+        for track_id in set(ids) - set(self._statistics):
+            self._add_track(track_id, directions[track_id])
         spectra, self._frames = self._recent(), []
         if not ids or spectra is None:
             return
-        fade = float(np.exp(-spectra.shape[-1] * self._frame_seconds / _MEMORY_SECONDS))
-        places_known = CueStatistics.stacked([self._expected_of(i, places[i]) for i in ids])
-        past = CueStatistics.stacked([self._known[i] for i in ids]).scaled(
-            np.array([fade * (1 - moved.get(i, 0.0)) for i in ids])
+        decay = float(np.exp(-spectra.shape[-1] * self._frame_seconds / _MEMORY_SECONDS))
+        direction_priors = CueStatistics.stack(
+            [self._direction_prior(i, directions[i]) for i in ids]
         )
-        bins = self.separator.sure_bins(spectra, Threshold().floor_db(self._peak))
-        vessl = VESSL(self._model, bins, anchor=past + places_known)
+        past = CueStatistics.stack([self._statistics[i] for i in ids]).scaled(
+            np.array([decay * (1 - forgetting.get(i, 0.0)) for i in ids])
+        )
+        bins = self.separator.coherent_bins(spectra, Threshold().floor_db(self._peak))
+        vessl = VESSL(self._model, bins, prior_statistics=past + direction_priors)
         sources = tuple(self._sources[i] for i in ids)
-        state = vessl.start_from(sources, self._noise)
-        # Of what is known, only the charts in reach are looked at again, but for now and then.
+        state = vessl.initialize_from(sources, self._noise)
+        # Usually only the nearby charts are evaluated; now and then all of them.
         self._updates += 1
-        everywhere = self._updates % _EVERYWHERE == 0
+        full_search = self._updates % _FULL_SEARCH_INTERVAL == 0
         state = vessl.step(
-            replace(state, sources=sources, free_energies=(0.0,)), all_charts=everywhere
+            replace(state, sources=sources, free_energies=(0.0,)), all_charts=full_search
         )
-        known = past + bins.statistics(state.assignments[: len(ids)])
+        statistics = past + bins.statistics(state.assignments[: len(ids)])
         self._noise = state.noise
         for m, i in enumerate(ids):
-            self._known[i] = known[m]
+            self._statistics[i] = statistics[m]
             self._sources[i] = state.sources[m]
             self._cues[i] = (state.sources[m].cues, state.sources[m].squares)
 
-    def expected(self, ids: Sequence[int]) -> Expected:
-        """What the head makes expect of tracks where they are."""
+    def expected_cues(self, ids: Sequence[int]) -> ExpectedCues:
+        """Return the cues that the head predicts for tracks at their directions."""
         layout = self._model.layout
         level, cosine, sine = (np.full((len(ids), layout.n_frequencies), np.nan) for _ in range(3))
         for kind, values in (("ild", level), ("ipd_cos", cosine), ("ipd_sin", sine)):
-            own = layout.cue_kinds == kind
+            is_kind = layout.cue_kinds == kind
             for row, i in zip(values, ids, strict=True):
-                known = self._expected[i][1]
-                heard = own & (known.counts > 0)
-                row[layout.cue_frequencies[heard]] = known.sums[heard] / known.counts[heard]
-        return Expected(level, np.arctan2(sine, cosine))
+                statistics = self._priors[i][1]
+                known = is_kind & (statistics.counts > 0)
+                means = statistics.sums[known] / statistics.counts[known]
+                row[layout.cue_frequencies[known]] = means
+        return ExpectedCues(level, np.arctan2(sine, cosine))
 
-    def places(self) -> dict[int, Array]:
-        """Where each track is by its cues alone, as its head hears it: of those that tell it."""
-        found = {}
-        for track, known in self._known.items():
-            if float(np.mean(known.counts)) >= _TELLING_FRAMES:
-                posterior = self._model.posterior(known, self._noise).posterior
-                if posterior.radius_90 <= _SURE_DEGREES:
-                    found[track] = posterior.best
-        return found
+    def cue_directions(self) -> dict[int, Array]:
+        """Return the directions, relative to the head, of tracks whose cues determine them."""
+        directions = {}
+        for track_id, statistics in self._statistics.items():
+            if float(np.mean(statistics.counts)) >= _MIN_CUE_FRAMES:
+                posterior = self._model.posterior(statistics, self._noise).posterior
+                if posterior.radius_90 <= _MAX_CUE_RADIUS_DEGREES:
+                    directions[track_id] = posterior.best
+        return directions
 
     def _recent(self) -> Complex | None:
+        """Return the spectra (2, B, T) since the last update, or None."""
         return np.concatenate(self._frames, axis=-1) if self._frames else None
 
-    def _begin(self, new: int, place: Array) -> None:
-        nothing = np.zeros(self._model.layout.n_cues)
-        self._known[new] = CueStatistics(nothing, nothing, nothing, 0.0)
-        prior = self._expected_of(new, place)
-        self._sources[new] = self._model.posterior(prior, self._noise)
-        self._cues[new] = (self._sources[new].cues, self._sources[new].squares)
+    def _add_track(self, track_id: int, direction: Array) -> None:
+        """Begin with the cues expected at a direction."""
+        zeros = np.zeros(self._model.layout.n_cues)
+        self._statistics[track_id] = CueStatistics(zeros, zeros, zeros, 0.0)
+        prior = self._direction_prior(track_id, direction)
+        self._sources[track_id] = self._model.posterior(prior, self._noise)
+        self._cues[track_id] = (self._sources[track_id].cues, self._sources[track_id].squares)
 
-    def _expected_of(self, track: int, place: Array) -> CueStatistics:
-        """The same of one track; asked anew when it has moved."""
-        before = self._expected.get(track)
-        if before is None or self._model.model.space.distance(before[0], place) > _MOVED_DEGREES:
-            before = self._expected[track] = (place, self._at(place[None])[0])
-        return before[1]
+    def _direction_prior(self, track_id: int, direction: Array) -> CueStatistics:
+        """Return the prior statistics of a track's direction, cached until the track moves."""
+        cached, distance = self._priors.get(track_id), self._model.model.space.distance
+        if cached is None or distance(cached[0], direction) > _DIRECTION_TOLERANCE_DEGREES:
+            cached = self._priors[track_id] = (direction, self._prior_at(direction[None])[0])
+        return cached[1]
 
-    def _at(self, places: Array) -> CueStatistics:
-        """What is expected at places (M, C), as if it had been heard for a few frames."""
-        means, variances = self._model.model.expected_cues(places)
+    def _prior_at(self, directions: Array) -> CueStatistics:
+        """Return the statistics expected at directions (M, C), as of a few observed frames."""
+        means, variances = self._model.model.expected_cues(directions)
         counts, sums, squares = (
-            np.zeros((len(places), self._model.layout.n_cues)) for _ in range(3)
+            np.zeros((len(directions), self._model.layout.n_cues)) for _ in range(3)
         )
         learned = self._model.learned
-        counts[:, learned] = _PLACE_FRAMES
-        sums[:, learned] = _PLACE_FRAMES * means
-        squares[:, learned] = _PLACE_FRAMES * (means**2 + variances)
-        return CueStatistics(counts, sums, squares, _PLACE_FRAMES)
+        counts[:, learned] = _DIRECTION_PRIOR_FRAMES
+        sums[:, learned] = _DIRECTION_PRIOR_FRAMES * means
+        squares[:, learned] = _DIRECTION_PRIOR_FRAMES * (means**2 + variances)
+        return CueStatistics(counts, sums, squares, _DIRECTION_PRIOR_FRAMES)

@@ -1,17 +1,22 @@
-"""How the tracks of a stream reach the ears: columns from its last seconds, what is older fades.
+"""Online estimation of the steering vectors (relative transfer functions) of tracks.
 
-In: frames of a stream, and masks of the last of them where tracks are new. Out: columns, and how
-much of a source is beside them. The steps are those of a recording
-(`earatlas.separation.demixing.spatial_filtering`): two sources begin with the strongest directions of their
-masks, and independence improves them. Here the frames are those of the last seconds:
+Inputs: frames of a stream, and masks of the recent ones for new tracks. Outputs: steering vectors
+and the diffuse-to-direct ratio. The steps are those of a recording
+(`earatlas.separation.demixing.spatial_filtering`): two sources begin with the principal
+eigenvectors of their masked covariances, and are refined under the assumption of independence. The
+covariances are those of the recent frames, and of older ones with decaying weight:
 
-    V_m = Σ_recent x xᴴ / v_m + past_m        v_m powers by the newest columns
-    past ← fade past + (x xᴴ / v_m of what is recent no longer)
+    V_m = Σ_recent x xᴴ / v_m + past_m
+    past_m ← decay · past_m + (x xᴴ / v_m of the frames that leave the buffer)
 
-Bands in which no cue was learned (above the head's rate) have no masks: there v_m is how strong the
-track is in the frame, as the bands below tell.
+Frequencies above the head's rate have no learned cues and no masks: there the envelope of the
+powers v_m is that of the frequencies below.
 
-    X (2, F, T) recent frames    q (M, F, T) masks    A (F, 2, M) columns of length 1
+    F, M, T      frequencies without 0 Hz, tracks, recent frames
+    x (2,)       a bin of a frame
+    q (M, F, T)  masks
+    v (M, F, T)  powers of the sources for the newest steering vectors
+    A (F, 2, M)  steering vectors of unit length
 """
 
 from __future__ import annotations
@@ -22,308 +27,347 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from earatlas.features.stft import squared_size
+from earatlas.features.stft import squared_magnitude
 from earatlas.separation.demixing.frames import FLOOR
-from earatlas.separation.demixing.permutation_alignment import Ties, exchanged
-from earatlas.separation.demixing.spatial_filtering import measured_spread
-from earatlas.separation.demixing.steering_vectors import (
-    Moments,
-    apart,
-    columns_of_pair,
-    principal,
-    smoothed,
+from earatlas.separation.demixing.permutation_alignment import (
+    PermutationSettings,
+    align_permutation,
 )
-from earatlas.streaming.expected_cues import Expected
-from earatlas.streaming.filterbank import Bank
-from earatlas.streaming.recent_frames import Recent
+from earatlas.separation.demixing.spatial_filtering import estimate_diffuse_to_direct
+from earatlas.separation.demixing.steering_vectors import (
+    SecondMoments,
+    principal_steering_vectors,
+    regularize_collinear,
+    smooth_powers,
+    steering_vectors_from_covariances,
+)
+from earatlas.streaming.expected_cues import ExpectedCues
+from earatlas.streaming.filterbank import Filterbank
+from earatlas.streaming.recent_frames import RecentFrames
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["MORE", "RECENT_SECONDS", "STANDING", "Columns", "Looking"]
+__all__ = [
+    "RECENT_SECONDS",
+    "STATIC_FORGETTING",
+    "UNDERDETERMINED_DIFFUSE_RATIO",
+    "OnlineSteeringVectors",
+    "SteeringSettings",
+]
 
-MORE = 3e-3  # ε of more than two sources, as in a recording
-# Of what was known of two, that their motion makes void between updates: with more they walk.
-STANDING = 0.1
-_Sizes = Sequence[tuple[int, int]]
-_SPREAD_HERTZ = 1000.0
-# Whose powers follow the newest columns; memory and time grow with it. Six pairs in the open whose
-# places were told had 26.6 dB with 3 s, after which what was older counted 1/e in 8 s; with 6 s and
-# 60 s 27.8, 6 s alone 27.8: columns of before make the frames count most that fitted them.
-RECENT_SECONDS = 6.0
-# Of streams alone, set by hand on cipic_021 and kemar_full.
-_PAST_SECONDS = 60.0  # after which what is older counts 1/e
-_LEVEL_SECONDS = 10.0  # over which the level of an ear is a mean: slower than words and pauses
-_FEWEST_FRAMES = 8  # four times the two unknowns of a column
-# Of what was known, that a motion must make void until what was heard before it is not used after
-# it. With a tenth (all that is not standing) six pairs of ku100 in the open lost 0.4 dB, where one
-# is taken for a walker for a moment. At T60 0.3 s a track that went from one talker to the other
-# costs one pair of twelve 8 dB with either.
-_WALKED = 0.6
-# Updates of a pair after which a sound stays with its name, whatever masks say: on one cone of a
-# room they took one for the other now and then, in 12 of 52 pairs in rooms, up to four times. To
-# exchange the places once masks insist (four updates in a row) was right in three pairs on one
-# cone, and wrong in three others of 40: it is not done.
-_FIRST_ORDERS = 2
-_MOVING_FRAMES = 12.0  # that are used while all that was known is void: 0.2 s
+_Smoothing = Sequence[tuple[int, int]]  # bins and frames, per iteration
+
+# Evidence: docs/figures/settings/streaming.md, "online_steering".
+UNDERDETERMINED_DIFFUSE_RATIO = 3e-3  # diffuse-to-direct ratio with more than two sources
+STATIC_FORGETTING = 0.1  # with more forgetting between two updates, the tracks are moving
+RECENT_SECONDS = 6.0  # frames whose powers follow the newest steering vectors
+_DIFFUSE_RATIO_MAX_HZ = 1000.0  # the diffuse-to-direct ratio is estimated below it
+_PAST_SECONDS = 60.0  # time constant (1/e) of older covariances
+_LEVEL_SECONDS = 10.0  # time constant (1/e) of the level of an ear: longer than words and pauses
+_MIN_FRAMES = 8  # four times the two unknowns of a steering vector
+_RESTART_FORGETTING = 0.6  # accumulated forgetting from which on older frames are not used
+_PERMUTABLE_UPDATES = 2  # updates of a pair after which masks do not swap its identities
+_MOVING_FRAMES = 12.0  # frames that are used at a forgetting of 1: 0.2 s
 
 
 @dataclass(frozen=True)
-class Looking:
-    """How columns are looked for."""
+class SteeringSettings:
+    """Settings of the estimation of steering vectors."""
 
-    stride: int  # hops from one frame that is kept to the next
-    anew: _Sizes  # bins and frames that powers are smoothed over, in each step from masks
-    again: _Sizes  # and in those from columns that are known
-    begins: int  # updates of a pair that are from masks anew
-    measured: bool = False  # whether ε is asked for
-    named: bool = False  # whether a sound stays with its name, whatever masks say
-    ties: Ties = field(default_factory=Ties)  # by which frequencies are put in order
+    stride_hops: int  # hops from one kept frame to the next
+    initial_smoothing: _Smoothing  # smoothing of powers in the iterations that begin with masks
+    update_smoothing: _Smoothing  # the same in those that continue
+    mask_updates: int  # updates of a pair that begin with masks
+    estimate_diffuse_ratio: bool = False
+    keep_identity: bool = False  # masks do not swap the identities of an established pair
+    permutation: PermutationSettings = field(default_factory=PermutationSettings)
 
 
 @dataclass(eq=False)
-class _Pair:
-    """How two tracks reach the ears."""
+class _PairState:
+    """Estimate of the steering vectors of two tracks."""
 
-    columns: Complex  # (F, 2, 2)
-    past: Complex  # (2, F, 2, 2)
-    ears: Array  # (2, F) levels in whose units both are
-    swapped: Mask  # (F,) where the masks take one for the other
-    updates: int = 0
-    updated: int = 0  # hops of the stream that were heard by then
+    vectors: Complex  # (F, 2, 2)
+    past_covariances: Complex  # (2, F, 2, 2) weighted covariances of older frames
+    ear_levels: Array  # (2, F) levels by which both are normalized
+    permuted: Mask  # (F,) where the masks have the opposite order
+    n_updates: int = 0
+    updated_hop: int = 0  # hops of the stream at the last update
 
-    def in_units_of(self, ears: Array) -> None:
-        """The same with other levels of the ears."""
-        change = (self.ears / ears).T  # (F, 2)
-        self.columns = _unit(change[:, :, None] * self.columns)
-        self.past = change[:, :, None] * change[:, None, :] * self.past
-        self.ears = ears
+    def rescale(self, ear_levels: Array) -> None:
+        """Normalize the estimate by other ear levels (2, F)."""
+        ratio = (self.ear_levels / ear_levels).T  # (F, 2)
+        self.vectors = _normalized(ratio[:, :, None] * self.vectors)
+        self.past_covariances = ratio[:, :, None] * ratio[:, None, :] * self.past_covariances
+        self.ear_levels = ear_levels
 
 
-def _unit(columns: Complex) -> Complex:
-    length = np.sqrt(squared_size(columns).sum(axis=1, keepdims=True))
-    scaled: Complex = columns / length
+def _normalized(vectors: Complex) -> Complex:
+    """Return vectors (F, 2, M) of unit length."""
+    norms = np.sqrt(squared_magnitude(vectors).sum(axis=1, keepdims=True))
+    scaled: Complex = vectors / norms
     return scaled
 
 
-class Columns:
-    """The columns of a stream's tracks, in windows of one kind."""
+class OnlineSteeringVectors:
+    """Steering vectors of the tracks of a stream, for one filterbank."""
 
-    def __init__(self, bank: Bank, mask_hertz: Array, looking: Looking) -> None:
-        """Masks tell of frequencies `mask_hertz`, which are evenly spaced."""
-        self._bank, self._looking = bank, looking
-        self.hertz = bank.hertz[1:]
-        F = len(self.hertz)
-        self.told = int(np.searchsorted(self.hertz, mask_hertz[-1], side="right"))  # frequencies
-        nearest = np.round(self.hertz / (mask_hertz[1] - mask_hertz[0])).astype(np.intp) - 1
-        self.row: Indices = np.clip(nearest, 0, len(mask_hertz) - 1)  # (F,) of the masks
-        self._length = round(RECENT_SECONDS / (looking.stride * bank.hop_seconds))
-        low = max(int(np.searchsorted(self.hertz, _SPREAD_HERTZ)), 1) if looking.measured else 0
-        self._frames = Recent(F, self._length, low)
-        self._power = np.zeros((2, F))  # of either ear, lately
+    def __init__(
+        self, filterbank: Filterbank, mask_frequencies_hz: Array, settings: SteeringSettings
+    ) -> None:
+        """Prepare for masks at equally spaced frequencies in Hz."""
+        self._filterbank, self._settings = filterbank, settings
+        self.frequencies_hz = filterbank.frequencies_hz[1:]
+        F = len(self.frequencies_hz)
+        highest, spacing = mask_frequencies_hz[-1], mask_frequencies_hz[1] - mask_frequencies_hz[0]
+        self.n_mask_frequencies = int(np.searchsorted(self.frequencies_hz, highest, side="right"))
+        nearest = np.round(self.frequencies_hz / spacing).astype(np.intp) - 1
+        # (F,) row of the masks for each frequency
+        self.mask_rows: Indices = np.clip(nearest, 0, len(mask_frequencies_hz) - 1)
+        self._max_frames = round(RECENT_SECONDS / (settings.stride_hops * filterbank.hop_seconds))
+        n_low = max(int(np.searchsorted(self.frequencies_hz, _DIFFUSE_RATIO_MAX_HZ)), 1)
+        n_low = n_low if settings.estimate_diffuse_ratio else 0
+        self._frames = RecentFrames(F, self._max_frames, n_low)
+        self._ear_powers = np.zeros((2, F))  # smoothed
         self._hops = 0
-        self._unused = 0  # frames since the last update
-        self._still_since = 0  # hops by when who is heard last moved
-        self._void = 0.0  # of what was known when a motion began, that it has made void by now
-        self._pairs: dict[tuple[int, ...], _Pair] = {}
-        self.ids: tuple[int, ...] = ()
-        self.ears = np.ones((2, F))  # levels in whose units the columns are
-        self.A: Complex | None = None  # of the tracks `ids`; None: too little was heard
-        self.spread = MORE  # ε
+        self._n_new_frames = 0  # since the last update
+        self._static_since_hop = 0  # hop at which the last motion ended
+        self._accumulated_forgetting = 0.0  # since the current motion began
+        self._pairs: dict[tuple[int, ...], _PairState] = {}
+        self.track_ids: tuple[int, ...] = ()
+        self.ear_levels = np.ones((2, F))  # levels by which the vectors are normalized
+        self.vectors: Complex | None = None  # A of `track_ids`; None with too few frames
+        self.diffuse_ratio = UNDERDETERMINED_DIFFUSE_RATIO
 
-    def due(self) -> bool:
-        """Count one more hop; whether its frame is one to `keep`."""
+    def advance(self) -> bool:
+        """Count a hop; return whether its frame has to be appended."""
         self._hops += 1
-        return self._hops % self._looking.stride == 0
+        return self._hops % self._settings.stride_hops == 0
 
-    def keep(self, x: Complex) -> None:
-        """Take in the frame (2, F) of a hop."""
-        self._frames.keep(x)
-        self._unused += 1
-        seconds = self._looking.stride * self._bank.hop_seconds
-        fade = float(np.exp(-seconds / _LEVEL_SECONDS))
-        self._power = fade * self._power + (1 - fade) * squared_size(x)
+    def append(self, x: Complex) -> None:
+        """Append the frame (2, F) of a hop."""
+        self._frames.append(x)
+        self._n_new_frames += 1
+        seconds = self._settings.stride_hops * self._filterbank.hop_seconds
+        decay = float(np.exp(-seconds / _LEVEL_SECONDS))
+        self._ear_powers = decay * self._ear_powers + (1 - decay) * squared_magnitude(x)
 
-    def kept_of(self, hops: int) -> Indices:
-        """Which of the last hops, the oldest first, are kept."""
+    def kept_rows(self, hops: int) -> Indices:
+        """Return which of the last hops, the oldest first, have a kept frame."""
         number = self._hops - np.arange(hops - 1, -1, -1)
-        return np.flatnonzero(number % self._looking.stride == 0)
+        return np.flatnonzero(number % self._settings.stride_hops == 0)
 
     @property
     def kept_hops(self) -> Indices:
-        """(T,) the hops that the recent frames ended with, in hops before now, which is 0."""
-        stride = self._looking.stride
-        return -(self._hops % stride) - stride * np.arange(len(self._frames) - 1, -1, -1)
+        """Hops (T,) at which the recent frames ended, relative to the present (0)."""
+        stride_hops = self._settings.stride_hops
+        return -(self._hops % stride_hops) - stride_hops * np.arange(len(self._frames) - 1, -1, -1)
 
     @property
-    def swapped(self) -> Mask:
-        """(F,) where the masks take one of a pair for the other."""
-        return self._pairs[self.ids].swapped
+    def permuted(self) -> Mask:
+        """Frequencies (F,) at which the masks of the pair have the opposite order."""
+        return self._pairs[self.track_ids].permuted
 
-    def needs_masks(self, ids: Sequence[int]) -> bool:
-        """Whether an update for these tracks needs masks of the recent frames."""
-        known = self._pairs.get(tuple(ids))
-        return len(ids) > 2 or (
-            len(ids) == 2 and (known is None or known.updates < self._looking.begins)
+    def needs_masks(self, track_ids: Sequence[int]) -> bool:
+        """Return whether an update for these tracks needs masks of the recent frames."""
+        state = self._pairs.get(tuple(track_ids))
+        return len(track_ids) > 2 or (
+            len(track_ids) == 2 and (state is None or state.n_updates < self._settings.mask_updates)
         )
 
-    def updates(self, ids: Sequence[int]) -> int:
-        """How often columns of a pair were looked for."""
-        known = self._pairs.get(tuple(ids))
-        return 0 if known is None else known.updates
+    def n_updates(self, track_ids: Sequence[int]) -> int:
+        """Return the number of updates of a pair."""
+        state = self._pairs.get(tuple(track_ids))
+        return 0 if state is None else state.n_updates
 
-    def move(self, moved: float) -> None:
-        """Who is heard has moved, so that `moved` (0 to 1) of what was known is void.
+    def register_motion(self, forgetting: float) -> None:
+        """Accumulate the forgetting (0 to 1) of a motion of the rendered tracks.
 
-        One who stands is taken for a walker for a moment now and then: it must go on until
-        what was heard before tells nothing any more.
+        A static track is sometimes moving for a moment. Older frames are dropped only once the
+        accumulated forgetting is large.
         """
-        self._void = 1 - (1 - self._void) * (1 - moved) if moved > STANDING else 0.0
-        if self._void > _WALKED:
-            self._still_since = self._hops
+        moving = forgetting > STATIC_FORGETTING
+        kept = (1 - self._accumulated_forgetting) * (1 - forgetting)
+        self._accumulated_forgetting = 1 - kept if moving else 0.0
+        if self._accumulated_forgetting > _RESTART_FORGETTING:
+            self._static_since_hop = self._hops
 
-    def forget(self, alive: Sequence[int]) -> None:
-        """Drop what was known of tracks that are dead."""
-        self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(alive)}
+    def retain(self, track_ids: Sequence[int]) -> None:
+        """Forget pairs with other tracks."""
+        self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(track_ids)}
 
     def update(
-        self, ids: Sequence[int], q: Array | None, moved: float, expected: Expected | None = None
+        self,
+        track_ids: Sequence[int],
+        q: Array | None,
+        forgetting: float,
+        expected: ExpectedCues | None = None,
     ) -> None:
-        """Columns for these tracks; q (M, F, T) of the recent frames.
+        """Update the steering vectors for tracks, with masks q (M, F, T) of the recent frames.
 
-        Without masks, those of a pair that is known are improved. `moved`, from 0 to 1, is how
-        much of what was known their motion has made void. What is expected of a pair, at
-        the masks' frequencies, tells which is which.
+        Without masks, the estimate of a known pair is refined. `forgetting` (0 to 1) is the part of
+        the statistics that the motion of the tracks voids. The `expected` cues of a pair, at the
+        frequencies of the masks, determine its order.
         """
-        self.ids = tuple(ids)
-        # Frames from before a motion tell of other places.
-        self.move(moved)
-        recent = (self._hops - self._still_since) // self._looking.stride
-        if moved > 0:
-            fewer = round(_MOVING_FRAMES / (self._looking.stride * moved))
-            recent = fewer if moved > STANDING else min(recent, fewer)
-        recent = min(len(self._frames), max(recent, _FEWEST_FRAMES))
-        T = recent if q is None else min(q.shape[-1], recent)
-        if len(ids) < 2 or T < _FEWEST_FRAMES:
-            self.A, self._unused = None, 0
+        self.track_ids = tuple(track_ids)
+        # Frames from before a motion belong to other directions.
+        self.register_motion(forgetting)
+        n_recent = (self._hops - self._static_since_hop) // self._settings.stride_hops
+        if forgetting > 0:
+            n_moving = round(_MOVING_FRAMES / (self._settings.stride_hops * forgetting))
+            n_recent = n_moving if forgetting > STATIC_FORGETTING else min(n_recent, n_moving)
+        n_recent = min(len(self._frames), max(n_recent, _MIN_FRAMES))
+        T = n_recent if q is None else min(q.shape[-1], n_recent)
+        if len(track_ids) < 2 or T < _MIN_FRAMES:
+            self.vectors, self._n_new_frames = None, 0
             return
-        ears = np.sqrt(self._power)
-        self.ears = np.maximum(ears, 1e-6 * float(ears.max()) + 1e-12)
-        moments = self._frames.moments(T, self.ears)
-        own: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
-        if len(ids) == 2:
-            self.A = self._pair(moments, own, moved, expected)
-            self.spread = self._spread(moments, self.A) if self._looking.measured else 0.0
-        elif own is not None:
-            self.A, self.spread = principal(moments.covariances(own**2)), MORE
-        self._unused = 0
+        ear_levels = np.sqrt(self._ear_powers)
+        self.ear_levels = np.maximum(ear_levels, 1e-6 * float(ear_levels.max()) + 1e-12)
+        moments = self._frames.moments(T, self.ear_levels)
+        masks: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
+        if len(track_ids) == 2:
+            self.vectors = self._update_pair(moments, masks, forgetting, expected)
+            self.diffuse_ratio = 0.0
+            if self._settings.estimate_diffuse_ratio:
+                self.diffuse_ratio = self._estimate_diffuse_ratio(moments, self.vectors)
+        elif masks is not None:
+            self.vectors = principal_steering_vectors(moments.covariances(masks**2))
+            self.diffuse_ratio = UNDERDETERMINED_DIFFUSE_RATIO
+        self._n_new_frames = 0
 
-    def anew(self) -> Columns:
-        """The same frames, of which no pair is known yet."""
-        other = copy.copy(self)
-        other._pairs, other._still_since, other._void = {}, 0, 0.0
-        return other
+    def without_pairs(self) -> OnlineSteeringVectors:
+        """Return a copy with the same frames in which no pair is known."""
+        copied = copy.copy(self)
+        copied._pairs, copied._static_since_hop, copied._accumulated_forgetting = {}, 0, 0.0
+        return copied
 
-    def heard(self) -> Complex:
-        """Φ (F + 1, 2, 2) covariances of the frames that are kept, from 0 Hz on."""
+    def covariances(self) -> Complex:
+        """Return the covariances Φ (F + 1, 2, 2) of the recent frames, from 0 Hz on."""
         T = len(self._frames)
-        moments = self._frames.moments(T, np.ones_like(self.ears))
-        (Phi,) = moments.covariances(np.full((1, len(self.hertz), T), 1 / T))
+        moments = self._frames.moments(T, np.ones_like(self.ear_levels))
+        (Phi,) = moments.covariances(np.full((1, len(self.frequencies_hz), T), 1 / T))
         return np.concatenate([Phi[:1], Phi])
 
-    def shares(self) -> Array:
-        """(2, F, T) of a pair in all frames that are kept."""
-        assert self.A is not None
-        moments = self._frames.moments(len(self._frames), self.ears)
-        return _shares(moments.powers(self.A), _floor(moments))
+    def power_fractions(self) -> Array:
+        """Return the power fractions (2, F, T) of a pair in all recent frames."""
+        assert self.vectors is not None
+        moments = self._frames.moments(len(self._frames), self.ear_levels)
+        return _power_fractions(moments.powers(self.vectors), _power_floor(moments))
 
-    def _pair(
-        self, moments: Moments, q: Array | None, moved: float, expected: Expected | None
+    def _update_pair(
+        self,
+        moments: SecondMoments,
+        q: Array | None,
+        forgetting: float,
+        expected: ExpectedCues | None,
     ) -> Complex:
-        """Columns of two sources; masks q (2, F, T) where they are to begin anew."""
+        """Return A (F, 2, 2) of two sources; with masks q (2, F, T) the estimate restarts."""
         F, _, T = moments.values.shape
-        known, looking, floor = self._known_pair(F), self._looking, _floor(moments)
-        old = (self._hops - known.updated) * self._bank.hop_seconds  # others may have been heard
-        known.past *= (1 - moved) * np.exp(-old / _PAST_SECONDS)
-        A = known.columns
-        if q is not None:  # what few frames told may have been wrong: from the masks anew
-            known.past[:] = 0
-            A = apart(principal(moments.covariances(q**2)))
-            A = self._independent(moments, A, looking.anew, known.past, floor)
-            order = 0.0 if expected is None else expected.at(self.row).order(A, self.ears)
-            swap = self._exchanged(moments.powers(A), q, order)
-            ordered = looking.named and known.updates >= _FIRST_ORDERS
-            turned = ordered and _are_turned(moments, A, swap, known.columns)
-            known.swapped = swap ^ turned
-            A = np.where(known.swapped[:, None, None], A[..., ::-1], A)
-        A = self._independent(moments, A, looking.again, known.past, floor)
-        known.columns, known.updated = A, self._hops
-        # Who walks begins anew, and goes on when it stands.
-        known.updates = 0 if self._void > _WALKED else known.updates + (moved == 0)
-        if self._length == T and self._unused:  # the first frames of all are the next to go
-            v = self._smoothed(moments.powers(A), looking.again[-1], floor)
-            leaving = slice(0, self._unused)
-            known.past += Moments(moments.values[..., leaving]).covariances(1 / v[..., leaving])
+        state, settings, floor = self._pair_state(F), self._settings, _power_floor(moments)
+        # Other tracks may have been rendered since the last update of this pair.
+        idle_seconds = (self._hops - state.updated_hop) * self._filterbank.hop_seconds
+        state.past_covariances *= (1 - forgetting) * np.exp(-idle_seconds / _PAST_SECONDS)
+        A = state.vectors
+        if q is not None:  # restart from the masks: estimates from few frames may be wrong
+            state.past_covariances[:] = 0
+            A = regularize_collinear(principal_steering_vectors(moments.covariances(q**2)))
+            A = self._refine(moments, A, settings.initial_smoothing, state.past_covariances, floor)
+            agreement: Array | float = 0.0
+            if expected is not None:
+                agreement = expected.at(self.mask_rows).agreement(A, self.ear_levels)
+            permutation = self._permutation(moments.powers(A), q, agreement)
+            identity_is_fixed = settings.keep_identity and state.n_updates >= _PERMUTABLE_UPDATES
+            swapped = identity_is_fixed and _is_swapped(moments, A, permutation, state.vectors)
+            state.permuted = permutation ^ swapped
+            A = np.where(state.permuted[:, None, None], A[..., ::-1], A)
+        A = self._refine(moments, A, settings.update_smoothing, state.past_covariances, floor)
+        state.vectors, state.updated_hop = A, self._hops
+        # A moving pair restarts, and is counted again once it is static.
+        restarts = self._accumulated_forgetting > _RESTART_FORGETTING
+        state.n_updates = 0 if restarts else state.n_updates + (forgetting == 0)
+        if self._max_frames == T and self._n_new_frames:  # the oldest frames are the next to leave
+            v = self._smoothed_powers(moments.powers(A), settings.update_smoothing[-1], floor)
+            oldest = slice(0, self._n_new_frames)
+            leaving = SecondMoments(moments.values[..., oldest])
+            state.past_covariances += leaving.covariances(1 / v[..., oldest])
         return A
 
-    def _spread(self, moments: Moments, A: Complex) -> float:
-        """ε, from the lower frequencies."""
-        T, low = moments.values.shape[-1], slice(None, self._frames.low)
-        shares = _shares(Moments(moments.values[low]).powers(A[low]), _floor(moments))
-        return measured_spread(self._frames.lower(T, self.ears), A[low], shares)
+    def _estimate_diffuse_ratio(self, moments: SecondMoments, A: Complex) -> float:
+        """Return the diffuse-to-direct ratio at the lower frequencies."""
+        T, low = moments.values.shape[-1], slice(None, self._frames.n_low)
+        powers = SecondMoments(moments.values[low]).powers(A[low])
+        fractions = _power_fractions(powers, _power_floor(moments))
+        spectra = self._frames.low_spectra(T, self.ear_levels)
+        return estimate_diffuse_to_direct(spectra, A[low], fractions)
 
-    def _known_pair(self, F: int) -> _Pair:
-        """What is known of the two that are heard, in the units of now."""
-        known = self._pairs.get(self.ids)
-        if known is None:
+    def _pair_state(self, F: int) -> _PairState:
+        """Return the state of the current pair, normalized by the current ear levels."""
+        state = self._pairs.get(self.track_ids)
+        if state is None:
             A = np.tile(np.eye(2, dtype=np.complex128), (F, 1, 1))
-            nothing = np.zeros((2, F, 2, 2), dtype=np.complex128)
-            known = _Pair(A, nothing, self.ears, np.zeros(F, dtype=bool))
-            self._pairs[self.ids] = known
-        known.in_units_of(self.ears)
-        return known
+            zeros = np.zeros((2, F, 2, 2), dtype=np.complex128)
+            state = _PairState(A, zeros, self.ear_levels, np.zeros(F, dtype=bool))
+            self._pairs[self.track_ids] = state
+        state.rescale(self.ear_levels)
+        return state
 
-    def _independent(
-        self, moments: Moments, A: Complex, plan: _Sizes, past: Complex, floor: float
+    def _refine(
+        self,
+        moments: SecondMoments,
+        A: Complex,
+        smoothing: _Smoothing,
+        past_covariances: Complex,
+        floor: float,
     ) -> Complex:
-        """Columns (F, 2, 2) made better step by step, powers smoothed as planned."""
-        for size in plan:
-            v = self._smoothed(moments.powers(A), size, floor)
-            A = apart(columns_of_pair((moments.covariances(1 / v) + past) / v.shape[-1]))
+        """Refine A (F, 2, 2), with one smoothing of the powers per iteration."""
+        for size in smoothing:
+            v = self._smoothed_powers(moments.powers(A), size, floor)
+            V = (moments.covariances(1 / v) + past_covariances) / v.shape[-1]
+            A = regularize_collinear(steering_vectors_from_covariances(V))
         return A
 
-    def _exchanged(self, v: Array, q: Array, order: Array | float) -> Mask:
-        """(F,) where two sources came out exchanged; above what masks tell, nowhere."""
-        told = slice(None, self.told)
-        swap = np.zeros(v.shape[1], dtype=bool)
-        known = np.broadcast_to(order, swap.shape)[told]
-        ties = self._looking.ties
-        swap[told] = exchanged(v[:, told], q[:, told], self.hertz[told], known, ties)
-        return swap
+    def _permutation(self, v: Array, q: Array, agreement: Array | float) -> Mask:
+        """Return where (F,) two sources are permuted; never above the masked frequencies."""
+        masked = slice(None, self.n_mask_frequencies)
+        permutation = np.zeros(v.shape[1], dtype=bool)
+        expected = np.broadcast_to(agreement, permutation.shape)[masked]
+        permutation[masked] = align_permutation(
+            v[:, masked],
+            q[:, masked],
+            self.frequencies_hz[masked],
+            expected,
+            self._settings.permutation,
+        )
+        return permutation
 
-    def _smoothed(self, v: Array, size: tuple[int, int], floor: float) -> Array:
-        """v (2, F, T) smoothed; above what is told, those of the bands below, at their level."""
-        told = self.told
-        out = smoothed(v[:, :told], size, floor)
-        if told == v.shape[1]:
+    def _smoothed_powers(self, v: Array, size: tuple[int, int], floor: float) -> Array:
+        """Return smoothed powers (2, F, T); above the masks, with the envelope from below."""
+        n_masked = self.n_mask_frequencies
+        out = smooth_powers(v[:, :n_masked], size, floor)
+        if n_masked == v.shape[1]:
             return out
-        level = v[:, :told].mean(axis=2, keepdims=True) + floor
-        envelopes = (v[:, :told] / level).mean(axis=1)
+        level = v[:, :n_masked].mean(axis=2, keepdims=True) + floor
+        envelopes = (v[:, :n_masked] / level).mean(axis=1)
         envelopes = envelopes + 1e-3 * envelopes.mean(axis=1, keepdims=True) + 1e-30
-        upper = v[:, told:].mean(axis=2, keepdims=True) * envelopes[:, None] + floor
+        upper = v[:, n_masked:].mean(axis=2, keepdims=True) * envelopes[:, None] + floor
         return np.concatenate([out, upper], axis=1)
 
 
-def _are_turned(moments: Moments, A: Complex, swap: Mask, before: Complex) -> bool:
-    """Whether columns A, exchanged where `swap` says so, have the two sounds of before in turn."""
-    now, then = (_shares(moments.powers(columns), 1e-30)[0] for columns in (A, before))
-    now = np.where(swap[:, None], 1 - now, now)
+def _is_swapped(moments: SecondMoments, A: Complex, permutation: Mask, previous: Complex) -> bool:
+    """Return whether permuted A has the two signals of the previous vectors in opposite order."""
+    fractions, previous_fractions = (
+        _power_fractions(moments.powers(vectors), 1e-30)[0] for vectors in (A, previous)
+    )
+    fractions = np.where(permutation[:, None], 1 - fractions, fractions)
     power = moments.values[:, 0] + moments.values[:, 1]
-    return float((power * (2 * now - 1) * (2 * then - 1)).sum()) < 0
+    return float((power * (2 * fractions - 1) * (2 * previous_fractions - 1)).sum()) < 0
 
 
-def _floor(moments: Moments) -> float:
+def _power_floor(moments: SecondMoments) -> float:
+    """Return the floor of powers: a small part of the largest."""
     return FLOOR * float((moments.values[:, 0] + moments.values[:, 1]).max()) + 1e-30
 
 
-def _shares(v: Array, floor: float) -> Array:
-    shares: Array = v / (v.sum(axis=0) + floor)
-    return shares
+def _power_fractions(v: Array, floor: float) -> Array:
+    """Return the fraction of each source in the sum of powers v (M, F, T)."""
+    fractions: Array = v / (v.sum(axis=0) + floor)
+    return fractions

@@ -1,7 +1,7 @@
-"""Sound that leaves as many samples at a time as come in, each by the same delay.
+"""Output buffer: converts hops of separated signals to blocks of any size.
 
-Filters give hops; whoever pushes blocks of n samples wants n back. Between them stand the hops that
-wait, each with the sounds of those that were there.
+The renderer returns whole hops, while each pushed block of n samples must return n samples. The
+buffer holds the pending hops, each with the signals of the tracks that existed then.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ import numpy as np
 
 from earatlas.types import Array
 
-__all__ = ["Outlet"]
+__all__ = ["OutputBuffer"]
 
 
-class Outlet:
-    """Hops (2, hop) of each source by its id go in, stretches of any length come out."""
+class OutputBuffer:
+    """FIFO of hops (2, hop) per track id; blocks of any length are taken out."""
 
-    def __init__(self, hop: int, first: int) -> None:
-        """`first` is the sample that the first hop begins at; those before 0 are dropped."""
-        self._hop, self._next, self._out = hop, first, 0
-        self._waiting: deque[tuple[int, dict[int, Array]]] = deque()
+    def __init__(self, hop: int, first_sample: int) -> None:
+        """Begin with a hop at `first_sample`; samples before 0 are dropped."""
+        self._hop, self._next_sample, self._position = hop, first_sample, 0
+        self._pending: deque[tuple[int, dict[int, Array]]] = deque()
 
     @property
     def start(self) -> int:
-        """The sample that is next to leave."""
-        return self._out
+        """The next sample that is taken."""
+        return self._position
 
-    def put(self, sounds: dict[int, Array]) -> None:
-        """One more hop."""
-        if self._next + self._hop > 0:
-            self._waiting.append((self._next, sounds))
-        self._next += self._hop
+    def append(self, signals: dict[int, Array]) -> None:
+        """Append a hop of signals, by track id."""
+        if self._next_sample + self._hop > 0:
+            self._pending.append((self._next_sample, signals))
+        self._next_sample += self._hop
 
-    def holds(self, source: int) -> bool:
-        """Whether some of a source's sound still waits."""
-        return any(source in sounds for _, sounds in self._waiting)
+    def has_pending(self, track_id: int) -> bool:
+        """Return whether samples of a track are pending."""
+        return any(track_id in signals for _, signals in self._pending)
 
     def take(self, until: int) -> dict[int, Array]:
-        """The sounds (2, n) up to a sample, of all that have some; silent where they were not."""
-        begin, end = self._out, max(until, self._out)
-        taken: dict[int, Array] = {}
-        while self._waiting and self._waiting[0][0] < end:
-            start, sounds = self._waiting[0]
+        """Return the signals (2, n) of all tracks up to a sample, zero where a track had none."""
+        begin, end = self._position, max(until, self._position)
+        outputs: dict[int, Array] = {}
+        while self._pending and self._pending[0][0] < end:
+            start, signals = self._pending[0]
             a, b = max(start, begin), min(start + self._hop, end)
-            for i, sound in sounds.items():
-                whole = taken.setdefault(i, np.zeros((2, end - begin)))
-                whole[:, a - begin : b - begin] = sound[:, a - start : b - start]
+            for i, signal in signals.items():
+                output = outputs.setdefault(i, np.zeros((2, end - begin)))
+                output[:, a - begin : b - begin] = signal[:, a - start : b - start]
             if b < start + self._hop:
                 break
-            self._waiting.popleft()
-        self._out = end
-        return taken
+            self._pending.popleft()
+        self._position = end
+        return outputs

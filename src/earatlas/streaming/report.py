@@ -1,4 +1,4 @@
-"""What a live stream says after each block: who is there now, and each one's sound."""
+"""Results of a live stream: the tracked sources after a block and their separated signals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,78 @@ __all__ = ["LiveReport", "LiveSource"]
 
 @dataclass(frozen=True, eq=False)
 class LiveSource:
-    """One source that is alive, and its sound of a block."""
+    """One tracked source of a live stream, with its signal for one block.
 
-    id: int  # stays, and is never given to another
-    direction: Array  # (C,) degrees; the room's, where the head's yaw is known
-    radius_90: float  # degrees; grows while it is silent
-    since: float  # seconds from the start of the stream, when it was first heard
-    age: float  # seconds since it was heard last
-    level_db: float  # of its sound lately, re full scale; -inf: it has none yet
-    confirmed: bool  # heard for long enough to be believed; only then it has sound
-    active: bool  # heard just now
-    speed: float  # degrees a second
+    Parameters
+    ----------
+    id : int
+        Number of the track. It is never reused for another source.
+    direction : ndarray of shape (C,)
+        Direction in degrees. It is relative to the room if the head's yaw is known, and relative
+        to the head otherwise.
+    radius_90 : float
+        Radius in degrees around `direction` that holds the source with 90 % probability. It grows
+        while the source is silent.
+    since : float
+        Time at which the track was initiated, in seconds of the stream.
+    age : float
+        Seconds since the source was last detected.
+    level_db : float
+        Current level of the signal in dB re full scale; -inf without a signal.
+    confirmed : bool
+        Whether the source was detected often enough. Only confirmed sources have a signal.
+    active : bool
+        Whether the source was detected in the last 0.4 s.
+    speed : float
+        Angular speed in degrees per second; 0 for a static source.
+    doubts : tuple of Doubt
+        Reasons to doubt this source.
+    samples : ndarray of shape (2, n)
+        Separated signal at both ears.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from earatlas.streaming.report import LiveSource
+    >>> LiveSource(1, np.array([30.0, 0.0]), 4.0, 0.5, 0.1, -20.0, True, True, 0.0)
+    LiveSource(1: (30°, 0°) ± 4°, active, -20 dB)
+
+    """
+
+    id: int  # never reused
+    direction: Array  # (C,) degrees
+    radius_90: float  # degrees
+    since: float  # seconds
+    age: float  # seconds
+    level_db: float  # re full scale
+    confirmed: bool
+    active: bool
+    speed: float  # degrees per second
     doubts: tuple[Doubt, ...] = ()
-    samples: Array = field(repr=False, default_factory=lambda: np.zeros((2, 0)))  # (2, n)
+    samples: Array = field(default_factory=lambda: np.zeros((2, 0)))  # (2, n)
+
+    def __repr__(self) -> str:
+        if not self.confirmed:
+            state = "tentative"
+        else:
+            state = "active" if self.active else f"silent for {self.age:.1f} s"
+        moving = f", moving at {self.speed:.0f}°/s" if self.speed else ""
+        level = f", {self.level_db:.0f} dB" if np.isfinite(self.level_db) else ""
+        return (
+            f"LiveSource({self.id}: {_format_direction(self.direction)} ± {self.radius_90:.0f}°, "
+            f"{state}{moving}{level})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, without the sound."""
+        """Return the values for JSON, without the samples.
+
+        Returns
+        -------
+        dict
+            Keys `id`, `direction`, `radius_90`, `since`, `age`, `level_db` (None without a signal),
+            `confirmed`, `active`, `speed` and `doubts`.
+
+        """
         return {
             "id": self.id,
             "direction": [round(float(v), 1) for v in self.direction],
@@ -47,31 +103,69 @@ class LiveSource:
 
 @dataclass(frozen=True, eq=False)
 class LiveReport:
-    """The state of a stream after a block.
+    """The state of a live stream after a block.
 
-    The sounds of all sources are of the same stretch: input samples `start` to `start` + n, which
-    came in `delay_samples` before; where two or more sources have sound, they add up to it,
-    less a constant offset of the converter.
+    The signals of all sources cover the same input samples, `start` to `start` + `samples`, which
+    were pushed `Live.delay_samples` earlier. If two or more sources have a signal, the signals add
+    up to the input, without the constant offset of the converter.
+
+    Parameters
+    ----------
+    time : float
+        Seconds of input so far.
+    start : int
+        Input sample at which the signals begin.
+    sources : tuple of LiveSource
+        Tracked sources, and deleted ones whose last samples are still due; the oldest first.
+    ended : tuple of LiveSource
+        Sources that were deleted in this block, with their last samples.
+    doubts : tuple of Doubt
+        Reasons to doubt all sources: reverberation, noise, broken input.
+    samples : int
+        Number of samples that each signal has, also if there is no source.
+
+    Examples
+    --------
+    >>> from earatlas.streaming.report import LiveReport
+    >>> LiveReport(0.5, 0, ())
+    LiveReport(0.50 s, no sources)
+
     """
 
-    time: float  # seconds of input so far
-    start: int  # input sample that the sounds begin at
-    sources: tuple[LiveSource, ...]  # alive, or with sound that still waits; the oldest first
-    ended: tuple[LiveSource, ...] = ()  # that ended in this block, with the last of their sound
-    doubts: tuple[Doubt, ...] = ()  # that concern all of them
-    samples: int = 0  # n, also where nobody is
+    time: float  # seconds
+    start: int  # samples
+    sources: tuple[LiveSource, ...]
+    ended: tuple[LiveSource, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    samples: int = 0
 
     def __repr__(self) -> str:
-        places = ", ".join(
-            f"{s.id}: ({', '.join(f'{v:.0f}' for v in s.direction)})" for s in self.sources
-        )
-        return f"LiveReport({self.time:.2f} s, {places or 'nobody'})"
+        sources = ", ".join(f"{s.id}: {_format_direction(s.direction)}" for s in self.sources)
+        return f"LiveReport({self.time:.2f} s, {sources or 'no sources'})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, without the sound."""
+        """Return the values for JSON, without the samples.
+
+        Returns
+        -------
+        dict
+            Keys `time`, `sources` (see `LiveSource.to_dict`), `ended` (ids) and `doubts`.
+
+        Examples
+        --------
+        >>> from earatlas.streaming.report import LiveReport
+        >>> LiveReport(0.5, 0, ()).to_dict()
+        {'time': 0.5, 'sources': [], 'ended': [], 'doubts': []}
+
+        """
         return {
             "time": round(self.time, 3),
             "sources": [source.to_dict() for source in self.sources],
             "ended": [source.id for source in self.ended],
             "doubts": [str(doubt) for doubt in self.doubts],
         }
+
+
+def _format_direction(direction: Array) -> str:
+    """Return the coordinates as text, for example "(30°, -5°)"."""
+    return f"({', '.join(f'{round(float(v))}°' for v in direction)})"

@@ -1,14 +1,14 @@
-"""Reports and sound for other processes, over TCP; whoever does not read is not waited for.
+"""TCP server for reports and separated signals of a live stream.
 
-    HOST:PORT       a line of JSON a report, as the clients of ODAS read it, and more:
+    HOST:PORT       one line of JSON per report, in the format of ODAS clients, with more keys:
                     {"timeStamp": 12, "src": [{"id": 1, "tag": "dynamic", "x": 0.8, "y": 0.6,
-                     "z": 0.1, "activity": 1.0, "radius_90": 3.1, …}]}     x ahead, y left, z up
-    HOST:PORT + 1   sound: a line of JSON {"start", "samples", "rate", "format": "s16",
-                    "channels": 2, "ids": [1, 2]}, then for each id so many samples, left and
-                    right in turn, 16 bits little-endian
+                     "z": 0.1, "activity": 1.0, "radius_90": 3.1, …}]}     x front, y left, z up
+    HOST:PORT + 1   signals: one line of JSON {"start", "samples", "rate", "format": "s16",
+                    "channels": 2, "ids": [1, 2]}, then for each id that many samples, left and
+                    right interleaved, 16 bits little-endian
 
-Nothing here blocks, and there is no thread: clients are looked after whenever something is sent.
-What a client does not take within a second or so of sound is dropped for it, in whole messages.
+Sockets do not block and there is no thread: clients are served whenever a message is sent. If a
+client does not read for a second or more of sound, whole messages are dropped for it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from earatlas.types import Array
 
 __all__ = ["Broadcast", "LiveServer", "odas_tracks", "pcm_message", "to_pcm16"]
 
-_MOST_CLIENTS = 16
-_MOST_WAITING = 1 << 20  # bytes a client: 5 s of one source at 48 kHz
+_MAX_CLIENTS = 16
+_MAX_PENDING_BYTES = 1 << 20  # per client: 5 s of one source at 48 kHz
 
 
 class Broadcast:
-    """A port that sends the same messages to all that are connected."""
+    """A port that sends the same messages to all connected clients."""
 
     def __init__(self, host: str, port: int) -> None:
         try:
@@ -40,60 +40,62 @@ class Broadcast:
         except (OSError, OverflowError) as error:
             raise InputError(
                 f"socket must be a free port of this machine, got {host}:{port} ({error}). "
-                "Choose another port, or end what uses it."
+                "Choose another port, or end the program that uses it."
             ) from error
         self._socket.setblocking(False)
         self._clients: dict[socket.socket, deque[memoryview]] = {}
-        self.dropped = 0  # messages, over all clients
+        self.dropped = 0  # number of dropped messages, over all clients
 
     @property
     def port(self) -> int:
-        """The port, also where any was asked for (0)."""
+        """The port number, also if any free port was requested (0)."""
         return int(self._socket.getsockname()[1])
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def send(self, message: bytes) -> None:
-        """To every client that keeps up."""
-        self._accept()
-        for client, waiting in list(self._clients.items()):
-            if sum(map(len, waiting)) + len(message) > _MOST_WAITING:
+        """Send a message to every client whose queue is not full."""
+        self._accept_clients()
+        for client, pending in list(self._clients.items()):
+            if sum(map(len, pending)) + len(message) > _MAX_PENDING_BYTES:
                 self.dropped += 1
             else:
-                waiting.append(memoryview(message))
-            self._push(client, waiting)
+                pending.append(memoryview(message))
+            self._flush(client, pending)
 
-    def _accept(self) -> None:
+    def _accept_clients(self) -> None:
+        """Accept pending connections, up to the maximum."""
         while True:
             try:
                 client, _ = self._socket.accept()
-            except OSError:  # nobody waits; or whoever did has gone
+            except OSError:  # no pending connection
                 return
-            if len(self._clients) >= _MOST_CLIENTS:
+            if len(self._clients) >= _MAX_CLIENTS:
                 client.close()
                 continue
             client.setblocking(False)
             self._clients[client] = deque()
 
-    def _push(self, client: socket.socket, waiting: deque[memoryview]) -> None:
+    def _flush(self, client: socket.socket, pending: deque[memoryview]) -> None:
+        """Send as much of a queue as the client accepts now."""
         try:
-            while waiting:
-                sent = client.send(waiting[0])
-                if sent < len(waiting[0]):
-                    waiting[0] = waiting[0][sent:]
+            while pending:
+                sent = client.send(pending[0])
+                if sent < len(pending[0]):
+                    pending[0] = pending[0][sent:]
                     return
-                waiting.popleft()
+                pending.popleft()
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:  # it is gone
+        except OSError:  # the client has disconnected
             client.close()
             del self._clients[client]
 
     def close(self) -> None:
-        """Let all of them go."""
-        for client, waiting in list(self._clients.items()):
-            self._push(client, waiting)
+        """Flush the queues and close all connections."""
+        for client, pending in list(self._clients.items()):
+            self._flush(client, pending)
         for client in self._clients:
             client.close()
         self._clients = {}
@@ -101,7 +103,7 @@ class Broadcast:
 
 
 class LiveServer:
-    """Both ports of a stream."""
+    """Serves the reports and the signals of a stream on two ports."""
 
     def __init__(self, host: str, port: int, rate: int) -> None:
         self._rate = rate
@@ -114,23 +116,23 @@ class LiveServer:
         self._count = 0
 
     def send_tracks(self, report: LiveReport) -> None:
-        """Who is where."""
+        """Send the tracks of a report."""
         self._count += 1
         self.tracks.send(json.dumps(odas_tracks(report, self._count)).encode() + b"\n")
 
     def send_sound(self, report: LiveReport) -> None:
-        """And each by itself."""
+        """Send the signals of a report."""
         if message := pcm_message(report, self._rate):
             self.sound.send(message)
 
     def close(self) -> None:
-        """Let all clients go."""
+        """Close both ports."""
         self.tracks.close()
         self.sound.close()
 
 
 def odas_tracks(report: LiveReport, count: int) -> dict[str, Any]:
-    """A report as the clients of ODAS read it; what they do not know, they skip."""
+    """Return a report in the format of ODAS clients, which ignore unknown keys."""
     sources = [source for source in report.sources if source.confirmed]
     return {
         "timeStamp": count,
@@ -141,6 +143,7 @@ def odas_tracks(report: LiveReport, count: int) -> dict[str, Any]:
 
 
 def _odas_source(source: LiveSource) -> dict[str, Any]:
+    """Return a source in the format of ODAS clients."""
     x, y, z = to_vectors(source.direction)
     return {
         "id": source.id,
@@ -154,11 +157,11 @@ def _odas_source(source: LiveSource) -> dict[str, Any]:
 
 
 def pcm_message(report: LiveReport, rate: int) -> bytes:
-    """The sounds of a report; nothing if there are none."""
+    """Return the message with the signals of a report; empty without signals."""
     sources = [source for source in report.sources if source.confirmed and source.samples.size]
     if not sources:
         return b""
-    head = {
+    header = {
         "start": report.start,
         "samples": sources[0].samples.shape[1],
         "rate": rate,
@@ -166,11 +169,11 @@ def pcm_message(report: LiveReport, rate: int) -> bytes:
         "channels": 2,
         "ids": [source.id for source in sources],
     }
-    sounds = b"".join(to_pcm16(source.samples) for source in sources)
-    return json.dumps(head).encode() + b"\n" + sounds
+    pcm = b"".join(to_pcm16(source.samples) for source in sources)
+    return json.dumps(header).encode() + b"\n" + pcm
 
 
 def to_pcm16(samples: Array) -> bytes:
-    """Samples (2, n) as 16-bit little-endian, left and right in turn; what is too loud is cut."""
-    cut = np.clip(np.round(samples.T * 32768.0), -32768, 32767)
-    return np.ascontiguousarray(cut, dtype="<i2").tobytes()
+    """Return samples (2, n) as interleaved 16-bit little-endian PCM, clipped to full scale."""
+    clipped = np.clip(np.round(samples.T * 32768.0), -32768, 32767)
+    return np.ascontiguousarray(clipped, dtype="<i2").tobytes()

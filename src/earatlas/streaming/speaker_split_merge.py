@@ -1,11 +1,12 @@
-"""One track that is two talkers, and two that are one: told by their sounds, where onsets cannot.
+"""Speaker split and merge test: correct the number of tracks by their separated signals.
 
-Two talkers on one cone of confusion are often one track, most of all in a room, or one that seems
-to walk from one to the other and back. So now and then what one track has is parted as if two had
-made it, at the two places that onsets like best: are the parts two voices
-(`earatlas.separation.demixing.speaker_similarity`), there are two. Of two tracks that are heard, the same is asked
-of what they were given: two voices are kept, whatever onsets say of them, and one voice is one
-track.
+Two talkers on one cone of confusion are often one track, especially in a reverberant room, or a
+track that seems to move back and forth between them. Therefore the signal of a single track is
+separated from time to time as if there were two sources, at the two directions that explain the
+onsets best. If the two signals are different speakers
+(`earatlas.separation.demixing.speaker_similarity`), the track is split. The signals of two tracks
+are compared in the same way: different speakers stay separate tracks, whatever the onsets suggest,
+and one speaker becomes one track.
 """
 
 from __future__ import annotations
@@ -17,159 +18,185 @@ import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space
-from earatlas.separation.demixing.speaker_similarity import SECONDS, voices
-from earatlas.streaming.online_masks import MaskStream
+from earatlas.separation.demixing.speaker_similarity import SECONDS, speaker_similarity
+from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.online_steering import RECENT_SECONDS
-from earatlas.streaming.renderer import USUAL
-from earatlas.tracking.front_end import Whereabouts
-from earatlas.tracking.online_track import Track
+from earatlas.streaming.renderer import DEFAULT_LATENCY
+from earatlas.tracking.front_end import TrackingFrontEnd
+from earatlas.tracking.online_track import OnlineTrack
 from earatlas.types import Array, Complex, Single
 
-__all__ = ["ByVoice"]
+__all__ = ["SpeakerSplitMerge"]
 
-# Steps from one look to the next; where the last has to be confirmed; and after some that have said
-# one, since a look takes a tenth of a second.
-_EVERY, _AGAIN, _SELDOM = 8, 4, 16
-_ALONE = 4  # looks in a row that have said one
-_JOINING = 3  # in a row that say one of two tracks
-_TELLING_SECONDS = 2.0  # of sound
-# ρ in the open, where filters leave less of one talker to be like the rest: 0.49 and more (36 looks
-# at cipic_021 and kemar_full), of two at most 0.28.
-_OPEN_TWO = 0.4
-_HEARD_SECONDS = 0.5  # since it was heard last: it speaks now
-_SPEAKS = 0.1  # of its mean power, that it has lately
-_FRAMES = 4  # hops of the bank from one mask to the next
+# Evidence: docs/figures/settings/streaming.md, "speaker_split_merge".
+_INTERVAL_STEPS = 8  # steps between tests
+_RECHECK_STEPS = 4  # steps until a split is confirmed by a second test
+_RARE_INTERVAL_STEPS = 16  # steps between tests after _SINGLE_CHECKS with one speaker
+_SINGLE_CHECKS = 4  # tests in a row with one speaker
+_MERGE_CHECKS = 3  # tests in a row with one speaker for two tracks, until they are merged
+_MIN_SECONDS = 2.0  # duration of the signals that are compared, at least
+_ANECHOIC_MAX_SIMILARITY = 0.4  # ρ below which an anechoic track has two speakers
+_ACTIVE_SECONDS = 0.5  # time since the last hit within which a track is active
+_ACTIVE_POWER_RATIO = 0.1  # power of the newest signal over its mean, for an active speaker
+_MASK_STRIDE_HOPS = 4  # hops of the filterbank from one mask frame to the next
 
 
-class ByVoice:
-    """Looks at the sounds of a stream's tracks: what is parted for it is at the head's rate."""
+class SpeakerSplitMerge:
+    """Tests whether tracks are one or two speakers. Signals for a split are at the head's rate."""
 
     def __init__(self, space: Space, layout: CueLayout, rate: int, hop_seconds: float) -> None:
-        """For a stream at `rate`, in hops of so many seconds."""
+        """Prepare for a stream at `rate` Hz with hops of `hop_seconds`."""
         self._space, self._layout = space, layout
         self._rate, self._hop_seconds = rate, hop_seconds
-        self._bank = USUAL.bank(layout.rate)
-        self._sounds: deque[dict[int, Single]] = deque(maxlen=round(SECONDS / hop_seconds))
-        windows = USUAL.lasting_hops * USUAL.hop_seconds
-        self._past: deque[Single] = deque(maxlen=round((RECENT_SECONDS + windows) / hop_seconds))
-        self._two: int | None = None  # a track that is two by the last look, to be confirmed
-        self._one: tuple[frozenset[int], int] = (frozenset(), 0)  # a pair, looks that say one
-        self._alone = 0  # looks at one track that have said one
-        self._due = 2 * _EVERY
+        self._filterbank = DEFAULT_LATENCY.filterbank(layout.rate)
+        self._signals: deque[dict[int, Single]] = deque(maxlen=round(SECONDS / hop_seconds))
+        windows = DEFAULT_LATENCY.reverberant_fir_hops * DEFAULT_LATENCY.hop_seconds
+        self._recent_samples: deque[Single] = deque(
+            maxlen=round((RECENT_SECONDS + windows) / hop_seconds)
+        )
+        self._split_candidate: int | None = None  # track with two speakers in the last test
+        # A pair of tracks, and its number of tests in a row with one speaker
+        self._merge_count: tuple[frozenset[int], int] = (frozenset(), 0)
+        self._n_single = 0  # tests of one track in a row with one speaker
+        self._next_step = 2 * _INTERVAL_STEPS
 
-    def hear(self, at_head: Array, sounds: Mapping[int, Array]) -> None:
-        """Take in a hop of the stream at the head's rate, and (2, hop) of each track."""
-        self._past.append(at_head.astype(np.float32))
-        own = sounds if len(sounds) > 1 else {}
-        self._sounds.append({i: sound.astype(np.float32) for i, sound in own.items()})
+    def append(self, resampled: Array, signals: Mapping[int, Array]) -> None:
+        """Append a hop of the input at the head's rate, and the signal (2, hop) of each track."""
+        self._recent_samples.append(resampled.astype(np.float32))
+        own = signals if len(signals) > 1 else {}
+        self._signals.append({i: signal.astype(np.float32) for i, signal in own.items()})
 
-    def look(
+    def check(
         self,
         step: int,
         now: float,
-        where: Whereabouts,
-        sounding: Collection[int],
-        masks: MaskStream,
-        kept: Sequence[Complex],
+        front_end: TrackingFrontEnd,
+        rendered_ids: Collection[int],
+        masks: OnlineMasks,
+        mask_frames: Sequence[Complex],
         yaw: float,
     ) -> None:
-        """Whether what is heard is as many voices as tracks; `kept` are the mask's frames."""
-        if step < self._due:
-            return
-        self._due = step + _EVERY
-        tracks = {track.id: track for track in where.confirmed}
-        pair = frozenset(sounding) & tracks.keys()
-        if len(pair) == 2 and self._may_be_two(where, pair, now):
-            self._two, self._alone = None, 0
-            return
-        heard = [t for t in tracks.values() if now - t.heard_at < _HEARD_SECONDS]
-        if len(heard) == 1 and where.most > 1:
-            self._part(step, now, where, heard[0], masks, kept, yaw)
-        else:
-            self._two = None
+        """Run the test if it is due, and split, merge or confirm tracks of the front end.
 
-    def _may_be_two(self, where: Whereabouts, pair: frozenset[int], now: float) -> bool:
-        """Two tracks: whether they are two voices, or it cannot be told."""
-        sounds = {i: self._sound_of(i) for i in pair}
-        n = min(sound.shape[1] for sound in sounds.values())
-        tracks = [track for track in where.confirmed if track.id in pair]
-        # In the open onsets tell who walks, whom filters of who stands do not part.
-        walked = not (where.like_a_room or _have_stood(tracks, now))
-        if walked or n < _TELLING_SECONDS * self._rate:
+        `mask_frames` are the recent spectra (2, B, 1) of the masks, `yaw` is the head's in degrees.
+        """
+        if step < self._next_step:
+            return
+        self._next_step = step + _INTERVAL_STEPS
+        tracks = {track.id: track for track in front_end.confirmed}
+        pair = frozenset(rendered_ids) & tracks.keys()
+        if len(pair) == 2 and self._keep_pair(front_end, pair, now):
+            self._split_candidate, self._n_single = None, 0
+            return
+        active = [t for t in tracks.values() if now - t.last_hit_at < _ACTIVE_SECONDS]
+        if len(active) == 1 and front_end.max_tracks > 1:
+            self._check_split(step, now, front_end, active[0], masks, mask_frames, yaw)
+        else:
+            self._split_candidate = None
+
+    def _keep_pair(self, front_end: TrackingFrontEnd, pair: frozenset[int], now: float) -> bool:
+        """Test two tracks; return whether they are two speakers or cannot be tested."""
+        signals = {i: self._recent_signal(i) for i in pair}
+        n = min(signal.shape[1] for signal in signals.values())
+        tracks = [track for track in front_end.confirmed if track.id in pair]
+        # In anechoic sound onsets show motion, and filters of static sources do not separate it.
+        may_have_moved = not (front_end.maybe_reverberant or _all_static(tracks, now))
+        if may_have_moved or n < _MIN_SECONDS * self._rate:
             return True
-        first, second = (sound[:, -n:] for sound in sounds.values())
-        told = voices(first, second, self._rate)
-        before, count = self._one
-        self._one = (pair, count + 1 if before == pair else 1) if told.one else (pair, 0)
-        if told.two:
-            where.uphold(pair, now)
-            for i, sound in sounds.items():
-                lately = sound[:, -round(_HEARD_SECONDS * self._rate) :]
-                if np.mean(lately**2) > _SPEAKS * np.mean(sound**2):
-                    where.hear(i, now)
-        elif self._one[1] >= _JOINING:
-            where.join(pair)
-            self._one = (frozenset(), 0)
-        return told.two
+        first, second = (signal[:, -n:] for signal in signals.values())
+        similarity = speaker_similarity(first, second, self._rate)
+        previous_pair, count = self._merge_count
+        count = count + 1 if previous_pair == pair else 1
+        self._merge_count = (pair, count if similarity.same_speaker else 0)
+        if similarity.different_speakers:
+            front_end.confirm_by_signal(pair, now)
+            for i, signal in signals.items():
+                newest = signal[:, -round(_ACTIVE_SECONDS * self._rate) :]
+                if np.mean(newest**2) > _ACTIVE_POWER_RATIO * np.mean(signal**2):
+                    front_end.register_hit(i, now)
+        elif self._merge_count[1] >= _MERGE_CHECKS:
+            front_end.merge(pair)
+            self._merge_count = (frozenset(), 0)
+        return similarity.different_speakers
 
-    def _part(
+    def _check_split(
         self,
         step: int,
         now: float,
-        where: Whereabouts,
-        track: Track,
-        masks: MaskStream,
-        kept: Sequence[Complex],
+        front_end: TrackingFrontEnd,
+        track: OnlineTrack,
+        masks: OnlineMasks,
+        mask_frames: Sequence[Complex],
         yaw: float,
     ) -> None:
-        """One track: whether it is two voices."""
-        places = where.best_two()
-        if places is None or not kept:
+        """Test one track, and split it if it has two speakers."""
+        directions = front_end.best_pair()
+        if directions is None or not mask_frames:
             return
-        as_heard = np.stack([self._space.turned(place, -yaw) for place in places])
-        in_room = where.like_a_room
-        told = voices(*self._parted(masks, kept, as_heard, in_room=in_room), self._layout.rate)
-        if in_room:
-            two = told.two and not track.walks
+        head_directions = np.stack(
+            [self._space.rotated(direction, -yaw) for direction in directions]
+        )
+        reverberant = front_end.maybe_reverberant
+        first, second = self._split_signals(
+            masks, mask_frames, head_directions, reverberant=reverberant
+        )
+        similarity = speaker_similarity(first, second, self._layout.rate)
+        if reverberant:
+            is_two = similarity.different_speakers and not track.moving
         else:
-            two = told.two and told.alike < _OPEN_TWO and _have_stood(where.confirmed, now)
-        self._alone = 0 if told.two else self._alone + 1
-        if (two and self._two == track.id) or (in_room and told.clearly_two):
-            where.split(track, places, now)
-            self._two = None
+            is_two = (
+                similarity.different_speakers
+                and similarity.correlation < _ANECHOIC_MAX_SIMILARITY
+                and _all_static(front_end.confirmed, now)
+            )
+        self._n_single = 0 if similarity.different_speakers else self._n_single + 1
+        clearly_two = reverberant and similarity.clearly_different_speakers
+        if (is_two and self._split_candidate == track.id) or clearly_two:
+            front_end.split(track, directions, now)
+            self._split_candidate = None
         else:
-            self._two = track.id if two else None
-            seldom = self._alone >= _ALONE
-            self._due = step + (_AGAIN if two else _SELDOM if seldom else _EVERY)
+            self._split_candidate = track.id if is_two else None
+            rarely = self._n_single >= _SINGLE_CHECKS
+            interval = _RARE_INTERVAL_STEPS if rarely else _INTERVAL_STEPS
+            self._next_step = step + (_RECHECK_STEPS if is_two else interval)
 
-    def _parted(
-        self, masks: MaskStream, kept: Sequence[Complex], places: Array, *, in_room: bool
+    def _split_signals(
+        self,
+        masks: OnlineMasks,
+        mask_frames: Sequence[Complex],
+        directions: Array,
+        *,
+        reverberant: bool,
     ) -> tuple[Array, Array]:
-        """The last seconds as two sounds (2, n) of sources at these places, as the head hears."""
-        bank = self._bank
-        stride = round(_FRAMES * bank.hop_seconds / self._hop_seconds)
-        rows = np.arange(len(kept) - 1, -1, -stride)[::-1]
-        q = masks.at_places(np.concatenate([kept[i] for i in rows], axis=-1), places)
-        lasting = USUAL.long_filters(bank, self._layout.frequencies_hz, in_room=in_room)
-        x = np.concatenate(list(self._past), axis=1).astype(np.float64)
-        for end in range(x.shape[1] % bank.hop + bank.hop, x.shape[1] + 1, bank.hop):
-            lasting.hear(x[:, end - bank.hop : end])
-        hops = self._hop_seconds / bank.hop_seconds  # of the bank, that one of the stream lasts
-        ends = np.asarray(hops * (rows - len(kept) + 1), dtype=np.float64)
-        late = x[:, -round(SECONDS * self._layout.rate) :]
-        first = lasting.tried(q, ends, late)
-        return first, late - first
+        """Separate the last seconds into two signals (2, n) at directions (2, C) of the head."""
+        filterbank = self._filterbank
+        stride = round(_MASK_STRIDE_HOPS * filterbank.hop_seconds / self._hop_seconds)
+        rows = np.arange(len(mask_frames) - 1, -1, -stride)[::-1]
+        spectra = np.concatenate([mask_frames[i] for i in rows], axis=-1)
+        q = masks.masks_at_directions(spectra, directions)
+        fir_demixer = DEFAULT_LATENCY.fir_demixer(
+            filterbank, self._layout.frequencies_hz, reverberant=reverberant
+        )
+        x = np.concatenate(list(self._recent_samples), axis=1).astype(np.float64)
+        hop = filterbank.hop
+        for end in range(x.shape[1] % hop + hop, x.shape[1] + 1, hop):
+            fir_demixer.append(x[:, end - hop : end])
+        hop_ratio = self._hop_seconds / filterbank.hop_seconds  # stream over filterbank
+        ends = np.asarray(hop_ratio * (rows - len(mask_frames) + 1), dtype=np.float64)
+        recent = x[:, -round(SECONDS * self._layout.rate) :]
+        first = fir_demixer.separate_offline(q, ends, recent)
+        return first, recent - first
 
-    def _sound_of(self, track: int) -> Single:
-        """(2, n) the last that came out of it without a gap."""
+    def _recent_signal(self, track_id: int) -> Single:
+        """Return the most recent signal (2, n) of a track without gaps."""
         hops: list[Single] = []
-        for sounds in reversed(self._sounds):
-            if track not in sounds:
+        for signals in reversed(self._signals):
+            if track_id not in signals:
                 break
-            hops.append(sounds[track])
+            hops.append(signals[track_id])
         return np.concatenate([np.zeros((2, 0), dtype=np.float32), *hops[::-1]], axis=1)
 
 
-def _have_stood(tracks: Sequence[Track], now: float) -> bool:
-    """Whether all have stood for as long as the sound that tells lasts."""
-    return all(not t.walks and now - t.standing_since > SECONDS for t in tracks)
+def _all_static(tracks: Sequence[OnlineTrack], now: float) -> bool:
+    """Return whether all tracks were static for as long as the signals that are compared."""
+    return all(not t.moving and now - t.static_since > SECONDS for t in tracks)

@@ -1,10 +1,10 @@
-"""A sound file for each track, which grows with it and can be played at any moment.
+"""WAV files of the tracks of a live stream, valid at any time while they grow.
 
-    track1.wav   RIFF 32-bit float, both ears, from when track 1 was confirmed to its end
+    track1.wav   RIFF 32-bit float, both ears, from the confirmation of track 1 to its end
 
-The lengths in a file's header are brought up to date every second, after the samples that they
-count: whatever ends the program, what is there is whole. A file that outgrows 4 GB becomes RF64,
-for which room is kept in its header.
+The lengths in the header are updated every second, after the samples that they count: if the
+program ends at any point, the file is valid. A file that exceeds 4 GB becomes RF64, for which space
+is reserved in the header.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ from earatlas.types import Array
 
 __all__ = ["GrowingWav", "TrackFiles", "is_track_file", "track_file"]
 
-_FRAME_BYTES = 8  # two channels of 32-bit float
+_FRAME_BYTES = 8  # two channels of 32-bit float samples
 _HEADER_BYTES = 12 + 36 + 24 + 12 + 8  # RIFF, JUNK or ds64, fmt, fact, data
-_LARGEST_RIFF = 0xFFFF_FFF0 - _HEADER_BYTES
-_FLOAT = 3  # the format's number
+_MAX_RIFF_BYTES = 0xFFFF_FFF0 - _HEADER_BYTES
+_IEEE_FLOAT = 3  # WAVE_FORMAT_IEEE_FLOAT
 
 
 def track_file(number: int) -> str:
-    """The name of a track's file."""
+    """Return the name of a track's file."""
     return f"track{number}.wav"
 
 
 def is_track_file(name: str) -> bool:
-    """Whether a track's file has this name."""
+    """Return whether a name is that of a track's file."""
     number = name.removeprefix("track").removesuffix(".wav")
     return number.isdecimal() and name == track_file(int(number))
 
 
 class GrowingWav:
-    """A WAV file that is whole after every `sync`."""
+    """A WAV file that is valid after every `sync`."""
 
     def __init__(self, path: Path, rate: int) -> None:
         self.path, self.rate = path, rate
-        self.frames = self._told = 0
+        self.frames = self._synced_frames = 0
         self._file: IO[bytes] = path.open("wb")
         self._file.write(_header(rate, 0))
         self._file.flush()
 
     def append(self, samples: Array) -> None:
-        """Samples (2, n)."""
+        """Append samples (2, n)."""
         self._file.write(np.ascontiguousarray(samples.T, dtype="<f4").tobytes())
         self.frames += samples.shape[1]
-        if self.frames - self._told >= self.rate:
+        if self.frames - self._synced_frames >= self.rate:
             self.sync()
 
     def sync(self) -> None:
-        """The header as long as the sound is."""
+        """Write the current length to the header."""
         self._file.flush()
         self._file.seek(0)
         self._file.write(_header(self.rate, self.frames))
         self._file.flush()
         self._file.seek(0, 2)
-        self._told = self.frames
+        self._synced_frames = self.frames
 
     def close(self) -> None:
-        """The last of it."""
+        """Write the final length and close the file."""
         try:
             self.sync()
         finally:
@@ -74,32 +74,35 @@ class GrowingWav:
 
 
 def _header(rate: int, frames: int) -> bytes:
+    """Return the header of a file with `frames` samples per channel."""
     size = frames * _FRAME_BYTES
-    large = size > _LARGEST_RIFF
-    whole = size + _HEADER_BYTES - 8
-    lengths = struct.pack("<QQQI", whole, size, frames, 0) if large else bytes(28)
-    short = [0xFFFF_FFFF] * 3 if large else [whole, frames, size]
+    is_rf64 = size > _MAX_RIFF_BYTES
+    riff_size = size + _HEADER_BYTES - 8
+    ds64 = struct.pack("<QQQI", riff_size, size, frames, 0) if is_rf64 else bytes(28)
+    sizes32 = [0xFFFF_FFFF] * 3 if is_rf64 else [riff_size, frames, size]
     return b"".join(
         [
-            struct.pack("<4sI4s", b"RF64" if large else b"RIFF", short[0], b"WAVE"),
-            struct.pack("<4sI", b"ds64" if large else b"JUNK", 28) + lengths,
-            struct.pack("<4sIHHIIHH", b"fmt ", 16, _FLOAT, 2, rate, rate * 8, _FRAME_BYTES, 32),
-            struct.pack("<4sII", b"fact", 4, short[1]),
-            struct.pack("<4sI", b"data", short[2]),
+            struct.pack("<4sI4s", b"RF64" if is_rf64 else b"RIFF", sizes32[0], b"WAVE"),
+            struct.pack("<4sI", b"ds64" if is_rf64 else b"JUNK", 28) + ds64,
+            struct.pack(
+                "<4sIHHIIHH", b"fmt ", 16, _IEEE_FLOAT, 2, rate, rate * 8, _FRAME_BYTES, 32
+            ),
+            struct.pack("<4sII", b"fact", 4, sizes32[1]),
+            struct.pack("<4sI", b"data", sizes32[2]),
         ]
     )
 
 
 class TrackFiles:
-    """The files of a stream in a folder."""
+    """The WAV files of the tracks of a stream, in one folder."""
 
     def __init__(self, folder: Path, rate: int) -> None:
         self._folder, self._rate = folder, rate
         self._open: dict[int, GrowingWav] = {}
-        self.tracks: dict[int, dict[str, object]] = {}  # what there is of each, for the summary
+        self.tracks: dict[int, dict[str, object]] = {}  # entries of the summary, by track id
 
     def write(self, report: LiveReport) -> None:
-        """The sounds of a report; those of tracks that ended are closed."""
+        """Append the signals of a report, and close the files of tracks that ended."""
         try:
             for source in (*report.sources, *report.ended):
                 if source.confirmed and source.samples.shape[1]:
@@ -108,9 +111,10 @@ class TrackFiles:
                 if source.id in self._open:
                     self._open.pop(source.id).close()
         except OSError as error:
-            raise _no_room(self._folder, error) from error
+            raise _disk_error(self._folder, error) from error
 
     def _append(self, source: LiveSource, start: int) -> None:
+        """Append the signal of a source, from its first nonzero sample on."""
         samples = source.samples
         if source.id not in self._open:
             if source.id in self.tracks or not samples.any():
@@ -126,25 +130,26 @@ class TrackFiles:
         self.tracks[source.id]["direction"] = [round(float(v), 1) for v in source.direction]
 
     def close(self) -> None:
-        """All files, as far as they are."""
-        problems = []
+        """Close all files."""
+        errors = []
         for file in self._open.values():
             try:
                 file.close()
             except OSError as error:
-                problems.append(error)
+                errors.append(error)
         self._open = {}
-        if problems:
-            raise _no_room(self._folder, problems[0])
+        if errors:
+            raise _disk_error(self._folder, errors[0])
 
     @property
     def summary(self) -> Sequence[dict[str, object]]:
-        """What there is of each track."""
+        """Entry of each track: id, file, start, seconds, direction."""
         return list(self.tracks.values())
 
 
-def _no_room(folder: Path, error: OSError) -> InputError:
+def _disk_error(folder: Path, error: OSError) -> InputError:
+    """Return the error for a folder that cannot be written."""
     return InputError(
-        f"output folder must have room for the sound, got '{folder}' ({error.strerror or error}). "
-        "What was written until then can be played. Free some space, or choose another folder."
+        f"output folder must have room for the files, got '{folder}' ({error.strerror or error}). "
+        "The files written so far can be played. Free some space, or choose another folder."
     )

@@ -1,10 +1,10 @@
-"""The studio: look, listen and try in the browser, on this computer alone.
+"""Studio: a local web page to separate recordings, learn heads, make scenes and listen live.
 
-`earatlas studio` serves a page on 127.0.0.1. The process that serves it imports no library that
-computes, so that the page is there at once; what computes are worker processes.
+`earatlas studio` serves a page on 127.0.0.1. The server process imports no numerical library, so
+that the page is available immediately; worker processes do the computations.
 
-    browser ── http ──▶ server ── lines of JSON ──▶ worker: heads, recordings, scenes, live, story
-               safety     │                           │
-                          session, jobs               ▼
-                                               the session's folder
+    browser ── http ──▶ server ── JSON lines ──▶ worker: heads, recordings, scenes, live, explainer
+               safety     │                        │
+                          session, jobs            ▼
+                                            folder of the session
 """

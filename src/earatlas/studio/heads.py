@@ -1,15 +1,15 @@
-"""Heads in the studio: a file or a folder becomes an atlas while one looks on.
+"""Heads in the studio: learn an atlas from a file or a folder, and describe it for the page.
 
-In: a .sofa file, or a table (CSV) of recordings with the recordings beside it; or an atlas. Out: an
-atlas in the session's folder, and what the page shows of it: where the head was measured, what
-cannot be learned from it, and how far the answers were off on directions that were held out.
+The input is a .sofa file, a table (CSV) of recordings with the recordings next to it, or an atlas.
+The output is an atlas in the session's folder, and JSON values: measured directions, limitations of
+the measurement, and errors on held-out directions.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,46 +22,58 @@ from earatlas.hrtf.diagnosis import coverage_map, diagnose
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import simulated_head
-from earatlas.studio.progress import Teller
+from earatlas.studio.progress import ProgressReporter
 
-__all__ = ["TABLE", "described", "learned", "own_names", "write_built_in"]
+__all__ = [
+    "TABLE",
+    "describe_atlas",
+    "learn_head",
+    "rename_files_in_table",
+    "write_example_atlas",
+]
 
-TABLE = "positions.csv"  # of a folder of recordings, with names of ours
-_MOST_POINTS = 1500  # directions that are drawn on the sphere
-_BUILT_IN_SPACING = 8.0  # degrees: 645 directions, 1.6° of error in the median, 1.8 MB
+TABLE = "positions.csv"  # table of a folder of recordings, with the studio's file names
+_MAX_POINTS = 1500  # directions drawn on the sphere
+# Evidence: docs/figures/settings/studio.md, "heads".
+_EXAMPLE_SPACING = 8.0  # degrees between the directions of the example head
 
 
-def learned(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
-    """Learn a head, and say what came of it; what was measured is told before the learning."""
-    source, name = Path(order["source"]), str(order["name"])
-    if "names" in order:
+def learn_head(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any]:
+    """Learn an atlas and return its description; the measurements are published beforehand."""
+    source, name = Path(request["source"]), str(request["name"])
+    if "names" in request:
         table = source.with_name(TABLE)
-        table.write_text(own_names(source.read_bytes(), order["names"]), encoding="utf-8")
+        text = rename_files_in_table(source.read_bytes(), request["names"])
+        table.write_text(text, encoding="utf-8")
         source = table
-    head = open_head(source, progress=teller.stage("reading the head", 0.0, 0.1))
+    head = open_head(source, progress=reporter.stage("reading the head", 0.0, 0.1))
     head = replace(head, name=Path(name).stem)
-    teller.stage("measuring what it has", 0.1)
-    facts = _measured(head, name)
-    teller.answer(facts)
-    atlas = learn(head, progress=teller.stage("learning how it hears", 0.15, 1.0))
-    atlas.save(order["atlas"])
-    return {**facts, **_of_atlas(atlas), "name": name}
+    reporter.stage("analysing the measurements", 0.1)
+    description = _describe_measurements(head, name)
+    reporter.publish(description)
+    atlas = learn(head, progress=reporter.stage("learning the head", 0.15, 1.0))
+    atlas.save(request["atlas"])
+    return {**description, **_describe_model(atlas), "name": name}
 
 
-def described(path: Path) -> dict[str, Any]:
-    """What an atlas holds."""
+def describe_atlas(path: Path) -> dict[str, Any]:
+    """Return the description of an atlas file."""
     atlas = Atlas.load(path)
-    facts = {
+    description = {
         "points": _points(atlas.model.centres),
-        "points_are": "charts",
+        "points_label": "centres of the charts",
         "coverage": None,
         "notes": [],
         "spacing_degrees": atlas.about.get("spacing_degrees"),
     }
-    return {**facts, **_of_atlas(atlas), "name": str(atlas.about.get("head", "?"))}
+    return {
+        **description,
+        **_describe_model(atlas),
+        "name": str(atlas.about.get("head", "?")),
+    }
 
 
-def _measured(head: Head, name: str) -> dict[str, Any]:
+def _describe_measurements(head: Head, name: str) -> dict[str, Any]:
     report = diagnose(head)
     return {
         "name": name,
@@ -70,42 +82,41 @@ def _measured(head: Head, name: str) -> dict[str, Any]:
         "spacing_degrees": round(report.spacing_degrees, 1),
         "largest_gap_degrees": round(report.largest_gap_degrees, 1),
         "points": _points(head.directions),
-        "points_are": "measured directions",
+        "points_label": "measured directions",
         "coverage": np.round(np.minimum(coverage_map(head), 1.0), 2).tolist(),
         "notes": list(report.warnings),
     }
 
 
-def _of_atlas(atlas: Atlas) -> dict[str, Any]:
-    held_out = None if atlas.accuracy is None else vars(atlas.accuracy)
+def _describe_model(atlas: Atlas) -> dict[str, Any]:
     return {
         "directions": atlas.about.get("directions"),
         "licence": atlas.about.get("licence") or "unknown",
         "space": atlas.space.name,
         "charts": len(atlas.model.weights),
-        "rooms": atlas.rooms is not None,
-        "held_out": held_out,
+        "reverberant": atlas.rooms is not None,
+        "held_out": None if atlas.accuracy is None else asdict(atlas.accuracy),
     }
 
 
 def _points(directions: np.ndarray) -> list[list[float]]:
-    """Some of the directions (N, C), evenly chosen, for the sphere."""
+    """Return some of the directions (N, C), evenly chosen, as (azimuth, elevation)."""
     x = np.column_stack([directions, np.zeros(len(directions))])[:, :2]
-    rounded: list[list[float]] = np.round(x[:: -(-len(x) // _MOST_POINTS)], 1).tolist()
+    rounded: list[list[float]] = np.round(x[:: -(-len(x) // _MAX_POINTS)], 1).tolist()
     return rounded
 
 
-def own_names(table: bytes, names: dict[str, str]) -> str:
-    """A table whose files have the names that the studio gave them, not those of the browser.
+def rename_files_in_table(table: bytes, names: dict[str, str]) -> str:
+    """Return a table in which the browser's file names are replaced by the studio's.
 
-    `names` are those by what the browser called them: a path in the folder that was dropped.
+    `names` maps a path in the dropped folder to the studio's name.
     """
     try:
         text = table.decode("utf-8-sig")
         rows = list(csv.reader(io.StringIO(text)))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(
-            f"table must be a readable text file, got something else ({error}). Save it as CSV."
+            f"table must be a CSV file, got a file that cannot be read ({error}). Save it as CSV."
         ) from error
     columns = [cell.strip().lower() for cell in rows[0]] if rows else []
     if "file" not in columns:
@@ -113,24 +124,24 @@ def own_names(table: bytes, names: dict[str, str]) -> str:
             "table must have the columns file, azimuth, elevation, got "
             f"{', '.join(columns) or 'none'}. Add them."
         )
-    at = columns.index("file")
-    known = {_plain(name): own for name, own in names.items()}
+    column = columns.index("file")
+    studio_names = {_normalized(name): own for name, own in names.items()}
     for row in rows[1:]:
-        if len(row) > at:
-            row[at] = known.get(_plain(row[at]), "not in the folder that was dropped")
+        if len(row) > column:
+            row[column] = studio_names.get(_normalized(row[column]), "not in the dropped folder")
     out = io.StringIO()
     csv.writer(out).writerows(rows)
     return out.getvalue()
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.strip().replace("\\", "/").removeprefix("./")
 
 
-def write_built_in(path: Path) -> None:
-    """Learn the built-in head anew, where its file is too old: see the end of this file."""
-    learn(simulated_head(Sphere().grid(_BUILT_IN_SPACING))).save(path)
+def write_example_atlas(path: Path) -> None:
+    """Learn the simulated head that is shipped with the package, and write its atlas."""
+    learn(simulated_head(Sphere().grid(_EXAMPLE_SPACING))).save(path)
 
 
 if __name__ == "__main__":  # python -m earatlas.studio.heads
-    write_built_in(EXAMPLE_ATLAS)
+    write_example_atlas(EXAMPLE_ATLAS)

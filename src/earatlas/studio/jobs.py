@@ -1,8 +1,8 @@
-"""Jobs: what the workers have to do, in a line that is not endless.
+"""Jobs for the worker processes, in a queue of bounded length.
 
-In: orders. Out: `Job`s that say how far they are, what was found, or what went wrong. A job can be
-cancelled at any moment: its process is ended, and another one started. So is one that crashes or
-is killed by the system, and the job says so.
+A `Job` holds a request and reports its progress, its result or its error. A job can be cancelled at
+any time: its process is killed and another one is started. A process that crashes or is killed by
+the system is replaced as well, and the job reports it.
 """
 
 from __future__ import annotations
@@ -18,81 +18,83 @@ from typing import Any
 from earatlas.errors import InputError
 from earatlas.studio.worker import Worker, WorkerEndedError
 
-__all__ = ["BusyError", "Crew", "Job"]
+__all__ = ["BusyError", "Job", "WorkerPool"]
 
-_ENDED = (
-    "The process that worked on this was ended by the system. It may need more memory than there "
-    "is, or crash a library that reads it. The studio goes on."
+_PROCESS_ENDED = (
+    "The worker process was ended by the system. It may have run out of memory, or the file may "
+    "have crashed a library that reads it. The studio is still running."
 )
-_BUG = "This is a bug of earatlas, not of your file. Please report it with the text below."
-_WARM = {"do": "warm"}
+_BUG = "This is a bug in earatlas, not in your file. Please report it with the text below."
+_WARM_UP = {"task": "warm_up"}
 
 
 class BusyError(InputError):
-    """Too much is waiting."""
+    """Too many jobs are waiting."""
 
 
 @dataclass(eq=False)
 class Job:
-    """One order, and how far it is: waiting, running, done, failed or cancelled."""
+    """A request and its state: waiting, running, done, failed or cancelled."""
 
-    order: dict[str, Any]
+    request: dict[str, Any]
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: str = "waiting"
-    share: float = 0.0
-    words: str = ""
-    answer: Any = None  # as soon as there is something to see
-    answers: int = 0  # how often it changed
+    progress: float = 0.0  # between 0 and 1
+    stage: str = ""  # description of what is being done
+    result: Any = None  # preliminary or final result, as soon as there is one
+    result_version: int = 0  # how often the result has changed
     error: str = ""
-    details: str = ""  # of a bug of ours
+    details: str = ""  # traceback of a bug
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the job is done, failed or cancelled."""
         return self.state in ("done", "failed", "cancelled")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        names = ("id", "state", "share", "words", "answers", "answer", "error", "details")
+        """Return plain JSON values."""
+        names = (
+            "id", "state", "progress", "stage", "result_version", "result", "error", "details",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
-    def tell(self, message: dict[str, Any]) -> None:
-        """Take in what its worker says while it works."""
-        self.share = float(message.get("share", self.share))
-        self.words = str(message.get("words", self.words))
-        if "answer" in message:
-            self._see(message["answer"])
+    def update(self, message: dict[str, Any]) -> None:
+        """Process a message that the worker sends while it works."""
+        self.progress = float(message.get("progress", self.progress))
+        self.stage = str(message.get("stage", self.stage))
+        if "result" in message:
+            self._set_result(message["result"])
 
-    def _see(self, answer: Any) -> None:
-        self.answer = answer
-        self.answers += 1
+    def _set_result(self, result: Any) -> None:
+        self.result = result
+        self.result_version += 1
 
     def fail(self, error: str, details: str = "") -> None:
-        """It ended without what was wished."""
+        """Set the state to failed, unless the job was cancelled."""
         if self.state != "cancelled":
             self.state, self.error, self.details = "failed", error, details
 
     def finish(self, message: dict[str, Any]) -> None:
-        """It ended in the way that its worker says."""
+        """Process the last message of the worker."""
         if "error" in message:
             self.fail(message["error"])
         elif "bug" in message:
             self.fail(_BUG, message["bug"])
         elif self.state != "cancelled":
-            self._see(message["done"])
-            self.state, self.share = "done", 1.0
+            self._set_result(message["done"])
+            self.state, self.progress = "done", 1.0
 
 
-class Crew:
-    """Workers, each with a thread that asks it; jobs wait in one line."""
+class WorkerPool:
+    """Worker processes, each with a thread that communicates with it, and one queue of jobs."""
 
-    def __init__(self, workers: int, most_waiting: int) -> None:
-        self._waiting: queue.Queue[Job | None] = queue.Queue()
-        self._in_line: set[Job] = set()  # those of them that were not cancelled
-        self._most_waiting = most_waiting
+    def __init__(self, workers: int, max_waiting: int) -> None:
+        self._queue: queue.Queue[Job | None] = queue.Queue()
+        self._waiting: set[Job] = set()  # jobs in the queue that were not cancelled
+        self._max_waiting = max_waiting
         self._lock = threading.Lock()
-        self._running: dict[str, Worker] = {}  # by job
-        self._promised = 0  # places in the line that are kept for what is being uploaded
+        self._running: dict[str, Worker] = {}  # by job id
+        self._reserved = 0  # places in the queue that are reserved for uploads
         self._open = True
         self._threads = [
             threading.Thread(target=self._work, name=f"studio worker {n}", daemon=True)
@@ -103,86 +105,87 @@ class Crew:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Which process works on which job."""
+        """Process ids by job id."""
         with self._lock:
             return {job: worker.pid for job, worker in self._running.items()}
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Keep a place in the line, or refuse: nothing is uploaded that nobody will do.
+    def reserve(self) -> Iterator[None]:
+        """Reserve a place in the queue during an upload, or raise BusyError.
 
-        What is submitted within has a place of its own; this one is given back at the end.
+        A job submitted within the block takes a place of its own; the reservation ends with the
+        block.
         """
         with self._lock:
-            waiting = len(self._in_line) + self._promised
-            if waiting >= self._most_waiting:
+            waiting = len(self._waiting) + self._reserved
+            if waiting >= self._max_waiting:
                 raise BusyError(
-                    f"work must wait in a line of at most {self._most_waiting}, got one more. Try "
-                    "again when something is done."
+                    f"jobs must wait in a queue of at most {self._max_waiting}, got one more. Try "
+                    "again when a job is done."
                 )
-            self._promised += 1
+            self._reserved += 1
         try:
             yield
         finally:
             with self._lock:
-                self._promised -= 1
+                self._reserved -= 1
 
     def submit(self, job: Job) -> Job:
-        """Put a job into the line; within a `place`."""
+        """Add a job to the queue; call it within `reserve`."""
         with self._lock:
-            self._in_line.add(job)
-            self._waiting.put(job)
+            self._waiting.add(job)
+            self._queue.put(job)
         return job
 
     def cancel(self, job: Job) -> None:
-        """End a job, whether it waits or runs."""
+        """Cancel a waiting or running job."""
         with self._lock:
             if job.ended:
                 return
             job.state = "cancelled"
-            self._in_line.discard(job)
+            self._waiting.discard(job)
             worker = self._running.get(job.id)
             if worker is not None:
-                worker.end()
+                worker.kill()
 
     def close(self) -> None:
-        """End all processes, and the threads that ask them."""
+        """Kill all processes and end their threads."""
         with self._lock:
             self._open = False
             for worker in self._running.values():
-                worker.end()
+                worker.kill()
         for _ in self._threads:
-            self._waiting.put(None)
+            self._queue.put(None)
         for thread in self._threads:
             thread.join(timeout=10)
 
     def _work(self) -> None:
-        worker = self._warm()
-        while (job := self._waiting.get()) is not None and self._open:
+        worker = self._start_worker()
+        while (job := self._queue.get()) is not None and self._open:
             with self._lock:
-                self._in_line.discard(job)
+                self._waiting.discard(job)
                 if job.ended:
                     continue
                 job.state = "running"
                 self._running[job.id] = worker
             message = None
             with suppress(WorkerEndedError):
-                message, _ = worker.ask(job.order, job.tell)
-            with self._lock:  # nobody ends a worker that has just finished
+                message, _ = worker.run(job.request, job.update)
+            with self._lock:  # so that `cancel` does not kill a worker that has just finished
                 del self._running[job.id]
                 if message is None:
-                    job.fail(_ENDED)
+                    job.fail(_PROCESS_ENDED)
                 else:
                     job.finish(message)
                 broken = message is None or job.state == "cancelled"
             if broken and self._open:
-                worker.end()
-                worker = self._warm()
-        worker.end()
+                worker.kill()
+                worker = self._start_worker()
+        worker.kill()
 
-    def _warm(self) -> Worker:
-        """A new process, with its libraries imported; one that cannot start says so later."""
+    def _start_worker(self) -> Worker:
+        """Start a process and let it import its libraries; a failure shows at the first job."""
         worker = Worker()
         with suppress(WorkerEndedError):
-            worker.ask(_WARM, lambda message: None)
+            worker.run(_WARM_UP, lambda message: None)
         return worker

@@ -1,7 +1,7 @@
-"""Live in the studio: blocks of sound in, who is where now and one of them to be heard out.
+"""Live localization in the studio.
 
-In: samples of the page's microphones, as bytes of 32-bit floats, left and right in turn. Out: JSON
-values for the sphere, and the sound of the source that is monitored, in the same form.
+The input is blocks of microphone samples as interleaved 32-bit floats (left, right). The output is
+JSON values for the sphere, and the sound of the monitored source in the same format.
 """
 
 from __future__ import annotations
@@ -12,62 +12,62 @@ import numpy as np
 
 from earatlas.atlas import Atlas
 from earatlas.errors import InputError
-from earatlas.plotting.palette import colour_of
-from earatlas.report.images import on_colour
+from earatlas.plotting.palette import source_colour
+from earatlas.report.images import text_colour
 from earatlas.streaming.report import LiveReport, LiveSource
-from earatlas.studio.views import sphere_view
+from earatlas.studio.views import azimuth_elevation, describe_uncertainty
 from earatlas.types import Array
-from earatlas.wording import place_words, radius_words
+from earatlas.wording import format_position
 
-__all__ = ["Listening", "from_bytes", "to_bytes"]
+__all__ = ["LiveListener", "decode_samples", "encode_samples"]
 
 
-def from_bytes(data: bytes) -> Array:
-    """Samples (2, n) of interleaved 32-bit floats."""
+def decode_samples(data: bytes) -> Array:
+    """Return samples (2, n) from interleaved 32-bit floats."""
     if len(data) % 8:
         raise InputError(
-            f"sound must be pairs of 32-bit floats, got {len(data)} bytes. Load the page again."
+            f"sound must be pairs of 32-bit floats, got {len(data)} bytes. Reload the page."
         )
     return np.frombuffer(data, dtype="<f4").reshape(-1, 2).T.astype(np.float64)
 
 
-def to_bytes(samples: Array) -> bytes:
-    """The inverse of `from_bytes`."""
+def encode_samples(samples: Array) -> bytes:
+    """Return samples (2, n) as interleaved 32-bit floats: the inverse of `decode_samples`."""
     return samples.T.astype("<f4").tobytes()
 
 
-class Listening:
-    """A stream of one page."""
+class LiveListener:
+    """The live stream of one page."""
 
     def __init__(self, atlas: Atlas, rate: int) -> None:
         self._live, self._space = atlas.live(rate=rate), atlas.space
 
     def push(self, data: bytes, monitored: int | None) -> tuple[dict[str, Any], bytes]:
-        """Who is where after a block, and the sound of the one that is monitored."""
-        report = self._live.push(from_bytes(data))
-        told = {
+        """Process a block; return JSON values, and the sound of the monitored source."""
+        report = self._live.push(decode_samples(data))
+        state = {
             "time": round(report.time, 3),
-            "sources": [self._shown(source) for source in report.sources if source.confirmed],
+            "sources": [self._source_view(source) for source in report.sources if source.confirmed],
             "doubts": [str(doubt) for doubt in report.doubts],
         }
-        return told, b"" if monitored is None else to_bytes(_sound(report, monitored))
+        return state, b"" if monitored is None else encode_samples(_sound(report, monitored))
 
-    def _shown(self, source: LiveSource) -> dict[str, Any]:
-        """A source as the page draws it."""
-        colour = colour_of(source.id - 1)
+    def _source_view(self, source: LiveSource) -> dict[str, Any]:
+        """Return a source as the page draws it."""
+        colour = source_colour(source.id - 1)
         return {
             **source.to_dict(),
-            "direction": np.round(sphere_view(source.direction)[0], 1).tolist(),
-            "words": place_words(self._space, source.direction),
-            "sure": f"90 % within {radius_words(self._space, source.radius_90)}",
+            "direction": np.round(azimuth_elevation(source.direction)[0], 1).tolist(),
+            "place": format_position(self._space, source.direction, source.radius_90),
+            "uncertainty": describe_uncertainty(self._space, source.radius_90),
             "colour": colour,
-            "on_colour": on_colour(colour),
+            "text_colour": text_colour(colour),
         }
 
 
-def _sound(report: LiveReport, wished: int) -> Array:
-    """(2, n) of the source with that number; silence where it has ended, so that time goes on."""
+def _sound(report: LiveReport, source_id: int) -> Array:
+    """Return the sound (2, n) of a source, or silence of the same length if it has ended."""
     sounds = {source.id: source.samples for source in report.sources}
     longest = max((sound.shape[1] for sound in sounds.values()), default=0)
-    own = sounds.get(wished, np.zeros((2, 0)))
-    return own if own.shape[1] else np.zeros((2, longest))
+    sound = sounds.get(source_id, np.zeros((2, 0)))
+    return sound if sound.shape[1] else np.zeros((2, longest))

@@ -1,4 +1,4 @@
-"""How a worker tells how far it is: in words and shares, and not too often."""
+"""Progress messages of a worker: the stage, the fraction done, and preliminary results."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import Any
 
 from earatlas.types import Progress
 
-__all__ = ["Teller"]
+__all__ = ["ProgressReporter"]
 
-_LEAST_SECONDS = 0.05  # between two lines: the page looks ten times a second
+_MIN_INTERVAL_SECONDS = 0.05  # between two messages; the page asks ten times per second
 
 
-class Teller:
-    """Says {"share": …, "words": …} of what is being done, and {"answer": …} early."""
+class ProgressReporter:
+    """Sends {"progress": …, "stage": …} while a task runs, and {"result": …} for early results."""
 
-    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
-        self._say = say
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self._send = send
         self._next = 0.0
-        self.warned: Callable[[], list[str]] = list  # what was warned of so far
+        self.warnings: Callable[[], list[str]] = list  # returns the warnings given so far
 
-    def stage(self, words: str, begin: float = 0.0, end: float = 1.0) -> Progress:
-        """A stage of the work, from one share of it to another."""
-        self._say({"words": words, "share": begin})
+    def stage(self, name: str, begin: float = 0.0, end: float = 1.0) -> Progress:
+        """Begin a stage between two fractions of the task, and return its progress callback."""
+        self._send({"stage": name, "progress": begin})
 
-        def told(done: float, total: float) -> None:
+        def update(done: float, total: float) -> None:
             now = time.monotonic()
             if now >= self._next:
-                self._next = now + _LEAST_SECONDS
-                share = min(max(done / max(total, 1e-300), 0.0), 1.0)
-                self._say({"words": words, "share": round(begin + (end - begin) * share, 4)})
+                self._next = now + _MIN_INTERVAL_SECONDS
+                fraction = min(max(done / max(total, 1e-300), 0.0), 1.0)
+                progress = round(begin + (end - begin) * fraction, 4)
+                self._send({"stage": name, "progress": progress})
 
-        return told
+        return update
 
-    def answer(self, answer: dict[str, Any]) -> None:
-        """What can be shown before all is done."""
-        self._say({"answer": {**answer, "warnings": self.warned()}})
+    def publish(self, result: dict[str, Any]) -> None:
+        """Send a result that can be shown before the task is done."""
+        self._send({"result": {**result, "warnings": self.warnings()}})

@@ -1,7 +1,8 @@
-"""A recording in the studio: taken apart, looked at, and written as files and a page.
+"""Recordings in the studio: separate, view, and write files and a report.
 
-In: a file that was uploaded, recorded or made, and an atlas. Out: what the page shows of it; in the
-recording's own folder mixture.wav, a sound a source, separated.json and report.html.
+The input is an uploaded, recorded or rendered file and an atlas. The output is JSON values for the
+page and, in the folder of the recording, mixture.wav, one sound per source, separated.json and
+report.html.
 """
 
 from __future__ import annotations
@@ -15,164 +16,177 @@ from typing import Any
 import numpy as np
 
 from earatlas.atlas import Atlas
-from earatlas.batch.recordings import SeparatingFiles
+from earatlas.batch.recordings import SeparationJob
 from earatlas.errors import EaratlasWarning, InputError
-from earatlas.evaluation.assignment import known_mean
-from earatlas.evaluation.ground_truth import Truth
+from earatlas.evaluation.assignment import nan_mean
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_seconds, read_audio
 from earatlas.report import write_report
-from earatlas.report.comparison import Known, decibel_words
-from earatlas.separation.options import Separating
-from earatlas.separation.pipeline import sound_file
-from earatlas.separation.result import FoundScene
+from earatlas.report.comparison import SceneComparison, format_decibels
+from earatlas.separation.options import SeparationOptions
+from earatlas.separation.pipeline import source_file_name
+from earatlas.separation.result import SceneSummary
 from earatlas.simulation.synthetic_speech import synthetic_speech
-from earatlas.studio.progress import Teller
+from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.scenes import read_truth
-from earatlas.studio.views import pictures, scene_view, truth_view
+from earatlas.studio.views import scene_view, spectrogram_images, truth_view
 from earatlas.wording import (
-    direction_words,
-    error_words,
-    length_words,
-    place_words,
-    rate_words,
-    speed_words,
+    format_direction,
+    format_duration,
+    format_error,
+    format_position,
+    format_sampling_rate,
+    format_speed,
 )
 
-__all__ = ["MIXTURE", "separated", "tried"]
+__all__ = ["MIXTURE", "separate_recording", "warm_up"]
 
 MIXTURE = "mixture.wav"
-_ANSWER = "separated.json"
-_QUICK_SECONDS = 4.0  # a recording that is no longer is done at once
-_MOST_SECONDS = 300.0  # a browser holds every sound as 32-bit samples: 115 MB each at 48 kHz
+_RESULT = "separated.json"
+# Evidence: docs/figures/settings/studio.md, "recordings".
+_PREVIEW_SECONDS = 4.0  # longer recordings get a preview before their sounds are separated
+_MAX_SECONDS = 300.0  # longest recording that the page can hold in memory
 
 
-def separated(order: dict[str, Any], atlas: Atlas, teller: Teller) -> dict[str, Any]:
-    """Take a recording apart: a first look, then all with its sounds, then with the report."""
-    folder, name = Path(order["folder"]), str(order["name"])
-    how = Separating(order.get("n_sources"), order.get("rendering", "spatial"))
-    tell = teller.stage("reading", 0.0, 0.05)
-    mixture = _mixture(Path(order["file"]), folder / MIXTURE)
-    tell(1.0, 1.0)
+def separate_recording(
+    request: dict[str, Any], atlas: Atlas, reporter: ProgressReporter
+) -> dict[str, Any]:
+    """Separate a recording; publish a preview, then the scene with its sounds, then the report."""
+    folder, name = Path(request["folder"]), str(request["name"])
+    options = SeparationOptions(request.get("n_sources"), request.get("rendering", "spatial"))
+    progress = reporter.stage("reading", 0.0, 0.05)
+    mixture = _write_mixture(Path(request["file"]), folder / MIXTURE)
+    progress(1.0, 1.0)
     truth = read_truth(folder)
     about = {
         "name": name,
         "head": str(atlas.about.get("head", "?")),
-        "truth": [] if truth is None else _true(truth),
-        "settings": {"n_sources": how.n_sources, "rendering": how.rendering},
+        "truth": [] if truth is None else _true_directions(truth),
+        "settings": {"n_sources": options.n_sources, "rendering": options.rendering},
     }
-    if audio_seconds(mixture) > _QUICK_SECONDS:
-        teller.stage("looking", 0.05)
-        teller.answer({**about, **_first_look(atlas, mixture, how)})
-    tell = teller.stage("taking the sounds apart", 0.3, 0.9)
-    told, scene, files = SeparatingFiles(folder, atlas, how).separated(mixture, tell)
-    teller.stage("drawing", 0.9)
+    if audio_seconds(mixture) > _PREVIEW_SECONDS:
+        reporter.stage("finding the sources", 0.05)
+        reporter.publish({**about, **_preview(atlas, mixture, options)})
+    progress = reporter.stage("separating the sounds", 0.3, 0.9)
+    answer, scene, files = SeparationJob(folder, atlas, options).separated(mixture, progress)
+    reporter.stage("preparing the view", 0.9)
     sounds = {source.name: path for source, path in zip(scene.sources, files, strict=True)}
     sounds = {"mixture": mixture, **sounds}
     view = {
         **about,
         **scene_view(scene),
-        "facts": _facts(scene, how, told["seconds"]),
-        "compared": [] if truth is None else _compared(scene, truth, sounds),
-        "images": pictures(scene),
+        "facts": _facts(scene, options, answer["seconds"]),
+        "comparison": [] if truth is None else _comparison_rows(scene, truth, sounds),
+        "images": spectrogram_images(scene),
         "files": _files(scene),
     }
-    _write_json(folder / _ANSWER, told, name)
-    teller.answer(view)
-    teller.stage("writing the report", 0.95)
+    _write_json(folder / _RESULT, answer, name)
+    reporter.publish(view)
+    reporter.stage("writing the report", 0.95)
     write_report(
         folder / "report.html", scene, title=name, truth=truth, files=sounds,
-        elapsed_seconds=told["seconds"],
+        elapsed_seconds=answer["seconds"],
     )  # fmt: skip
     return {**view, "files": {**view["files"], "report": "report.html"}}
 
 
-def _first_look(atlas: Atlas, mixture: Path, how: Separating) -> dict[str, Any]:
-    """Where the sources are, by masks alone at the rate of the cues: 40 % of the work of all."""
+def _preview(atlas: Atlas, mixture: Path, options: SeparationOptions) -> dict[str, Any]:
+    """Return the view of a scene separated by soft masks at the rate of the cues, without sounds.
+
+    This takes about 40 % of the time of the whole separation.
+    """
     audio = read_audio(mixture, rate=atlas.layout.rate)
-    scene = atlas.separate(audio, n_sources=how.n_sources, rendering="soft")
+    scene = atlas.separate(audio, n_sources=options.n_sources, rendering="soft")
     return {
         **scene_view(scene),
-        "first": True,
+        "preliminary": True,
         "facts": [
-            f"{length_words(scene.seconds)} long",
-            _count_words(scene, how),
-            "their sounds are being made …",
+            f"{format_duration(scene.seconds)} long",
+            _describe_count(scene, options),
+            "separating the sounds …",
         ],
-        "compared": [],
-        "images": pictures(scene),
+        "comparison": [],
+        "images": spectrogram_images(scene),
         "files": {"mixture": MIXTURE, "sounds": []},
     }
 
 
-def tried(atlas: Atlas) -> None:
-    """A short sound taken apart in memory: what is computed once is then there."""
+def warm_up(atlas: Atlas) -> None:
+    """Separate a short sound, so that modules are imported and cached values are computed."""
     samples = np.stack([synthetic_speech(0.6, seed=1), synthetic_speech(0.6, seed=2)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EaratlasWarning)
         atlas.separate(Audio(samples, 16_000), n_sources=2)
 
 
-def _mixture(file: Path, path: Path) -> Path:
-    """The recording as a WAV file of its own rate, which every browser plays."""
+def _write_mixture(file: Path, path: Path) -> Path:
+    """Write the recording as a WAV file at its own rate, which all browsers play."""
     seconds = audio_seconds(file)
-    if seconds > _MOST_SECONDS:
+    if seconds > _MAX_SECONDS:
         raise InputError(
-            f"recording must have at most {length_words(_MOST_SECONDS)} in the studio, got "
-            f"{length_words(seconds)}. Use `earatlas separate --report` for longer ones."
+            f"recording must have at most {format_duration(_MAX_SECONDS)} in the studio, got "
+            f"{format_duration(seconds)}. Use the command `earatlas separate` for longer ones."
         )
     if file != path:
         read_audio(file).write(path)
     return path
 
 
-def _count_words(scene: FoundScene, how: Separating) -> str:
+def _describe_count(scene: SceneSummary, options: SeparationOptions) -> str:
     count = len(scene.sources)
-    found = "found" if how.n_sources is None else "as asked"
-    return f"{count} source{'' if count == 1 else 's'} {found}"
+    suffix = "found" if options.n_sources is None else "as requested"
+    return f"{count} source{'' if count == 1 else 's'} {suffix}"
 
 
-def _facts(scene: FoundScene, how: Separating, seconds: float) -> list[str]:
+def _facts(scene: SceneSummary, options: SeparationOptions, seconds: float) -> list[str]:
     return [
-        f"{length_words(scene.seconds)} long",
-        _count_words(scene, how),
-        f"sounds at {rate_words(scene.rate)}",
-        f"separated in {speed_words(seconds, scene.seconds)}",
+        f"{format_duration(scene.seconds)} long",
+        _describe_count(scene, options),
+        f"sampling rate {format_sampling_rate(scene.rate)}",
+        f"separated in {format_speed(seconds, scene.seconds)}",
     ]
 
 
-def _files(scene: FoundScene) -> dict[str, Any]:
-    sounds = [sound_file(MIXTURE, m) for m in range(len(scene.sources))]
-    return {"mixture": MIXTURE, "sounds": sounds, "json": _ANSWER}
+def _files(scene: SceneSummary) -> dict[str, Any]:
+    sounds = [source_file_name(MIXTURE, m) for m in range(len(scene.sources))]
+    return {"mixture": MIXTURE, "sounds": sounds, "json": _RESULT}
 
 
-def _true(truth: Truth) -> list[dict[str, Any]]:
+def _true_directions(truth: GroundTruth) -> list[dict[str, Any]]:
     assert truth.directions is not None
     return truth_view(truth.names, truth.directions)
 
 
-def _compared(scene: FoundScene, truth: Truth, sounds: dict[str, Path]) -> list[dict[str, str]]:
-    """A row a true talker: where it is, where it was found, and how it sounds before and after."""
-    known = Known.judged(scene, truth, sounds)
-    assert known.by_direction is not None
-    rows = []
+def _comparison_rows(
+    scene: SceneSummary, truth: GroundTruth, sounds: dict[str, Path]
+) -> list[dict[str, str]]:
+    """Return one row per true talker: true and estimated direction, SDR before and after."""
+    comparison = SceneComparison.compute(scene, truth, sounds)
+    assert comparison.by_direction is not None
     assert truth.directions is not None
-    for m, (name, place) in enumerate(zip(truth.names, truth.directions, strict=True)):
-        j = int(known.by_direction.found[m])
-        row = {"name": name, "true": direction_words(place), "found": "not found", "error": "–"}
+    rows = []
+    for m, (name, true) in enumerate(zip(truth.names, truth.directions, strict=True)):
+        j = int(comparison.by_direction.found[m])
+        row = {
+            "name": name, "true": format_direction(true), "estimated": "not found", "error": "–",
+        }  # fmt: skip
         if j >= 0:
-            space, found = scene.sources[j].posterior.space, scene.sources[j].direction
-            off = error_words(space, truth.off_by(m, scene.sources[j]))
-            row |= {"found": f"{j + 1}: {place_words(space, found)}", "error": off}
-        judged = {"before": math.nan, "after": math.nan}
-        if known.score is not None:
-            for key, quality in (("before", known.score.mixture), ("after", known.score.quality)):
-                judged[key] = known_mean(quality.sdr_db[m])
-        rows.append({**row, **{key: decibel_words(value) for key, value in judged.items()}})
+            source = scene.sources[j]
+            space = source.posterior.space
+            place = format_position(space, source.direction, source.radius_90)
+            error = format_error(space, truth.direction_error(m, source))
+            row |= {"estimated": f"{j + 1}: {place}", "error": error}
+        sdr = {"before": math.nan, "after": math.nan}
+        if comparison.score is not None:
+            score = comparison.score
+            for key, quality in (("before", score.mixture), ("after", score.quality)):
+                sdr[key] = nan_mean(quality.sdr_db[m])
+        rows.append({**row, **{key: format_decibels(value) for key, value in sdr.items()}})
     return rows
 
 
-def _write_json(path: Path, told: dict[str, Any], name: str) -> None:
-    """The answer of `earatlas separate --json`, with names in the place of this machine's paths."""
-    sources = [{**source, "file": Path(source["file"]).name} for source in told["sources"]]
-    path.write_text(json.dumps({**told, "file": name, "sources": sources}, indent=2) + "\n")
+def _write_json(path: Path, answer: dict[str, Any], name: str) -> None:
+    """Write the answer of `earatlas separate --json`, with names instead of local paths."""
+    sources = [{**source, "file": Path(source["file"]).name} for source in answer["sources"]]
+    path.write_text(json.dumps({**answer, "file": name, "sources": sources}, indent=2) + "\n")

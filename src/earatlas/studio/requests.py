@@ -1,6 +1,6 @@
-"""What a page wishes of a recording or a scene, checked: numbers are numbers, and within reason.
+"""Validation of the options that a page sends for a recording or a scene.
 
-In: values of a query or of JSON, from anywhere. Out: plain values that go to a worker.
+The inputs are untrusted values of a query or of JSON, the outputs plain values for a worker.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from earatlas.errors import InputError
 
-__all__ = ["recording_wishes", "scene_wishes"]
+__all__ = ["parse_recording_options", "parse_scene_options"]
 
 _RENDERINGS = ("spatial", "soft", "binary")
-_TALKERS = range(1, 5)
-_VOICES = 4
+_N_TALKERS = range(1, 5)
+_N_VOICES = 4
 
 
-def recording_wishes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The head, the number of sources (None: find out), and how sound is made."""
+def parse_recording_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the head, the number of sources (None: estimate it), and the rendering."""
     rendering = values.get("rendering") or "spatial"
     if rendering not in _RENDERINGS:
         raise InputError(
@@ -31,12 +31,13 @@ def recording_wishes(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"head": head, "n_sources": n_sources, "rendering": rendering}
 
 
-def scene_wishes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Who speaks where, in how much noise, and in which room."""
+def parse_scene_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name, head, talkers with their directions, noise level and reverberation time."""
     talkers = values.get("talkers")
-    if not isinstance(talkers, list) or len(talkers) not in _TALKERS:
+    if not isinstance(talkers, list) or len(talkers) not in _N_TALKERS:
+        count = len(talkers) if isinstance(talkers, list) else "none"
         raise InputError(
-            f"talkers must be {_TALKERS[0]} to {_TALKERS[-1]}, got another number. Add or remove."
+            f"talkers must be {_N_TALKERS[0]} to {_N_TALKERS[-1]}, got {count}. Add or remove some."
         )
     t60 = values.get("t60_seconds")
     return {
@@ -49,21 +50,22 @@ def scene_wishes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _talker(talker: Any) -> dict[str, Any]:
+    """Return the direction of a talker, and its voice or uploaded sound."""
     if not isinstance(talker, dict):
-        raise InputError("talkers must be JSON objects, got something else. Load the page again.")
-    place = {
+        raise InputError("talkers must be JSON objects, got another value. Reload the page.")
+    direction = {
         "azimuth": _number("azimuth", talker.get("azimuth"), -180, 180),
         "elevation": _number("elevation", talker.get("elevation"), -90, 90),
     }
     if talker.get("sound"):
-        return {**place, "sound": str(talker["sound"])}
-    return {**place, "voice": int(_number("voice", talker.get("voice"), 0, _VOICES - 1))}
+        return {**direction, "sound": str(talker["sound"])}
+    return {**direction, "voice": int(_number("voice", talker.get("voice"), 0, _N_VOICES - 1))}
 
 
 def _number(name: str, value: Any, low: float, high: float) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):  # a whole number may have 400 digits
+    except (TypeError, ValueError, OverflowError):  # an integer may have 400 digits
         number = math.nan
     if not low <= number <= high:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The studio, run: on a socket of this computer, until it is interrupted."""
+"""Runs the studio's server on a bound socket until it is interrupted."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import uvicorn
 from earatlas.studio.safety import new_token
 from earatlas.studio.server import Studio
 
-__all__ = ["prepared"]
+__all__ = ["create_server"]
 
-_MOST_BLOCK = 1 << 21  # bytes of a block of live sound: a second at 48 kHz has 400,000
+_MAX_BLOCK_BYTES = 1 << 21  # of live sound; one second at 48 kHz has 400,000 bytes
 
 
-def prepared(
+def create_server(
     bound: socket.socket, folder: Path, head: Path | None
 ) -> tuple[str, Callable[[], None]]:
-    """The address of a studio, token and all, and what runs it."""
+    """Return the address of a new studio, including its token, and a function that runs it."""
     port, token = bound.getsockname()[1], new_token()
     studio = Studio(folder, token=token, port=port, head=head)
     config = uvicorn.Config(
         studio.app, log_level="error", access_log=False, ws="websockets-sansio",
-        ws_max_size=_MOST_BLOCK, timeout_graceful_shutdown=1, server_header=False,
+        ws_max_size=_MAX_BLOCK_BYTES, timeout_graceful_shutdown=1, server_header=False,
     )  # fmt: skip
     server = uvicorn.Server(config)
     return f"http://127.0.0.1:{port}/{token}/", lambda: server.run(sockets=[bound])

@@ -1,13 +1,14 @@
-"""Who may ask the studio for anything: this user's own page, and nobody else.
+"""Access control of the studio: only the user's own page may send requests.
 
-In: requests. Out: requests that may pass, or a refusal; and headers on every answer.
+`Guard` passes requests on or refuses them, and adds security headers to every response.
 
-- The address has a random token as its first part. Nothing is served without it, nothing is kept in
-  cookies (which a browser would send to other ports, too), and no page is told it by a referrer.
-- `Host` must be this computer by number or as localhost, so that no name of an attacker's that was
-  bound again to 127.0.0.1 will do; `Origin`, where a browser gives one, must be the page's own.
-- Bodies are bounded, and counted while they come: a length that a header tells is not believed.
-- A path is compared with names that are known; none ever reaches the file system.
+- The first part of the path is a random token. Nothing is served without it. It is not kept in a
+  cookie, which a browser would also send to other ports, and not sent as a referrer.
+- `Host` must be 127.0.0.1 or localhost with the studio's port, which prevents DNS rebinding. If a
+  browser sends `Origin`, it must be that of the page.
+- Request bodies are limited, and counted while they arrive: the content-length header is not
+  trusted.
+- Paths are compared with known names and never reach the file system.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from earatlas.errors import InputError
 
 __all__ = [
     "Guard",
-    "Refused",
+    "Refusal",
     "TooLargeError",
     "check_size",
+    "display_name",
     "new_token",
-    "shown_name",
     "store_body",
 ]
 
@@ -35,7 +36,8 @@ _Message = MutableMapping[str, Any]
 _App = Callable[[_Message, Callable[[], Awaitable[_Message]], "_Send"], Awaitable[None]]
 _Send = Callable[[_Message], Awaitable[None]]
 
-_LONGEST_NAME = 120  # letters of a file's name that are shown
+_MAX_NAME_LENGTH = 120  # characters of a file name that are shown
+_OTHER_PAGE = "Only the studio's own page may send this request."
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self' ws://{host}; base-uri 'none'; form-action 'none'; "
@@ -44,55 +46,55 @@ _POLICY = (
 
 
 class TooLargeError(InputError):
-    """More than may be sent at once."""
+    """An upload exceeds a limit."""
 
 
 @dataclass(frozen=True)
-class Refused:
-    """Why a request is not answered."""
+class Refusal:
+    """Status and reason of a refused request."""
 
     status: int
     reason: str
 
 
 def new_token() -> str:
-    """128 random bits and more, as letters for an address."""
+    """Return a random token of 192 bits that can be part of an address."""
     return secrets.token_urlsafe(24)
 
 
-def shown_name(name: str) -> str:
-    """A file's name as it may be shown: its last part, printable, and not long."""
+def display_name(name: str) -> str:
+    """Return a file name that can be shown: its last part, printable and of limited length."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    plain = "".join(c for c in last if c.isprintable()).strip()[:_LONGEST_NAME]
-    return plain or "recording"
+    printable = "".join(c for c in last if c.isprintable()).strip()[:_MAX_NAME_LENGTH]
+    return printable or "recording"
 
 
-async def store_body(chunks: AsyncIterator[bytes], path: Path, most_bytes: int) -> int:
-    """Write what is sent to a file of ours; beyond the bound it is removed and refused."""
+async def store_body(chunks: AsyncIterator[bytes], path: Path, max_bytes: int) -> int:
+    """Write an upload to a file and return its size; remove the file if it is too large."""
     size = 0
     try:
         with path.open("wb") as file:
             async for chunk in chunks:
                 size += len(chunk)
-                check_size(size, most_bytes)
+                check_size(size, max_bytes)
                 file.write(chunk)
-    except BaseException:  # the browser went away, too
+    except BaseException:  # also if the browser disconnects
         path.unlink(missing_ok=True)
         raise
     return size
 
 
-def check_size(size: int, most_bytes: int) -> None:
-    """Refuse what is larger than that."""
-    if size > most_bytes:
+def check_size(size: int, max_bytes: int) -> None:
+    """Raise TooLargeError if a size exceeds the limit."""
+    if size > max_bytes:
         raise TooLargeError(
-            f"file must have at most {most_bytes / 1e6:.0f} MB in the studio, got more. Use "
-            "`earatlas separate` for it, or cut it."
+            f"file must have at most {max_bytes / 1e6:.0f} MB in the studio, got more. Shorten "
+            "it, or use the command `earatlas separate`."
         )
 
 
 class Guard:
-    """An ASGI application in front of another: lets pass what is this user's own."""
+    """An ASGI application that passes only the page's own requests to another application."""
 
     def __init__(self, app: _App, token: str, port: int) -> None:
         self._app, self._token = app, token
@@ -101,42 +103,43 @@ class Guard:
     async def __call__(
         self, scope: _Message, receive: Callable[[], Awaitable[_Message]], send: _Send
     ) -> None:
-        """Answer, refuse, or pass on with the token taken off the path."""
+        """Refuse a request, or pass it on without the token in its path."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
-        refused = self._refused(scope, headers)
-        if refused is not None:
-            await _refuse(scope, receive, send, refused)
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await _refuse(scope, receive, send, refusal)
             return
         prefix = f"/{self._token}"
         inner = {**scope, "path": scope["path"][len(prefix) :], "raw_path": None}
 
-        async def told(message: _Message) -> None:
+        async def send_with_headers(message: _Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._safe(headers[b"host"])]
+                security = self._security_headers(headers[b"host"])
+                message["headers"] = [*message["headers"], *security]
             await send(message)
 
-        await self._app(inner, receive, told)
+        await self._app(inner, receive, send_with_headers)
 
-    def _refused(self, scope: _Message, headers: dict[bytes, str]) -> Refused | None:
+    def _refusal(self, scope: _Message, headers: dict[bytes, str]) -> Refusal | None:
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         if host not in self._hosts:
-            return Refused(421, "This is not the address that the studio has.")
+            return Refusal(421, "This is not the address of the studio.")
         if origin is not None and origin != f"http://{host}":
-            return Refused(403, "Only the studio's own page may ask for this.")
+            return Refusal(403, _OTHER_PAGE)
         if headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-            return Refused(403, "Only the studio's own page may ask for this.")
+            return Refusal(403, _OTHER_PAGE)
         if scope["type"] == "websocket" and origin is None:
-            return Refused(403, "Only the studio's own page may ask for this.")
+            return Refusal(403, _OTHER_PAGE)
         first, slash, _ = scope["path"].removeprefix("/").partition("/")
         if not slash or not hmac.compare_digest(first.encode(), self._token.encode()):
-            return Refused(403, "Open the address that `earatlas studio` printed, all of it.")
+            return Refusal(403, "Open the complete address that `earatlas studio` printed.")
         return None
 
-    def _safe(self, host: str) -> list[tuple[bytes, bytes]]:
-        """Headers of every answer."""
+    def _security_headers(self, host: str) -> list[tuple[bytes, bytes]]:
+        """Return the security headers of every response."""
         values = {
             "content-security-policy": _POLICY.format(host=host),
             "referrer-policy": "no-referrer",
@@ -149,14 +152,14 @@ class Guard:
 
 
 async def _refuse(
-    scope: _Message, receive: Callable[[], Awaitable[_Message]], send: _Send, why: Refused
+    scope: _Message, receive: Callable[[], Awaitable[_Message]], send: _Send, refusal: Refusal
 ) -> None:
     if scope["type"] == "websocket":
         await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": why.reason})
+        await send({"type": "websocket.close", "code": 1008, "reason": refusal.reason})
         return
-    words = why.reason.encode()
+    body = refusal.reason.encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-    headers.append((b"content-length", str(len(words)).encode()))
-    await send({"type": "http.response.start", "status": why.status, "headers": headers})
-    await send({"type": "http.response.body", "body": words})
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,7 +1,7 @@
-"""Make a scene: talkers placed around a head by hand, so that the truth is known.
+"""Scenes with known ground truth: talkers that the user places around a head.
 
-In: who speaks where, noise, room, and a head. Out: a folder as `earatlas simulate` writes it, to be
-taken apart like any recording; and its truth, to be shown beside what is found.
+The inputs are talkers with directions, noise, reverberation and a head. The output is a folder like
+that of `earatlas simulate`, which can be separated like any recording, and its ground truth.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.evaluation.ground_truth import Truth
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio_files import read_all_channels, read_mono
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head
@@ -19,17 +19,17 @@ from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import simulated_head
 from earatlas.simulation.image_source import Room
 from earatlas.simulation.scene import SceneSettings, read_scene_file, render_scene
-from earatlas.simulation.speech import DEMO_TALKERS, Talker, can_speak
+from earatlas.simulation.speech import DEMO_TALKERS, Talker, speech_available
 from earatlas.simulation.synthetic_speech import synthetic_speech
-from earatlas.studio.progress import Teller
+from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.views import truth_view
 from earatlas.types import Array
 
-__all__ = ["TALKERS", "read_truth", "rendered", "voice"]
+__all__ = ["TALKERS", "read_truth", "render", "talker_sound"]
 
-_RATE = 16_000
-_MURMUR_SECONDS = 4.0
-_ROOM_SPACING = 6.0  # degrees between the directions that a room's reflections come from
+_RATE = 16_000  # Hz
+_SYNTHETIC_SECONDS = 4.0  # of a talker without a speech synthesizer
+_REFLECTION_SPACING = 6.0  # degrees between the directions of a room's reflections
 
 TALKERS = (
     *DEMO_TALKERS,
@@ -42,54 +42,54 @@ TALKERS = (
 )
 
 
-def rendered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
-    """Render a scene into a folder; what was placed where, for the page."""
-    wished = order["talkers"]
-    places = np.array([[talker["azimuth"], talker["elevation"]] for talker in wished], dtype=float)
-    teller.stage("the talkers speak", 0.0)
-    names, sounds = zip(*(voice(talker) for talker in wished), strict=True)
-    teller.stage("placing them around the head", 0.5)
-    t60 = order.get("t60_seconds")
+def render(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any]:
+    """Render a scene into a folder, and return its ground truth for the page."""
+    talkers = request["talkers"]
+    directions = np.array([[one["azimuth"], one["elevation"]] for one in talkers], dtype=float)
+    reporter.stage("generating speech", 0.0)
+    names, sounds = zip(*(talker_sound(talker) for talker in talkers), strict=True)
+    reporter.stage("rendering the scene", 0.5)
+    t60 = request.get("t60_seconds")
     room = None if t60 is None else Room(t60_seconds=float(t60))
-    head = _head(order.get("head"), places, whole=room is not None)
-    settings = SceneSettings(snr_db=float(order.get("snr_db", 60.0)))
+    head = _head(request.get("head"), directions, reverberant=room is not None)
+    settings = SceneSettings(snr_db=float(request.get("snr_db", 60.0)))
     scene = render_scene(
-        head, sounds, places, rate=_RATE, settings=settings, room=room, names=names
+        head, sounds, directions, rate=_RATE, settings=settings, room=room, names=names
     )
-    scene.write(order["folder"])
+    scene.write(request["folder"])
     return {
         "truth": truth_view(scene.names, scene.directions),
         "seconds": round(scene.mixture.seconds, 3),
-        "spoken": can_speak(),
+        "spoken": speech_available(),
         "files": {"mixture": "mixture.wav"},
     }
 
 
-def voice(talker: dict[str, Any]) -> tuple[str, Array]:
-    """The name and the sound of a talker: one of ours, or a file that was dropped."""
+def talker_sound(talker: dict[str, Any]) -> tuple[str, Array]:
+    """Return the name and the samples of a talker: a built-in voice or an uploaded file."""
     if "file" in talker:
         return str(talker["name"]), read_mono(talker["file"], rate=_RATE)
     number = int(talker["voice"])
-    own = TALKERS[number]
-    if can_speak():
-        return own.name, own.speak(rate=_RATE)
-    return own.name, synthetic_speech(_MURMUR_SECONDS, _RATE, seed=number)
+    built_in = TALKERS[number]
+    if speech_available():
+        return built_in.name, built_in.speak(rate=_RATE)
+    return built_in.name, synthetic_speech(_SYNTHETIC_SECONDS, _RATE, seed=number)
 
 
-def _head(source: str | None, places: Array, *, whole: bool) -> Head:
-    """The head; the simulated one is computed for the very places that are wished."""
+def _head(source: str | None, directions: Array, *, reverberant: bool) -> Head:
+    """Return the head; the simulated one is computed for exactly the requested directions."""
     if source is not None:
         return open_head(source)
-    around = Sphere().grid(_ROOM_SPACING) if whole else np.zeros((0, 2))
-    return simulated_head(np.concatenate([places, around]))
+    reflections = Sphere().grid(_REFLECTION_SPACING) if reverberant else np.zeros((0, 2))
+    return simulated_head(np.concatenate([directions, reflections]))
 
 
-def read_truth(folder: Path) -> Truth | None:
-    """The truth of a scene that was rendered into the folder; None where nothing was."""
+def read_truth(folder: Path) -> GroundTruth | None:
+    """Return the ground truth of a scene rendered into the folder, or None if there is none."""
     file = folder / "scene.json"
     if not file.is_file():
         return None
     sources = read_scene_file(file)["sources"]
     images = tuple(read_all_channels(folder / source["file"]) for source in sources)
-    places = np.array([source["direction"] for source in sources], dtype=np.float64)
-    return Truth(places, images, tuple(str(source["name"]) for source in sources))
+    directions = np.array([source["direction"] for source in sources], dtype=np.float64)
+    return GroundTruth(directions, images, tuple(str(source["name"]) for source in sources))

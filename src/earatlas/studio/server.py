@@ -1,18 +1,19 @@
-"""The server: what the page may ask, and who answers.
+"""HTTP server of the studio: routes, uploads and jobs.
 
-In: requests of the page, behind a `Guard`. Out: its files, and JSON. Nothing is computed here. An
-answer that takes time is a job: the page asks how far it is, and may cancel it.
+Requests of the page arrive through a `Guard`; responses are static files and JSON. The server
+computes nothing. Long tasks are jobs: the page asks for their progress and may cancel them.
 
-    POST   api/sessions                        a key for all that follows, {s} below
-    GET    api/{s}/heads                       POST: learn a .sofa, or take an .atlas
-    POST   api/{s}/folders                     a table of recordings; then its files, then `learn`
-    GET    api/{s}/recordings                  POST: take one apart
-    POST   api/{s}/recordings/{r}/again        the same with other settings
-    GET    api/{s}/recordings/{r}/files/{f}    DELETE …/{r}: forget it
-    POST   api/{s}/sounds                      a dry sound for a scene;  api/{s}/scenes: make one
-    GET    api/{s}/jobs/{j}                    DELETE: cancel it
-    POST   api/{s}/story                       numbers for the paper's story
-    WS     api/{s}/live                        sound in, who is where out
+    POST   api/sessions                           returns the session's key, {s} below
+    GET    api/{s}/heads                          POST: learn a .sofa file, or add an .atlas file
+    POST   api/{s}/folders                        a folder of recordings; then its files, `learn`
+    GET    api/{s}/recordings                     POST: upload and separate a recording
+    POST   api/{s}/recordings/{r}/separate        separate it again with other settings
+    GET    api/{s}/recordings/{r}/files/{f}       DELETE …/{r}: remove the recording
+    POST   api/{s}/sounds                         a dry sound for a scene
+    POST   api/{s}/scenes                         render a scene
+    GET    api/{s}/jobs/{j}                       DELETE: cancel the job
+    POST   api/{s}/explainer                      data of the page "How it works"
+    WS     api/{s}/live                           sound in, directions and sounds out
 """
 
 from __future__ import annotations
@@ -33,73 +34,73 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from earatlas.errors import InputError
-from earatlas.plotting.palette import COLOURS, look
-from earatlas.studio.jobs import BusyError, Crew, Job
-from earatlas.studio.requests import recording_wishes, scene_wishes
-from earatlas.studio.safety import Guard, TooLargeError, check_size, shown_name, store_body
+from earatlas.plotting.palette import COLOURS, shared_css
+from earatlas.studio.jobs import BusyError, Job, WorkerPool
+from earatlas.studio.requests import parse_recording_options, parse_scene_options
+from earatlas.studio.safety import Guard, TooLargeError, check_size, display_name, store_body
 from earatlas.studio.session import HeadEntry, RecordingEntry, Session, Sessions, Uploads
 from earatlas.studio.sockets import LiveSocket
 
 __all__ = ["Limits", "Studio"]
 
-_KINDS = {
+_MEDIA_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_SMALL = 100_000  # bytes of a request that is JSON
+_MAX_JSON_BYTES = 100_000  # of a JSON request
 _T = TypeVar("_T")
-_Answer = Callable[["Studio", Request, Session], Awaitable[Response]]
+_Handler = Callable[["Studio", Request, Session], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be sent, and how much may wait."""
+    """Limits of uploads, jobs and live pages."""
 
     upload_bytes: int = 500_000_000
     workers: int = 2
-    waiting: int = 12
-    folder_files: int = 5000  # of a table of calibration recordings
-    listeners: int = 2  # pages that listen at once, each with a process of its own
+    waiting: int = 12  # jobs in the queue
+    folder_files: int = 5000  # files of a folder of calibration recordings
+    listeners: int = 2  # live pages at the same time, each with its own process
 
 
-class _NotThereError(Exception):
-    """What is asked for is not there."""
+class _NotFoundError(Exception):
+    """The requested entry does not exist."""
 
 
-def _of_session(answer: _Answer) -> Callable[[Studio, Request], Awaitable[Response]]:
-    """The session that a path names goes to the method; what a user got wrong is a sentence."""
+def _with_session(handler: _Handler) -> Callable[[Studio, Request], Awaitable[Response]]:
+    """Pass the session of the path to a handler, and turn errors into JSON responses."""
 
-    @wraps(answer)
-    async def told(self: Studio, request: Request) -> Response:
+    @wraps(handler)
+    async def handle(self: Studio, request: Request) -> Response:
         session = self.sessions.get(request.path_params["session"])
         if session is None:
-            return _told(410, "This page is of an earlier studio. Load it again.")
+            return _error_response(410, "This page belongs to an earlier studio. Reload it.")
         try:
-            return await answer(self, request, session)
-        except _NotThereError:
-            return _told(404, "There is no such thing in this session.")
+            return await handler(self, request, session)
+        except _NotFoundError:
+            return _error_response(404, "This item does not exist in this session.")
         except TooLargeError as error:
-            return _told(413, str(error))
+            return _error_response(413, str(error))
         except BusyError as error:
-            return _told(429, str(error))
+            return _error_response(429, str(error))
         except InputError as error:
-            return _told(400, str(error))
-        except ClientDisconnect:  # nobody is there to read it
-            return _told(400, "The upload broke off.")
+            return _error_response(400, str(error))
+        except ClientDisconnect:  # nobody reads the response
+            return _error_response(400, "The upload was interrupted.")
 
-    return told
+    return handle
 
 
-def _told(status: int, sentence: str) -> Response:
-    # Whoever sends too much is not waited for until the end.
+def _error_response(status: int, sentence: str) -> Response:
+    # The connection is closed, so that the rest of a refused upload is not received.
     headers = {"connection": "close"} if status in (413, 429) else {}
     return JSONResponse({"error": sentence}, status, headers)
 
 
 class Studio:
-    """The studio of one user, as an ASGI application: `app`."""
+    """The studio of one user; `app` is its ASGI application."""
 
     def __init__(
         self,
@@ -111,311 +112,322 @@ class Studio:
         limits: Limits | None = None,
     ) -> None:
         self.limits = limits or Limits()
-        self.crew = Crew(self.limits.workers, self.limits.waiting)
-        self.sessions = Sessions(folder.resolve(), head, self.crew.cancel)
-        self._pages = _pages()
-        self._listeners = 0
-        self._told: Job | None = None  # the story, which is the same for all
-        self.app = Guard(Starlette(routes=self._routes(), lifespan=self._life), token, port)
+        self.pool = WorkerPool(self.limits.workers, self.limits.waiting)
+        self.sessions = Sessions(folder.resolve(), head, self.pool.cancel)
+        self._static_files = _static_files()
+        self._n_listeners = 0
+        self._explainer_job: Job | None = None  # shared by all sessions
+        self.app = Guard(Starlette(routes=self._routes(), lifespan=self._lifespan), token, port)
 
     @asynccontextmanager
-    async def _life(self, app: Starlette) -> Any:
+    async def _lifespan(self, app: Starlette) -> Any:
         yield
-        self.crew.close()
+        self.pool.close()
 
     def _routes(self) -> list[Any]:
         at = "/api/{session}"
         return [
-            Route("/", self._page),
-            Route("/static/{name}", self._page),
-            Route("/api/sessions", self._open, methods=["POST"]),
-            Route(f"{at}/heads", self._heads),
-            Route(f"{at}/heads", self._new_head, methods=["POST"]),
-            Route(f"{at}/heads/{{head}}/describe", self._describe, methods=["POST"]),
-            Route(f"{at}/folders", self._new_folder, methods=["POST"]),
-            Route(f"{at}/folders/{{head}}", self._folder_file, methods=["POST"]),
-            Route(f"{at}/folders/{{head}}/learn", self._folder_learn, methods=["POST"]),
-            Route(f"{at}/recordings", self._recordings),
-            Route(f"{at}/recordings", self._new_recording, methods=["POST"]),
-            Route(f"{at}/recordings/{{recording}}", self._remove, methods=["DELETE"]),
-            Route(f"{at}/recordings/{{recording}}/again", self._again, methods=["POST"]),
+            Route("/", self._static),
+            Route("/static/{name}", self._static),
+            Route("/api/sessions", self._open_session, methods=["POST"]),
+            Route(f"{at}/heads", self._list_heads),
+            Route(f"{at}/heads", self._add_head, methods=["POST"]),
+            Route(f"{at}/heads/{{head}}/describe", self._describe_head, methods=["POST"]),
+            Route(f"{at}/folders", self._add_folder, methods=["POST"]),
+            Route(f"{at}/folders/{{head}}", self._add_folder_file, methods=["POST"]),
+            Route(f"{at}/folders/{{head}}/learn", self._learn_folder, methods=["POST"]),
+            Route(f"{at}/recordings", self._list_recordings),
+            Route(f"{at}/recordings", self._add_recording, methods=["POST"]),
+            Route(f"{at}/recordings/{{recording}}", self._remove_recording, methods=["DELETE"]),
+            Route(f"{at}/recordings/{{recording}}/separate", self._separate, methods=["POST"]),
             Route(f"{at}/recordings/{{recording}}/files/{{name}}", self._file),
-            Route(f"{at}/sounds", self._new_sound, methods=["POST"]),
-            Route(f"{at}/scenes", self._new_scene, methods=["POST"]),
+            Route(f"{at}/sounds", self._add_sound, methods=["POST"]),
+            Route(f"{at}/scenes", self._add_scene, methods=["POST"]),
             Route(f"{at}/jobs/{{job}}", self._job),
             Route(f"{at}/jobs/{{job}}", self._cancel, methods=["DELETE"]),
-            Route(f"{at}/story", self._story, methods=["POST"]),
+            Route(f"{at}/explainer", self._explainer, methods=["POST"]),
             WebSocketRoute(f"{at}/live", self._live),
         ]
 
     # --- the page ------------------------------------------------------------------------------
 
-    async def _page(self, request: Request) -> Response:
+    async def _static(self, request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
-        if name not in self._pages:
-            return Response("There is no such page.", 404)
-        return Response(self._pages[name], media_type=_KINDS[Path(name).suffix])
+        if name not in self._static_files:
+            return Response("This page does not exist.", 404)
+        return Response(self._static_files[name], media_type=_MEDIA_TYPES[Path(name).suffix])
 
-    async def _open(self, request: Request) -> Response:
+    async def _open_session(self, request: Request) -> Response:
         return JSONResponse({"session": self.sessions.open().id})
 
     # --- heads ---------------------------------------------------------------------------------
 
-    @_of_session
-    async def _heads(self, request: Request, session: Session) -> Response:
+    @_with_session
+    async def _list_heads(self, request: Request, session: Session) -> Response:
         return JSONResponse({"heads": [head.to_dict() for head in session.heads.values()]})
 
-    @_of_session
-    async def _new_head(self, request: Request, session: Session) -> Response:
-        """A .sofa file that is to be learned, or an atlas that was."""
-        name = shown_name(request.query_params.get("name", ""))
-        ending = Path(name).suffix.lower()
-        if ending not in (".sofa", ".atlas"):
+    @_with_session
+    async def _add_head(self, request: Request, session: Session) -> Response:
+        """Learn a .sofa file, or add an .atlas file."""
+        name = display_name(request.query_params.get("name", ""))
+        suffix = Path(name).suffix.lower()
+        if suffix not in (".sofa", ".atlas"):
             raise InputError(
                 f"head must be a .sofa or an .atlas file, or a folder with a .csv table, got "
-                f"'{name}'. Check its ending."
+                f"'{name}'. Check its extension."
             )
-        with self.crew.place():
-            number, folder = session.new_folder("head")
-            file = folder / f"head{ending}"
-            await self._stored(request, file)
+        with self.pool.reserve():
+            head_id, folder = session.new_folder("head")
+            file = folder / f"head{suffix}"
+            await self._store_upload(request, file)
             atlas = folder / "head.atlas"
-            source = file if ending == ".sofa" else None
-            order = {"do": "describe", "atlas": str(atlas)}
+            source = file if suffix == ".sofa" else None
+            task = {"task": "describe", "atlas": str(atlas)}
             if source is not None:
-                order = {"do": "learn", "source": str(file), "name": name, "atlas": str(atlas)}
-            return self._learning(session, HeadEntry(number, name, atlas, source), order)
+                task = {"task": "learn", "source": str(file), "name": name, "atlas": str(atlas)}
+            return self._submit_head(session, HeadEntry(head_id, name, atlas, source), task)
 
-    def _learning(self, session: Session, head: HeadEntry, order: dict[str, Any]) -> Response:
-        head.job = self.crew.submit(session.watch(Job(order), head.job))
+    def _submit_head(self, session: Session, head: HeadEntry, task: dict[str, Any]) -> Response:
+        head.job = self.pool.submit(session.register_job(Job(task), head.job))
         session.heads[head.id] = head
         return JSONResponse({"head": head.to_dict(), "job": head.job.id})
 
-    @_of_session
-    async def _describe(self, request: Request, session: Session) -> Response:
-        head = _known(session.heads, request.path_params["head"])
-        order = {"do": "describe", "atlas": str(head.atlas)}
-        with self.crew.place():
-            job = self.crew.submit(session.watch(Job(order)))
+    @_with_session
+    async def _describe_head(self, request: Request, session: Session) -> Response:
+        head = _entry(session.heads, request.path_params["head"])
+        task = {"task": "describe", "atlas": str(head.atlas)}
+        with self.pool.reserve():
+            job = self.pool.submit(session.register_job(Job(task)))
         return JSONResponse({"job": job.id})
 
-    @_of_session
-    async def _new_folder(self, request: Request, session: Session) -> Response:
-        """A folder of calibration recordings: its files come one by one."""
-        number, folder = session.new_folder("head")
-        name = shown_name(request.query_params.get("name", "")) or number
-        session.heads[number] = HeadEntry(
-            number, name, folder / "head.atlas", folder / "positions.csv", uploads=Uploads()
+    @_with_session
+    async def _add_folder(self, request: Request, session: Session) -> Response:
+        """Add a folder of calibration recordings, whose files are uploaded one by one."""
+        head_id, folder = session.new_folder("head")
+        name = display_name(request.query_params.get("name", "")) or head_id
+        session.heads[head_id] = HeadEntry(
+            head_id, name, folder / "head.atlas", folder / "positions.csv", uploads=Uploads()
         )
-        return JSONResponse({"head": number})
+        return JSONResponse({"head": head_id})
 
-    @_of_session
-    async def _folder_file(self, request: Request, session: Session) -> Response:
+    @_with_session
+    async def _add_folder_file(self, request: Request, session: Session) -> Response:
         head, uploads = _folder(session, request)
-        if uploads.begun >= self.limits.folder_files:
+        if uploads.n_started >= self.limits.folder_files:
             raise TooLargeError(
                 f"folder must have at most {self.limits.folder_files} files in the studio, got "
-                "more. Use `earatlas learn` for it."
+                "more. Use the command `earatlas learn`."
             )
-        wished = request.query_params.get("name", "")
-        is_table = wished.lower().endswith(".csv")
-        own = uploads.own_name(".csv" if is_table else ".sound")
-        await self._stored(request, head.atlas.with_name(own))
+        browser_name = request.query_params.get("name", "")
+        is_table = browser_name.lower().endswith(".csv")
+        name = uploads.new_name(".csv" if is_table else ".sound")
+        await self._store_upload(request, head.atlas.with_name(name))
         if is_table:
-            uploads.table = own
+            uploads.table = name
         else:
-            uploads.names[wished] = own
-        return JSONResponse({"taken": len(uploads.names)})
+            uploads.names[browser_name] = name
+        return JSONResponse({"n_sounds": len(uploads.names)})
 
-    @_of_session
-    async def _folder_learn(self, request: Request, session: Session) -> Response:
+    @_with_session
+    async def _learn_folder(self, request: Request, session: Session) -> Response:
         head, uploads = _folder(session, request)
         if uploads.table is None:
             raise InputError(
                 "folder must have a .csv table (file, azimuth, elevation), got none. Add it."
             )
         if head.job is not None and not head.job.ended:
-            raise InputError("folder must be done before it is learned again. Cancel it first.")
-        order = {
-            "do": "learn", "source": str(head.atlas.with_name(uploads.table)), "name": head.name,
+            raise InputError(
+                "folder must be learned completely before it is learned again, got a running job. "
+                "Cancel it first."
+            )
+        task = {
+            "task": "learn", "source": str(head.atlas.with_name(uploads.table)), "name": head.name,
             "atlas": str(head.atlas), "names": dict(uploads.names),
         }  # fmt: skip
-        with self.crew.place():
-            return self._learning(session, head, order)
+        with self.pool.reserve():
+            return self._submit_head(session, head, task)
 
     # --- recordings ----------------------------------------------------------------------------
 
-    @_of_session
-    async def _recordings(self, request: Request, session: Session) -> Response:
-        """Those that were taken apart or are being, the newest first."""
-        told = [entry.to_dict() for entry in session.recordings.values() if entry.is_separated]
-        return JSONResponse({"recordings": told[::-1]})
+    @_with_session
+    async def _list_recordings(self, request: Request, session: Session) -> Response:
+        """Return the recordings that were or are being separated, the newest first."""
+        entries = [entry for entry in session.recordings.values() if entry.is_separated]
+        return JSONResponse({"recordings": [entry.to_dict() for entry in entries[::-1]]})
 
-    @_of_session
-    async def _new_recording(self, request: Request, session: Session) -> Response:
-        order = self._order(session, recording_wishes(request.query_params))
-        with self.crew.place():
-            entry = session.new_recording(shown_name(request.query_params.get("name", "")))
+    @_with_session
+    async def _add_recording(self, request: Request, session: Session) -> Response:
+        task = self._separation_task(session, parse_recording_options(request.query_params))
+        with self.pool.reserve():
+            entry = session.new_recording(display_name(request.query_params.get("name", "")))
             try:
-                await self._stored(request, entry.file)
+                await self._store_upload(request, entry.file)
             except BaseException:
                 session.remove(entry)
                 raise
-            return self._taken_apart(session, entry, order)
+            return self._submit_separation(session, entry, task)
 
-    def _order(self, session: Session, wishes: dict[str, Any]) -> dict[str, Any]:
-        """What is wished of a recording, with the atlas of the head that was chosen."""
-        head = _known(session.heads, wishes.pop("head"))
+    def _separation_task(self, session: Session, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the request of a separation with the atlas of the selected head."""
+        head = _entry(session.heads, options.pop("head"))
         if not head.ready:
             raise InputError("head must be learned first, got one that is not. Wait for it.")
-        return {"do": "separate", "atlas": str(head.atlas), **wishes}
+        return {"task": "separate", "atlas": str(head.atlas), **options}
 
-    def _taken_apart(
-        self, session: Session, entry: RecordingEntry, order: dict[str, Any]
+    def _submit_separation(
+        self, session: Session, entry: RecordingEntry, task: dict[str, Any]
     ) -> Response:
         paths = {"file": str(entry.file), "folder": str(entry.folder), "name": entry.name}
-        entry.job = self.crew.submit(session.watch(Job({**order, **paths}), entry.job))
+        entry.job = self.pool.submit(session.register_job(Job({**task, **paths}), entry.job))
         return JSONResponse({"recording": entry.id, "name": entry.name, "job": entry.job.id})
 
-    @_of_session
-    async def _again(self, request: Request, session: Session) -> Response:
-        entry = _known(session.recordings, request.path_params["recording"])
-        order = self._order(session, recording_wishes(await _json(request)))
+    @_with_session
+    async def _separate(self, request: Request, session: Session) -> Response:
+        """Separate a recording again, or a rendered scene."""
+        entry = _entry(session.recordings, request.path_params["recording"])
+        task = self._separation_task(session, parse_recording_options(await _read_json(request)))
         if entry.job is not None and not entry.job.ended:
-            raise InputError("recording must be done before it is done again. Cancel it first.")
-        with self.crew.place():
-            return self._taken_apart(session, entry, order)
+            raise InputError(
+                "recording must be separated completely before it is separated again, got a "
+                "running job. Cancel it first."
+            )
+        with self.pool.reserve():
+            return self._submit_separation(session, entry, task)
 
-    @_of_session
-    async def _remove(self, request: Request, session: Session) -> Response:
-        entry = _known(session.recordings, request.path_params["recording"])
+    @_with_session
+    async def _remove_recording(self, request: Request, session: Session) -> Response:
+        entry = _entry(session.recordings, request.path_params["recording"])
         if entry.job is not None:
-            self.crew.cancel(entry.job)
+            self.pool.cancel(entry.job)
         session.remove(entry)
         return JSONResponse({})
 
-    @_of_session
+    @_with_session
     async def _file(self, request: Request, session: Session) -> Response:
-        entry = _known(session.recordings, request.path_params["recording"])
+        entry = _entry(session.recordings, request.path_params["recording"])
         name = request.path_params["name"]
-        if name not in entry.served():
-            raise _NotThereError
+        if name not in entry.served_files():
+            raise _NotFoundError
         stem = Path(entry.name).stem
-        own = name.replace("mixture", stem, 1) if name.startswith("mixture") else f"{stem}_{name}"
-        return FileResponse(entry.folder / name, filename=own)
+        saved = name.replace("mixture", stem, 1) if name.startswith("mixture") else f"{stem}_{name}"
+        return FileResponse(entry.folder / name, filename=saved)
 
     # --- scenes --------------------------------------------------------------------------------
 
-    @_of_session
-    async def _new_sound(self, request: Request, session: Session) -> Response:
-        number, folder = session.new_folder("sound")
-        name = shown_name(request.query_params.get("name", ""))
-        await self._stored(request, folder / "upload")
-        session.sounds[number] = (Path(name).stem, folder / "upload")
-        return JSONResponse({"sound": number, "name": Path(name).stem})
+    @_with_session
+    async def _add_sound(self, request: Request, session: Session) -> Response:
+        sound_id, folder = session.new_folder("sound")
+        name = Path(display_name(request.query_params.get("name", ""))).stem
+        await self._store_upload(request, folder / "upload")
+        session.sounds[sound_id] = (name, folder / "upload")
+        return JSONResponse({"sound": sound_id, "name": name})
 
-    @_of_session
-    async def _new_scene(self, request: Request, session: Session) -> Response:
-        wishes = scene_wishes(await _json(request))
-        for talker in wishes["talkers"]:
+    @_with_session
+    async def _add_scene(self, request: Request, session: Session) -> Response:
+        options = parse_scene_options(await _read_json(request))
+        for talker in options["talkers"]:
             if "sound" in talker:
-                name, file = _known(session.sounds, talker.pop("sound"))
+                name, file = _entry(session.sounds, talker.pop("sound"))
                 talker |= {"name": name, "file": str(file)}
-        head = _known(session.heads, wishes.pop("head"))
+        head = _entry(session.heads, options.pop("head"))
         if not head.ready or (head.source is None and not head.built_in):
             raise InputError(
-                "head must be known by its responses to make a scene, got an atlas alone. Drop the "
-                ".sofa file that it was learned from, or choose the simulated head."
+                "head must have measured responses to render a scene, got an atlas alone. Drop the "
+                ".sofa file that it was learned from, or select the simulated head."
             )
-        with self.crew.place():
-            entry = session.new_recording(shown_name(wishes.pop("name")), "mixture.wav")
+        with self.pool.reserve():
+            entry = session.new_recording(display_name(options.pop("name")), "mixture.wav")
             source = None if head.source is None else str(head.source)
-            order = {"do": "render", "folder": str(entry.folder), "head": source, **wishes}
-            entry.job = self.crew.submit(session.watch(Job(order)))
+            task = {"task": "render", "folder": str(entry.folder), "head": source, **options}
+            entry.job = self.pool.submit(session.register_job(Job(task)))
         return JSONResponse({"recording": entry.id, "name": entry.name, "job": entry.job.id})
 
     # --- jobs ----------------------------------------------------------------------------------
 
-    @_of_session
+    @_with_session
     async def _job(self, request: Request, session: Session) -> Response:
-        job = _known(session.jobs, request.path_params["job"])
-        told = job.to_dict()
-        if request.query_params.get("seen") == str(job.answers):
-            del told["answer"]
-        return JSONResponse(told)
+        """Return a job; its result only if the page does not have this version yet."""
+        job = _entry(session.jobs, request.path_params["job"])
+        values = job.to_dict()
+        if request.query_params.get("version") == str(job.result_version):
+            del values["result"]
+        return JSONResponse(values)
 
-    @_of_session
+    @_with_session
     async def _cancel(self, request: Request, session: Session) -> Response:
-        self.crew.cancel(_known(session.jobs, request.path_params["job"]))
+        self.pool.cancel(_entry(session.jobs, request.path_params["job"]))
         return JSONResponse({})
 
-    @_of_session
-    async def _story(self, request: Request, session: Session) -> Response:
-        if self._told is None or self._told.state in ("failed", "cancelled"):
-            with self.crew.place():
-                self._told = self.crew.submit(Job({"do": "story"}))
-        return JSONResponse({"job": session.watch(self._told).id})
+    @_with_session
+    async def _explainer(self, request: Request, session: Session) -> Response:
+        job = self._explainer_job
+        if job is None or job.state in ("failed", "cancelled"):
+            with self.pool.reserve():
+                job = self._explainer_job = self.pool.submit(Job({"task": "explainer"}))
+        return JSONResponse({"job": session.register_job(job).id})
+
+    # --- live ----------------------------------------------------------------------------------
 
     async def _live(self, socket: WebSocket) -> None:
         session = self.sessions.get(socket.path_params["session"])
         head = None if session is None else session.heads.get(socket.query_params.get("head", ""))
         rate = socket.query_params.get("rate", "")
         if head is None or not head.ready or not rate.isdecimal() or len(rate) > 6:
-            await socket.close(1008, "There is no such head in this session.")
+            await socket.close(1008, "This head does not exist in this session.")
             return
-        if self._listeners >= self.limits.listeners:
-            await socket.close(1013, "Other pages listen already. Close one of them.")
+        if self._n_listeners >= self.limits.listeners:
+            await socket.close(1013, "Other pages are already listening. Close one of them.")
             return
-        self._listeners += 1
+        self._n_listeners += 1
         try:
             await LiveSocket(socket, str(head.atlas), int(rate)).run()
         finally:
-            self._listeners -= 1
+            self._n_listeners -= 1
 
-    async def _stored(self, request: Request, path: Path) -> None:
-        most = self.limits.upload_bytes
-        told = request.headers.get("content-length", "0")
-        check_size(int(told) if told.isdecimal() else most + 1, most)
-        size = await store_body(request.stream(), path, most)
+    async def _store_upload(self, request: Request, path: Path) -> None:
+        limit = self.limits.upload_bytes
+        declared = request.headers.get("content-length", "0")
+        check_size(int(declared) if declared.isdecimal() else limit + 1, limit)
+        size = await store_body(request.stream(), path, limit)
         if not size:
             path.unlink()
-            raise InputError("file must hold something, got an empty one. Choose another.")
+            raise InputError("file must not be empty, got 0 bytes. Choose another.")
 
 
-def _known(things: dict[str, _T], number: Any) -> _T:
-    thing = things.get(str(number))
-    if thing is None:
-        raise _NotThereError
-    return thing
+def _entry(entries: dict[str, _T], entry_id: Any) -> _T:
+    entry = entries.get(str(entry_id))
+    if entry is None:
+        raise _NotFoundError
+    return entry
 
 
 def _folder(session: Session, request: Request) -> tuple[HeadEntry, Uploads]:
-    """The folder of calibration recordings that a path names."""
-    head = _known(session.heads, request.path_params["head"])
+    """Return the folder of calibration recordings in a path."""
+    head = _entry(session.heads, request.path_params["head"])
     if head.uploads is None:
-        raise _NotThereError
+        raise _NotFoundError
     return head, head.uploads
 
 
-async def _json(request: Request) -> dict[str, Any]:
-    """A small JSON object that was sent."""
+async def _read_json(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a request of limited size."""
     data = b""
     async for chunk in request.stream():
         data += chunk
-        check_size(len(data), _SMALL)
+        check_size(len(data), _MAX_JSON_BYTES)
     try:
         value = json.loads(data or b"{}")
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise InputError("request must be a JSON object, got something else. Load the page again.")
+        raise InputError("request must be a JSON object, got another value. Reload the page.")
     return value
 
 
-def _pages() -> dict[str, bytes]:
-    """The files of the page by name: these and no others are served."""
+def _static_files() -> dict[str, bytes]:
+    """Return the files of the page by name; no other files are served."""
     folder = files("earatlas.studio").joinpath("static")
-    pages = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    contents = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     colours = "".join(f"--source{m + 1}:{colour};" for m, colour in enumerate(COLOURS))
-    pages["look.css"] = f"{look()}:root{{{colours}}}".encode()
-    return {name: data for name, data in pages.items() if Path(name).suffix in _KINDS}
+    contents["shared.css"] = f"{shared_css()}:root{{{colours}}}".encode()
+    return {name: data for name, data in contents.items() if Path(name).suffix in _MEDIA_TYPES}

@@ -1,8 +1,7 @@
-"""Sessions: what one page has, apart from what any other has.
+"""Sessions: heads, recordings and sounds of one page, separate from those of other pages.
 
-In: heads, recordings and sounds by numbers that the studio gave them. Out: their files, in a folder
-of the session. All names on the disk are the studio's own; what a browser calls a file is shown,
-and never used.
+Entries have ids given by the studio, and files in the folder of the session. All names on disk are
+the studio's own; the names that a browser sends are only shown.
 """
 
 from __future__ import annotations
@@ -15,63 +14,63 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from earatlas.atlas import EXAMPLE_ATLAS
 from earatlas.errors import InputError
 from earatlas.studio.jobs import Job
 
-__all__ = ["BUILT_IN", "HeadEntry", "RecordingEntry", "Session", "Sessions", "Uploads"]
+__all__ = ["BUILT_IN_ATLAS", "HeadEntry", "RecordingEntry", "Session", "Sessions", "Uploads"]
 
-BUILT_IN = EXAMPLE_ATLAS
-_MOST_SESSIONS = 20
-_MOST_ENTRIES = 100  # of a kind, a session
+# The same file as earatlas.atlas.EXAMPLE_ATLAS, without importing numerical libraries.
+BUILT_IN_ATLAS = Path(__file__).parents[1] / "data" / "simulated.atlas"
+_MAX_SESSIONS = 20
+_MAX_ENTRIES = 100  # of each kind in a session
 
 
 @dataclass(eq=False)
 class Uploads:
-    """Files of a folder of calibration recordings, which come one by one and several at once."""
+    """Uploaded files of a folder of calibration recordings; several uploads may run at once."""
 
-    names: dict[str, str] = field(default_factory=dict)  # ours by the browser's, of sounds
-    table: str | None = None  # our name of the last one that came
-    begun: int = 0  # more than came, where one broke off or came twice
+    names: dict[str, str] = field(default_factory=dict)  # studio's by browser's names, of sounds
+    table: str | None = None  # studio's name of the table that was uploaded last
+    n_started: int = 0  # number of uploads, including aborted and repeated ones
 
-    def own_name(self, ending: str) -> str:
-        """A name that no other file has, whenever that one is done."""
-        self.begun += 1
-        return f"{self.begun}{ending}"
+    def new_name(self, suffix: str) -> str:
+        """Return a unique file name."""
+        self.n_started += 1
+        return f"{self.n_started}{suffix}"
 
 
 @dataclass(eq=False)
 class HeadEntry:
-    """A head that can be chosen."""
+    """A head that can be selected."""
 
     id: str
     name: str
     atlas: Path
-    source: Path | None = None  # what scenes are rendered with; None: only the atlas is known
-    job: Job | None = None  # that learns it
+    source: Path | None = None  # measurements for rendering scenes; None: only an atlas
+    job: Job | None = None  # job that learns or reads it
     built_in: bool = False
-    uploads: Uploads | None = None  # of a folder; None: it is none
+    uploads: Uploads | None = None  # of a folder of recordings
 
     @property
     def ready(self) -> bool:
-        """Whether its atlas is there."""
+        """Whether its atlas exists."""
         if self.job is None:
             return self.uploads is None
         return self.job.state == "done"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {
             "id": self.id,
             "name": self.name,
             "ready": self.ready,
-            "makes_scenes": self.built_in or self.source is not None,
+            "can_render": self.built_in or self.source is not None,
         }
 
 
 @dataclass(eq=False)
 class RecordingEntry:
-    """A recording, and what was last done with it."""
+    """A recording and its last job."""
 
     id: str
     name: str
@@ -81,15 +80,15 @@ class RecordingEntry:
 
     @property
     def is_separated(self) -> bool:
-        """Whether it was taken apart, or is being; a scene may only have been made."""
-        return self.job is not None and self.job.order["do"] == "separate"
+        """Whether its last job is a separation, and not only the rendering of a scene."""
+        return self.job is not None and self.job.request["task"] == "separate"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: how a page that was loaded again finds it."""
+        """Return plain JSON values, from which a reloaded page finds the recording."""
         assert self.job is not None
-        facts = (self.job.answer or {}).get("facts", [])
+        facts = (self.job.result or {}).get("facts", [])
         if self.job.state == "failed":
-            facts = [f"did not work: {self.job.error}"]
+            facts = [f"failed: {self.job.error}"]
         return {
             "recording": self.id,
             "name": self.name,
@@ -98,112 +97,111 @@ class RecordingEntry:
             "facts": facts[:2],
         }
 
-    def served(self) -> set[str]:
-        """Names of its files that the page may have: those that its answer tells of."""
-        answer = None if self.job is None else self.job.answer
-        if not answer or "files" not in answer:
+    def served_files(self) -> set[str]:
+        """Return the names of the files that the page may load: those in its result."""
+        result = None if self.job is None else self.job.result
+        if not result or "files" not in result:
             return set()
         names: set[str] = set()
-        for value in answer["files"].values():
+        for value in result["files"].values():
             names |= {value} if isinstance(value, str) else set(value)
         return names
 
 
 @dataclass(eq=False)
 class Session:
-    """What one page has."""
+    """Everything that belongs to one page."""
 
     id: str
     folder: Path
     heads: dict[str, HeadEntry] = field(default_factory=dict)
     recordings: dict[str, RecordingEntry] = field(default_factory=dict)
-    sounds: dict[str, tuple[str, Path]] = field(default_factory=dict)  # names and files
+    sounds: dict[str, tuple[str, Path]] = field(default_factory=dict)  # (name, file) by id
     jobs: dict[str, Job] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def number(self, kind: str) -> str:
-        """A name of the studio's own, such as recording7."""
-        if max(len(self.heads), len(self.recordings), len(self.sounds)) >= _MOST_ENTRIES:
+    def _new_id(self, kind: str) -> str:
+        """Return a unique id such as recording7."""
+        if max(len(self.heads), len(self.recordings), len(self.sounds)) >= _MAX_ENTRIES:
             raise InputError(
-                f"a page must hold at most {_MOST_ENTRIES} recordings, heads or sounds, got one "
+                f"page must have at most {_MAX_ENTRIES} recordings, heads or sounds, got one "
                 "more. Remove some, or open another page."
             )
         return f"{kind}{next(self._numbers)}"
 
-    def new_recording(self, name: str, ending: str = "upload") -> RecordingEntry:
-        """A recording with a folder of its own, in which nothing is yet."""
-        number = self.number("recording")
-        folder = self.folder / number
-        folder.mkdir(parents=True)
-        entry = RecordingEntry(number, name, folder, folder / ending)
-        self.recordings[number] = entry
+    def new_recording(self, name: str, file_name: str = "upload") -> RecordingEntry:
+        """Add a recording with an empty folder."""
+        entry_id, folder = self.new_folder("recording")
+        entry = RecordingEntry(entry_id, name, folder, folder / file_name)
+        self.recordings[entry_id] = entry
         return entry
 
     def new_folder(self, kind: str) -> tuple[str, Path]:
-        """A number, and a folder for what belongs to it."""
-        number = self.number(kind)
-        folder = self.folder / number
+        """Return a new id, and an empty folder for its files."""
+        entry_id = self._new_id(kind)
+        folder = self.folder / entry_id
         folder.mkdir(parents=True)
-        return number, folder
+        return entry_id, folder
 
     def remove(self, entry: RecordingEntry) -> None:
-        """Forget a recording and delete its files."""
+        """Remove a recording and delete its files."""
         self.recordings.pop(entry.id, None)
         if entry.job is not None:
             self.jobs.pop(entry.job.id, None)
         shutil.rmtree(entry.folder, ignore_errors=True)
 
     def own_jobs(self) -> list[Job]:
-        """Jobs for its heads and recordings; the story is told to others, too."""
+        """Return the jobs of its heads and recordings; the explainer's job is shared by all."""
         jobs = [head.job for head in self.heads.values()]
         jobs += [recording.job for recording in self.recordings.values()]
         return [job for job in jobs if job is not None]
 
-    def watch(self, job: Job, replaced: Job | None = None) -> Job:
-        """Let the page ask for this job, and no longer for the one before or long ago.
+    def register_job(self, job: Job, replaced: Job | None = None) -> Job:
+        """Make a job available to the page; drop the replaced job and the oldest ended jobs.
 
-        An answer has hundreds of kilobytes; what a recording or a head still needs, it holds.
+        A result takes hundreds of kilobytes. Recordings and heads keep the jobs that they need.
         """
         if replaced is not None:
             self.jobs.pop(replaced.id, None)
         ended = [old for old in self.jobs.values() if old.ended]
-        for old in ended[:-_MOST_ENTRIES]:
+        for old in ended[:-_MAX_ENTRIES]:
             del self.jobs[old.id]
         self.jobs[job.id] = job
         return job
 
 
 class Sessions:
-    """All sessions of a studio, each with a folder below its own."""
+    """All sessions of a studio, each with a folder of its own."""
 
     def __init__(self, folder: Path, head: Path | None, cancel: Callable[[Job], None]) -> None:
         self._folder, self._head, self._cancel = folder, head, cancel
-        self._all: dict[str, Session] = {}  # the one that was used last is the last
+        self._sessions: dict[str, Session] = {}  # ordered by last use
 
     def open(self) -> Session:
-        """A new session; beyond the bound the one that was not used for longest is forgotten.
+        """Return a new session; if there are too many, the least recently used one is dropped.
 
-        Its jobs are cancelled. Its files stay: a user may have asked for them to be kept.
+        The jobs of a dropped session are cancelled. Its files are kept, because the user may have
+        asked for that.
         """
-        while len(self._all) >= _MOST_SESSIONS:
-            for job in self._all.pop(next(iter(self._all))).own_jobs():
+        while len(self._sessions) >= _MAX_SESSIONS:
+            for job in self._sessions.pop(next(iter(self._sessions))).own_jobs():
                 self._cancel(job)
         key = secrets.token_urlsafe(16)
-        # The folder's name is no key: who reads a listing cannot ask for what is in it.
+        # The name of the folder is not the key: a listing of the disk gives no access.
         folder = self._folder / f"session-{secrets.token_hex(4)}"
         folder.mkdir(parents=True)
         session = Session(key, folder)
         if self._head is not None:
             session.heads["given"] = HeadEntry("given", self._head.stem, self._head)
         session.heads["simulated"] = HeadEntry(
-            "simulated", "Simulated head", BUILT_IN, built_in=True
+            "simulated", "Simulated head", BUILT_IN_ATLAS, built_in=True
         )
-        self._all[key] = session
+        self._sessions[key] = session
         return session
 
     def get(self, key: str) -> Session | None:
-        """The session with that key, which is used by that."""
-        session = self._all.pop(key, None)
+        """Return the session with this key, and mark it as used."""
+        session = self._sessions.pop(key, None)
         if session is not None:
-            self._all[key] = session
+            self._sessions[key] = session
         return session

@@ -1,10 +1,10 @@
-"""The live page's socket: sound in, answers out, and no sound ever waits for an answer.
+"""WebSocket of the live page: sound in, results out.
 
-In: blocks of the page's microphones, and what it wishes to hear ({"monitor": id}). Out: a line of
-JSON a block or several, and the sound of the source that is monitored, as bytes.
+The page sends blocks of samples, and {"monitor": id} to select a source to play. It receives one
+line of JSON per processed block, and the sound of the monitored source as bytes.
 
-A socket has a worker of its own. Where that is slower than the sound, what waits is joined and done
-at once; beyond two seconds the oldest is left out, which the page is told.
+Each socket has its own worker. If the worker is slower than the sound, pending blocks are processed
+together. Beyond two seconds the oldest blocks are dropped, and the page is informed.
 """
 
 from __future__ import annotations
@@ -22,33 +22,35 @@ from earatlas.studio.worker import Worker, WorkerEndedError
 
 __all__ = ["LiveSocket"]
 
-_MOST_SECONDS = 2.0  # of sound that waits
-_FRAME = 8  # bytes: two channels of 32-bit floats
-_ENDED = "The process that listens was ended by the system. Start again."
+_MAX_PENDING_SECONDS = 2.0
+_FRAME_BYTES = 8  # two channels of 32-bit floats
+_PROCESS_ENDED = "The live process was ended by the system. Start again."
 
 
 @dataclass(eq=False)
-class _Waiting:
-    """Sound that has come and was not yet listened to."""
+class _PendingAudio:
+    """Received sound that has not been processed yet."""
 
     rate: int
     blocks: deque[bytes] = field(default_factory=deque)
-    size: int = 0
-    left_out: int = 0  # bytes
+    size: int = 0  # bytes
+    dropped: int = 0  # bytes
     monitor: int | None = None
     open: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, block: bytes) -> None:
+        """Add a block, and drop the oldest ones beyond the limit."""
         self.blocks.append(block)
         self.size += len(block)
-        while self.size > _MOST_SECONDS * self.rate * _FRAME and len(self.blocks) > 1:
-            gone = len(self.blocks.popleft())
-            self.size -= gone
-            self.left_out += gone
+        while self.size > _MAX_PENDING_SECONDS * self.rate * _FRAME_BYTES and len(self.blocks) > 1:
+            dropped = len(self.blocks.popleft())
+            self.size -= dropped
+            self.dropped += dropped
         self.changed.set()
 
     def take(self) -> bytes:
+        """Return and remove all pending sound."""
         data = b"".join(self.blocks)
         self.blocks.clear()
         self.size = 0
@@ -57,70 +59,70 @@ class _Waiting:
 
 
 class LiveSocket:
-    """One page that listens."""
+    """The connection of one live page."""
 
     def __init__(self, socket: WebSocket, atlas: str, rate: int) -> None:
         self._socket, self._atlas = socket, atlas
-        self._waiting = _Waiting(rate)
+        self._pending = _PendingAudio(rate)
 
     async def run(self) -> None:
-        """Until the page goes away, or the worker does."""
+        """Process sound until the page disconnects or the worker ends."""
         await self._socket.accept()
         worker = await asyncio.to_thread(Worker)
-        hearing = asyncio.create_task(self._hear())
+        receiving = asyncio.create_task(self._receive())
         try:
-            await self._answer(worker)
-        except (WebSocketDisconnect, RuntimeError):  # it went while an answer was on its way
+            await self._process(worker)
+        except (WebSocketDisconnect, RuntimeError):  # disconnected while a result was sent
             pass
         finally:
-            hearing.cancel()
+            receiving.cancel()
             try:
                 with suppress(asyncio.CancelledError):
-                    await hearing
-            finally:  # a bug in hearing leaves no process behind
-                await asyncio.to_thread(worker.end)
+                    await receiving
+            finally:  # an error while receiving must not leave a process behind
+                await asyncio.to_thread(worker.kill)
 
-    async def _hear(self) -> None:
-        """Take in what the page sends; however that ends, nobody waits for more."""
-        waiting = self._waiting
+    async def _receive(self) -> None:
+        """Receive sound and selections; always wake up `_process` at the end."""
+        pending = self._pending
         try:
             while (message := await self._socket.receive())["type"] != "websocket.disconnect":
                 if message.get("bytes"):
-                    waiting.add(message["bytes"])
+                    pending.add(message["bytes"])
                 elif message.get("text"):
-                    # A text may be no JSON, no object, or nested too deep to be read.
+                    # The text may be invalid JSON, not an object, or nested too deeply.
                     with suppress(ValueError, AttributeError, RecursionError):
-                        wish = json.loads(message["text"]).get("monitor")
-                        waiting.monitor = wish if isinstance(wish, int) else None
+                        monitor = json.loads(message["text"]).get("monitor")
+                        pending.monitor = monitor if isinstance(monitor, int) else None
         finally:
-            waiting.open = False
-            waiting.changed.set()
+            pending.open = False
+            pending.changed.set()
 
-    async def _answer(self, worker: Worker) -> None:
-        waiting, order = self._waiting, {"do": "live_begin", "atlas": self._atlas}
-        message, _ = await self._asked(worker, {**order, "rate": waiting.rate}, b"")
-        await self._told({"ready": True} if "done" in message else message)
-        while waiting.open and "done" in message:
-            await waiting.changed.wait()
-            data = waiting.take()
+    async def _process(self, worker: Worker) -> None:
+        pending, request = self._pending, {"task": "live_begin", "atlas": self._atlas}
+        message, _ = await self._run(worker, {**request, "rate": pending.rate}, b"")
+        await self._send({"ready": True} if "done" in message else message)
+        while pending.open and "done" in message:
+            await pending.changed.wait()
+            data = pending.take()
             if not data:
                 continue
-            order = {"do": "live_push", "monitor": waiting.monitor}  # type: ignore[dict-item]
-            message, sound = await self._asked(worker, order, data)
-            left_out = waiting.left_out / (_FRAME * waiting.rate)
-            await self._told({**message.get("done", message), "left_out_seconds": left_out})
+            request = {"task": "live_push", "monitor": pending.monitor}  # type: ignore[dict-item]
+            message, sound = await self._run(worker, request, data)
+            dropped_seconds = pending.dropped / (_FRAME_BYTES * pending.rate)
+            await self._send({**message.get("done", message), "dropped_seconds": dropped_seconds})
             if sound:
                 await self._socket.send_bytes(sound)
         with suppress(RuntimeError):
             await self._socket.close()
 
-    async def _asked(
-        self, worker: Worker, order: dict[str, Any], data: bytes
+    async def _run(
+        self, worker: Worker, request: dict[str, Any], data: bytes
     ) -> tuple[dict[str, Any], bytes]:
         try:
-            return await asyncio.to_thread(worker.ask, order, lambda said: None, data)
+            return await asyncio.to_thread(worker.run, request, lambda message: None, data)
         except WorkerEndedError:
-            return {"error": _ENDED}, b""
+            return {"error": _PROCESS_ENDED}, b""
 
-    async def _told(self, message: dict[str, Any]) -> None:
+    async def _send(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps(message))

@@ -1,7 +1,7 @@
-"""What a worker can do, by name.
+"""The tasks of a worker by name.
 
-In: an order, as JSON values, and sound as bytes. Out: JSON values for the page, and sound. Paths in
-an order come from the server, which chose them; none comes from a browser.
+The inputs are a request as JSON values and sound as bytes, the outputs JSON values for the page and
+sound. Paths in a request are chosen by the server and never come from a browser.
 """
 
 from __future__ import annotations
@@ -15,79 +15,82 @@ from typing import Any
 from earatlas.atlas import Atlas
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.studio import heads, recordings, scenes
-from earatlas.studio.live import Listening
-from earatlas.studio.progress import Teller
-from earatlas.studio.session import BUILT_IN
-from earatlas.studio.story import story
+from earatlas.studio.explainer import explainer
+from earatlas.studio.live import LiveListener
+from earatlas.studio.progress import ProgressReporter
+from earatlas.studio.session import BUILT_IN_ATLAS
 
 __all__ = ["Tasks"]
 
-_KEPT = 2  # atlases in memory: some 10 MB each
-_Order = dict[str, Any]
+_CACHED_ATLASES = 2  # in memory, about 10 MB each
+_Request = dict[str, Any]
 
 
-@lru_cache(maxsize=_KEPT)
-def _loaded(path: str) -> Atlas:
-    """An atlas, ready for mixtures."""
+@lru_cache(maxsize=_CACHED_ATLASES)
+def _load_atlas(path: str) -> Atlas:
+    """Return an atlas whose separator is initialized."""
     atlas = Atlas.load(path)
     _ = atlas.separator
     return atlas
 
 
-def _as_known(order: _Order, text: str) -> str:
-    """A sentence with the user's name of a file where it has the path that is ours."""
-    paths = [order[key] for key in ("file", "source") if order.get(key)]
-    if "names" in order:  # of a folder, whose table is written anew
-        paths.append(str(Path(order["source"]).with_name(heads.TABLE)))
-    if "folder" in order:
-        paths.append(str(Path(order["folder"]) / recordings.MIXTURE))
+def _page_text(request: _Request, text: str) -> str:
+    """Return a message for the page, with the user's file names."""
+    paths = [request[key] for key in ("file", "source") if request.get(key)]
+    if "names" in request:  # a folder, whose table was rewritten
+        paths.append(str(Path(request["source"]).with_name(heads.TABLE)))
+    if "folder" in request:
+        paths.append(str(Path(request["folder"]) / recordings.MIXTURE))
     for path in paths:
-        text = text.replace(path, str(order.get("name", "the file")))
+        text = text.replace(path, str(request.get("name", "the file")))
     return text
 
 
 class Tasks:
-    """The orders of one worker."""
+    """Runs the requests of one worker."""
 
-    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
-        self._teller = Teller(say)
-        self._listening: Listening | None = None
-        self._known: dict[str, Callable[[_Order], dict[str, Any]]] = {
-            "warm": self._warm,
-            "learn": lambda order: heads.learned(order, self._teller),
-            "describe": lambda order: heads.described(Path(order["atlas"])),
-            "separate": lambda order: recordings.separated(
-                order, _loaded(order["atlas"]), self._teller
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self._reporter = ProgressReporter(send)
+        self._listener: LiveListener | None = None
+        self._tasks: dict[str, Callable[[_Request], dict[str, Any]]] = {
+            "warm_up": self._warm_up,
+            "learn": lambda request: heads.learn_head(request, self._reporter),
+            "describe": lambda request: heads.describe_atlas(Path(request["atlas"])),
+            "separate": lambda request: recordings.separate_recording(
+                request, _load_atlas(request["atlas"]), self._reporter
             ),
-            "render": lambda order: scenes.rendered(order, self._teller),
-            "story": lambda order: story(_loaded(str(BUILT_IN)), self._teller),
-            "live_begin": self._begin,
+            "render": lambda request: scenes.render(request, self._reporter),
+            "explainer": lambda request: explainer(
+                _load_atlas(str(BUILT_IN_ATLAS)), self._reporter
+            ),
+            "live_begin": self._live_begin,
         }
 
-    def do(self, name: str, order: _Order, data: bytes) -> tuple[dict[str, Any], bytes]:
-        """What comes of an order, with the warnings that were given on the way."""
+    def run(self, name: str, request: _Request, data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Return the result of a task, with the warnings that it gave, and its bytes."""
         if name == "live_push":
-            assert self._listening is not None
-            return self._listening.push(data, order["monitor"])
+            assert self._listener is not None
+            return self._listener.push(data, request["monitor"])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", EaratlasWarning)
 
-            def warned() -> list[str]:
-                told = [str(w.message) for w in caught if issubclass(w.category, EaratlasWarning)]
-                return list(dict.fromkeys(_as_known(order, text) for text in told))
+            def page_warnings() -> list[str]:
+                messages = [w.message for w in caught]
+                texts = [m.message for m in messages if isinstance(m, EaratlasWarning)]
+                return list(dict.fromkeys(_page_text(request, text) for text in texts))
 
-            self._teller.warned = warned
+            self._reporter.warnings = page_warnings
             try:
-                done = self._known[name](order)
+                result = self._tasks[name](request)
             except InputError as error:
-                raise InputError(_as_known(order, str(error))) from None
-            return {**done, "warnings": warned()}, b""
+                raise InputError(_page_text(request, error.message)) from None
+            return {**result, "warnings": page_warnings()}, b""
 
-    def _warm(self, order: _Order) -> dict[str, Any]:
-        """Import what is needed, so that the first recording does not wait for it."""
-        recordings.tried(_loaded(str(BUILT_IN)))
+    def _warm_up(self, request: _Request) -> dict[str, Any]:
+        """Import libraries and fill caches before the first recording."""
+        recordings.warm_up(_load_atlas(str(BUILT_IN_ATLAS)))
         return {}
 
-    def _begin(self, order: _Order) -> dict[str, Any]:
-        self._listening = Listening(_loaded(order["atlas"]), int(order["rate"]))
+    def _live_begin(self, request: _Request) -> dict[str, Any]:
+        self._listener = LiveListener(_load_atlas(request["atlas"]), int(request["rate"]))
         return {}

@@ -1,7 +1,7 @@
-"""A scene as the page draws it: numbers in plain JSON, and small images.
+"""JSON values and images of a scene for the page.
 
-In: a `FoundScene`. Out: JSON values: of every source a direction in words, its posterior as cells of a
-region, its course over time; and images of the spectrogram, whole and by source.
+The input is a `SceneSummary`. Each source has its direction in words, the cells of its credible
+region and its track over time. Images are the spectrogram, and one mask per source.
 """
 
 from __future__ import annotations
@@ -13,95 +13,120 @@ from typing import Any
 import numpy as np
 
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.plotting.palette import LEVEL_RANGE_DB, colour_of
-from earatlas.plotting.posterior_maps import edges
-from earatlas.report.images import level_image, mask_image, on_colour
-from earatlas.separation.result import FoundScene, FoundSource
+from earatlas.geometry.spaces import Space
+from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
+from earatlas.plotting.posterior_maps import cell_edges
+from earatlas.report.images import level_image, mask_image, text_colour
+from earatlas.separation.result import SceneSummary, SourceSummary
 from earatlas.separation.source_track import SourceTrack
 from earatlas.types import Array
-from earatlas.wording import percent_words, place_words, radius_words, sure_words
+from earatlas.wording import (
+    format_percent,
+    format_position,
+    format_radius,
+    format_region,
+    is_unknown,
+)
 
-__all__ = ["pictures", "region", "scene_view", "sphere_view", "truth_view"]
+__all__ = [
+    "azimuth_elevation",
+    "describe_uncertainty",
+    "region",
+    "scene_view",
+    "spectrogram_images",
+    "truth_view",
+]
 
-_CELLS = 150  # of a region
-_CELL_DEGREES = 0.5, 6.0  # a posterior all over the sphere has 1150 cells of the largest
-_QUIET_DB = -90.0
+# Evidence: docs/figures/settings/studio.md, "views".
+_REGION_CELLS = 150  # about, of a 90 % region
+_CELL_DEGREES = 0.5, 6.0  # width of the smallest and largest cell
+_SILENCE_DB = -90.0
 
 
 def region(posterior: DirectionPosterior) -> dict[str, Any]:
-    """The 90 % region as cells of equal size, most probable first: `half` of them are the 50 %."""
-    size, flat = posterior.credible_area(0.9), posterior.space.dims == 1
-    # Some 150 cells: enough for a round edge, few enough for 60 frames a second.
-    wide = size / _CELLS if flat else np.sqrt(size / _CELLS)
-    wide = float(np.clip(wide, *_CELL_DEGREES))
-    whole, half = (posterior.credible_region(level, wide).cells for level in (0.9, 0.5))
+    """Return the cells of the 90 % region, most probable first; the first `half` are the 50 %."""
+    size = posterior.credible_area(0.9)
+    one_dimensional = posterior.space.dims == 1
+    width = size / _REGION_CELLS if one_dimensional else np.sqrt(size / _REGION_CELLS)
+    width = float(np.clip(width, *_CELL_DEGREES))
+    whole, half = (posterior.credible_region(level, width).cells for level in (0.9, 0.5))
     return {
-        "cells": np.round(sphere_view(whole), 2).tolist(),
+        "cells": np.round(azimuth_elevation(whole), 2).tolist(),
         "half": len(half),
-        "cell_degrees": round(0.8 * wide, 3),  # a disc that covers its cell touches its neighbours'
+        "cell_degrees": round(0.8 * width, 3),  # radius of discs that overlap their neighbours
     }
 
 
-def sphere_view(places: Array) -> Array:
-    """Places (N, C) as (azimuth, elevation): a circle is at ear height."""
+def azimuth_elevation(places: Array) -> Array:
+    """Return places (N, C) as (azimuth, elevation) (N, 2); the elevation of a circle is 0."""
     x = np.atleast_2d(places)
     return np.column_stack([x, np.zeros(len(x))]) if x.shape[1] == 1 else x
 
 
-def scene_view(scene: FoundScene) -> dict[str, Any]:
-    """All that is shown of a scene."""
-    picture = scene.picture
-    start, end = edges(picture.seconds)
-    low, high = edges(picture.frequencies_hz)
+def describe_uncertainty(space: Space, radius: float, area: float | None = None) -> str:
+    """Describe the 90 % region by its radius and, if given, its area."""
+    if space.holds_directions and is_unknown(radius):
+        return "90 % region: more than half of all directions"
+    if area is None:
+        return f"90 % within {format_radius(space, radius)}"
+    return f"90 % {format_region(space, radius, area)}"
+
+
+def scene_view(scene: SceneSummary) -> dict[str, Any]:
+    """Return the JSON values of a scene."""
+    spectrogram = scene.spectrogram
+    start, end = cell_edges(spectrogram.seconds)
+    low, high = cell_edges(spectrogram.frequencies_hz)
     return {
         "seconds": round(scene.seconds, 4),
         "rate": scene.rate,
         "doubts": [str(doubt) for doubt in scene.doubts],
-        "picture": {"start": start, "end": end, "low_hz": max(low, 0.0), "high_hz": high},
-        "sources": [_source(m, source) for m, source in enumerate(scene.sources)],
+        "spectrogram": {"start": start, "end": end, "low_hz": max(low, 0.0), "high_hz": high},
+        "sources": [_source_view(m, source) for m, source in enumerate(scene.sources)],
         "free_energies": [round(value, 2) for value in scene.free_energies],
     }
 
 
-def _source(m: int, source: FoundSource) -> dict[str, Any]:
-    colour = colour_of(m)
-    told = source.to_dict()
-    del told["track"]  # the course has it
+def _source_view(m: int, source: SourceSummary) -> dict[str, Any]:
+    colour = source_colour(m)
     return {
-        **told,
-        "direction": np.round(sphere_view(source.direction)[0], 2).tolist(),
+        **source.to_dict(),
+        "direction": np.round(azimuth_elevation(source.direction)[0], 2).tolist(),
         "number": m + 1,
         "colour": colour,
-        "on_colour": on_colour(colour),
-        **_place(source),
-        "energy": percent_words(source.share),
+        "text_colour": text_colour(colour),
+        **_describe_place(source),
+        "energy": format_percent(source.share),
         "region": region(source.posterior),
-        "course": _course(source.track),
+        "track": _track_view(source.track),
     }
 
 
-def _place(source: FoundSource) -> dict[str, str]:
-    """Where it is, and how sure that is; of one that moves, from where to where."""
+def _describe_place(source: SourceSummary) -> dict[str, str]:
+    """Describe the direction and its uncertainty; of a moving source, both ends of its path."""
     space, track = source.posterior.space, source.track
     if not track.moves:
-        sure = sure_words(space, source.radius_90, source.credible_90_area)
-        return {"words": place_words(space, source.direction), "sure": sure}
-    way, radius = track.directions[track.heard], float(np.nanmedian(track.radius_90))
+        radius, area = source.radius_90, source.credible_90_area
+        return {
+            "place": format_position(space, source.direction, radius),
+            "uncertainty": describe_uncertainty(space, radius, area),
+        }
+    path, radius = track.directions[track.active], float(np.nanmedian(track.radius_90))
     return {
-        "words": f"{place_words(space, way[0])} → {place_words(space, way[-1])}",
-        "sure": f"within {radius_words(space, radius)} along its way",
+        "place": f"{format_position(space, path[0])} → {format_position(space, path[-1])}",
+        "uncertainty": f"90 % within {format_radius(space, radius)} along its path",
     }
 
 
-def _course(track: SourceTrack) -> dict[str, Any]:
-    """Where a source is over time and how sure that is, and how loud; None where it is silent."""
-    places = sphere_view(track.directions)
+def _track_view(track: SourceTrack) -> dict[str, Any]:
+    """Return direction, radius and level over time; direction and radius are None in silence."""
+    places = azimuth_elevation(track.directions)
     return {
         "seconds": _numbers(track.seconds, 3),
         "azimuth": _numbers(places[:, 0]),
-        "elevation": _numbers(np.where(track.heard, places[:, 1], np.nan)),
+        "elevation": _numbers(np.where(track.active, places[:, 1], np.nan)),
         "radius": _numbers(track.radius_90),
-        "level_db": _numbers(np.maximum(track.level_db, _QUIET_DB)),
+        "level_db": _numbers(np.maximum(track.level_db, _SILENCE_DB)),
     }
 
 
@@ -109,23 +134,23 @@ def _numbers(values: Array, digits: int = 1) -> list[float | None]:
     return [round(v, digits) if math.isfinite(v) else None for v in values.tolist()]
 
 
-def pictures(scene: FoundScene) -> dict[str, Any]:
-    """The spectrogram of the mixture, and of what each source was given, as images of a page."""
-    picture = scene.picture
-    top = float(picture.level_db.max())
-    shade = np.clip((picture.level_db - top) / LEVEL_RANGE_DB + 1, 0.0, 1.0)
+def spectrogram_images(scene: SceneSummary) -> dict[str, Any]:
+    """Return images of the mixture's spectrogram, and of its part assigned to each source."""
+    spectrogram = scene.spectrogram
+    top = float(spectrogram.level_db.max())
+    shade = np.clip((spectrogram.level_db - top) / LEVEL_RANGE_DB + 1, 0.0, 1.0)
     return {
-        "level": level_image(picture.level_db, top, LEVEL_RANGE_DB),
+        "level": level_image(spectrogram.level_db, top, LEVEL_RANGE_DB),
         "masks": [
-            mask_image(np.nan_to_num(mask) * shade, colour_of(m))
-            for m, mask in enumerate(picture.masks)
+            mask_image(np.nan_to_num(mask) * shade, source_colour(m))
+            for m, mask in enumerate(spectrogram.masks)
         ],
     }
 
 
 def truth_view(names: Sequence[str], directions: Array) -> list[dict[str, Any]]:
-    """True places, to be drawn beside what was found."""
+    """Return names and true directions for the page."""
     return [
         {"name": name, "direction": np.round(place, 2).tolist()}
-        for name, place in zip(names, sphere_view(directions), strict=True)
+        for name, place in zip(names, azimuth_elevation(directions), strict=True)
     ]

@@ -1,12 +1,13 @@
-"""A worker: a process that computes, and is asked by lines of JSON.
+"""A worker process that computes, controlled by JSON lines.
 
-    to the worker      a line an order, {"do": name, …}; "bytes": n, and n bytes follow it
-    from the worker    lines {"share": …, "words": …} while it works, {"answer": …} as soon as there
-                       is something to see; then {"done": …}, {"error": sentence} or {"bug": text};
+    to the worker      one request per line, {"task": name, …}; with "bytes": n, n bytes follow
+    from the worker    {"progress": …, "stage": …} while it works and {"result": …} for early
+                       results; then {"done": …}, {"error": sentence} or {"bug": traceback};
                        "bytes" as above
 
-`Worker` is the one who asks; `serve` runs in the process itself. It is started anew, and not by
-`multiprocessing`, so that it has nothing of the server, and ends when nobody asks any more.
+`Worker` is the side of the server, `serve` runs in the process. The process is started from
+scratch, not by `multiprocessing`, so that it shares nothing with the server. It ends when its
+standard input is closed.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from typing import IO, Any
 
 from earatlas.errors import InputError
 
-__all__ = ["Told", "Worker", "WorkerEndedError", "serve"]
+__all__ = ["MessageHandler", "Worker", "WorkerEndedError", "serve"]
 
-Told = Callable[[dict[str, Any]], None]
+MessageHandler = Callable[[dict[str, Any]], None]
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from earatlas.studio.worker import serve; serve()"
 )
-# One thread each: products of small matrices by several threads fight for the cores.
+# One thread per process: products of small matrices are slower with several threads.
 _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 
 
 class WorkerEndedError(Exception):
-    """The process ended in the middle of an order."""
+    """The process ended while it worked on a request."""
 
 
 class Worker:
-    """The process as seen by the one who asks it; one at a time does."""
+    """Handle of a worker process; one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -49,33 +50,33 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the server, which ends this one
+            start_new_session=True,  # Ctrl-C only reaches the server, which kills the worker
             env={**os.environ, **_ONE_THREAD},
         )
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """Process id."""
         return self._process.pid
 
-    def ask(
-        self, order: dict[str, Any], told: Told, data: bytes = b""
+    def run(
+        self, request: dict[str, Any], on_message: MessageHandler, data: bytes = b""
     ) -> tuple[dict[str, Any], bytes]:
-        """What came of an order, and its bytes; `told` gets everything that is said before."""
+        """Return the last message of a request and its bytes; earlier ones go to `on_message`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            _say(self._process.stdin, order, data)
-            for message, came in _heard(self._process.stdout):
+            _write_message(self._process.stdin, request, data)
+            for message, payload in _read_messages(self._process.stdout):
                 if message.keys() & {"done", "error", "bug"}:
-                    return message, came
-                told(message)
-        except (OSError, ValueError):  # a pipe that is broken, or closed, or half a line
+                    return message, payload
+                on_message(message)
+        except (OSError, ValueError):  # a broken or closed pipe, or an incomplete line
             pass
         raise WorkerEndedError
 
-    def end(self) -> None:
-        """End the process, whatever it does."""
+    def kill(self) -> None:
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -84,36 +85,38 @@ class Worker:
                 stream.close()
 
 
-def _say(stream: IO[bytes], message: dict[str, Any], data: bytes = b"") -> None:
+def _write_message(stream: IO[bytes], message: dict[str, Any], data: bytes = b"") -> None:
     line = {**message, "bytes": len(data)} if data else message
     stream.write(json.dumps(line).encode() + b"\n" + data)
     stream.flush()
 
 
-def _heard(stream: IO[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
+def _read_messages(stream: IO[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
     while line := stream.readline():
         message = json.loads(line)
         size = message.pop("bytes", 0)
         yield message, stream.read(size) if size else b""
 
 
-# --- in the process that computes -------------------------------------------------------------
+# --- in the worker process --------------------------------------------------------------------
 
 
 def serve() -> None:
-    """Do what is ordered on standard input, until that ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    """Process requests from standard input until it is closed."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever libraries print goes to standard error
     from earatlas.studio.tasks import Tasks
 
-    tasks = Tasks(lambda message: _say(answers, message))
-    for order, data in _heard(sys.stdin.buffer):
+    tasks = Tasks(lambda message: _write_message(output, message))
+    for request, data in _read_messages(sys.stdin.buffer):
         try:
-            done, came = tasks.do(order.pop("do"), order, data)
-            _say(answers, {"done": done}, came)
+            done, payload = tasks.run(request.pop("task"), request, data)
+            _write_message(output, {"done": done}, payload)
         except InputError as error:
-            _say(answers, {"error": str(error)})
+            _write_message(output, {"error": str(error)})
         except MemoryError:
-            _say(answers, {"error": "There is not enough memory for this. Give a shorter one."})
-        except Exception:  # a bug of ours: told with all that helps to find it
-            _say(answers, {"bug": traceback.format_exc(limit=-6)})
+            _write_message(
+                output, {"error": "There is not enough memory for this file. Use a shorter one."}
+            )
+        except Exception:  # a bug: the page shows the traceback, so that it can be reported
+            _write_message(output, {"bug": traceback.format_exc(limit=-6)})

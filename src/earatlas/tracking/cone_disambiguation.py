@@ -1,9 +1,13 @@
-"""Where on its cone a track is: another place on it that explains more, or that its cues tell.
+"""Position of a track on its cone of confusion, from onsets or from long-window cues.
 
-Onsets tell the side of a source well, and much worse where on its cone of confusion it is. So the
-whole cone is looked at again and again: of one who stands by all that was heard of it, of one who
-walks by the last moments, and only as long as it is hardly known. In the open the cues of long
-windows tell more than onsets (`tell`), which must not say that nobody is there.
+Onsets determine the lateral angle of a source well, and its position on the cone of confusion much
+worse. Therefore the whole cone is searched repeatedly: for a settled track with all that was
+observed of it, for a moving one with the most recent bins and only while it is new. In anechoic
+sound the cues of long windows determine the position better than onsets; they are applied unless
+the onsets contradict them (`apply_cue_directions`).
+
+    B, M, G  onset bins, tracks, coarse directions
+    L (G,)   log-likelihood of each direction, nats
 """
 
 from __future__ import annotations
@@ -13,114 +17,139 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from earatlas.geometry.angles import to_vectors
-from earatlas.tracking.local_search import BETA
-from earatlas.tracking.observations import Places
-from earatlas.tracking.online_track import Track
-from earatlas.tracking.settings import Tracking
+from earatlas.tracking.local_search import INVERSE_TEMPERATURE
+from earatlas.tracking.observations import OnsetObservations
+from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.settings import TrackerSettings
 from earatlas.types import Array, Single
 
-__all__ = ["Elsewhere"]
+__all__ = ["ConeDisambiguation"]
 
-# Of what the onsets tell of where a track is, that they must tell of where its cues put it. They
-# leave its cone open: of two talkers in the open (8 scenes of cipic_021 and kemar_full) they told
-# 1.1 times as much of the one place that was right, -0.2 and 0.1 times as much of two at the
-# zenith that were wrong, where a talker behind lost its name.
-_TOLD_PART = 0.5
-_TOLD_SHARE = 0.3  # of the bins, that are asked of either place: as of a first source
+# Evidence: docs/figures/settings/tracking.md, "cone_disambiguation".
+_CUE_SUPPORT_RATIO = 0.5  # onset gain at the direction from cues over that at the track, at least
+_CUE_WEIGHT = 0.3  # mixing weight of a source at either direction: as for a first source
 
 
-class Elsewhere:
-    """Looks for other places of tracks."""
+class ConeDisambiguation:
+    """Moves tracks to better positions on their cones of confusion."""
 
-    def __init__(self, places: Places, how: Tracking) -> None:
-        self._places, self._how = places, how
+    def __init__(self, observations: OnsetObservations, settings: TrackerSettings) -> None:
+        self._observations, self._settings = observations, settings
 
-    def look(
-        self, tracks: Sequence[Track], m: int, v: Array, explained: Array, *, settled: bool
+    def search_cone(
+        self, tracks: Sequence[OnlineTrack], m: int, v: Array, likelihoods: Array, *, settled: bool
     ) -> None:
-        """Whether another place on its cone explains more than that of track m.
+        """Move track m if another direction on its cone has a higher likelihood.
 
-        `explained` (B, M + 1) is what each track explains, and nowhere, `settled` whether it has
-        stood for long.
+        `likelihoods` (B, M + 1) are those of the tracks and the diffuse component, `v` (B,) the
+        weights of the bins; `settled` says whether the track has been static for long.
         """
-        track, places = tracks[m], self._places
+        track, observations = tracks[m], self._observations
         if not settled:
-            track.memory *= 0
-        known = not settled and track.hits > self._how.young_hits
-        if track.told or track.meets or known or track.misses > self._how.lost_steps:
+            track.cone_memory *= 0
+        established = not settled and track.hits > self._settings.established_hits
+        coasting = track.misses > self._settings.max_update_misses
+        if track.located_by_cues or track.crossing or established or coasting:
             return
-        total = explained.sum(axis=1)
-        share = float(np.clip(v @ (explained[:, m] / total) / v.sum(), self._how.least_share, 1.0))
-        others = total - explained[:, m]
+        total = likelihoods.sum(axis=1)
+        weight = float(
+            np.clip(v @ (likelihoods[:, m] / total) / v.sum(), self._settings.min_weight, 1.0)
+        )
+        other_likelihoods = total - likelihoods[:, m]
         if settled:
-            both = self._stander_at(track, len(tracks), v, others, share)
+            L = self._static_log_likelihoods(track, len(tracks), v, other_likelihoods, weight)
         else:
-            both = self._walker_at(others, share)
-        here = both[places.near(track)]
-        allowed = places.on_cone(track) if track.confirmed else np.ones(len(both), dtype=bool)
-        if track.confirmed and not track.walks:
-            track.cone_radius = self._cone_radius(track, np.where(allowed, both, -np.inf))
+            L = self._moving_log_likelihoods(other_likelihoods, weight)
+        own_gate = L[observations.gate_mask(track)]
+        allowed = observations.cone_mask(track) if track.confirmed else np.ones(len(L), dtype=bool)
+        if track.confirmed and not track.moving:
+            track.cone_radius_90 = self._cone_radius_90(track, np.where(allowed, L, -np.inf))
         for other in tracks:
-            allowed &= ~places.near(other)
-        both = np.where(allowed, both, -np.inf)
-        best = int(both.argmax())
-        more = self._how.jump_nats if settled else self._how.walker_jump_nats
-        if len(here) and both[best] < here.max() + more:
+            allowed &= ~observations.gate_mask(other)
+        L = np.where(allowed, L, -np.inf)
+        best = int(L.argmax())
+        min_gain = (
+            self._settings.cone_jump_nats if settled else self._settings.moving_cone_jump_nats
+        )
+        if len(own_gate) and L[best] < own_gate.max() + min_gain:
             return
-        place, column = places.arrivals.vectors[best], places.arrivals.densities[:, best]
+        vector, densities = (
+            observations.buffer.vectors[best],
+            observations.buffer.densities[:, best],
+        )
         if settled:
-            track.jump(place)
-            track.trail = places.trail(column)
+            track.reset(vector)
+            track.density_history = observations.split_by_step(densities)
         else:
-            track.turn_over(place)
-            places.lay(track, column, self._how.lag_seconds)
+            track.move_on_cone(vector)
+            observations.rewrite_history(track, densities, self._settings.motion_memory_seconds)
 
-    def _cone_radius(self, track: Track, L: Single) -> float:
-        """Degrees around a track within which nine tenths of its cone are, by nats L (G,)."""
-        p = np.exp(2 * BETA * (L - L.max()))
-        gaps = np.degrees(np.arccos(np.clip(self._places.arrivals.vectors @ track.place, -1, 1)))
-        order = np.argsort(gaps)
-        held = np.cumsum(p[order]) / p.sum()
-        return float(gaps[order[int(np.searchsorted(held, 0.9))]])
+    def _cone_radius_90(self, track: OnlineTrack, L: Single) -> float:
+        """Return the radius in degrees around a track with 90 % of the posterior from L (G,)."""
+        p = np.exp(2 * INVERSE_TEMPERATURE * (L - L.max()))
+        cosines = self._observations.buffer.vectors @ track.vector
+        distances = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+        order = np.argsort(distances)
+        mass = np.cumsum(p[order]) / p.sum()
+        return float(distances[order[int(np.searchsorted(mass, 0.9))]])
 
-    def _stander_at(self, track: Track, M: int, v: Array, others: Array, share: float) -> Single:
-        """(G,) nats of places of one of M who stands, by the last seconds and what was before."""
-        L = self._places.likelihoods(v, others, share)
+    def _static_log_likelihoods(
+        self, track: OnlineTrack, M: int, v: Array, other_likelihoods: Array, weight: float
+    ) -> Single:
+        """Return L (G,) for a settled track, one of M, from the buffered bins and its memory."""
+        L = self._observations.log_likelihoods(v, other_likelihoods, weight)
         L -= L.max()
-        rate = M * self._how.new_every / self._places.arrivals.most_steps
-        fade = np.exp(-rate * self._places.arrivals.most_steps / self._how.memory_steps)
-        both: Single = L + fade * track.memory
-        track.memory = rate * L + fade * track.memory
-        return both
+        max_steps = self._observations.buffer.max_steps
+        rate = M * self._settings.initiation_interval_steps / max_steps
+        decay = np.exp(-rate * max_steps / self._settings.cone_memory_steps)
+        with_memory: Single = L + decay * track.cone_memory
+        track.cone_memory = rate * L + decay * track.cone_memory
+        return with_memory
 
-    def _walker_at(self, others: Array, share: float) -> Single:
-        """(G,) nats of places of one who walks, by the last moments."""
-        v = self._places.arrivals.recent_weights(self._how.lag_seconds)
-        late = self._places.arrivals.since(2 * self._how.lag_seconds)
-        return self._places.likelihoods(v[late], others[late], share, late)
+    def _moving_log_likelihoods(self, other_likelihoods: Array, weight: float) -> Single:
+        """Return L (G,) for a moving track, from the most recent bins."""
+        v = self._observations.buffer.recent_weights(self._settings.motion_memory_seconds)
+        recent = self._observations.buffer.bins_since(2 * self._settings.motion_memory_seconds)
+        return self._observations.log_likelihoods(
+            v[recent], other_likelihoods[recent], weight, recent
+        )
 
-    def tell(self, tracks: Sequence[Track], places: Mapping[int, Array]) -> None:
-        """Take in places (C,) by name that are surer than onsets about where on its cone one is."""
+    def apply_cue_directions(
+        self, tracks: Sequence[OnlineTrack], directions: Mapping[int, Array]
+    ) -> None:
+        """Move tracks to directions (C,), by track id, that were estimated from long-window cues.
+
+        A direction is applied if it is on the cone of the track, in no other track's gate, and if
+        the onsets support it at least half as much as the current direction.
+        """
         for track in tracks:
-            place = to_vectors(places[track.id]) if track.id in places else None
-            track.told = place is not None and self._is_free(tracks, track, place)
-            if place is None or not track.told or track.walks or self._places.is_at(track, place):
+            vector = to_vectors(directions[track.id]) if track.id in directions else None
+            track.located_by_cues = vector is not None and self._is_unoccupied(
+                tracks, track, vector
+            )
+            if vector is None or not track.located_by_cues or track.moving:
                 continue
-            column = self._places.at(place)
-            here = self._told_by_onsets(np.concatenate(list(track.trail)))
-            there = self._told_by_onsets(column)
-            # In silence nothing speaks against the place, and nothing for it.
-            track.told = len(column) > 0 and there >= min(here, _TOLD_PART * here)
-            if track.told:
-                track.jump(place)
-                track.trail = self._places.trail(column)
+            if self._observations.is_in_gate(track, vector):
+                continue
+            densities = self._observations.densities_at(vector)
+            here = self._onset_gain(np.concatenate(list(track.density_history)))
+            there = self._onset_gain(densities)
+            # Without onsets there is evidence neither for nor against the direction.
+            track.located_by_cues = len(densities) > 0 and there >= min(
+                here, _CUE_SUPPORT_RATIO * here
+            )
+            if track.located_by_cues:
+                track.reset(vector)
+                track.density_history = self._observations.split_by_step(densities)
 
-    def _told_by_onsets(self, g: Single) -> float:
-        """Nats that one source with densities (B,) explains of all bins."""
-        return float(self._places.arrivals.weights @ np.log1p(_TOLD_SHARE * (g - 1.0)))
+    def _onset_gain(self, g: Single) -> float:
+        """Return the gain, in nats, of one source with densities g (B,) over diffuse sound."""
+        return float(self._observations.buffer.weights @ np.log1p(_CUE_WEIGHT * (g - 1.0)))
 
-    def _is_free(self, tracks: Sequence[Track], track: Track, place: Array) -> bool:
-        """Whether a place (3,) is on the cone of a track, and no other's."""
-        return self._places.fit_cone(track, place) and not any(
-            self._places.is_at(other, place) for other in tracks if other is not track
+    def _is_unoccupied(
+        self, tracks: Sequence[OnlineTrack], track: OnlineTrack, vector: Array
+    ) -> bool:
+        """Return whether a unit vector (3,) is on a track's cone and in no other track's gate."""
+        return self._observations.is_on_cone(track, vector) and not any(
+            self._observations.is_in_gate(other, vector) for other in tracks if other is not track
         )

@@ -1,7 +1,7 @@
-"""Where everyone is: from samples at the head's rate to tracks, a step at a time.
+"""Front end of the online tracker: from samples at the head's rate to tracks, one step at a time.
 
-In: samples of both ears as they come, and how the head is turned. Out: `Track`s in the room's
-frame, and what makes all of them doubtful.
+Inputs: binaural samples and the head's yaw. Outputs: tracks in room coordinates, the decision
+whether the sound is reverberant, and the doubts that concern all tracks.
 """
 
 from __future__ import annotations
@@ -10,135 +10,141 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from earatlas.features.onset_detector import OnsetStream
-from earatlas.localization.diagnostics import Doubt, conditions, one_sound
-from earatlas.localization.reverberant_localizer import RoomHearing
-from earatlas.tracking.online import Tracker
-from earatlas.tracking.online_track import Track
-from earatlas.tracking.onset_buffer import Arrivals
-from earatlas.tracking.settings import Tracking
+from earatlas.features.onset_detector import OnsetDetector
+from earatlas.localization.diagnostics import Doubt, channels_identical, recording_doubts
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.tracking.online import OnlineTracker
+from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.onset_buffer import OnsetBuffer
+from earatlas.tracking.settings import TrackerSettings
 from earatlas.types import Array
 
-__all__ = ["Whereabouts"]
+__all__ = ["TrackingFrontEnd"]
 
-# Of onsets that tell where sources are: 3 s. Of two talkers in rooms, counted every 0.8 s, 2, 3
-# and 4 s had one of them beyond 20 degrees in 10, 5 and 4 % of the cases.
-_WINDOW_STEPS = 24
-_QUIET_SECONDS = 10.0  # after which the quiet and the peak are forgotten by 1/e
-# The fastest decays of 60 dB: 0.11 to 0.22 s of talkers in the open, 0.23 to 0.33 at T60 0.3 s.
-# What was taken for a room stays one until it is surely none.
-_ROOM_SECONDS, _OPEN_SECONDS, _SURELY_OPEN = 0.24, 0.20, 0.22
-# Who talks at once fills each other's gaps, and a few seconds have few others. Of cipic_021 and
-# kemar_full, 20 scenes each, after 1, 2, 3 and 4 s: two in the open had up to 0.25, 0.23, 0.23 and
-# 0.20 s, three 0.37, 0.31, 0.28 and 0.25; two at T60 0.3 s half of the time 0.30, 0.30, 0.30, 0.28.
-# So three in the open may still be taken for three in a room, for seconds. A pair of ku100 that was
-# taken for one in a room after 2 s lost 28 dB, and a name.
-_EARLY, _EARLY_SECONDS = 0.4, 4.0  # so much more must it be to begin with, and until when
-# ε of filters of the open for two, which tells a room from the open at once: after 1.5 to 4 s at
-# most 0.005 in the open, at least 0.024 at T60 0.2 s (the same heads, 10 scenes each); in noise at
-# 20 dB 0.004 to 0.09, so that it only decides where decays are a room's.
-_ROOM_MISSES = 0.012
-# Where they miss this much, it is one wherever sound does not die away as fast as in the open: at
-# T60 0.22 s, where decays take seconds to show it, 0.038 to 0.067 and 0.2 s and more; in the open
-# at most 0.0024, in noise there at 20 dB 0.019, at 10 dB up to 0.16, but decays of at most 0.19 s
-# once a second has been heard (12 scenes each of the same heads).
-_SURELY_MISSES = 0.03
-_DOUBTS_EVERY = 8  # steps
+# Evidence: docs/figures/settings/tracking.md, "front_end".
+_WINDOW_STEPS = 24  # length of the onset buffer: 3 s
+_NOISE_FLOOR_SECONDS = 10.0  # time constant (1/e) of the noise floor and the peak
+# Decay times (60 dB, fastest decays) of the decision reverberant or anechoic, seconds
+_ENTER_DECAY_SECONDS = 0.24  # longer: becomes reverberant
+_LEAVE_DECAY_SECONDS = 0.20  # shorter: is not reverberant any more
+_ANECHOIC_DECAY_SECONDS = 0.22  # shorter: anechoic
+_EARLY_MARGIN = 0.4  # relative increase of _ENTER_DECAY_SECONDS at the start
+_EARLY_SECONDS = 4.0  # active sound until the margin is 0
+# Diffuse-to-direct ratio of two sources that were separated with anechoic filters
+_REVERBERANT_DIFFUSE_RATIO = 0.012  # larger: reverberant if the decay is long, too
+_CLEARLY_REVERBERANT_DIFFUSE_RATIO = 0.03  # larger: reverberant unless the decay is short
+_DIAGNOSTICS_INTERVAL_STEPS = 8  # between decisions
 
 
-class Whereabouts:
-    """Follows the sources of a stream at the head's rate."""
+class TrackingFrontEnd:
+    """Detects onsets in a stream, tracks its sources and diagnoses reverberation."""
 
-    def __init__(self, rooms: RoomHearing, yaw_at: Callable[[Array], Array], how: Tracking) -> None:
-        gate = rooms.sound.gate
-        self.sound = rooms.sound
-        self._frame = gate.hop / gate.rate
-        forgetting = float(np.exp(-self._frame / _QUIET_SECONDS))
-        self._onsets = OnsetStream(gate, forgetting=forgetting)
-        self._arrivals = Arrivals(rooms.sound, _WINDOW_STEPS)
-        self._tracker = Tracker(self._arrivals, how)
+    def __init__(
+        self,
+        localizer: ReverberantLocalizer,
+        yaw_at: Callable[[Array], Array],
+        settings: TrackerSettings,
+    ) -> None:
+        onset_settings = localizer.direct_sound.onset_settings
+        self.sound = localizer.direct_sound
+        self._frame_seconds = onset_settings.hop / onset_settings.rate
+        forgetting = float(np.exp(-self._frame_seconds / _NOISE_FLOOR_SECONDS))
+        self._onsets = OnsetDetector(onset_settings, forgetting=forgetting)
+        self._buffer = OnsetBuffer(localizer.direct_sound, _WINDOW_STEPS)
+        self._tracker = OnlineTracker(self._buffer, settings)
         self._yaw_at = yaw_at
-        self._steps = self._counted = 0
-        self._heard_seconds = 0.0
-        self.in_room = self.in_open = False  # neither: it has not shown yet
-        self.echoes = False  # sound dies away as slowly as in a room, by what was heard so far
-        self.directional = True  # both ears do not have the very same
+        self._n_steps = self._n_frames = 0
+        self._active_seconds = 0.0
+        self.reverberant = self.anechoic = False  # both False: not decided yet
+        self.slow_decay = False  # the decay so far is that of a reverberant room
+        self.directional = True  # the two channels are not identical
         self.doubts: tuple[Doubt, ...] = ()
 
     @property
-    def tracks(self) -> list[Track]:
-        """All that are alive, tentative ones too."""
+    def tracks(self) -> list[OnlineTrack]:
+        """All tracks, tentative ones included."""
         return self._tracker.tracks
 
     @property
-    def confirmed(self) -> list[Track]:
-        """Those that are believed."""
+    def confirmed(self) -> list[OnlineTrack]:
+        """The confirmed tracks."""
         return self._tracker.confirmed
 
-    def tell(self, places: Mapping[int, Array]) -> None:
-        """Places (C,) of tracks that something else than onsets is sure of."""
-        self._tracker.tell(places)
+    def apply_cue_directions(self, directions: Mapping[int, Array]) -> None:
+        """Move tracks to directions (C,), by track id, estimated from long-window cues."""
+        self._tracker.apply_cue_directions(directions)
 
     @property
-    def like_a_room(self) -> bool:
-        """Whether it is a room, or sounds like one so far."""
-        return self.in_room or self.echoes
+    def maybe_reverberant(self) -> bool:
+        """Whether the sound is reverberant, or its decay so far is slow."""
+        return self.reverberant or self.slow_decay
 
     @property
-    def most(self) -> int:
-        """Tracks that are confirmed at a time."""
-        return self._tracker.how.most
+    def max_tracks(self) -> int:
+        """Largest number of confirmed tracks at a time."""
+        return self._tracker.settings.max_tracks
 
-    def best_two(self) -> Array | None:
-        """(2, C) where two would be who are one track yet; None: nothing arrived lately."""
-        return self._tracker.best_two()
+    def best_pair(self) -> Array | None:
+        """Return the two directions (2, C) that explain the onsets best; None without onsets."""
+        return self._tracker.best_pair()
 
-    def split(self, track: Track, places: Array, now: float) -> None:
-        """One track is two voices, at these places (2, C)."""
-        self._tracker.split(track, places, now)
+    def split(self, track: OnlineTrack, directions: Array, now: float) -> None:
+        """Split a track into two at directions (2, C), because its signal has two speakers."""
+        self._tracker.split(track, directions, now)
 
-    def uphold(self, ids: Collection[int], now: float) -> None:
-        """These tracks are voices of their own."""
-        self._tracker.uphold(ids, now)
+    def confirm_by_signal(self, ids: Collection[int], now: float) -> None:
+        """Mark tracks as different speakers by their separated signals."""
+        self._tracker.confirm_by_signal(ids, now)
 
-    def hear(self, track: int, now: float) -> None:
-        """One is heard now, whatever onsets say."""
-        self._tracker.hear(track, now)
+    def register_hit(self, track_id: int, now: float) -> None:
+        """Count a hit for a track whose separated signal is active."""
+        self._tracker.register_hit(track_id, now)
 
-    def join(self, ids: Collection[int]) -> None:
-        """These tracks are one voice."""
-        self._tracker.join(ids)
+    def merge(self, ids: Collection[int]) -> None:
+        """Merge tracks that are one speaker."""
+        self._tracker.merge(ids)
 
-    def step(self, samples: Array, now: float, seconds: float, missed: float | None = None) -> None:
-        """Take in the samples (2, n) of the last `seconds` before `now`.
+    def step(
+        self, samples: Array, now: float, seconds: float, diffuse_ratio: float | None = None
+    ) -> None:
+        """Process the samples (2, n) of the last `seconds` before `now`.
 
-        `missed` is how much of two sources filters of the open miss (ε), where that is known.
+        `diffuse_ratio` is the diffuse-to-direct ratio of two sources that were separated with
+        anechoic filters; None if it is not known.
         """
         self._onsets.push(samples)
-        new = self._onsets.arrived(self._counted)
-        turns = self._yaw_at(new.t.astype(np.float64) * self._frame)
-        self._arrivals.add(new, turns, self._onsets.frames, seconds)
+        new = self._onsets.onsets_since(self._n_frames)
+        yaws = self._yaw_at(new.t.astype(np.float64) * self._frame_seconds)
+        self._buffer.add(new, yaws, self._onsets.frames, seconds)
         self._tracker.step(now, seconds, float(self._yaw_at(np.array([now]))[0]))
-        self._counted = self._onsets.frames
-        self._steps += 1
-        self._heard_seconds += seconds if len(new) else 0.0
-        if self._steps % _DOUBTS_EVERY == 0:
+        self._n_frames = self._onsets.frames
+        self._n_steps += 1
+        self._active_seconds += seconds if len(new) else 0.0
+        if self._n_steps % _DIAGNOSTICS_INTERVAL_STEPS == 0:
             bins = self._onsets.bins()
-            fits = len(bins) == 0  # silence is no doubt
-            self.echoes = bins.decay_seconds > _ROOM_SECONDS
-            self.in_room = self._room_told(bins.decay_seconds, missed)
-            missing = missed is not None and missed > _SURELY_MISSES
-            self.in_open = bins.decay_seconds < _SURELY_OPEN and not missing
-            self.directional = not one_sound(bins)
-            self.doubts = tuple(conditions(bins, now, fits=fits))
+            fits = len(bins) == 0  # silence is no reason for a doubt
+            self.slow_decay = bins.decay_seconds > _ENTER_DECAY_SECONDS
+            self.reverberant = self._decide_reverberant(bins.decay_seconds, diffuse_ratio)
+            clearly_diffuse = (
+                diffuse_ratio is not None and diffuse_ratio > _CLEARLY_REVERBERANT_DIFFUSE_RATIO
+            )
+            self.anechoic = bins.decay_seconds < _ANECHOIC_DECAY_SECONDS and not clearly_diffuse
+            self.directional = not channels_identical(bins)
+            self.doubts = tuple(recording_doubts(bins, now, fits=fits))
 
-    def _room_told(self, decay_seconds: float, missed: float | None) -> bool:
-        """Whether it is a room, by how sound dies away and by what filters miss."""
-        if self.in_room:
-            return decay_seconds > _OPEN_SECONDS
-        if missed is not None:
-            if missed > _SURELY_MISSES:
-                return decay_seconds > _OPEN_SECONDS
-            return decay_seconds > _ROOM_SECONDS and missed > _ROOM_MISSES
-        early = _EARLY * max(1 - self._heard_seconds / _EARLY_SECONDS, 0.0)
-        return decay_seconds > _ROOM_SECONDS * (1 + early)
+    def _decide_reverberant(self, decay_seconds: float, diffuse_ratio: float | None) -> bool:
+        """Decide from the decay time and the diffuse-to-direct ratio, with hysteresis.
+
+        Several talkers fill each other's pauses, which lengthens the decays at first: without a
+        diffuse-to-direct ratio the threshold is higher in the first seconds.
+        """
+        if self.reverberant:
+            return decay_seconds > _LEAVE_DECAY_SECONDS
+        if diffuse_ratio is not None:
+            if diffuse_ratio > _CLEARLY_REVERBERANT_DIFFUSE_RATIO:
+                return decay_seconds > _LEAVE_DECAY_SECONDS
+            return (
+                decay_seconds > _ENTER_DECAY_SECONDS and diffuse_ratio > _REVERBERANT_DIFFUSE_RATIO
+            )
+        early = _EARLY_MARGIN * max(1 - self._active_seconds / _EARLY_SECONDS, 0.0)
+        return decay_seconds > _ENTER_DECAY_SECONDS * (1 + early)

@@ -1,16 +1,18 @@
-"""Where one source is and how it moves, from the onsets that fit places around it.
+"""Position and velocity of one source, by exhaustive search on a local grid of directions.
 
-A patch is a small lattice of places around where a track was, in azimuth (a) and elevation (e).
-With S_s (E, A) what the bins of step s say of each place beside the other tracks,
+The grid is a lattice of cells around the track's last direction, in azimuth (a) and elevation (e).
+With S_s (E, A) the log-likelihood of each cell given the bins of step s and the other tracks,
 
     S_s(x) = Σ_(n in s) w_n log(π g_n(x) + others_n)
-    L(x, u) = Σ_s S_s(x - u τ_s)            τ_s seconds before now, u velocity
+    L(x, u) = Σ_s S_s(x - u τ_s)
 
-is how likely the source is at x now and moves by u: a sum of shifted lattices. u = 0 is a source
-that stands. Nothing is linear or Gaussian in it, and no start has to be near. Where x - u τ is not
-on the lattice, the track is taken to have been where its trail says.
+is the log-likelihood of a source that is at x now and has velocity u: a sum of shifted lattices. A
+static source has u = 0. The search needs no linearization and no initial value. Where x - u τ_s is
+outside of the lattice, the density along the track's history is used.
 
-    B bins    P = E A places    s steps, the oldest first    u (azimuth, elevation) degrees a second
+    B    onset bins              P    cells, E · A
+    s    steps, oldest first     τ_s  age of step s, seconds
+    π    mixing weight           u    velocity (left, up), degrees per second
 """
 
 from __future__ import annotations
@@ -20,182 +22,206 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.geometry.angles import to_vectors
-from earatlas.tracking.onset_buffer import Arrivals
+from earatlas.tracking.onset_buffer import OnsetBuffer
 from earatlas.types import Array, Mask, Single
 
-__all__ = ["BETA", "Before", "Fit", "Patch"]
+__all__ = ["INVERSE_TEMPERATURE", "LocalFit", "LocalSearchGrid", "MotionPrior"]
 
-CELL = 2.0  # degrees between places
-_WIDE, _HIGH = 10, 3  # places on either side of the middle
-_STEEPEST = 75.0  # degrees of elevation; beyond, azimuth is stretched no more
-_SPEEDS, _FINER = (-48.0, -32.0, -16.0, 0.0, 16.0, 32.0, 48.0), 8.0  # degrees a second, leftwards
-_RISES = (-16.0, -8.0, 8.0, 16.0)  # and upwards
-_LONGEST = 1.6  # seconds that are taken for a straight walk
-_RISE_NATS = 1.0  # that going up or down must explain more: people walk
-BETA = 0.5  # sharpness of what bins tell: they err together
-_LEAST_ERROR = 1.5  # degrees, of a measured place
-_NOBODY = np.zeros((0, 3))
-_OUTSIDE_DEGREES = 4.0  # from the nearest place that was measured
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """A source that stands or walks."""
-
-    place: Array  # (3,) now
-    error: float  # degrees
-    velocity: Array  # (2,) degrees a second, to the left and upwards
-    nats: float  # L
-    densities: Single  # (B,) of each bin around where the source was then
+# Evidence: docs/figures/settings/tracking.md, "local_search".
+CELL_DEGREES = 2.0  # distance of neighbouring cells
+_AZIMUTH_CELLS, _ELEVATION_CELLS = 10, 3  # cells on either side of the centre
+_MAX_STRETCH_ELEVATION = 75.0  # degrees; azimuth is not stretched further above it
+_SPEEDS = (-48.0, -32.0, -16.0, 0.0, 16.0, 32.0, 48.0)  # towards the left, degrees per second
+_SPEED_REFINEMENT = 8.0  # second search around the best of them, degrees per second
+_VERTICAL_SPEEDS = (-16.0, -8.0, 8.0, 16.0)  # upwards, degrees per second
+_MAX_MOTION_SECONDS = 1.6  # duration that is modelled as motion at constant velocity
+_VERTICAL_MOTION_NATS = 1.0  # penalty of vertical motion: talkers mostly move horizontally
+INVERSE_TEMPERATURE = 0.5  # β of the posterior ∝ exp(2 β L): the errors of bins are correlated
+_MIN_ERROR_DEGREES = 1.5  # smallest standard error of an estimated position
+_NO_COMPETITORS = np.zeros((0, 3))
+_MAX_SNAP_DEGREES = 4.0  # farther from the nearest measured direction, a cell is not used
 
 
 @dataclass(frozen=True, eq=False)
-class Before:
-    """What is known of a walk beforehand."""
+class LocalFit:
+    """Position and velocity of a source with the largest posterior, static or moving."""
 
-    place: Array  # (3,) that is expected
-    error: float  # degrees
-    speed: float  # degrees a second to the left
-    speed_error: float
-    lag_seconds: float  # after which a bin counts 1/e
+    vector: Array  # (3,) unit vector of the current direction
+    error_degrees: float  # standard error of the direction
+    velocity: Array  # (2,) left, up; degrees per second
+    log_likelihood: float  # L at the best cell, nats
+    densities: Single  # (B,) density of each bin around the direction at its time
 
-    def of_place(self, vectors: Array) -> Array:
-        """Nats (P,) of places."""
-        gap = np.degrees(np.arccos(np.clip(vectors @ self.place, -1, 1)))
-        nats: Array = -0.5 * (gap / self.error) ** 2
-        return nats
 
-    def of_speed(self, speed: float) -> float:
-        """Nats of a speed."""
+@dataclass(frozen=True, eq=False)
+class MotionPrior:
+    """Gaussian prior of the position and the speed of a track, from its prediction."""
+
+    vector: Array  # (3,) predicted unit vector
+    error_degrees: float  # standard deviation of the position
+    speed: float  # predicted speed towards the left, degrees per second
+    speed_error: float  # standard deviation of the speed, degrees per second
+    motion_memory_seconds: float  # time constant (1/e) of the weights of bins
+
+    def position_log_prior(self, vectors: Array) -> Array:
+        """Return the log prior (P,) of unit vectors (P, 3), in nats, up to a constant."""
+        distance = np.degrees(np.arccos(np.clip(vectors @ self.vector, -1, 1)))
+        log_prior: Array = -0.5 * (distance / self.error_degrees) ** 2
+        return log_prior
+
+    def speed_log_prior(self, speed: float) -> float:
+        """Return the log prior of a speed, in nats, up to a constant."""
         return float(-0.5 * ((speed - self.speed) / self.speed_error) ** 2)
 
 
-class Patch:
-    """The bins of a stream under places around one."""
+class LocalSearchGrid:
+    """Densities of the buffered bins on a lattice of directions around a centre.
+
+    Cells are excluded if they are nearer to one of the `competitors` (K, 3) than to the centre, if
+    they are farther than `max_innovation_degrees` from it, or if the head was not measured there.
+    """
 
     def __init__(
         self,
-        arrivals: Arrivals,
-        middle: Array,
+        buffer: OnsetBuffer,
+        centre: Array,
         *,
-        beside: Array = _NOBODY,
-        reach_degrees: float = 180.0,
+        competitors: Array = _NO_COMPETITORS,
+        max_innovation_degrees: float = 180.0,
     ) -> None:
-        self._arrivals = arrivals
-        stretch = 1 / np.cos(np.radians(min(abs(float(middle[1])), _STEEPEST)))
-        if arrivals.elevation is None:
-            rows = middle[1] + CELL * np.arange(-_HIGH, _HIGH + 1)
+        self._buffer = buffer
+        stretch = 1 / np.cos(np.radians(min(abs(float(centre[1])), _MAX_STRETCH_ELEVATION)))
+        if buffer.elevation is None:
+            steps = np.arange(-_ELEVATION_CELLS, _ELEVATION_CELLS + 1)
+            elevations = centre[1] + CELL_DEGREES * steps
         else:
-            rows = np.array([arrivals.elevation])
-        columns = middle[0] + stretch * CELL * np.arange(-_WIDE, _WIDE + 1)
-        azimuth, elevation = np.meshgrid(columns, np.clip(rows, -90, 90))
+            elevations = np.array([buffer.elevation])
+        steps = np.arange(-_AZIMUTH_CELLS, _AZIMUTH_CELLS + 1)
+        azimuths = centre[0] + stretch * CELL_DEGREES * steps
+        azimuth, elevation = np.meshgrid(azimuths, np.clip(elevations, -90, 90))
         self._shape = azimuth.shape
-        places = np.stack([(azimuth.ravel() + 180) % 360 - 180, elevation.ravel()], axis=-1)
-        self.places, gaps = arrivals.snapped(places)
-        self.vectors = to_vectors(self.places)
-        own = self.vectors @ to_vectors(middle)
-        theirs = (self.vectors @ beside.T).max(axis=1, initial=-1.0)
-        far = own < np.cos(np.radians(reach_degrees))
-        self._outside: Mask = (gaps > _OUTSIDE_DEGREES) | (theirs > own) | far
-        self.densities = arrivals.at(self.places)  # (B, P)
+        directions = np.stack([(azimuth.ravel() + 180) % 360 - 180, elevation.ravel()], axis=-1)
+        self.directions, snap_degrees = buffer.snap_to_grid(directions)
+        self.vectors = to_vectors(self.directions)
+        own = self.vectors @ to_vectors(centre)  # cosines
+        rival = (self.vectors @ competitors.T).max(axis=1, initial=-1.0)
+        far = own < np.cos(np.radians(max_innovation_degrees))
+        self._excluded: Mask = (snap_degrees > _MAX_SNAP_DEGREES) | (rival > own) | far
+        self.densities = buffer.densities_at(self.directions)  # (B, P)
 
-    def fits(
-        self, others: Array, own: Array, share: float, since: float, before: Before
-    ) -> tuple[Fit, Fit, float]:
-        """Standing for `since` seconds, and walking; and what walking explains more, in nats.
+    def fit(
+        self,
+        other_likelihoods: Array,
+        history: Array,
+        weight: float,
+        static_seconds: float,
+        prior: MotionPrior,
+    ) -> tuple[LocalFit, LocalFit, float]:
+        """Fit a static and a moving source; return both and the gain of motion over rest in nats.
 
-        `others` (B,) is what the other tracks explain, `own` (B,) the densities of its trail.
+        `other_likelihoods` (B,) are the likelihoods of the bins without the source, `history` (B,)
+        the densities along the track's history, `weight` the mixing weight. The static source uses
+        the bins of the last `static_seconds`.
         """
-        arrivals = self._arrivals
-        mixed = self.densities * np.float32(share)
-        mixed += others.astype(np.float32)[:, None]
+        buffer = self._buffer
+        mixed = self.densities * np.float32(weight)
+        mixed += other_likelihoods.astype(np.float32)[:, None]
         logs: Single = np.log(mixed, out=mixed)
-        prior = before.of_place(self.vectors)
-        stands = self._stands(logs, arrivals.weights * (arrivals.ages <= since), prior)
-        weights = arrivals.recent_weights(before.lag_seconds)
-        walks, more = self._walks(logs, weights, np.log(share * own + others), before)
-        return stands, walks, more
+        log_prior = prior.position_log_prior(self.vectors)
+        static = self._fit_static(logs, buffer.weights * (buffer.ages <= static_seconds), log_prior)
+        weights = buffer.recent_weights(prior.motion_memory_seconds)
+        moving, gain = self._fit_moving(
+            logs, weights, np.log(weight * history + other_likelihoods), prior
+        )
+        return static, moving, gain
 
-    def _stands(self, logs: Single, weights: Array, prior: Array) -> Fit:
-        L = weights @ logs + prior
-        place, error, best = self._measured(L)
-        return Fit(place, error, np.zeros(2), float(L[best]), self.densities[:, best])
+    def _fit_static(self, logs: Single, weights: Array, log_prior: Array) -> LocalFit:
+        """Fit a static source to log-likelihoods (B, P) with weights (B,)."""
+        L = weights @ logs + log_prior
+        vector, error_degrees, best = self._posterior_mean(L)
+        return LocalFit(vector, error_degrees, np.zeros(2), float(L[best]), self.densities[:, best])
 
-    def _walks(
-        self, logs: Single, weights: Array, trail: Array, before: Before
-    ) -> tuple[Fit, float]:
-        ends = np.cumsum(self._arrivals.lengths)
-        begins = ends - self._arrivals.lengths
-        taus = self._arrivals.step_ages
-        told = np.flatnonzero((taus < _LONGEST) & (ends > begins))
-        trail = weights * trail
+    def _fit_moving(
+        self, logs: Single, weights: Array, history: Array, prior: MotionPrior
+    ) -> tuple[LocalFit, float]:
+        """Fit a moving source; return it and its gain over rest. `history` (B,) is in nats."""
+        ends = np.cumsum(self._buffer.bins_per_step)
+        begins = ends - self._buffer.bins_per_step
+        ages = self._buffer.step_ages
+        recent = np.flatnonzero((ages < _MAX_MOTION_SECONDS) & (ends > begins))
+        weighted_history = weights * history
         sums = []
-        for s in told:
-            own = slice(begins[s], ends[s])
-            sums.append((weights[own] @ logs[own]).reshape(self._shape) - trail[own].sum())
-        lattices = np.array(sums).reshape(len(told), *self._shape)
-        prior = before.of_place(self.vectors).reshape(self._shape)
+        for s in recent:
+            bins = slice(begins[s], ends[s])
+            L_step = (weights[bins] @ logs[bins]).reshape(self._shape)
+            sums.append(L_step - weighted_history[bins].sum())
+        lattices = np.array(sums).reshape(len(recent), *self._shape)
+        position_prior = prior.position_log_prior(self.vectors).reshape(self._shape)
 
-        def along(u: float, w: float) -> Array:
-            nats = before.of_speed(u) - (_RISE_NATS if w else 0.0)
-            return _along(lattices, taus[told], u, w) + prior + nats
+        def log_likelihood(u: float, w: float) -> Array:
+            speed_prior = prior.speed_log_prior(u) - (_VERTICAL_MOTION_NATS if w else 0.0)
+            return _shift_and_sum(lattices, ages[recent], u, w) + position_prior + speed_prior
 
-        tried = {(u, 0.0): along(u, 0.0) for u in _SPEEDS}
-        fastest = self._likeliest(tried)[0]
-        tried |= {(u, 0.0): along(u, 0.0) for u in (fastest - _FINER, fastest + _FINER)}
-        fastest = self._likeliest(tried)[0]
-        if fastest and self._shape[0] > 1:  # who does not walk does not climb
-            tried |= {(fastest, w): along(fastest, w) for w in _RISES}
-        u, w = self._likeliest(tried)
+        tried = {(u, 0.0): log_likelihood(u, 0.0) for u in _SPEEDS}
+        best_speed = self._best_velocity(tried)[0]
+        refined = (best_speed - _SPEED_REFINEMENT, best_speed + _SPEED_REFINEMENT)
+        tried |= {(u, 0.0): log_likelihood(u, 0.0) for u in refined}
+        best_speed = self._best_velocity(tried)[0]
+        if best_speed and self._shape[0] > 1:  # vertical motion only together with horizontal
+            tried |= {(best_speed, w): log_likelihood(best_speed, w) for w in _VERTICAL_SPEEDS}
+        u, w = self._best_velocity(tried)
         L = tried[u, w].ravel()
-        place, error, best = self._measured(L)
-        more = self._top(tried[u, w]) - self._top(tried[0.0, 0.0])
+        vector, error_degrees, best = self._posterior_mean(L)
+        gain = self._maximum(tried[u, w]) - self._maximum(tried[0.0, 0.0])
         densities = self.densities[:, best].copy()
         e, a = divmod(best, self._shape[1])
-        for s in told:
-            then = self._row(e - round(w * taus[s] / CELL), a - round(u * taus[s] / CELL))
-            own = slice(begins[s], ends[s])
-            densities[own] = self.densities[own, then]
-        return Fit(place, error, np.array([u, w]), float(L[best]), densities), more
+        for s in recent:
+            cell = self._cell_index(
+                e - round(w * ages[s] / CELL_DEGREES), a - round(u * ages[s] / CELL_DEGREES)
+            )
+            bins = slice(begins[s], ends[s])
+            densities[bins] = self.densities[bins, cell]
+        return LocalFit(vector, error_degrees, np.array([u, w]), float(L[best]), densities), gain
 
-    def _row(self, e: int, a: int) -> int:
+    def _cell_index(self, e: int, a: int) -> int:
+        """Return the index of cell (e, a), clipped to the lattice."""
         E, A = self._shape
-        row: int = min(max(e, 0), E - 1) * A + min(max(a, 0), A - 1)
-        return row
+        index: int = min(max(e, 0), E - 1) * A + min(max(a, 0), A - 1)
+        return index
 
-    def _likeliest(self, tried: dict[tuple[float, float], Array]) -> tuple[float, float]:
-        """The velocity whose best place is the likeliest."""
-        return max(tried, key=lambda velocity: self._top(tried[velocity]))
+    def _best_velocity(self, tried: dict[tuple[float, float], Array]) -> tuple[float, float]:
+        """Return the velocity with the largest log-likelihood over all cells."""
+        return max(tried, key=lambda velocity: self._maximum(tried[velocity]))
 
-    def _top(self, L: Array) -> float:
-        return float(np.where(self._outside, -np.inf, L.ravel()).max())
+    def _maximum(self, L: Array) -> float:
+        """Return the largest log-likelihood over the cells that are not excluded."""
+        return float(np.where(self._excluded, -np.inf, L.ravel()).max())
 
-    def _measured(self, L: Array) -> tuple[Array, float, int]:
-        """The mean place (3,) by log-likelihoods (P,), its error in degrees, and the best."""
-        L = np.where(self._outside, -np.inf, L)
+    def _posterior_mean(self, L: Array) -> tuple[Array, float, int]:
+        """Return the mean vector (3,) for L (P,), its standard error, and the best cell."""
+        L = np.where(self._excluded, -np.inf, L)
         best = int(L.argmax())
         if not np.isfinite(L[best]):
-            best = (
-                int(np.flatnonzero(~self._outside)[0]) if not self._outside.all() else len(L) // 2
-            )
-            return self.vectors[best], _LEAST_ERROR, best
-        p = np.exp(2 * BETA * (L - L[best]))
+            allowed = np.flatnonzero(~self._excluded)
+            best = int(allowed[0]) if len(allowed) else len(L) // 2
+            return self.vectors[best], _MIN_ERROR_DEGREES, best
+        p = np.exp(2 * INVERSE_TEMPERATURE * (L - L[best]))
         p /= p.sum()
         mean = p @ self.vectors
         mean /= np.linalg.norm(mean)
-        gap = np.degrees(np.arccos(np.clip(self.vectors @ mean, -1, 1)))
-        return mean, float(np.hypot(np.sqrt(p @ gap**2 / 2), _LEAST_ERROR)), best
+        distance = np.degrees(np.arccos(np.clip(self.vectors @ mean, -1, 1)))
+        return mean, float(np.hypot(np.sqrt(p @ distance**2 / 2), _MIN_ERROR_DEGREES)), best
 
 
-def _along(lattices: Array, taus: Array, u: float, w: float) -> Array:
-    """L (E, A) of a source that moves by (u, w): lattices (s, E, A) shifted and summed.
+def _shift_and_sum(lattices: Array, ages: Array, u: float, w: float) -> Array:
+    """Return L (E, A) of a source with velocity (u, w): lattices (s, E, A), shifted and summed.
 
-    Lattices are relative to the trail, so that what was outside of them counts 0.
+    Lattices are relative to the track's history, so that shifts from outside of them add 0.
     """
     E, A = lattices.shape[1:]
     out = np.zeros((E, A))
-    for lattice, tau in zip(lattices, taus, strict=True):
-        a, e = round(u * tau / CELL), round(w * tau / CELL)
+    for lattice, tau in zip(lattices, ages, strict=True):
+        a, e = round(u * tau / CELL_DEGREES), round(w * tau / CELL_DEGREES)
         if abs(a) < A and abs(e) < E:
             out[max(e, 0) : E + min(e, 0), max(a, 0) : A + min(a, 0)] += lattice[
                 max(-e, 0) : E + min(-e, 0), max(-a, 0) : A + min(-a, 0)

@@ -1,10 +1,13 @@
-"""Sources that move: whether there are any, and the way of each.
+"""Offline tracking: decide whether sources move, and estimate their trajectories.
 
-In: the onsets of a recording, and the places of its sources if all of them stand. Out: a `Way` a
-source where somebody moves; none where standing explains what is heard.
+Inputs: the onset bins of a recording, and the directions of its sources if all are static. Output:
+one `EstimatedTrajectory` per source if at least one of them moves; an empty list otherwise.
 
-A talker who walks sounds like a row of talkers who stand, one after the other. What tells the two
-apart is how well they explain the onsets: places that stand miss what is between them.
+A moving talker can also be explained by several static talkers, one after the other. The two are
+distinguished by the likelihood of the onsets: static directions leave the onsets between them
+unexplained.
+
+    B, M, W, C  onset bins, sources, windows, cells of the direction grid
 """
 
 from __future__ import annotations
@@ -16,201 +19,234 @@ from numpy.typing import ArrayLike
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
-from earatlas.localization.onset_likelihood import DirectSound
-from earatlas.tracking.trajectory_hmm import WayGrid, smooth_way
-from earatlas.tracking.trajectory_mixture import FASTEST, WAY_COST, FoundWays, Ways
+from earatlas.localization.onset_likelihood import DirectSoundModel
+from earatlas.tracking.trajectory_hmm import DirectionGridHMM, smooth_trajectory
+from earatlas.tracking.trajectory_mixture import (
+    MAX_SPEED,
+    PATH_PENALTY,
+    TrajectoryFit,
+    TrajectoryMixture,
+)
 from earatlas.types import Array, Indices, Mask, Single
 
-__all__ = ["HOP_SECONDS", "Wanted", "Way", "all_ways", "ways_of"]
+__all__ = [
+    "HOP_SECONDS",
+    "EstimatedTrajectory",
+    "TrajectoryOptions",
+    "find_moving_trajectories",
+    "find_trajectories",
+]
 
-HOP_SECONDS = 0.25  # a window of a way
-# Nats an onset that another place each second would gain, from which on ways are looked for: 0.01
-# to 0.06 for talkers who stand, at once and in turns, in the open and in rooms; 0.1 to 0.8 for
-# walkers, but where six standing ones stand for one of them (0.05).
-_RESTLESS = 0.07
-# Below, a walk is a few windows, and talkers in turns look like one: of ten mixtures of three who
-# stand, 3 s each, one had a walker and 0.6 dB; none of 32 of 5 and 9 s, of two and three, had one.
-_SHORTEST_SECONDS = 4.5
-_MANY = 3  # sources that stand, from which on they are looked for anyway
-# Nats an onset by which ways must explain more than places: 0.06 at most where all stood, 0.28 to
-# 1.7 for walkers on cipic_021, 0.11 to 1.9 on kemar_full.
-_BETTER = 0.1
-_AS_GOOD = 0.02  # nats an onset that standing may cost: fewer sources move than seem to
-_AROUND_DEGREES = 8.0  # of a way over coarse cells, in which it is looked at closely
-_SMOOTH_WINDOWS = 2.0
-# Added to the radius of what the onsets leave open: what interpolation and another unit of the head
-# may be off. With 4 degrees 89 % of true directions were within, with 6 degrees 95 % (cipic_021).
-_TURN_DEGREES = 6.0
+# Evidence: docs/figures/settings/tracking.md, "offline".
+HOP_SECONDS = 0.25  # length of a window of a trajectory
+_MIN_RESIDUAL_GAIN = 0.07  # residual motion gain that starts the search, nats per onset
+_MIN_SECONDS = 4.5  # shorter recordings are taken as static
+_MANY_SOURCES = 3  # with so many static sources the search is always done
+_MIN_TRAJECTORY_GAIN = 0.1  # gain of trajectories over static sources, nats per onset
+_STATIC_TOLERANCE = 0.02  # loss that is accepted for fewer moving sources, nats per onset
+_FINE_SEARCH_DEGREES = 8.0  # around the coarse path
+_SMOOTHING_WINDOWS = 2.0  # standard deviation of the smoothing kernel, windows
+_MODEL_ERROR_DEGREES = 6.0  # added to the radius for interpolation and other units of the head
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
-    """Where one source is over time, how sure that is, and what tells of it."""
+class EstimatedTrajectory:
+    """Direction of one source over time, its uncertainty, and its evidence."""
 
-    seconds: Array  # (W,) middle of each window
+    seconds: Array  # (W,) centre of each window
     vectors: Array  # (W, 3) unit vectors
     radius_90: Array  # (W,) degrees
-    weights: Array  # (W,) onsets that tell of it
+    weights: Array  # (W,) weighted number of onsets of the source
     moves: bool
-    gain: float  # nats an onset of the recording that are gained by its being there
-    onset_bins: float  # that are its own
+    gain: float  # log-likelihood gain of having this source, nats per onset of the recording
+    onset_bins: float  # number of onset bins of the source
 
     def at(self, seconds: ArrayLike) -> Array:
-        """Directions (T, 2) at times (T,); before the first window and after the last it stands."""
+        """Return directions (T, 2) at times (T,); constant outside of the windows."""
         t = np.atleast_1d(np.asarray(seconds, dtype=np.float64))
-        between = np.column_stack([np.interp(t, self.seconds, axis) for axis in self.vectors.T])
-        return to_directions(between / np.linalg.norm(between, axis=1, keepdims=True))
+        vectors = np.column_stack([np.interp(t, self.seconds, axis) for axis in self.vectors.T])
+        return to_directions(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
     def radius_at(self, seconds: ArrayLike) -> Array:
-        """Radii (T,) at times (T,)."""
+        """Return the radii (T,) in degrees at times (T,)."""
         radii: Array = np.interp(np.atleast_1d(seconds), self.seconds, self.radius_90)
         return radii
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What ways are asked for."""
+class TrajectoryOptions:
+    """Length of the recording and number of sources of a trajectory search."""
 
-    seconds: float  # of the recording
-    n_sources: int | None  # None: find out
-    most: int
+    seconds: float  # length of the recording
+    n_sources: int | None  # None: estimate the number
+    max_sources: int
 
 
-def ways_of(sound: DirectSound, onsets: OnsetBins, places: Array, wanted: Wanted) -> list[Way]:
-    """The ways of all sources if one of them moves; none if all stand in their places (M, C)."""
-    if wanted.seconds < _SHORTEST_SECONDS or not len(onsets):
+def find_moving_trajectories(
+    sound: DirectSoundModel, onsets: OnsetBins, directions: Array, options: TrajectoryOptions
+) -> list[EstimatedTrajectory]:
+    """Return the trajectories of all sources if one of them moves, and none otherwise.
+
+    `directions` (M, C) are those of the sources if all are static.
+    """
+    if options.seconds < _MIN_SECONDS or not len(onsets):
         return []
-    heard = _Heard.of(sound, onsets, places, wanted.seconds)
-    if len(places) < _MANY and heard.ways.restless(heard.standing) < _RESTLESS:
+    search = _TrajectorySearch.from_onsets(sound, onsets, directions, options.seconds)
+    mixture, static_fit = search.mixture, search.static_fit
+    few = len(directions) < _MANY_SOURCES
+    if few and mixture.residual_motion_gain(static_fit) < _MIN_RESIDUAL_GAIN:
         return []
-    found = heard.found(wanted)
-    if heard.ways.score(found) - heard.ways.score(heard.standing) < _BETTER * heard.ways.total:
+    fit = search.fit(options)
+    if mixture.score(fit) - mixture.score(static_fit) < _MIN_TRAJECTORY_GAIN * mixture.total:
         return []
-    found, moves = _settled(heard.ways, found)
-    return heard.closely(found, moves) if moves.any() else []
+    fit, moves = _select_fit(mixture, fit)
+    return search.fine_trajectories(fit, moves) if moves.any() else []
 
 
-def all_ways(sound: DirectSound, onsets: OnsetBins, places: Array, wanted: Wanted) -> list[Way]:
-    """The ways of all sources, who may all stand; `places` (M, C) are among those looked at."""
+def find_trajectories(
+    sound: DirectSoundModel, onsets: OnsetBins, directions: Array, options: TrajectoryOptions
+) -> list[EstimatedTrajectory]:
+    """Return the trajectories of all sources, which may all be static.
+
+    `directions` (M, C) are added to the cells of the grid.
+    """
     if not len(onsets):
         return []
-    heard = _Heard.of(sound, onsets, places, wanted.seconds)
-    return heard.closely(*_settled(heard.ways, heard.found(wanted)))
+    search = _TrajectorySearch.from_onsets(sound, onsets, directions, options.seconds)
+    return search.fine_trajectories(*_select_fit(search.mixture, search.fit(options)))
 
 
 @dataclass(frozen=True, eq=False)
-class _Heard:
-    """Onsets made ready to look for ways, and sources that stand in their places."""
+class _TrajectorySearch:
+    """The onsets of a recording, prepared for the search, and the fit of static sources."""
 
-    sound: DirectSound
+    sound: DirectSoundModel
     onsets: OnsetBins
-    ways: Ways
-    standing: FoundWays
-    looks: _Closely
+    mixture: TrajectoryMixture
+    static_fit: TrajectoryFit
+    fine: _FineGrid
 
     @classmethod
-    def of(cls, sound: DirectSound, onsets: OnsetBins, places: Array, seconds: float) -> _Heard:
-        """Of a recording of so many seconds."""
-        windows = max(int(np.ceil(seconds / HOP_SECONDS)), 1)
-        window = np.minimum(onsets.t * sound.gate.hop / sound.gate.rate / HOP_SECONDS, windows - 1)
-        window = window.astype(np.intp)
+    def from_onsets(
+        cls, sound: DirectSoundModel, onsets: OnsetBins, directions: Array, seconds: float
+    ) -> _TrajectorySearch:
+        """Prepare the onsets of a recording that lasts `seconds`."""
+        n_windows = max(int(np.ceil(seconds / HOP_SECONDS)), 1)
+        settings = sound.onset_settings
+        position = onsets.t * settings.hop / settings.rate / HOP_SECONDS
+        window = np.minimum(position, n_windows - 1).astype(np.intp)
         weights = _window_weights(onsets, window)
-        # The places are among the cells, or ways would explain more by being nearer to them.
+        # The static directions are added to the cells; otherwise paths could fit better only
+        # because their cells are nearer to the true directions.
         coarse = sound.cells[0]
-        exact = (to_vectors(sound.grid) @ to_vectors(places).T).argmax(axis=0)
+        exact = (to_vectors(sound.grid) @ to_vectors(directions).T).argmax(axis=0)
         rows = np.concatenate([coarse, exact])
-        grid = WayGrid.of(sound.grid[rows], FASTEST * HOP_SECONDS)
-        ways = Ways(_densities(sound, onsets, rows), weights, window, windows, grid)
-        standing = ways.standing(list(range(len(coarse), len(rows))))
-        return cls(sound, onsets, ways, standing, _Closely(sound, onsets, weights, window, windows))
+        grid = DirectionGridHMM.from_directions(sound.grid[rows], MAX_SPEED * HOP_SECONDS)
+        densities = _densities(sound, onsets, rows)
+        mixture = TrajectoryMixture(densities, weights, window, n_windows, grid)
+        static_fit = mixture.static_fit(list(range(len(coarse), len(rows))))
+        fine = _FineGrid(sound, onsets, weights, window, n_windows)
+        return cls(sound, onsets, mixture, static_fit, fine)
 
-    def found(self, wanted: Wanted) -> FoundWays:
-        """As many as are wanted, or as the onsets tell of."""
-        M = wanted.n_sources
-        return self.ways.counted(wanted.most) if M is None else self.ways.numbered(M)
+    def fit(self, options: TrajectoryOptions) -> TrajectoryFit:
+        """Fit the given number of sources, or estimate it."""
+        if options.n_sources is None:
+            return self.mixture.fit_unknown_count(options.max_sources)
+        return self.mixture.fit_count(options.n_sources)
 
-    def closely(self, found: FoundWays, moves: Mask) -> list[Way]:
-        """Each on the fine grid."""
+    def fine_trajectories(self, fit: TrajectoryFit, moves: Mask) -> list[EstimatedTrajectory]:
+        """Return the trajectories of all sources on the fine grid."""
         return [
-            self.looks.way(self.ways, found, m, moves=bool(moves[m]))
-            for m in range(len(found.cells))
+            self.fine.trajectory(self.mixture, fit, m, moves=bool(moves[m]))
+            for m in range(len(fit.cells))
         ]
 
 
-def _settled(ways: Ways, found: FoundWays) -> tuple[FoundWays, Mask]:
-    """The same sources, each who it was before it met another; and (M,) who moves.
+def _select_fit(mixture: TrajectoryMixture, fit: TrajectoryFit) -> tuple[TrajectoryFit, Mask]:
+    """Select the fit with the fewest moving sources; return it and the mask (M,) of moving ones.
 
-    Of what explains nearly as much, most stand; then, whoever meets another goes on as before.
+    Candidates are the fit with resolved identity swaps, the fit itself, and those with one more
+    static source whose score is nearly as high.
     """
-    least = ways.score(found) - _AS_GOOD * ways.total
-    others = ways.one_standing(found) if len(found.cells) > 1 else []
-    likely = [each for each in others if ways.score(each) >= least]
-    answers = [ways.standing_still(each) for each in (ways.untangled(found), found, *likely)]
-    return min(answers, key=lambda answer: int(answer[1].sum()))
+    min_score = mixture.score(fit) - _STATIC_TOLERANCE * mixture.total
+    static_fits = mixture.with_one_static(fit) if len(fit.cells) > 1 else []
+    equivalent = [each for each in static_fits if mixture.score(each) >= min_score]
+    candidates = [
+        mixture.static_where_possible(each)
+        for each in (mixture.resolve_identity_swaps(fit), fit, *equivalent)
+    ]
+    return min(candidates, key=lambda candidate: int(candidate[1].sum()))
 
 
 def _window_weights(onsets: OnsetBins, window: Indices) -> Array:
-    """v (B,): 1 / (1 + bins of the same frequency in the same window)."""
-    both = window * (int(onsets.f.max(initial=0)) + 1) + onsets.f
-    weights: Array = 1 / (1.0 + np.bincount(both)[both])
+    """Return v (B,): 1 / (1 + number of bins of the same frequency in the same window)."""
+    cell = window * (int(onsets.f.max(initial=0)) + 1) + onsets.f
+    weights: Array = 1 / (1.0 + np.bincount(cell)[cell])
     return weights
 
 
-def _densities(sound: DirectSound, onsets: OnsetBins, rows: Indices) -> Single:
-    """g (B, rows) of every onset around points of the grid."""
+def _densities(sound: DirectSoundModel, onsets: OnsetBins, rows: Indices) -> Single:
+    """Return g (B, rows): the density of every onset around rows of the direction grid."""
     out = np.empty((len(onsets), len(rows)), dtype=np.float32)
-    for own, values in sound.read(np.exp(sound.log_densities), onsets, sound.points(rows)):
+    table, points = np.exp(sound.log_densities), sound.points(rows)
+    for own, values in sound.iter_table_values(table, onsets, points):
         out[own] = values
     return out
 
 
 @dataclass(frozen=True, eq=False)
-class _Closely:
-    """Ways on the fine grid, around those on the coarse one."""
+class _FineGrid:
+    """Estimates trajectories on the fine grid, around the paths on the coarse one."""
 
-    sound: DirectSound
+    sound: DirectSoundModel
     onsets: OnsetBins
     weights: Array
     window: Indices
-    windows: int
+    n_windows: int
 
-    def way(self, ways: Ways, found: FoundWays, m: int, *, moves: bool) -> Way:
-        """Source m, the others where they are."""
-        sound, v = self.sound, ways.grid.vectors
-        along = v[np.unique(found.cells[m])]
+    def trajectory(
+        self, mixture: TrajectoryMixture, fit: TrajectoryFit, m: int, *, moves: bool
+    ) -> EstimatedTrajectory:
+        """Return the trajectory of source m, given the coarse paths of the others."""
+        sound, v = self.sound, mixture.grid.vectors
+        path = v[np.unique(fit.cells[m])]
         coarse, cell = sound.cells
-        near = (v[: len(coarse)] @ along.T).max(axis=1) > np.cos(np.radians(_AROUND_DEGREES))
-        rows = np.flatnonzero(near[cell])
-        grid = WayGrid.of(sound.grid[rows], FASTEST * HOP_SECONDS)
+        nearby = (v[: len(coarse)] @ path.T).max(axis=1) > np.cos(np.radians(_FINE_SEARCH_DEGREES))
+        rows = np.flatnonzero(nearby[cell])
+        grid = DirectionGridHMM.from_directions(sound.grid[rows], MAX_SPEED * HOP_SECONDS)
         g = _densities(sound, self.onsets, rows)
-        fine = Ways(g, self.weights, self.window, self.windows, grid)
-        L = fine.likelihoods(ways.beside(found, m), found.shares[m])
-        claims = ways.claims(found, m)
-        told = ways.told(found, m)
+        fine = TrajectoryMixture(g, self.weights, self.window, self.n_windows, grid)
+        L = fine.log_likelihoods(mixture.likelihoods_without(fit, m), fit.mixing_weights[m])
+        responsibilities = mixture.responsibilities(fit, m)
+        onset_counts = mixture.onset_counts(fit, m)
         if moves:
-            p = grid.marginals(L, WAY_COST)
-            middle = smooth_way(p @ grid.vectors, told + 1e-3, _SMOOTH_WINDOWS)
+            p = grid.forward_backward(L, PATH_PENALTY)
+            mean_vectors = smooth_trajectory(
+                p @ grid.vectors, onset_counts + 1e-3, _SMOOTHING_WINDOWS
+            )
         else:
             p = _softmax(L.sum(axis=0))[None]
             mean = p @ grid.vectors
-            middle = np.repeat(mean / np.linalg.norm(mean), self.windows, axis=0)
-            p = np.repeat(p, self.windows, axis=0)
-        spread = _quantile(np.degrees(np.arccos(np.clip(middle @ grid.vectors.T, -1, 1))), p, 0.9)
-        seconds = (np.arange(float(self.windows)) + 0.5) * HOP_SECONDS
-        radius = np.hypot(spread, _TURN_DEGREES)
-        gain, count = ways.gain(found, m), float(claims.sum())
-        return Way(seconds, middle, radius, told, moves, gain, count)
+            mean_vectors = np.repeat(mean / np.linalg.norm(mean), self.n_windows, axis=0)
+            p = np.repeat(p, self.n_windows, axis=0)
+        distances = np.degrees(np.arccos(np.clip(mean_vectors @ grid.vectors.T, -1, 1)))
+        posterior_radius = _quantile(distances, p, 0.9)
+        seconds = (np.arange(float(self.n_windows)) + 0.5) * HOP_SECONDS
+        radius = np.hypot(posterior_radius, _MODEL_ERROR_DEGREES)
+        gain, count = mixture.gain(fit, m), float(responsibilities.sum())
+        return EstimatedTrajectory(seconds, mean_vectors, radius, onset_counts, moves, gain, count)
 
 
 def _softmax(logs: Array) -> Array:
+    """Return probabilities for log-probabilities."""
     p = np.exp(logs - logs.max())
     return np.asarray(p / p.sum(), dtype=np.float64)
 
 
 def _quantile(values: Array, p: Array, level: float) -> Array:
-    """Of values (W, C) with probabilities (W, C): (W,)."""
+    """Return the quantiles (W,) of values (W, C) with probabilities p (W, C)."""
     order = np.argsort(values, axis=1)
     below = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
-    place = np.minimum((below < level).sum(axis=1), values.shape[1] - 1)
+    rank = np.minimum((below < level).sum(axis=1), values.shape[1] - 1)
     ranked = np.take_along_axis(values, order, axis=1)
-    return np.asarray(ranked[np.arange(len(values)), place])
+    return np.asarray(ranked[np.arange(len(values)), rank])

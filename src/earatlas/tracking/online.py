@@ -1,21 +1,38 @@
-"""Who is where: tracks that are born, confirmed, silent and dead, from what arrives.
+"""Online multi-target tracker: tracks of the sources of a stream, from onset bins.
 
-Each step, the onsets of the last seconds are shared out among the tracks (each explains bins that
-fit the place it had then) and diffuse sound:
+Inputs: the buffered onset bins of the last seconds (`OnsetBuffer`), one step at a time. Output: a
+list of `OnlineTrack`. In each step the bins are explained by a mixture of the tracks, each at the
+direction that it had at the time of the bin, and a diffuse component:
 
-    L = Σ_n v_n log(Σ_m π_m g_n(x_m(t_n)) + π_0)     g density of bin n around a place, π shares
+    L = Σ_n v_n log(Σ_m π_m g_n(x_m(t_n)) + π_0)
 
-- A track stands where it explains most beside the others, or walks, if that explains more.
-- A place that would explain much that no track does is a new one, tentative at first; on the cone
-  of confusion of another it must explain much more, since reflections do that too
-  (`earatlas.localization.source_counter`). What fits a track that is silent is that track again.
-- A tentative one that goes on explaining is confirmed; one that stops is forgotten. A confirmed one
-  that is silent is kept for a while, ever less sure of its place, and then dead.
-- Where on its cone one is, cues of long windows tell better than onsets in the open (`tell`).
-- Each keeps to its side of the middle between it and others that are heard. Two that come close are
-  not told apart by their bins: each goes on as it moved before.
-- A new one that comes up where a walker was lost is that walker. One that explains little for long
-  is dead; beside one on its cone the two are one, with the name of who has explained more in all.
+    B, M      bins in the buffer, tracks
+    v_n       weight of bin n: bins of one frequency share about one vote
+    g_n(x)    density of bin n around direction x, relative to diffuse sound
+    π_m, π_0  mixing weights of the tracks and of the diffuse component
+    gain      log-likelihood ratio of a track: L with it minus L without it, in nats per bin
+
+**States of a track.** A hit is a step in which the gain of the newest bins and of all buffered bins
+is above a threshold; any other step is a miss.
+
+    state      from       transition
+    tentative  (none)     initiated where a new source has the largest gain, outside of all gates;
+                          more gain is required on the cone of confusion of an active track
+    confirmed  tentative  enough hits (`confirm_hits`, fewer if the gain is high) at the required
+                          gain; or `split` by its signal; the oldest coasting track is deleted if
+                          there are already `max_tracks`
+    coasting   confirmed  misses: the position is predicted, and the radius grows with time
+    confirmed  coasting   a hit, or a tentative track that continues it (recovery)
+    deleted    tentative  more than `max_tentative_misses` misses in a row, or absorbed (recovery)
+    deleted    coasting   no hit for half a second per earlier hit (at least 5 s, at most
+                          `max_coast_seconds`); or replaced as the oldest one
+    deleted    confirmed  a low gain for `max_low_likelihood_steps` hits while another track has a
+                          higher gain (merged with that track if both are on one cone), or `merge`
+
+A confirmed track is static or moving (`earatlas.tracking.position_update`). Two tracks of which one
+is moving are *crossing* while they are close: onsets cannot distinguish them, so a moving one keeps
+its velocity. Where on its cone of confusion a track is, long-window cues tell better than onsets in
+anechoic sound (`apply_cue_directions`, `earatlas.tracking.cone_disambiguation`).
 """
 
 from __future__ import annotations
@@ -26,403 +43,356 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from earatlas.geometry.angles import to_vectors
-from earatlas.tracking.cone_disambiguation import Elsewhere
-from earatlas.tracking.local_search import Before, Fit, Patch
-from earatlas.tracking.observations import Places
-from earatlas.tracking.online_track import Track
-from earatlas.tracking.onset_buffer import Arrivals
-from earatlas.tracking.settings import Tracking
+from earatlas.tracking.cone_disambiguation import ConeDisambiguation
+from earatlas.tracking.observations import OnsetObservations
+from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.onset_buffer import OnsetBuffer
+from earatlas.tracking.position_update import PositionUpdate
+from earatlas.tracking.settings import TrackerSettings
 from earatlas.types import Array, Single
 
-__all__ = ["Tracker"]
+__all__ = ["OnlineTracker"]
 
 
-# Shares as in a recording (`earatlas.localization.source_counter`); the rest by hand, as `Tracking`.
-_NOWHERE = 0.1  # share of bins to begin with
-_NEW_SHARE = 0.2  # that a new source is looked for with
-# The first may be one of two that speak at once: with 0.8 two in a room were not born for 4 s.
-_FIRST_SHARE = 0.3
-_SHARE_STEPS = 10
-_HIT_GAIN = 0.03  # nats a bin lately: it is heard
-_LEAST_GAIN = 0.02  # nats a bin of the last seconds, that a track that is heard explains
-_AUDIBLE_SECONDS = 1.0
+# Evidence: docs/figures/settings/tracking.md, "online".
+_INITIAL_DIFFUSE_WEIGHT = 0.1  # mixing weight of the diffuse component before the iterations
+_NEW_WEIGHT = 0.2  # mixing weight that a new source is searched with
+_FIRST_WEIGHT = 0.3  # the same while there is no track
+_WEIGHT_ITERATIONS = 10  # EM iterations of the mixing weights
+_HIT_GAIN = 0.03  # gain of the newest bins in a hit, nats per bin
+_MIN_GAIN = 0.02  # gain of all buffered bins in a hit, nats per bin
 
 
-class Tracker:
+class OnlineTracker:
     """The tracks of a stream."""
 
-    def __init__(self, arrivals: Arrivals, how: Tracking) -> None:
-        self.how, self._arrivals = how, arrivals
-        self.tracks: list[Track] = []
-        self._next = 1
-        self._steps = 0
-        self._places = Places(arrivals, how.near_degrees)
-        self._elsewhere = Elsewhere(self._places, how)
+    def __init__(self, buffer: OnsetBuffer, settings: TrackerSettings) -> None:
+        self.settings, self._buffer = settings, buffer
+        self.tracks: list[OnlineTrack] = []
+        self._next_id = 1
+        self._n_steps = 0
+        self._observations = OnsetObservations(buffer, settings.gate_degrees)
+        self._cone_disambiguation = ConeDisambiguation(self._observations, settings)
+        self._position_update = PositionUpdate(self._observations, settings)
 
     @property
-    def confirmed(self) -> list[Track]:
-        """Those that are believed."""
-        return [track for track in self.tracks if track.confirmed and not track.dead]
+    def confirmed(self) -> list[OnlineTrack]:
+        """The confirmed tracks, including those that are coasting."""
+        return [track for track in self.tracks if track.confirmed and not track.deleted]
 
-    def tell(self, places: Mapping[int, Array]) -> None:
-        """Take in places (C,) by name that are surer than onsets about where on its cone one is."""
-        self._elsewhere.tell(self.tracks, places)
+    def apply_cue_directions(self, directions: Mapping[int, Array]) -> None:
+        """Move tracks to directions (C,), by track id, estimated from long-window cues."""
+        self._cone_disambiguation.apply_cue_directions(self.tracks, directions)
 
-    def best_two(self) -> Array | None:
-        """(2, C) where two would be who are one track yet; None: nothing arrived lately."""
-        return self._places.best_two() if len(self._arrivals) else None
+    def best_pair(self) -> Array | None:
+        """Return the two directions (2, C) that explain the onsets best; None without onsets."""
+        return self._observations.best_pair() if len(self._buffer) else None
 
-    def split(self, track: Track, places: Array, now: float) -> None:
-        """One track is two, whose sounds are two voices, at these places (2, C)."""
-        vectors = to_vectors(places)
-        stays = int((vectors @ track.place).argmax())
-        place = vectors[1 - stays]
-        others = [t for t in self.confirmed if t is not track and self._places.fit_cone(t, place)]
-        if not others and len(self.confirmed) >= self.how.most:
+    def split(self, track: OnlineTrack, directions: Array, now: float) -> None:
+        """Split a track into two at directions (2, C), because its signal has two speakers."""
+        vectors = to_vectors(directions)
+        kept = int((vectors @ track.vector).argmax())
+        vector = vectors[1 - kept]
+        others = [
+            t for t in self.confirmed if t is not track and self._observations.is_on_cone(t, vector)
+        ]
+        if not others and len(self.confirmed) >= self.settings.max_tracks:
             return
         self.tracks = self.confirmed
-        self._put(track, vectors[stays])
+        self._relocate(track, vectors[kept])
         if others:
             other = min(others, key=lambda t: t.id)
-            self._put(other, place)
+            self._relocate(other, vector)
         else:
-            other = self._born(place, self._places.at(place), now)
+            other = self._new_track(vector, self._observations.densities_at(vector), now)
         other.confirmed_at = now if other.confirmed_at is None else other.confirmed_at
         track.gain = other.gain = track.gain / 2
-        self.uphold((track.id, other.id), now)
+        self.confirm_by_signal((track.id, other.id), now)
         for one in (track, other):
-            one.hear(now)
+            one.register_hit(now)
 
-    def uphold(self, ids: Collection[int], now: float) -> None:
-        """These are voices of their own, whatever onsets say."""
+    def confirm_by_signal(self, ids: Collection[int], now: float) -> None:
+        """Mark tracks as different speakers by their separated signals, whatever onsets suggest."""
         for track in self.tracks:
             if track.id in ids:
-                track.upheld_at, track.little = now, 0
+                track.confirmed_by_signal_at, track.low_likelihood_steps = now, 0
 
-    def hear(self, track: int, now: float) -> None:
-        """One is heard now, whatever onsets say."""
-        for own in self.tracks:
-            if own.id == track:
-                own.misses = 0
-                own.hear(now)
+    def register_hit(self, track_id: int, now: float) -> None:
+        """Count a hit for a track whose separated signal is active, whatever onsets suggest."""
+        for track in self.tracks:
+            if track.id == track_id:
+                track.misses = 0
+                track.register_hit(now)
 
-    def join(self, ids: Collection[int]) -> None:
-        """These are one voice: who has explained most stays."""
-        own = [track for track in self.tracks if track.id in ids]
-        if len(own) < 2:
+    def merge(self, ids: Collection[int]) -> None:
+        """Merge tracks that are one speaker: keep the one with the largest total gain."""
+        merged = [track for track in self.tracks if track.id in ids]
+        if len(merged) < 2:
             return
-        stays = max(own, key=lambda track: track.explained)
-        for track in own:
-            track.dead, track.upheld_at = track is not stays, -np.inf
-        self.tracks = [track for track in self.tracks if not track.dead]
+        kept = max(merged, key=lambda track: track.total_gain)
+        for track in merged:
+            track.deleted, track.confirmed_by_signal_at = track is not kept, -np.inf
+        self.tracks = [track for track in self.tracks if not track.deleted]
 
-    def _put(self, track: Track, place: Array) -> None:
-        """A track to a place (3,), as if it had always been there."""
-        track.jump(place)
-        track.trail, track.told = self._places.trail(self._places.at(place)), False
-        track.memory = np.zeros_like(track.memory)
+    def _relocate(self, track: OnlineTrack, vector: Array) -> None:
+        """Move a track to a unit vector (3,), with a history as if it had always been there."""
+        track.reset(vector)
+        densities = self._observations.densities_at(vector)
+        track.density_history = self._observations.split_by_step(densities)
+        track.located_by_cues = False
+        track.cone_memory = np.zeros_like(track.cone_memory)
 
     def step(self, now: float, seconds: float, yaw: float = 0.0) -> None:
-        """Move on by `seconds`, with the bins that arrived; `yaw` is how the head is turned."""
-        self._places.turn(yaw)
-        self._steps += 1
+        """Predict and update all tracks for a step that lasts `seconds` and ends at `now`.
+
+        `yaw` is the head's yaw in degrees at the end of the step.
+        """
+        self._observations.set_yaw(yaw)
+        self._n_steps += 1
         for track in self.tracks:
             track.predict(seconds)
-        if len(self._arrivals):
-            v = self._arrivals.weights
-            heard = self._follow(v, now)
-            if self._steps % self.how.new_every == 0:
-                self._give_birth(v, heard, now)
+        if len(self._buffer):
+            v = self._buffer.weights
+            likelihoods = self._update_tracks(v, now)
+            interval = self.settings.initiation_interval_steps
+            if self._n_steps % interval == 0:
+                self._initiate_track(v, likelihoods, now)
             elif self.tracks:
-                m = (self._steps // self.how.new_every) % len(self.tracks)
-                settled = self._is_settled(self.tracks[m], now)
-                self._elsewhere.look(self.tracks, m, v, heard, settled=settled)
+                m = (self._n_steps // interval) % len(self.tracks)
+                settled = self.tracks[m].is_settled(now, self.settings.settled_seconds)
+                self._cone_disambiguation.search_cone(
+                    self.tracks, m, v, likelihoods, settled=settled
+                )
         else:
             for track in self.tracks:
-                track.trail.append(np.zeros(0, dtype=np.float32))
-        self._merge(now)
-        self._bury(now)
+                track.density_history.append(np.zeros(0, dtype=np.float32))
+        self._merge_redundant(now)
+        self._prune(now)
 
-    # --- those that are known ------------------------------------------------------------------
+    # --- update of the existing tracks ---------------------------------------------------------
 
-    def _follow(self, v: Array, now: float) -> Array:
-        """Each track to where it explains most; out: (B, M + 1) what each explains, and nowhere."""
-        tracks, arrivals = self.tracks, self._arrivals
-        if tracks:
-            here = arrivals.at(np.stack([track.direction for track in tracks]), arrivals.new)
-            for m, track in enumerate(tracks):
-                track.trail.append(here[:, m])
-                track.passed.append(track.place)
-        own = np.array([np.concatenate(list(track.trail)) for track in tracks], dtype=np.float64)
-        own = own.reshape(len(tracks), len(v)).T  # (B, M)
-        shares = _shares(own, v, self.how.least_share)
-        explained = np.concatenate([own, np.ones((len(v), 1))], axis=1) * shares
-        for m, track in enumerate(tracks):
-            total = explained.sum(axis=1)
-            others = total - explained[:, m]
-            # Without it, the others and nowhere have its share.
-            alone = others / max(1 - shares[m], 1e-3)
-            meets = self._meets(m, now)
-            self._hear(track, v * np.log(total / alone), v, now, meets)
-            if meets and track.walks:
-                continue
-            if track.misses > self.how.lost_steps or v @ (explained[:, m] / total) < 1.0:
-                continue  # of who is silent, nothing is learned
-            known = track.hits > self.how.young_hits and self._is_settled(track, now)
-            if known and (self._steps + track.id) % self.how.settled_every:
-                continue
-            self._place(m, others, own[:, m], float(shares[m]), now)
-            explained[:, m] = shares[m] * np.concatenate(list(track.trail))
-        return explained
+    def _update_tracks(self, v: Array, now: float) -> Array:
+        """Update score and position of each track.
 
-    def _place(self, m: int, others: Array, own: Array, share: float, now: float) -> None:
-        """Measure where it is beside what others explain (B,), with its own densities (B,)."""
-        track, how = self.tracks[m], self.how
-        reach = how.reach_degrees + how.reach_speed * track.silent_seconds if track.walks else 180.0
-        patch = Patch(
-            self._arrivals, track.direction, beside=self._rivals(track, now), reach_degrees=reach
-        )
-        stood = now - track.standing_since
-        before = self._before(track)
-        # Of who stands, a walk must explain all: else any haste of the last moments is one.
-        trail = own if track.walks else np.zeros(len(own))
-        stands, walks, more = patch.fits(others, trail, share, stood, before)
-        goes = more > self._walk_nats(track, now) and not track.meets
-        if goes and (track.walks or more > self._two_explain(others, own, share)):
-            self._set(track, walks, how.straight_seconds)
-            track.standing_since = now
-        else:
-            if track.walks:
-                track.standing_since = now - how.lag_seconds
-                stands, _, _ = patch.fits(others, trail, share, how.lag_seconds, before)
-            self._set(track, stands, now - track.standing_since)
-
-    def _walk_nats(self, track: Track, now: float) -> float:
-        """That a walk must explain more than standing."""
-        if track.walks:
-            return self.how.walk_nats
-        return self.how.start_nats * (self.how.steady if self._is_upheld(track, now) else 1.0)
-
-    def _two_explain(self, others: Array, own: Array, share: float) -> float:
-        """Nats of the last moments that one more beside one who stays explains, over one place.
-
-        A talker who begins elsewhere while this one pauses looks like a walk to there.
+        Return the likelihoods (B, M + 1): π_m g_n of each track, and π_0 of the diffuse component.
         """
-        late = self._arrivals.since(3 * self.how.lag_seconds)
-        v = self._arrivals.recent_weights(self.how.lag_seconds)[late]
-        beside = others[late] + 0.5 * share * own[late]
-        one = self._places.likelihoods(v, others[late], share, late).max()
-        two = self._places.likelihoods(v, beside, 0.5 * share, late).max()
-        return float(two - one)
+        tracks, buffer, settings = self.tracks, self._buffer, self.settings
+        if tracks:
+            newest = buffer.densities_at(
+                np.stack([track.direction for track in tracks]), buffer.newest
+            )
+            for m, track in enumerate(tracks):
+                track.density_history.append(newest[:, m])
+                track.vector_history.append(track.vector)
+        densities = np.array(
+            [np.concatenate(list(track.density_history)) for track in tracks], dtype=np.float64
+        )
+        densities = densities.reshape(len(tracks), len(v)).T  # (B, M)
+        weights = _mixing_weights(densities, v, settings.min_weight)
+        likelihoods = np.concatenate([densities, np.ones((len(v), 1))], axis=1) * weights
+        for m, track in enumerate(tracks):
+            total = likelihoods.sum(axis=1)
+            others = total - likelihoods[:, m]
+            # Without the track, its mixing weight goes to the others and the diffuse component.
+            without = others / max(1 - weights[m], 1e-3)
+            crossing = self._update_crossing(m, now)
+            self._update_score(track, v * np.log(total / without), v, now, crossing)
+            if crossing and track.moving:
+                continue
+            too_few_bins = v @ (likelihoods[:, m] / total) < 1.0
+            if track.misses > settings.max_update_misses or too_few_bins:
+                continue  # no bins locate a track that is coasting
+            established = track.hits > settings.established_hits and track.is_settled(
+                now, settings.settled_seconds
+            )
+            if established and (self._n_steps + track.id) % settings.settled_interval_steps:
+                continue
+            self._position_update.update(tracks, m, others, densities[:, m], float(weights[m]), now)
+            likelihoods[:, m] = weights[m] * np.concatenate(list(track.density_history))
+        return likelihoods
 
-    def _is_settled(self, track: Track, now: float) -> bool:
-        """Whether it has stood for long."""
-        return not track.walks and now - track.standing_since > self.how.settled_seconds
-
-    def _rivals(self, track: Track, now: float) -> Array:
-        """(K, 3) places of others that are heard: what is nearer to one of them is not its own."""
-        places = [
-            t.place
-            for t in self.tracks
-            if t is not track and t.confirmed and now - t.heard_at < _AUDIBLE_SECONDS
-        ]
-        return np.array(places).reshape(-1, 3)
-
-    def _before(self, track: Track) -> Before:
-        """What is expected of a walk: of who walks already, that it goes on."""
-        how = self.how
-        if not track.walks:
-            return Before(track.place, np.inf, 0.0, np.inf, how.lag_seconds)
-        error = float(np.hypot(track.error, how.sway_degrees))
-        speed = float(track.velocity[0])
-        return Before(track.place, error, speed, how.sway_speed, how.lag_seconds)
-
-    def _set(self, track: Track, fit: Fit, seconds: float) -> None:
-        """Where a track is now, and was for so many seconds."""
-        taken = self.how.new_speed if track.walks and fit.velocity.any() else 1.0
-        track.velocity = track.velocity + taken * (fit.velocity - track.velocity)
-        track.place, track.error = fit.place, fit.error
-        self._places.lay(track, fit.densities, seconds)
-
-    def _hear(self, track: Track, gains: Array, v: Array, now: float, meets: bool) -> None:
-        new = self._arrivals.new
-        weight = max(float(v[new].sum()), 1e-9)
-        gain = float(gains[new].sum())
+    def _update_score(
+        self, track: OnlineTrack, gains: Array, v: Array, now: float, crossing: bool
+    ) -> None:
+        """Count a hit or a miss from the gain of each bin (B,), in nats; confirm if due."""
+        settings, new = self.settings, self._buffer.newest
+        new_weight = max(float(v[new].sum()), 1e-9)
+        new_gain = float(gains[new].sum())
         track.gain = float(gains.sum()) / max(float(v.sum()), 1e-9)
-        lately = gain / weight > _HIT_GAIN and len(gains[new]) > 0
-        heard = lately and track.gain > _LEAST_GAIN
-        if not track.confirmed:  # it must go on being worth what it was when it was born
-            heard = lately and track.gain > self.how.going_on * self._worth(track, now)
-        if heard:
+        hit_now = new_gain / new_weight > _HIT_GAIN and len(gains[new]) > 0
+        hit = hit_now and track.gain > _MIN_GAIN
+        if not track.confirmed:  # a tentative track must keep most of the gain that it began with
+            required = self._required_gain(track, now)
+            hit = hit_now and track.gain > settings.tentative_gain_ratio * required
+        if hit:
             track.hits += 1
-            track.explained += track.gain
+            track.total_gain += track.gain
             track.misses = 0
-            track.hear(now)
-        elif meets:
+            track.register_hit(now)
+        elif crossing:
             track.misses = 0
         else:
             track.misses += 1
-        worth = track.gain / self._worth(track, now)
-        track.count_little(heard, worth < self.how.little)
-        hits = self.how.sure_hits if worth > self.how.sure else self.how.confirm_hits
-        if heard and not track.confirmed and worth > 1 and track.hits >= hits:
+        ratio = track.gain / self._required_gain(track, now)
+        track.count_low_likelihood(hit, ratio < settings.low_likelihood_ratio)
+        strong = ratio > settings.strong_gain_ratio
+        min_hits = settings.strong_confirm_hits if strong else settings.confirm_hits
+        if hit and not track.confirmed and ratio > 1 and track.hits >= min_hits:
             self._confirm(track, now)
 
-    def _confirm(self, track: Track, now: float) -> None:
-        """Believe in a track; of too many, the one that was heard longest ago goes.
+    def _confirm(self, track: OnlineTrack, now: float) -> None:
+        """Confirm a tentative track, or give it to a lost track that it continues.
 
-        One that was lost a moment ago, where it may have gone from there, is found again.
+        With `max_tracks` confirmed ones, the track with the oldest hit is replaced if it coasts.
         """
-        lost = [other for other in self.confirmed if self._is_found(other, track)]
+        lost = [other for other in self.confirmed if self._is_recovery(other, track)]
         if lost:
-            min(lost, key=lambda other: other.id).become(track)
+            min(lost, key=lambda other: other.id).absorb(track)
             return
         others = self.confirmed
-        if len(others) >= self.how.most:
-            oldest = min(others, key=lambda other: other.heard_at)
-            if now - oldest.heard_at < _AUDIBLE_SECONDS:
+        if len(others) >= self.settings.max_tracks:
+            oldest = min(others, key=lambda other: other.last_hit_at)
+            if oldest.is_active(now):
                 return
-            oldest.dead = True
+            oldest.deleted = True
         track.confirmed_at = now
 
-    def _is_found(self, lost: Track, track: Track) -> bool:
-        """Whether a track may be one that was lost while it walked, or before it was well known."""
-        how = self.how
-        away = track.born - lost.heard_at
-        if not lost.misses or lost.gain > how.lost_gain * track.gain:
+    def _is_recovery(self, lost: OnlineTrack, track: OnlineTrack) -> bool:
+        """Return whether a track may continue one that was lost while moving or when new."""
+        settings, lateral_angle = self.settings, self._observations.lateral_angle
+        away_seconds = track.initiated_at - lost.last_hit_at
+        if not lost.misses or lost.gain > settings.recovery_gain_ratio * track.gain:
             return False
-        if away > how.lost_seconds or not lost.strayed:
+        if away_seconds > settings.recovery_seconds or not lost.recoverable:
             return False
-        gap = abs(self._places.side(lost.heard_place) - self._places.side(track.place))
-        return gap < how.found_degrees + how.reach_speed * max(away, 0.0)
+        distance = abs(lateral_angle(lost.last_hit_vector) - lateral_angle(track.vector))
+        grown = settings.innovation_degrees_per_second * max(away_seconds, 0.0)
+        return distance < settings.recovery_degrees + grown
 
-    def _merge(self, now: float) -> None:
-        """Who has explained little for long is dead; beside one on its cone, both are that one.
+    def _merge_redundant(self, now: float) -> None:
+        """Delete confirmed tracks whose gain was low for long while others have a higher gain.
 
-        The name of the one stays that has explained more since it was born.
+        If such a track shares the cone of confusion with one of them, the two are merged, and the
+        id of the one with the larger total gain is kept.
         """
         for track in self.confirmed:
             others = [
                 other
                 for other in self.confirmed
-                if now - other.heard_at < _AUDIBLE_SECONDS and other.gain > track.gain
+                if other.is_active(now) and other.gain > track.gain
             ]
-            if track.dead or track.little <= self.how.little_steps or not others:
+            is_low = track.low_likelihood_steps > self.settings.max_low_likelihood_steps
+            if track.deleted or not is_low or not others:
                 continue
-            twins = [other for other in others if self._places.share_cone(other, track)]
-            twin = max(twins or [track], key=lambda other: other.gain)
-            if twin is not track and track.explained > twin.explained:
-                track.become(twin)
+            same_cone = [other for other in others if self._observations.share_cone(other, track)]
+            strongest = max(same_cone or [track], key=lambda other: other.gain)
+            if strongest is not track and track.total_gain > strongest.total_gain:
+                track.absorb(strongest)
             else:
-                track.dead = True
+                track.deleted = True
 
-    def _worth(self, track: Track, now: float) -> float:
-        """Nats a bin that a track must explain to be believed beside those that are heard."""
+    def _required_gain(self, track: OnlineTrack, now: float) -> float:
+        """Return the gain, in nats per bin, that a track needs beside the active tracks."""
         others = [
             t
             for t in self.tracks
-            if t is not track
-            and now - t.heard_at < _AUDIBLE_SECONDS
-            and (t.confirmed or t.id < track.id)
+            if t is not track and t.is_active(now) and (t.confirmed or t.id < track.id)
         ]
-        least = self._least(len(others))
-        shared = any(self._places.share_cone(other, track) for other in others)
-        if shared and not self._is_upheld(track, now):
-            return least + self.how.cone_worth
-        return least
+        threshold = self._initiation_threshold(len(others))
+        shared = any(self._observations.share_cone(other, track) for other in others)
+        seconds = self.settings.signal_confirmation_seconds
+        if shared and not track.is_confirmed_by_signal(now, seconds):
+            return threshold + self.settings.same_cone_nats_per_bin
+        return threshold
 
-    def _is_upheld(self, track: Track, now: float) -> bool:
-        """Whether its sound was a voice of its own lately."""
-        return now - track.upheld_at < self.how.upheld_seconds
+    def _initiation_threshold(self, n_others: int) -> float:
+        """Return the gain, in nats per bin, that one more track needs beside `n_others`."""
+        thresholds = self.settings.initiation_nats_per_bin
+        return thresholds[min(n_others, len(thresholds) - 1)]
 
-    def _least(self, others: int) -> float:
-        """Nats a bin that one more beside so many others must explain."""
-        return self.how.worth[min(others, len(self.how.worth) - 1)]
-
-    def _meets(self, m: int, now: float) -> bool:
-        """Whether another confirmed track is where this one is, so that bins do not part them."""
-        track, how = self.tracks[m], self.how
-        cosine = np.cos(np.radians(how.close_degrees))
+    def _update_crossing(self, m: int, now: float) -> bool:
+        """Set and return whether track m crosses another one, so that bins do not separate them."""
+        track, settings = self.tracks[m], self.settings
+        cosine = np.cos(np.radians(settings.crossing_degrees))
         close = track.confirmed and any(
             other is not track
             and other.confirmed
-            and (other.walks or track.walks)
-            and (other.meets or now - other.heard_at < _AUDIBLE_SECONDS)
-            and float(other.place @ track.place) > cosine
+            and (other.moving or track.moving)
+            and (other.crossing or other.is_active(now))
+            and float(other.vector @ track.vector) > cosine
             for other in self.tracks
         )
         if not close:
-            track.met_at = None
-        elif track.met_at is None:
-            track.met_at = now
-        track.meets = track.met_at is not None and now - track.met_at < how.meeting_seconds
-        return track.meets
+            track.crossing_since = None
+        elif track.crossing_since is None:
+            track.crossing_since = now
+        since = track.crossing_since
+        track.crossing = since is not None and now - since < settings.max_crossing_seconds
+        return track.crossing
 
-    # --- those that are new --------------------------------------------------------------------
+    # --- initiation and deletion ---------------------------------------------------------------
 
-    def _give_birth(self, v: Array, explained: Array, now: float) -> None:
-        """One new track, where most is explained that no track explains."""
-        how = self.how
-        audible = [t for t in self.tracks if now - t.heard_at < _AUDIBLE_SECONDS]
-        if sum(not t.confirmed for t in self.tracks) >= how.most:
+    def _initiate_track(self, v: Array, likelihoods: Array, now: float) -> None:
+        """Initiate a tentative track at the direction with the largest gain over all tracks."""
+        settings, observations = self.settings, self._observations
+        active = [t for t in self.tracks if t.is_active(now)]
+        if sum(not t.confirmed for t in self.tracks) >= settings.max_tracks:
             return
-        heard = explained.sum(axis=1)
-        base = float(v @ np.log(heard))
-        share = _NEW_SHARE if self.tracks else _FIRST_SHARE
-        gains = self._places.likelihoods(v, (1 - share) * heard, share) - base
-        weight = float(v.sum())
-        cost = np.zeros(len(gains))
-        for track in audible:
-            cost[self._places.on_cone(track)] = how.cone_worth
+        total = likelihoods.sum(axis=1)
+        base = float(v @ np.log(total))
+        weight = _NEW_WEIGHT if self.tracks else _FIRST_WEIGHT
+        gains = observations.log_likelihoods(v, (1 - weight) * total, weight) - base
+        penalty = np.zeros(len(gains))
+        for track in active:
+            penalty[observations.cone_mask(track)] = settings.same_cone_nats_per_bin
         for track in self.tracks:
-            cost[self._places.near(track)] = np.inf
-            if track.walks:
-                cost[self._places.on_way(track)] = np.inf
-        worth = gains / max(weight, 1e-9) - cost
-        best = int(worth.argmax())
-        if worth[best] < self._least(len(audible)) or gains[best] < how.fewest_nats:
+            penalty[observations.gate_mask(track)] = np.inf
+            if track.moving:
+                penalty[observations.path_mask(track)] = np.inf
+        net_gains = gains / max(float(v.sum()), 1e-9) - penalty
+        best = int(net_gains.argmax())
+        too_low = net_gains[best] < self._initiation_threshold(len(active))
+        if too_low or gains[best] < settings.min_initiation_nats:
             return
-        self._born(self._arrivals.vectors[best], self._arrivals.densities[:, best], now)
+        self._new_track(self._buffer.vectors[best], self._buffer.densities[:, best], now)
 
-    def _born(self, place: Array, column: Single, now: float) -> Track:
-        """A new track at a place (3,) that has these densities (B,)."""
-        track = Track(
-            self._next,
-            place,
+    def _new_track(self, vector: Array, densities: Single, now: float) -> OnlineTrack:
+        """Append a tentative track at a unit vector (3,) with densities (B,) of all bins."""
+        track = OnlineTrack(
+            self._next_id,
+            vector,
             now,
-            self._places.trail(column),
-            deque([place], maxlen=self._arrivals.most_steps),
-            np.zeros(len(self._arrivals.places), dtype=np.float32),
+            self._observations.split_by_step(densities),
+            deque([vector], maxlen=self._buffer.max_steps),
+            np.zeros(len(self._buffer.directions), dtype=np.float32),
         )
         track.hits = 1
-        self._next += 1
+        self._next_id += 1
         self.tracks.append(track)
         return track
 
-    def _bury(self, now: float) -> None:
-        how = self.how
-        self.tracks = [
-            t
-            for t in self.tracks
-            if not t.dead
-            and (now - t.heard_at <= self._kept(t) if t.confirmed else t.misses <= how.forget_steps)
-        ]
+    def _prune(self, now: float) -> None:
+        """Remove deleted tracks, tentative ones with misses, and those that coasted too long."""
+        self.tracks = [t for t in self.tracks if not t.deleted and self._survives(t, now)]
 
-    def _kept(self, track: Track) -> float:
-        """Seconds of silence that a track outlives: longer, the longer it was heard.
+    def _survives(self, track: OnlineTrack, now: float) -> bool:
+        """Return whether a track is kept after its last misses.
 
-        With 2 s at the least, one who had said a word lost its name in the other's first sentence.
+        A confirmed track coasts for half a second per hit, at least 5 s.
         """
-        return min(max(0.5 * track.hits, 5.0), self.how.keep_seconds)
+        if not track.confirmed:
+            return track.misses <= self.settings.max_tentative_misses
+        coast_limit = min(max(0.5 * track.hits, 5.0), self.settings.max_coast_seconds)
+        return now - track.last_hit_at <= coast_limit
 
 
-def _shares(g: Array, v: Array, least: float) -> Array:
-    """(M + 1,) shares of sources with densities g (B, M), and of nowhere, that explain most."""
+def _mixing_weights(g: Array, v: Array, min_weight: float) -> Array:
+    """Fit the mixing weights (M + 1,) of tracks with densities g (B, M); the last is diffuse."""
     M = g.shape[1]
     p = np.concatenate([g, np.ones((len(g), 1))], axis=1)
-    w = np.append(np.full(M, (1 - _NOWHERE) / max(M, 1)), _NOWHERE)
+    w = np.append(np.full(M, (1 - _INITIAL_DIFFUSE_WEIGHT) / max(M, 1)), _INITIAL_DIFFUSE_WEIGHT)
     v = v / max(float(v.sum()), 1e-9)
-    for _ in range(_SHARE_STEPS):
-        w = np.maximum(w * (v / (p @ w) @ p), least)
+    for _ in range(_WEIGHT_ITERATIONS):
+        w = np.maximum(w * (v / (p @ w) @ p), min_weight)
         w /= w.sum()
     return w

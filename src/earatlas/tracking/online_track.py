@@ -1,6 +1,9 @@
-"""One source as it is followed: where it is, how it moves, and how sure that is.
+"""State of one track of the online tracker: direction, velocity, uncertainty and score.
 
-The trail keeps how well each bin of the last seconds fits the place that the source had then.
+The density history holds, for each bin of the last seconds, its density around the direction that
+the track had at the time of the bin.
+
+    b, G  bins of a step, coarse directions of the onset buffer
 """
 
 from __future__ import annotations
@@ -13,152 +16,184 @@ import numpy as np
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.types import Array, Single
 
-__all__ = ["Track"]
+__all__ = ["OnlineTrack"]
 
-_RADIUS = 2.15  # of a round Gaussian: what holds nine tenths
-# Of walkers so many times as much. In 36 scenes of cipic_021 and kemar_full with walkers in the
-# open, 74 % of the steps of a walk were within the radius without it, 90 % with it; who stood 90 %.
-_WALKING = 1.6
-_WANDER = 1.0  # degrees a root second: what is not known of who is silent
-_VOID_DEGREES = 15.0  # after so far a way, what was known of a source's sound counts 1/e
-# Degrees. One who stood was taken for a walker for a moment: columns began anew from 0.8 s, and the
-# sound had 6.6 dB where it has 18.
-_LEAST_WAY = 4.0
-_FIRST_ERROR = 6.0  # degrees
-_STOP_SECONDS = 1.5  # in which a walker who is not heard any more slows down by 1/e
-_PAUSE_SECONDS = 0.3  # after which it is not heard any more
-_SLOWEST = 2.0  # degrees a second; slower, it stands
-_SWERVE = 0.5  # of its speed, that a walker may have changed while it was silent
-_NEW_HITS = 8  # steps in which it was heard
-_STEEPER = 2.0  # times as fast, at most, elsewhere on a cone
-_STEEPEST = 75.0  # degrees of elevation; beyond, azimuth is stretched no more
+# Evidence: docs/figures/settings/tracking.md, "online_track".
+_GAUSSIAN_RADIUS_90 = 2.15  # radius of 90 % of an isotropic 2-D Gaussian, standard deviations
+_MOVING_RADIUS_FACTOR = 1.6  # multiplies the radius of a moving track
+_DIFFUSION_DEGREES = 1.0  # error that a coasting track gains, degrees per square root of a second
+_FORGETTING_DEGREES = 15.0  # distance after which the statistics of the signal count 1/e
+_MIN_MOTION_DEGREES = 4.0  # shorter motions discard nothing: they may be taken back
+_INITIAL_ERROR_DEGREES = 6.0  # standard error of a new position
+_DECELERATION_SECONDS = 1.5  # time constant (1/e) of the speed of a coasting track
+_CONSTANT_SPEED_SECONDS = 0.3  # time without a hit after which a moving track decelerates
+_MIN_SPEED = 2.0  # degrees per second; a slower track is static
+_SPEED_UNCERTAINTY = 0.5  # relative error of the speed of a coasting track
+_RECOVERABLE_HITS = 8  # hits; a track with fewer can be recovered even if it is static
+_MAX_CONE_SPEED_RATIO = 2.0  # largest factor of the speed when a track changes its cone position
+_MAX_STRETCH_ELEVATION = 75.0  # degrees; azimuth steps are not stretched further above it
+_ACTIVE_SECONDS = 1.0  # time since the last hit within which a track is active
 
 
 @dataclass(eq=False)
-class Track:
-    """A source that is followed."""
+class OnlineTrack:
+    """One tracked source.
 
-    id: int
-    place: Array  # (3,) unit vector to where it is
-    born: float  # seconds
-    trail: deque[Single]  # (b,) of each step: densities of its bins around where it was
-    passed: deque[Array]  # (3,) of each step: where it was
-    memory: Single  # (G,) nats of what fitted each place, long ago
-    error: float = _FIRST_ERROR  # degrees
-    velocity: Array = field(default_factory=lambda: np.zeros(2))  # to the left and upwards
-    standing_since: float = -np.inf  # seconds
-    heard_at: float = 0.0  # seconds, when it was heard last
-    silent_seconds: float = 0.0
-    confirmed_at: float | None = None
-    dead: bool = False
-    told: bool = False  # where on its cone it is, by its cues
-    met_at: float | None = None  # seconds, since when another one is where it is
-    meets: bool = False  # and it goes on as it did
-    hits: int = 0  # steps in which it was heard
-    misses: int = 0  # steps in a row in which it was not
-    gain: float = 0.0  # nats a bin of the last seconds, that it explains beside the others
-    upheld_at: float = -np.inf  # seconds, when its sound was a voice of its own
-    explained: float = 0.0  # the same, summed over the steps in which it was heard
-    cone_radius: float = 0.0  # degrees around it that hold nine tenths of its cone, by onsets
-    heard_place: Array = field(init=False)  # (3,) where it was heard last
-    little: int = 0  # steps in which it was heard and explained little, since it explained more
-    strayed: bool = False  # it walked, or was hardly known, when it was heard last
-    known_at: Array = field(init=False)  # (3,) where what is known of its sound was heard
+    See `earatlas.tracking.online` for the states of a track and their transitions.
+    """
+
+    id: int  # never reused
+    vector: Array  # (3,) unit vector of the current direction
+    initiated_at: float  # seconds
+    density_history: deque[Single]  # (b,) per step: densities of its bins at the direction then
+    vector_history: deque[Array]  # (3,) per step: unit vector then
+    cone_memory: Single  # (G,) decayed log-likelihoods of all directions, nats
+    error_degrees: float = _INITIAL_ERROR_DEGREES  # standard error of the direction
+    velocity: Array = field(default_factory=lambda: np.zeros(2))  # (2,) left, up; degrees / s
+    static_since: float = -np.inf  # seconds
+    last_hit_at: float = 0.0  # seconds
+    coasting_seconds: float = 0.0  # time since the last hit
+    confirmed_at: float | None = None  # seconds; None while tentative
+    deleted: bool = False  # removed at the end of the step
+    located_by_cues: bool = False  # its position on the cone of confusion comes from cues
+    crossing_since: float | None = None  # seconds, since when another track is close
+    crossing: bool = False  # onsets do not separate it from another track
+    hits: int = 0  # steps with a hit
+    misses: int = 0  # steps without a hit since the last one
+    gain: float = 0.0  # log-likelihood ratio over the buffered bins, nats per bin
+    confirmed_by_signal_at: float = -np.inf  # seconds, when its signal was a speaker of its own
+    total_gain: float = 0.0  # sum of the gain over all hits
+    cone_radius_90: float = 0.0  # degrees around it with 90 % of the posterior on its cone
+    last_hit_vector: Array = field(init=False)  # (3,) direction of the last hit
+    low_likelihood_steps: int = 0  # hits with a low gain since the last higher gain
+    recoverable: bool = False  # it was moving or new at the last hit
+    reference_vector: Array = field(init=False)  # (3,) where its signal statistics are valid
 
     def __post_init__(self) -> None:
-        self.heard_at, self.known_at = self.born, self.place
-        self.heard_place = self.place
+        self.last_hit_at, self.reference_vector = self.initiated_at, self.vector
+        self.last_hit_vector = self.vector
 
     @property
     def confirmed(self) -> bool:
-        """Whether it was heard for long enough to be believed."""
+        """Whether the track had enough hits to be confirmed."""
         return self.confirmed_at is not None
 
     @property
     def direction(self) -> Array:
-        """(2,) degrees."""
-        return to_directions(self.place)
+        """The direction (2,) in degrees: azimuth, elevation."""
+        return to_directions(self.vector)
 
     @property
-    def walks(self) -> bool:
-        """Whether it moves."""
+    def moving(self) -> bool:
+        """Whether the velocity is not zero."""
         return bool(self.velocity.any())
 
     @property
     def speed(self) -> float:
-        """Degrees a second."""
+        """The speed in degrees per second."""
         return float(np.hypot(*self.velocity))
 
     @property
     def radius_90(self) -> float:
-        """Degrees within which it is with a probability of nine tenths, if it is there at all."""
-        unsure = _WANDER * np.sqrt(self.silent_seconds) + _SWERVE * self.speed * self.silent_seconds
-        sure = _RADIUS * (_WALKING if self.walks else 1.0)
-        cone = 0.0 if self.told or self.walks else self.cone_radius
-        return float(np.hypot(max(sure * self.error, cone), sure * unsure))
+        """Radius in degrees that holds the source with 90 % probability, if it exists."""
+        drift = (
+            _DIFFUSION_DEGREES * np.sqrt(self.coasting_seconds)
+            + _SPEED_UNCERTAINTY * self.speed * self.coasting_seconds
+        )
+        scale = _GAUSSIAN_RADIUS_90 * (_MOVING_RADIUS_FACTOR if self.moving else 1.0)
+        cone = 0.0 if self.located_by_cues or self.moving else self.cone_radius_90
+        return float(np.hypot(max(scale * self.error_degrees, cone), scale * drift))
 
-    def hear(self, now: float) -> None:
-        """It is heard where it is."""
-        self.heard_at, self.silent_seconds, self.heard_place = now, 0.0, self.place
-        self.strayed = self.walks or self.hits < _NEW_HITS
+    def is_active(self, now: float) -> bool:
+        """Return whether the last hit was less than a second ago."""
+        return now - self.last_hit_at < _ACTIVE_SECONDS
 
-    def count_little(self, heard: bool, little: bool) -> None:
-        """A step in which it is heard or not, and explains little or more."""
-        self.little = self.little + heard if little else 0
+    def is_settled(self, now: float, settled_seconds: float) -> bool:
+        """Return whether the track has been static for more than `settled_seconds`."""
+        return not self.moving and now - self.static_since > settled_seconds
 
-    def become(self, other: Track) -> None:
-        """Be where another one is that is the same source, which is dead then."""
-        self.place, self.error, self.velocity = other.place, other.error, other.velocity
-        self.cone_radius = other.cone_radius
-        self.trail, self.passed, self.memory = other.trail, other.passed, other.memory
-        self.standing_since = other.standing_since
+    def is_confirmed_by_signal(self, now: float, valid_seconds: float) -> bool:
+        """Return whether its signal was that of a separate speaker in the last `valid_seconds`."""
+        return now - self.confirmed_by_signal_at < valid_seconds
+
+    def register_hit(self, now: float) -> None:
+        """Register a hit at the current direction."""
+        self.last_hit_at, self.coasting_seconds, self.last_hit_vector = now, 0.0, self.vector
+        self.recoverable = self.moving or self.hits < _RECOVERABLE_HITS
+
+    def count_low_likelihood(self, hit: bool, low: bool) -> None:
+        """Count a hit with a low gain; reset the count when the gain is higher."""
+        self.low_likelihood_steps = self.low_likelihood_steps + hit if low else 0
+
+    def absorb(self, other: OnlineTrack) -> None:
+        """Take over the state of another track of the same source, and delete that one."""
+        self.vector, self.error_degrees = other.vector, other.error_degrees
+        self.velocity, self.cone_radius_90 = other.velocity, other.cone_radius_90
+        self.density_history = other.density_history
+        self.vector_history, self.cone_memory = other.vector_history, other.cone_memory
+        self.static_since = other.static_since
         self.hits += other.hits
-        self.gain, self.explained = other.gain, self.explained + other.explained
-        self.little = 0
+        self.gain, self.total_gain = other.gain, self.total_gain + other.total_gain
+        self.low_likelihood_steps = 0
         self.misses = 0
-        self.hear(other.heard_at)
-        other.dead = True
+        self.register_hit(other.last_hit_at)
+        other.deleted = True
 
     def predict(self, seconds: float) -> None:
-        """Let time pass; a walker goes on, and ever slower once it is not heard."""
-        self.silent_seconds += seconds
-        if not self.walks:
+        """Predict the state after `seconds`.
+
+        A moving track continues, and decelerates once it has had no hit for a while.
+        """
+        self.coasting_seconds += seconds
+        if not self.moving:
             return
         azimuth, elevation = self.direction
-        left, up = self.velocity * seconds
-        stretch = np.cos(np.radians(min(abs(elevation), _STEEPEST)))
-        self.place = to_vectors(
-            np.array([azimuth + left / stretch, np.clip(elevation + up, -90, 90)])
+        azimuth_step, elevation_step = self.velocity * seconds
+        stretch = np.cos(np.radians(min(abs(elevation), _MAX_STRETCH_ELEVATION)))
+        self.vector = to_vectors(
+            np.array(
+                [azimuth + azimuth_step / stretch, np.clip(elevation + elevation_step, -90, 90)]
+            )
         )
-        coasts = self.silent_seconds <= _PAUSE_SECONDS or self.meets
-        slower = 1.0 if coasts else np.exp(-seconds / _STOP_SECONDS)
-        self.velocity = self.velocity * np.array([slower, 0.0])
-        if self.speed < _SLOWEST:
+        constant_speed = self.coasting_seconds <= _CONSTANT_SPEED_SECONDS or self.crossing
+        deceleration = 1.0 if constant_speed else np.exp(-seconds / _DECELERATION_SECONDS)
+        self.velocity = self.velocity * np.array([deceleration, 0.0])
+        if self.speed < _MIN_SPEED:
             self.velocity = np.zeros(2)
 
-    def moved(self, turned: float = 0.0) -> float:
-        """How much of what was known of its sound its way since the last call makes void.
+    def motion_forgetting(self, head_turn_degrees: float = 0.0) -> float:
+        """Return the part (0 to 1) of the signal statistics that the last motion voids.
 
-        `turned`: by how many degrees the head was turned meanwhile, which moves it around the ears.
-        A step that is taken back, or a better place of one who stands, is no way.
+        The motion is that since the last call. `head_turn_degrees` is the head's rotation in that
+        time, which moves the source relative to the ears. A motion of less than 4 degrees, or a
+        refined position of a static track, does not count.
         """
-        way = float(np.degrees(np.arccos(np.clip(self.place @ self.known_at, -1, 1))))
-        if not self.walks or way >= _LEAST_WAY:
-            self.known_at = self.place
-        way = way if self.walks and way >= _LEAST_WAY else 0.0
-        return float(-np.expm1(-(way + abs(turned)) / _VOID_DEGREES))
+        distance = float(np.degrees(np.arccos(np.clip(self.vector @ self.reference_vector, -1, 1))))
+        if not self.moving or distance >= _MIN_MOTION_DEGREES:
+            self.reference_vector = self.vector
+        distance = distance if self.moving and distance >= _MIN_MOTION_DEGREES else 0.0
+        return float(-np.expm1(-(distance + abs(head_turn_degrees)) / _FORGETTING_DEGREES))
 
-    def jump(self, place: Array) -> None:
-        """Begin anew elsewhere."""
-        self.place, self.error, self.velocity = place, _FIRST_ERROR, np.zeros(2)
-        self.cone_radius = 0.0
-        self.standing_since, self.known_at = -np.inf, place
+    def reset(self, vector: Array) -> None:
+        """Move the track to a unit vector (3,) and reset its motion and uncertainty."""
+        self.vector, self.error_degrees, self.velocity = vector, _INITIAL_ERROR_DEGREES, np.zeros(2)
+        self.cone_radius_90 = 0.0
+        self.static_since, self.reference_vector = -np.inf, vector
 
-    def turn_over(self, place: Array) -> None:
-        """Go on elsewhere on its cone; who walks there goes to the same side."""
+    def move_on_cone(self, vector: Array) -> None:
+        """Move the track to another unit vector (3,) on its cone of confusion.
+
+        The lateral velocity is kept: behind the head the azimuth changes in the other direction.
+        """
         before, after = (
-            np.cos(np.radians(a)) for a in (self.direction[0], to_directions(place)[0])
+            np.cos(np.radians(a)) for a in (self.direction[0], to_directions(vector)[0])
         )
-        along = np.clip(before / after if after else 1.0, -_STEEPER, _STEEPER)
-        self.place, self.error, self.known_at = place, _FIRST_ERROR, place
-        self.velocity = self.velocity * np.array([along, 0.0])
+        ratio = np.clip(
+            before / after if after else 1.0, -_MAX_CONE_SPEED_RATIO, _MAX_CONE_SPEED_RATIO
+        )
+        self.vector, self.error_degrees, self.reference_vector = (
+            vector,
+            _INITIAL_ERROR_DEGREES,
+            vector,
+        )
+        self.velocity = self.velocity * np.array([ratio, 0.0])

@@ -1,15 +1,17 @@
-"""What arrived lately: onsets of the last moments, and how well each fits every direction.
+"""Buffer of the onset bins of the last seconds, with the density of each around every direction.
 
-In: onsets (`earatlas.features.onset_detector`) a step at a time, and how the head was turned then. Out: the
-density of each around places of the room, relative to diffuse sound (`earatlas.localization.onset_likelihood`).
+Inputs: onset bins (`earatlas.features.onset_detector`), one step at a time, and the head's yaw at
+each bin. Output: densities around room directions, relative to diffuse sound
+(`earatlas.localization.onset_likelihood`).
 
-Of each step the bins that rise most are kept, equally many of a loud one and of a quiet one: the
-first word after a silence rises above all others, and would be all that is listened to for seconds.
+Only the bins with the largest rise of each step are kept, equally many in loud and in quiet steps:
+the first word after a silence rises above all others and would dominate the buffer for seconds.
 
-Places are the room's. A bin that was heard with the head turned by ψ tells of place x what it tells
-a still head of x - ψ; with a head that stays at 0 the two are the same.
+Directions are relative to the room. A bin that was recorded at yaw ψ has the density around
+direction x that a head at yaw 0 has around x - ψ.
 
-    B bins of the last moments    G coarse places, all round    P fine places around a track
+    B, b  bins in the buffer, bins of one step     G  coarse directions, over the whole space
+    F, C  frequencies, direction coordinates       P  fine directions, around a track
 """
 
 from __future__ import annotations
@@ -21,134 +23,142 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_vectors
-from earatlas.localization.onset_likelihood import LEVELS, DirectSound, bin_class, bin_weights
+from earatlas.localization.onset_likelihood import LEVELS, DirectSoundModel, bin_class, bin_weights
 from earatlas.types import Array, Indices, Single
 
-__all__ = ["Arrivals"]
+__all__ = ["OnsetBuffer"]
 
-_TURN_DEGREES = 2.0  # bins of a turning head that are closer go together
-_MOST = 50  # bins of a step; the 800 strongest of 2 s, whatever their step, counted alike
+# Evidence: docs/figures/settings/tracking.md, "onset_buffer".
+_YAW_GROUP_DEGREES = 2.0  # bins whose head yaws differ by less are evaluated together
+_MAX_BINS_PER_STEP = 50  # bins with the largest rise that are kept per step
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """The bins of one step."""
+    """The onset bins of one step."""
 
-    f: Indices  # (b,)
-    kind: Indices  # (b,) of the table of densities
-    seen: Single  # (b, 3)
-    turns: Array  # (b,) degrees
+    f: Indices  # (b,) frequency index
+    classes: Indices  # (b,) row of the table of densities
+    stokes_points: Single  # (b, 3)
+    yaws: Array  # (b,) degrees
     ages: Array  # (b,) seconds before the end of the step
     densities: Single  # (b, G)
 
 
-class Arrivals:
-    """The onsets of the last `steps` steps."""
+class OnsetBuffer:
+    """The onset bins of the last `max_steps` steps."""
 
-    def __init__(self, sound: DirectSound, steps: int) -> None:
+    def __init__(self, sound: DirectSoundModel, max_steps: int) -> None:
         from scipy.spatial import cKDTree
 
         self._sound = sound
-        self._frame_seconds = sound.gate.hop / sound.gate.rate
+        self._frame_seconds = sound.onset_settings.hop / sound.onset_settings.rate
         self._table = np.exp(sound.log_densities)
-        self.places = sound.grid[sound.cells[0]]  # (G, C)
-        self.vectors = to_vectors(self.places)
-        elevations = np.unique(self.places[:, 1])
-        self.elevation = float(elevations[0]) if len(elevations) == 1 else None  # if all have one
+        self.directions = sound.grid[sound.cells[0]]  # (G, C)
+        self.vectors = to_vectors(self.directions)
+        elevations = np.unique(self.directions[:, 1])
+        # The elevation of all directions if they have the same one, else None
+        self.elevation = float(elevations[0]) if len(elevations) == 1 else None
         self._tree = cKDTree(to_vectors(sound.grid))
-        self._coarse = sound.points(sound.cells[0])  # (F, 3, G) of a still head
-        self.most_steps = steps
-        self._steps: deque[_Step] = deque(maxlen=steps)
-        self._gather(0.0)
+        self._coarse = sound.points(sound.cells[0])  # (F, 3, G) at yaw 0
+        self.max_steps = max_steps
+        self._steps: deque[_Step] = deque(maxlen=max_steps)
+        self._concatenate(0.0)
 
-    def add(self, new: OnsetBins, turns: Array, now: int, seconds: float) -> None:
-        """Take in the bins of a step of so many seconds, with the head's yaw (b,) in each.
+    def add(self, new: OnsetBins, yaws: Array, n_frames: int, seconds: float) -> None:
+        """Append the bins of a step that lasts `seconds`, with the head's yaw (b,) at each bin.
 
-        They are in order of frequency; `now` is the number of frames so far.
+        The bins are sorted by frequency; `n_frames` is the number of frames up to the end of the
+        step.
         """
-        order = np.sort(np.argsort(-new.rise_db, kind="stable")[:_MOST])
-        new, turns = new[order], turns[order]
-        kind = bin_class(new.rise_db, self._sound.gate.frequencies_hz[new.f])
-        ages = self._frame_seconds * (now - new.t).astype(np.float64)
-        densities = self._coarsely(new, turns)
-        self._steps.append(_Step(new.f, kind, self._sound.seen(new), turns, ages, densities))
-        self._gather(seconds)
-
-    def _gather(self, seconds: float) -> None:
-        """All steps in one, the oldest first."""
-        steps = list(self._steps)
-        self.lengths = np.array([len(step.f) for step in steps], dtype=np.intp)
-        nothing = np.zeros(0, dtype=np.intp)
-        self._f = np.concatenate([nothing, *(s.f for s in steps)])
-        self._kind = np.concatenate([nothing, *(s.kind for s in steps)])
-        self._turns = np.concatenate([np.zeros(0), *(s.turns for s in steps)])
-        blank = np.zeros((0, 3), dtype=np.float32)
-        self._seen: Single = np.concatenate([blank, *(s.seen for s in steps)])
-        blank = np.zeros((0, len(self.places)), dtype=np.float32)
-        self.densities: Single = np.concatenate([blank, *(s.densities for s in steps)])  # (B, G)
-        back = seconds * np.arange(len(steps) - 1, -1, -1.0)
-        self.step_ages = back + seconds / 2  # of the middle of each step
-        self.ages = np.concatenate(
-            [np.zeros(0), *(s.ages + b for s, b in zip(steps, back, strict=True))]
+        order = np.sort(np.argsort(-new.rise_db, kind="stable")[:_MAX_BINS_PER_STEP])
+        new, yaws = new[order], yaws[order]
+        classes = bin_class(new.rise_db, self._sound.onset_settings.frequencies_hz[new.f])
+        ages = self._frame_seconds * (n_frames - new.t).astype(np.float64)
+        densities = self._coarse_densities(new, yaws)
+        self._steps.append(
+            _Step(new.f, classes, self._sound.stokes_points(new), yaws, ages, densities)
         )
-        self.weights = bin_weights(self._f)  # v (B,): a frequency has about one vote
+        self._concatenate(seconds)
+
+    def _concatenate(self, seconds: float) -> None:
+        """Concatenate all steps, the oldest first."""
+        steps = list(self._steps)
+        self.bins_per_step = np.array([len(step.f) for step in steps], dtype=np.intp)
+        empty = np.zeros(0, dtype=np.intp)
+        self._f = np.concatenate([empty, *(s.f for s in steps)])
+        self._bin_class = np.concatenate([empty, *(s.classes for s in steps)])
+        self._yaws = np.concatenate([np.zeros(0), *(s.yaws for s in steps)])
+        blank = np.zeros((0, 3), dtype=np.float32)
+        self._observed: Single = np.concatenate([blank, *(s.stokes_points for s in steps)])
+        blank = np.zeros((0, len(self.directions)), dtype=np.float32)
+        self.densities: Single = np.concatenate([blank, *(s.densities for s in steps)])  # (B, G)
+        offsets = seconds * np.arange(len(steps) - 1, -1, -1.0)
+        self.step_ages = offsets + seconds / 2  # centre of each step, seconds before now
+        self.ages = np.concatenate(
+            [np.zeros(0), *(s.ages + b for s, b in zip(steps, offsets, strict=True))]
+        )
+        # v (B,): the bins of one frequency share about one vote
+        self.weights = bin_weights(self._f)
 
     def __len__(self) -> int:
         return len(self._f)
 
     @property
-    def new(self) -> slice:
+    def newest(self) -> slice:
         """The bins of the last step."""
-        return slice(len(self) - int(self.lengths[-1]) if len(self.lengths) else 0, len(self))
+        begin = len(self) - int(self.bins_per_step[-1]) if len(self.bins_per_step) else 0
+        return slice(begin, len(self))
 
-    def since(self, seconds: float) -> slice:
-        """The bins of the steps of the last seconds."""
-        old = self.lengths[: int((self.step_ages > seconds).sum())]
+    def bins_since(self, seconds: float) -> slice:
+        """Return the bins of the steps of the last `seconds`."""
+        old = self.bins_per_step[: int((self.step_ages > seconds).sum())]
         return slice(int(old.sum()), len(self))
 
     def recent_weights(self, seconds: float) -> Array:
-        """v (B,) of bins that count 1/e after so many seconds."""
+        """Return weights v (B,) that decay with time constant `seconds` (1/e)."""
         recent = np.exp(-self.ages / seconds)
         weights: Array = recent / (1.0 + np.bincount(self._f, recent)[self._f])
         return weights
 
-    def snapped(self, places: Array) -> tuple[Array, Array]:
-        """The nearest fine places (P, C) of the head's grid, and how far off they are (P,)."""
-        chord, rows = self._tree.query(to_vectors(places))
+    def snap_to_grid(self, directions: Array) -> tuple[Array, Array]:
+        """Return the nearest grid directions (P, C) and their distances (P,) in degrees."""
+        chord, rows = self._tree.query(to_vectors(directions))
         snapped: Array = self._sound.grid[rows]
         return snapped, np.degrees(2 * np.arcsin(np.clip(chord / 2, 0, 1)))
 
-    def at(self, places: Array, among: slice = slice(None)) -> Single:
-        """Densities (B, P) around fine places (P, C); `among` some of the bins."""
-        f, kind, seen = self._f[among], self._kind[among], self._seen[among]
-        out = np.empty((len(f), len(places)), dtype=np.float32)
-        for own, turn in _alike(self._turns[among]):
-            points = self._points(places, turn)
-            u = np.einsum("bi,bip->bp", seen[own], points[f[own]])
+    def densities_at(self, directions: Array, rows: slice = slice(None)) -> Single:
+        """Return densities (B, P) around fine directions (P, C); `rows` selects bins."""
+        f, classes, stokes_points = self._f[rows], self._bin_class[rows], self._observed[rows]
+        out = np.empty((len(f), len(directions)), dtype=np.float32)
+        for own, yaw in _group_by_yaw(self._yaws[rows]):
+            points = self._template_points(directions, yaw)
+            u = np.einsum("bi,bip->bp", stokes_points[own], points[f[own]])
             level = np.clip((u + 1) * (LEVELS / 2), 0, LEVELS - 1).astype(np.int32)
-            out[own] = self._table[kind[own, None], level]
+            out[own] = self._table[classes[own, None], level]
         return out
 
-    def _points(self, places: Array, turn: float) -> Single:
-        """(F, 3, P) what a head that is turned so far hears of places."""
-        heard = self._sound.space.turned(places, -turn) if turn else places
-        return self._sound.points(self._nearest(heard))
+    def _template_points(self, directions: Array, yaw: float) -> Single:
+        """Return the template points (F, 3, P) of room directions for a head at a yaw."""
+        relative = self._sound.space.rotated(directions, -yaw) if yaw else directions
+        return self._sound.points(self._nearest_grid_rows(relative))
 
-    def _nearest(self, places: Array) -> Indices:
-        return np.asarray(self._tree.query(to_vectors(places))[1], dtype=np.intp)
+    def _nearest_grid_rows(self, directions: Array) -> Indices:
+        """Return the rows (P,) of the nearest grid directions."""
+        return np.asarray(self._tree.query(to_vectors(directions))[1], dtype=np.intp)
 
-    def _coarsely(self, bins: OnsetBins, turns: Array) -> Single:
-        """Densities (b, G) of new bins around all places."""
-        out = np.empty((len(bins), len(self.places)), dtype=np.float32)
-        for own, turn in _alike(turns):
-            points = self._points(self.places, turn) if turn else self._coarse
-            for rows, densities in self._sound.read(self._table, bins[own], points):
+    def _coarse_densities(self, bins: OnsetBins, yaws: Array) -> Single:
+        """Return densities (b, G) of new bins around all coarse directions."""
+        out = np.empty((len(bins), len(self.directions)), dtype=np.float32)
+        for own, yaw in _group_by_yaw(yaws):
+            points = self._template_points(self.directions, yaw) if yaw else self._coarse
+            for rows, densities in self._sound.iter_table_values(self._table, bins[own], points):
                 out[own[rows]] = densities
         return out
 
 
-def _alike(turns: Array) -> list[tuple[Indices, float]]:
-    """Rows that were heard with about the same turn, and its mean."""
-    number = np.round(turns / _TURN_DEGREES)
-    groups = (np.flatnonzero(number == n) for n in np.unique(number))
-    return [(own, float(np.mean(turns[own]))) for own in groups]
+def _group_by_yaw(yaws: Array) -> list[tuple[Indices, float]]:
+    """Group rows with about the same yaw; return the rows and the mean yaw of each group."""
+    group = np.round(yaws / _YAW_GROUP_DEGREES)
+    groups = (np.flatnonzero(group == n) for n in np.unique(group))
+    return [(own, float(np.mean(yaws[own]))) for own in groups]

@@ -1,15 +1,16 @@
-"""Ways of sources through a long recording: found piece by piece, and handed on.
+"""Tracklet stitching: trajectories of a long recording from those of overlapping segments.
 
-In: the onsets of a recording's stretches, one after the other, and where its sources are if all of
-them stand. Out: a `Way` a source, from beginning to end, where somebody moves; else none.
+Inputs: the onset bins of consecutive blocks, and the directions of the sources if all are static.
+Output: one `EstimatedTrajectory` per source over the whole recording if one of them moves; an empty
+list otherwise.
 
-Two stretches are a piece: each but the first begins with the last seconds of the one before. A
-source of a piece is the one of the piece before that was nearest to it in the time that both know;
-one that was not heard for a while is where it was heard last. Whoever is nobody's is new. How many
-there are is settled at the end: in a piece somebody may be silent.
+A segment is a block with the last seconds of the one before. A trajectory of a segment continues
+the track that is nearest to it in the overlap; a track that was silent is assumed to be where it
+was last observed. A trajectory outside of all gates starts a new track. The number of sources is
+decided at the end, since a source may be silent in a segment.
 
-    piece k    |———————————————|
-    piece k+1              |———————————————|      the same windows tell who is who
+    segment k    |———————————————|
+    segment k+1              |———————————————|      assignment in the overlap
 """
 
 from __future__ import annotations
@@ -20,209 +21,247 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.localization.onset_likelihood import DirectSound
-from earatlas.tracking.offline import HOP_SECONDS, Wanted, Way, all_ways, ways_of
+from earatlas.localization.onset_likelihood import DirectSoundModel
+from earatlas.tracking.offline import (
+    HOP_SECONDS,
+    EstimatedTrajectory,
+    TrajectoryOptions,
+    find_moving_trajectories,
+    find_trajectories,
+)
 from earatlas.types import Array
 
-__all__ = ["handed_on"]
+__all__ = ["stitch_tracks"]
 
-_SHARED_SECONDS = 4.0  # of two pieces: as long as a short walk is followed without a break
-# Degrees between a source of a piece and one of the piece before, up to which they may be the same.
-_SAME_DEGREES, _WAITED_DEGREES = 25.0, 15.0  # heard in both; not heard in the piece before
-# What it is worth, when somebody speaks again, to have been heard e times as much before: near a
-# talker's last place there may be the ghost of one piece. A third of the above; not measured.
-_HEARD_MORE_DEGREES = 5.0
-_STANDS_DEGREES = 10.0  # between the pieces of one that stands
-_FEWEST = 0.03  # of all onsets that a source must have: less is a reflection in a single piece
+# Evidence: docs/figures/settings/tracking.md, "stitching".
+_OVERLAP_SECONDS = 4.0  # overlap of consecutive segments
+_GATE_DEGREES = 25.0  # largest distance of a track that was active in the segment before
+_COASTING_GATE_DEGREES = 15.0  # the same for a track that was not
+_ONSET_PENALTY_DEGREES = 5.0  # cost of a coasting track per factor e of fewer onsets
+_STATIC_DEGREES = 10.0  # a static track stays within this distance in all segments
+_MIN_ONSET_FRACTION = 0.03  # part of all onsets that a source must have
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece:
-    """Onsets of a stretch and of the end of the one before, counted from its first window."""
+class _Segment:
+    """The onset bins of a block and of the end of the one before."""
 
-    first: int  # window of the recording
-    onsets: OnsetBins
+    first: int  # index of the first window in the recording
+    onsets: OnsetBins  # frames counted from the first window
     seconds: float
 
 
 @dataclass(eq=False)
-class _Track:
-    """One source: its ways in the pieces in which it was heard, each with its first window."""
+class _StitchedTrack:
+    """One source: its trajectories in the segments where it is active, with first windows."""
 
-    parts: list[tuple[int, Way]] = field(default_factory=list)
+    segments: list[tuple[int, EstimatedTrajectory]] = field(default_factory=list)
 
     @property
     def end(self) -> int:
-        """The window after its last."""
-        first, way = self.parts[-1]
-        return first + len(way.seconds)
+        """The window after the last one."""
+        first, trajectory = self.segments[-1]
+        return first + len(trajectory.seconds)
 
     @property
-    def told(self) -> float:
-        """Onsets that tell of it, weighted."""
-        return sum(float(way.weights.sum()) for _, way in self.parts)
+    def onset_count(self) -> float:
+        """Weighted number of onsets of the track."""
+        return sum(float(trajectory.weights.sum()) for _, trajectory in self.segments)
 
-    def apart(self, first: int, way: Way) -> float:
-        """Degrees between it and a way that begins with a window: where both are known, or ends."""
-        begin, own = self.parts[-1]
-        shared = self.end - first
-        if shared <= 0:
-            cosines, told = own.vectors[-1:] @ way.vectors[:1].T, np.ones(1)
+    def distance_to(self, first: int, trajectory: EstimatedTrajectory) -> float:
+        """Return the mean distance, in degrees, to a trajectory whose first window is `first`.
+
+        It is weighted by onsets over the overlap; without an overlap it is that of the two ends.
+        """
+        begin, own = self.segments[-1]
+        overlap = self.end - first
+        if overlap <= 0:
+            cosines, onset_count = own.vectors[-1:] @ trajectory.vectors[:1].T, np.ones(1)
         else:
-            before, after = slice(first - begin, None), slice(0, shared)
-            cosines = np.einsum("wa,wa->w", own.vectors[before], way.vectors[after])
-            # Where one of them is heard, not both: whoever goes off without a source is not it.
-            told = own.weights[before] + way.weights[after] + 1e-6
+            before, after = slice(first - begin, None), slice(0, overlap)
+            cosines = np.einsum("wa,wa->w", own.vectors[before], trajectory.vectors[after])
+            # Windows with onsets of either count: a path that leaves the source differs there.
+            onset_count = own.weights[before] + trajectory.weights[after] + 1e-6
         degrees = np.degrees(np.arccos(np.clip(cosines.ravel(), -1, 1)))
-        return float(degrees @ told / told.sum())
+        return float(degrees @ onset_count / onset_count.sum())
 
-    def whole(self, windows: int) -> Way:
-        """One way of all windows: handed on in the middle of what two pieces share."""
-        vectors, radius, weights = np.zeros((windows, 3)), np.zeros(windows), np.zeros(windows)
-        known = np.zeros(windows, dtype=bool)
+    def stitched(self, n_windows: int) -> EstimatedTrajectory:
+        """Return one trajectory over all windows, joined in the middle of each overlap."""
+        vectors = np.zeros((n_windows, 3))
+        radius, weights = np.zeros(n_windows), np.zeros(n_windows)
+        known = np.zeros(n_windows, dtype=bool)
         end = 0
-        for first, way in self.parts:
+        for first, trajectory in self.segments:
             begin = first + max(end - first, 0) // 2
-            end = first + len(way.seconds)
+            end = first + len(trajectory.seconds)
             rows, own = slice(begin, end), slice(begin - first, None)
-            vectors[rows], radius[rows] = way.vectors[own], way.radius_90[own]
-            weights[rows], known[rows] = way.weights[own], True
-        # Where nothing was heard of it, it is where it was heard last; before, where it came to be.
-        last = np.maximum.accumulate(np.where(known, np.arange(windows), -1))
+            vectors[rows], radius[rows] = trajectory.vectors[own], trajectory.radius_90[own]
+            weights[rows], known[rows] = trajectory.weights[own], True
+        # In a gap the last known direction is held, and before the first segment the first one.
+        last = np.maximum.accumulate(np.where(known, np.arange(n_windows), -1))
         last = np.where(last < 0, int(known.argmax()), last)
-        told = np.array([float(way.weights.sum()) + 1e-9 for _, way in self.parts])
-        gain = float(np.array([way.gain for _, way in self.parts]) @ told / told.sum())
-        way = Way(
-            (np.arange(float(windows)) + 0.5) * HOP_SECONDS,
+        onsets = np.array([float(part.weights.sum()) + 1e-9 for _, part in self.segments])
+        gains = np.array([part.gain for _, part in self.segments])
+        gain = float(gains @ onsets / onsets.sum())
+        trajectory = EstimatedTrajectory(
+            (np.arange(float(n_windows)) + 0.5) * HOP_SECONDS,
             vectors[last],
             radius[last],
             weights,
             moves=True,
             gain=gain,
-            onset_bins=sum(way.onset_bins for _, way in self.parts),
+            onset_bins=sum(part.onset_bins for _, part in self.segments),
         )
-        return self._standing(way) if self._stands(way) else way
+        return self._made_static(trajectory) if self._is_static(trajectory) else trajectory
 
-    def _stands(self, way: Way) -> bool:
-        if any(part.moves for _, part in self.parts):
+    def _is_static(self, trajectory: EstimatedTrajectory) -> bool:
+        """Return whether no segment moves and all are near the mean direction."""
+        if any(part.moves for _, part in self.segments):
             return False
-        middle = self._middle(way)
-        return bool((way.vectors @ middle).min() > np.cos(np.radians(_STANDS_DEGREES)))
+        mean_vector = self._mean_vector(trajectory)
+        return bool((trajectory.vectors @ mean_vector).min() > np.cos(np.radians(_STATIC_DEGREES)))
 
     @staticmethod
-    def _middle(way: Way) -> Array:
-        mean = (way.weights + 1e-9) @ way.vectors
-        middle: Array = mean / np.linalg.norm(mean)
-        return middle
+    def _mean_vector(trajectory: EstimatedTrajectory) -> Array:
+        """Return the mean unit vector (3,), weighted by onsets."""
+        mean = (trajectory.weights + 1e-9) @ trajectory.vectors
+        mean_vector: Array = mean / np.linalg.norm(mean)
+        return mean_vector
 
-    def _standing(self, way: Way) -> Way:
-        """In one place from beginning to end."""
-        vectors = np.repeat(self._middle(way)[None], len(way.vectors), axis=0)
-        radius = np.full_like(way.radius_90, float(np.median(way.radius_90)))
-        return replace(way, vectors=vectors, radius_90=radius, moves=False)
+    def _made_static(self, trajectory: EstimatedTrajectory) -> EstimatedTrajectory:
+        """Return the trajectory with the mean direction in all windows."""
+        vectors = np.repeat(self._mean_vector(trajectory)[None], len(trajectory.vectors), axis=0)
+        radius = np.full_like(trajectory.radius_90, float(np.median(trajectory.radius_90)))
+        return replace(trajectory, vectors=vectors, radius_90=radius, moves=False)
 
 
-def handed_on(
-    sound: DirectSound, stretches: Sequence[OnsetBins], places: Array, wanted: Wanted
-) -> list[Way]:
-    """The ways of all sources if one of them moves; none if all stand in their places (M, C)."""
-    pieces = list(_pieces(sound, stretches, wanted.seconds))
-    # No more than there are, but not as many: of those who are told of, some are silent in a piece.
-    most = wanted.n_sources or wanted.most
-    wants = [Wanted(piece.seconds, None, most) for piece in pieces]
-    moving = [
-        ways_of(sound, piece.onsets, places, want)
-        for piece, want in zip(pieces, wants, strict=True)
+def stitch_tracks(
+    sound: DirectSoundModel,
+    blocks: Sequence[OnsetBins],
+    directions: Array,
+    options: TrajectoryOptions,
+) -> list[EstimatedTrajectory]:
+    """Return the trajectories of all sources if one of them moves, and none otherwise.
+
+    `blocks` are the onset bins of consecutive parts of the recording, `directions` (M, C) those of
+    the sources if all are static.
+    """
+    segments = list(_overlapping_segments(sound, blocks, options.seconds))
+    # A given number is only an upper bound here: some sources are silent in a segment.
+    max_sources = options.n_sources or options.max_sources
+    segment_options = [
+        TrajectoryOptions(segment.seconds, None, max_sources) for segment in segments
     ]
-    if not any(moving):
+    moving_trajectories = [
+        find_moving_trajectories(sound, segment.onsets, directions, own)
+        for segment, own in zip(segments, segment_options, strict=True)
+    ]
+    if not any(moving_trajectories):
         return []
-    found = zip(pieces, wants, moving, strict=True)
-    tracks = _tracks(
-        (piece.first, known or all_ways(sound, piece.onsets, places, want))
-        for piece, want, known in found
+    found = zip(segments, segment_options, moving_trajectories, strict=True)
+    tracks = _linked_tracks(
+        (segment.first, known or find_trajectories(sound, segment.onsets, directions, own))
+        for segment, own, known in found
     )
-    kept = _kept(tracks, wanted)
-    if len(kept) < (wanted.n_sources or 0):  # as in a short recording: so many, heard or not
-        told = (replace(want, n_sources=wanted.n_sources) for want in wants)
-        asked = zip(pieces, told, strict=True)
-        tracks = _tracks(
-            (piece.first, all_ways(sound, piece.onsets, places, want)) for piece, want in asked
+    kept = _select_tracks(tracks, options)
+    if len(kept) < (options.n_sources or 0):  # as in a short recording: exactly the given number
+        counted = (replace(own, n_sources=options.n_sources) for own in segment_options)
+        tracks = _linked_tracks(
+            (segment.first, find_trajectories(sound, segment.onsets, directions, own))
+            for segment, own in zip(segments, counted, strict=True)
         )
-        kept = _most_told(tracks)[: wanted.n_sources]
-    windows = int(np.ceil(wanted.seconds / HOP_SECONDS))
-    ways = [track.whole(windows) for track in kept]
-    return ways if any(way.moves for way in ways) else []
+        kept = _by_onset_count(tracks)[: options.n_sources]
+    n_windows = int(np.ceil(options.seconds / HOP_SECONDS))
+    trajectories = [track.stitched(n_windows) for track in kept]
+    return trajectories if any(trajectory.moves for trajectory in trajectories) else []
 
 
-def _tracks(pieces: Iterable[tuple[int, list[Way]]]) -> list[_Track]:
-    """All that are heard in pieces, each a first window and its ways."""
-    tracks: list[_Track] = []
-    for first, ways in pieces:
-        _hand_on(tracks, first, ways)
+def _linked_tracks(
+    segments: Iterable[tuple[int, list[EstimatedTrajectory]]],
+) -> list[_StitchedTrack]:
+    """Link the trajectories of all segments, each given with its first window, to tracks."""
+    tracks: list[_StitchedTrack] = []
+    for first, trajectories in segments:
+        _assign(tracks, first, trajectories)
     return tracks
 
 
-def _kept(tracks: list[_Track], wanted: Wanted) -> list[_Track]:
-    """Those that are sources, who is heard most first; no more than there can be."""
-    most = wanted.n_sources or wanted.most
-    least = _FEWEST * sum(track.told for track in tracks)
-    by_told = _most_told(tracks)
-    if wanted.n_sources is None:
-        return [track for track in by_told if track.told >= least][:most]
-    kept = by_told[:most]
-    for track in by_told[most:]:
-        if track.told >= least:
-            _join(kept, track)
+def _select_tracks(
+    tracks: list[_StitchedTrack], options: TrajectoryOptions
+) -> list[_StitchedTrack]:
+    """Return the tracks that are sources, sorted by onsets, at most as many as are allowed.
+
+    With a given number, tracks beyond it are appended to the nearest track that they can continue.
+    """
+    max_sources = options.n_sources or options.max_sources
+    min_count = _MIN_ONSET_FRACTION * sum(track.onset_count for track in tracks)
+    ranked = _by_onset_count(tracks)
+    if options.n_sources is None:
+        return [track for track in ranked if track.onset_count >= min_count][:max_sources]
+    kept = ranked[:max_sources]
+    for track in ranked[max_sources:]:
+        if track.onset_count >= min_count:
+            _append_to_nearest(kept, track)
     return kept
 
 
-def _most_told(tracks: list[_Track]) -> list[_Track]:
-    return sorted(tracks, key=lambda track: -track.told)
+def _by_onset_count(tracks: list[_StitchedTrack]) -> list[_StitchedTrack]:
+    """Return the tracks sorted by decreasing number of onsets."""
+    return sorted(tracks, key=lambda track: -track.onset_count)
 
 
-def _join(kept: list[_Track], track: _Track) -> None:
-    """One too many is the nearest of those who were gone when it came, or came when it was gone."""
-    pairs = [(one, track, one) for one in kept if one.parts[-1][0] < track.parts[0][0]]
-    pairs += [(track, one, one) for one in kept if track.parts[-1][0] < one.parts[0][0]]
+def _append_to_nearest(kept: list[_StitchedTrack], track: _StitchedTrack) -> None:
+    """Append a surplus track to the nearest one that ends before it or begins after it."""
+    pairs = [(one, track, one) for one in kept if one.segments[-1][0] < track.segments[0][0]]
+    pairs += [(track, one, one) for one in kept if track.segments[-1][0] < one.segments[0][0]]
     if pairs:
-        before, after, one = min(pairs, key=lambda pair: pair[0].apart(*pair[1].parts[0]))
-        one.parts = before.parts + after.parts
+        before, after, one = min(pairs, key=lambda pair: pair[0].distance_to(*pair[1].segments[0]))
+        one.segments = before.segments + after.segments
 
 
-def _pieces(sound: DirectSound, stretches: Sequence[OnsetBins], seconds: float) -> Iterator[_Piece]:
-    """Each stretch with the end of the one before."""
-    a_window = HOP_SECONDS * sound.gate.rate / sound.gate.hop  # frames
-    windows = int(np.ceil(seconds / HOP_SECONDS))
-    shared = round(_SHARED_SECONDS / HOP_SECONDS)
+def _overlapping_segments(
+    sound: DirectSoundModel, blocks: Sequence[OnsetBins], seconds: float
+) -> Iterator[_Segment]:
+    """Yield each block together with the end of the one before."""
+    frames_per_window = HOP_SECONDS * sound.onset_settings.rate / sound.onset_settings.hop
+    n_windows = int(np.ceil(seconds / HOP_SECONDS))
+    overlap = round(_OVERLAP_SECONDS / HOP_SECONDS)
     before, end = None, 0
-    for number, stretch in enumerate(stretches):
-        first = max(end - shared, 0)
-        # By the frames heard until then, not by the last onset: there may be none.
-        last = number == len(stretches) - 1
-        end = windows if last else min(int(np.ceil(stretch.frames / a_window)), windows)
-        onsets = stretch if before is None else OnsetBins.joined([before, stretch])
-        onsets = onsets[np.flatnonzero(onsets.t >= first * a_window)]
-        t = np.maximum(onsets.t - round(first * a_window), 0)
-        yield _Piece(first, replace(onsets, t=t), (end - first) * HOP_SECONDS)
-        before = stretch
+    for number, block in enumerate(blocks):
+        first = max(end - overlap, 0)
+        # The end follows from the number of frames; there may be no onset near it.
+        last = number == len(blocks) - 1
+        end = n_windows if last else min(int(np.ceil(block.frames / frames_per_window)), n_windows)
+        onsets = block if before is None else OnsetBins.concatenate([before, block])
+        onsets = onsets[np.flatnonzero(onsets.t >= first * frames_per_window)]
+        t = np.maximum(onsets.t - round(first * frames_per_window), 0)
+        yield _Segment(first, replace(onsets, t=t), (end - first) * HOP_SECONDS)
+        before = block
 
 
-def _hand_on(tracks: list[_Track], first: int, ways: list[Way]) -> None:
-    """Give each way of a piece to the track that it goes on with, or to a new one."""
+def _assign(
+    tracks: list[_StitchedTrack], first: int, trajectories: list[EstimatedTrajectory]
+) -> None:
+    """Assign the trajectories of a segment to tracks with minimal total distance.
+
+    Trajectories that are in no gate start new tracks.
+    """
     from scipy.optimize import linear_sum_assignment
 
-    apart = np.array([[track.apart(first, way) for way in ways] for track in tracks])
-    left = set(range(len(ways)))
-    if apart.size:
-        heard = np.array([track.end > first for track in tracks])
-        limit = np.where(heard, _SAME_DEGREES, _WAITED_DEGREES)[:, None]
-        told = np.array([track.told for track in tracks])
-        less = np.log((told.max() + 1e-9) / (told + 1e-3 * told.max() + 1e-9))
-        far = apart + np.where(heard, 0.0, _HEARD_MORE_DEGREES * less)[:, None]
-        # What is too far is taken only where there is nothing else: then not at all.
-        price = np.where(apart <= limit, far - 1000.0, 0.0)
-        for m, way in zip(*linear_sum_assignment(price), strict=True):
-            if apart[m, way] <= limit[m, 0]:
-                tracks[m].parts.append((first, ways[way]))
-                left.discard(int(way))
-    tracks.extend(_Track([(first, ways[way])]) for way in sorted(left))
+    distance = np.array(
+        [[track.distance_to(first, trajectory) for trajectory in trajectories] for track in tracks]
+    )
+    unassigned = set(range(len(trajectories)))
+    if distance.size:
+        overlapping = np.array([track.end > first for track in tracks])
+        gate = np.where(overlapping, _GATE_DEGREES, _COASTING_GATE_DEGREES)[:, None]
+        onsets = np.array([track.onset_count for track in tracks])
+        deficit = np.log((onsets.max() + 1e-9) / (onsets + 1e-3 * onsets.max() + 1e-9))
+        penalty = np.where(overlapping, 0.0, _ONSET_PENALTY_DEGREES * deficit)[:, None]
+        # Pairs outside of the gate cost much more than any other, and are not assigned below.
+        cost = np.where(distance <= gate, distance + penalty - 1000.0, 0.0)
+        for m, k in zip(*linear_sum_assignment(cost), strict=True):
+            if distance[m, k] <= gate[m, 0]:
+                tracks[m].segments.append((first, trajectories[k]))
+                unassigned.discard(int(k))
+    tracks.extend(_StitchedTrack([(first, trajectories[k])]) for k in sorted(unassigned))

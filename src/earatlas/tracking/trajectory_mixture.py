@@ -1,19 +1,20 @@
-"""Sources that move: the way of each, by the bins in which it is heard to arrive.
+"""Mixture of sources with time-varying directions over the onset bins of a recording.
 
-In: the onsets of a mixture (`earatlas.features.onset_detector`) and what a head's direct sound is like
-(`earatlas.localization.onset_likelihood`). Out: for each source a posterior over places in every window of time.
+Inputs: the onset bins of a mixture (`earatlas.features.onset_detector`), and the density of each
+around every direction (`earatlas.localization.onset_likelihood`). Output: a path over the cells of
+a direction grid for each source. A static source has one cell x; a moving one has a cell per
+window, x_1 … x_W. With g the density of an onset relative to diffuse sound, and w(n) its window,
 
-A source that stands is a place x; one that moves is a place a window, x_1 … x_W. With g the density
-of an onset around a place, relative to diffuse sound, and w(n) its window,
+    L(x_1 … x_M) = Σ_n v_n log (Σ_m π_m,w(n) g(s_n · s_x_m,w(n)) + π_0) - κ Σ_m path length of m
 
-    L(x_1 … x_M) = Σ_n v_n log (Σ_m π_m,w(n) g(s_n · s_x_m,w(n)) + π_0) - κ Σ_m way of m in degrees
+is maximized one source at a time, by the Viterbi path given the other sources
+(`earatlas.tracking.trajectory_hmm`). Rest costs nothing, so the path of a static source is one
+cell, and speeds are bounded.
 
-is climbed one source at a time, each by the best way over the cells of the grid beside the others
-(Viterbi). Standing still costs nothing, so whoever stands has a way of one place; nobody goes
-faster than so many degrees a second. What is believed of a source in a window is the posterior of
-that chain of places, the others where they are.
-
-    g (B, C)   onsets under cells    π (M, W)   shares of a window    v_n   weight of an onset
+    B, C, M, W  onset bins, cells, sources, windows
+    g (B, C)    density of each onset around each cell
+    π (M, W)    mixing weights per window
+    v_n         weight of an onset
 """
 
 from __future__ import annotations
@@ -23,253 +24,280 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.localization.source_counter import (
-    APART_DEGREES,
     CONE_DEGREES,
-    NOWHERE,
-    SAME_CONE_WORTH,
-    WORTH,
+    DIFFUSE_WEIGHT,
+    MIN_GAIN_NATS,
+    MIN_SEPARATION_DEGREES,
+    SAME_CONE_GAIN_NATS,
 )
-from earatlas.tracking.identity_swaps import A_SECOND, untangled
-from earatlas.tracking.trajectory_hmm import WayGrid
+from earatlas.tracking.identity_swaps import WINDOWS_PER_SECOND, resolve_identity_swaps
+from earatlas.tracking.trajectory_hmm import DirectionGridHMM
 from earatlas.types import Array, Indices, Mask, Single
 
-__all__ = ["FASTEST", "WAY_COST", "FoundWays", "Ways"]
+__all__ = ["MAX_SPEED", "PATH_PENALTY", "TrajectoryFit", "TrajectoryMixture"]
 
-FASTEST = 60.0  # degrees a second: three times as fast as somebody who walks by
-# κ, nats a degree. With 0.1 and 0.3 errors were the same; with 0.1 standing sources went 86 degrees
-# to and fro in 10 s, with 0.3 one of four walkers beside a standing talker became two sources.
-WAY_COST = 0.2
-MOVES = 0.03  # nats an onset that a source must gain by moving
-_TOGETHER = 1.0  # nats a window for two in one place: ways may cross, but hardly go together
-_NEW_SHARES = (0.5, 0.2)  # that a new source is looked for with, of what the others have
-_ROUNDS = 3  # in which each source is placed again beside the others
-_SHARE_STEPS = 10
-_SHARE_WEIGHT = 4.0  # onsets (weighted) that the mean share of a source is worth in a window
+# Evidence: docs/figures/settings/tracking.md, "trajectory_mixture".
+MAX_SPEED = 60.0  # largest speed of a source, degrees per second
+PATH_PENALTY = 0.2  # κ, nats per degree
+MIN_MOTION_GAIN = 0.03  # gain of motion over rest that makes a source moving, nats per onset
+_COINCIDENCE_NATS = 1.0  # penalty of two sources in one direction, nats per window
+_NEW_WEIGHTS = (0.5, 0.2)  # mixing weights that a new source is searched with
+_MAX_ROUNDS = 3  # rounds in which each source is re-estimated given the others
+_WEIGHT_ITERATIONS = 10  # EM iterations of the mixing weights
+_WEIGHT_PRIOR_ONSETS = 4.0  # weight of the mean mixing weights in a window, weighted onsets
 
 
 @dataclass(frozen=True, eq=False)
-class FoundWays:
-    """Sources on their ways, and how much they explain."""
+class TrajectoryFit:
+    """Paths of several sources and their likelihood."""
 
     cells: Indices  # (M, W)
-    shares: Array  # (M + 1, W) the last is nowhere's
-    explained: float  # nats, weighted
-    way_degrees: Array  # (M,) how far each went
+    mixing_weights: Array  # (M + 1, W), the last row is the diffuse component
+    log_likelihood: float  # weighted by v, nats
+    path_degrees: Array  # (M,) length of each path
 
 
-class Ways:
-    """The onsets of a mixture under every cell and window of time."""
+class TrajectoryMixture:
+    """The densities of the onsets of a recording in every cell, assigned to windows."""
 
     def __init__(
-        self, densities: Single, weights: Array, window: Indices, windows: int, grid: WayGrid
+        self,
+        densities: Single,
+        weights: Array,
+        window: Indices,
+        n_windows: int,
+        grid: DirectionGridHMM,
     ) -> None:
-        """`densities` g (B, C), `weights` v (B,), `window` (B,) of each onset, so many in all."""
+        """Take densities g (B, C), weights v (B,), and the window (B,) of each onset."""
         self._g, self._v = densities, weights.astype(np.float32)
-        self._w, self._W, self.grid = window, windows, grid
-        # In order of windows, so that sums over a window are sums over a stretch.
+        self._w, self._W, self.grid = window, n_windows, grid
+        # Sorted by window, so that the onsets of a window are contiguous.
         self._order = np.argsort(window, kind="stable")
         self._starts = np.searchsorted(window[self._order], np.arange(self._W))
         self.total = float(self._v.sum())
         self._lateral = np.degrees(np.arcsin(np.clip(grid.vectors[:, 1], -1, 1)))
 
-    def standing(self, cells: list[int]) -> FoundWays:
-        """Sources that stand in these cells."""
-        return self._with_shares(np.repeat(np.array(cells)[:, None], self._W, axis=1))
+    def static_fit(self, cells: list[int]) -> TrajectoryFit:
+        """Return the fit of static sources in the given cells."""
+        return self._fit_weights(np.repeat(np.array(cells)[:, None], self._W, axis=1))
 
-    def counted(self, most: int) -> FoundWays:
-        """As many as the onsets tell of, one more while it is worth it."""
-        found = self.placed(np.zeros((0, self._W), dtype=np.intp))
-        while len(found.cells) < most:
-            more = self.placed(found.cells)
-            worth = WORTH[min(len(found.cells), len(WORTH)) - 1] * self.total
-            if self.score(more) - self.score(found) < worth:
+    def fit_unknown_count(self, max_sources: int) -> TrajectoryFit:
+        """Fit sources one by one while the gain of one more exceeds the threshold."""
+        fit = self.add_source(np.zeros((0, self._W), dtype=np.intp))
+        while len(fit.cells) < max_sources:
+            larger = self.add_source(fit.cells)
+            threshold = MIN_GAIN_NATS[min(len(fit.cells), len(MIN_GAIN_NATS)) - 1] * self.total
+            if self.score(larger) - self.score(fit) < threshold:
                 break
-            found = more
-        return found
+            fit = larger
+        return fit
 
-    def numbered(self, count: int) -> FoundWays:
-        """So many."""
-        found = self._with_shares(np.zeros((0, self._W), dtype=np.intp))
+    def fit_count(self, count: int) -> TrajectoryFit:
+        """Fit `count` sources."""
+        fit = self._fit_weights(np.zeros((0, self._W), dtype=np.intp))
         for _ in range(count):
-            found = self.placed(found.cells)
-        return found
+            fit = self.add_source(fit.cells)
+        return fit
 
-    def score(self, found: FoundWays) -> float:
-        """What they explain, less the cost of their ways and of each two on one cone."""
-        lateral = self._lateral[found.cells]  # (M, W)
+    def score(self, fit: TrajectoryFit) -> float:
+        """Return the log-likelihood minus penalties for path length and shared cones, in nats."""
+        lateral = self._lateral[fit.cells]  # (M, W)
         same = np.abs(lateral[:, None] - lateral) < CONE_DEGREES
         pairs = np.triu(same.mean(axis=2), 1).sum()
         return float(
-            found.explained
-            - WAY_COST * found.way_degrees.sum()
-            - SAME_CONE_WORTH * self.total * pairs
+            fit.log_likelihood
+            - PATH_PENALTY * fit.path_degrees.sum()
+            - SAME_CONE_GAIN_NATS * self.total * pairs
         )
 
-    def placed(self, cells: Indices) -> FoundWays:
-        """One more source beside those in cells (M, W), and all placed again."""
-        tried = []
-        for start in self._starts_beside(cells):
-            for share in _NEW_SHARES if len(cells) else (1 - NOWHERE,):
-                tried.append(self._improved(self._with_new(start, share)))
-        return max(tried, key=self.score)
+    def add_source(self, cells: Indices) -> TrajectoryFit:
+        """Add one source to those in cells (M, W), and re-estimate all."""
+        candidates = []
+        for start in self._initial_cells(cells):
+            for weight in _NEW_WEIGHTS if len(cells) else (1 - DIFFUSE_WEIGHT,):
+                candidates.append(self._refine(self._append_source(start, weight)))
+        return max(candidates, key=self.score)
 
-    def _starts_beside(self, cells: Indices) -> list[Indices]:
-        """The known ways, and each of them as if it stood where it explains most.
+    def _initial_cells(self, cells: Indices) -> list[Indices]:
+        """Return starts (M, W): the given paths, and the same with each source static in turn.
 
-        One source alone goes wherever it is loudest, from one talker to the other.
+        A single path over two talkers would follow whichever is louder, from one to the other.
         """
         starts = [cells]
         for m in range(len(cells)):
-            known = self._with_shares(np.delete(cells, m, axis=0))
-            share = np.full(self._W, 0.5)
-            others = self._explained(known.cells, 0.5 * known.shares[:-1], known.shares[-1])
-            still = cells.copy()
-            still[m] = int(self.likelihoods(others, share).sum(axis=0).argmax())
-            starts.append(still)
+            known = self._fit_weights(np.delete(cells, m, axis=0))
+            weight = np.full(self._W, 0.5)
+            other_likelihoods = self._mixture_likelihoods(
+                known.cells, 0.5 * known.mixing_weights[:-1], known.mixing_weights[-1]
+            )
+            static = cells.copy()
+            static[m] = int(self.log_likelihoods(other_likelihoods, weight).sum(axis=0).argmax())
+            starts.append(static)
         return starts
 
-    def _with_new(self, cells: Indices, share: float) -> FoundWays:
-        """One more source that has such a share of every window."""
-        known = self._with_shares(cells)
-        shares = np.concatenate(
-            [known.shares[:-1] * (1 - share), np.full((1, self._W), share), known.shares[-1:]]
+    def _append_source(self, cells: Indices, weight: float) -> TrajectoryFit:
+        """Append the best path of one more source with a mixing weight in all windows."""
+        known = self._fit_weights(cells)
+        mixing_weights = np.concatenate(
+            [
+                known.mixing_weights[:-1] * (1 - weight),
+                np.full((1, self._W), weight),
+                known.mixing_weights[-1:],
+            ]
         )
-        others = self._explained(cells, shares[: len(cells)], shares[-1])
-        way = self._best(others, shares[-2], cells)
-        return self._with_shares(np.concatenate([cells, way[None]]))
+        other_likelihoods = self._mixture_likelihoods(
+            cells, mixing_weights[: len(cells)], mixing_weights[-1]
+        )
+        path = self._best_path(other_likelihoods, mixing_weights[-2], cells)
+        return self._fit_weights(np.concatenate([cells, path[None]]))
 
-    def _improved(self, found: FoundWays) -> FoundWays:
-        """All placed again, while it helps."""
-        for _ in range(_ROUNDS if len(found.cells) > 1 else 0):
-            again = self._with_shares(self._placed_again(found))
-            if self.score(again) <= self.score(found) + 1e-3 * self.total:
+    def _refine(self, fit: TrajectoryFit) -> TrajectoryFit:
+        """Re-estimate all paths while the score improves."""
+        for _ in range(_MAX_ROUNDS if len(fit.cells) > 1 else 0):
+            refined = self._fit_weights(self._reestimate(fit))
+            if self.score(refined) <= self.score(fit) + 1e-3 * self.total:
                 break
-            found = again
-        return found
+            fit = refined
+        return fit
 
-    def restless(self, found: FoundWays) -> float:
-        """Nats an onset that one more source would gain if it could be elsewhere every second."""
-        e = self._explained(found.cells, found.shares[:-1], found.shares[-1])
-        seconds = self._w // A_SECOND
+    def residual_motion_gain(self, fit: TrajectoryFit) -> float:
+        """Return the gain, in nats per onset, of one more source that may jump every second.
+
+        It is large where a source moves and the fit has only static ones.
+        """
+        e = self._mixture_likelihoods(fit.cells, fit.mixing_weights[:-1], fit.mixing_weights[-1])
+        second_of_onset = self._w // WINDOWS_PER_SECOND
         gain = 0.0
-        for second in np.unique(seconds):
-            own = np.flatnonzero(seconds == second)
+        for second in np.unique(second_of_onset):
+            own = np.flatnonzero(second_of_onset == second)
             ratio = np.log(0.5 + 0.5 * self._g[own] / e[own, None])
             gain += float((self._v[own] @ ratio).max())
         return gain / self.total
 
-    def _placed_again(self, found: FoundWays, but: int | None = None) -> Indices:
-        """Each in turn on its best way beside the others; one may be left where it is."""
-        cells = found.cells.copy()
-        for m in set(range(len(cells))) - {but}:
-            others = self.beside(replace(found, cells=cells), m)
-            cells[m] = self._best(others, found.shares[m], np.delete(cells, m, axis=0))
+    def _reestimate(self, fit: TrajectoryFit, fixed: int | None = None) -> Indices:
+        """Return paths (M, W), each re-estimated given the others; source `fixed` is kept."""
+        cells = fit.cells.copy()
+        for m in set(range(len(cells))) - {fixed}:
+            other_likelihoods = self.likelihoods_without(replace(fit, cells=cells), m)
+            cells[m] = self._best_path(
+                other_likelihoods, fit.mixing_weights[m], np.delete(cells, m, axis=0)
+            )
         return cells
 
-    def likelihoods(self, others: Single, share: Array) -> Single:
-        """L (W, C) of a source with shares (W,) beside what others explain (B,)."""
+    def log_likelihoods(self, other_likelihoods: Single, weight: Array) -> Single:
+        """Return L (W, C) of a source with mixing weights (W,), given the likelihoods of others."""
         out = np.zeros((self._W, self._g.shape[1]), dtype=np.float32)
         ends = np.append(self._starts[1:], len(self._order))
         for w, (begin, end) in enumerate(zip(self._starts, ends, strict=True)):
             own = self._order[begin:end]
             if not len(own):
                 continue
-            mixed = self._g[own] * np.float32(share[w])
-            mixed += others[own, None]
-            ratio = np.log(mixed, out=mixed) - np.log(others[own, None] + np.float32(share[w]))
+            mixed = self._g[own] * np.float32(weight[w])
+            mixed += other_likelihoods[own, None]
+            ratio = np.log(mixed, out=mixed) - np.log(
+                other_likelihoods[own, None] + np.float32(weight[w])
+            )
             out[w] = self._v[own] @ ratio
         return out
 
-    def _best(self, others: Single, share: Array, beside: Indices) -> Indices:
-        """The cells (W,) of a source beside others in their cells (M, W)."""
-        L = self.likelihoods(others, share)
-        near = np.cos(np.radians(APART_DEGREES))
-        for cells in beside:
+    def _best_path(self, other_likelihoods: Single, weight: Array, other_cells: Indices) -> Indices:
+        """Return the Viterbi path (W,) of a source, given likelihoods and cells of the others."""
+        L = self.log_likelihoods(other_likelihoods, weight)
+        min_cosine = np.cos(np.radians(MIN_SEPARATION_DEGREES))
+        for cells in other_cells:
             cosines = np.einsum("wa,ca->wc", self.grid.vectors[cells], self.grid.vectors)
-            L -= np.float32(_TOGETHER) * (cosines > near)
-            L -= np.float32(SAME_CONE_WORTH * self.total / self._W) * (
+            L -= np.float32(_COINCIDENCE_NATS) * (cosines > min_cosine)
+            L -= np.float32(SAME_CONE_GAIN_NATS * self.total / self._W) * (
                 np.abs(self._lateral[cells][:, None] - self._lateral) < CONE_DEGREES
             )
-        return self.grid.best_way(L, WAY_COST)[0]
+        return self.grid.viterbi(L, PATH_PENALTY)[0]
 
-    def _explained(self, cells: Indices, shares: Array, nowhere: Array) -> Single:
-        """(B,) by sources in these cells, and by nowhere."""
-        total = nowhere[self._w]
+    def _mixture_likelihoods(
+        self, cells: Indices, mixing_weights: Array, diffuse_weight: Array
+    ) -> Single:
+        """Return the likelihood (B,) of sources in cells (M, W) and the diffuse component."""
+        total = diffuse_weight[self._w]
         rows = np.arange(len(self._w))
-        for own, share in zip(cells, shares, strict=True):
-            total = total + share[self._w] * self._g[rows, own[self._w]]
+        for own, weight in zip(cells, mixing_weights, strict=True):
+            total = total + weight[self._w] * self._g[rows, own[self._w]]
         return np.asarray(total, dtype=np.float32)
 
-    def _with_shares(self, cells: Indices) -> FoundWays:
-        """Sources in these cells with the shares of each window that explain most."""
+    def _fit_weights(self, cells: Indices) -> TrajectoryFit:
+        """Fit the mixing weights of sources in cells (M, W) by EM."""
         M, rows = len(cells), np.arange(len(self._w))
         p = np.stack([*(self._g[rows, own[self._w]] for own in cells), np.ones(len(rows))])
-        shares = np.full((M + 1, self._W), (1 - NOWHERE) / max(M, 1))
-        shares[-1] = NOWHERE if M else 1.0
-        mean = shares.mean(axis=1)
-        for _ in range(_SHARE_STEPS if M else 0):
-            mixed = shares[:, self._w] * p
+        mixing_weights = np.full((M + 1, self._W), (1 - DIFFUSE_WEIGHT) / max(M, 1))
+        mixing_weights[-1] = DIFFUSE_WEIGHT if M else 1.0
+        mean = mixing_weights.mean(axis=1)
+        for _ in range(_WEIGHT_ITERATIONS if M else 0):
+            mixed = mixing_weights[:, self._w] * p
             mixed *= self._v / mixed.sum(axis=0)
             counts = np.stack([np.bincount(self._w, row, self._W) for row in mixed])
             mean = counts.sum(axis=1) / self.total
-            drawn = counts + _SHARE_WEIGHT * mean[:, None]
-            shares = drawn / drawn.sum(axis=0)
-        explained = float(self._v @ np.log((shares[:, self._w] * p).sum(axis=0)))
+            smoothed_counts = counts + _WEIGHT_PRIOR_ONSETS * mean[:, None]
+            mixing_weights = smoothed_counts / smoothed_counts.sum(axis=0)
+        log_likelihood = float(self._v @ np.log((mixing_weights[:, self._w] * p).sum(axis=0)))
         v = self.grid.vectors[cells]
         cosines = np.einsum("mwa,mwa->mw", v[:, 1:], v[:, :-1])
-        way = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+        steps = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
         same = cells[:, 1:] == cells[:, :-1]
-        return FoundWays(cells, shares, explained, np.where(same, 0.0, way).sum(axis=1))
+        path_degrees = np.where(same, 0.0, steps).sum(axis=1)
+        return TrajectoryFit(cells, mixing_weights, log_likelihood, path_degrees)
 
-    def untangled(self, found: FoundWays) -> FoundWays:
-        """The same ways, each going on after it met another as it went before.
+    def resolve_identity_swaps(self, fit: TrajectoryFit) -> TrajectoryFit:
+        """Return the fit with identities assigned for smooth motion through encounters.
 
-        Where two are at one place nothing tells which is which, and the sum of their ways is the
-        same if they are exchanged: who walked goes on walking.
+        See `earatlas.tracking.identity_swaps`.
         """
-        told = np.stack([self.told(found, m) for m in range(len(found.cells))])
-        whose = untangled(self.grid.vectors[found.cells], told)
-        exchanged = self._with_shares(np.take_along_axis(found.cells, whose, axis=0))
-        # Nobody can go from the one way to the other at once.
-        return self._with_shares(self._placed_again(exchanged))
+        onset_counts = np.stack([self.onset_counts(fit, m) for m in range(len(fit.cells))])
+        assignment = resolve_identity_swaps(self.grid.vectors[fit.cells], onset_counts)
+        permuted = self._fit_weights(np.take_along_axis(fit.cells, assignment, axis=0))
+        # A swap may leave a jump that is faster than the largest speed: re-estimate the paths.
+        return self._fit_weights(self._reestimate(permuted))
 
-    def standing_still(self, found: FoundWays) -> tuple[FoundWays, Mask]:
-        """The same with those that are not heard to move in one place each; and (M,) who moves."""
-        cells, moves = found.cells.copy(), np.zeros(len(found.cells), dtype=bool)
+    def static_where_possible(self, fit: TrajectoryFit) -> tuple[TrajectoryFit, Mask]:
+        """Replace paths without significant motion by one cell each.
+
+        Return the fit and the mask (M,) of moving sources.
+        """
+        cells, moving = fit.cells.copy(), np.zeros(len(fit.cells), dtype=bool)
         for m in range(len(cells)):
-            L = self.likelihoods(self.beside(found, m), found.shares[m])
-            place = int(L.sum(axis=0).argmax())
-            gain = self.grid.best_way(L, WAY_COST)[1] - float(L[:, place].sum())
-            moves[m] = gain > MOVES * self.total
-            if not moves[m]:
-                cells[m] = place
-        return self._with_shares(cells), moves
+            L = self.log_likelihoods(self.likelihoods_without(fit, m), fit.mixing_weights[m])
+            cell = int(L.sum(axis=0).argmax())
+            gain = self.grid.viterbi(L, PATH_PENALTY)[1] - float(L[:, cell].sum())
+            moving[m] = gain > MIN_MOTION_GAIN * self.total
+            if not moving[m]:
+                cells[m] = cell
+        return self._fit_weights(cells), moving
 
-    def one_standing(self, found: FoundWays) -> list[FoundWays]:
-        """For each source, the same as if it stood where it explains most, and the others moved."""
-        answers = []
-        for m, start in enumerate(self._starts_beside(found.cells)[1:]):
-            still = self._with_shares(start)
-            for _ in range(_ROUNDS - 1):
-                still = self._with_shares(self._placed_again(still, but=m))
-            answers.append(still)
-        return answers
+    def with_one_static(self, fit: TrajectoryFit) -> list[TrajectoryFit]:
+        """Return one fit per source, with this source static and the others re-estimated."""
+        fits = []
+        for m, start in enumerate(self._initial_cells(fit.cells)[1:]):
+            static = self._fit_weights(start)
+            for _ in range(_MAX_ROUNDS - 1):
+                static = self._fit_weights(self._reestimate(static, fixed=m))
+            fits.append(static)
+        return fits
 
-    def beside(self, found: FoundWays, m: int) -> Single:
-        """(B,) what all but source m explain."""
-        cells, shares = np.delete(found.cells, m, axis=0), np.delete(found.shares[:-1], m, axis=0)
-        return self._explained(cells, shares, found.shares[-1])
+    def likelihoods_without(self, fit: TrajectoryFit, m: int) -> Single:
+        """Return the likelihood (B,) of all components but source m."""
+        cells = np.delete(fit.cells, m, axis=0)
+        mixing_weights = np.delete(fit.mixing_weights[:-1], m, axis=0)
+        return self._mixture_likelihoods(cells, mixing_weights, fit.mixing_weights[-1])
 
-    def gain(self, found: FoundWays, m: int) -> float:
-        """Nats an onset that are gained by source m being there."""
-        without = self._with_shares(np.delete(found.cells, m, axis=0))
-        return (found.explained - without.explained) / max(self.total, 1e-9)
+    def gain(self, fit: TrajectoryFit, m: int) -> float:
+        """Return the gain, in nats per onset, of having source m."""
+        reduced = self._fit_weights(np.delete(fit.cells, m, axis=0))
+        return (fit.log_likelihood - reduced.log_likelihood) / max(self.total, 1e-9)
 
-    def told(self, found: FoundWays, m: int) -> Array:
-        """(W,) how many (weighted) onsets of each window are source m's."""
-        return np.bincount(self._w, self._v * self.claims(found, m), self._W).astype(np.float64)
+    def onset_counts(self, fit: TrajectoryFit, m: int) -> Array:
+        """Return the weighted number of onsets (W,) of source m in each window."""
+        responsibilities = self.responsibilities(fit, m)
+        return np.bincount(self._w, self._v * responsibilities, self._W).astype(np.float64)
 
-    def claims(self, found: FoundWays, m: int) -> Array:
-        """(B,) the share of each onset that is source m's."""
-        own = found.shares[m][self._w] * self._g[np.arange(len(self._w)), found.cells[m][self._w]]
-        return np.asarray(own / (own + self.beside(found, m)), dtype=np.float64)
+    def responsibilities(self, fit: TrajectoryFit, m: int) -> Array:
+        """Return the responsibilities (B,) of source m for the onsets."""
+        densities = self._g[np.arange(len(self._w)), fit.cells[m][self._w]]
+        own = fit.mixing_weights[m][self._w] * densities
+        return np.asarray(own / (own + self.likelihoods_without(fit, m)), dtype=np.float64)

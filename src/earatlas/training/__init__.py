@@ -1,1 +1,1 @@
-"""Learning a head: charts from directions to cues, and how sure they may be."""
+"""Learning an atlas from a head: models, calibration, and training on simulated scenes."""

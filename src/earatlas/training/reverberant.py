@@ -1,9 +1,12 @@
-"""Learn a head's direct sound, and how far it may be trusted, from rooms made of the head itself.
+"""Training of a head's direct-sound model and its calibration on simulated reverberant scenes.
 
-In: a head with responses, then what was learned of it in the open. Out: a `RoomHearing`.
-Scenes are murmurs in the open, in noise and in random rooms (`earatlas.simulation.random_reverberation`)
-from measured directions; each is looked at as if its direction had not been measured. So what is
-measured is what a new direction in a new room will meet.
+Input: a head with impulse responses, then its anechoic model. Output: a `ReverberantLocalizer`.
+The scenes are synthetic speech from measured directions: anechoic, noisy, and reverberant with
+random reverberation (`earatlas.simulation.random_reverberation`). Each scene is evaluated as if its
+direction had not been measured, so that the errors are those of new directions in new rooms.
+
+    B   onset bins of a scene     u   cosine between a bin and a template, on the Poincaré sphere
+    J   components of the density of u, (1 - b_j²) / (1 - b_j u)²     Γ   diffuse-field coherence
 """
 
 from __future__ import annotations
@@ -13,191 +16,243 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from earatlas.features.cues import rings, transfer_functions
+from earatlas.features.cues import is_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import Gate, OnsetBins
+from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head, MeasuredCues
-from earatlas.hrtf.interaural_templates import Templates
+from earatlas.hrtf.interaural_templates import InterauralTemplates
 from earatlas.localization.onset_likelihood import (
     LEVELS,
     N_CLASSES,
     SHARPNESS,
-    DirectSound,
-    Look,
-    Patch,
+    DirectionLogLikelihood,
+    DirectSoundModel,
+    LeaveOneOutTemplates,
     bin_class,
     stokes,
 )
-from earatlas.localization.reverberant_localizer import RoomHearing
-from earatlas.localization.score_calibration import Trust, fit_open_share, fit_trust, place_scores
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.localization.score_calibration import (
+    ScoreCalibration,
+    direction_scores,
+    fit_anechoic_weight,
+    fit_score_calibration,
+)
 from earatlas.ppam.calibration import Calibration
-from earatlas.ppam.cross_validation import Folds
-from earatlas.simulation.random_reverberation import even_weights
+from earatlas.ppam.cross_validation import CrossValidation
+from earatlas.simulation.random_reverberation import solid_angle_weights
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
-from earatlas.threads import side_by_side
-from earatlas.training.scenes import Stage, mismatch, turned
-from earatlas.training.source_pairs import learn_crowd, onsets_of
+from earatlas.threads import parallel_map
+from earatlas.training.scenes import TrainingScenes, interaural_mismatch, perturb_direction
+from earatlas.training.source_pairs import detect_onsets, fit_pair_calibration
 from earatlas.types import Array, Complex, Indices, Single
 
-__all__ = ["RoomScenes", "rooms_refused"]
+__all__ = ["DirectSoundTraining", "reverberation_obstacle"]
 
-_SCENES = 180
-_TO_A_PAIR = 3  # scenes of one sound to a scene of two: these have two looks, and take four times
-_OPEN_SCENES = 50  # of them ask the open-air model too: four weights are to be found
-_FEWEST_BINS = 20
-_OTHER_UNITS = 0.35  # of the scenes: evidence in `earatlas.training.scenes`
-_LEAST_EIGENVALUE = 0.02  # of Γ, whose trace is 2
-_DENSITY_STEPS = 25
-_PRIOR_BINS = 20.0  # of a class: drawn towards what all classes have together
+# Evidence: docs/figures/settings/training.md, "reverberant".
+_N_SCENES = 180  # with one source
+_SCENES_PER_PAIR = 3  # scenes with one source per scene with two, which take four times as long
+_N_WEIGHT_SCENES = 50  # scenes that the anechoic model localizes too; they fit four weights
+_MIN_BINS = 20  # scenes with fewer onset bins are skipped
+_OTHER_UNIT_FRACTION = 0.35  # of the scenes
+_MIN_EIGENVALUE = 0.02  # of Γ, whose trace is 2
+_DENSITY_STEPS = 25  # EM iterations
+_PRIOR_BINS = 20.0  # pseudo-bins per class, distributed as in all classes together
 
 
 @dataclass(frozen=True, eq=False)
 class _Scene:
-    """A sound from a measured direction, and the look at it without that direction."""
+    """A sound from a measured direction, and templates without that direction."""
 
-    row: int  # which direction
-    truth: Array  # (C,) where it would be said to be: another unit of the head is turned a little
+    row: int  # index of the direction
+    truth: Array  # (C,) true direction, rotated a little for another unit of the head
     bins: OnsetBins
-    patch: Patch  # grid points that are interpolated from it, without it
-    cosines: Array  # (B,) u of the bins around the truth, templates put wrong
-    classes: Indices  # (B,)
-    statistics: CueStatistics | None  # for the open-air model, of some scenes
+    leave_one_out: LeaveOneOutTemplates  # grid points interpolated without the direction
+    cosines: Array  # (B,) u at the true direction, with mismatched templates
+    classes: Indices  # (B,) classes of the bins
+    statistics: CueStatistics | None  # for the anechoic model; None for most scenes
 
 
-def rooms_refused(head: Head, layout: CueLayout) -> str | None:
-    """Why a head cannot be made ready for rooms, or None if it can."""
+_EvaluatedScene = tuple[_Scene, DirectionLogLikelihood]
+
+
+def reverberation_obstacle(head: Head, layout: CueLayout) -> str | None:
+    """Return why a head cannot be prepared for reverberant recordings, or None if it can."""
     if isinstance(head.ears, MeasuredCues):
-        return "is known by recordings of noise, not by responses"
-    if rings(head.ears.samples, head.ears.rate, layout):
-        return "has responses that ring: its room was learned with it"
+        return "is known by recordings of noise, not by impulse responses"
+    if is_reverberant(head.ears.samples, head.ears.rate, layout):
+        return "has reverberant responses, so that it is learned together with its room"
     return None
 
 
 @dataclass(frozen=True, eq=False)
-class RoomScenes:
-    """What a head's own scenes say of its direct sound: all that needs no open-air model."""
+class DirectSoundTraining:
+    """The direct-sound model of a head, trained on its scenes without the anechoic model."""
 
-    sound: DirectSound
-    trust: Trust  # nothing of the open-air answer is believed yet
-    crowd: Trust
-    asked: tuple[tuple[_Scene, Look], ...]  # those that the open-air model will be asked of
+    direct_sound: DirectSoundModel
+    score_calibration: ScoreCalibration  # the weight of the anechoic posterior is not fitted yet
+    multi_source_calibration: ScoreCalibration
+    weight_scenes: tuple[_EvaluatedScene, ...]  # for the weight of the anechoic posterior
 
     @classmethod
     def of(
         cls, head: Head, space: Space, layout: CueLayout, synthetic_talkers: SyntheticTalkers
-    ) -> RoomScenes:
-        """Those of a head with responses that do not ring."""
-        sound, stage = (
-            _untold(head, space, Gate(rate=layout.rate)),
-            Stage.of(head, synthetic_talkers),
+    ) -> DirectSoundTraining:
+        """Train on a head with anechoic impulse responses."""
+        sound = untrained_model(head, space, OnsetDetectorSettings(rate=layout.rate))
+        simulator = TrainingScenes.of(head, synthetic_talkers)
+        scenes = _simulate_scenes(simulator, sound, layout)
+        trained = sound.with_densities(
+            fit_log_densities([s.cosines for s in scenes], [s.classes for s in scenes])
         )
-        scenes = _scenes(stage, sound, layout)
-        told = sound.with_densities(
-            _log_densities([s.cosines for s in scenes], [s.classes for s in scenes])
+        _ = trained.coarse_points  # computed once, before the threads need them
+        likelihoods = parallel_map(
+            lambda scene: trained.log_likelihood(scene.bins, scene.leave_one_out), scenes
         )
-        _ = told.coarse_points  # once, before threads ask for them
-        looks = side_by_side(lambda scene: told.look(scene.bins, scene.patch), scenes)
-        trust = fit_trust(space, looks, np.array([scene.truth for scene in scenes]))
-        crowd = learn_crowd(stage, told, scenes=_SCENES // _TO_A_PAIR)
-        every = zip(scenes, looks, strict=True)
-        asked = tuple((scene, look) for scene, look in every if scene.statistics is not None)
-        return cls(told, trust, crowd, asked)
+        score_calibration = fit_score_calibration(
+            space, likelihoods, np.array([scene.truth for scene in scenes])
+        )
+        multi_source_calibration = fit_pair_calibration(
+            simulator, trained, n_scenes=_N_SCENES // _SCENES_PER_PAIR
+        )
+        pairs = zip(scenes, likelihoods, strict=True)
+        weight_scenes = tuple(
+            (scene, log_likelihood)
+            for scene, log_likelihood in pairs
+            if scene.statistics is not None
+        )
+        return cls(trained, score_calibration, multi_source_calibration, weight_scenes)
 
-    def hearing(self, folds: Folds, calibration: Calibration, *, doubted: float) -> RoomHearing:
-        """With how much of the open-air model's answer is to be believed.
+    def localizer(
+        self, folds: CrossValidation, calibration: Calibration, *, residual_threshold: float
+    ) -> ReverberantLocalizer:
+        """Fit the weight of the anechoic posterior, and return the localizer.
 
-        Where that model's misfit is `doubted` or less, its answer will be taken as it is.
+        Where the normalized residual of the anechoic model does not exceed `residual_threshold`,
+        the localizer will use the anechoic posterior alone.
         """
-        space = self.sound.space
+        space = self.direct_sound.space
 
-        def opened(scene: _Scene) -> tuple[float, float]:
-            """Misfit of the open-air model, and log p of the truth."""
-            assert scene.statistics is not None  # by `asked`
-            posterior, misfit = calibration.judged(folds.without(scene.row), scene.statistics)
+        def anechoic(scene: _Scene) -> tuple[float, float]:
+            """Return the normalized residual of the anechoic model, and log p of the truth."""
+            assert scene.statistics is not None  # by construction of `weight_scenes`
+            posterior, misfit = calibration.calibrated_posterior(
+                folds.refit_without(scene.row), scene.statistics
+            )
             return misfit, float(posterior.log_density(scene.truth[None])[0])
 
-        misfits, scores = np.array(side_by_side(opened, [scene for scene, _ in self.asked])).T
-        odd = np.flatnonzero(misfits > doubted)  # only there is the open-air answer ever doubted
-        doubtful = [self.asked[n] for n in odd]
-        own = np.array([_log_score(space, self.trust, look, s.truth) for s, look in doubtful])
-        features = np.array([look.features for _, look in doubtful])
-        weights = fit_open_share(features, misfits[odd], scores[odd], own)
-        trust = replace(self.trust, weights=weights)
-        return RoomHearing(self.sound, trust, self.crowd, doubted).rounded()
+        misfits, scores = np.array(
+            parallel_map(anechoic, [scene for scene, _ in self.weight_scenes])
+        ).T
+        exceeding = np.flatnonzero(misfits > residual_threshold)
+        poor_fits = [self.weight_scenes[n] for n in exceeding]
+        onset_scores = np.array(
+            [
+                _log_score(space, self.score_calibration, log_likelihood, scene.truth)
+                for scene, log_likelihood in poor_fits
+            ]
+        )
+        features = np.array([log_likelihood.features for _, log_likelihood in poor_fits])
+        weights = fit_anechoic_weight(features, misfits[exceeding], scores[exceeding], onset_scores)
+        score_calibration = replace(self.score_calibration, weights=weights)
+        return ReverberantLocalizer(
+            self.direct_sound, score_calibration, self.multi_source_calibration, residual_threshold
+        ).rounded()
 
 
-def _log_score(space: Space, trust: Trust, look: Look, truth: Array) -> float:
-    """log p of the truth under the posterior of a look."""
-    scores = place_scores(space, look, truth)
-    return float(logsumexp(scores + np.log(trust.near(look.features) + 1e-12)))
+def _log_score(
+    space: Space,
+    score_calibration: ScoreCalibration,
+    log_likelihood: DirectionLogLikelihood,
+    truth: Array,
+) -> float:
+    """Return log p of the true direction under the calibrated posterior of a log-likelihood."""
+    scores = direction_scores(space, log_likelihood, truth)
+    return float(
+        logsumexp(
+            scores
+            + np.log(score_calibration.local_mixture_weights(log_likelihood.features) + 1e-12)
+        )
+    )
 
 
-def _open_statistics(samples: Array, layout: CueLayout) -> CueStatistics:
+def _cue_statistics(samples: Array, layout: CueLayout) -> CueStatistics:
+    """Compute the cue statistics of a recording (2, n)."""
     levels = LevelStatistics(layout)
     levels.push(stft(samples, layout.window, layout.hop))
     return levels.statistics()
 
 
-def _untold(head: Head, space: Space, gate: Gate) -> DirectSound:
-    """Templates and Γ; what the density of bins is comes from scenes."""
-    templates = Templates.of(head, gate.frequencies_hz)
+def untrained_model(
+    head: Head, space: Space, onset_settings: OnsetDetectorSettings
+) -> DirectSoundModel:
+    """Return a model with templates and Γ, but with flat densities of bins."""
+    templates = InterauralTemplates.of(head, onset_settings.frequencies_hz)
     ears = head.responses()
-    H = transfer_functions(ears.samples, ears.rate, gate.frequencies_hz)
-    gamma = np.einsum("n,naf,nbf->fab", even_weights(head.directions), H, H.conj())
+    H = transfer_functions(ears.samples, ears.rate, onset_settings.frequencies_hz)
+    gamma = np.einsum("n,naf,nbf->fab", solid_angle_weights(head.directions), H, H.conj())
     gamma /= np.einsum("faa->f", gamma).real[:, None, None] / 2
     values, vectors = np.linalg.eigh(gamma)
-    roots = np.maximum(values, _LEAST_EIGENVALUE) ** -0.5
-    return DirectSound(
+    roots = np.maximum(values, _MIN_EIGENVALUE) ** -0.5
+    return DirectSoundModel(
         space=space,
         templates=templates,
         spacing_degrees=head.spacing_degrees,
-        whiten=np.einsum("fab,fb,fcb->fac", vectors, roots, vectors.conj()),
+        whitening=np.einsum("fab,fb,fcb->fac", vectors, roots, vectors.conj()),
         log_densities=np.zeros((N_CLASSES, LEVELS), dtype=np.float32),
-        gate=gate,
+        onset_settings=onset_settings,
     )
 
 
-def _scenes(stage: Stage, sound: DirectSound, layout: CueLayout) -> list[_Scene]:
-    gate, step = sound.gate, max(_SCENES // _OPEN_SCENES, 1)
+def _simulate_scenes(
+    simulator: TrainingScenes, sound: DirectSoundModel, layout: CueLayout
+) -> list[_Scene]:
+    """Simulate the scenes with one source; some get statistics for the anechoic model."""
+    onset_settings, step = sound.onset_settings, max(_N_SCENES // _N_WEIGHT_SCENES, 1)
 
-    def made(n: int) -> _Scene | None:
-        rng = np.random.default_rng(
-            (stage.synthetic_talkers.seed, n)
-        )  # its own: scenes are made side by side
-        row, samples = stage.one(rng)
-        bins, wrong = onsets_of(samples, gate), mismatch(gate.frequencies_hz, rng)
-        truth = stage.directions[row]
-        if rng.random() < _OTHER_UNITS:
-            bins = replace(bins, z=bins.z * np.stack([np.ones(len(bins)), wrong[bins.f]], axis=1))
-            truth = turned(sound.space, truth, rng)
-            wrong = np.ones_like(wrong)
-        if len(bins) < _FEWEST_BINS:
+    def simulate(n: int) -> _Scene | None:
+        # Every scene has its own generator, because scenes are simulated in parallel.
+        rng = np.random.default_rng((simulator.synthetic_talkers.seed, n))
+        row, samples = simulator.single_source(rng)
+        bins = detect_onsets(samples, onset_settings)
+        mismatch = interaural_mismatch(onset_settings.frequencies_hz, rng)
+        truth = simulator.directions[row]
+        if rng.random() < _OTHER_UNIT_FRACTION:
+            bins = replace(
+                bins, z=bins.z * np.stack([np.ones(len(bins)), mismatch[bins.f]], axis=1)
+            )
+            truth = perturb_direction(sound.space, truth, rng)
+            mismatch = np.ones_like(mismatch)
+        if len(bins) < _MIN_BINS:
             return None
-        scene = _scene(sound, row, truth, bins, wrong)
-        asked = n % step == 0
-        return replace(scene, statistics=_open_statistics(samples, layout)) if asked else scene
+        scene = _make_scene(sound, row, truth, bins, mismatch)
+        if n % step:
+            return scene
+        return replace(scene, statistics=_cue_statistics(samples, layout))
 
-    _ = sound.grid, sound.interpolation  # once, before threads ask for them
-    return [scene for scene in side_by_side(made, range(_SCENES)) if scene is not None]
+    _ = sound.grid, sound.interpolation  # computed once, before the threads need them
+    return [scene for scene in parallel_map(simulate, range(_N_SCENES)) if scene is not None]
 
 
-def _scene(sound: DirectSound, row: int, truth: Array, bins: OnsetBins, wrong: Complex) -> _Scene:
-    """What the grid around a direction is without its measurement, and how bins stand to it."""
-    patch, points = sound.left_out(np.array([row]))
-    z = bins.z * np.stack([np.ones(len(bins)), wrong[bins.f]], axis=1)
-    s = stokes(np.einsum("bac,bc->ba", sound.whiten[bins.f], z))
+def _make_scene(
+    sound: DirectSoundModel, row: int, truth: Array, bins: OnsetBins, mismatch: Complex
+) -> _Scene:
+    """Build a scene with leave-one-out templates and the cosines of its bins."""
+    leave_one_out, points = sound.without_directions(np.array([row]))
+    z = bins.z * np.stack([np.ones(len(bins)), mismatch[bins.f]], axis=1)
+    s = stokes(np.einsum("bac,bc->ba", sound.whitening[bins.f], z))
     cosines = np.clip((s * points[bins.f, :, 0]).sum(axis=1), -1.0, 1.0)
-    classes = bin_class(bins.rise_db, sound.gate.frequencies_hz[bins.f])
-    return _Scene(row, truth, bins, patch, cosines, classes, None)
+    classes = bin_class(bins.rise_db, sound.onset_settings.frequencies_hz[bins.f])
+    return _Scene(row, truth, bins, leave_one_out, cosines, classes, None)
 
 
-def _log_densities(cosines: list[Array], classes: list[Indices]) -> Single:
-    """log g (classes, LEVELS): the weights of its parts by EM on all scenes' bins."""
+def fit_log_densities(cosines: list[Array], classes: list[Indices]) -> Single:
+    """Return log g (N_CLASSES, LEVELS), the density of u per class of bins, fitted by EM."""
     u, c = np.concatenate(cosines), np.concatenate(classes)
-    p = _parts(u)
+    p = sharpness_components(u)
     w = np.full((N_CLASSES, len(SHARPNESS)), 1 / len(SHARPNESS))
     for _ in range(_DENSITY_STEPS):
         r = p * w[c]
@@ -207,11 +262,11 @@ def _log_densities(cosines: list[Array], classes: list[Indices]) -> Single:
         w = counts + _PRIOR_BINS * pooled
         w /= w.sum(axis=1, keepdims=True)
     middles = (np.arange(LEVELS) + 0.5) / LEVELS * 2 - 1
-    logs: Single = np.log(_parts(middles) @ w.T).T.astype(np.float32)
+    logs: Single = np.log(sharpness_components(middles) @ w.T).T.astype(np.float32)
     return logs
 
 
-def _parts(u: Array) -> Array:
-    """(1 - b_j²) / (1 - b_j u)² (n, J)."""
-    parts: Array = (1 - SHARPNESS**2) / (1 - np.multiply.outer(u, SHARPNESS)) ** 2
-    return parts
+def sharpness_components(u: Array) -> Array:
+    """Return the components (1 - b_j²) / (1 - b_j u)² (n, J) of the density of u (n,)."""
+    components: Array = (1 - SHARPNESS**2) / (1 - np.multiply.outer(u, SHARPNESS)) ** 2
+    return components

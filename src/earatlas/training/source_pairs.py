@@ -1,11 +1,12 @@
-"""How far each of two sounds at once may be trusted: measured in scenes made from the head itself.
+"""Score calibration for sources that sound at the same time as others.
 
-In: a head's direct sound, and scenes of two murmurs (`earatlas.training.scenes`). Out: the
-`Trust` of a source beside another, as that of one sound by itself is measured: each scene is taken
-apart by its onsets as a recording is (`earatlas.localization.onset_mixture`), as if neither direction had
-been measured, and each of the two looks is compared with where the sound was.
+Input: the direct-sound model of a head, and simulated scenes of two talkers
+(`earatlas.training.scenes`). Output: the `ScoreCalibration` of a source in the presence of another.
+Each scene is decomposed by its onsets, like a recording (`earatlas.localization.onset_mixture`), as
+if neither direction had been measured, and the log-likelihood of each source is compared with its
+true direction.
 
-Sources of three and more are believed as those of two with as many onsets that tell as much.
+Three and more sources use the calibration of two with equally many and equally informative onsets.
 """
 
 from __future__ import annotations
@@ -14,63 +15,65 @@ from dataclasses import replace
 
 import numpy as np
 
-from earatlas.features.onset_detector import Gate, OnsetBins, OnsetStream
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
 from earatlas.geometry.spaces import Space
-from earatlas.localization.onset_likelihood import DirectSound, Look
-from earatlas.localization.onset_mixture import Several
-from earatlas.localization.score_calibration import Trust, fit_trust
-from earatlas.threads import side_by_side
-from earatlas.training.scenes import Stage, turned
+from earatlas.localization.onset_likelihood import DirectionLogLikelihood, DirectSoundModel
+from earatlas.localization.onset_mixture import OnsetMixture
+from earatlas.localization.score_calibration import ScoreCalibration, fit_score_calibration
+from earatlas.threads import parallel_map
+from earatlas.training.scenes import TrainingScenes, perturb_direction
 from earatlas.types import Array
 
-__all__ = ["ONSETS", "STRONGEST", "learn_crowd"]
+__all__ = ["COARSE_MAX_BINS", "FINE_MAX_BINS", "detect_onsets", "fit_pair_calibration"]
 
-STRONGEST, ONSETS = 800, 1500  # bins: 500 to 1200 did alike on two talkers in rooms
-_OTHER_UNITS = 0.5  # of the scenes
-_FEWEST_BINS = 20
+# Evidence: docs/figures/settings/training.md, "source_pairs".
+COARSE_MAX_BINS, FINE_MAX_BINS = 800, 1500  # strongest onset bins for few and for many sources
+_OTHER_UNIT_FRACTION = 0.5  # of the scenes
+_MIN_BINS = 20  # scenes with fewer onset bins are skipped
 
-_Looked = tuple[Look, Array]  # at a source, and where it is
+_LabelledLikelihood = tuple[DirectionLogLikelihood, Array]  # of a source, with its true direction
 
 
-def learn_crowd(stage: Stage, sound: DirectSound, *, scenes: int) -> Trust:
-    """The trust of a source beside another; the densities of bins are known already."""
-    gate = replace(sound.gate, most_bins=STRONGEST)
+def fit_pair_calibration(
+    simulator: TrainingScenes, sound: DirectSoundModel, *, n_scenes: int
+) -> ScoreCalibration:
+    """Fit the score calibration of a source in the presence of another one."""
+    onset_settings = replace(sound.onset_settings, most_bins=COARSE_MAX_BINS)
 
-    def looked(n: int) -> list[_Looked]:
-        rng = np.random.default_rng(
-            (stage.synthetic_talkers.seed, n, 2)
-        )  # its own: scenes are made side by side
-        other_unit = rng.random() < _OTHER_UNITS
-        rows, samples = stage.two(rng, other_unit=other_unit)
-        bins = onsets_of(samples, gate)
-        if len(bins) < _FEWEST_BINS:
+    def localize(n: int) -> list[_LabelledLikelihood]:
+        # Every scene has its own generator, because scenes are simulated in parallel.
+        rng = np.random.default_rng((simulator.synthetic_talkers.seed, n, 2))
+        other_unit = rng.random() < _OTHER_UNIT_FRACTION
+        rows, samples = simulator.source_pair(rng, other_unit=other_unit)
+        bins = detect_onsets(samples, onset_settings)
+        if len(bins) < _MIN_BINS:
             return []
-        truths = stage.directions[rows]
+        truths = simulator.directions[rows]
         if other_unit:
-            truths = np.stack([turned(sound.space, truth, rng) for truth in truths])
-        several = Several(sound, bins, sound.left_out(rows)[0])
-        heard = several.heard(several.placed(2)[-1])
-        places = np.stack([own.place for own in heard])
+            truths = np.stack([perturb_direction(sound.space, truth, rng) for truth in truths])
+        mixture = OnsetMixture(sound, bins, sound.without_directions(rows)[0])
+        sources = mixture.detected_sources(mixture.search_up_to(2)[-1])
+        estimates = np.stack([source.direction for source in sources])
         return [
-            (heard[m].look, truth)
-            for m, truth in zip(_matched(sound.space, truths, places), truths, strict=True)
+            (sources[m].log_likelihood, truth)
+            for m, truth in zip(match_pair(sound.space, truths, estimates), truths, strict=True)
         ]
 
-    every = [own for scene in side_by_side(looked, range(scenes)) for own in scene]
-    looks, truths = zip(*every, strict=True)
-    return fit_trust(sound.space, looks, np.stack(truths))
+    scenes = parallel_map(localize, range(n_scenes))
+    likelihoods, truths = zip(*(source for scene in scenes for source in scene), strict=True)
+    return fit_score_calibration(sound.space, likelihoods, np.stack(truths))
 
 
-def onsets_of(samples: Array, gate: Gate) -> OnsetBins:
-    """The onsets of a whole sound (2, n)."""
-    stream = OnsetStream(gate)
-    stream.push(samples)
-    stream.finish()
-    return stream.bins()
+def detect_onsets(samples: Array, onset_settings: OnsetDetectorSettings) -> OnsetBins:
+    """Detect the onset bins of a whole recording (2, n)."""
+    detector = OnsetDetector(onset_settings)
+    detector.push(samples)
+    detector.finish()
+    return detector.bins()
 
 
-def _matched(space: Space, truths: Array, places: Array) -> tuple[int, int]:
-    """Which of two places each of two truths is: the way round that errs less."""
-    errors = space.distance(truths[:, None], places[None])
+def match_pair(space: Space, truths: Array, estimates: Array) -> tuple[int, int]:
+    """Return the estimate (2, C) of each of two true directions, minimizing the total error."""
+    errors = space.distance(truths[:, None], estimates[None])
     straight, crossed = np.trace(errors), np.trace(errors[:, ::-1])
     return (0, 1) if straight <= crossed else (1, 0)

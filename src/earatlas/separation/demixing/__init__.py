@@ -1,1 +1,1 @@
-"""From masks to sound: both ears of every source."""
+"""Demixing: from time-frequency masks to the two-channel signal of every source."""

@@ -1,19 +1,17 @@
-"""The recording's own rate: what is above the band of the cues is separated too.
+"""Band extension: separation at the recording's own rate, above the band of the cues.
 
-In: a recording (2, n') at any rate, and its sources (M, 2, n) as they were separated at the rate of
-the cues. Out: the sources (M, 2, n') at the recording's rate; they add up to it.
+Input: a recording (2, n') at any rate, and its sources (M, 2, n) separated at the rate of the cues.
+Output: the sources (M, 2, n') at the recording's rate; they sum to the recording.
 
-    recording = Σ_m up(source_m) + rest
+    recording = Σ_m up(source_m) + residual
 
-`up` changes the rate, so the rest is what the rate of the cues cannot carry: nearly all of it lies
-above half that rate. No cue was learned there, but a voice that hisses above 8 kHz is heard between
-4 and 8 kHz at the same time: how strong each source is when, in the band below, tells the filters
-of a band whose they are (`spatial.separate_band`). Bands go upward, each told by the one below it,
-one at a time: memory does not grow with the number of bands. In the open responses are short, and
-so are the windows; in a room, which ε of the first band tells, windows four times as long hold more
-of its answer.
-
-The last source is what the others leave: filters add up to 1, so that is what its own would give.
+`up` changes the rate, so the residual is what the rate of the cues cannot represent; nearly all of
+it lies above half that rate. No cues were learned there, but a fricative above 8 kHz also has
+energy between 4 and 8 kHz: the envelopes of the sources in a lower band indicate their activity in
+the next (`spatial_filtering.separate_band`). Bands are processed from low to high, one at a time,
+so memory does not grow with their number. Anechoic responses are short and need short windows; if
+the diffuse-to-direct ratio ε of the first band indicates reverberation, windows four times as long
+are used. The last source is the recording minus all others, which equals its own filter output.
 """
 
 from __future__ import annotations
@@ -27,39 +25,38 @@ import scipy.fft
 
 from earatlas.features.audio import resample
 from earatlas.features.layout import CueLayout
-from earatlas.features.stft import istft, squared_size, stft
+from earatlas.features.stft import istft, squared_magnitude, stft
 from earatlas.separation.demixing.masking import binary_masks
 from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.demixing.spatial_filtering import separate_band, shares_of
+from earatlas.separation.demixing.spatial_filtering import relative_envelopes, separate_band
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["at_full_rate"]
+__all__ = ["extend_band"]
 
-# Two talkers of 2 to 4 s, SDR above 8 kHz in dB, with windows of 64, 128 and 256 ms: in the open
-# 25.7, 24.7, 22.4 (six pairs of places of the KU100), in a room of T60 0.3 s 4.0, 6.2, 9.0.
-# 8 hops instead of 4 gain 0.1 in both, and take twice as long.
-_HOPS = 4  # a window
-_OPEN, _ROOM = 1, 4  # the length of a window in those of the cues (64 ms)
-_MOST_SPREAD = 0.02  # ε of the open: it was up to 0.002 there, and 0.05 to 0.08 in that room
-_TOLD_FROM = 0.5  # of the band of the cues: envelopes from 4, 2 or 6 kHz on are within 0.1 dB
-_REST_FROM = 0.875  # of it: resampling passes all that is below 0.91 of it
+# Evidence: docs/figures/settings/separation.md, "demixing.band_extension".
+_HOPS_PER_WINDOW = 4
+_ANECHOIC_FACTOR, _REVERBERANT_FACTOR = 1, 4  # window length in windows of the cues (64 ms)
+_MAX_ANECHOIC_DIFFUSE_TO_DIRECT = 0.02  # ε of the first band above which a room is reverberant
+_ENVELOPE_BAND_START = 0.5  # lower edge of the first envelope band, relative to the cue band
+_RESIDUAL_START = 0.875  # lower edge of the residual; resampling is transparent below 0.91
 
 
-def at_full_rate(
-    recording: Array, sounds: Array, layout: CueLayout, rate: int, rendering: Rendering
+def extend_band(
+    recording: Array, signals: Array, layout: CueLayout, rate: int, rendering: Rendering
 ) -> Array:
-    """Sources (M, 2, n') at `rate` that add up to the recording (2, n'), from those of the layout.
+    """Return sources (M, 2, n') at `rate` that sum to the recording (2, n').
 
-    `sounds` (M, 2, n) are at the layout's rate, and begin when the recording does.
+    `signals` (M, 2, n) are the sources at the layout's rate, aligned with the recording.
     """
-    M, n = len(sounds), recording.shape[1]
+    M, n = len(signals), recording.shape[1]
     if M == 1:
         return recording[None]
-    out = _fitted(resample(sounds, layout.rate, rate), n)
-    rest = recording - out.sum(axis=0)
-    edge = min(rate, layout.rate) / 2  # Hz up to which the sources are known
-    for longer in (_OPEN, _ROOM):
-        parts = _parts(rest, out, _Grid.of(layout, rate, longer), edge, rendering)
+    out = _fit_length(resample(signals, layout.rate, rate), n)
+    residual = recording - out.sum(axis=0)
+    edge_hz = min(rate, layout.rate) / 2  # the sources are known up to here
+    for factor in (_ANECHOIC_FACTOR, _REVERBERANT_FACTOR):
+        transform = _Transform.from_layout(layout, rate, factor)
+        parts = _separate_residual(residual, out, transform, edge_hz, rendering)
         if parts is not None:
             out[:-1] += parts
             break
@@ -68,90 +65,94 @@ def at_full_rate(
 
 
 @dataclass(frozen=True)
-class _Grid:
-    """The frames and frequencies of a transform at the rate of the recording."""
+class _Transform:
+    """An STFT at the rate of the recording."""
 
     rate: int  # Hz
     hop: int  # samples
-    longer: int  # windows, in those of the cues
+    factor: int  # window length in windows of the cues
 
     @classmethod
-    def of(cls, layout: CueLayout, rate: int, longer: int) -> _Grid:
-        """Windows so many times as long as the layout's, but for a size that is fast."""
-        hop = round(longer * layout.window * rate / (layout.rate * _HOPS))
-        return cls(rate, scipy.fft.next_fast_len(max(hop, 2), True), longer)
+    def from_layout(cls, layout: CueLayout, rate: int, factor: int) -> _Transform:
+        """Scale the layout's window by `factor`, rounded up to a fast FFT length."""
+        hop = round(factor * layout.window * rate / (layout.rate * _HOPS_PER_WINDOW))
+        return cls(rate, scipy.fft.next_fast_len(max(hop, 2), True), factor)
 
     @property
     def window(self) -> int:
-        """In samples."""
-        return _HOPS * self.hop
+        """Window length in samples."""
+        return _HOPS_PER_WINDOW * self.hop
 
-    def spectra(self, sound: Array) -> Spectra:
-        """(2, B, T) of a sound (2, n)."""
-        return stft(sound, self.window, self.hop)
+    def spectra(self, signal: Array) -> Spectra:
+        """Return the spectra (2, B, T) of a signal (2, n)."""
+        return stft(signal, self.window, self.hop)
 
 
-def _parts(
-    rest: Array, sounds: Array, grid: _Grid, edge: float, rendering: Rendering
+def _separate_residual(
+    residual: Array, signals: Array, transform: _Transform, edge_hz: float, rendering: Rendering
 ) -> Array | None:
-    """What all sources but the last have of the rest: (M - 1, 2, n).
+    """Return the parts (M - 1, 2, n) of all sources but the last in the residual.
 
-    None if windows are those of the open, and it is a room.
+    Return None if the windows are anechoic ones and the first band is reverberant.
     """
-    M, spectra = len(sounds), grid.spectra(rest)
-    hertz = np.arange(spectra.shape[1]) * grid.rate / grid.window
-    told = slice(*np.searchsorted(hertz, [_TOLD_FROM * edge, edge]))
+    M, spectra = len(signals), transform.spectra(residual)
+    frequencies_hz = np.arange(spectra.shape[1]) * transform.rate / transform.window
+    known = slice(*np.searchsorted(frequencies_hz, [_ENVELOPE_BAND_START * edge_hz, edge_hz]))
     envelopes = _envelopes(
-        np.stack([squared_size(grid.spectra(sound)[:, told]).sum(axis=0) for sound in sounds])
+        np.stack([squared_magnitude(transform.spectra(s)[:, known]).sum(axis=0) for s in signals])
     )
-    # Below the first band there is only rounding, and what the ends of a block leave.
+    # Below the first band there are only rounding errors and edge effects of the blocks.
     images = np.repeat(spectra[None] / M, M - 1, axis=0)
-    in_room = grid.longer == _ROOM
-    for number, band in enumerate(_bands(hertz, edge)):
+    reverberant = transform.factor == _REVERBERANT_FACTOR
+    for number, band in enumerate(_bands(frequencies_hz, edge_hz)):
         X = spectra[:, band]
         if rendering == "spatial":
-            frames = grid.rate / grid.hop
-            own, spread = separate_band(
-                X, envelopes, hertz[band], frames_a_second=frames, in_room=in_room
+            band_images, diffuse_to_direct = separate_band(
+                X,
+                envelopes,
+                frequencies_hz[band],
+                frames_per_second=transform.rate / transform.hop,
+                reverberant=reverberant,
             )
-            if number == 0 and not in_room and spread > _MOST_SPREAD:
+            too_diffuse = diffuse_to_direct > _MAX_ANECHOIC_DIFFUSE_TO_DIRECT
+            if number == 0 and not reverberant and too_diffuse:
                 return None
         else:
-            own = _masked(X, envelopes, binary=rendering == "binary")
-        images[:, :, band] = own[:-1]
-        envelopes = _envelopes(squared_size(own).sum(axis=1))
-    n = rest.shape[1]
-    return np.stack([istft(image, grid.window, grid.hop, n) for image in images])
+            band_images = _masked(X, envelopes, binary=rendering == "binary")
+        images[:, :, band] = band_images[:-1]
+        envelopes = _envelopes(squared_magnitude(band_images).sum(axis=1))
+    n = residual.shape[1]
+    return np.stack([istft(image, transform.window, transform.hop, n) for image in images])
 
 
-def _fitted(sounds: Array, n: int) -> Array:
-    """Sounds (M, 2, n): there and back again a rate may gain or lose a sample at the end."""
-    fitted = np.zeros((*sounds.shape[:-1], n))
-    length = min(n, sounds.shape[-1])
-    fitted[..., :length] = sounds[..., :length]
+def _fit_length(signals: Array, n: int) -> Array:
+    """Crop or zero-pad signals (M, 2, …) to n samples; resampling may differ by one sample."""
+    fitted = np.zeros((*signals.shape[:-1], n))
+    length = min(n, signals.shape[-1])
+    fitted[..., :length] = signals[..., :length]
     return fitted
 
 
-def _bands(hertz: Array, edge: float) -> Iterator[slice]:
-    """The frequencies that hold the rest, in bands as wide as that of the cues."""
-    count = max(int(np.ceil(hertz[-1] / edge)), 2)
-    edges = [_REST_FROM * edge, *(edge * np.arange(2, count)), np.inf]
-    for begin, end in pairwise(np.searchsorted(hertz, edges)):
+def _bands(frequencies_hz: Array, edge_hz: float) -> Iterator[slice]:
+    """Yield the bins of the residual in bands as wide as the band of the cues."""
+    count = max(int(np.ceil(frequencies_hz[-1] / edge_hz)), 2)
+    edges = [_RESIDUAL_START * edge_hz, *(edge_hz * np.arange(2, count)), np.inf]
+    for begin, end in pairwise(np.searchsorted(frequencies_hz, edges)):
         if end > begin:
             yield slice(int(begin), int(end))
 
 
 def _envelopes(powers: Array) -> Array:
-    """How strong each source is in each frame (M, T), of powers (M, F, T): all F count alike."""
+    """Return envelopes (M, T) of powers (M, F, T), each frequency normalized to unit level."""
     level = powers.sum(axis=0).mean(axis=1)
-    level = np.maximum(level, max(1e-9 * float(level.max(initial=0.0)), 1e-300))  # of silent ones
+    level = np.maximum(level, max(1e-9 * float(level.max(initial=0.0)), 1e-300))  # silent bins
     envelopes: Array = (powers / level[:, None]).mean(axis=1)
     return envelopes
 
 
 def _masked(X: Spectra, envelopes: Array, *, binary: bool) -> Complex:
-    """Images (M, 2, F, T) by the same mask at all frequencies of a frame."""
-    masks = shares_of(envelopes)
+    """Return images (M, 2, F, T) by one mask per frame for all frequencies."""
+    masks = relative_envelopes(envelopes)
     masks = binary_masks(masks) if binary else masks
     images: Complex = masks[:, None, None] * X
     return images

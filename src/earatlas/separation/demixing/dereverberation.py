@@ -1,57 +1,85 @@
-"""Less of the room: each separated source without what arrives later than 50 ms.
+"""Dereverberation of separated sources by weighted prediction error (WPE).
 
-In: sources (M, 2, n), each by itself as a room answers it. Out: the same with their late
-reverberation reduced; direct sound and early reflections stay. By weighted prediction error
-(Nakatani et al. 2010): what can be predicted of a frame from frames some time before is the room's,
-for speech itself changes too fast.
+Input: separated sources (M, 2, n). Output: the same with reduced late reverberation; the direct
+sound and the reflections within about 50 ms remain. Late reverberation can be predicted linearly
+from earlier frames, whereas speech itself changes too quickly [1]_:
 
-    d_t = x_t - Σ_k G_kᴴ x_{t-Δ-k}        x_t (2,) both ears, K taps after a delay of Δ frames
-    G = (Σ_t z zᴴ / λ_t)⁻¹ Σ_t z x_tᴴ / λ_t    z_t (2K,) the frames before, λ_t the power of d_t
+    d_t = x_t - Σ_k G_kᴴ x_{t-Δ-k}                x_t (2,) both ears, K taps after Δ frames
+    G = (Σ_t z zᴴ / λ_t)⁻¹ Σ_t z x_tᴴ / λ_t       z_t (2K,) delayed frames, λ_t the power of d_t
 
-A frequency at a time; λ and G in turn.
+Every frequency is processed on its own; λ and G are updated in turn.
+
+References
+----------
+.. [1] T. Nakatani, T. Yoshioka, K. Kinoshita, M. Miyoshi and B.-H. Juang, "Speech dereverberation
+   based on variance-normalized delayed linear prediction", IEEE Trans. Audio, Speech, and Language
+   Processing 18(7), 2010.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from earatlas.features.stft import istft, squared_size, stft
+from earatlas.features.stft import istft, squared_magnitude, stft
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["without_late_sound"]
+__all__ = ["delayed_frames", "dereverberate", "weighted_prediction_error"]
 
-# Two talkers at T60 0.3 and 0.5 s, six mixtures each, SNR to the early images in dB: not dried 8.7
-# and 4.5; six taps after four hops 10.0 and 6.6, after three 8.6 and 5.8, after five 9.7 and 6.1,
-# ten taps after four 9.8 and 6.5; 32 ms windows 9.2 and 6.2; the mixture dried before it is
-# separated 10.1 and 6.3, the worst of the latter 1 dB worse.
-_WINDOW_SECONDS = 0.064
-_HOPS = 4  # a window
-_DELAY, _TAPS = 4, 6  # hops
-_ROUNDS = 2
-_LOADING = 1e-4  # of the mean diagonal
-_QUIET = 1e-4  # of a frequency's loudest frame: quieter ones count as this
+# Evidence: docs/figures/settings/separation.md, "demixing.dereverberation".
+_WINDOW_SECONDS = 0.064  # STFT window
+_HOPS_PER_WINDOW = 4
+_DELAY, _TAPS = 4, 6  # Δ and K, in hops of 16 ms
+_ITERATIONS = 2  # alternating updates of λ and G
+_LOADING = 1e-4  # diagonal loading relative to the mean diagonal
+_POWER_FLOOR = 1e-4  # floor of λ relative to the loudest frame of a frequency
 
 
-def without_late_sound(sounds: Array, rate: int) -> Array:
-    """Sounds (M, 2, n) with less of what a room adds after 50 ms; silence stays as it is."""
-    hop = max(round(_WINDOW_SECONDS * rate / _HOPS), 1)
-    dry = np.empty_like(sounds)
-    for sound, out in zip(sounds, dry, strict=True):
-        scale = float(np.abs(sound).max()) or 1.0
-        X = stft((sound / scale).astype(np.float32), _HOPS * hop, hop)
-        out[:] = scale * istft(unpredicted(X), _HOPS * hop, hop, sound.shape[1])
+def dereverberate(signals: Array, rate: int) -> Array:
+    """Reduce the late reverberation of each signal by weighted prediction error.
+
+    Parameters
+    ----------
+    signals : array of shape (M, 2, n)
+        Two-channel signals, one per source.
+    rate : int
+        Sampling rate in Hz.
+
+    Returns
+    -------
+    array of shape (M, 2, n)
+        The dereverberated signals. Silent signals stay silent.
+
+    References
+    ----------
+    .. [1] T. Nakatani et al., "Speech dereverberation based on variance-normalized delayed linear
+       prediction", IEEE Trans. Audio, Speech, and Language Processing 18(7), 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noise = np.random.default_rng(0).normal(size=(1, 2, 8000))
+    >>> dereverberate(noise, 16000).shape
+    (1, 2, 8000)
+    """
+    hop = max(round(_WINDOW_SECONDS * rate / _HOPS_PER_WINDOW), 1)
+    window = _HOPS_PER_WINDOW * hop
+    dry = np.empty_like(signals)
+    for signal, out in zip(signals, dry, strict=True):
+        scale = float(np.abs(signal).max()) or 1.0
+        X = stft((signal / scale).astype(np.float32), window, hop)
+        out[:] = scale * istft(weighted_prediction_error(X), window, hop, signal.shape[1])
     return dry
 
 
-def unpredicted(X: Spectra) -> Spectra:
-    """Of spectra (2, F, T), what frames before do not predict."""
-    x, z = X.swapaxes(0, 1), frames_before(X)  # (F, 2, T), (F, 2 K, T)
+def weighted_prediction_error(X: Spectra) -> Spectra:
+    """Return the prediction error d (2, F, T) of spectra X (2, F, T)."""
+    x, z = X.swapaxes(0, 1), delayed_frames(X)  # (F, 2, T), (F, 2 K, T)
     d = x
-    for _ in range(_ROUNDS):
-        power = squared_size(d).mean(axis=1)
-        power = (power + _before(power) + _after(power)) / 3
-        least = _QUIET * power.max(axis=1, keepdims=True) + 1e-12
-        weighted = z / np.maximum(power, least)[:, None]
+    for _ in range(_ITERATIONS):
+        power = squared_magnitude(d).mean(axis=1)
+        power = (power + _previous(power) + _next(power)) / 3
+        floor = _POWER_FLOOR * power.max(axis=1, keepdims=True) + 1e-12
+        weighted = z / np.maximum(power, floor)[:, None]
         R = weighted @ z.conj().mT
         diagonal = np.trace(R, axis1=1, axis2=2).real / R.shape[1]
         R += (_LOADING * diagonal + 1e-12)[:, None, None] * np.eye(R.shape[1], dtype=R.dtype)
@@ -60,8 +88,8 @@ def unpredicted(X: Spectra) -> Spectra:
     return d.swapaxes(0, 1)
 
 
-def frames_before(X: Spectra) -> Complex:
-    """(F, 2 K, T) both ears of the K frames that end Δ before each."""
+def delayed_frames(X: Spectra) -> Complex:
+    """Return z (F, 2 K, T): both ears of the K frames that end Δ frames before each frame."""
     ears, F, T = X.shape
     z = np.zeros((F, ears * _TAPS, T), dtype=X.dtype)
     for k in range(min(_TAPS, max(T - _DELAY, 0))):
@@ -70,9 +98,11 @@ def frames_before(X: Spectra) -> Complex:
     return z
 
 
-def _before(power: Array) -> Array:
+def _previous(power: Array) -> Array:
+    """Shift by one frame; the first frame is repeated."""
     return np.concatenate([power[:, :1], power[:, :-1]], axis=1)
 
 
-def _after(power: Array) -> Array:
+def _next(power: Array) -> Array:
+    """Shift by minus one frame; the last frame is repeated."""
     return np.concatenate([power[:, 1:], power[:, -1:]], axis=1)

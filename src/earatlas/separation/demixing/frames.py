@@ -1,9 +1,9 @@
-"""A sound in frames, made ready for filters: every frequency of an ear at one level.
+"""STFT frames of a two-channel signal, normalized per ear and frequency, and the inverse transform.
 
-In: samples (2, n). Out: spectra X (2, F, T) without 0 Hz, each ear divided by its mean level at
-each frequency, so that ε means the same in both; and the way back. All in single precision: filters
-use half the time and memory, and sums are made whole in the samples' own (two talkers in the open:
-SDR changes by less than 0.01 dB).
+Input: samples (2, n). Output: spectra X (2, F, T) without the 0 Hz bin, each ear divided by its
+RMS level at each frequency, so that the diffuse-to-direct ratio ε has the same meaning in both
+ears; `NormalizedFrames.synthesize` goes back to samples. Spectra are in single precision, which
+halves time and memory; the sum of the sources is restored in the precision of the samples.
 """
 
 from __future__ import annotations
@@ -13,81 +13,83 @@ from functools import cached_property
 
 import numpy as np
 
-from earatlas.features.stft import istft, squared_size, stft
+from earatlas.features.stft import istft, squared_magnitude, stft
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["FLOOR", "Frames", "level"]
+__all__ = ["FLOOR", "NormalizedFrames", "normalize_levels"]
 
-FLOOR = 1e-9  # of the strongest bin: keeps silence from being divided by
+FLOOR = 1e-9  # power relative to the strongest bin; avoids division by zero in silence
 
 
-def level(X: Spectra) -> tuple[Spectra, Array]:
-    """Spectra (2, F, T), each ear at one level at every frequency, and the levels (2, F, 1)."""
-    ears = np.sqrt(squared_size(X).mean(axis=2, keepdims=True))
-    ears = np.maximum(ears, 1e-6 * float(ears.max()))
-    return X / ears, ears
+def normalize_levels(X: Spectra) -> tuple[Spectra, Array]:
+    """Return spectra (2, F, T) with unit RMS per ear and frequency, and the levels (2, F, 1)."""
+    levels = np.sqrt(squared_magnitude(X).mean(axis=2, keepdims=True))
+    levels = np.maximum(levels, 1e-6 * float(levels.max()))
+    return X / levels, levels
 
 
 @dataclass(frozen=True, eq=False)
-class Frames:
-    """Spectra of samples (2, n), levelled; `sounds` goes back."""
+class NormalizedFrames:
+    """Normalized spectra of samples (2, n); `synthesize` is the inverse transform."""
 
     samples: Array  # (2, n)
     rate: int  # Hz
     window: int  # samples
     hop: int  # samples
-    scale: float  # the greatest sample; levels and spectra are in units of it
-    X: Spectra  # (2, F, T), F = window / 2: above 0 Hz
-    ears: Array  # (2, F, 1) levels
-    constant: Spectra  # (2, 1, T) at 0 Hz
+    scale: float  # the largest absolute sample; levels and spectra are in units of it
+    X: Spectra  # (2, F, T), F = window / 2 bins above 0 Hz
+    ear_levels: Array  # (2, F, 1) RMS level per ear and frequency
+    dc: Spectra  # (2, 1, T) the 0 Hz bin
 
     @classmethod
-    def of(cls, samples: Array, rate: int, window: int, hops: int) -> Frames:
-        """With so many hops a window; samples that are not silent."""
-        hop = max(window // hops, 1)
-        # At one level, whatever the recording's: single precision has no room for all of them.
+    def from_samples(
+        cls, samples: Array, rate: int, window: int, hops_per_window: int
+    ) -> NormalizedFrames:
+        """Transform samples that are not all zero, with `hops_per_window` hops per window."""
+        hop = max(window // hops_per_window, 1)
+        # Scaled to unit peak: single precision cannot represent the squares of all input levels.
         scale = np.abs(samples).max()
-        # In rows of a frequency, as all that follows reads them.
+        # Contiguous in frequency rows, which is the access order of all later steps.
         spectra = np.ascontiguousarray(stft((samples / scale).astype(np.float32), window, hop))
-        X, ears = level(spectra[:, 1:])
-        return cls(samples, rate, window, hop, float(scale), X, ears, spectra[:, :1])
+        X, ear_levels = normalize_levels(spectra[:, 1:])
+        return cls(samples, rate, window, hop, float(scale), X, ear_levels, spectra[:, :1])
 
     @cached_property
     def power(self) -> Array:
-        """(F, T) of both ears."""
-        power: Array = squared_size(self.X).sum(axis=0)
+        """Power (F, T), summed over both ears."""
+        power: Array = squared_magnitude(self.X).sum(axis=0)
         return power
 
-    def power_of(self, sound: Array) -> Array:
-        """(F, T) of both ears of another sound (2, n), levelled alike."""
-        spectra = stft((sound / self.scale).astype(np.float32), self.window, self.hop)
-        power: Array = squared_size(spectra[:, 1:] / self.ears).sum(axis=0)
+    def power_of(self, signal: Array) -> Array:
+        """Return the power (F, T) of another signal (2, n) in the same normalization."""
+        spectra = stft((signal / self.scale).astype(np.float32), self.window, self.hop)
+        power: Array = squared_magnitude(spectra[:, 1:] / self.ear_levels).sum(axis=0)
         return power
 
     @property
     def floor(self) -> float:
-        """A power that is nothing."""
+        """A power that is negligible against the strongest bin."""
         return FLOOR * float(self.power.max())
 
     @property
-    def hertz(self) -> Array:
-        """(F,) the frequencies."""
+    def frequencies_hz(self) -> Array:
+        """Centre frequencies (F,) of the bins."""
         return (np.arange(self.X.shape[1]) + 1) * self.rate / self.window
 
     @property
-    def a_second(self) -> float:
-        """So many frames."""
+    def frames_per_second(self) -> float:
+        """Frame rate in Hz."""
         return self.rate / self.hop
 
-    def sounds(self, images: Complex) -> Array:
-        """Both ears (M, 2, n) of images (M, 2, F, T) of levelled spectra that add up to X.
+    def synthesize(self, images: Complex) -> Array:
+        """Return signals (M, 2, n) from normalized images (M, 2, F, T) that sum to X.
 
-        The last is what the others leave: so they add up to the samples.
+        The last signal is the mixture minus all others, so the signals sum to the samples exactly.
         """
         M, n = len(images), self.samples.shape[1]
-        sounds = np.empty((M, 2, n))
+        signals = np.empty((M, 2, n))
         for m, image in enumerate(images[:-1]):
-            spectra = np.concatenate([self.constant / M, image * self.ears], axis=1)
-            sounds[m] = self.scale * istft(spectra, self.window, self.hop, n)
-        sounds[-1] = self.samples - sounds[:-1].sum(axis=0)
-        return sounds
+            spectra = np.concatenate([self.dc / M, image * self.ear_levels], axis=1)
+            signals[m] = self.scale * istft(spectra, self.window, self.hop, n)
+        signals[-1] = self.samples - signals[:-1].sum(axis=0)
+        return signals

@@ -1,9 +1,9 @@
-"""Matrices of two rows, many at a time, in closed form.
+"""Closed-form algebra for stacks of 2 × 2 matrices.
 
-Everything a frequency asks of two ears is a 2 × 2 matrix. A library that takes them one by one
-spends its time on being called: an eigenvector in closed form takes a twentieth of it.
+With two microphones, every matrix per frequency is 2 × 2. The closed form of an eigenvector takes
+about a twentieth of the time of a call to LAPACK per matrix.
 
-    A, R, V (…, 2, 2)    R and V Hermitian, V positive
+    A, R, V (…, 2, 2)    R and V Hermitian, V positive definite
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import numpy as np
 
 from earatlas.types import Array, Complex
 
-__all__ = ["determinant", "inverse", "principal_axis", "shared_columns"]
+__all__ = ["determinant", "inverse", "joint_diagonalizer", "principal_eigenvector"]
 
 
 def determinant(A: Complex) -> Complex:
-    """(…,)."""
+    """Return the determinants (…,) of matrices (…, 2, 2)."""
     d: Complex = A[..., 0, 0] * A[..., 1, 1] - A[..., 0, 1] * A[..., 1, 0]
     return d
 
 
 def inverse(A: Complex) -> Complex:
-    """(…, 2, 2)."""
+    """Return the inverses (…, 2, 2) of matrices (…, 2, 2)."""
     out = np.empty_like(A)
     out[..., 0, 0], out[..., 1, 1] = A[..., 1, 1], A[..., 0, 0]
     out[..., 0, 1], out[..., 1, 0] = -A[..., 0, 1], -A[..., 1, 0]
@@ -30,48 +30,55 @@ def inverse(A: Complex) -> Complex:
     return out
 
 
-def principal_axis(R: Complex) -> Complex:
-    """The eigenvector (…, 2) of the larger eigenvalue, of length 1."""
-    return _axis(R[..., 0, 0].real, R[..., 1, 1].real, R[..., 0, 1])
+def principal_eigenvector(R: Complex) -> Complex:
+    """Return the unit eigenvector (…, 2) of the larger eigenvalue of Hermitian R (…, 2, 2)."""
+    return _principal_eigenvector(R[..., 0, 0].real, R[..., 1, 1].real, R[..., 0, 1])
 
 
-def shared_columns(V: Complex, U: Complex) -> Complex:
-    """A (…, 2, 2), columns of length 1, for which A⁻¹ V A⁻ᴴ and A⁻¹ U A⁻ᴴ are diagonal.
+def joint_diagonalizer(V: Complex, U: Complex) -> Complex:
+    """Return A (…, 2, 2) with unit columns such that A⁻¹ V A⁻ᴴ and A⁻¹ U A⁻ᴴ are diagonal.
 
-    The ratio of V to U is smaller along the first. The rows of A⁻¹ are the generalized eigenvectors
-    of V and U, those of U⁻¹ V and so of adj(U) V; each column is across the other's row. Where V
-    and U are alike, an ear each.
+    The ratio of V to U is smaller along the first column. The rows of A⁻¹ are the generalized
+    eigenvectors of V and U, that is, the eigenvectors of U⁻¹ V and of adj(U) V; each column is
+    orthogonal to the other source's row. Where V and U are proportional, A is the identity.
     """
     p = U[..., 1, 1] * V[..., 0, 0] - U[..., 0, 1] * V[..., 1, 0]  # adj(U) V = (p, q; r, s)
     q = U[..., 1, 1] * V[..., 0, 1] - U[..., 0, 1] * V[..., 1, 1]
     r = U[..., 0, 0] * V[..., 1, 0] - U[..., 1, 0] * V[..., 0, 0]
     s = U[..., 0, 0] * V[..., 1, 1] - U[..., 1, 0] * V[..., 0, 1]
     half = 0.5 * (p - s)
-    root = np.sqrt(half**2 + q * r)  # half of what the eigenvalues differ by, real but for rounding
-    up = (half.conj() * root).real >= 0  # of two ways, the one in which nothing cancels
-    far = np.where(up, half + root, root - half)
-    alike = (far == 0) & (q == 0) & (r == 0)
-    far = np.where(alike, 1.0, far)
-    A = np.empty_like(U)  # across the rows (far, r) and (q, -far), or (q, far) and (-far, r)
-    A[..., 0, 0], A[..., 1, 0] = np.where(up, r, far).conj(), -np.where(up, far, q).conj()
-    A[..., 0, 1], A[..., 1, 1] = np.where(up, -far, r).conj(), -np.where(up, q, -far).conj()
+    root = np.sqrt(half**2 + q * r)  # half the difference of the eigenvalues, real up to rounding
+    positive = (half.conj() * root).real >= 0  # selects the form without cancellation
+    pivot = np.where(positive, half + root, root - half)
+    proportional = (pivot == 0) & (q == 0) & (r == 0)
+    pivot = np.where(proportional, 1.0, pivot)
+    # Columns orthogonal to the rows (pivot, r) and (q, -pivot), or (q, pivot) and (-pivot, r).
+    A = np.empty_like(U)
+    A[..., 0, 0], A[..., 1, 0] = (
+        np.where(positive, r, pivot).conj(),
+        -np.where(positive, pivot, q).conj(),
+    )
+    A[..., 0, 1], A[..., 1, 1] = (
+        np.where(positive, -pivot, r).conj(),
+        -np.where(positive, q, -pivot).conj(),
+    )
     A /= np.sqrt((A.real**2 + A.imag**2).sum(axis=-2, keepdims=True))
     return A
 
 
-def _axis(first: Array, second: Array, across: Complex) -> Complex:
-    """The main axis (…, 2) of Hermitian matrices (first, across; across*, second).
+def _principal_eigenvector(first: Array, second: Array, off_diagonal: Complex) -> Complex:
+    """Return the principal eigenvector (…, 2) of (first, off_diagonal; off_diagonal*, second).
 
-    Of the two ways to write it the one is taken in which nothing cancels.
+    There are two algebraically equal forms; the one without cancellation is used.
     """
     half = 0.5 * (first - second)
-    size = np.sqrt(half**2 + across.real**2 + across.imag**2)
-    up = half >= 0
-    axis = np.empty((*half.shape, 2), dtype=np.complex128)
-    axis[..., 0] = np.where(up, half + size, across)
-    axis[..., 1] = np.where(up, across.conj(), size - half)
-    length = np.sqrt((axis.real**2 + axis.imag**2).sum(axis=-1))
-    alike = length == 0  # every axis is as good
-    axis[..., 0] = np.where(alike, 1.0, axis[..., 0])
-    axis /= np.where(alike, 1.0, length)[..., None]
-    return axis
+    size = np.sqrt(half**2 + off_diagonal.real**2 + off_diagonal.imag**2)
+    positive = half >= 0
+    vector = np.empty((*half.shape, 2), dtype=np.complex128)
+    vector[..., 0] = np.where(positive, half + size, off_diagonal)
+    vector[..., 1] = np.where(positive, off_diagonal.conj(), size - half)
+    length = np.sqrt((vector.real**2 + vector.imag**2).sum(axis=-1))
+    isotropic = length == 0  # every vector is an eigenvector; take the first ear
+    vector[..., 0] = np.where(isotropic, 1.0, vector[..., 0])
+    vector /= np.where(isotropic, 1.0, length)[..., None]
+    return vector

@@ -1,27 +1,35 @@
-"""Which is which: one order of two sources for all frequencies.
+"""Permutation alignment: one order of two sources for all frequencies.
 
-Filters that are found at each frequency alone part two sources there, but do not know which is the
-first. In: the images that such filters made and masks, both (2 sources, F frequencies, T frames).
-Out: where the two are to be exchanged.
+Demixing filters that are estimated per frequency separate two sources, but their order is arbitrary
+at each frequency (the permutation problem). Input: source powers and masks, both (2, F, T). Output:
+the frequencies at which the two sources must be swapped.
 
-Frequencies are gathered in narrow bands of equal width in pitch. In band i, d_i (T,) says which
-source dominates when: 1 the first, -1 the second, about 0 where both are silent. A voice moves many
-bands at once, those near each other most, so bands in the same order have d_i and d_j alike; and
-the masks, where they are sure, tell the order themselves. With s_i = ±1 the best order makes
+Frequencies are grouped into narrow bands of equal width on a warped (pitch) scale. In band i, the
+dominance d_i (T,) is 1 where the first source dominates, -1 where the second does, and about 0
+where both are silent. Neighbouring bands of one talker rise and fall together, so bands in the same
+order have correlated dominance, and reliable masks indicate the order themselves. With s_i = ±1 the
+best order maximizes
 
     J(s) = Σ_ij s_i s_j k_ij c_ij + Σ_i s_i (b_i + w g_i)
 
-greatest, c_ij the correlation of d_i and d_j over time, k_ij = exp(-|pitch_i - pitch_j| / reach),
-b_i = the product of d_i and the masks' dominance. Far bands may well be opposed (one talker hisses
-while the other hums), hence the reach; but where low bands are parted from all others by some that
-tell nothing, only far ones are left (`Ties.far`). The search starts at the order that the masks
-made, and as long as J grows exchanges the sources in that run of neighbouring bands where it grows
-most.
+    c_ij   correlation of d_i and d_j over time
+    k_ij   exp(-|pitch_i - pitch_j| / reach): distant bands are less correlated
+    b_i    correlation of d_i and the dominance of the masks
+    g_i    from -1 to 1, agreement of the estimated steering vectors with the expected ones as they
+           stand, relative to swapped
+    w      weight of the expected steering vectors
 
-Two voices that hold one pitch for a while sound there against what they do elsewhere, and came out
-exchanged at that pitch and its harmonics: 12 dB where other mixtures have 30. But where each is
-known to be, and what the head does to sound from there, tells the order too: g_i from -1 to 1 is
-how much more like the expected columns the found ones are as they stand than exchanged.
+Distant bands may be anti-correlated (one talker has a fricative while the other has a vowel), hence
+the limited reach; `PermutationSettings.far_weight` adds a weak coupling over long distances, for
+low bands that are isolated by uninformative ones. The expected steering vectors resolve two talkers
+who hold the same pitch for a while. The search starts at the order of the masks and swaps, as long
+as J grows, the run of neighbouring bands for which it grows most.
+
+References
+----------
+.. [1] H. Sawada, S. Araki and S. Makino, "Underdetermined convolutive blind source separation via
+   frequency bin-wise clustering and permutation alignment", IEEE Trans. Audio, Speech, and Language
+   Processing 19(3), 2011.
 """
 
 from __future__ import annotations
@@ -30,143 +38,185 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.features.stft import squared_size
+from earatlas.features.stft import squared_magnitude
 from earatlas.types import Array, Complex, Mask
 
-__all__ = ["FINE", "Ties", "exchanged", "expected_columns", "likeness"]
+__all__ = [
+    "FINE_PERMUTATION",
+    "PermutationSettings",
+    "align_permutation",
+    "expected_steering_vectors",
+    "steering_vector_agreement",
+]
 
-_KNEE_HERTZ = 1000.0  # pitch is log2(1 + frequency / knee): even below it, in octaves above
-_REACH, _FAR_REACH = 0.25, 2.0  # in pitch
-_MOST_LOOKS = 100
-_ALIKE = 0.02  # of expected columns that differ by less, an error of the head is all that is seen
+_PITCH_KNEE_HZ = 1000.0  # pitch is log2(1 + f / knee): linear below the knee, octaves above
+_REACH, _FAR_REACH = 0.25, 2.0  # decay of the coupling between bands, in pitch units
+_MAX_SEARCHES = 100  # passes of the greedy search
+_COLLINEARITY_LOADING = 0.02  # limits g where the expected steering vectors nearly coincide
 
 
+# Evidence: docs/figures/settings/separation.md, "demixing.permutation_alignment".
 @dataclass(frozen=True)
-class Ties:
-    """What ties frequencies to each other."""
+class PermutationSettings:
+    """Settings of the coupling between frequency bands."""
 
-    band_hertz: float = 8.0  # the lowest band; the others are as wide in pitch
-    roots: bool = False  # dominance by roots of powers
-    silent: float = 0.1  # of a source's mean (root of) power: a dominance of less says little
-    far: float = 0.0  # of all bands that count as `_FAR_REACH` says, beside the near ones
-
-
-# For long windows, which have a bin each 4 Hz. Power at frequencies where the sources are in the
-# wrong order, in % of all (48 pairs of talkers in simulated rooms of T60 0.22 to 0.6 s and of many
-# shapes, half of them 15 to 35 degrees apart; kemar_full and cipic_021): 4.1 with `Ties()`, 3.7
-# with bands half as wide, 3.7 with roots, 3.0 with both and less silence, 2.9 with far bands, too.
-# Coarse bands first and then these: 3.1. The open: docs/figures.md, "Which is which".
-FINE = Ties(band_hertz=4.0, roots=True, silent=0.03, far=0.03)
+    band_hz: float = 8.0  # width of the lowest band; the others have the same width in pitch
+    amplitudes: bool = False  # dominance from amplitudes (roots of powers) instead of powers
+    silence: float = 0.1  # relative to a source's mean power (or amplitude); damps d below it
+    far_weight: float = 0.0  # weight of the coupling with reach `_FAR_REACH`
 
 
-def exchanged(
-    powers: Array, masks: Array, hertz: Array, told: Array | float = 0.0, ties: Ties | None = None
+FINE_PERMUTATION = PermutationSettings(  # for long windows, with one bin every 4 Hz
+    band_hz=4.0, amplitudes=True, silence=0.03, far_weight=0.03
+)
+
+
+def align_permutation(
+    powers: Array,
+    masks: Array,
+    frequencies_hz: Array,
+    prior: Array | float = 0.0,
+    settings: PermutationSettings | None = None,
 ) -> Mask:
-    """The frequencies (F,) at which the two sources of powers (2, F, T) are to change places.
+    """Find the frequencies at which two sources must be swapped.
 
-    `told` (F,) is w g, what is known of the order besides.
+    Parameters
+    ----------
+    powers : array of shape (2, F, T)
+        Powers of the two demixed sources.
+    masks : array of shape (2, F, T)
+        Soft masks, which indicate the order where they are reliable.
+    frequencies_hz : array of shape (F,)
+        Frequencies, ascending.
+    prior : float or array of shape (F,), default 0
+        w g: evidence from expected steering vectors, positive if the order is right.
+    settings : PermutationSettings, optional
+        Settings of the coupling between bands.
+
+    Returns
+    -------
+    boolean array of shape (F,)
+        True where the two sources must be swapped.
+
+    References
+    ----------
+    .. [1] H. Sawada, S. Araki and S. Makino, "Underdetermined convolutive blind source separation
+       via frequency bin-wise clustering and permutation alignment", IEEE Trans. Audio, Speech, and
+       Language Processing 19(3), 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> envelopes = rng.random((2, 1, 200)) ** 4
+    >>> powers = np.repeat(envelopes, 60, axis=1)
+    >>> powers[:, 20:30] = powers[::-1, 20:30]
+    >>> masks = np.repeat(envelopes / envelopes.sum(axis=0), 60, axis=1)
+    >>> swap = align_permutation(powers, masks, 20.0 * np.arange(1, 61))
+    >>> np.flatnonzero(swap)
+    array([20, 21, 22, 23, 24, 25, 26, 27, 28, 29])
     """
-    ties = ties or Ties()
-    pitch = np.log2(1 + hertz / _KNEE_HERTZ)
-    band = np.floor(pitch / np.log2(1 + ties.band_hertz / _KNEE_HERTZ)).astype(np.intp)
+    settings = settings or PermutationSettings()
+    pitch = np.log2(1 + frequencies_hz / _PITCH_KNEE_HZ)
+    band = np.floor(pitch / np.log2(1 + settings.band_hz / _PITCH_KNEE_HZ)).astype(np.intp)
     _, first, band = np.unique(band, return_index=True, return_inverse=True)
-    counts = np.diff(np.append(first, len(hertz)))
+    counts = np.diff(np.append(first, len(frequencies_hz)))
     d, mask = (
         np.add.reduceat(values, first, axis=0) / counts[:, None]
-        for values in (_dominance(powers, ties), _centred(masks[0] - masks[1]))
+        for values in (_dominance(powers, settings), _centred(masks[0] - masks[1]))
     )
     d /= np.maximum(np.sqrt((d**2).sum(axis=1, keepdims=True)), 1e-12)
-    middle = np.add.reduceat(pitch, first) / counts
-    near = _fading(middle, _REACH)
-    if ties.far:
-        near += ties.far * _fading(middle, _FAR_REACH)
-    known = np.add.reduceat(np.broadcast_to(told, hertz.shape), first) / counts
-    order = _best_order(near * (d @ d.T), (d * mask).sum(axis=1) + known)
-    changed: Mask = order[band] < 0
-    return changed
+    band_pitch = np.add.reduceat(pitch, first) / counts
+    coupling = _exponential_coupling(band_pitch, _REACH)
+    if settings.far_weight:
+        coupling += settings.far_weight * _exponential_coupling(band_pitch, _FAR_REACH)
+    band_prior = np.add.reduceat(np.broadcast_to(prior, frequencies_hz.shape), first) / counts
+    signs = _best_signs(coupling * (d @ d.T), (d * mask).sum(axis=1) + band_prior)
+    swap: Mask = signs[band] < 0
+    return swap
 
 
-def expected_columns(ratios: Complex, ears: Array) -> tuple[Complex, Mask]:
-    """Columns (F, 2, 2) of length 1 of two sources, and where (F,) they are known.
+def expected_steering_vectors(ratios: Complex, ear_levels: Array) -> tuple[Complex, Mask]:
+    """Return unit steering vectors (F, 2, 2) of two sources, and where (F,) they are known.
 
-    `ratios` (2, F) are those of the right ear to the left, NaN where none is known; `ears` (2, F)
-    levels in whose units the columns are to be.
+    `ratios` (2, F) are interaural transfer functions (right over left), NaN where unknown;
+    `ear_levels` (2, F) is the normalization of the spectra that the vectors refer to.
     """
     known: Mask = np.asarray(np.isfinite(ratios).all(axis=0))
-    own = np.where(known, ratios, 1.0)
-    reaching = np.stack([np.ones_like(own), own]).transpose(2, 0, 1)
-    columns = np.asarray(reaching / ears.T[:, :, None], dtype=np.complex128)
-    columns /= np.linalg.norm(columns, axis=1, keepdims=True)
-    return columns, known
+    filled = np.where(known, ratios, 1.0)
+    unscaled = np.stack([np.ones_like(filled), filled]).transpose(2, 0, 1)
+    vectors = np.asarray(unscaled / ear_levels.T[:, :, None], dtype=np.complex128)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors, known
 
 
-def likeness(A: Complex, expected: Complex) -> Array:
-    """g (F,): how much more columns A (F, 2, 2) are like the expected ones than exchanged.
+def steering_vector_agreement(A: Complex, expected: Complex) -> Array:
+    """Return g (F,): how much better A (F, 2, 2) agrees with `expected` as it stands than swapped.
 
-    All columns have length 1. About 0 where both are expected to be alike.
+    All steering vectors have unit length. g is about 0 where both expected vectors coincide.
     """
-    along = squared_size(np.einsum("fam,fan->fmn", A.conj(), expected))
-    more = along[:, 0, 0] + along[:, 1, 1] - along[:, 0, 1] - along[:, 1, 0]
-    alike = squared_size((expected[..., 0].conj() * expected[..., 1]).sum(axis=1))
-    g: Array = np.clip(0.5 * more / (1 - alike + _ALIKE), -1, 1)
+    match = squared_magnitude(np.einsum("fam,fan->fmn", A.conj(), expected))
+    excess = match[:, 0, 0] + match[:, 1, 1] - match[:, 0, 1] - match[:, 1, 0]
+    collinearity = squared_magnitude((expected[..., 0].conj() * expected[..., 1]).sum(axis=1))
+    g: Array = np.clip(0.5 * excess / (1 - collinearity + _COLLINEARITY_LOADING), -1, 1)
     return g
 
 
-def _fading(pitch: Array, reach: float) -> Array:
-    """exp(-|pitch_i - pitch_j| / reach) (n, n) of a pitch (n,) that rises: products, no powers."""
-    up = np.exp((pitch - pitch[0]) / reach)  # 3e5 at 8 kHz: far from any overflow
-    fading = np.tril(np.outer(1 / up, up))
-    fading += np.tril(fading, -1).T
-    return fading
+def _exponential_coupling(pitch: Array, reach: float) -> Array:
+    """Return exp(-|pitch_i - pitch_j| / reach) (n, n) for ascending pitch (n,)."""
+    up = np.exp((pitch - pitch[0]) / reach)  # at most 3e5 at 8 kHz, so it cannot overflow
+    coupling = np.tril(np.outer(1 / up, up))
+    coupling += np.tril(coupling, -1).T
+    return coupling
 
 
-def _dominance(powers: Array, ties: Ties) -> Array:
-    """(F, T) how much more of the first source there is, each at its own mean level."""
+def _dominance(powers: Array, settings: PermutationSettings) -> Array:
+    """Return d (F, T) of powers (2, F, T), each source relative to its mean level."""
     mean = powers.mean(axis=2, keepdims=True)
     scaled = powers / np.where(mean > 0, mean, 1.0)
-    first, second = np.sqrt(scaled) if ties.roots else scaled
-    return _centred((first - second) / (first + second + ties.silent))
+    first, second = np.sqrt(scaled) if settings.amplitudes else scaled
+    return _centred((first - second) / (first + second + settings.silence))
 
 
 def _centred(values: Array) -> Array:
+    """Subtract the mean over time."""
     centred: Array = values - values.mean(axis=1, keepdims=True)
     return centred
 
 
-def _best_order(alike: Array, sure: Array) -> Array:
-    """Signs s (n,) for which Σ s_i s_j alike_ij + Σ s_i sure_i can grow by no run of flips.
+def _best_signs(pairwise: Array, unary: Array) -> Array:
+    """Return signs s (n,) for which J can be increased by no run of sign flips.
 
-    To look at all runs takes longest. So of those that gain most from each band on, one look takes
-    all that are apart from each other and still gain, beside those that were taken before, half of
-    what they did: 113 orders of talkers in rooms and in the open came out the same as by the best
-    one run a look but for six, of which three were better; it takes less than half the time.
+    J = Σ s_i s_j pairwise_ij + Σ s_i unary_i. The evaluation of all runs dominates the cost. One
+    pass therefore flips several runs: from each first band the best run, in order of their gain, if
+    it does not overlap runs that were flipped in this pass and still gains at least half as much.
     """
-    n = len(sure)
-    s, own = np.ones(n), np.array(sure, dtype=np.float64)
-    J = alike - np.diag(np.diag(alike))  # s_i s_j alike_ij
-    least = 1e-9 * float(np.abs(J).sum())
+    n = len(unary)
+    s, field = np.ones(n), np.array(unary, dtype=np.float64)
+    J = pairwise - np.diag(np.diag(pairwise))  # s_i s_j pairwise_ij
+    min_gain = 1e-9 * float(np.abs(J).sum())
     square = np.zeros((n + 1, n + 1))
     no_run = np.where(np.tri(n + 1, dtype=bool), -np.inf, 0.0)
-    for _ in range(_MOST_LOOKS):
-        # A run keeps what ties it to itself, and loses twice what ties it to the rest.
+    for _ in range(_MAX_SEARCHES):
+        # A flip keeps the terms within the run, and changes the sign of all terms with the rest.
         np.cumsum(J.cumsum(axis=0), axis=1, out=square[1:, 1:])
-        inside, ties = np.diag(square), np.append(0.0, (2 * J.sum(axis=1) + own).cumsum())
+        inside, linear = np.diag(square), np.append(0.0, (2 * J.sum(axis=1) + field).cumsum())
         gain = no_run - 8 * square  # (begin, end) of every run of neighbours
-        gain += 4 * inside - 2 * ties
-        gain += (4 * inside + 2 * ties)[:, None]
+        gain += 4 * inside - 2 * linear
+        gain += (4 * inside + 2 * linear)[:, None]
         ends = gain.argmax(axis=1)
         gains = gain[np.arange(n + 1), ends]
-        if not gains.max() > least:
+        if not gains.max() > min_gain:
             break
         free = np.ones(n, dtype=bool)
-        for begin in np.argsort(-gains, kind="stable")[: int((gains > least).sum())]:
+        for begin in np.argsort(-gains, kind="stable")[: int((gains > min_gain).sum())]:
             run = slice(begin, ends[begin])
             if not free[run].all():
                 continue
-            now = -2 * own[run].sum() - 4 * (J[run].sum() - J[run, run].sum())
-            if not free.all() and now < max(0.5 * gains[begin], least):
+            current_gain = -2 * field[run].sum() - 4 * (J[run].sum() - J[run, run].sum())
+            if not free.all() and current_gain < max(0.5 * gains[begin], min_gain):
                 continue
             free[run] = False
-            for values in (s[run], own[run], J[run], J[:, run]):
+            for values in (s[run], field[run], J[run], J[:, run]):
                 values *= -1
     return s

@@ -1,39 +1,47 @@
-"""Sound by filters that use both ears: from masks to what each source alone puts into the ears.
+"""Separation by spatial filtering: from masks to the image of each source at both ears.
 
-In: a two-channel mixture and soft masks of its sources. Out: both ears of every source; they add up
-to the mixture. A mask can only turn a bin down; two ears can also cancel a source, by a filter that
-is blind to its direction. With two sources that is exact where each reaches the ears by one ratio:
+Input: a two-channel mixture and soft masks of its sources. Output: the two-channel image of every
+source; the images sum to the mixture. A mask can only attenuate a bin, whereas two microphones can
+also cancel a source. For two sources with one steering vector each, this is exact:
 
-    x_ft (2,) = Σ_m a_mf y_mft           a_mf (2,) how source m reaches the ears at frequency f
+    x_ft (2,) = Σ_m a_mf y_mft           a_mf (2,) steering vector of source m at frequency f
     y = A⁻¹ x,  image of m = a_m y_m      A_f = (a_1f, a_2f)
 
-The masks tell a_mf well enough to begin: the strongest direction of the bins that are a source's.
-Then independence improves it: for sources whose powers v_mft change in time, the filters that make
-the likelihood largest are the generalized eigenvectors of the two covariances Σ_t x xᴴ / v_mft
-(iterative projection of a pair, as in AuxIVA and ILRMA). Powers are smoothed over many frequencies
-at first, so that what belongs together stays together, then over few. Where the masks were wrong
-throughout a stretch of frequencies the two sources come out exchanged there; `permutation` finds
-such stretches, and the filters are improved once more from the right order.
+1. Initialization: a_mf is the principal eigenvector of the mask-weighted spatial covariance.
+2. Iterative projection: for sources with time-varying powers v_mft, the maximum-likelihood demixing
+   filters are the generalized eigenvectors of the two covariances Σ_t x xᴴ / v_mft, as in AuxIVA
+   [1]_ and ILRMA [2]_. Powers are smoothed over many frequencies at first, which keeps the
+   frequencies of a source together, then over few.
+3. Permutation alignment (`permutation_alignment`): where masks were wrong over a range of
+   frequencies the sources come out swapped; the order is corrected and step 2 is repeated.
+4. Multichannel Wiener filter: where both sources have similar steering vectors (at low frequencies,
+   or on one cone of confusion), cancellation amplifies all model errors. Each source therefore has
+   the covariance v_mft (a_m a_mᴴ + ε I), with v between the estimates of masks and filters. The
+   diffuse-to-direct ratio ε is estimated from the energy orthogonal to a_m in bins with a single
+   active source; it is small in anechoic and large in reverberant recordings.
 
-Where two sources reach the ears alike (low frequencies, one cone of confusion) cancelling blows up
-whatever does not fit. The last step is therefore a multichannel Wiener filter: sources have the
-covariance v_mft (a_m a_mᴴ + ε I), v between what the masks and what the filters say. It cancels
-where it can and masks where it cannot. ε is measured: how much of a source reaches the ears beside
-a_m where it is alone, little in the open and much in a room. More than two sources cannot all be
-cancelled; how their a_m and v are made better than the masks tell: `many`.
+More than two sources cannot all be cancelled at once: see `underdetermined`.
 
-In a room a source reaches the ears over many ways: windows twice as long hold more of its answer
-and let filters cancel more, but in few long frames masks tell too little to begin with. So there
-the sources are parted as above first, and what comes out begins once more in long windows
-(`in_long_windows`). In a room sound changes less from frame to frame, and powers are smoothed over
-longer times. In the open all of that would lose up to 10 dB. Whether it is a room may be told;
-where it is not, ε tells it: filters of the open miss little there.
+In reverberant recordings, longer windows capture more of the room response and the filters cancel
+more, but the masks of few long frames are a poor initialization. The sources are therefore
+separated as above first, and the result initializes a second pass in longer windows
+(`refine_in_long_windows`). Powers are also smoothed over longer times. In anechoic recordings these
+settings would lose up to 10 dB. If it is unknown whether the recording is reverberant, ε of the
+anechoic filters decides.
 
-A band in which no cue was learned has no masks. `separate_band` starts from envelopes instead: how
-strong each source is in each frame, as a band below tells, is a power v_mt that gives filters at
-once, and shares of it stand for masks.
+A band in which no cues were learned has no masks. `separate_band` starts from envelopes instead:
+the powers v_mt per frame, known from a lower band, give filters directly, and the relative
+envelopes replace the masks.
 
-    X (2, F, T) spectra    masks (M, F, T)    v (M, F, T) powers    A (F, 2, M) columns of length 1
+    X (2, F, T) spectra    masks (M, F, T)    v (M, F, T) powers    A (F, 2, M) steering vectors
+
+References
+----------
+.. [1] N. Ono, "Stable and fast update rules for independent vector analysis based on auxiliary
+   function technique", WASPAA 2011.
+.. [2] D. Kitamura, N. Ono, H. Sawada, H. Kameoka and H. Saruwatari, "Determined blind source
+   separation unifying independent vector analysis and nonnegative matrix factorization", IEEE/ACM
+   Trans. Audio, Speech, and Language Processing 24(9), 2016.
 """
 
 from __future__ import annotations
@@ -44,88 +52,86 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from earatlas.features.layout import CueLayout
-from earatlas.features.stft import squared_size
-from earatlas.separation.demixing.frames import FLOOR, Frames, level
+from earatlas.features.stft import squared_magnitude
+from earatlas.separation.demixing.frames import FLOOR, NormalizedFrames, normalize_levels
 from earatlas.separation.demixing.permutation_alignment import (
-    FINE,
-    Ties,
-    exchanged,
-    expected_columns,
-    likeness,
+    FINE_PERMUTATION,
+    PermutationSettings,
+    align_permutation,
+    expected_steering_vectors,
+    steering_vector_agreement,
 )
 from earatlas.separation.demixing.steering_vectors import (
-    Moments,
-    apart,
-    beside,
-    columns_of,
-    principal,
-    smoothed,
-    wiener,
+    SecondMoments,
+    multichannel_wiener_filter,
+    orthogonal_fraction,
+    principal_steering_vectors,
+    regularize_collinear,
+    smooth_powers,
+    steering_vectors_from_moments,
 )
-from earatlas.separation.demixing.underdetermined import crowded_columns, voiced_powers
+from earatlas.separation.demixing.underdetermined import (
+    nmf_source_powers,
+    underdetermined_steering_vectors,
+)
 from earatlas.types import Array, Complex, Spectra
 
 __all__ = [
-    "TOLD",
-    "activity",
-    "in_long_windows",
-    "measured_spread",
+    "ACTIVITY_SECONDS",
+    "EXPECTED_STEERING_WEIGHT",
+    "FILTER_LEAKAGE",
+    "MASK_UNCERTAINTY",
+    "estimate_diffuse_to_direct",
+    "refine_in_long_windows",
+    "relative_envelopes",
     "separate_band",
     "separate_spatially",
-    "shares_of",
+    "source_activity",
 ]
 
-# What each of these does when it is changed alone: docs/figures.md, "Numbers in the code".
-_LONGER = 4  # windows for cancelling, in those of the cues: 256 ms hold most of a room's answer
-_HOPS = 8  # a window; 4 lose 2 dB in the open
-# Bins and frames that powers are smoothed over, step by step. Over three frames, which are nearly
-# one, SDR is 0.2 dB less (cipic_021), 0.6 (kemar_full), and with the atlas of another head 0.4
-# (ku100) and 2.3 (cipic_021), 6 to 8 mixtures each. From every second frame it is the same, but
-# masks that are wrong at many frequencies are not mended.
-_PLAN, _AGAIN = ((65, 1), (65, 1), (5, 1), (5, 1)), ((5, 1), (5, 1))
-_BROAD, _NARROW = (65, 3), (5, 3)  # of a band without masks
-# In a room. Two talkers, SNR in dB and that of the worst of six, at T60 0.3 and 0.5 s: as in open
-# 9.3, 3.3 and 6.9, 4.2; with these 10.3, 6.9 and 7.8, 6.6; then in long windows 12.5, 8.0 and 9.3,
-# 7.2. Windows 6 or 12 times as long: 11.8 and 8.9, 11.0 and 9.1. The sources of a prediction over
-# several frames (1 to 6 of them, jointly or after) were never above 9.8 and 7.3.
-_ROOM_HOPS = 4
-_LASTING, _LONG = (5, 5), (9, 3)
-_ROOM_PLAN, _ROOM_AGAIN = (_BROAD, _BROAD, _LASTING, _LASTING), (_LASTING, _LASTING)
-_ROOM_ROUNDS = 2  # of putting in order; the second gains 0.1 dB (docs/figures.md, "Which is which")
-_LONGEST = 8  # windows of rooms, in those of the cues
-# ε of filters of the open from which on it is a room. Two talkers, 32 each: up to 0.0042 in the
-# open, 0.0062 and more at T60 0.16 to 0.33 s, where filters of rooms gain 3.2 dB (kemar_full and
-# cipic_021, rooms of many shapes). Noise at 20 dB has 0.005 to 0.07, so it must not be asked there.
-_ROOM_SPREAD = 0.006
-# How much the expected columns count for the order of the sources, in the open. SDR in dB, mean and
-# worst tenth, of 16 mixtures of cipic_021 with 0, 10, 20, 30: 29.8, 14.0; 30.2, 20.2; 30.6, 22.5;
-# 30.6, 22.5. In rooms reflections turn the columns, and they are not asked: docs/figures.md.
-TOLD = 20.0
-_MORE = 3e-3  # ε of more than two sources in a band without masks, where none is surely alone
-_ALONE = 0.05  # of a source's bins, those that fit best, are its alone; 0.2 loses 4 dB
-_WIDER = 16.0  # ε in what they miss: they fit better than most
-# Spectra have single precision, about 1e-7: a smaller ε would invert their rounding.
-_LEAST_SPREAD, _MOST_SPREAD = 1e-6, 0.3
-_SPREAD_HERTZ = 1000.0  # below it bins are heard well enough to measure
-_DOUBT = 0.1  # of a bin's power that a source may have whatever its mask says
-_LEAK = 0.02  # of a bin's power that the filters may have given to the wrong source
-_ACTIVITY_SECONDS = 0.25
-# Of the frequencies of a band without masks, those that tell ε: above 8 kHz most are near the
-# recording's noise, which is no spread. With half of them it is up to 2.4 dB worse in the open. In
-# a room, where all have spread, half of them (as below 1 kHz) is 1 dB better.
-_CLEAREST, _TYPICAL = 0.1, 0.5
-_PAUSE = 1e-3  # of its mean envelope that a silent source still has
+# Evidence: docs/figures/settings/separation.md, "demixing.spatial_filtering".
+_WINDOW_FACTOR = 4  # demixing window in windows of the cue layout: 256 ms
+_HOPS_PER_WINDOW = 8
+# Bins and frames over which powers are smoothed, one entry per iteration: before and after
+# permutation alignment.
+_FIRST_SMOOTHING, _SECOND_SMOOTHING = ((65, 1), (65, 1), (5, 1), (5, 1)), ((5, 1), (5, 1))
+_BROAD_SMOOTHING, _NARROW_SMOOTHING = (65, 3), (5, 3)  # of a band without masks
+_REVERBERANT_HOPS_PER_WINDOW = 4
+_REVERBERANT_SMOOTHING, _LONG_WINDOW_SMOOTHING = (5, 5), (9, 3)
+_REVERBERANT_FIRST_SMOOTHING = (
+    _BROAD_SMOOTHING,
+    _BROAD_SMOOTHING,
+    _REVERBERANT_SMOOTHING,
+    _REVERBERANT_SMOOTHING,
+)
+_REVERBERANT_SECOND_SMOOTHING = (_REVERBERANT_SMOOTHING, _REVERBERANT_SMOOTHING)
+_REVERBERANT_ROUNDS = 2  # rounds of permutation alignment
+_LONG_WINDOW_FACTOR = 8  # second pass in reverberant rooms, in windows of the cue layout
+_REVERBERANT_DIFFUSE_TO_DIRECT = 0.006  # ε of anechoic filters from which a room is reverberant
+EXPECTED_STEERING_WEIGHT = 20.0  # w: weight of expected steering vectors in the alignment
+_UNMASKED_DIFFUSE_TO_DIRECT = 3e-3  # ε of more than two sources in a band without masks
+_SINGLE_SOURCE_QUANTILE = 0.05  # best-fitting fraction of a source's bins, taken as single-source
+_DIFFUSE_SCALE = 16.0  # ε relative to the orthogonal energy of those bins, which fit above average
+# ε in single precision (about 1e-7): a smaller value would invert rounding errors.
+_MIN_DIFFUSE_TO_DIRECT, _MAX_DIFFUSE_TO_DIRECT = 1e-6, 0.3
+_DIFFUSE_MAX_HZ = 1000.0  # Hz, ε is estimated below, where bins have a good signal-to-noise ratio
+MASK_UNCERTAINTY = 0.1  # fraction of a bin's power an active source may have despite its mask
+FILTER_LEAKAGE = 0.02  # fraction of a bin's power that filters may assign to the wrong source
+ACTIVITY_SECONDS = 0.25  # s, averaging time of the source activity
+# Quantile over the frequencies of a band without masks that determines ε.
+_ANECHOIC_QUANTILE, _REVERBERANT_QUANTILE = 0.1, 0.5
+_ENVELOPE_FLOOR = 1e-3  # of its mean envelope that a silent source retains
 _Sizes = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """How filters are made better: what powers are smoothed over, step by step."""
+class _IterationPlan:
+    """Smoothing of the powers in each iteration of the demixing filters."""
 
     first: _Sizes
-    again: _Sizes  # once sources are in order
-    ties: Ties = field(default_factory=Ties)  # by which they are put in order
-    rounds: int = 1  # of putting in order and of making better
+    second: _Sizes  # after permutation alignment
+    permutation: PermutationSettings = field(default_factory=PermutationSettings)
+    rounds: int = 1  # rounds of permutation alignment and second iterations
 
 
 def separate_spatially(
@@ -133,218 +139,298 @@ def separate_spatially(
     masks: Array,
     layout: CueLayout,
     *,
-    in_room: bool | None = False,
+    reverberant: bool | None = False,
     ratios: Complex | None = None,
 ) -> Array:
-    """Both ears (M, 2, n) of every source of samples (2, n), from masks (M, F, T) in the layout.
+    """Separate the sources of a mixture by demixing filters and a multichannel Wiener filter.
 
-    `in_room` None: it is not known, and ε of two sources is asked. `ratios` (M, F) are those of the
-    right ear to the left that are expected of each source, NaN where none is known; they are for
-    two in the open. More are treated alike everywhere.
+    Parameters
+    ----------
+    samples : array of shape (2, n)
+        The mixture at the rate of the layout.
+    masks : array of shape (M, F, T)
+        Soft masks in the layout's frames and bins above 0 Hz.
+    layout : CueLayout
+        Rate, window and hop of the masks.
+    reverberant : bool or None, default False
+        Whether the recording is reverberant. With None, the diffuse-to-direct ratio of two sources
+        decides. More than two sources are treated alike in all conditions.
+    ratios : complex array of shape (M, F), optional
+        Expected interaural transfer functions (right over left), NaN where unknown. They are used
+        for two sources in anechoic recordings.
+
+    Returns
+    -------
+    array of shape (M, 2, n)
+        Source images at both ears, which sum to `samples`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import earatlas as ea
+    >>> layout = ea.CueLayout()
+    >>> samples = np.random.default_rng(0).normal(size=(2, 4096))
+    >>> masks = np.full((2, 512, 33), 0.5)
+    >>> images = separate_spatially(samples, masks, layout)
+    >>> bool(np.allclose(images.sum(axis=0), samples))
+    True
     """
     M = len(masks)
     if M == 1 or not samples.any():
         return np.repeat(samples[None], M, axis=0)
     if M > 2:
-        return _more_than_two(Frames.of(samples, layout.rate, layout.window, _HOPS), masks, layout)
-    window = _LONGER * layout.window
-    if not in_room:
-        frames = Frames.of(samples, layout.rate, window, _HOPS)
-        order = _Order.of(frames, ratios, layout)
-        parted = _two(frames, masks, layout, _Plan(_PLAN, _AGAIN, FINE), order)
-        if in_room is not None or parted.spread < _ROOM_SPREAD:
-            return parted.sounds()
-    frames = Frames.of(samples, layout.rate, window, _ROOM_HOPS)
-    plan = _Plan(_ROOM_PLAN, _ROOM_AGAIN, FINE, _ROOM_ROUNDS)
-    sounds = _two(frames, masks, layout, plan, _Order(frames.hertz)).sounds()
-    return in_long_windows(samples, sounds, layout)
+        frames = NormalizedFrames.from_samples(
+            samples, layout.rate, layout.window, _HOPS_PER_WINDOW
+        )
+        return _separate_underdetermined(frames, masks, layout)
+    window = _WINDOW_FACTOR * layout.window
+    if not reverberant:
+        frames = NormalizedFrames.from_samples(samples, layout.rate, window, _HOPS_PER_WINDOW)
+        prior = _PermutationPrior.from_ratios(frames, ratios, layout)
+        plan = _IterationPlan(_FIRST_SMOOTHING, _SECOND_SMOOTHING, FINE_PERMUTATION)
+        demixer = _fit_pair(frames, masks, layout, plan, prior)
+        if reverberant is not None or demixer.diffuse_to_direct < _REVERBERANT_DIFFUSE_TO_DIRECT:
+            return demixer.signals()
+    frames = NormalizedFrames.from_samples(
+        samples, layout.rate, window, _REVERBERANT_HOPS_PER_WINDOW
+    )
+    plan = _IterationPlan(
+        _REVERBERANT_FIRST_SMOOTHING,
+        _REVERBERANT_SECOND_SMOOTHING,
+        FINE_PERMUTATION,
+        _REVERBERANT_ROUNDS,
+    )
+    prior = _PermutationPrior(frames.frequencies_hz)
+    signals = _fit_pair(frames, masks, layout, plan, prior).signals()
+    return refine_in_long_windows(samples, signals, layout)
 
 
 @dataclass(frozen=True, eq=False)
-class _Order:
-    """What tells which is which at each frequency, besides the masks."""
+class _PermutationPrior:
+    """What is known about the order of two sources at each frequency besides the masks."""
 
-    hertz: Array  # (F,)
-    expected: Complex | None = None  # (F, 2, 2) columns of length 1
-    weight: Array | float = 0.0  # (F,) w, 0 where nothing is known
+    frequencies_hz: Array  # (F,)
+    expected: Complex | None = None  # (F, 2, 2) expected steering vectors of unit length
+    weight: Array | float = 0.0  # (F,) w, 0 where no steering vector is known
 
     @classmethod
-    def of(cls, frames: Frames, ratios: Complex | None, layout: CueLayout) -> _Order:
-        """By the ratios (2, F) of the layout that are nearest; columns are of levelled spectra."""
+    def from_ratios(
+        cls, frames: NormalizedFrames, ratios: Complex | None, layout: CueLayout
+    ) -> _PermutationPrior:
+        """Take the interaural ratios (2, F) of the layout's nearest bins, in normalized units."""
         if ratios is None:
-            return cls(frames.hertz)
-        rows = np.round(frames.hertz * layout.window / layout.rate).astype(np.intp) - 1
-        own = ratios[:, np.clip(rows, 0, ratios.shape[1] - 1)]
-        columns, known = expected_columns(own, frames.ears[..., 0])
-        return cls(frames.hertz, columns, np.where(known, TOLD, 0.0))
+            return cls(frames.frequencies_hz)
+        rows = np.round(frames.frequencies_hz * layout.window / layout.rate).astype(np.intp) - 1
+        nearest = ratios[:, np.clip(rows, 0, ratios.shape[1] - 1)]
+        vectors, known = expected_steering_vectors(nearest, frames.ear_levels[..., 0])
+        return cls(frames.frequencies_hz, vectors, np.where(known, EXPECTED_STEERING_WEIGHT, 0.0))
 
-    def told(self, A: Complex) -> Array | float:
-        """(F,) for `exchanged`."""
-        return 0.0 if self.expected is None else self.weight * likeness(A, self.expected)
+    def evidence(self, A: Complex) -> Array | float:
+        """Return w g (F,) of steering vectors A, for `align_permutation`."""
+        if self.expected is None:
+            return 0.0
+        return self.weight * steering_vector_agreement(A, self.expected)
 
 
 @dataclass(frozen=True, eq=False)
-class _Parted:
-    """Filters of the sources, before they are applied."""
+class _WienerDemixer:
+    """Parameters of the multichannel Wiener filter of one mixture."""
 
-    frames: Frames
-    columns: Complex  # (F, 2, M)
+    frames: NormalizedFrames
+    steering_vectors: Complex  # (F, 2, M)
     powers: Array  # (M, F, T)
-    spread: float  # ε
+    diffuse_to_direct: float  # ε
 
-    def sounds(self) -> Array:
-        """Both ears (M, 2, n) of every source."""
-        return self.frames.sounds(wiener(self.frames.X, self.columns, self.powers, self.spread))
+    def signals(self) -> Array:
+        """Return the images (M, 2, n) of all sources."""
+        images = multichannel_wiener_filter(
+            self.frames.X, self.steering_vectors, self.powers, self.diffuse_to_direct
+        )
+        return self.frames.synthesize(images)
 
 
-def _two(
-    frames: Frames,
+def _fit_pair(
+    frames: NormalizedFrames,
     masks: Array,
     layout: CueLayout,
-    plan: _Plan,
-    order: _Order,
-) -> _Parted:
-    """Two sources by filters that independence has made better."""
-    moments = Moments.of(frames.X)
-    q = _on_grid(masks, frames, layout)
-    start = principal(moments.covariances(q**2))
-    A, q = _in_order(moments, start, q, order, frames.floor, plan)
-    shares = _shares(moments.powers(A), frames.floor)
-    return _Parted(frames, A, *_likely(frames, A, q, shares))
+    plan: _IterationPlan,
+    prior: _PermutationPrior,
+) -> _WienerDemixer:
+    """Estimate steering vectors, powers and ε of two sources from their masks."""
+    moments = SecondMoments.from_spectra(frames.X)
+    q = _resample_masks(masks, frames, layout)
+    initial = principal_steering_vectors(moments.covariances(q**2))
+    A, q = _aligned_steering_vectors(moments, initial, q, prior, frames.floor, plan)
+    fractions = _power_fractions(moments.powers(A), frames.floor)
+    return _WienerDemixer(frames, A, *_source_powers(frames, A, q, fractions))
 
 
-def in_long_windows(samples: Array, sounds: Array, layout: CueLayout) -> Array:
-    """Two sources (2, 2, n) of a room parted better, from how they came out in shorter windows."""
-    frames = Frames.of(samples, layout.rate, _LONGEST * layout.window, _ROOM_HOPS)
-    moments = Moments.of(frames.X)
-    v = np.stack([frames.power_of(sound) for sound in sounds]) + frames.floor
-    start = apart(columns_of(moments, smoothed(v, _LONG, frames.floor)))
-    A = _independent(moments, start, (_LONG,) * 3, frames.floor)
-    shares = _shares(moments.powers(A), frames.floor)
-    return frames.sounds(wiener(frames.X, A, *_likely(frames, A, v / v.sum(axis=0), shares)))
+def refine_in_long_windows(samples: Array, signals: Array, layout: CueLayout) -> Array:
+    """Separate two reverberant sources again in long windows, from their signals (2, 2, n)."""
+    frames = NormalizedFrames.from_samples(
+        samples, layout.rate, _LONG_WINDOW_FACTOR * layout.window, _REVERBERANT_HOPS_PER_WINDOW
+    )
+    moments = SecondMoments.from_spectra(frames.X)
+    v = np.stack([frames.power_of(signal) for signal in signals]) + frames.floor
+    smooth = smooth_powers(v, _LONG_WINDOW_SMOOTHING, frames.floor)
+    initial = regularize_collinear(steering_vectors_from_moments(moments, smooth))
+    A = _iterative_projection(moments, initial, (_LONG_WINDOW_SMOOTHING,) * 3, frames.floor)
+    fractions = _power_fractions(moments.powers(A), frames.floor)
+    powers, diffuse_to_direct = _source_powers(frames, A, v / v.sum(axis=0), fractions)
+    return _WienerDemixer(frames, A, powers, diffuse_to_direct).signals()
 
 
-def _more_than_two(frames: Frames, masks: Array, layout: CueLayout) -> Array:
-    """Sources of which some are silent, now these and now those."""
+def _separate_underdetermined(frames: NormalizedFrames, masks: Array, layout: CueLayout) -> Array:
+    """Separate more than two sources, which are not all active at once."""
     X, floor = frames.X, frames.floor
-    q = _on_grid(masks, frames, layout)
-    _, highest = layout.ipd_band_hz or (0.0, 0.0)
-    A = crowded_columns(X, q, int(np.searchsorted(frames.hertz, highest, "right")))
-    v, spread = _likely(frames, A, q, q)
-    return frames.sounds(wiener(X, A, voiced_powers(X, A, v, spread, floor), spread))
+    q = _resample_masks(masks, frames, layout)
+    _, max_phase_hz = layout.ipd_band_hz or (0.0, 0.0)
+    n_phase_bins = int(np.searchsorted(frames.frequencies_hz, max_phase_hz, "right"))
+    A = underdetermined_steering_vectors(X, q, n_phase_bins)
+    v, diffuse_to_direct = _source_powers(frames, A, q, q)
+    v = nmf_source_powers(X, A, v, diffuse_to_direct, floor)
+    return _WienerDemixer(frames, A, v, diffuse_to_direct).signals()
 
 
-def _likely(frames: Frames, A: Complex, q: Array, shares: Array) -> tuple[Array, float]:
-    """Powers (M, F, T) between masks q and what filters say, and ε."""
-    low = slice(None, max(int(np.searchsorted(frames.hertz, _SPREAD_HERTZ)), 1))
-    spread = measured_spread(frames.X[:, low], A[low], shares[:, low])
-    likely = q + _DOUBT * activity(q, frames.power, _ACTIVITY_SECONDS * frames.a_second)
-    if shares is not q:
-        likely = np.sqrt(likely * (shares + _LEAK))
-    likely *= frames.power
-    likely += frames.floor
-    return likely, spread
+def _source_powers(
+    frames: NormalizedFrames, A: Complex, q: Array, fractions: Array
+) -> tuple[Array, float]:
+    """Return powers (M, F, T) between masks q and power fractions of the filters, and ε."""
+    low = slice(None, max(int(np.searchsorted(frames.frequencies_hz, _DIFFUSE_MAX_HZ)), 1))
+    diffuse_to_direct = estimate_diffuse_to_direct(frames.X[:, low], A[low], fractions[:, low])
+    averaging = ACTIVITY_SECONDS * frames.frames_per_second
+    powers = q + MASK_UNCERTAINTY * source_activity(q, frames.power, averaging)
+    if fractions is not q:
+        powers = np.sqrt(powers * (fractions + FILTER_LEAKAGE))
+    powers *= frames.power
+    powers += frames.floor
+    return powers, diffuse_to_direct
 
 
 def separate_band(
-    X: Spectra, envelopes: Array, hertz: Array, *, frames_a_second: float, in_room: bool = False
+    X: Spectra,
+    envelopes: Array,
+    frequencies_hz: Array,
+    *,
+    frames_per_second: float,
+    reverberant: bool = False,
 ) -> tuple[Complex, float]:
-    """Images (M, 2, F, T) that add up to spectra X (2, F, T), told by envelopes (M, T), and ε."""
+    """Separate a band without masks, from the envelopes of the sources.
+
+    Returns images (M, 2, F, T) that sum to spectra X (2, F, T), given envelopes (M, T), and ε.
+    """
     M = len(envelopes)
     if not X.any():
         return np.zeros((M, *X.shape), dtype=np.complex128), 0.0
-    X, ears = level(X)
-    power, moments = squared_size(X).sum(axis=0), Moments.of(X)
+    X, ear_levels = normalize_levels(X)
+    power, moments = squared_magnitude(X).sum(axis=0), SecondMoments.from_spectra(X)
     floor = FLOOR * float(power.max())
-    q = np.broadcast_to(shares_of(envelopes)[:, None], (M, *power.shape))
-    A, spread, shares = principal(moments.covariances(q**2)), _MORE, None
+    q = np.broadcast_to(relative_envelopes(envelopes)[:, None], (M, *power.shape))
+    A = principal_steering_vectors(moments.covariances(q**2))
+    diffuse_to_direct, fractions = _UNMASKED_DIFFUSE_TO_DIRECT, None
     if M == 2:
-        v = envelopes + _PAUSE * envelopes.mean(axis=1, keepdims=True) + 1e-300
-        start = columns_of(moments, np.broadcast_to(v[:, None], q.shape))
-        plan = _Plan((_BROAD, _BROAD, _NARROW, _NARROW), (_NARROW, _NARROW))
-        A, q = _in_order(moments, start, q, _Order(hertz), floor, plan)
-        shares = _shares(moments.powers(A), floor)
-        clearest = _TYPICAL if in_room else _CLEAREST
-        spread = _spread_of(float(np.quantile(_least_beside(X, A, shares), clearest)))
-    likely = q + _DOUBT * activity(q, power, _ACTIVITY_SECONDS * frames_a_second)
-    if shares is not None:
-        likely = np.sqrt(likely * (shares + _LEAK))
-    return wiener(X, A, likely * power + floor, spread) * ears, spread
+        v = envelopes + _ENVELOPE_FLOOR * envelopes.mean(axis=1, keepdims=True) + 1e-300
+        initial = steering_vectors_from_moments(moments, np.broadcast_to(v[:, None], q.shape))
+        plan = _IterationPlan(
+            (_BROAD_SMOOTHING, _BROAD_SMOOTHING, _NARROW_SMOOTHING, _NARROW_SMOOTHING),
+            (_NARROW_SMOOTHING, _NARROW_SMOOTHING),
+        )
+        prior = _PermutationPrior(frequencies_hz)
+        A, q = _aligned_steering_vectors(moments, initial, q, prior, floor, plan)
+        fractions = _power_fractions(moments.powers(A), floor)
+        quantile = _REVERBERANT_QUANTILE if reverberant else _ANECHOIC_QUANTILE
+        orthogonal = _single_source_orthogonal_fraction(X, A, fractions)
+        diffuse_to_direct = _scaled_diffuse_to_direct(float(np.quantile(orthogonal, quantile)))
+    powers = q + MASK_UNCERTAINTY * source_activity(q, power, ACTIVITY_SECONDS * frames_per_second)
+    if fractions is not None:
+        powers = np.sqrt(powers * (fractions + FILTER_LEAKAGE))
+    images = multichannel_wiener_filter(X, A, powers * power + floor, diffuse_to_direct)
+    return images * ear_levels, diffuse_to_direct
 
 
-def shares_of(envelopes: Array) -> Array:
-    """The part of each source (M, T) in the sum of all; alike where all are silent."""
+def relative_envelopes(envelopes: Array) -> Array:
+    """Return the envelopes (M, T) divided by their sum; equal fractions where all are silent."""
     total = envelopes.sum(axis=0)
-    heard = total > 0
-    return np.where(heard, envelopes / np.where(heard, total, 1.0), 1 / len(envelopes))
+    audible = total > 0
+    return np.where(audible, envelopes / np.where(audible, total, 1.0), 1 / len(envelopes))
 
 
-def _on_grid(masks: Array, frames: Frames, layout: CueLayout) -> Array:
-    """Masks at the frequencies and frames of another transform: those nearest."""
+def _resample_masks(masks: Array, frames: NormalizedFrames, layout: CueLayout) -> Array:
+    """Return masks on the time-frequency grid of `frames`, by nearest neighbours."""
     _, F, T = frames.X.shape
     rows = np.round((np.arange(F) + 1) * masks.shape[1] / F).astype(np.intp) - 1
     columns = np.round(np.arange(T) * frames.hop / layout.hop).astype(np.intp)
     columns = np.minimum(columns, masks.shape[2] - 1)
-    nearest = np.take(masks, columns, axis=2).astype(np.float32)  # fewer first, then more
-    on_grid: Array = np.take(nearest, np.maximum(rows, 0), axis=1)
-    return on_grid
+    nearest = np.take(masks, columns, axis=2).astype(np.float32)  # the reduction comes first
+    resampled: Array = np.take(nearest, np.maximum(rows, 0), axis=1)
+    return resampled
 
 
-def _shares(v: Array, floor: float) -> Array:
-    """Of powers (M, F, T), the part of each source."""
-    shares: Array = v / (v.sum(axis=0) + floor)
-    return shares
+def _power_fractions(v: Array, floor: float) -> Array:
+    """Return the fraction of each source in the sum of powers (M, F, T)."""
+    fractions: Array = v / (v.sum(axis=0) + floor)
+    return fractions
 
 
-def activity(q: Array, power: Array, frames: float) -> Array:
-    """How much each source is heard around a frame, from 0 to 1: (M, 1, T)."""
+def source_activity(q: Array, power: Array, frames: float) -> Array:
+    """Return the activity (M, 1, T) of each source around a frame, from 0 to 1."""
     from scipy.ndimage import uniform_filter1d
 
-    heard = uniform_filter1d((q * power).sum(axis=1), max(round(frames), 1), axis=1)
-    total = heard.sum(axis=0)
-    share = heard / np.where(total > 0, total, 1.0)
-    # A tenth of the energy is as good as all of it; a hundredth may be leakage of the masks.
-    active: Array = np.clip((share - 0.01) / 0.09, 0.0, 1.0)[:, None]
-    return active
+    energy = uniform_filter1d((q * power).sum(axis=1), max(round(frames), 1), axis=1)
+    total = energy.sum(axis=0)
+    fraction = energy / np.where(total > 0, total, 1.0)
+    # 10 % of the energy counts as fully active; 1 % may be leakage of the masks.
+    activity: Array = np.clip((fraction - 0.01) / 0.09, 0.0, 1.0)[:, None]
+    return activity
 
 
-def _in_order(
-    moments: Moments,
+def _aligned_steering_vectors(
+    moments: SecondMoments,
     A: Complex,
     q: Array,
-    order: _Order,
+    prior: _PermutationPrior,
     floor: float,
-    plan: _Plan,
+    plan: _IterationPlan,
 ) -> tuple[Complex, Array]:
-    """Columns (F, 2, 2) of two sources made better from a start, and the masks in their order."""
-    A = _independent(moments, apart(A), plan.first, floor)
+    """Return refined steering vectors (F, 2, 2) of two sources, and the masks in their order."""
+    A = _iterative_projection(moments, regularize_collinear(A), plan.first, floor)
     for _ in range(plan.rounds):
-        swap = exchanged(moments.powers(A), q, order.hertz, order.told(A), plan.ties)
+        swap = align_permutation(
+            moments.powers(A), q, prior.frequencies_hz, prior.evidence(A), plan.permutation
+        )
         A, q = np.where(swap[:, None, None], A[..., ::-1], A), np.where(swap[:, None], q[::-1], q)
-        A = _independent(moments, A, plan.again, floor)
+        A = _iterative_projection(moments, A, plan.second, floor)
     return A, q
 
 
-def _independent(moments: Moments, A: Complex, sizes: _Sizes, floor: float) -> Complex:
-    """Columns (F, 2, 2) made better step by step, powers smoothed as planned."""
+def _iterative_projection(
+    moments: SecondMoments, A: Complex, sizes: _Sizes, floor: float
+) -> Complex:
+    """Refine steering vectors (F, 2, 2), with one smoothing size of the powers per iteration."""
     for size in sizes:
-        A = apart(columns_of(moments, smoothed(moments.powers(A), size, floor)))
+        v = smooth_powers(moments.powers(A), size, floor)
+        A = regularize_collinear(steering_vectors_from_moments(moments, v))
     return A
 
 
-def measured_spread(X: Spectra, A: Complex, shares: Array) -> float:
-    """ε: what of a source is beside its column, where it is most alone; typical of F."""
-    return _spread_of(float(np.median(_least_beside(X, A, shares))))
+def estimate_diffuse_to_direct(X: Spectra, A: Complex, fractions: Array) -> float:
+    """Estimate ε from bins with a single active source; the median over sources and frequencies.
+
+    `fractions` (M, F, T) are the fractions of the sources in the power of each bin.
+    """
+    return _scaled_diffuse_to_direct(
+        float(np.median(_single_source_orthogonal_fraction(X, A, fractions)))
+    )
 
 
-def _spread_of(beside: float) -> float:
-    """ε where so much of a source is beside its column."""
-    return min(max(_WIDER * beside, _LEAST_SPREAD), _MOST_SPREAD)
+def _scaled_diffuse_to_direct(orthogonal: float) -> float:
+    """Return ε for an orthogonal energy fraction of single-source bins, within its limits."""
+    return min(max(_DIFFUSE_SCALE * orthogonal, _MIN_DIFFUSE_TO_DIRECT), _MAX_DIFFUSE_TO_DIRECT)
 
 
-def _least_beside(X: Spectra, A: Complex, shares: Array) -> Array:
-    """What of each source (M, F, 1) is beside its column, where it is most alone."""
-    alone = np.where(shares > 0.5, beside(X, A), 1)
-    counts = np.maximum((alone < 1).sum(axis=2), 1)
-    rank = (_ALONE * (counts - 1)).astype(np.intp)
-    return np.take_along_axis(np.sort(alone, axis=2), rank[..., None], axis=2)
+def _single_source_orthogonal_fraction(X: Spectra, A: Complex, fractions: Array) -> Array:
+    """Return the orthogonal energy fraction (M, F, 1) of each source's best-fitting bins."""
+    orthogonal = np.where(fractions > 0.5, orthogonal_fraction(X, A), 1)
+    counts = np.maximum((orthogonal < 1).sum(axis=2), 1)
+    rank = (_SINGLE_SOURCE_QUANTILE * (counts - 1)).astype(np.intp)
+    return np.take_along_axis(np.sort(orthogonal, axis=2), rank[..., None], axis=2)

@@ -1,22 +1,22 @@
-// Requests to the studio. Addresses are relative: the token is a part of the page's own.
+// Requests to the studio. Addresses are relative, because the page's own address contains the token.
 
 const KEY = "earatlas-session";
 let session = null;
 
-export class Refused extends Error {}
-export class Left extends Error {} // the user no longer wants it
+export class RequestError extends Error {}
+export class AbortedError extends Error {} // the user cancelled an upload
 
 async function request(path, options = {}) {
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, options);
+    response = await fetch(path, options);
   } catch {
-    throw new Refused("The studio does not answer. Is `earatlas studio` still running?");
+    throw new RequestError("The studio does not respond. Is `earatlas studio` still running?");
   }
-  const value = await answer.json().catch(() => ({}));
-  if (!answer.ok) {
-    if (answer.status === 410) sessionStorage.removeItem(KEY + location.pathname);
-    throw new Refused(value.error || `The studio refused this (${answer.status}).`);
+  const value = await response.json().catch(() => ({}));
+  if (!response.ok) {
+    if (response.status === 410) sessionStorage.removeItem(KEY + location.pathname);
+    throw new RequestError(value.error || `The studio refused the request (status ${response.status}).`);
   }
   return value;
 }
@@ -37,7 +37,7 @@ export const post = (path, value = {}) => request(address(path), {
   method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(value),
 });
 export const remove = (path) => request(address(path), { method: "DELETE" });
-export const fileOf = (recording, name) => address(`recordings/${recording}/files/${encodeURIComponent(name)}`);
+export const fileAddress = (recording, name) => address(`recordings/${recording}/files/${encodeURIComponent(name)}`);
 
 export function socket(path) {
   const url = new URL(address(path), location.href);
@@ -45,37 +45,37 @@ export function socket(path) {
   return new WebSocket(url);
 }
 
-// Upload with progress, which fetch does not tell; `told` gets shares.
-export function upload(path, body, query, told = () => {}, stop = undefined) {
+// Upload with progress, which fetch does not report; `onProgress` gets the fraction sent.
+export function upload(path, body, query, onProgress = () => {}, abort = undefined) {
   const values = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
   const sent = new XMLHttpRequest();
   sent.open("POST", `${address(path)}?${new URLSearchParams(values)}`);
-  sent.upload.onprogress = (event) => event.lengthComputable && told(event.loaded / event.total);
+  sent.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
   return new Promise((resolve, reject) => {
     sent.onload = () => {
       let value = {};
-      try { value = JSON.parse(sent.responseText); } catch { /* no JSON: a refusal of the guard */ }
+      try { value = JSON.parse(sent.responseText); } catch { /* plain text of a refused request */ }
       if (sent.status < 300) resolve(value);
-      else reject(new Refused(value.error || `The studio refused this (${sent.status}).`));
+      else reject(new RequestError(value.error || `The studio refused the upload (status ${sent.status}).`));
     };
-    sent.onabort = () => reject(new Left());
-    stop?.addEventListener("abort", () => sent.abort());
-    sent.onerror = () => reject(new Refused("The upload broke off. Is the file too large, or the studio gone?"));
+    sent.onabort = () => reject(new AbortedError());
+    abort?.addEventListener("abort", () => sent.abort());
+    sent.onerror = () => reject(new RequestError("The upload was interrupted. The file may be too large, or the studio may have stopped."));
     sent.send(body);
   });
 }
 
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 
-// Ask how far a job is until it has ended; `told` gets every state, with `answer` when it is new,
-// and says false when nobody looks any more.
-export async function followed(id, told) {
-  let seen = 0;
+// Ask for the state of a job until it has ended. `onUpdate` gets each state and whether its result is
+// new, and returns false to stop.
+export async function pollJob(id, onUpdate) {
+  let version = 0;
   for (;;) {
-    const job = await get(`jobs/${id}?seen=${seen}`);
-    const fresh = job.answers !== seen;
-    seen = job.answers;
-    if (told(job, fresh) === false) return { ...job, state: "left" };
+    const job = await get(`jobs/${id}?version=${version}`);
+    const fresh = job.result_version !== version;
+    version = job.result_version;
+    if (onUpdate(job, fresh) === false) return { ...job, state: "ignored" };
     if (["done", "failed", "cancelled"].includes(job.state)) return job;
     await pause(0.1);
   }

@@ -1,4 +1,4 @@
-// In the audio thread: hands on two channels in blocks of some 40 ms.
+// Audio worklet: posts two channels in blocks of about 40 ms.
 
 const SIZE = 2048;
 

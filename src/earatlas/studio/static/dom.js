@@ -1,11 +1,11 @@
-// Elements from data. Text is set as text, never as HTML, so that no name can become markup.
+// Helpers for elements and canvases. Text is never set as HTML, so that names cannot become markup.
 
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (key === "style") for (const [name, to] of Object.entries(value)) node.style.setProperty(name, to);
+    else if (key === "style") for (const [name, text] of Object.entries(value)) node.style.setProperty(name, text);
     else if (key === "value" || key === "checked" || key === "disabled" || key === "selected") node[key] = value;
     else node.setAttribute(key, value === true ? "" : value);
   }
@@ -24,34 +24,34 @@ const PATHS = {
 };
 
 export function icon(name) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
+  const namespace = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(namespace, "svg");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("class", "icon");
   svg.setAttribute("aria-hidden", "true");
-  const path = document.createElementNS(space, "path");
+  const path = document.createElementNS(namespace, "path");
   path.setAttribute("d", PATHS[name]);
   svg.append(path);
   return svg;
 }
 
-export function show(parent, ...children) {
+export function setContent(parent, ...children) {
   parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
 }
 
-// What a screen reader is told without the focus being moved.
-export function say(text) {
-  document.getElementById("said").textContent = text;
+// Announce a text to screen readers without moving the focus.
+export function announce(text) {
+  document.getElementById("announcement").textContent = text;
 }
 
-export function colours() {
+export function themeColours() {
   const style = getComputedStyle(document.documentElement);
   const names = ["page", "card", "ink", "soft", "line", "plot", "accent", "truth"];
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
-// Calls when the ground turns light or dark, or a canvas gets another size.
-export function onLook(canvas, draw) {
+// Call `draw` when the colour scheme or the size of a canvas changes; returns a function that stops.
+export function onAppearanceChange(canvas, draw) {
   const media = matchMedia("(prefers-color-scheme: dark)");
   media.addEventListener("change", draw);
   const observer = new ResizeObserver(draw);
@@ -59,8 +59,8 @@ export function onLook(canvas, draw) {
   return () => { media.removeEventListener("change", draw); observer.disconnect(); };
 }
 
-// A canvas in CSS pixels, sharp on a fine screen.
-export function sharp(canvas) {
+// Fit a canvas to its CSS size at the resolution of the screen; drawing is in CSS pixels.
+export function fitCanvas(canvas) {
   const ratio = Math.min(window.devicePixelRatio || 1, 3);
   const width = canvas.clientWidth, height = canvas.clientHeight;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -72,25 +72,25 @@ export function sharp(canvas) {
   return { context, width, height };
 }
 
-// A slider of an angle, which runs as one sees it: what is on the left is left. Axis 0 is azimuth.
-export function angleSlider(axis, name, moved) {
+// A slider for azimuth (axis 0, left on the left) or elevation (axis 1).
+export function angleSlider(axis, name, onChange) {
   const limit = axis === 0 ? 180 : 90;
-  const slider = el("input", { type: "range", min: -limit, max: limit, step: 1, "aria-label": name, oninput: () => moved((axis === 0 ? -1 : 1) * Number(slider.value)) });
+  const slider = el("input", { type: "range", min: -limit, max: limit, step: 1, "aria-label": name, oninput: () => onChange((axis === 0 ? -1 : 1) * Number(slider.value)) });
   return slider;
 }
 
-export function placeSliders(sliders, [azimuth, elevation]) {
-  [-azimuth, elevation].forEach((value, i) => { sliders[i].value = Math.round(value); sliders[i].setAttribute("aria-valuetext", placeWords([azimuth, elevation])); });
+export function setSliders(sliders, [azimuth, elevation]) {
+  [-azimuth, elevation].forEach((value, i) => { sliders[i].value = Math.round(value); sliders[i].setAttribute("aria-valuetext", formatDirection([azimuth, elevation])); });
 }
 
 export const degrees = (value) => `${Math.round(value)}°`.replace("-", "−");
 
-export function placeWords([azimuth, elevation]) {
+export function formatDirection([azimuth, elevation]) {
   const a = Math.round(azimuth), e = Math.round(elevation);
   if (Math.abs(e) >= 85) return e > 0 ? "straight above" : "straight below";
   const size = Math.abs(a);
-  const across = size === 0 ? "straight ahead" : size === 180 ? "straight behind" : `${size}° ${a > 0 ? "left" : "right"}`;
+  const horizontal = size === 0 ? "straight ahead" : size === 180 ? "straight behind" : `${size}° ${a > 0 ? "left" : "right"}`;
   const height = e === 0 ? "ear height" : `${Math.abs(e)}° ${e > 0 ? "up" : "down"}`;
   const zone = size === 0 || size === 180 ? "" : size <= 75 ? ", front" : size < 105 ? ", side" : ", behind";
-  return `${across}, ${height}${zone}`;
+  return `${horizontal}, ${height}${zone}`;
 }

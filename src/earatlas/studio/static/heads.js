@@ -1,7 +1,7 @@
-// The head that hears: chosen from a list, dropped as a file or a folder, and watched being learned.
+// Selection of the head: from a list, or learned from a dropped file or folder.
 
-import { cancel, followed, get, Left, post, Refused, upload } from "./api.js";
-import { el, icon, say, show } from "./dom.js";
+import { cancel, pollJob, get, AbortedError, post, RequestError, upload } from "./api.js";
+import { el, icon, announce, setContent } from "./dom.js";
 import { failure } from "./recording.js";
 import { Sphere } from "./sphere.js";
 
@@ -11,168 +11,168 @@ export class HeadChoice {
     this.app = app;
     this.heads = [];
     this.dialog = el("dialog", { class: "card", "aria-label": "Head" });
-    this.dialog.addEventListener("close", () => { this.ball?.close(); this.show(); });
+    this.dialog.addEventListener("close", () => { this.sphere?.close(); this.show(); });
     document.body.append(this.dialog);
   }
 
   async refresh() { this.show((await get("heads")).heads); }
 
-  get chosen() { return this.heads.find((head) => head.id === this.app.head); }
+  get selected() { return this.heads.find((head) => head.id === this.app.head); }
 
   show(heads = this.heads) {
     this.heads = heads;
     const select = el("select", { onchange: () => { this.app.head = select.value; } },
       heads.filter((head) => head.ready).map((head) => el("option", { value: head.id, selected: head.id === this.app.head }, head.name)));
-    const input = el("input", { type: "file", class: "unseen", accept: ".sofa,.atlas", tabindex: -1, "aria-hidden": "true", onchange: () => input.files.length && this.take(input.files[0]) });
-    const folder = el("input", { type: "file", class: "unseen", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => folder.files.length && this.takeFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0].webkitRelativePath.split("/")[0]) });
-    this.pick = () => { input.value = ""; input.click(); }; // the same one may be chosen again
+    const input = el("input", { type: "file", class: "visually-hidden", accept: ".sofa,.atlas", tabindex: -1, "aria-hidden": "true", onchange: () => input.files.length && this.addFile(input.files[0]) });
+    const folder = el("input", { type: "file", class: "visually-hidden", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => folder.files.length && this.addFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0].webkitRelativePath.split("/")[0]) });
+    this.pick = () => { input.value = ""; input.click(); }; // so that the same file can be chosen again
     this.pickFolder = () => { folder.value = ""; folder.click(); };
-    this.button = el("button", { class: this.learned ? "main" : null, onclick: () => this.look() }, this.words());
-    show(this.root, el("label", {}, el("span", {}, "Head "), select), this.button, input, folder);
+    this.button = el("button", { class: this.learned ? "main" : null, onclick: () => this.openDialog() }, this.buttonText());
+    setContent(this.root, el("label", {}, el("span", {}, "Head "), select), this.button, input, folder);
   }
 
-  // The button tells of a head that is learned behind a closed dialog.
-  words() {
+  // The button shows the progress of a head that is learned while the dialog is closed.
+  buttonText() {
     if (this.learned) return `${this.learned.name} is learned`;
-    return this.busy ? `Learning, ${Math.round(100 * (this.share ?? 0))} %` : "Heads …";
+    return this.busy ? `Learning, ${Math.round(100 * (this.fraction ?? 0))} %` : "Heads …";
   }
 
-  look() {
-    if (this.learned) this.choose(this.learned);
+  openDialog() {
+    if (this.learned) this.select(this.learned);
     else if (this.busy) this.dialog.showModal();
     else this.about();
   }
 
-  choose({ id, name, facts }) {
+  select({ id, name, facts }) {
     this.learned = null;
-    this.app.chooseHead(id);
-    this.described(name, facts, "done");
+    this.app.selectHead(id);
+    this.showDescription(name, facts, "done");
   }
 
   // --- about -------------------------------------------------------------------------------
 
   async about() {
-    this.open(el("h1", {}, this.chosen.name), el("p", { class: "note" }, "Looking at it …"));
+    this.open(el("h1", {}, this.selected.name), el("p", { class: "note" }, "Loading …"));
     try {
       const { job } = await post(`heads/${this.app.head}/describe`);
-      const done = await followed(job, () => {});
-      if (done.state === "done") this.described(this.chosen.name, done.answer, "done");
+      const done = await pollJob(job, () => {});
+      if (done.state === "done") this.showDescription(this.selected.name, done.result, "done");
       else this.open(failure(done.error));
     } catch (error) { this.open(failure(error.message)); }
   }
 
   open(...content) {
-    this.ball?.close();
-    this.ball = null;
-    show(this.dialog, el("form", { method: "dialog", class: "close" }, el("button", { "aria-label": "Close" }, "Close")), ...content,
-      this.busy ? null : el("p", { class: "choices" }, el("button", { onclick: () => this.pick() }, icon("file"), "Learn a .sofa file, or take an .atlas"),
+    this.sphere?.close();
+    this.sphere = null;
+    setContent(this.dialog, el("form", { method: "dialog", class: "close" }, el("button", { "aria-label": "Close" }, "Close")), ...content,
+      this.busy ? null : el("p", { class: "choices" }, el("button", { onclick: () => this.pick() }, icon("file"), "Learn a .sofa file or open an .atlas file"),
         el("button", { onclick: () => this.pickFolder() }, icon("file"), "Learn a folder of recordings"),
-        el("span", { class: "note" }, "or drop either on the page")));
+        el("span", { class: "note" }, "or drop it on the page")));
     if (!this.dialog.open) this.dialog.showModal();
     if (!this.dialog.contains(document.activeElement)) this.dialog.querySelector("button").focus();
   }
 
   // --- a new one ---------------------------------------------------------------------------
 
-  async take(file) {
+  async addFile(file) {
     this.begin(file.name);
     try {
-      const taken = await upload("heads", file, { name: file.name }, (share) => this.progress?.("sending", share), this.stop.signal);
-      await this.learning(taken.head.id, taken.job, file.name);
+      const added = await upload("heads", file, { name: file.name }, (fraction) => this.progress?.("uploading", fraction), this.abort.signal);
+      await this.follow(added.head.id, added.job, file.name);
     } catch (error) { this.failed(error); }
   }
 
-  async takeFolder(entry) {
+  async addFolder(entry) {
     this.begin(entry.name);
-    try { await this.takeFiles(await filesBelow(entry, ""), entry.name); } catch (error) { this.failed(error); }
+    try { await this.addFiles(await filesBelow(entry, ""), entry.name); } catch (error) { this.failed(error); }
   }
 
-  async takeFiles(files, name) {
+  async addFiles(files, name) {
     this.begin(name);
     try {
-      const wanted = files.filter(([path]) => /\.(csv|wav|flac|ogg|aiff?)$/i.test(path));
+      const accepted = files.filter(([path]) => /\.(csv|wav|flac|ogg|aiff?)$/i.test(path));
       const { head } = await upload("folders", "", { name });
-      for (const [i, [path, file]] of wanted.entries()) {
-        await upload(`folders/${head}`, file, { name: path }, () => {}, this.stop.signal);
-        this.progress?.(`sending ${i + 1} of ${wanted.length}`, (i + 1) / wanted.length);
+      for (const [i, [path, file]] of accepted.entries()) {
+        await upload(`folders/${head}`, file, { name: path }, () => {}, this.abort.signal);
+        this.progress?.(`uploading ${i + 1} of ${accepted.length}`, (i + 1) / accepted.length);
       }
       const { job } = await post(`folders/${head}/learn`);
-      await this.learning(head, job, name);
+      await this.follow(head, job, name);
     } catch (error) { this.failed(error); }
   }
 
   begin(name) {
     this.busy = true;
     this.learned = null;
-    this.stop = new AbortController();
-    this.giveUp = () => this.stop.abort();
-    this.open(el("h1", {}, name), this.learningRow());
-    say(`Learning ${name}`);
+    this.abort = new AbortController();
+    this.cancel = () => this.abort.abort();
+    this.open(el("h1", {}, name), this.progressRow());
+    announce(`Learning ${name}`);
   }
 
-  // How far it is, here and in the button of the page.
-  learningRow() {
+  // Progress in the dialog and in the button of the page.
+  progressRow() {
     const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
-    const words = el("p", { class: "note" }, " ");
-    this.progress = (text, share) => {
-      bar.value = this.share = share;
-      words.textContent = text || " ";
-      this.button.textContent = this.words();
+    const stage = el("p", { class: "note" }, " ");
+    this.progress = (text, fraction) => {
+      bar.value = this.fraction = fraction;
+      stage.textContent = text || " ";
+      this.button.textContent = this.buttonText();
     };
-    return el("div", { class: "row" }, el("div", { class: "grow" }, bar, words), el("button", { onclick: () => this.giveUp() }, "Cancel"));
+    return el("div", { class: "row" }, el("div", { class: "grow" }, bar, stage), el("button", { onclick: () => this.cancel() }, "Cancel"));
   }
 
   failed(error) {
     this.busy = false;
-    if (error instanceof Left) { this.dialog.close(); return; }
-    if (!(error instanceof Refused)) throw error;
+    if (error instanceof AbortedError) { this.dialog.close(); return; }
+    if (!(error instanceof RequestError)) throw error;
     this.open(failure(error.message));
   }
 
-  async learning(id, job, name) {
-    this.giveUp = () => cancel(job);
-    const done = await followed(job, (state, fresh) => {
-      if (fresh && state.answer?.points && state.state === "running" && this.dialog.open) this.described(name, state.answer, "learning");
-      this.progress?.(state.words, state.share);
+  async follow(id, job, name) {
+    this.cancel = () => cancel(job);
+    const done = await pollJob(job, (state, fresh) => {
+      if (fresh && state.result?.points && state.state === "running" && this.dialog.open) this.showDescription(name, state.result, "learning");
+      this.progress?.(state.stage, state.progress);
     });
     this.busy = false;
     if (done.state === "failed") { this.open(failure([done.error, done.details])); return; }
     if (done.state === "cancelled") { this.dialog.close(); this.show(); return; }
-    this.learned = { id, name, facts: done.answer };
+    this.learned = { id, name, facts: done.result };
     await this.refresh();
-    say(`${name} is learned`);
-    if (this.dialog.open) this.choose(this.learned); // else who works with another is not disturbed
+    announce(`${name} is learned`);
+    if (this.dialog.open) this.select(this.learned); // otherwise the user is working with another head
   }
 
-  described(name, facts, state) {
+  showDescription(name, facts, state) {
     const held = facts.held_out;
     const rows = [
-      ["Directions", facts.directions && `${facts.directions}${facts.spacing_degrees ? `, ${facts.spacing_degrees}° apart` : ""}`],
-      ["Largest gap", facts.largest_gap_degrees && `${facts.largest_gap_degrees}°`],
-      ["Held out", held && `${held.held_out} directions: median error ${held.median_degrees.toFixed(1)}°, ${(100 * held.beyond_30_share).toFixed(1)} % beyond 30°`],
+      ["Directions", facts.directions && `${facts.directions}${facts.spacing_degrees ? `, ${facts.spacing_degrees.toFixed(1)}° apart` : ""}`],
+      ["Largest gap", facts.largest_gap_degrees && `${facts.largest_gap_degrees.toFixed(1)}°`],
+      ["Test error", held && `median ${held.median_degrees.toFixed(1)}°, ${(100 * held.beyond_30_share).toFixed(1)} % above 30° (${held.held_out} held-out directions)`],
       ["Charts", facts.charts && `${facts.charts}, on the ${facts.space}`],
-      ["Rooms", facts.rooms === undefined ? null : facts.rooms ? "ready for rooms that were never learned" : "for the open, or the room it was measured in"],
+      ["Reverberation", facts.reverberant === undefined ? null : facts.reverberant ? "supported" : "not supported: anechoic sound only, or the room of the measurement"],
       ["Licence", facts.licence],
     ].filter(([, value]) => value);
-    const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `${facts.points_are} on a sphere; arrow keys turn it` });
+    const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `Sphere with the ${facts.points_label}; arrow keys rotate it` });
     const notes = [...new Set([...facts.notes, ...(facts.warnings ?? [])])];
-    this.open(el("h1", {}, name), state === "learning" ? this.learningRow() : null,
-      el("div", { class: "two about" }, el("div", {}, canvas, el("p", { class: "note" }, facts.points_are)),
+    this.open(el("h1", {}, name), state === "learning" ? this.progressRow() : null,
+      el("div", { class: "two about" }, el("div", {}, canvas, el("p", { class: "note" }, facts.points_label)),
         el("div", {}, el("dl", {}, rows.map(([key, value]) => [el("dt", {}, key), el("dd", {}, String(value))]).flat()),
           notes.length ? el("ul", { class: "doubts" }, notes.map((note) => el("li", {}, note))) : null,
           facts.coverage ? coverage(facts.coverage) : null)));
-    this.ball = new Sphere(canvas);
-    this.ball.set({ points: facts.points });
+    this.sphere = new Sphere(canvas);
+    this.sphere.set({ points: facts.points });
   }
 }
 
-// Where a head was measured: a cell is as dark as it is dense.
+// Density of the measured directions: dense cells are dark.
 function coverage(cells) {
-  const canvas = el("canvas", { width: cells[0].length, height: cells.length, class: "coverage", role: "img", "aria-label": "Density of measured directions, left to right and up to down" });
+  const canvas = el("canvas", { width: cells[0].length, height: cells.length, class: "coverage", role: "img", "aria-label": "Density of the measured directions, left to right and top to bottom" });
   const context = canvas.getContext("2d");
   const colour = getComputedStyle(document.documentElement).getPropertyValue("--accent");
-  cells.forEach((row, y) => row.forEach((share, x) => { context.globalAlpha = share; context.fillStyle = colour; context.fillRect(x, y, 1, 1); }));
-  return el("figure", {}, el("figcaption", {}, "Coverage ", el("span", {}, "left to right, above to below")), canvas);
+  cells.forEach((row, y) => row.forEach((density, x) => { context.globalAlpha = density; context.fillStyle = colour; context.fillRect(x, y, 1, 1); }));
+  return el("figure", {}, el("figcaption", {}, "Coverage ", el("span", {}, "left to right, top to bottom")), canvas);
 }
 
 async function filesBelow(entry, path) {

@@ -1,17 +1,17 @@
-// Live: sources appear on the sphere, move and fade; one of them can be heard, and all recorded.
+// Live page: sources appear on the sphere, move and fade; one can be played, and all be recorded.
 
 import { socket } from "./api.js";
-import { el, icon, say, show } from "./dom.js";
+import { el, icon, announce, setContent } from "./dom.js";
 import { wavFile } from "./player.js";
-import { captured } from "./record.js";
+import { capture } from "./record.js";
 import { disc, failure } from "./recording.js";
 import { Sphere } from "./sphere.js";
 
-const RATE = 16000; // Hz: what cues need, and half the work of 48000
-const FADE = 20; // seconds after which a source that is silent is as faint as can be
-const TRAIL = 40; // places that are remembered
-const LEAD = 0.12; // seconds that monitored sound waits, so that it has no gaps
-const MOST = 300; // seconds that are recorded
+const RATE = 16000; // Hz: enough for the cues, with half the work of 48000
+const FADE = 20; // seconds of silence until a source is drawn as faint as possible
+const TRAIL = 40; // previous directions that are drawn
+const LEAD = 0.12; // seconds of delay of the monitored sound, to avoid gaps
+const MAX_SECONDS = 300; // of a recording
 
 export function mount(root, app) {
   const page = new LivePage(root, app);
@@ -31,11 +31,11 @@ class LivePage {
     this.input?.close();
     this.socket?.close();
     this.output?.close();
-    this.ball?.close();
-    this.input = this.socket = this.output = this.ball = null;
+    this.sphere?.close();
+    this.input = this.socket = this.output = this.sphere = null;
   }
 
-  // What is being recorded is not lost: it is taken apart when its page is opened.
+  // A recording is not lost: it is separated when the page of recordings is opened.
   leave() {
     if (this.recorded?.length) this.app.pending = this.file();
     this.recorded = null;
@@ -43,13 +43,13 @@ class LivePage {
   }
 
   idle(error = null) {
-    if (this.recorded?.length) { location.hash = "recording"; return; } // which leaves this page
+    if (this.recorded?.length) { location.hash = "recording"; return; } // this unmounts the page
     this.close();
-    show(this.root, error ? failure(error) : null,
+    setContent(this.root, error ? failure(error) : null,
       el("section", { class: "card drop" }, el("h1", {}, "Listen live"),
-        el("p", { class: "lead" }, "Sounds appear around the head as they are heard, and fade when they fall silent."),
+        el("p", { class: "lead" }, "Sounds appear around the head when they are detected, and fade when they are silent."),
         el("p", { class: "choices" }, el("button", { class: "main", onclick: () => this.start() }, icon("record"), "Listen")),
-        el("p", { class: "note" }, "Needs an input with two channels: a microphone in each ear of the head that is chosen above.")));
+        el("p", { class: "note" }, "Needs an input with two channels: one microphone in each ear of the head selected above.")));
   }
 
   async start() {
@@ -57,103 +57,103 @@ class LivePage {
     this.recorded = null;
     this.sources = new Map();
     this.monitored = null;
-    show(this.root, el("section", { class: "card drop busy" }, el("h1", {}, "Getting ready"), el("progress", { "aria-label": "Progress" }), el("p", { class: "note" }, "The browser may ask whether the microphones may be used."),
+    setContent(this.root, el("section", { class: "card drop busy" }, el("h1", {}, "Starting"), el("progress", { "aria-label": "Progress" }), el("p", { class: "note" }, "The browser may ask for permission to use the microphones."),
       el("p", { class: "choices" }, el("button", { onclick: () => this.idle() }, "Cancel"))));
     try {
-      this.input = await captured((left, right) => this.heard(left, right), RATE);
+      this.input = await capture((left, right) => this.sendBlock(left, right), RATE);
     } catch (error) { return this.idle(error.message); }
     if (this.ended) return this.close();
     this.rate = this.input.rate;
     this.socket = socket(`live?head=${encodeURIComponent(this.app.head)}&rate=${Math.round(this.rate)}`);
     this.socket.binaryType = "arraybuffer";
-    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.told(JSON.parse(data)) : this.sound(data));
-    this.socket.onclose = (event) => { if (!this.ended) this.idle(event.reason || "The studio no longer listens."); };
+    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.receive(JSON.parse(data)) : this.play(data));
+    this.socket.onclose = (event) => { if (!this.ended) this.idle(event.reason || "The connection to the studio was closed."); };
     return undefined;
   }
 
-  heard(left, right) {
-    if (this.recorded && this.count < MOST * this.rate) { this.recorded.push([left, right]); this.count += left.length; }
+  sendBlock(left, right) {
+    if (this.recorded && this.count < MAX_SECONDS * this.rate) { this.recorded.push([left, right]); this.count += left.length; }
     if (this.socket?.readyState !== WebSocket.OPEN || !this.ready) return;
     const block = new Float32Array(2 * left.length);
     for (let i = 0; i < left.length; i += 1) { block[2 * i] = left[i]; block[2 * i + 1] = right[i]; }
     this.socket.send(block);
   }
 
-  told(message) {
-    if (message.error || message.bug) { const words = message.error ?? "Listening failed, which is a bug of earatlas."; this.idle(words); return; }
-    if (message.ready) { this.ready = true; this.listening(); return; }
+  receive(message) {
+    if (message.error || message.bug) { this.idle(message.error ?? "Listening failed because of a bug in earatlas."); return; }
+    if (message.ready) { this.ready = true; this.showListening(); return; }
     this.clock.textContent = `${message.time.toFixed(1)} s`;
-    const late = message.left_out_seconds;
-    show(this.notes, [...message.doubts, ...(late > 0.1 ? [`this computer is too slow for it: ${late.toFixed(1)} s were left out`] : [])].map((note) => el("li", {}, note)));
+    const dropped = message.dropped_seconds;
+    setContent(this.notes, [...message.doubts, ...(dropped > 0.1 ? [`this computer is too slow: ${dropped.toFixed(1)} s of sound were dropped`] : [])].map((note) => el("li", {}, note)));
     this.notes.hidden = !this.notes.children.length;
     const alive = new Set(message.sources.map((source) => source.id));
     for (const id of this.sources.keys()) if (!alive.has(id)) { this.sources.get(id).card.remove(); this.sources.delete(id); }
-    for (const source of message.sources) this.source(source);
+    for (const source of message.sources) this.updateSource(source);
     this.none.hidden = this.sources.size > 0;
-    this.ball.set({ items: [...this.sources.values()].map(({ item }) => item) });
+    this.sphere.set({ items: [...this.sources.values()].map(({ item }) => item) });
   }
 
-  listening() {
-    const canvas = el("canvas", { class: "sphere tall", tabindex: 0, role: "img", "aria-label": "The head in a sphere, and who is heard around it; arrow keys turn it" });
+  showListening() {
+    const canvas = el("canvas", { class: "sphere tall", tabindex: 0, role: "img", "aria-label": "Sphere around the head with the detected sources; arrow keys rotate it" });
     this.clock = el("span", { class: "clock" }, "0.0 s");
     this.notes = el("ul", { class: "doubts", hidden: true });
     this.list = el("div", { class: "sources" });
-    this.none = el("section", { class: "card" }, el("p", { class: "note" }, "Nobody is heard yet. Speak, or make a sound beside the head."));
+    this.none = el("section", { class: "card" }, el("p", { class: "note" }, "No source detected yet. Speak, or make a sound near the head."));
     this.button = el("button", { class: "toggle", "aria-pressed": "false", onclick: () => this.record() }, icon("record"), "Record");
-    show(this.root, el("div", { class: "result-grid" },
-      el("section", { class: "card", "aria-label": "Who is where" }, canvas, el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, pale: 90 %"), el("li", {}, "faint: silent for a while"))),
+    setContent(this.root, el("div", { class: "result-grid" },
+      el("section", { class: "card", "aria-label": "Directions" }, canvas, el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "faint: silent"))),
       el("div", { class: "side" },
         el("section", { class: "card transport", "aria-label": "Listening" }, el("b", {}, "Listening"), this.clock, this.button,
           this.stop = el("button", { onclick: () => this.idle() }, icon("stop"), "Stop")),
         this.notes, this.none, this.list)));
-    this.ball = new Sphere(canvas);
-    this.app.sphere = this.ball;
-    say("Listening");
+    this.sphere = new Sphere(canvas);
+    this.app.sphere = this.sphere;
+    announce("Listening");
   }
 
-  source(told) {
-    let known = this.sources.get(told.id);
+  updateSource(source) {
+    let known = this.sources.get(source.id);
     if (!known) {
-      known = this.card(told);
-      this.sources.set(told.id, known);
+      known = this.createCard(source);
+      this.sources.set(source.id, known);
       this.list.append(known.card);
-      say(`Source ${told.id}, ${told.words}`);
+      announce(`Source ${source.id}, ${source.place}`);
     }
     const { item } = known;
-    if (told.active) { item.trail.push(told.direction); item.trail.splice(0, item.trail.length - TRAIL); }
-    item.direction = told.direction;
-    item.region = disc(told.direction, told.radius_90);
-    item.faint = told.active ? 1 : Math.max(0.25, 0.8 - told.age / FADE);
-    known.card.classList.toggle("quiet", !told.active);
-    known.place.textContent = told.words;
-    known.note.textContent = [told.sure, told.active ? null : `silent for ${told.age.toFixed(0)} s`].filter(Boolean).join(" · ");
-    known.meter.value = told.active ? Math.max(-60, told.level_db ?? -60) : -60;
-    known.doubts.textContent = told.doubts.join("; ");
-    known.doubts.hidden = !told.doubts.length;
+    if (source.active) { item.trail.push(source.direction); item.trail.splice(0, item.trail.length - TRAIL); }
+    item.direction = source.direction;
+    item.region = disc(source.direction, source.radius_90);
+    item.faint = source.active ? 1 : Math.max(0.25, 0.8 - source.age / FADE);
+    known.card.classList.toggle("quiet", !source.active);
+    known.place.textContent = source.place;
+    known.note.textContent = [source.uncertainty, source.active ? null : `silent for ${source.age.toFixed(0)} s`].filter(Boolean).join(" · ");
+    known.meter.value = source.active ? Math.max(-60, source.level_db ?? -60) : -60;
+    known.doubts.textContent = source.doubts.join("; ");
+    known.doubts.hidden = !source.doubts.length;
   }
 
-  card(told) {
+  createCard(source) {
     const place = el("p", { class: "place" }), note = el("p", { class: "note" }), doubts = el("p", { class: "doubts" });
-    const meter = el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": `Level of source ${told.id}` });
-    const hear = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Hear source ${told.id} through headphones`, onclick: () => this.monitor(told.id) }, "Hear");
-    const card = el("section", { class: "card source", style: { "--colour": told.colour, "--on": told.on_colour }, "aria-label": `Source ${told.id}` },
-      el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(told.id)), el("div", { class: "grow" }, place, note, meter), hear), doubts);
-    const item = { direction: told.direction, colour: told.colour, on: told.on_colour, label: String(told.id), name: `Source ${told.id}`, trail: [] };
-    return { card, place, note, meter, doubts, hear, item };
+    const meter = el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": `Level of source ${source.id}` });
+    const toggle = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Play source ${source.id} (use headphones)`, onclick: () => this.monitor(source.id) }, "Play");
+    const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.text_colour }, "aria-label": `Source ${source.id}` },
+      el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(source.id)), el("div", { class: "grow" }, place, note, meter), toggle), doubts);
+    const item = { direction: source.direction, colour: source.colour, on: source.text_colour, label: String(source.id), name: `Source ${source.id}`, trail: [] };
+    return { card, place, note, meter, doubts, toggle, item };
   }
 
-  // --- hearing one, recording all --------------------------------------------------------------
+  // --- monitoring and recording ----------------------------------------------------------------
 
   monitor(id) {
     this.monitored = this.monitored === id ? null : id;
-    for (const [other, { hear }] of this.sources) hear.setAttribute("aria-pressed", String(other === this.monitored));
+    for (const [other, { toggle }] of this.sources) toggle.setAttribute("aria-pressed", String(other === this.monitored));
     this.output ??= new AudioContext({ sampleRate: this.rate });
     this.output.resume();
     this.next = 0;
     this.socket.send(JSON.stringify({ monitor: this.monitored }));
   }
 
-  sound(data) {
+  play(data) {
     if (!this.output || this.monitored === null) return;
     const samples = new Float32Array(data), n = samples.length / 2;
     const buffer = new AudioBuffer({ length: n, numberOfChannels: 2, sampleRate: this.rate });
@@ -171,7 +171,7 @@ class LivePage {
     this.button.setAttribute("aria-pressed", "true");
     this.button.disabled = true;
     this.button.lastChild.textContent = "Recording";
-    this.stop.lastChild.textContent = "Stop, and take it apart";
+    this.stop.lastChild.textContent = "Stop and separate";
   }
 
   file() {

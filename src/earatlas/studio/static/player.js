@@ -1,9 +1,9 @@
-// Sounds that play together: the mixture and every source, each behind a gain.
+// Synchronized playback of the mixture and all sources, each with its own gain.
 //
-// All start at one moment of one clock and run in step, whoever is heard. Solo, mute and A/B change
-// gains only, so that they switch at a sample and nothing is lost or repeated.
+// All sounds start together and stay synchronous. Solo, mute and A/B only change gains, so switching
+// is exact to the sample and nothing is lost or repeated.
 
-const FADE = 0.004; // seconds: a step in a waveform clicks
+const FADE = 0.004; // seconds of a fade, without which a switch would click
 
 export class Player {
   constructor(rate) {
@@ -12,7 +12,7 @@ export class Player {
     this.buffers = []; // the mixture first, then the sources
     this.solo = new Set();
     this.mute = new Set();
-    this.mixed = false; // A/B: the recording as it was
+    this.mixed = false; // A/B: whether the mixture is played
     this.offset = 0;
     this.playing = false;
     this.changed = () => {};
@@ -23,16 +23,16 @@ export class Player {
   async load(addresses) {
     this.context ??= new AudioContext({ sampleRate: this.rate });
     const sounds = await Promise.all(addresses.map(async (address) => {
-      const answer = await fetch(address);
-      if (!answer.ok) throw new Error("A sound could not be loaded.");
-      return this.context.decodeAudioData(await answer.arrayBuffer());
+      const response = await fetch(address);
+      if (!response.ok) throw new Error("A sound could not be loaded.");
+      return this.context.decodeAudioData(await response.arrayBuffer());
     }));
     this.stop();
     this.buffers = sounds;
     this.scale = Math.min(1, 0.99 / Math.max(...sounds.map(peak), 1e-9));
   }
 
-  // What each buffer is to be heard at: 0 or 1.
+  // The gain of each buffer: 0 or 1.
   gains() {
     return this.buffers.map((_, i) => {
       if (i === 0) return this.mixed || this.buffers.length === 1 ? 1 : 0;
@@ -41,7 +41,7 @@ export class Player {
     });
   }
 
-  // The same graph for the loudspeakers and for `rendered`.
+  // The audio graph for playback and for `render`.
   graph(context, when, offset) {
     const master = new GainNode(context, { gain: this.scale });
     master.connect(context.destination);
@@ -91,10 +91,10 @@ export class Player {
   toggle() { return this.playing ? this.pause() : this.play(); }
 
   seek(seconds) {
-    const again = this.playing;
-    if (again) this.silence();
+    const wasPlaying = this.playing;
+    if (wasPlaying) this.silence();
     this.offset = Math.max(0, Math.min(seconds, this.seconds));
-    if (again) this.play();
+    if (wasPlaying) this.play();
     this.changed();
   }
 
@@ -103,7 +103,7 @@ export class Player {
     return Math.max(0, Math.min(this.context.currentTime - this.began, this.seconds));
   }
 
-  hear({ solo = this.solo, mute = this.mute, mixed = this.mixed } = {}) {
+  select({ solo = this.solo, mute = this.mute, mixed = this.mixed } = {}) {
     Object.assign(this, { solo, mute, mixed });
     const now = this.context?.currentTime ?? 0;
     const gains = this.gains();
@@ -115,8 +115,8 @@ export class Player {
     this.changed();
   }
 
-  // What is heard now, from beginning to end, as samples.
-  async rendered() {
+  // Render the present selection from beginning to end.
+  async render() {
     const context = new OfflineAudioContext(2, this.buffers[0].length, this.rate);
     this.graph(context, 0, 0);
     return context.startRendering();
@@ -131,14 +131,14 @@ export class Player {
 }
 
 function peak(buffer) {
-  let most = 0;
+  let largest = 0;
   for (let c = 0; c < buffer.numberOfChannels; c += 1) {
-    for (const value of buffer.getChannelData(c)) if (Math.abs(value) > most) most = Math.abs(value);
+    for (const value of buffer.getChannelData(c)) if (Math.abs(value) > largest) largest = Math.abs(value);
   }
-  return most;
+  return largest;
 }
 
-// A WAV file (16 bits) of samples, for what was recorded or rendered here.
+// Encode samples as a WAV file with 16 bits.
 export function wavFile(channels, rate) {
   const length = channels[0].length, count = channels.length;
   const view = new DataView(new ArrayBuffer(44 + 2 * count * length));

@@ -1,33 +1,34 @@
-// Two channels from an input device, as they are: what browsers do to voices would spoil the cues.
+// Two unprocessed channels of an input device: echo cancellation and noise suppression of browsers
+// would destroy the cues.
 
 import { wavFile } from "./player.js";
 
 export async function microphone() {
-  if (!navigator.mediaDevices?.getUserMedia) throw new Error("This browser lets no page record. Drop a file instead.");
+  if (!navigator.mediaDevices?.getUserMedia) throw new Error("This browser does not support recording. Drop a file instead.");
   let stream;
   try {
     stream = await navigator.mediaDevices.getUserMedia({
       audio: { channelCount: { ideal: 2 }, echoCancellation: false, noiseSuppression: false, autoGainControl: false },
     });
   } catch (error) {
-    const words = { NotAllowedError: "The browser was not allowed to use the microphones. Allow it, and try again.", NotFoundError: "No microphone was found. Connect one with two channels." };
-    throw new Error(words[error.name] ?? `The microphones cannot be used (${error.message}).`);
+    const messages = { NotAllowedError: "Permission to use the microphones was denied. Allow it and try again.", NotFoundError: "No microphone was found. Connect an input with two channels." };
+    throw new Error(messages[error.name] ?? `The microphones cannot be used (${error.message}).`);
   }
   const channels = stream.getAudioTracks()[0].getSettings().channelCount;
   if (channels !== undefined && channels < 2) {
     stream.getTracks().forEach((track) => track.stop());
-    throw new Error("This input has one channel. A mono sound carries no cues of direction: choose an input with two microphones, one in each ear.");
+    throw new Error("This input has only one channel, and a mono sound carries no interaural cues. Choose an input with two microphones, one in each ear.");
   }
   return stream;
 }
 
-// Blocks of samples (left, right) of the input, as they come; `close` ends it.
-export async function captured(told, rate = undefined) {
+// Capture the input: `onBlock` gets blocks of samples (left, right) until `close` is called.
+export async function capture(onBlock, rate = undefined) {
   const stream = await microphone();
-  const [context, source] = listener(stream, rate);
+  const [context, source] = openContext(stream, rate);
   await context.audioWorklet.addModule("static/capture.js");
   const node = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0, channelCount: 2, channelCountMode: "explicit", channelInterpretation: "discrete" });
-  node.port.onmessage = ({ data }) => told(data.left, data.right);
+  node.port.onmessage = ({ data }) => onBlock(data.left, data.right);
   source.connect(node);
   return {
     rate: context.sampleRate,
@@ -39,8 +40,8 @@ export async function captured(told, rate = undefined) {
   };
 }
 
-// Some browsers take the input at its own rate only.
-function listener(stream, rate) {
+// Some browsers only support the rate of the input device.
+function openContext(stream, rate) {
   for (const options of rate ? [{ sampleRate: rate }, {}] : [{}]) {
     const context = new AudioContext(options);
     try {
@@ -55,16 +56,17 @@ function listener(stream, rate) {
 
 const decibels = (block) => 10 * Math.log10(Math.max(block.reduce((sum, x) => sum + x * x, 0) / block.length, 1e-9));
 
-export async function record(told) {
+// Record until `stop` is called; `onLevel` gets the duration in seconds and the levels in dB.
+export async function record(onLevel) {
   const blocks = [[], []];
   let count = 0;
-  const input = await captured((left, right) => {
+  const input = await capture((left, right) => {
     blocks[0].push(left);
     blocks[1].push(right);
     count += left.length;
-    told(count / input.rate, [decibels(left), decibels(right)]);
+    onLevel(count / input.rate, [decibels(left), decibels(right)]);
   });
-  const joined = (parts) => {
+  const concatenate = (parts) => {
     const whole = new Float32Array(count);
     parts.reduce((at, part) => { whole.set(part, at); return at + part.length; }, 0);
     return whole;
@@ -72,7 +74,7 @@ export async function record(told) {
   return {
     async stop() {
       await input.close();
-      return wavFile(blocks.map(joined), input.rate);
+      return wavFile(blocks.map(concatenate), input.rate);
     },
   };
 }

@@ -1,14 +1,14 @@
-// A recording: dropped, recorded or tried; then where everything is, and each sound by itself.
+// Recording page: choose or record a file, then directions, separated sounds and charts.
 
-import { cancel, fileOf, followed, get, Left, post, remove, Refused, upload } from "./api.js";
-import { el, icon, say, show } from "./dom.js";
+import { cancel, fileAddress, pollJob, get, AbortedError, post, remove, RequestError, upload } from "./api.js";
+import { el, icon, announce, setContent } from "./dom.js";
 import { Player } from "./player.js";
 import { record } from "./record.js";
 import { Sphere } from "./sphere.js";
 import { TimeViews } from "./time.js";
 
 const EXAMPLE = {
-  name: "Ada and Hugh at once",
+  name: "Ada and Hugh",
   talkers: [{ voice: 0, azimuth: 41, elevation: 1 }, { voice: 1, azimuth: -64, elevation: 24 }], snr_db: 30,
 };
 
@@ -19,8 +19,8 @@ export function mount(root, app) {
   return () => page.leave();
 }
 
-const MOST = 300; // seconds that are recorded
-const HALF = 0.55; // of the radius that holds 90 %: that of 50 %, of a round Gaussian
+const MAX_SECONDS = 300; // of a recording
+const HALF = 0.55; // ratio of the 50 % to the 90 % radius of an isotropic Gaussian
 
 export class RecordingPage {
   constructor(root, app) {
@@ -29,10 +29,12 @@ export class RecordingPage {
     this.parts = [];
   }
 
+  get backText() { return "Another recording"; }
+
   close() {
     for (const part of this.parts) part.close();
     this.parts = [];
-    this.balls = null;
+    this.spheres = null;
     cancelAnimationFrame(this.ticking);
     this.player = null;
     this.recorder?.stop();
@@ -43,13 +45,13 @@ export class RecordingPage {
     this.close();
   }
 
-  // --- nothing yet -------------------------------------------------------------------------
+  // --- choice of a recording ---------------------------------------------------------------
 
-  // What the address names, what was recorded elsewhere, or nothing.
+  // Show the recording of the live page, the one in the address, or the empty page.
   async begin() {
     const { pending } = this.app;
     this.app.pending = null;
-    if (pending) return this.take(pending, "live.wav");
+    if (pending) return this.separateFile(pending, "live.wav");
     const id = location.hash.split("/")[1];
     this.empty();
     if (!id) return undefined;
@@ -59,56 +61,56 @@ export class RecordingPage {
     } catch (error) { return this.empty(error.message); }
   }
 
-  // The address of what is shown, so that the browser goes back and forth, and loads it again.
-  mark(id) {
+  // Put the recording into the address, for the browser's back, forward and reload.
+  setAddress(id) {
     const to = id ? `#recording/${id}` : "#recording";
     document.querySelector("#tabs a[data-page=recording]")?.setAttribute("href", to);
     if (location.hash !== to) history.pushState(null, "", to);
   }
 
-  empty(error = null, kept = null) {
+  empty(error = null, unsaved = null) {
     this.leave();
-    const input = el("input", { type: "file", class: "unseen", accept: "audio/*,.wav,.flac,.ogg,.aiff,.aif", tabindex: -1, "aria-hidden": "true",
-      onchange: () => input.files.length && this.take(input.files[0]) });
+    const input = el("input", { type: "file", class: "visually-hidden", accept: "audio/*,.wav,.flac,.ogg,.aiff,.aif", tabindex: -1, "aria-hidden": "true",
+      onchange: () => input.files.length && this.separateFile(input.files[0]) });
     const zone = el("section", { class: "card drop", "aria-label": "Choose a recording" },
-      el("h1", {}, "Drop a recording of two ears here"),
-      el("p", { class: "lead" }, "Where is each sound, how sure is that, and what does each sound like alone?"),
+      el("h1", {}, "Drop a binaural recording here"),
+      el("p", { class: "lead" }, "See where each sound comes from, with its uncertainty, and listen to each one separately."),
       el("p", { class: "choices" },
         el("button", { class: "main", onclick: () => input.click() }, icon("file"), "Choose a file"),
         el("button", { onclick: () => this.record() }, icon("record"), "Record two channels"),
         el("button", { onclick: () => this.example() }, icon("play"), "Try two voices")),
       el("p", { class: "note" }, "WAV, FLAC, OGG or AIFF with two channels, left and right, up to 5 minutes. Nothing leaves this computer."),
-      el("p", { class: "note" }, "It is heard with the head that is chosen above. To use your own, drop its .sofa or .atlas file."),
+      el("p", { class: "note" }, "Analysed with the head selected above. To use your own head, drop its .sofa or .atlas file."),
       input);
-    const earlier = el("div", {});
-    const saved = kept && el("p", { class: "choices spaced" }, el("a", { class: "button", download: "recorded.wav", href: URL.createObjectURL(kept) }, icon("down"), "Save the recording"));
+    const list = el("div", {});
+    const saved = unsaved && el("p", { class: "choices spaced" }, el("a", { class: "button", download: "recorded.wav", href: URL.createObjectURL(unsaved) }, icon("down"), "Save the recording"));
     const alert = error ? failure(error) : null;
     if (alert && saved) alert.append(saved);
-    say("");
-    show(this.root, alert, zone, earlier);
-    this.earlier(earlier);
+    announce("");
+    setContent(this.root, alert, zone, list);
+    this.listEarlier(list);
   }
 
-  // What this page has taken apart before; it is still there when the page was loaded again.
-  async earlier(root) {
-    let kept;
-    try { ({ recordings: kept } = await get("recordings")); } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      return; // whoever asks for more is told why
+  // Recordings that were separated before in this tab, also after a reload.
+  async listEarlier(root) {
+    let recordings;
+    try { ({ recordings } = await get("recordings")); } catch (error) {
+      if (!(error instanceof RequestError)) throw error;
+      return; // the next request reports the error
     }
-    if (!kept.length) return show(root);
-    const forget = async (id) => { await remove(`recordings/${id}`); this.earlier(root); };
-    const words = ({ state, facts }) => (facts.length ? facts.join(" · ") : state === "cancelled" ? state : "in work");
-    if (kept.some(({ state }) => state === "waiting" || state === "running")) setTimeout(() => root.isConnected && this.earlier(root), 1000);
-    return show(root, el("section", { class: "card earlier", "aria-label": "Earlier recordings" }, el("h2", {}, "Earlier in this tab"),
-      el("ul", {}, kept.map((one) => el("li", {},
-        el("button", { class: "open", onclick: () => this.reopen(one) }, el("b", {}, one.name), el("span", { class: "note" }, words(one))),
-        el("button", { class: "toggle", "aria-label": `Remove ${one.name}`, onclick: () => forget(one.recording) }, "Remove"))))));
+    if (!recordings.length) return setContent(root);
+    const removeRecording = async (id) => { await remove(`recordings/${id}`); this.listEarlier(root); };
+    const summary = ({ state, facts }) => (facts.length ? facts.join(" · ") : state === "cancelled" ? state : "in progress");
+    if (recordings.some(({ state }) => state === "waiting" || state === "running")) setTimeout(() => root.isConnected && this.listEarlier(root), 1000);
+    return setContent(root, el("section", { class: "card earlier", "aria-label": "Earlier recordings" }, el("h2", {}, "Earlier in this tab"),
+      el("ul", {}, recordings.map((one) => el("li", {},
+        el("button", { class: "open", onclick: () => this.reopen(one) }, el("b", {}, one.name), el("span", { class: "note" }, summary(one))),
+        el("button", { class: "toggle", "aria-label": `Remove ${one.name}`, onclick: () => removeRecording(one.recording) }, "Remove"))))));
   }
 
   async reopen({ recording, job, name }) {
     try { await this.watch(recording, job, name); } catch (error) {
-      if (!(error instanceof Refused)) throw error;
+      if (!(error instanceof RequestError)) throw error;
       this.empty(error.message);
     }
   }
@@ -117,7 +119,7 @@ export class RecordingPage {
     try {
       this.recorder = await record((seconds, levels) => {
         meter(seconds, levels);
-        if (seconds >= MOST) this.recorded();
+        if (seconds >= MAX_SECONDS) this.stopRecording();
       });
     } catch (error) {
       return this.empty(error.message);
@@ -125,22 +127,22 @@ export class RecordingPage {
     const bars = [el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": "Left" }), el("meter", { min: -60, max: 0, low: -50, high: -3, "aria-label": "Right" })];
     const clock = el("b", {}, "0.0 s");
     const meter = (seconds, levels) => {
-      clock.textContent = `${seconds.toFixed(1)} of at most ${MOST} s`;
+      clock.textContent = `${seconds.toFixed(1)} of at most ${MAX_SECONDS} s`;
       bars.forEach((bar, i) => { bar.value = Math.max(-60, levels[i]); });
     };
-    show(this.root, el("section", { class: "card drop" },
+    setContent(this.root, el("section", { class: "card drop" },
       el("h1", {}, "Recording ", clock),
       el("p", { class: "meters" }, el("label", {}, "Left ", bars[0]), el("label", {}, "Right ", bars[1])),
       el("p", { class: "choices" },
-        el("button", { class: "main", onclick: () => this.recorded() }, icon("stop"), "Stop and listen"),
-        el("button", { onclick: () => this.empty() }, "Throw away"))));
+        el("button", { class: "main", onclick: () => this.stopRecording() }, icon("stop"), "Stop and separate"),
+        el("button", { onclick: () => this.empty() }, "Discard"))));
     return undefined;
   }
 
-  async recorded() {
+  async stopRecording() {
     const { recorder } = this;
     this.recorder = null;
-    if (recorder) this.take(await recorder.stop(), "recorded.wav");
+    if (recorder) this.separateFile(await recorder.stop(), "recorded.wav");
   }
 
   async example() {
@@ -148,36 +150,36 @@ export class RecordingPage {
       const made = await post("scenes", { ...EXAMPLE, head: "simulated" });
       const job = await this.follow(made.job, EXAMPLE.name);
       if (job.state !== "done") return;
-      const done = await post(`recordings/${made.recording}/again`, { head: "simulated" });
+      const done = await post(`recordings/${made.recording}/separate`, { head: "simulated" });
       this.app.chooseHead("simulated");
       await this.watch(made.recording, done.job, EXAMPLE.name);
     } catch (error) { this.empty(error.message); }
   }
 
-  // --- work --------------------------------------------------------------------------------
+  // --- jobs --------------------------------------------------------------------------------
 
-  async take(file, name = file.name) {
-    const stop = new AbortController();
-    const sending = {}; // what the page does now, until it does something else
-    this.job = sending;
-    const share = this.busy(name, () => stop.abort());
-    share("sending", 0);
+  async separateFile(file, name = file.name) {
+    const abort = new AbortController();
+    const uploading = {}; // identifies this upload until the page starts another job
+    this.job = uploading;
+    const progress = this.busy(name, () => abort.abort());
+    progress("uploading", 0);
     try {
-      const taken = await upload("recordings", file, { name, head: this.app.head }, (part) => share("sending", part), stop.signal);
-      if (this.job === sending) await this.watch(taken.recording, taken.job, taken.name);
+      const added = await upload("recordings", file, { name, head: this.app.head }, (fraction) => progress("uploading", fraction), abort.signal);
+      if (this.job === uploading) await this.watch(added.recording, added.job, added.name);
     } catch (error) {
-      if (!(error instanceof Refused) && !(error instanceof Left)) throw error;
-      // What was recorded here is nowhere else.
-      if (this.job === sending) this.empty(error.message || null, file instanceof File ? null : file);
+      if (!(error instanceof RequestError) && !(error instanceof AbortedError)) throw error;
+      // A recording made here is not stored elsewhere: offer to save it.
+      if (this.job === uploading) this.empty(error.message || null, file instanceof File ? null : file);
     }
   }
 
   async follow(id, name) {
-    const share = this.busy(name, () => cancel(id));
+    const progress = this.busy(name, () => cancel(id));
     this.job = id;
-    const job = await followed(id, (state) => {
+    const job = await pollJob(id, (state) => {
       if (this.job !== id) return false;
-      return share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share);
+      return progress(state.state === "waiting" ? "waiting for other jobs" : state.stage, state.progress);
     });
     if (job.state === "failed") this.empty([job.error, job.details]);
     if (job.state === "cancelled") this.empty();
@@ -185,40 +187,40 @@ export class RecordingPage {
   }
 
   async watch(recording, id, name) {
-    const share = this.busy(name, () => cancel(id));
+    const progress = this.busy(name, () => cancel(id));
     this.job = id;
-    let drawn = null; // the last answer that was shown
-    const job = await followed(id, (state, fresh) => {
+    let drawn = null; // the last result that was shown
+    const job = await pollJob(id, (state, fresh) => {
       if (this.job !== id) return false;
-      if (fresh && state.answer?.sources && (!drawn || (drawn.first && !state.answer.first))) {
-        drawn = state.answer;
-        this.mark(recording);
-        this.shown(recording, drawn, Boolean(drawn.files.report));
-      } else if (drawn && state.answer?.files?.report) this.report?.();
-      else if (!drawn) share(state.state === "waiting" ? "waiting for a free worker" : state.words, state.share);
+      if (fresh && state.result?.sources && (!drawn || (drawn.preliminary && !state.result.preliminary))) {
+        drawn = state.result;
+        this.setAddress(recording);
+        this.showResult(recording, drawn, Boolean(drawn.files.report));
+      } else if (drawn && state.result?.files?.report) this.showReport?.();
+      else if (!drawn) progress(state.state === "waiting" ? "waiting for other jobs" : state.stage, state.progress);
       return true;
     });
     if (job.state === "failed") this.empty([job.error, job.details]);
     if (job.state === "cancelled") this.empty();
   }
 
-  busy(name, stop) {
+  busy(name, onCancel) {
     this.close();
     const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" });
-    const words = el("p", { class: "note" }, " ");
-    show(this.root, el("section", { class: "card drop busy" },
-      el("h1", {}, name), bar, words,
-      el("p", { class: "choices" }, el("button", { onclick: stop }, "Cancel"))));
-    say(`Working on ${name}`);
-    return (text, share) => { words.textContent = text || " "; bar.value = share; };
+    const stage = el("p", { class: "note" }, " ");
+    setContent(this.root, el("section", { class: "card drop busy" },
+      el("h1", {}, name), bar, stage,
+      el("p", { class: "choices" }, el("button", { onclick: onCancel }, "Cancel"))));
+    announce(`Processing ${name}`);
+    return (text, fraction) => { stage.textContent = text || " "; bar.value = fraction; };
   }
 
-  // --- the answer --------------------------------------------------------------------------
+  // --- the result --------------------------------------------------------------------------
 
-  shown(id, view, reported) {
-    const { yaw, pitch } = this.balls?.[0] ?? {};
+  showResult(id, view, hasReport) {
+    const { yaw, pitch } = this.spheres?.[0] ?? {};
     this.close();
-    this.aimed = yaw === undefined ? {} : { yaw, pitch };
+    this.orientation = yaw === undefined ? {} : { yaw, pitch };
     this.id = id;
     this.view = view;
     this.last = null;
@@ -227,52 +229,52 @@ export class RecordingPage {
     const heading = el("header", { class: "result" },
       el("div", {}, el("h1", {}, view.name),
         el("ul", { class: "facts" }, [...view.facts, `head: ${view.head}`].map((fact) => el("li", {}, fact)))),
-      view.first ? el("button", { onclick: () => cancel(this.job) }, "Cancel") : null,
-      el("button", { onclick: () => { this.mark(null); this.empty(); } }, icon("file"), "Another recording"));
+      view.preliminary ? el("button", { onclick: () => cancel(this.job) }, "Cancel") : null,
+      el("button", { onclick: () => { this.setAddress(null); this.empty(); } }, icon("file"), this.backText));
     const notes = [...view.doubts, ...(view.warnings ?? [])];
-    show(this.root, heading,
+    setContent(this.root, heading,
       notes.length ? el("ul", { class: "doubts", "aria-label": "Doubts" }, notes.map((note) => el("li", {}, note))) : null,
-      el("div", { class: "result-grid" }, this.spheres(), el("div", { class: "side" }, this.sources(), this.transport(), this.more(reported))),
-      this.times(), this.compared());
+      el("div", { class: "result-grid" }, this.sphereCard(), el("div", { class: "side" }, this.sourceCards(), this.transport(), this.settings(hasReport))),
+      this.timeCard(), this.comparisonTable());
     this.load();
     const count = view.sources.length;
-    say(`${count} source${count === 1 ? "" : "s"} found. ${view.sources.map((s) => `${s.number}: ${s.words}`).join(". ")}`);
-    const tick = () => { this.ticking = requestAnimationFrame(tick); this.cursor(); };
+    announce(`${count} source${count === 1 ? "" : "s"} found. ${view.sources.map((s) => `${s.number}: ${s.place}`).join(". ")}`);
+    const tick = () => { this.ticking = requestAnimationFrame(tick); this.updateCursor(); };
     tick();
   }
 
-  spheres() {
+  sphereCard() {
     const items = this.view.sources.map((source) => ({
-      direction: source.direction, colour: source.colour, on: source.on_colour, label: String(source.number), region: source.region,
+      direction: source.direction, colour: source.colour, on: source.text_colour, label: String(source.number), region: source.region,
     }));
-    const words = this.view.sources.map((source) => `${source.number}: ${source.words}, 90 % sure ${source.sure}`).join("; ");
-    const big = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `The head in a sphere; arrow keys turn it. ${words}` });
-    const top = el("canvas", { class: "small", role: "img", "aria-label": `From above. ${words}` });
-    const side = el("canvas", { class: "small", role: "img", "aria-label": `From the right side. ${words}` });
+    const description = this.view.sources.map((source) => `${source.number}: ${source.place}, ${source.uncertainty}`).join("; ");
+    const big = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `Sphere around the head; arrow keys rotate it. ${description}` });
+    const top = el("canvas", { class: "small", role: "img", "aria-label": `From above. ${description}` });
+    const side = el("canvas", { class: "small", role: "img", "aria-label": `From the right. ${description}` });
     const card = el("section", { class: "card spheres", "aria-label": "Where the sounds come from" }, big,
       el("div", { class: "smalls" },
         el("figure", {}, el("figcaption", {}, "From above"), top),
         el("figure", {}, el("figcaption", {}, "From the right"), side)),
-      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, pale: 90 %"), this.view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: turn")));
+      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), this.view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: rotate")));
     const marks = this.view.truth;
     queueMicrotask(() => {
-      this.balls = [new Sphere(big, this.aimed), new Sphere(top, { pitch: 90, yaw: 0, turns: false, small: true }), new Sphere(side, { pitch: 0, yaw: 90, turns: false, small: true })];
-      for (const ball of this.balls) { ball.set({ items, marks }); this.parts.push(ball); }
-      this.app.sphere = this.balls[0];
+      this.spheres = [new Sphere(big, this.orientation), new Sphere(top, { pitch: 90, yaw: 0, turns: false, small: true }), new Sphere(side, { pitch: 0, yaw: 90, turns: false, small: true })];
+      for (const sphere of this.spheres) { sphere.set({ items, marks }); this.parts.push(sphere); }
+      this.app.sphere = this.spheres[0];
     });
     this.items = items;
     return card;
   }
 
-  sources() {
+  sourceCards() {
     this.cards = this.view.sources.map((source, m) => {
       const i = m + 1;
-      const solo = el("button", { class: "toggle", "aria-pressed": "false", title: `Only this one (key ${i})`, "aria-label": `Solo source ${i}`, disabled: Boolean(this.view.first), onclick: () => this.solo(i) }, "Solo");
-      const mute = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Mute source ${i}`, disabled: Boolean(this.view.first), onclick: () => this.muted(i) }, "Mute");
-      const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.on_colour }, "aria-label": `Source ${i}` },
+      const solo = el("button", { class: "toggle", "aria-pressed": "false", title: `Play only this source (key ${i})`, "aria-label": `Solo source ${i}`, disabled: Boolean(this.view.preliminary), onclick: () => this.toggleSolo(i) }, "Solo");
+      const mute = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Mute source ${i}`, disabled: Boolean(this.view.preliminary), onclick: () => this.toggleMute(i) }, "Mute");
+      const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.text_colour }, "aria-label": `Source ${i}` },
         el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(i)),
-          el("div", { class: "grow" }, el("p", { class: "place" }, source.words),
-            el("p", { class: "note" }, `90 % sure ${source.sure} · ${source.energy} of the energy${source.moves ? " · moves" : ""}`)),
+          el("div", { class: "grow" }, el("p", { class: "place" }, source.place),
+            el("p", { class: "note" }, `${source.uncertainty} · ${source.energy} of the energy${source.moves ? " · moving" : ""}`)),
           el("div", { class: "toggles" }, solo, mute)),
         source.doubts.length ? el("ul", { class: "doubts" }, source.doubts.map((doubt) => el("li", {}, doubt))) : null);
       return { card, solo, mute };
@@ -285,134 +287,134 @@ export class RecordingPage {
     this.button = el("button", { class: "round", "aria-label": "Play", disabled: true, onclick: () => this.player.toggle() }, icon("play"));
     this.clock = el("span", { class: "clock" }, clock(0, this.view.seconds));
     this.ab = [["Mixture", true], ["Separated", false]].map(([name, mixed]) =>
-      el("button", { class: "toggle", disabled: Boolean(this.view.first), "aria-pressed": String(Boolean(this.view.first) === mixed), onclick: () => this.player.hear({ mixed }) }, name));
-    this.player.changed = () => this.state();
-    return el("section", { class: "card transport", "aria-label": "Listen" }, this.button, this.clock,
-      el("div", { class: "segments", role: "group", "aria-label": "A or B" }, this.ab),
+      el("button", { class: "toggle", disabled: Boolean(this.view.preliminary), "aria-pressed": String(Boolean(this.view.preliminary) === mixed), onclick: () => this.player.select({ mixed }) }, name));
+    this.player.changed = () => this.updateControls();
+    return el("section", { class: "card transport", "aria-label": "Playback" }, this.button, this.clock,
+      el("div", { class: "segments", role: "group", "aria-label": "Mixture or separated" }, this.ab),
       el("p", { class: "note hint" }, "Space: play · A: mixture or separated · 1 to 6: solo · 0: all"));
   }
 
-  times() {
-    this.time = new TimeViews(this.view, { seek: (t) => this.player.seek(t), shown: (m) => this.player.mixed || this.view.first || this.player.gains()[m + 1] !== 0 });
+  timeCard() {
+    this.time = new TimeViews(this.view, { seek: (t) => this.player.seek(t), shown: (m) => this.player.mixed || this.view.preliminary || this.player.gains()[m + 1] !== 0 });
     this.parts.push(this.time);
     const kinds = [["By source", true], ["Level", false]].map(([name, value]) => el("button", {
       class: "toggle", "aria-pressed": String(value),
-      onclick: () => { this.time.colour(value); kinds.forEach((kind, i) => kind.setAttribute("aria-pressed", String((i === 0) === value))); },
+      onclick: () => { this.time.setColours(value); kinds.forEach((kind, i) => kind.setAttribute("aria-pressed", String((i === 0) === value))); },
     }, name));
     return el("section", { class: "card", "aria-label": "Over time" }, this.time.stack,
       el("div", { class: "segments left", role: "group", "aria-label": "Spectrogram" }, kinds));
   }
 
-  compared() {
-    const rows = this.view.compared;
+  comparisonTable() {
+    const rows = this.view.comparison;
     if (!rows?.length) return null;
-    const head = ["Talker", "True", "Found", "Off by", "SDR before", "SDR after"];
-    return el("section", { class: "card", "aria-label": "Found and true" }, el("h2", {}, "Truth beside found"),
+    const head = ["Talker", "True direction", "Estimated direction", "Error", "SDR before", "SDR after"];
+    return el("section", { class: "card", "aria-label": "Comparison with the ground truth" }, el("h2", {}, "Comparison with the ground truth"),
       el("div", { class: "scroll" }, el("table", {},
         el("thead", {}, el("tr", {}, head.map((name, i) => el("th", { scope: "col", class: i > 2 ? "num" : null }, name)))),
         el("tbody", {}, rows.map((row) => el("tr", {}, el("th", { scope: "row" }, row.name),
-          [row.true, row.found, row.error, row.before, row.after].map((cell, i) => el("td", { "data-name": head[i + 1], class: i > 1 ? "num" : null }, cell))))))));
+          [row.true, row.estimated, row.error, row.before, row.after].map((cell, i) => el("td", { "data-name": head[i + 1], class: i > 1 ? "num" : null }, cell))))))));
   }
 
-  more(reported) {
+  settings(hasReport) {
     const { files, settings } = this.view;
-    const link = (name, words) => el("a", { class: "button", href: fileOf(this.id, name), download: "" }, icon("down"), words);
+    const link = (name, label) => el("a", { class: "button", href: fileAddress(this.id, name), download: "" }, icon("down"), label);
     const report = el("span", {});
-    this.report = () => show(report, link("report.html", "Report"));
-    if (reported) this.report(); else if (!this.view.first) show(report, el("span", { class: "note" }, "The report is being written …"));
-    const count = el("select", {}, [["", "find out"], ...[1, 2, 3, 4, 5, 6].map((n) => [n, String(n)])].map(([value, words]) =>
-      el("option", { value, selected: String(settings.n_sources ?? "") === String(value) }, words)));
-    const how = el("select", {}, [["spatial", "filters (best)"], ["soft", "soft masks"], ["binary", "binary masks"]].map(([value, words]) =>
-      el("option", { value, selected: settings.rendering === value }, words)));
-    const again = async () => {
+    this.showReport = () => setContent(report, link("report.html", "Report"));
+    if (hasReport) this.showReport(); else if (!this.view.preliminary) setContent(report, el("span", { class: "note" }, "Writing the report …"));
+    const count = el("select", {}, [["", "automatic"], ...[1, 2, 3, 4, 5, 6].map((n) => [n, String(n)])].map(([value, label]) =>
+      el("option", { value, selected: String(settings.n_sources ?? "") === String(value) }, label)));
+    const rendering = el("select", {}, [["spatial", "spatial filters"], ["soft", "soft masks"], ["binary", "binary masks"]].map(([value, label]) =>
+      el("option", { value, selected: settings.rendering === value }, label)));
+    const separateAgain = async () => {
       try {
-        const done = await post(`recordings/${this.id}/again`, { head: this.app.head, n_sources: count.value || null, rendering: how.value });
+        const done = await post(`recordings/${this.id}/separate`, { head: this.app.head, n_sources: count.value || null, rendering: rendering.value });
         await this.watch(this.id, done.job, this.view.name);
       } catch (error) { this.empty(error.message); }
     };
     return el("section", { class: "card more", "aria-label": "Settings and downloads" },
-      el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Sound ", how),
-        el("button", { onclick: again, disabled: Boolean(this.view.first), title: "With these settings, and the head that is chosen above" }, icon("again"), "Again")),
+      el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Rendering ", rendering),
+        el("button", { onclick: separateAgain, disabled: Boolean(this.view.preliminary), title: "Separate again with these settings and the head selected above" }, icon("again"), "Apply")),
       el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, report));
   }
 
-  // --- listening ---------------------------------------------------------------------------
+  // --- playback ----------------------------------------------------------------------------
 
   async load() {
     const { files } = this.view;
     const player = this.player;
     try {
-      await player.load([files.mixture, ...files.sounds].map((name) => fileOf(this.id, name)));
+      await player.load([files.mixture, ...files.sounds].map((name) => fileAddress(this.id, name)));
       this.button.disabled = false;
     } catch (error) { if (player === this.player) this.clock.textContent = error.message; }
   }
 
-  // Who hears the mixture has not heard what was chosen before: it begins anew.
-  solo(i) {
+  // A selection made while the mixture plays replaces the previous selection of sources.
+  toggleSolo(i) {
     const { mixed, solo } = this.player;
-    this.player.hear({ mixed: false, solo: new Set(!mixed && solo.has(i) ? [] : [i]) });
+    this.player.select({ mixed: false, solo: new Set(!mixed && solo.has(i) ? [] : [i]) });
   }
 
-  muted(i) {
+  toggleMute(i) {
     const mute = new Set(this.player.mixed ? [] : this.player.mute);
     if (!mute.delete(i)) mute.add(i);
-    this.player.hear({ mixed: false, mute, solo: new Set() });
+    this.player.select({ mixed: false, mute, solo: new Set() });
   }
 
-  state() {
+  updateControls() {
     const { playing, mixed, solo, mute } = this.player;
-    show(this.button, icon(playing ? "pause" : "play"));
+    setContent(this.button, icon(playing ? "pause" : "play"));
     this.button.setAttribute("aria-label", playing ? "Pause" : "Play");
-    this.ab.forEach((button, i) => button.setAttribute("aria-pressed", String((i === 0) === (mixed || Boolean(this.view.first)))));
+    this.ab.forEach((button, i) => button.setAttribute("aria-pressed", String((i === 0) === (mixed || Boolean(this.view.preliminary)))));
     this.cards.forEach((card, m) => {
       card.solo.setAttribute("aria-pressed", String(!mixed && solo.has(m + 1)));
       card.mute.setAttribute("aria-pressed", String(!mixed && mute.has(m + 1)));
-      const heard = mixed || this.view.first || this.player.gains()[m + 1] !== 0 || !this.player.buffers.length;
-      this.items[m].faint = heard ? 1 : 0.3;
-      card.card.classList.toggle("quiet", !heard);
+      const audible = mixed || this.view.preliminary || this.player.gains()[m + 1] !== 0 || !this.player.buffers.length;
+      this.items[m].faint = audible ? 1 : 0.3;
+      card.card.classList.toggle("quiet", !audible);
     });
-    for (const ball of this.balls ?? []) ball.draw();
+    for (const sphere of this.spheres ?? []) sphere.draw();
     this.time?.draw();
   }
 
-  cursor() {
+  updateCursor() {
     if (!this.player) return;
     const t = this.player.position();
     if (t === this.last) return;
     this.last = t;
-    this.time.at(t);
-    this.follow_moving(t);
+    this.time.setCursor(t);
+    this.updateMoving(t);
     this.clock.textContent = clock(t, this.view.seconds);
   }
 
-  // Where a source that moves is at the cursor.
-  follow_moving(t) {
+  // Draw moving sources at their direction at the cursor.
+  updateMoving(t) {
     let moved = false;
     for (const [m, source] of this.view.sources.entries()) {
       if (!source.moves) continue;
-      const { seconds, azimuth, elevation } = source.course;
-      const heard = seconds.map((at, i) => [Math.abs(at - t), i]).filter(([, i]) => azimuth[i] !== null);
-      if (!heard.length) continue;
-      const [, i] = heard.reduce((a, b) => (b[0] < a[0] ? b : a));
+      const { seconds, azimuth, elevation } = source.track;
+      const active = seconds.map((at, i) => [Math.abs(at - t), i]).filter(([, i]) => azimuth[i] !== null);
+      if (!active.length) continue;
+      const [, i] = active.reduce((a, b) => (b[0] < a[0] ? b : a));
       this.items[m].direction = [azimuth[i], elevation[i]];
-      this.items[m].region = disc([azimuth[i], elevation[i]], source.course.radius[i]);
+      this.items[m].region = disc([azimuth[i], elevation[i]], source.track.radius[i]);
       moved = true;
     }
-    if (moved) for (const ball of this.balls ?? []) ball.draw();
+    if (moved) for (const sphere of this.spheres ?? []) sphere.draw();
   }
 
   key(event) {
-    if (!this.player?.buffers.length || this.view.first) return false;
+    if (!this.player?.buffers.length || this.view.preliminary) return false;
     if (event.key === " ") this.player.toggle();
-    else if (event.key.toLowerCase() === "a") this.player.hear({ mixed: !this.player.mixed });
-    else if (event.key === "0") this.player.hear({ mixed: false, solo: new Set(), mute: new Set() });
-    else if (/^[1-6]$/.test(event.key) && Number(event.key) <= this.cards.length) this.solo(Number(event.key));
+    else if (event.key.toLowerCase() === "a") this.player.select({ mixed: !this.player.mixed });
+    else if (event.key === "0") this.player.select({ mixed: false, solo: new Set(), mute: new Set() });
+    else if (/^[1-6]$/.test(event.key) && Number(event.key) <= this.cards.length) this.toggleSolo(Number(event.key));
     else return false;
     return true;
   }
 }
 
-// A round region, as of a source that is followed.
+// The credible region of a tracked source: a disc.
 export function disc(direction, radius) {
   return { cells: [direction], half: 0, cell_degrees: radius, inner: HALF * radius };
 }
@@ -421,7 +423,7 @@ function clock(t, whole) { return `${t.toFixed(1)} of ${whole.toFixed(1)} s`; }
 
 export function failure(error) {
   const [sentence, details] = Array.isArray(error) ? error : [error, ""];
-  const words = sentence.charAt(0).toUpperCase() + sentence.slice(1);
-  return el("section", { class: "card failed", role: "alert" }, el("h2", {}, "That did not work"), el("p", {}, words),
-    details ? el("details", {}, el("summary", {}, "For the report"), el("pre", {}, details)) : null);
+  const text = sentence.charAt(0).toUpperCase() + sentence.slice(1);
+  return el("section", { class: "card failed", role: "alert" }, el("h2", {}, "Something went wrong"), el("p", {}, text),
+    details ? el("details", {}, el("summary", {}, "Details for a bug report"), el("pre", {}, details)) : null);
 }

@@ -1,13 +1,13 @@
-// The head in the middle of a sphere, drawn on a canvas; turned by mouse, touch and keys.
+// A head in a sphere of directions, drawn on a canvas; rotated by mouse, touch and keys.
 //
-// x ahead, y left, z up. The camera looks along `f`, with `r` to its right and `u` up: seen from
-// behind and above, left is left and what is ahead is at the top, as on the report's compass.
+// x is front, y left, z up. The camera looks along `f`, with `r` to its right and `u` up: seen from
+// behind and above, left is left and the front is at the top, as on the report's compass.
 
-import { colours, onLook, sharp, placeWords } from "./dom.js";
+import { fitCanvas, onAppearanceChange, themeColours } from "./dom.js";
 
 const RADIANS = Math.PI / 180;
 const HOME = { yaw: -18, pitch: 32 };
-const STEP = 5; // degrees a key
+const STEP = 5; // degrees per key press
 const HEAD = 0.24;
 
 export const vector = ([azimuth, elevation]) => {
@@ -23,14 +23,14 @@ const MERIDIANS = [0, 30, 60, 90, 120, 150].map((a) => ring((e) => {
   return [Math.cos(t) * Math.cos(b), Math.cos(t) * Math.sin(b), Math.sin(t)];
 }));
 const EQUATOR = ring((a) => vector([a, 0]));
-const WORDS = [["ahead", [0, 0]], ["left", [90, 0]], ["behind", [180, 0]], ["right", [-90, 0]], ["above", [0, 90]]];
+const LABELS = [["front", [0, 0]], ["left", [90, 0]], ["behind", [180, 0]], ["right", [-90, 0]], ["above", [0, 90]]];
 
 export class Sphere {
-  // items: {direction, colour, on, label, name, region, faint, hollow}; marks: true places.
-  constructor(canvas, { yaw = HOME.yaw, pitch = HOME.pitch, turns = true, drags = null, words = true, small = false } = {}) {
+  // items: {direction, colour, on, label, name, region, faint, trail}; marks: true directions.
+  constructor(canvas, { yaw = HOME.yaw, pitch = HOME.pitch, turns = true, drags = null, labels = true, small = false } = {}) {
     this.canvas = canvas;
     this.home = { yaw, pitch };
-    Object.assign(this, { yaw, pitch, turns, drags, words, small });
+    Object.assign(this, { yaw, pitch, turns, drags, labels, small });
     this.items = [];
     this.marks = [];
     this.points = [];
@@ -38,7 +38,7 @@ export class Sphere {
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.asked = 0;
     this.frames = 0;
-    this.stop = onLook(canvas, () => { this.inks = null; this.draw(); });
+    this.stop = onAppearanceChange(canvas, () => { this.inks = null; this.draw(); });
     if (turns || drags) this.listen();
   }
 
@@ -64,7 +64,7 @@ export class Sphere {
     this.u = [ca * sb, sa * sb, cb];
   }
 
-  // Screen place and depth (above 0: on the far side) of a vector.
+  // Screen position and depth (positive: on the far side) of a vector.
   at([x, y, z]) {
     const { f, r, u, R, cx, cy } = this;
     return [cx + R * (x * r[0] + y * r[1]), cy - R * (x * u[0] + y * u[1] + z * u[2]), x * f[0] + y * f[1] + z * f[2]];
@@ -78,17 +78,17 @@ export class Sphere {
   }
 
   paint() {
-    const { context: c, width, height } = sharp(this.canvas);
+    const { context: c, width, height } = fitCanvas(this.canvas);
     if (!width || !height) return;
     Object.assign(this, { width, height });
-    this.inks ??= colours();
+    this.inks ??= themeColours();
     this.place();
     this.aim();
     c.clearRect(0, 0, width, height);
-    this.ball(c);
+    this.background(c);
     this.grid(c, true);
     this.dots(c, true);
-    this.lit(c);
+    this.chartCentres(c);
     const shown = this.items.map((item) => ({ item, where: this.at(vector(item.direction)) }));
     for (const { item } of shown) this.trail(c, item);
     for (const { item, where } of shown) this.region(c, item, where[2] > 0 ? 0.75 : 1);
@@ -103,7 +103,7 @@ export class Sphere {
     this.frames += 1;
   }
 
-  ball(c) {
+  background(c) {
     const { cx, cy, R, inks } = this;
     const shade = c.createRadialGradient(cx - 0.35 * R, cy - 0.45 * R, 0.1 * R, cx, cy, R);
     shade.addColorStop(0, inks.card);
@@ -136,15 +136,15 @@ export class Sphere {
     };
     trace([...PARALLELS, ...MERIDIANS], 1, 0.22);
     trace([EQUATOR], 1.5, 0.6);
-    if (!this.words) return;
+    if (!this.labels) return;
     c.font = `${this.small ? 11 : 13}px system-ui, sans-serif`;
     c.textAlign = "center";
     c.textBaseline = "middle";
     c.fillStyle = inks.soft;
-    for (const [word, where] of WORDS) {
+    for (const [word, where] of LABELS) {
       const [x, y, depth] = this.at(vector(where).map((v) => 1.0 * v));
       if ((depth > 0.01) !== far) continue;
-      // Words stand a little outside the sphere's point, and never leave the canvas.
+      // Labels are slightly outside the sphere, and within the canvas.
       const dx = x - this.cx, dy = y - this.cy, length = Math.hypot(dx, dy) || 1;
       const inside = length < 0.35 * this.R;
       if (inside && this.small) continue;
@@ -174,8 +174,8 @@ export class Sphere {
     c.globalAlpha = 1;
   }
 
-  // Centres of charts, larger and stronger the more they have to say.
-  lit(c) {
+  // Centres of charts; their size and opacity show their weight.
+  chartCentres(c) {
     c.fillStyle = this.inks.accent;
     for (const { direction: place, strength } of this.lights) {
       const [x, y, depth] = this.at(vector(place));
@@ -187,7 +187,7 @@ export class Sphere {
     c.globalAlpha = 1;
   }
 
-  // The cells of a belief, each a round patch of the sphere; as one path they have one shade.
+  // The cells of a credible region as discs on the sphere, drawn as one path with one shade.
   region(c, item, strength) {
     const region = item.region;
     if (!region || item.hidden) return;
@@ -220,7 +220,7 @@ export class Sphere {
     c.lineCap = "round";
     for (let i = 1; i < places.length; i += 1) {
       const [from, to] = [vector(places[i - 1]), vector(places[i])];
-      if (from[0] * to[0] + from[1] * to[1] + from[2] * to[2] < 0.7) continue; // a jump is no way
+      if (from[0] * to[0] + from[1] * to[1] + from[2] * to[2] < 0.7) continue; // not a continuous movement
       const [a, b] = [this.at(from), this.at(to)];
       c.globalAlpha = (0.6 * (item.faint ?? 1) * i) / places.length;
       c.beginPath();
@@ -280,7 +280,7 @@ export class Sphere {
     for (const [, draw] of parts) draw();
   }
 
-  // The place itself is a dot, so that the region around it can be seen; its number stands beside.
+  // The direction is a dot, so that the region around it stays visible; the number is next to it.
   badge(c, item, [x, y, depth]) {
     const r = this.small ? 7 : item.chosen ? 13 : 11;
     c.globalAlpha = (item.faint ?? 1) * (depth > 0.02 ? 0.9 : 1);
@@ -336,7 +336,7 @@ export class Sphere {
     }
   }
 
-  // --- hands -------------------------------------------------------------------------------
+  // --- mouse, touch and keys ---------------------------------------------------------------
 
   listen() {
     const canvas = this.canvas;
@@ -352,7 +352,7 @@ export class Sphere {
     canvas.addEventListener("pointermove", (event) => {
       if (!held) return;
       const [x, y] = this.pointer(event);
-      if (held.item) this.pull(held, x, y);
+      if (held.item) this.drag(held, x, y);
       else if (this.turns) this.turn(held.yaw + ((x - held.x) / this.R) * 60, held.pitch + ((y - held.y) / this.R) * 60);
     });
     const release = () => { if (held?.item) this.drags.dropped?.(held.item); held = null; };
@@ -373,8 +373,8 @@ export class Sphere {
     return near.length ? near[0][0] : null;
   }
 
-  // Over the rim of the sphere, a thing that is pulled goes round to its other side.
-  pull(held, x, y) {
+  // An item that is dragged across the rim of the sphere moves to its other side.
+  drag(held, x, y) {
     let dx = (x - this.cx) / this.R, dy = (this.cy - y) / this.R;
     const length = Math.hypot(dx, dy);
     if (length > 1.06 && !held.out) { held.far = !held.far; held.out = true; }
@@ -393,9 +393,5 @@ export class Sphere {
     else if (moves[event.key] && this.turns) this.turn(this.yaw + moves[event.key][0], this.pitch + moves[event.key][1]);
     else return;
     event.preventDefault();
-  }
-
-  words_of() {
-    return this.items.map((item) => `${item.name || item.label}: ${placeWords(item.direction)}`).join("; ");
   }
 }

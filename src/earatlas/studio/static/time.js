@@ -1,47 +1,47 @@
-// What happens when: direction, height and level of every source, and the spectrogram, one below
-// the other with one cursor through all of them.
+// Charts over time: azimuth, elevation and level of each source, and the spectrogram, with a common
+// cursor.
 
-import { colours, el, onLook, sharp } from "./dom.js";
+import { themeColours, el, onAppearanceChange, fitCanvas } from "./dom.js";
 
-const LEFT = 46; // CSS pixels beside the plots, for the ticks
+const LEFT = 46; // CSS pixels left of the plots, for the ticks
 const BY_SOURCE = "in the colours of the sources";
 const SIZES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120];
 
 export class TimeViews {
-  // told: seek(seconds)
+  // seek(seconds) moves the cursor; shown(m) is whether source m is played.
   constructor(view, { seek, shown }) {
     this.view = view;
     this.seek = seek;
-    this.shown = shown; // (m) => whether source m is heard
-    this.bySource = true; // or level alone
+    this.shown = shown;
+    this.bySource = true; // colours of the sources, or level
     this.cursor = el("div", { class: "cursor", "aria-hidden": "true" });
     this.rows = [
-      this.row("Left and right", "azimuth, with its 90 % band", 120, (...a) => this.angles(...a, "azimuth", 180, [[-180, "180°"], [-90, "right"], [0, "front"], [90, "left"], [180, "180°"]])),
-      this.row("Up and down", "elevation", 84, (...a) => this.angles(...a, "elevation", 90, [[-90, "below"], [0, "0°"], [90, "above"]])),
+      this.row("Azimuth", "with 90 % band", 120, (...a) => this.angles(...a, "azimuth", 180, [[-180, "180°"], [-90, "right"], [0, "front"], [90, "left"], [180, "180°"]])),
+      this.row("Elevation", "with 90 % band", 84, (...a) => this.angles(...a, "elevation", 90, [[-90, "below"], [0, "0°"], [90, "above"]])),
       this.row("Level", "dB", 72, (...a) => this.levels(...a)),
       this.row("Spectrogram", BY_SOURCE, 150, (...a) => this.spectrogram(...a)),
     ];
     this.slider = el("input", {
-      type: "range", class: "unseen", min: 0, max: view.seconds, step: 0.1, value: 0, "aria-label": "Position in seconds",
+      type: "range", class: "visually-hidden", min: 0, max: view.seconds, step: 0.1, value: 0, "aria-label": "Position in seconds",
       oninput: (event) => seek(Number(event.target.value)),
     });
     this.stack = el("div", { class: "stack" }, this.slider, this.rows.map((row) => row.figure), this.axis = el("canvas", { class: "axis", "aria-hidden": "true" }), this.cursor);
-    this.images = Object.fromEntries([["level", picture(view.images.level)], ...view.images.masks.map((uri, m) => [m, picture(uri)])]);
+    this.images = Object.fromEntries([["level", loadImage(view.images.level)], ...view.images.masks.map((uri, m) => [m, loadImage(uri)])]);
     Promise.all(Object.values(this.images).map((image) => image.decode().catch(() => {}))).then(() => this.draw());
     this.listen();
-    this.stop = onLook(this.stack, () => { this.inks = null; this.draw(); });
+    this.stop = onAppearanceChange(this.stack, () => { this.inks = null; this.draw(); });
   }
 
-  // The spectrogram in the colours of the sources, or its level.
-  colour(bySource) {
+  // Draw the spectrogram in the colours of the sources, or its level.
+  setColours(bySource) {
     this.bySource = bySource;
-    this.rows.at(-1).figure.querySelector("span").textContent = bySource ? BY_SOURCE : "level, loud is bright";
+    this.rows.at(-1).figure.querySelector("span").textContent = bySource ? BY_SOURCE : "level (bright is loud)";
     this.draw();
   }
 
-  row(name, words, height, draw) {
+  row(name, description, height, draw) {
     const canvas = el("canvas", { role: "img", style: { height: `${height}px` } });
-    const figure = el("figure", {}, el("figcaption", {}, `${name} `, el("span", {}, words)), canvas);
+    const figure = el("figure", {}, el("figcaption", {}, `${name} `, el("span", {}, description)), canvas);
     return { canvas, figure, draw, name };
   }
 
@@ -62,16 +62,16 @@ export class TimeViews {
     this.stack.addEventListener("pointercancel", () => { held = false; });
   }
 
-  at(seconds) {
+  setCursor(seconds) {
     const width = this.stack.clientWidth - LEFT;
     this.cursor.style.transform = `translateX(${LEFT + (seconds / this.view.seconds) * width}px)`;
     this.slider.value = seconds;
   }
 
   draw() {
-    this.inks ??= colours();
+    this.inks ??= themeColours();
     for (const row of this.rows) {
-      const { context, width, height } = sharp(row.canvas);
+      const { context, width, height } = fitCanvas(row.canvas);
       if (!width) return;
       context.clearRect(0, 0, width, height);
       row.canvas.setAttribute("aria-label", `${row.name} over time`);
@@ -88,7 +88,7 @@ export class TimeViews {
 
   x(seconds, width) { return LEFT + (seconds / this.view.seconds) * (width - LEFT); }
 
-  tick(context, y, words, width, height) {
+  tick(context, y, label, width, height) {
     context.strokeStyle = this.inks.line;
     context.lineWidth = 1;
     context.beginPath();
@@ -99,23 +99,23 @@ export class TimeViews {
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "right";
     context.textBaseline = y < 8 ? "top" : y > height - 8 ? "bottom" : "middle";
-    context.fillText(words, LEFT - 5, Math.max(1, Math.min(height - 1, y)));
+    context.fillText(label, LEFT - 5, Math.max(1, Math.min(height - 1, y)));
   }
 
   angles(context, width, height, kind, limit, ticks) {
     const y = (value) => (height * (limit - value)) / (2 * limit);
-    for (const [value, words] of ticks) this.tick(context, y(value), words, width, height);
+    for (const [value, label] of ticks) this.tick(context, y(value), label, width, height);
     context.beginPath();
     context.rect(LEFT, 0, width - LEFT, height);
     context.clip();
     for (const [m, source] of this.view.sources.entries()) {
-      const { course } = source;
+      const { track } = source;
       const strength = this.shown(m) ? 1 : 0.25;
-      for (const run of runs(course, kind, this.view.seconds)) {
+      for (const run of runs(track, kind, this.view.seconds)) {
         const shape = run.map(({ t, value, radius }) => [this.x(t, width), value, radius]);
         context.fillStyle = source.colour;
         context.globalAlpha = 0.22 * strength;
-        // A way round behind the head is drawn at both edges.
+        // A track that passes behind the head is drawn at both edges.
         for (const turn of kind === "azimuth" ? [-360, 0, 360] : [0]) {
           context.beginPath();
           for (const [x, value, radius] of shape) context.lineTo(x, y(value + turn + radius));
@@ -136,7 +136,7 @@ export class TimeViews {
   }
 
   levels(context, width, height) {
-    const all = this.view.sources.flatMap((source) => source.course.level_db);
+    const all = this.view.sources.flatMap((source) => source.track.level_db);
     const top = Math.ceil((Math.max(...all, -60) + 3) / 10) * 10, low = top - 50;
     const y = (value) => (height * (top - value)) / (top - low);
     for (const value of [low, low + 20, low + 40]) this.tick(context, y(value), `${value}`.replace("-", "−"), width, height);
@@ -149,14 +149,14 @@ export class TimeViews {
       context.lineWidth = 1.5;
       context.lineJoin = "round";
       context.beginPath();
-      const { seconds, level_db: level } = source.course;
+      const { seconds, level_db: level } = source.track;
       seconds.forEach((t, i) => context.lineTo(this.x(t, width), y(level[i])));
       context.stroke();
     }
   }
 
   spectrogram(context, width, height) {
-    const { picture: p } = this.view;
+    const { spectrogram: p } = this.view;
     const left = this.x(p.start, width), right = this.x(p.end, width);
     const draw = (image) => image.complete && image.naturalWidth && context.drawImage(image, left, 0, right - left, height);
     context.beginPath();
@@ -178,14 +178,14 @@ export class TimeViews {
     context.textBaseline = "middle";
     for (let hertz = step, y = height; ; hertz += step) {
       y = height * (1 - (hertz - p.low_hz) / (p.high_hz - p.low_hz));
-      if (y < 20) break; // the unit stands there
+      if (y < 20) break; // leave room for the unit
       context.fillText(String(hertz / 1000), LEFT - 5, y);
     }
     context.fillText("kHz", LEFT - 5, 7);
   }
 
   seconds() {
-    const { context, width } = sharp(this.axis);
+    const { context, width } = fitCanvas(this.axis);
     if (!width) return;
     context.clearRect(0, 0, width, 20);
     context.fillStyle = this.inks.soft;
@@ -202,17 +202,17 @@ export class TimeViews {
   close() { this.stop(); }
 }
 
-function picture(uri) {
+function loadImage(uri) {
   const image = new Image();
   image.src = uri;
   return image;
 }
 
-// Stretches of a course without a gap; one place alone holds from beginning to end. Azimuths go on
-// beyond 180° where a source passes behind the head.
-function runs(course, kind, seconds) {
-  const values = course[kind];
-  const points = course.seconds.map((t, i) => ({ t, value: values[i], radius: course.radius[i] }));
+// Runs of a track without a gap; a single row extends from beginning to end. Azimuths continue beyond
+// 180° where a source passes behind the head.
+function runs(track, kind, seconds) {
+  const values = track[kind];
+  const points = track.seconds.map((t, i) => ({ t, value: values[i], radius: track.radius[i] }));
   if (points.length === 1) return [[{ ...points[0], t: 0 }, { ...points[0], t: seconds }]];
   const found = [];
   let run = [];

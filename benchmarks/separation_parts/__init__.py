@@ -1,0 +1,1 @@
+"""Parts of `benchmarks/separation.py`: metrics, methods, initializations of VESSL, and cost."""

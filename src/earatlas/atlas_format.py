@@ -1,0 +1,182 @@
+"""The contents of an atlas file: conversion to and from JSON values and arrays, and validation.
+
+Input: a `LearnedHead`. Output: the JSON values and arrays that `earatlas.container` stores. Reading
+checks every value, because a file may have been made by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from earatlas.errors import abbreviate
+from earatlas.features.layout import CueLayout
+from earatlas.geometry.spaces import Space, space_from_dict
+from earatlas.localization.learned_head import Accuracy, LearnedHead
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.ppam.calibration import Calibration
+from earatlas.ppam.model import PPAM
+from earatlas.training.learn_head import MODEL_ARRAYS
+from earatlas.types import Array
+
+__all__ = ["VERSION", "from_contents", "to_contents"]
+
+# Version 1 had several scales of models; the checksum of versions 1 and 2 covers the arrays only.
+VERSION = 3
+# Evidence: docs/figures/settings/atlas.md, "atlas_format".
+_MAX_VALUE = 1e12  # absolute value of a parameter; products of four do not overflow
+_MAX_SHARPNESS = 1e14  # squared maps over noise; beyond, matrices become singular
+_MAX_DEGREES = 360.0  # of bounds and kernel widths
+_MAX_FRAMES_PER_SECOND = 20_000  # the default is 125
+
+
+def to_contents(head: LearnedHead) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the JSON values and the arrays of a file."""
+    arrays = {name: getattr(head.model, name) for name in MODEL_ARRAYS}
+    calibration = head.calibration
+    if calibration.frame_noise is not None:
+        arrays["frame_noise"] = calibration.frame_noise
+    if head.rooms is not None:
+        arrays |= head.rooms.to_arrays()
+    about = {
+        "layout": head.layout.to_dict(),
+        "space": head.space.to_dict(),
+        "accuracy": None if head.accuracy is None else asdict(head.accuracy),
+        "calibration": {
+            "temperature": calibration.temperature,
+            "widths": list(calibration.kernel_widths),
+            "shares": list(calibration.kernel_weights),
+            "frame_share": calibration.frame_share,
+            "prior_frames": calibration.prior_frames,
+            "misfit": None if math.isinf(calibration.misfit) else calibration.misfit,
+        },
+        "about": head.about,
+        "rooms": None if head.rooms is None else head.rooms.to_dict(),
+    }
+    return about, arrays
+
+
+def from_contents(about: dict[str, Any], arrays: dict[str, Array]) -> LearnedHead:
+    """Return the head that a file contains; raise a ValueError or similar for invalid contents."""
+    # Version 1 has several models, scale0 and so on; the last one is used.
+    prefix = f"scale{_scale_count(about['scales']) - 1}." if "scales" in about else ""
+    model = _model(space_from_dict(about["space"]), arrays, prefix)
+    calibration = _calibration(about["calibration"], arrays.get("frame_noise"))
+    accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
+    layout = CueLayout.from_dict(about["layout"])
+    rooms = None
+    if about.get("rooms") is not None:
+        rooms = ReverberantLocalizer.from_arrays(model.space, arrays, about["rooms"])
+    head = LearnedHead(model, layout, calibration, accuracy, about["about"], rooms)
+    _check_consistency(head)
+    _check_all_used(head, arrays, about.get("scales", 0))
+    return head
+
+
+def _scale_count(count: object) -> int:
+    if not isinstance(count, int) or not 1 <= count <= 64:
+        raise ValueError(f"it has {abbreviate(str(count), 20)} scales")
+    return count
+
+
+def _model(space: Space, arrays: dict[str, Array], prefix: str) -> PPAM:
+    centres, weights, gammas, A, b, noise, latent, spread = (
+        arrays[prefix + name] for name in MODEL_ARRAYS
+    )
+    return PPAM(space, centres, weights, gammas, A, b, noise, latent, spread)
+
+
+def _calibration(fields: dict[str, Any], frame_noise: Array | None) -> Calibration:
+    return Calibration(
+        temperature=float(fields["temperature"]),
+        kernel_widths=tuple(map(float, fields["widths"])),
+        kernel_weights=tuple(map(float, fields["shares"])),
+        frame_share=float(fields["frame_share"]),
+        prior_frames=float(fields["prior_frames"]),
+        misfit=math.inf if fields["misfit"] is None else float(fields["misfit"]),
+        frame_noise=frame_noise,
+    )
+
+
+def _check_consistency(head: LearnedHead) -> None:
+    """Raise a ValueError for values that learning cannot produce."""
+    model, layout = head.model, head.layout
+    good = (
+        _has_valid_description(head.about)
+        and len(model.weights) > 0
+        and model.b.shape[1] == layout.n_cues
+        and all((np.abs(getattr(model, name)) < _MAX_VALUE).all() for name in MODEL_ARRAYS)
+        and all((getattr(model, name) > 0).all() for name in ("weights", "noise", "spread"))
+        and math.isclose(model.weights.sum(), 1.0, abs_tol=1e-6)
+        and _is_well_conditioned(model)
+        # Larger grids, or more frames per second, would fill the memory.
+        and layout.hop * _MAX_FRAMES_PER_SECOND >= layout.rate
+        and np.abs(getattr(model.space, "bounds", 0)).max() <= _MAX_DEGREES
+        and np.abs(getattr(model.space, "elevations", 0)).max() <= _MAX_DEGREES
+        and (head.accuracy is None or _are_finite(*asdict(head.accuracy).values()))
+        and _is_valid_calibration(head.calibration, layout.n_cues)
+    )
+    if not good:
+        raise ValueError("its parts are inconsistent")
+
+
+def _is_well_conditioned(model: PPAM) -> bool:
+    """Return whether posteriors can be computed in double precision (learned heads have 3e7)."""
+    variances = np.linalg.eigvalsh(model.gammas)  # uses the lower triangles only
+    transposed = model.gammas.swapaxes(1, 2)
+    sharpness = (model.A**2 / (model.noise * model.spread)[..., None]).sum(axis=1)
+    shared = (
+        model.latent**2 / model.noise[:, None]
+    ).sum()  # beyond the limit, I + BᵀΣ⁻¹B is singular
+    return bool(
+        np.allclose(model.gammas, transposed, atol=1e-6 * variances.max())
+        and variances.min() > 0
+        and sharpness.max() * variances.max() < _MAX_SHARPNESS
+        and shared < _MAX_SHARPNESS
+    )
+
+
+def _has_valid_description(about: dict[str, Any]) -> bool:
+    """Return whether the description of an atlas has the types that learning produces."""
+    texts = (about.get(name, "") for name in ("licence", "provenance", "coverage"))
+    counts = (about.get(name, 0) for name in ("directions", "left_out", "seed"))
+    return (
+        isinstance(about.get("head"), str)
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(count, int) for count in counts)
+        and isinstance(about.get("spacing_degrees", 0), int | float)
+    )
+
+
+def _is_valid_calibration(calibration: Calibration, cues: int) -> bool:
+    widths, weights = calibration.kernel_widths, calibration.kernel_weights
+    noise = calibration.frame_noise
+    return (
+        len(widths) == len(weights) > 0
+        and all(0 <= width <= _MAX_DEGREES for width in widths)
+        and all(0 <= weight < _MAX_VALUE for weight in weights)
+        and sum(weights) > 0
+        and 0 < calibration.temperature < _MAX_VALUE
+        and calibration.misfit > 0
+        and 0 < calibration.frame_share < _MAX_VALUE
+        and 0 <= calibration.prior_frames < _MAX_VALUE
+        and (noise is None or (noise.shape == (cues,) and bool((noise >= 0).all())))
+        and (noise is None or bool((noise < _MAX_VALUE).all()))
+    )
+
+
+def _are_finite(*values: object) -> bool:
+    return all(isinstance(value, int | float) and math.isfinite(value) for value in values)
+
+
+def _check_all_used(head: LearnedHead, arrays: dict[str, Array], scales: int) -> None:
+    """Raise a ValueError for arrays of unknown purpose."""
+    read = {*MODEL_ARRAYS, "frame_noise"}
+    read |= {f"scale{scale}.{name}" for scale in range(scales) for name in MODEL_ARRAYS}
+    if head.rooms is not None:
+        read |= head.rooms.to_arrays().keys()
+    if unused := arrays.keys() - read:
+        raise ValueError(f"it has {len(unused)} unknown arrays")

@@ -1,0 +1,39 @@
+"""Binaural impulse responses: their transfer functions, and whether they are reverberant."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from earatlas.features.layout import CueLayout
+from earatlas.types import Array, Spectra
+
+__all__ = ["is_reverberant", "transfer_functions"]
+
+# Evidence: docs/figures/settings/features.md, "impulse_responses".
+_EARLY_FRACTION = 0.25  # fraction of the window; the response of a head lasts no longer
+_MAX_LATE_ENERGY = 0.01  # largest fraction of the energy after that of an anechoic response
+
+
+def is_reverberant(responses: Array, rate: float, layout: CueLayout) -> bool:
+    """Return whether responses (N, 2, taps) were measured in a room.
+
+    They are reverberant if they are longer than the window of the layout, or if much of their
+    energy arrives late.
+    """
+    if responses.shape[2] / rate > layout.window / layout.rate:
+        return True
+    power = (responses**2).mean(axis=(0, 1))
+    if not power.any():
+        return False
+    first = int(np.argmax(power > 1e-4 * power.max()))
+    late = power[first + round(_EARLY_FRACTION * layout.window / layout.rate * rate) :].sum()
+    return bool(late > _MAX_LATE_ENERGY * power.sum())
+
+
+def transfer_functions(responses: Array, rate: float, frequencies_hz: Array) -> Spectra:
+    """Return the Fourier transforms (..., F) of responses (..., taps) at any frequencies in Hz."""
+    phase = (-2 * np.pi / rate) * np.arange(responses.shape[-1])[:, None] * frequencies_hz
+    rows = responses.reshape(-1, responses.shape[-1])
+    out = np.empty((len(rows), len(frequencies_hz)), dtype=np.complex128)
+    out.real, out.imag = rows @ np.cos(phase), rows @ np.sin(phase)  # two real products use BLAS
+    return out.reshape(*responses.shape[:-1], -1)

@@ -1,0 +1,150 @@
+"""Opening sound files safely: reading forward, and detecting truncated and impossible files.
+
+`open_sound_file` returns a `SequentialSoundFile`, or raises an InputError that says what is wrong
+with the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import soundfile
+
+from earatlas.errors import InputError, existing_file
+from earatlas.features.wav import libsndfile_path
+from earatlas.types import Array
+
+__all__ = ["SequentialSoundFile", "open_sound_file"]
+
+# Evidence: docs/figures/settings/features.md, "sound_file".
+_UNKNOWN_FRAMES = 1 << 62  # frames that libsndfile reports for FLAC files written to a pipe
+_MAX_FRAMES_PER_BYTE = 5000  # more than any encoder reaches, even for digital silence in FLAC
+_MIN_RATE_HZ, _MAX_RATE_HZ = 1000, 10**6  # supported sampling rates
+_UNKNOWN_CHUNK_BYTES = 0x7FFFF000  # chunk sizes from here on stand for "unknown" (pipes)
+_MAX_CHUNKS = 1000  # chunks searched for the samples; malicious files may contain millions
+_MAX_BLOCK_VALUES = 1 << 22  # values per block over all channels (32 MB)
+
+
+class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
+    """A sound file that is only read forward, from beginning to end.
+
+    If a file is seekable, libsndfile trusts the length in its header. Reading forward yields the
+    samples that exist, so that their number can be compared with the header.
+    """
+
+    def seekable(self) -> bool:
+        """Return False: the file is only read forward."""
+        return False
+
+    @property
+    def has_known_length(self) -> bool:
+        """Whether the header tells the number of samples."""
+        return bool(self.frames < _UNKNOWN_FRAMES)
+
+    def read_blocks(self, path: str | Path, block_seconds: float) -> Iterator[Array]:
+        """Yield all samples in blocks (n, channels); raise InputError if the file is truncated."""
+        size = min(int(block_seconds * self.samplerate), _MAX_BLOCK_VALUES // self.channels)
+        done = 0
+        while True:
+            remaining = self.frames - done if self.has_known_length else size
+            try:
+                data = self.read(max(min(size, remaining), 1), "float64", always_2d=True)
+            except soundfile.SoundFileError as error:
+                raise _truncated_error(path, done / self.samplerate, _reason(error)) from error
+            if not len(data):
+                break
+            done += len(data)
+            yield data
+        if self.has_known_length and done < self.frames:
+            raise _truncated_error(
+                path, done / self.samplerate, f"expected {self.frames} samples per channel"
+            )
+
+
+def _truncated_error(path: str | Path, seconds: float, reason: str) -> InputError:
+    return InputError(
+        f"The recording '{path}' is not complete: it breaks off at {seconds:.2f} s ({reason}). "
+        "Copy or record it again."
+    )
+
+
+def open_sound_file(path: str | Path) -> SequentialSoundFile:
+    """Open a sound file for reading; raise InputError if it is not a complete sound file."""
+    path = existing_file(path, "recording")
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            raise InputError(f"The file '{path}' is empty. Copy or record it again.")
+        if _is_truncated(path):
+            raise InputError(
+                f"The recording '{path}' must be complete, but its end is missing. "
+                "Copy or record it again."
+            )
+        sound = SequentialSoundFile(libsndfile_path(path))
+    except (OSError, soundfile.SoundFileError) as error:
+        raise InputError(
+            f"The file '{path}' cannot be read as sound ({_reason(error)}). WAV, FLAC, OGG and "
+            "AIFF files are supported. Check that it is complete and really is a sound file."
+        ) from error
+    try:
+        _check_header(sound, path, size)
+    except InputError:
+        sound.close()
+        raise
+    return sound
+
+
+def _check_header(sound: SequentialSoundFile, path: Path, size: int) -> None:
+    """Refuse impossible headers before anything is decoded; `size` is the file size in bytes."""
+    if not _MIN_RATE_HZ <= sound.samplerate <= _MAX_RATE_HZ:
+        raise InputError(
+            f"The recording '{path}' has a sampling rate of {sound.samplerate} Hz. Rates from "
+            f"{_MIN_RATE_HZ} Hz to 1 MHz are supported. Record it again, or repair its header."
+        )
+    if sound.has_known_length and sound.frames > _MAX_FRAMES_PER_BYTE * size:
+        raise InputError(
+            f"The header of '{path}' announces {sound.frames} samples per channel, but the file "
+            f"has only {size} bytes. Copy or record it again."
+        )
+
+
+def _is_truncated(path: Path) -> bool:
+    """Return whether a WAV, AIFF or OGG file is shorter than its header says.
+
+    libsndfile silently accepts such files; it reports truncated FLAC files itself.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        kind = file.read(12)[:4]
+        if kind == b"OggS":
+            file.seek(max(size - 65_536, 0))
+            tail = file.read()
+            last = tail.rfind(b"OggS")
+            return last < 0 or not _is_last_page(tail[last:])
+        if kind not in (b"RIFF", b"FORM"):
+            return False
+        for _ in range(_MAX_CHUNKS):
+            if len(header := file.read(8)) < 8:
+                break
+            length = int.from_bytes(header[4:], "little" if kind == b"RIFF" else "big")
+            if header[:4] in (b"data", b"SSND"):
+                streamed = length == 0 or length >= _UNKNOWN_CHUNK_BYTES
+                return not streamed and file.tell() + length > size
+            file.seek(length + length % 2, 1)
+    return False
+
+
+def _is_last_page(page: bytes) -> bool:
+    """Return whether an OGG page is complete and marked as the last one."""
+    if len(page) < 27:
+        return False
+    segment_lengths = page[27 : 27 + page[26]]
+    page_length = 27 + len(segment_lengths) + sum(segment_lengths)
+    complete = len(segment_lengths) == page[26] and len(page) >= page_length
+    return complete and bool(page[5] & 4)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the reason that the library gives, without the path that it repeats."""
+    return str(getattr(error, "error_string", error)).rstrip(". ")

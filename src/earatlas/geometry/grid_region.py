@@ -1,0 +1,92 @@
+"""Credible regions as sets of grid cells.
+
+Input: a `DirectionPosterior`, a level and the spacing of a grid. Output: a `CredibleRegion`, the
+smallest set of cells that holds the level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from earatlas.geometry.spaces import Circle, Plane, Space
+from earatlas.types import Array
+
+if TYPE_CHECKING:
+    from earatlas.geometry.direction_posterior import DirectionPosterior
+
+__all__ = ["CredibleRegion", "grid_region"]
+
+_NEGLIGIBLE_WEIGHT = 1e-6  # components below this weight are left out
+
+
+@dataclass(frozen=True, eq=False)
+class CredibleRegion:
+    """The smallest set of grid cells that holds a given probability.
+
+    Regions are made by `DirectionPosterior.credible_region`.
+
+    Examples
+    --------
+    >>> import earatlas as ea, numpy as np
+    >>> posterior = ea.DirectionPosterior(
+    ...     ea.Sphere(), np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), 25 * np.eye(2)[None]
+    ... )
+    >>> posterior.credible_region(0.9)
+    CredibleRegion(90% within 10.7 degrees)
+    """
+
+    level: float  # probability that was asked for
+    cells: Array  # (G, C) midpoints in degrees, most probable first
+    area: float  # degrees of an arc, or square degrees
+    mass: float  # probability that the cells hold, at least `level`
+    equivalent_radius_degrees: float  # radius of a disc (or half an arc) of the same area
+
+    def __repr__(self) -> str:
+        return (
+            f"CredibleRegion({self.level:.0%} within {self.equivalent_radius_degrees:.1f} degrees)"
+        )
+
+
+def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> CredibleRegion:
+    """Return the credible region of a posterior on `space.grid(spacing)`."""
+    p, space = posterior.pruned(_NEGLIGIBLE_WEIGHT), posterior.space
+    centres = space.exp(p.centres, p.means)
+    reach = 5 * np.sqrt(np.linalg.eigvalsh(p.covariances)[:, -1]) + 2 * spacing
+    cells, density, size = _grid_density(p, space, centres, reach, spacing)
+    outside = density.sum() * size < 0.5 * level
+    if outside and isinstance(space, Plane):
+        # Most of the posterior lies outside the bounds, which limit only grids: widen them.
+        low = (centres - reach[:, None]).min(axis=0)
+        high = (centres + reach[:, None]).max(axis=0)
+        pairs = zip(space.bounds, low, high, strict=True)
+        wider = Plane(tuple((min(b[0], a), max(b[1], z)) for b, a, z in pairs))
+        cells, density, size = _grid_density(p, wider, centres, reach, spacing)
+    if density.sum() * size < 0.5 * level:
+        # The posterior is sharper than a cell and lies between the midpoints: use its own means.
+        cells, density = centres, p.weights / size
+    order = np.argsort(-density)
+    mass = np.cumsum(density[order]) / density.sum()
+    count = int(np.searchsorted(mass, level)) + 1
+    kept = cells[order[:count]]
+    area = count * size
+    return CredibleRegion(level, kept, area, float(mass[count - 1]), space.radius(area))
+
+
+def _grid_density(
+    posterior: DirectionPosterior, space: Space, centres: Array, reach: Array, spacing: float
+) -> tuple[Array, Array, float]:
+    """Return the cells (G, C) within reach of a component, the density there and the cell size."""
+    cells = space.grid(spacing)
+    size = space.area / len(cells)
+    if isinstance(space, Circle):
+        cells[:, 1] = centres[0, 1]  # the circle may have been measured above or below the ears
+    near = np.zeros(len(cells), dtype=bool)
+    for centre, radius in zip(centres, reach, strict=True):
+        remaining = np.flatnonzero(~near)
+        near[remaining] = space.distance(centre, cells[remaining]) < radius
+    cells = cells[near]
+    density = np.exp(posterior.log_density(cells)) if len(cells) else np.zeros(0)
+    return cells, density, size

@@ -1,0 +1,171 @@
+"""Data of the page "How it works": cues, their manifold, the charts of PPAM, and steps of VESSL.
+
+The input is the atlas of the simulated head, the output JSON values:
+
+    N directions on the sphere    f  frequency bands
+    ild (N, f) dB, ipd (N, f) radians: observed, and expected by PPAM
+    manifold                      of the level differences below 2 kHz, by LTSA
+    charts                        centres, and the three charts of the largest weight per direction
+    steps                         of VESSL on two voices, from deliberately wrong directions
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from earatlas.atlas import Atlas
+from earatlas.features.cues import bin_power
+from earatlas.features.layout import CueLayout, Threshold
+from earatlas.features.stft import stft
+from earatlas.features.tf_bins import ObservedBins
+from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.simulated import simulated_head
+from earatlas.manifold.faithfulness import faithfulness
+from earatlas.manifold.ltsa import ltsa
+from earatlas.plotting.palette import source_colour
+from earatlas.report.images import mask_image, text_colour
+from earatlas.separation.vessl import VESSL, VESSLState
+from earatlas.simulation.scene import SceneSettings, render_scene
+from earatlas.studio.progress import ProgressReporter
+from earatlas.studio.scenes import talker_sound
+from earatlas.studio.views import region
+from earatlas.types import Array, Mask
+
+__all__ = ["explainer"]
+
+_SPACING = 7.0  # degrees between the directions that can be selected
+_ILD_BINS, _IPD_BINS = 8, 3  # frequency bins per value of a curve
+_N_CHARTS = 3  # charts shown per direction
+_DIRECTIONS = [[41.0, 1.0], [-64.0, 24.0]]  # true directions of the two voices, degrees
+_INITIAL_DIRECTIONS = [[8.0, -25.0], [-110.0, -5.0]]  # of VESSL, degrees
+_STEPS = 10
+# Evidence: docs/figures/settings/studio.md, "explainer".
+_MANIFOLD_MAX_HZ = 2000.0  # highest frequency of the cues of the manifold
+_ROWS, _COLUMNS = 64, 120  # of a mask image
+
+
+def explainer(atlas: Atlas, reporter: ProgressReporter) -> dict[str, Any]:
+    """Return all data of the page."""
+    reporter.stage("computing cues", 0.0)
+    x = Sphere().grid(_SPACING)
+    observed = simulated_head(x).cues(atlas.layout)
+    reporter.stage("computing the manifold", 0.3)
+    manifold = _manifold(x, observed[:, _low_ild(atlas.layout)])
+    reporter.stage("separating two voices", 0.5)
+    return {
+        "directions": np.round(x, 1).tolist(),
+        "frequencies_hz": _frequencies(atlas.layout),
+        "observed": _curves(observed, atlas.layout),
+        "expected": _curves(atlas.model.forward_map(x), atlas.layout),
+        "manifold": manifold,
+        "charts": _charts(atlas, x),
+        "vessl": _vessl_steps(atlas),
+    }
+
+
+def _low_ild(layout: CueLayout) -> Mask:
+    """Return the mask (D,) of the level differences below 2 kHz."""
+    low = layout.frequencies_hz[layout.cue_frequencies] <= _MANIFOLD_MAX_HZ
+    return np.asarray(low & (layout.cue_kinds == "ild"))
+
+
+def _manifold(x: Array, cues: Array) -> dict[str, Any]:
+    """Return the manifold of the cues (N, D): coordinates (n, 3) and how faithful they are."""
+    embedded = ltsa(cues, neighbours=12, whiten=20)
+    coordinates = embedded.coordinates / np.linalg.norm(embedded.coordinates, axis=1).max()
+    score = faithfulness(Sphere(), x[embedded.kept], coordinates)
+    return {
+        "n_cues": cues.shape[1],
+        "kept": embedded.kept.tolist(),
+        "coordinates": np.round(coordinates, 3).tolist(),
+        "trustworthiness": round(score.trustworthiness, 2),
+        "continuity": round(score.continuity, 2),
+    }
+
+
+def _frequencies(layout: CueLayout) -> dict[str, list[float]]:
+    f = layout.frequencies_hz
+    return {
+        "ild": _band_means(f[layout.ild_frequencies][None], _ILD_BINS)[0].round().tolist(),
+        "ipd": f[layout.ipd_frequencies][::_IPD_BINS].round().tolist(),
+    }
+
+
+def _curves(cues: Array, layout: CueLayout) -> dict[str, Any]:
+    """Return level differences (N, f) in dB and phases (N, f) in radians of cues (N, D)."""
+    ild, cosine, sine = (cues[:, layout.cue_kinds == k] for k in ("ild", "ipd_cos", "ipd_sin"))
+    phase = np.arctan2(sine, cosine)[:, ::_IPD_BINS]
+    levels = _band_means(ild, _ILD_BINS)
+    return {"ild": np.round(levels, 1).tolist(), "ipd": np.round(phase, 2).tolist()}
+
+
+def _band_means(values: Array, size: int) -> Array:
+    """Return the means (N, f) of `size` neighbouring columns."""
+    whole = values.shape[1] // size * size
+    means: Array = values[:, :whole].reshape(len(values), -1, size).mean(axis=2)
+    return means
+
+
+def _charts(atlas: Atlas, x: Array) -> dict[str, Any]:
+    """Return the centres (K, 2), and the charts of the largest weight at each direction."""
+    logs, _ = atlas.model.log_gating(x)
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    best = np.argsort(-weights, axis=1)[:, :_N_CHARTS]
+    return {
+        "centres": np.round(atlas.model.centres, 1).tolist(),
+        "nearest": best.tolist(),
+        "weights": np.round(np.take_along_axis(weights, best, axis=1), 2).tolist(),
+    }
+
+
+def _vessl_steps(atlas: Atlas) -> dict[str, Any]:
+    """Return the iterations of VESSL on two voices."""
+    n = len(_DIRECTIONS)
+    names, sounds = zip(*(talker_sound({"voice": m}) for m in range(n)), strict=True)
+    scene = render_scene(
+        simulated_head(_DIRECTIONS), sounds, _DIRECTIONS, settings=SceneSettings(snr_db=40.0)
+    )
+    separator = atlas.separator
+    layout = separator.layout
+    spectra = stft(scene.mixture.at_rate(layout.rate).samples, layout.window, layout.hop)
+    floor = Threshold().floor_db(float(bin_power(spectra, layout.window).max()))
+    bins = separator.coherent_bins(spectra, floor)
+    vessl = VESSL(separator.source_model, bins)
+    state = vessl.initialize_at(np.array(_INITIAL_DIRECTIONS))
+    steps = []
+    for _ in range(_STEPS):
+        state = vessl.step(state, all_charts=True)
+        steps.append(_step_view(state, bins))
+    return {
+        "names": list(names),
+        "truth": _DIRECTIONS,
+        "initial_directions": _INITIAL_DIRECTIONS,
+        "colours": [[source_colour(m), text_colour(source_colour(m))] for m in range(n)],
+        "seconds": round(scene.mixture.seconds, 2),
+        "steps": steps,
+    }
+
+
+def _step_view(state: VESSLState, bins: ObservedBins) -> dict[str, Any]:
+    return {
+        "free_energy": round(state.free_energy),
+        "directions": np.round(state.directions, 1).tolist(),
+        "regions": [region(source.posterior) for source in state.sources],
+        "masks": [
+            mask_image(np.nan_to_num(_mask_grid(q, bins)), source_colour(m))
+            for m, q in enumerate(state.assignments[: len(state.sources)])
+        ],
+    }
+
+
+def _mask_grid(q: Array, bins: ObservedBins) -> Array:
+    """Return the mean assignment probability (rows, columns) per cell; NaN in empty cells."""
+    rows = bins.f * _ROWS // bins.layout.n_frequencies
+    cell = rows * _COLUMNS + bins.t * _COLUMNS // bins.frames
+    size = _ROWS * _COLUMNS
+    count = np.bincount(cell, minlength=size)
+    means: Array = np.bincount(cell, q, size) / np.where(count > 0, count, np.nan)
+    return means.reshape(_ROWS, _COLUMNS)

@@ -1,0 +1,235 @@
+// Page "How it works": cues of a direction, their manifold, the charts of PPAM, and steps of VESSL.
+
+import { pollJob, post } from "./api.js";
+import { angleSlider, themeColours, el, icon, onAppearanceChange, setSliders, formatDirection, fitCanvas, setContent } from "./dom.js";
+import { failure } from "./recording.js";
+import { Sphere, vector } from "./sphere.js";
+
+export function mount(root, app) {
+  const page = new ExplainerPage(root, app);
+  app.page = page;
+  page.start();
+  return () => page.close();
+}
+
+let cached = null; // the data do not change
+
+class ExplainerPage {
+  constructor(root, app) {
+    this.root = root;
+    this.app = app;
+    this.parts = [];
+  }
+
+  close() {
+    this.closed = true;
+    clearInterval(this.running);
+    for (const part of this.parts) part.close();
+    this.parts = [];
+  }
+
+  async start() {
+    if (!cached) {
+      const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress" }), stage = el("p", { class: "note" }, " ");
+      setContent(this.root, el("section", { class: "card drop busy" }, el("h1", {}, "Computing the demonstration"), bar, stage));
+      try {
+        const { job } = await post("explainer");
+        const done = await pollJob(job, (state) => { bar.value = state.progress; stage.textContent = state.stage || " "; });
+        if (done.state !== "done") throw new Error(done.error || "The demonstration could not be computed.");
+        cached = done.result;
+      } catch (error) { if (!this.closed) setContent(this.root, failure(error.message)); return; }
+    }
+    if (!this.closed) this.showContent(cached);
+  }
+
+  showContent(data) {
+    this.data = data;
+    this.vectors = data.directions.map(vector);
+    setContent(this.root,
+      el("header", { class: "result" }, el("div", {}, el("h1", {}, "How two ears locate a sound"),
+        el("p", { class: "note" }, "After Deleforge, Forbes and Horaud (2015), with the simulated head. All values are computed by earatlas on this computer."))),
+      this.directionCards(), this.vesslCard());
+    this.moved(this.item);
+    this.showStep(0);
+  }
+
+  // --- one direction ---------------------------------------------------------------------------
+
+  directionCards() {
+    const style = getComputedStyle(document.documentElement);
+    this.item = { direction: [50, 15], colour: style.getPropertyValue("--source2").trim(), on: "#10151a", label: "♪" };
+    const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": "A sound on a sphere around the head; the sliders move it" });
+    const cloud = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": "The manifold of the cues in three dimensions; arrow keys rotate it" });
+    this.levels = el("canvas", { class: "curve", role: "img" });
+    this.phases = el("canvas", { class: "curve", role: "img" });
+    this.place = el("p", { class: "place" });
+    this.note = el("p", { class: "note" });
+    this.sliders = ["Azimuth", "Elevation"].map((name, axis) => angleSlider(axis, name, (value) => { this.item.direction[axis] = value; this.moved(this.item); }));
+    queueMicrotask(() => {
+      this.sphere = new Sphere(canvas, { drags: { moved: (item) => this.moved(item) } });
+      this.cloud = new Cloud(cloud, this.data);
+      this.parts.push(this.sphere, this.cloud, { close: onAppearanceChange(this.levels, () => this.curves()) });
+      this.sphere.set({ items: [this.item] });
+      this.moved(this.item);
+    });
+    return el("div", {},
+      el("div", { class: "three" },
+        el("section", { class: "card", "aria-label": "A direction" }, el("h2", {}, "1. Drag the sound"), canvas, this.place,
+          el("div", { class: "sliders wide" }, this.sliders.map((one, i) => el("label", {}, el("span", {}, "↔↕"[i]), one)))),
+        el("section", { class: "card", "aria-label": "Its cues" }, el("h2", {}, "2. Differences between the ears"),
+          el("figure", {}, el("figcaption", {}, "Level ", el("span", {}, "right over left, in dB")), this.levels),
+          el("figure", {}, el("figcaption", {}, "Phase ", el("span", {}, "below 2 kHz, in units of π")), this.phases),
+          el("ul", { class: "key" }, el("li", { class: "dotted" }, "observed"), el("li", { class: "lined" }, "expected by PPAM"))),
+        el("section", { class: "card", "aria-label": "The manifold" }, el("h2", {}, "3. The cues lie on a surface"), cloud,
+          el("p", { class: "note" }, `The level differences below 2 kHz, ${this.data.manifold.n_cues} values per direction, embedded in three dimensions by LTSA. Colours show the elevation. Neighbours stay neighbours: trustworthiness ${this.data.manifold.trustworthiness}, continuity ${this.data.manifold.continuity}.`))),
+      el("section", { class: "card", "aria-label": "Charts" }, el("h2", {}, "4. PPAM covers the surface with charts"), this.note));
+  }
+
+  moved(item) {
+    if (!this.sphere) return;
+    const v = vector(item.direction);
+    const at = this.vectors.reduce((best, w, i) => { const near = v[0] * w[0] + v[1] * w[1] + v[2] * w[2]; return near > best[0] ? [near, i] : best; }, [-2, 0])[1];
+    const { charts } = this.data;
+    const lights = charts.centres.map((direction) => ({ direction, strength: 0 }));
+    charts.nearest[at].forEach((k, i) => { lights[k].strength = charts.weights[at][i]; });
+    this.place.textContent = formatDirection(item.direction);
+    setSliders(this.sliders, item.direction);
+    const active = charts.nearest[at].map((k, i) => [charts.weights[at][i], charts.centres[k]]).filter(([weight]) => weight >= 0.02);
+    this.note.textContent = `Each of the ${charts.centres.length} dots on the sphere is the centre of a chart: a region in which the cues change linearly with the direction. Weights at this direction: ${active.map(([weight, centre]) => `chart at ${formatDirection(centre)}: ${Math.round(100 * weight)} %`).join("; ")}. Inverted, the charts give the probability of each direction for any observed cues, even at a few frequencies only.`;
+    this.chosen = at;
+    this.sphere.set({ lights, items: [item] });
+    this.cloud.choose(at);
+    this.curves();
+  }
+
+  curves() {
+    const { frequencies_hz: hertz, observed, expected } = this.data;
+    curve(this.levels, hertz.ild, observed.ild[this.chosen], expected.ild[this.chosen], 30, [[-20, "left"], [0, "0"], [20, "right"]], this.item.colour);
+    curve(this.phases, hertz.ipd, observed.ipd[this.chosen].map((p) => p / Math.PI), expected.ipd[this.chosen].map((p) => p / Math.PI), 1.05, [[-1, "−1"], [0, "0"], [1, "1"]], this.item.colour);
+  }
+
+  // --- several sources ---------------------------------------------------------------------------
+
+  vesslCard() {
+    const { vessl } = this.data;
+    const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": "Two sources on a sphere around the head" });
+    this.masks = el("canvas", { class: "masks", role: "img", "aria-label": "Assignment of the bins to the sources" });
+    this.energy = el("canvas", { class: "curve", role: "img", "aria-label": "Free energy over the steps" });
+    this.step = el("input", { type: "range", min: 0, max: vessl.steps.length - 1, step: 1, value: 0, "aria-label": "Step", oninput: () => this.showStep(Number(this.step.value)) });
+    this.stepText = el("p", { class: "note" });
+    this.play = el("button", { onclick: () => this.run() }, icon("play"), "Play");
+    this.images = vessl.steps.map((step) => step.masks.map((uri) => { const image = new Image(); image.src = uri; image.onload = () => this.drawStep(); return image; }));
+    queueMicrotask(() => {
+      this.vesslSphere = new Sphere(canvas);
+      this.parts.push(this.vesslSphere, { close: onAppearanceChange(this.masks, () => this.drawStep()) });
+      this.showStep(0);
+    });
+    return el("section", { class: "card", "aria-label": "VESSL" }, el("h2", {}, "5. Several sources at once: VESSL"),
+      el("p", { class: "note" }, `${vessl.names.join(" and ")} talk at the same time. VESSL alternately assigns each time-frequency bin to a source and estimates the direction of each source. It starts from two deliberately wrong directions. Rings are the true directions.`),
+      el("div", { class: "three" }, canvas,
+        el("figure", {}, el("figcaption", {}, "Assignment ", el("span", {}, "time horizontally, frequency vertically")), this.masks),
+        el("figure", {}, el("figcaption", {}, "Free energy ", el("span", {}, "never decreases")), this.energy, el("p", { class: "choices spaced" }, this.play, this.step), this.stepText)));
+  }
+
+  showStep(n) {
+    const { vessl } = this.data;
+    this.shownStep = n;
+    this.step.value = n;
+    const step = vessl.steps[n];
+    const items = step.directions.map((direction, m) => ({ direction, colour: vessl.colours[m][0], on: vessl.colours[m][1], label: String(m + 1), region: step.regions[m],
+      trail: [vessl.initial_directions[m], ...vessl.steps.slice(0, n + 1).map((one) => one.directions[m])] }));
+    this.vesslSphere?.set({ items, marks: vessl.truth.map((direction) => ({ direction })) });
+    this.stepText.textContent = `Step ${n + 1} of ${vessl.steps.length}: ${step.directions.map(formatDirection).join("; ")}`;
+    this.drawStep();
+  }
+
+  drawStep() {
+    const n = this.shownStep ?? 0;
+    const { context, width, height } = fitCanvas(this.masks);
+    if (width) {
+      context.clearRect(0, 0, width, height);
+      for (const image of this.images[n]) if (image.complete && image.naturalWidth) context.drawImage(image, 0, 0, width, height);
+    }
+    const values = this.data.vessl.steps.map((step) => step.free_energy);
+    const low = Math.min(...values), high = Math.max(...values);
+    const scaled = values.map((value) => (2 * (value - low)) / (high - low || 1) - 1);
+    curve(this.energy, values.map((_, i) => i + 1), scaled, scaled, 1.15, [], themeColours().accent, n);
+  }
+
+  run() {
+    clearInterval(this.running);
+    this.showStep(0);
+    const last = this.data.vessl.steps.length - 1;
+    this.running = setInterval(() => { if (this.shownStep >= last) clearInterval(this.running); else this.showStep(this.shownStep + 1); }, 600);
+  }
+}
+
+// Points in three dimensions, rotated like the sphere; `chosen` is the selected direction.
+class Cloud extends Sphere {
+  constructor(canvas, data) {
+    super(canvas, { yaw: -40, pitch: 20 });
+    this.data = data;
+    this.shades = data.manifold.kept.map((i) => data.directions[i]).map(([, e]) => `hsl(${Math.round(250 - ((e + 90) / 180) * 230)} 70% 50%)`);
+    this.draw();
+  }
+
+  choose(direction) {
+    const at = this.data.manifold.kept.indexOf(direction);
+    this.set({ chosen: at < 0 ? undefined : at });
+  }
+
+  paint() {
+    const { context: c, width, height } = fitCanvas(this.canvas);
+    if (!width || !this.data) return;
+    Object.assign(this, { width, height });
+    this.inks ??= themeColours();
+    this.place();
+    this.aim();
+    c.clearRect(0, 0, width, height);
+    const placed = this.data.manifold.coordinates.map((p, i) => [...this.at(p), i]).sort((a, b) => b[2] - a[2]);
+    for (const [x, y, depth, i] of placed) {
+      c.globalAlpha = 0.9 - 0.5 * Math.max(-1, Math.min(1, depth));
+      c.fillStyle = this.shades[i];
+      c.beginPath();
+      c.arc(x, y, 2.6, 0, 2 * Math.PI);
+      c.fill();
+    }
+    c.globalAlpha = 1;
+    if (this.chosen === undefined) return;
+    const [x, y] = this.at(this.data.manifold.coordinates[this.chosen]);
+    this.disc(c, x, y, 8, getComputedStyle(document.documentElement).getPropertyValue("--source2").trim());
+  }
+}
+
+// Draw observed values as dots and expected ones as a line; `limit` is the end of the scale.
+function curve(canvas, across, dots, line, limit, ticks, colour, mark = null) {
+  const { context: c, width, height } = fitCanvas(canvas);
+  if (!width) return;
+  const inks = themeColours(), left = 34, low = Math.min(...across), high = Math.max(...across);
+  const x = (value) => left + 4 + ((value - low) / (high - low)) * (width - left - 10);
+  const y = (value) => (height - 16) * (0.5 - value / (2 * limit)) + 2;
+  c.clearRect(0, 0, width, height);
+  c.font = "11px system-ui, sans-serif";
+  c.fillStyle = inks.soft;
+  c.strokeStyle = inks.line;
+  c.textBaseline = "middle";
+  c.textAlign = "right";
+  for (const [value, label] of ticks) {
+    c.fillText(label, left - 4, y(value));
+    c.beginPath();
+    c.moveTo(left, y(value));
+    c.lineTo(width, y(value));
+    c.stroke();
+  }
+  c.textBaseline = "bottom";
+  const unit = high > 100;
+  const step = unit ? (high > 4000 ? 2000 : 500) : 3;
+  for (let value = unit ? step : 1; value <= high; value += step) { c.textAlign = "center"; c.fillText(unit ? `${value / 1000} kHz` : String(value), Math.min(x(value), width - 18), height); }
+  c.strokeStyle = inks.ink;
+  c.lineWidth = 1.5;
+  c.beginPath();
+  across.forEach((value, i) => { if (i && Math.abs(line[i] - line[i - 1]) > limit) c.moveTo(x(value), y(line[i])); else c.lineTo(x(value), y(line[i])); });
+  c.stroke();
+  c.fillStyle = colour;
+  across.forEach((value, i) => { c.beginPath(); c.arc(x(value), y(Math.max(-limit, Math.min(limit, dots[i]))), i === mark ? 6 : 2.6, 0, 2 * Math.PI); c.fill(); });
+}
