@@ -15,15 +15,16 @@ import numpy as np
 from protocol import load_head, mixtures, single_talkers, speech_excerpt, split, utterances
 
 import earatlas as ea
+from earatlas.localization.diagnostics import DoubtKind
 from earatlas.types import Array
 
 DOUBTS = (
-    "too short",
-    "noisy",
-    "reverberant",
-    "several sounds at once",
-    "does not fit this head",
-    "nothing directional",
+    DoubtKind.TOO_SHORT,
+    DoubtKind.NOISY,
+    DoubtKind.REVERBERANT,
+    DoubtKind.SEVERAL_SOUNDS,
+    DoubtKind.HEAD_MISMATCH,
+    DoubtKind.NOT_DIRECTIONAL,
 )
 Recordings = Iterator[tuple[Array | None, ea.Audio]]
 
@@ -62,7 +63,7 @@ def loudest_excerpt(recordings: Recordings, seconds: float) -> Recordings:
 
 def row(atlas: ea.Atlas, recordings: Recordings) -> str:
     """Return the cells of one row: percentages of doubts, and coverage of the 90 % region."""
-    counts: Counter[str] = Counter()
+    counts: Counter[DoubtKind] = Counter()
     inside, undoubted, total = [], 0, 0
     for truth, audio in recordings:
         result = atlas.localize(audio)

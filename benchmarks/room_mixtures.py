@@ -178,7 +178,7 @@ def main() -> None:
     else:
         training = ku100_split()[0]
         atlas = ea.learn(training)
-        atlas = atlas if atlas.rooms is not None else atlas.with_rooms(training)
+        atlas = atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(training)
     for part in options.parts or PARTS:
         match part:
             case "posteriors":

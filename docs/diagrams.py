@@ -42,7 +42,8 @@ LAYER_TEXTS = {
     "batch": "many files",
     "evaluation": "SDR, errors",
     "manifold": "paper §4: LTSA",
-    "atlas": "the learned head as a file",
+    "atlas": "the learned head with methods",
+    "atlas_format": "contents of an atlas file",
     "streaming": "live sources and their signals",
     "separation": "paper §6: VESSL, demixing",
     "tracking": "trajectories, online tracker",
@@ -93,6 +94,7 @@ SEPARATE = [
         Box("localization.onset_mixture", "sources by their onsets", 1),
         Box("tracking.offline", "trajectories, if any move", 1),
     ],
+    [Box("separation.source_estimation", "static or moving sources", 1)],
     [Box("separation.separator", "initialization and model order", 1)],
     [Box("separation.vessl", "variational EM (paper §6)", 1)],
     [
@@ -109,6 +111,7 @@ SEPARATE = [
 
 STREAM = [
     [Box("streaming.stream", "Live.push: samples in", 0)],
+    [Box("streaming.hop_processor", "one hop of 16 ms at a time", 0)],
     [
         Box("tracking.front_end", "onsets of the last seconds", 0),
         Box("streaming.filterbank", "frames of both ears", 0),
@@ -133,7 +136,7 @@ STREAM = [
 # Arrows by position in the row and in the next one, where the nearest box would be wrong.
 EDGES: dict[str, dict[int, list[tuple[int, int]]]] = {
     "flow_separate.svg": {1: [(0, 0), (1, 1), (1, 2)]},
-    "flow_stream.svg": {3: [(1, 0), (1, 1)]},
+    "flow_stream.svg": {4: [(1, 0), (1, 1)]},
 }
 
 

@@ -2,8 +2,8 @@
 
 It needs `pip install '.[rooms,speech]'`. Everything is made from the simulated head and the
 synthesized talkers and written to docs/gallery/, including the numbers of the page (numbers.md).
-The README's figures of a posterior and of the demo's report, and the one of the studio, go to
-docs/images/; the last two are screenshots, which need Chromium and playwright.
+The figures of the demo's report (README) and of the studio go to docs/images/; they are
+screenshots, which need Chromium and playwright.
 """
 
 from __future__ import annotations
@@ -93,25 +93,13 @@ def in_noise(alone: ea.Audio, snr_db: float) -> ea.Audio:
     return ea.Audio(alone.samples + noise * 10 ** (-snr_db / 20), alone.rate)
 
 
-def posterior_of_the_readme(atlas: ea.Atlas) -> None:
-    """Plot the posterior of one talker at 20 dB SNR: images/posterior.png."""
-    truth = [41.0, 1.0]
-    name, sound = demo_talkers(1)[0]
-    ada = ea.render_scene(ea.simulated_head([truth]), [sound], [truth]).mixture
-    where = atlas.localize(in_noise(ada, 20.0))
-    draw(
-        plot_posterior(where.posterior, truth=truth, title=f"{name}, noise at 20 dB"),
-        IMAGES / "posterior.png",
-    )
-
-
 def demo_of_the_readme(browser: str) -> None:
     """Take a screenshot of the upper part of the demo's report: images/demo.png."""
     with TemporaryDirectory() as folder:
         demo = "from earatlas.cli import main; main()"
         subprocess.run([sys.executable, "-c", demo, "demo", "-o", folder], check=True)
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        look = ["--hide-scrollbars", "--window-size=1040,960"]
+        look = ["--hide-scrollbars", "--window-size=1040,1240"]
         shot = IMAGES / "demo.png"
         page = Path(folder, "report.html").as_uri()
         subprocess.run([browser, *flags, *look, f"--screenshot={shot}", page], check=True)
@@ -133,7 +121,7 @@ def studio_of_the_guide(browser: str) -> None:
         page = chromium.new_page(viewport={"width": 1280, "height": 1160})
         page.goto(process.stdout.readline().strip())
         page.get_by_text("Try two voices").click()
-        page.get_by_role("link", name="JSON").wait_for(timeout=120_000)
+        page.get_by_role("link", name="Report").wait_for(timeout=120_000)
         page.screenshot(path=IMAGES / "studio.png")
         chromium.close()
         process.terminate()
@@ -183,7 +171,6 @@ def main() -> None:
         f"--8<-- [start:{name}]\n{part}\n--8<-- [end:{name}]" for name, part in parts.items()
     )
     (FOLDER / "numbers.md").write_text(text + "\n", encoding="utf-8")
-    posterior_of_the_readme(atlas)
     browser = which("chromium") or which("google-chrome")
     if browser:
         demo_of_the_readme(browser)

@@ -16,6 +16,7 @@ import griffe
 
 log = logging.getLogger("mkdocs.hooks.named_things")
 _IMPORT = re.compile(r"^from (earatlas[\w.]*) import ([\w, ]+)", re.MULTILINE)
+_SUFFIXES = {"csv", "html", "json", "jsonl", "md", "py", "sofa", "wav"}
 _NAME = re.compile(r"`((?:[A-Za-z]\w*\.)+[A-Za-z]\w*)(?:\([^`]*\))?`")
 
 
@@ -41,6 +42,8 @@ def exists(path: str) -> bool:
 def full_path(name: str) -> str | None:
     """Return the path within the package of a name in backticks, or None if it is another name."""
     first, root = name.split(".")[0], package()
+    if name.rpartition(".")[2] in _SUFFIXES:  # the name of a file, such as batch.jsonl
+        return None
     if first == "earatlas":
         return name.removeprefix("earatlas.")
     if first == "ea" or first not in root.members:

@@ -38,7 +38,7 @@ def in_process(
         mock.patch.multiple(sys, argv=command, stdin=_input(stdin), stdout=out, stderr=err),
         nullcontext() if cwd is None else chdir(cwd),
         mock.patch.dict(os.environ, env or {}, clear=env is not None),
-        warnings.catch_warnings(),  # main() shows them in its own way
+        warnings.catch_warnings(),  # main() formats them itself
         _fresh_state(),
     ):
         try:
@@ -79,10 +79,10 @@ def _fresh_state() -> Iterator[None]:
     """Clear the caches of the commands, and reset the streams and widths of the consoles."""
     for name, module in list(sys.modules.items()):
         if name.startswith("earatlas.cli"):
-            for thing in vars(module).values():
-                if callable(clear := getattr(thing, "cache_clear", None)):
+            for value in vars(module).values():
+                if callable(clear := getattr(value, "cache_clear", None)):
                     clear()
-    for thing in vars(console).values():
-        if isinstance(thing, Console):
-            Console.__init__(thing, stderr=thing.stderr, emoji=False)
+    for value in vars(console).values():
+        if isinstance(value, Console):
+            Console.__init__(value, stderr=value.stderr, emoji=False)
     yield

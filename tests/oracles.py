@@ -157,10 +157,10 @@ def dense_cues(bins: ObservedBins) -> Array:
     remaining = [list(values) for values in bins.values]
     kinds = ("ild", "ipd_cos", "ipd_sin")
     for f, t in zip(bins.f, bins.t, strict=True):
-        for d, (of, kind) in enumerate(
+        for d, (cue_f, kind) in enumerate(
             zip(bins.layout.cue_frequencies, bins.layout.cue_kinds, strict=True)
         ):
-            if of == f:
+            if cue_f == f:
                 y[d, t] = remaining[kinds.index(kind)].pop(0)
     assert not any(remaining)
     return y

@@ -84,7 +84,7 @@ def test_container_without_valid_atlas_is_refused(tmp_path: Path, atlas: Atlas) 
 
 def test_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
     """Files of version 1 have several scales, of which the last is used."""
-    anechoic = replace(atlas, rooms=None)
+    anechoic = replace(atlas, reverberant_localizer=None)
     about, arrays = read_container(anechoic.save(tmp_path / "x.atlas"), "atlas", 3)
     old = {"frame_noise": arrays["frame_noise"]}
     for scale in (0, 1):

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import soundfile
 from command_line import in_process
+from head_files import write_responses
 from learned_heads import LearnedHeads
 
 import earatlas as ea
@@ -30,7 +31,9 @@ from earatlas.files import recover_scratch
 from earatlas.separation.options import SeparationOptions
 from earatlas.separation.pipeline import source_file_name
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, disks and limits of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="needs forks, disks and limits of Linux"
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PEAK = 0.25  # amplitude of the recording
@@ -54,7 +57,7 @@ def fork(function: Callable[[], object]) -> int:
 
 
 def killed_at(step: int, *command: object) -> bool:
-    """Whether a command was killed by kill -9 before this step of writing; else it ended."""
+    """Return whether a command was killed before this step of writing, or ended before."""
 
     def run_command() -> None:
         remaining = step
@@ -84,11 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads
     folder = tmp_path_factory.mktemp("faults")
     head = ea.simulated_head(RING)
     learned_heads.learn(head, components=2, rooms=False).save(folder / "a.atlas")
-    lines = ["file,azimuth,elevation"]
-    for n, (azimuth, elevation) in enumerate(head.directions):
-        ea.Audio(head.responses().samples[n], 48000).write(folder / f"{n}.wav")
-        lines.append(f"{n}.wav,{azimuth},{elevation}")
-    (folder / "head.csv").write_text("\n".join(lines))
+    write_responses(folder / "head.csv", head)
     scene = ea.render_scene(head, [ea.synthetic_speech(0.6, seed=1)], [(30.0, 0.0)])
     loudest = np.abs(scene.mixture.samples).max()
     ea.Audio(scene.mixture.samples * PEAK / loudest, 16000).write(folder / "talk.wav")
@@ -101,9 +100,9 @@ def fast_computations(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     atlas = ea.Atlas.load(folder / "a.atlas")
 
     def separated(
-        _: object, recording: Any, out: Path, how: SeparationOptions, **__: object
+        _: object, recording: Any, out: Path, options: SeparationOptions, **__: object
     ) -> Any:
-        sound = ea.read_audio(recording.path).samples * (how.n_sources or 1)
+        sound = ea.read_audio(recording.path).samples * (options.n_sources or 1)
         names = [source_file_name(recording.path, m) for m in range(2)]
         with incremental_wav_writer(out, names, 16000) as append:
             append(np.stack([sound, sound]))
@@ -207,24 +206,24 @@ def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
 def commands(folder: Path, out: Path) -> dict[str, list[object]]:
     """Return commands that write about 10 kB or more."""
-    talk, learned = folder / "talk.wav", folder / "a.atlas"
+    recording, learned = folder / "talk.wav", folder / "a.atlas"
     return {
         "learn": ["learn", folder / "head.csv", "-o", out / "x.atlas", "--no-rooms"],
-        "separate": ["separate", learned, talk, "-n", 2, "-o", out],
-        "simulate": ["simulate", "simulated", "--sound", f"{talk}:30:0", "-o", out / "scene"],
-        "track": ["localize", learned, talk, "--track", out / "t.csv", "--hop", 0.008,
+        "separate": ["separate", learned, recording, "-n", 2, "-o", out],
+        "simulate": ["simulate", "simulated", "--sound", f"{recording}:30:0", "-o", out / "scene"],
+        "track": ["localize", learned, recording, "--track", out / "t.csv", "--hop", 0.008,
                   "--window", 0.1],
-        "batch": ["localize", learned, talk, "-o", out],
-        "listen": ["listen", learned, "--separate", "-o", out / "live", "--from", talk],
+        "batch": ["localize", learned, recording, "-o", out],
+        "listen": ["listen", learned, "--separate", "-o", out / "live", "--from", recording],
     }  # fmt: skip
 
 
 @pytest.mark.usefixtures("fast_computations")
 @pytest.mark.parametrize("name", ["learn", "separate", "simulate", "track", "batch"])
-def test_a_full_disk(
+def test_full_disk(
     run: Run, folder: Path, tmp_path: Path, mount: Callable[..., Path], name: str
 ) -> None:
-    """One sentence and exit code 2; old files stay, and no partial file is left."""
+    """A full disk gives one sentence and exit code 2; old files stay, without partial ones."""
     out = mount("size=16k", folder / "head.csv")
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     (out / "rest").write_bytes(bytes(12 << 10))  # the table fills the remaining page
@@ -237,7 +236,7 @@ def test_a_full_disk(
 @pytest.mark.usefixtures("fast_computations")
 @pytest.mark.parametrize("name", ["learn", "separate", "simulate", "track", "batch"])
 def test_file_size_limit(folder: Path, tmp_path: Path, name: str) -> None:
-    """The same with a limit of the file size, for users who cannot mount disks."""
+    """A limit of the file size has the same effect, for users who cannot mount disks."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "old").write_text("old")
@@ -261,13 +260,13 @@ def assert_disk_full_error(result: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["learn", "separate", "simulate", "track", "batch", "listen"])
-def test_a_read_only_disk(
+def test_read_only_disk(
     run: Run, folder: Path, mount: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """A read-only disk is refused before the work."""
 
     def fail(*_: object, **__: object) -> None:
-        pytest.fail("it started to work")
+        pytest.fail("the computation was started")
 
     out = mount("ro")
     for function in ("earatlas.atlas.learn_head", "earatlas.batch.recordings.separate_file",

@@ -13,8 +13,8 @@ from earatlas.errors import InputError
 from earatlas.files import atomic_write, atomic_write_all, check_writable
 
 
-def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
-    """The old file remains until then, and the scratch folder is removed afterwards."""
+def test_file_is_replaced_when_complete(tmp_path: Path) -> None:
+    """The old file remains until the new one is complete; then the scratch folder is removed."""
     path = tmp_path / "x.txt"
     path.write_text("old")
     with atomic_write(path) as scratch:
@@ -25,7 +25,7 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
+def test_error_keeps_the_old_file(tmp_path: Path) -> None:
     """The old file survives any exception during writing."""
     path = tmp_path / "x.txt"
     path.write_text("old")
@@ -136,7 +136,7 @@ with atomic_write(folder / "x") as alone, atomic_write_all(folder) as several:
 
 
 def test_scratch_folders_of_killed_writers_are_removed(tmp_path: Path) -> None:
-    """Those of a living writer stay; after kill -9 the next writer removes them."""
+    """Those of a living writer stay; the next writer removes those of killed ones."""
     (tmp_path / "x").write_text("old")
     with subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -195,7 +195,7 @@ def test_untrusted_scratch_folders_are_ignored(
 
 
 def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
-    """A file would replace the pipe, or /dev/null."""
+    """Pipes, and devices such as /dev/null, are not replaced by a file."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/null")):
         with pytest.raises(InputError, match="got the pipe or device"):

@@ -1,4 +1,4 @@
-"""README and docs are true: Python runs, commands are accepted, figures are measured ones."""
+"""README and docs are correct: Python runs, commands are accepted, figures are measured."""
 
 import argparse
 import re
@@ -27,12 +27,12 @@ OUTPUTS = runpy.run_path(str(ROOT / "docs" / "outputs.py"))
 
 
 def name(path: Path) -> str:
-    """A file from the root of the repository."""
+    """Return the path of a file relative to the root of the repository."""
     return str(path.relative_to(ROOT))
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    """The fenced blocks of a page in these languages."""
+    """Return the fenced blocks of a page in these languages."""
     fences = re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text(), re.S | re.M)
     return [text for language, text in fences if language in languages]
 
@@ -49,7 +49,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
         if example.expected is not None:
             assert OUTPUTS["agrees"](example.printed, example.expected), (
                 f"{example.code}\nprinted:\n{example.printed}\n"
-                "If this is right: python docs/outputs.py"
+                "To accept the printed output: python docs/outputs.py"
             )
 
 
@@ -70,15 +70,15 @@ def test_examples_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each script, in an empty folder: it says something, and leaves nothing behind."""
+    """Each script runs in an empty folder, prints something, and leaves no files."""
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 
-def test_readme_shows_what_comes_out(tmp_path: Path) -> None:
-    """The pages with Python are those that we think: none is lost by a change of its fences."""
+def test_pages_with_python_are_found(tmp_path: Path) -> None:
+    """Known pages have Python blocks, so that a changed fence does not disable their tests."""
     shown = {name(page) for page in PAGES if blocks(page, "python")}
     assert {"README.md", "docs/index.md", "docs/guide/python.md", "docs/guide/head.md"} <= shown
     assert sum(len(blocks(page, "python")) for page in PAGES) >= 15
@@ -88,31 +88,31 @@ def test_readme_shows_what_comes_out(tmp_path: Path) -> None:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Every call of earatlas in the fenced blocks and the code spans of a page, as arguments."""
+    """Return the calls of earatlas in the fenced blocks and code spans of a page, as arguments."""
     shell = "".join(blocks(page, "shell", "")).replace("\\\n", " ")
     return [words for line in shell.splitlines() if (words := arguments(line))] + [
-        words for words in spans(page) if not is_mere_name(words)
+        words for words in spans(page) if not is_mention(words)
     ]
 
 
 def spans(page: Path) -> list[list[str]]:
-    """Every call of earatlas in the code spans of a page, as arguments."""
+    """Return the calls of earatlas in the code spans of a page, as arguments."""
     found = re.findall(r"(?<!`)`(earatlas [^`]+)`(?!`)", page.read_text())
     return [words for span in found if (words := arguments(span))]
 
 
-def names(page: Path) -> list[list[str]]:
-    """Commands that a page speaks of in a code span, alone or with an option and no argument."""
-    return [words for words in spans(page) if is_mere_name(words)]
+def mentions(page: Path) -> list[list[str]]:
+    """Return the commands that a page only mentions: in a code span, without arguments."""
+    return [words for words in spans(page) if is_mention(words)]
 
 
-def is_mere_name(call: list[str]) -> bool:
-    """Whether a call has nothing but a command and options: who speaks so wants no answer."""
+def is_mention(call: list[str]) -> bool:
+    """Return whether a call consists of a command and options, and is not meant to be run."""
     return call[0][0] != "-" and all(word.startswith("--") for word in call[1:])
 
 
 def arguments(line: str) -> list[str]:
-    """What follows `earatlas` in a line of a shell, or of an overview.
+    """Return the words after `earatlas` in a line of a shell or of an overview.
 
     >>> arguments("arecord -c 2 | earatlas listen ku100.atlas --stdin > x.jsonl  # live")
     ['listen', 'ku100.atlas', '--stdin']
@@ -128,31 +128,31 @@ def arguments(line: str) -> list[str]:
 
 @pytest.fixture
 def accepted(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line, which reads its arguments and then does nothing."""
+    """Return the command line that parses its arguments and then does nothing."""
     monkeypatch.setattr(TyperCommand, "invoke", lambda *_: None)
     return run
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name)
 def test_commands_are_accepted(accepted: Run, page: Path) -> None:
-    """Names, options and the kinds of their values are those that the command line has."""
+    """The command line accepts the names, the options and the types of their values."""
     for words in commands(page):
         result = accepted(*words)
         assert result.returncode == 0, f"earatlas {shlex.join(words)}: {result.stderr}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if names(page)], ids=name)
-def test_names_of_commands_exist(run: Run, page: Path) -> None:
-    """A command that is spoken of has a help, in which its options are."""
-    for command, *options in names(page):
+@pytest.mark.parametrize("page", [page for page in PAGES if mentions(page)], ids=name)
+def test_mentioned_commands_exist(run: Run, page: Path) -> None:
+    """Every mentioned command has a help text, which contains the mentioned options."""
+    for command, *options in mentions(page):
         shown = run(command, "--help", env={"COLUMNS": "200"})
         assert shown.returncode == 0, command
         for option in options:
             assert re.search(rf"{option}\b", shown.stdout), f"{command} {option}"
 
 
-def test_a_wrong_command_is_not_accepted(accepted: Run) -> None:
-    """Or else the test above would say nothing; and it has found what there is to find."""
+def test_wrong_commands_are_rejected(accepted: Run) -> None:
+    """Wrong commands and options give exit code 2; the pages contain all main commands."""
     assert accepted("learn", "x.sofa", "-o", "x.atlas").returncode == 0
     for wrong in (
         "learn x.sofa -o x.atlas --scales 3",
@@ -169,7 +169,7 @@ def test_a_wrong_command_is_not_accepted(accepted: Run) -> None:
 
 
 def test_examples_in_the_help_are_accepted(accepted: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `--help` shows at the end of every command can be copied."""
+    """The examples at the end of every `--help` can be copied."""
     for command in sorted({words[0] for words in commands(ROOT / "README.md")} - {"--help"}):
         shown = accepted(command, "--help", env={"COLUMNS": "1000"}).stdout
         examples = re.findall(r"earatlas [^;\n]+", shown.partition("Example")[2])
@@ -180,7 +180,7 @@ def test_examples_in_the_help_are_accepted(accepted: Run, monkeypatch: pytest.Mo
 
 
 def test_make_targets_and_extras_exist() -> None:
-    """`make X` is a target, `.[X]` an extra, and every script of ours that is named is there."""
+    """Every `make X` is a target, every `.[X]` an extra, and every named script exists."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
     for page in PAGES:
@@ -197,7 +197,7 @@ def test_make_targets_and_extras_exist() -> None:
 
 
 class Accepted(Exception):  # noqa: N818
-    """The arguments of a benchmark were read without complaint."""
+    """The arguments of a benchmark were parsed without an error."""
 
 
 def figure_commands() -> list[str]:
@@ -230,17 +230,17 @@ def test_commands_of_the_figures_are_accepted(
 
 
 def tables(page: Path) -> list[list[str]]:
-    """The tables of a page, each a list of its lines."""
+    """Return the tables of a page, each as a list of its lines."""
     return [t.splitlines() for t in re.findall(r"(?:^\|.*\|\n)+", page.read_text(), re.M)]
 
 
 def test_figures_of_the_readme_are_the_measured_ones() -> None:
-    """A table with figures has the rows of one table of docs/figures, under the same header."""
+    """A table with figures has rows of a table of docs/figures with the same header."""
     measured = [table for page in FIGURES for table in tables(page)]
     checked = 0
     for table in tables(ROOT / "README.md"):
         if not re.search(r"\d\.\d", "".join(table)):
-            continue  # a table of words
+            continue  # a table without figures
         same = [m for m in measured if m[0] == table[0]]
         assert any(set(table) <= set(m) for m in same), f"not in docs/figures: {table[0]}"
         checked += len(table) - 2
@@ -248,7 +248,7 @@ def test_figures_of_the_readme_are_the_measured_ones() -> None:
 
 
 def test_every_table_of_figures_has_its_command() -> None:
-    """Above the first table of each section of docs/figures stands the command that measures it."""
+    """The command that measures a table is above the first table of each section."""
     text = "\n".join(page.read_text() for page in FIGURES)
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         before, table, _ = section.partition("\n|")

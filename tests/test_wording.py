@@ -40,7 +40,7 @@ def test_directions_in_words(direction: list[float], words: str) -> None:
 
 
 def test_positions_in_numbers() -> None:
-    """A minus sign instead of a hyphen, and never -0; pixels have no degree sign."""
+    """Numbers have a minus sign, not a hyphen, and never -0; pixels have no degree sign."""
     assert format_coordinates(ea.Sphere(), [-63.74, -0.04]) == "azimuth −63.7°, elevation 0.0°"
     assert format_coordinates(ea.Plane(((-90, 90),)), [12.25]) == "azimuth 12.3°"
     assert format_coordinates(PIXELS, [101.26, 33]) == "101.3, 33.0"
@@ -70,7 +70,7 @@ def test_regions_start_with_the_radius(
 
 
 def test_precision_of_radii() -> None:
-    """One decimal below 10°, none above, and never 0 for a small radius."""
+    """Radii have one decimal below 10° and none above; small ones are never 0."""
     assert [format_radius(ea.Sphere(), r) for r in (0.013, 0.26, 9.94, 9.96, 123.4)] == [
         "0.01°", "0.3°", "9.9°", "10°", "123°",
     ]  # fmt: skip

@@ -55,6 +55,22 @@ class Atlas(LearnedHead):
 
     `learn` makes an atlas from a head, `Atlas.load` reads one from a file.
 
+    Attributes
+    ----------
+    model : PPAM
+        Mapping between directions and cues.
+    layout : CueLayout
+        Layout of the D cues.
+    calibration : Calibration
+        Calibration of the posteriors.
+    accuracy : Accuracy or None
+        Errors on held-out directions; None if the head has too few directions to hold some out.
+    about : dict
+        Name, licence, provenance and number of directions of the head, and settings of learning.
+    reverberant_localizer : ReverberantLocalizer or None
+        Models for reverberant recordings in unknown rooms; None if the atlas is only for the
+        acoustics in which the head was measured.
+
     Examples
     --------
     >>> import earatlas as ea
@@ -112,7 +128,7 @@ class Atlas(LearnedHead):
         localizer = training.localizer(
             folds, self.calibration, residual_threshold=residual_threshold
         )
-        return replace(self, rooms=localizer)
+        return replace(self, reverberant_localizer=localizer)
 
     # --- one source ----------------------------------------------------------------------------
 

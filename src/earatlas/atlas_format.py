@@ -29,7 +29,7 @@ VERSION = 3
 # Evidence: docs/figures/settings/atlas.md, "atlas_format".
 _MAX_VALUE = 1e12  # absolute value of a parameter; products of four do not overflow
 _MAX_SHARPNESS = 1e14  # squared maps over noise; beyond, matrices become singular
-_MAX_DEGREES = 360.0  # of bounds and kernel widths
+_MAX_DEGREES = 360.0  # largest bound of a space or kernel width, degrees
 _MAX_FRAMES_PER_SECOND = 20_000  # the default is 125
 
 
@@ -39,8 +39,9 @@ def to_contents(head: LearnedHead) -> tuple[dict[str, Any], dict[str, Array]]:
     calibration = head.calibration
     if calibration.frame_noise is not None:
         arrays["frame_noise"] = calibration.frame_noise
-    if head.rooms is not None:
-        arrays |= head.rooms.to_arrays()
+    localizer = head.reverberant_localizer
+    if localizer is not None:
+        arrays |= localizer.to_arrays()
     about = {
         "layout": head.layout.to_dict(),
         "space": head.space.to_dict(),
@@ -49,12 +50,12 @@ def to_contents(head: LearnedHead) -> tuple[dict[str, Any], dict[str, Array]]:
             "temperature": calibration.temperature,
             "widths": list(calibration.kernel_widths),
             "shares": list(calibration.kernel_weights),
-            "frame_share": calibration.frame_share,
+            "frame_share": calibration.frame_weight,
             "prior_frames": calibration.prior_frames,
-            "misfit": None if math.isinf(calibration.misfit) else calibration.misfit,
+            "misfit": None if math.isinf(calibration.max_residual) else calibration.max_residual,
         },
         "about": head.about,
-        "rooms": None if head.rooms is None else head.rooms.to_dict(),
+        "rooms": None if localizer is None else localizer.to_dict(),
     }
     return about, arrays
 
@@ -67,10 +68,10 @@ def from_contents(about: dict[str, Any], arrays: dict[str, Array]) -> LearnedHea
     calibration = _calibration(about["calibration"], arrays.get("frame_noise"))
     accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
     layout = CueLayout.from_dict(about["layout"])
-    rooms = None
+    localizer = None
     if about.get("rooms") is not None:
-        rooms = ReverberantLocalizer.from_arrays(model.space, arrays, about["rooms"])
-    head = LearnedHead(model, layout, calibration, accuracy, about["about"], rooms)
+        localizer = ReverberantLocalizer.from_arrays(model.space, arrays, about["rooms"])
+    head = LearnedHead(model, layout, calibration, accuracy, about["about"], localizer)
     _check_consistency(head)
     _check_all_used(head, arrays, about.get("scales", 0))
     return head
@@ -94,9 +95,9 @@ def _calibration(fields: dict[str, Any], frame_noise: Array | None) -> Calibrati
         temperature=float(fields["temperature"]),
         kernel_widths=tuple(map(float, fields["widths"])),
         kernel_weights=tuple(map(float, fields["shares"])),
-        frame_share=float(fields["frame_share"]),
+        frame_weight=float(fields["frame_share"]),
         prior_frames=float(fields["prior_frames"]),
-        misfit=math.inf if fields["misfit"] is None else float(fields["misfit"]),
+        max_residual=math.inf if fields["misfit"] is None else float(fields["misfit"]),
         frame_noise=frame_noise,
     )
 
@@ -160,8 +161,8 @@ def _is_valid_calibration(calibration: Calibration, cues: int) -> bool:
         and all(0 <= weight < _MAX_VALUE for weight in weights)
         and sum(weights) > 0
         and 0 < calibration.temperature < _MAX_VALUE
-        and calibration.misfit > 0
-        and 0 < calibration.frame_share < _MAX_VALUE
+        and calibration.max_residual > 0
+        and 0 < calibration.frame_weight < _MAX_VALUE
         and 0 <= calibration.prior_frames < _MAX_VALUE
         and (noise is None or (noise.shape == (cues,) and bool((noise >= 0).all())))
         and (noise is None or bool((noise < _MAX_VALUE).all()))
@@ -176,7 +177,7 @@ def _check_all_used(head: LearnedHead, arrays: dict[str, Array], scales: int) ->
     """Raise a ValueError for arrays of unknown purpose."""
     read = {*MODEL_ARRAYS, "frame_noise"}
     read |= {f"scale{scale}.{name}" for scale in range(scales) for name in MODEL_ARRAYS}
-    if head.rooms is not None:
-        read |= head.rooms.to_arrays().keys()
+    if head.reverberant_localizer is not None:
+        read |= head.reverberant_localizer.to_arrays().keys()
     if unused := arrays.keys() - read:
         raise ValueError(f"it has {len(unused)} unknown arrays")

@@ -24,7 +24,7 @@ __all__ = ["container_digest", "read_container", "write_container"]
 
 # Evidence: docs/figures/settings/atlas.md, "container".
 _MAX_FILE_BYTES = 1 << 30  # an atlas of the sphere with 10,000 components has a quarter of this
-_MAX_HEADER_BYTES = 1 << 20
+_MAX_HEADER_BYTES = 1 << 20  # largest JSON header that is read
 
 
 def write_container(

@@ -14,7 +14,7 @@ from earatlas.errors import missing_extra
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
 from earatlas.manifold.ltsa import ltsa
-from earatlas.ppam.calibration import KERNEL_WIDTHS, Calibration
+from earatlas.ppam.calibration import KERNEL_WIDTHS_DEGREES, Calibration
 from earatlas.ppam.em import EMSettings
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array
@@ -142,7 +142,7 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         """
         n_folds = min(self.n_folds, len(positions) // _MIN_FOLD_SIZE)
         deviation = float(np.sqrt(positions.var(axis=0).sum())) or 1.0
-        widths = deviation / 60 * KERNEL_WIDTHS  # relative to the deviation of a sphere in degrees
+        widths = deviation / 60 * KERNEL_WIDTHS_DEGREES  # relative to a sphere in degrees
         if n_folds < 2:
             return np.zeros(1), np.ones(1)
         order = np.random.default_rng(self.random_state).permutation(len(positions))

@@ -201,17 +201,17 @@ def test_phat_learns_azimuth_from_delay(layout: ea.CueLayout) -> None:
 
 def test_phat_localizes_one_and_two_sources(small_head: ea.Head, rng: np.random.Generator) -> None:
     """Noise from the left, and then also from the right, is localized in ascending order."""
-    lay = PHASES
+    layout = PHASES
     x = small_head.directions
     level = np.abs(x[:, 1]) <= 20
-    model = PHAT.fit(ea.Sphere(), x[level], small_head.cues(lay)[level], layout=lay)
+    model = PHAT.fit(ea.Sphere(), x[level], small_head.cues(layout)[level], layout=layout)
     sounds = [rng.normal(size=16_000), rng.normal(size=16_000)]
     one = ea.render_scene(small_head, sounds[:1], [(45.0, 0.0)])
     truth = one.directions[0, 0]
     assert model.localize(one.mixture)[0] == pytest.approx(truth, abs=7)
-    turns = (np.arange(16_000) // 2000 % 2).astype(float)  # the sources alternate
+    active = (np.arange(16_000) // 2000 % 2).astype(float)  # the sources alternate
     two = ea.render_scene(
-        small_head, [sounds[0] * turns, sounds[1] * (1 - turns)], [(45.0, 0.0), (-45.0, 0.0)]
+        small_head, [sounds[0] * active, sounds[1] * (1 - active)], [(45.0, 0.0), (-45.0, 0.0)]
     )
     right, left = model.localize(two.mixture, 2)
     assert right == pytest.approx(two.directions[1, 0], abs=7)

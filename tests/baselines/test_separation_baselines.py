@@ -31,8 +31,8 @@ def sparse_sound(rng: np.random.Generator, seconds: float = 1.0, share: float = 
     n = int(seconds * RATE)
     spectra = ea.stft(rng.normal(size=(1, n)), 1024, 256)
     cells = rng.random((1, 57, spectra.shape[-1] // 6 + 1)) < share
-    on = cells.repeat(9, axis=1).repeat(6, axis=2)[:, :513, : spectra.shape[-1]]
-    sound: np.ndarray = ea.istft(spectra * (on + 1e-3), 1024, 256, n)[0]
+    active = cells.repeat(9, axis=1).repeat(6, axis=2)[:, :513, : spectra.shape[-1]]
+    sound: np.ndarray = ea.istft(spectra * (active + 1e-3), 1024, 256, n)[0]
     return sound
 
 
@@ -406,7 +406,7 @@ def test_phat_peaks_keep_minimum_separation() -> None:
     np.testing.assert_allclose(histogram_peaks(h, grid, 1), grid[[21]])
 
 
-# --- PHAT histogram ------------------------------------------------------------------------------
+# --- oracle masks --------------------------------------------------------------------------------
 
 
 def test_oracle_exceeds_the_mixture(images: np.ndarray, pair: ea.Audio) -> None:

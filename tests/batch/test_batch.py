@@ -83,13 +83,13 @@ class ThreadCountJob(CopyJob):
     def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
         """Return the number of threads."""
 
-        def own(n: int) -> int:
+        def thread_of(n: int) -> int:
             time.sleep(0.02)
             return threading.get_ident()
 
-        many = set(parallel_map(own, range(8)))
+        threads = set(parallel_map(thread_of, range(8)))
         first, second = run_both(threading.get_ident, threading.get_ident)
-        return {**super().answer(file, progress), "threads": len(many | {first, second})}
+        return {**super().answer(file, progress), "threads": len(threads | {first, second})}
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def job(tmp_path: Path) -> CopyJob:
 
 
 def test_worker_processes_use_one_thread_each(tmp_path: Path) -> None:
-    """A single process uses several threads, each of several processes one."""
+    """A single process uses several threads; each of several processes uses one."""
     job = ThreadCountJob(tmp_path / "out")
     files = create_files(tmp_path, "a", "b")
     for jobs, max_threads in ((2, 1), (1, 9)):
@@ -217,7 +217,7 @@ def test_equal_stems_raise() -> None:
 
 
 def test_finished_files_are_skipped(job: CopyJob, tmp_path: Path) -> None:
-    """They have the same answer and are not touched; new files are processed."""
+    """Finished files keep their answers and are not touched; new files are processed."""
     files = create_files(tmp_path / "in", "a.wav", "b.wav")
     first = outcomes(job, files[:1])
     assert first["a"].status == "done"
@@ -444,7 +444,7 @@ def test_stale_results_are_removed(tmp_path: Path) -> None:
     job = MultiCopyJob(tmp_path / "out", 3)
     outcomes(job, (file,))
     (job.folder / "a.copy1").write_text("mine")
-    (job.folder / "a.copy3").write_text("whose?")
+    (job.folder / "a.copy3").write_text("unknown")
     sidecar = job.folder / "a.json"
     content = json.loads(sidecar.read_text())
     content["outputs"].append({**content["inputs"][0], "file": "../in/a.wav"})
@@ -485,7 +485,7 @@ def test_stale_results_that_cannot_be_removed(
 
 
 def test_results_are_kept_if_a_new_run_fails(tmp_path: Path) -> None:
-    """Results of an earlier run are kept."""
+    """Results of an earlier run are kept if a new run fails."""
     (file,) = create_files(tmp_path / "in", "a.wav")
     job = MultiCopyJob(tmp_path / "out", 3)
     outcomes(job, (file,))
@@ -520,7 +520,7 @@ def test_failed_files_do_not_stop_the_batch(job: CopyJob, tmp_path: Path, jobs: 
     assert list(job.folder.glob(".earatlas-*")) == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="kills itself by a signal of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_crashing_file_fails_alone(job: CopyJob, tmp_path: Path) -> None:
     """A file that kills its process is identified, and files beside it are processed again."""
     names = ["a.wav", "crash.wav", *(f"{n}.wav" for n in range(6))]

@@ -87,7 +87,7 @@ def test_localize_into_a_folder(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_batch_with_bad_files(run: Run, folder: Path, tmp_path: Path) -> None:
-    """They are listed in the table, the exit code is 1, and they are tried again."""
+    """Bad files are listed in the table and tried again; the exit code is 1."""
     (tmp_path / "noise.wav").write_bytes(b"RIFF")
     (tmp_path / "list.txt").write_text(f"{folder / 'r' / '0.wav'}\nnoise.wav\ngone.wav\n")
     call = ["localize", folder / "ring.atlas", f"@{tmp_path / 'list.txt'}", "-o", tmp_path / "o"]
@@ -209,8 +209,8 @@ def test_resuming_in_the_folder_of_the_recordings(run: Run, folder: Path, tmp_pa
     assert "2 of 3 are done already." in again.stderr
     assert len(list(tmp_path.glob("*_source*.wav"))) == 6
     atlas = ea.Atlas.load(folder / "ring.atlas")
-    how = {"n_sources": 1}
-    found = ea.map_recordings(atlas, tmp_path, tmp_path, task="separate", settings=how)
+    options = {"n_sources": 1}
+    found = ea.map_recordings(atlas, tmp_path, tmp_path, task="separate", settings=options)
     assert [outcome.file.name for outcome in found] == ["0.wav", "1.wav", "2.wav"]
     assert {file.name for file in tmp_path.glob("*_source*.wav")} == {
         "0_source1.wav", "1_source1.wav", "2_source1.wav",
@@ -403,7 +403,7 @@ def test_ended_batch_can_be_resumed(
     expected_sounds: dict[str, bytes], name: str,
 ) -> None:  # fmt: skip
     """All processes end, nothing is half-written, and the remaining files give the same results."""
-    assert running_batch.poll() is None, "the batch must be ended in the middle"
+    assert running_batch.poll() is None, "the batch must be interrupted before its end"
     out, number = tmp_path / "o", getattr(signal, name)
     if name == "SIGINT":
         os.killpg(running_batch.pid, number)  # like a terminal

@@ -118,24 +118,25 @@ def test_files_of_a_dead_worker_are_processed_again(
     assert list(tmp_path.glob(".earatlas-*")) == []
 
 
-@pytest.mark.parametrize("gone", ["scheduler", "workers"])
+@pytest.mark.parametrize("lost_part", ["scheduler", "workers"])
 def test_lost_cluster_raises_and_can_be_resumed(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_part: str
 ) -> None:
     """The error says how to resume, and resuming without the cluster processes the rest."""
     monkeypatch.setattr("earatlas.batch.cluster._CONNECT_SECONDS", 2)
     with start_cluster(1) as cluster, cluster_client(cluster.scheduler_address) as client:
         outcomes = separate_all(folder, tmp_path, client)
         found = [next(outcomes).status]
-        if gone == "scheduler":
+        if lost_part == "scheduler":
             cluster.close()
         else:
             cluster.scale(0)
-        with pytest.raises(ea.InputError, match=r"cluster must be there until the end.*--resume"):
+        lost = r"connection to the cluster at tcp:.* was lost.*resume=True.*--resume"
+        with pytest.raises(ea.InputError, match=lost):
             found += [outcome.status for outcome in outcomes]
     assert set(found) == {"done"}
-    rest = [outcome.status for outcome in separate_all(folder, tmp_path, None)]
-    assert rest.count("skipped") >= len(found)
+    resumed = [outcome.status for outcome in separate_all(folder, tmp_path, None)]
+    assert resumed.count("skipped") >= len(found)
     assert sounds(tmp_path) == sounds(folder / "whole")
 
 
@@ -193,23 +194,23 @@ def test_ended_client_cancels_pending_files(
     with subprocess.Popen(
         [sys.executable, "-m", "earatlas", *map(str, call)], stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
-    ) as asking:  # fmt: skip
-        assert asking.stdout is not None
-        assert asking.stderr is not None
-        assert "sources" in json.loads(asking.stdout.readline())
-        asking.send_signal(getattr(signal, name))
-        asking.wait(timeout=10)
-        contents = asking.stderr.read()
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "sources" in json.loads(process.stdout.readline())
+        process.send_signal(getattr(signal, name))
+        process.wait(timeout=10)
+        contents = process.stderr.read()
     if name == "SIGTERM":
-        assert asking.returncode == 128 + signal.SIGTERM
+        assert process.returncode == 128 + signal.SIGTERM
         assert "of 8 recordings are done. Continue with: earatlas separate" in contents
     for sidecar in tmp_path.glob("[0-9].json"):
         read = read_sidecar(sidecar)
         assert read is not None
-        assert all(mark.matches(tmp_path / mark.file) for mark in read.outputs)
-    rest = run(*call, "--resume")
-    assert rest.returncode == 0, rest.stderr
-    done = re.search(r"(\d) of 8 are done already\.", rest.stderr)
+        assert all(entry.matches(tmp_path / entry.file) for entry in read.outputs)
+    resumed = run(*call, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    done = re.search(r"(\d) of 8 are done already\.", resumed.stderr)
     assert done is not None
     assert 1 <= int(done[1]) < 8
     assert sounds(tmp_path) == sounds(folder / "whole")

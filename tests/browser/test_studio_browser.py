@@ -107,7 +107,7 @@ def scene() -> ea.SimulatedScene:
 
 
 @pytest.fixture(scope="session")
-def party(scene: ea.SimulatedScene, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mixture_file(scene: ea.SimulatedScene, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the mixture to a file."""
     return scene.mixture.write(tmp_path_factory.mktemp("party") / "party.wav")
 
@@ -153,9 +153,9 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
     return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
-def test_solo_mute_and_mixture(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
+def test_solo_mute_and_mixture(page: Any, mixture_file: Path, scene: ea.SimulatedScene) -> None:
     """Solo plays the talker at the displayed direction; all sources add up to the mixture."""
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
     assert page.locator(".source").count() == 2
     places = page.locator(".source .place").all_inner_texts()
@@ -177,9 +177,17 @@ def test_solo_mute_and_mixture(page: Any, party: Path, scene: ea.SimulatedScene)
     assert correlation(alone, playback(page)) > 0.99999
 
 
-def test_switching_is_seamless(page: Any, party: Path, scene: ea.SimulatedScene) -> None:
+def test_two_example_voices(page: Any) -> None:
+    """The example needs no file: two voices are separated with their true directions."""
+    page.get_by_role("button", name="Try two voices").click()
+    wait_for_result(page)
+    assert page.locator(".source").count() == 2
+    assert page.get_by_text("true direction", exact=True).is_visible()
+
+
+def test_switching_is_seamless(page: Any, mixture_file: Path, scene: ea.SimulatedScene) -> None:
     """Switching between mixture and sources continues at the same sample."""
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
     switched = page_samples(
         page,
@@ -202,16 +210,16 @@ def test_switching_is_seamless(page: Any, party: Path, scene: ea.SimulatedScene)
     assert np.abs(switched[:, :n] - scale * mixture[:, :n]).max() < 1e-3 * np.abs(switched).max()
 
 
-def test_settings_and_history(page: Any, party: Path) -> None:
+def test_settings_and_history(page: Any, mixture_file: Path) -> None:
     """Settings apply to one recording only; the browser goes back to earlier recordings."""
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
     page.get_by_label("Sources").select_option("3")
     page.get_by_role("button", name="Apply").click()
     page.get_by_text("3 sources as requested").wait_for(timeout=60_000)
     wait_for_result(page)
-    samples, rate = soundfile.read(party)
-    loud = party.with_name("loud.wav")
+    samples, rate = soundfile.read(mixture_file)
+    loud = mixture_file.with_name("loud.wav")
     soundfile.write(loud, 40 * samples, rate)
     drop_file(page, "loud.wav", loud.read_bytes())
     page.locator("h1", has_text="loud.wav").wait_for()
@@ -226,7 +234,7 @@ def test_settings_and_history(page: Any, party: Path) -> None:
     page.locator("h1", has_text="loud.wav").wait_for(timeout=20_000)
 
 
-def test_worker_killed_after_the_preview(page: Any, party: Path) -> None:
+def test_worker_killed_after_the_preview(page: Any, mixture_file: Path) -> None:
     """The page shows the error instead of the preview."""
     fails = """async () => {
       const { app } = await import("./static/main.js");
@@ -246,16 +254,16 @@ def test_worker_killed_after_the_preview(page: Any, party: Path) -> None:
       const [one] = (await get("recordings")).recordings;
       app.page.reopen(one);
     }"""
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
     page.get_by_role("link", name="Report").wait_for(timeout=20_000)
     page.evaluate(fails)
     page.get_by_role("alert").get_by_text("ended by the system").wait_for(timeout=10_000)
 
 
-def test_playback_by_keyboard(page: Any, party: Path) -> None:
+def test_playback_by_keyboard(page: Any, mixture_file: Path) -> None:
     """The space bar starts and stops playback, and the clock advances."""
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
     page.locator("main").focus()
     page.keyboard.press(" ")
@@ -332,7 +340,7 @@ def test_scene_is_rendered_and_separated(page: Any) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_layout_and_names_of_controls(
-    page: Any, party: Path, width: int, scheme: str, tmp_path: Path
+    page: Any, mixture_file: Path, width: int, scheme: str, tmp_path: Path
 ) -> None:
     """No page is wider than its window, and every control has a name."""
     page.set_viewport_size({"width": width, "height": 844})
@@ -340,7 +348,7 @@ def test_layout_and_names_of_controls(
     for name in ("Make a scene", "Recording"):
         page.get_by_role("link", name=name).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.screenshot(path=tmp_path / f"{scheme}{width}.png", full_page=True)
@@ -351,15 +359,17 @@ def test_layout_and_names_of_controls(
     assert page.evaluate(nameless) == []
 
 
-def test_tabs_have_separate_sessions(page: Any, party: Path, browser: Any, address: str) -> None:
+def test_tabs_have_separate_sessions(
+    page: Any, mixture_file: Path, browser: Any, address: str
+) -> None:
     """A tab does not see the recordings of another; a reloaded tab keeps its own."""
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
     key = "sessionStorage.getItem('earatlas-session' + location.pathname)"
-    mine = page.evaluate(key)
+    own_key = page.evaluate(key)
     page.reload()
     page.wait_for_selector("body[data-ready]")
-    assert page.evaluate(key) == mine
+    assert page.evaluate(key) == own_key
     wait_for_result(page)  # the recording in the address
     page.get_by_role("button", name="Another recording").click()
     earlier = page.get_by_role("region", name="Earlier recordings")
@@ -373,7 +383,7 @@ def test_tabs_have_separate_sessions(page: Any, party: Path, browser: Any, addre
     other = browser.new_page()
     other.goto(address)
     other.wait_for_selector("body[data-ready]")
-    assert other.evaluate(key) != mine
+    assert other.evaluate(key) != own_key
     other.close()
 
 
@@ -451,27 +461,27 @@ def test_explainer_page(page: Any) -> None:
     assert "Step 10 of" in step.inner_text()
 
 
-def test_sphere_is_rotated(page: Any, party: Path) -> None:
+def test_sphere_is_rotated(page: Any, mixture_file: Path) -> None:
     """The sphere is rotated by mouse and by keys."""
-    drop_file(page, "party.wav", party.read_bytes())
+    drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
-    aim = """async () => {
+    view_angles = """async () => {
       const { app } = await import("./static/main.js");
       return [app.sphere.yaw, app.sphere.pitch];
     }"""
-    yaw, pitch = page.evaluate(aim)
+    yaw, pitch = page.evaluate(view_angles)
     box = page.locator("canvas.sphere").bounding_box()
     page.mouse.move(box["x"] + 100, box["y"] + 100)
     page.mouse.down()
     page.mouse.move(box["x"] + 160, box["y"] + 80, steps=3)
     page.mouse.up()
-    rotated = page.evaluate(aim)
+    rotated = page.evaluate(view_angles)
     assert rotated[0] > yaw + 5
     assert rotated[1] < pitch - 1
     page.keyboard.press("ArrowLeft")
-    assert page.evaluate(aim)[0] == pytest.approx(rotated[0] - 5)
+    assert page.evaluate(view_angles)[0] == pytest.approx(rotated[0] - 5)
     page.keyboard.press("Home")
-    assert page.evaluate(aim) == [yaw, pitch]
+    assert page.evaluate(view_angles) == [yaw, pitch]
 
 
 def test_files_can_be_chosen_again_after_errors(page: Any, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import netCDF4
 import numpy as np
 import pytest
-import sofar
 import soundfile
+from head_files import write_sofa
 from tests_support import refused
 
 import earatlas as ea
@@ -27,16 +27,6 @@ def good_wav(tmp_path: Path, rng: np.random.Generator) -> Path:
     """One second of stereo noise."""
     soundfile.write(tmp_path / "good.wav", 0.1 * rng.normal(size=(16000, 2)), 16000)
     return tmp_path / "good.wav"
-
-
-def write_sofa(path: Path, head: ea.Head) -> Path:
-    """Write a head as a SOFA file."""
-    sofa = sofar.Sofa("SimpleFreeFieldHRIR")
-    ears = head.responses()
-    sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
-    sofa.SourcePosition = np.column_stack([head.directions, np.ones(len(head))])
-    sofar.write_sofa(str(path), sofa)
-    return path
 
 
 @pytest.fixture
@@ -174,7 +164,7 @@ def test_simulate_moves_sounds(run: Run, good_wav: Path, tmp_path: Path) -> None
     assert "requested" not in run(*call, *both, "--between").stdout
     for path, words in (
         ("0,40,0/0.1,-40,0", "path must not jump"),
-        ("0,40,0/2,nowhere,0", "path must be SECONDS,AZIMUTH,ELEVATION"),
+        ("0,40,0/2,left,0", "path must be SECONDS,AZIMUTH,ELEVATION"),
         ("0,40,0", "path must have two waypoints"),
     ):
         refused(run(*call, "--sound", f"{good_wav}:{path}"), words)
@@ -363,7 +353,7 @@ def test_bad_recordings(
 def test_truncated_recordings_are_refused(
     run: Run, tmp_path: Path, rng: np.random.Generator, ending: str
 ) -> None:
-    """The header announces more samples than the file has."""
+    """A header that announces more samples than the file has is refused."""
     path = tmp_path / f"x.{ending}"
     soundfile.write(path, 0.1 * rng.normal(size=(16000, 2)), 16000)
     assert run("cues", path).returncode == 0
@@ -389,7 +379,7 @@ def test_recordings_with_placeholder_length_are_read(
 def test_clipped_and_offset_recordings_work(
     run: Run, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    """They give exit code 0 and one warning each."""
+    """Clipping and a DC offset give exit code 0 and one warning each."""
     x = rng.normal(size=(16000, 2))
     for name, y, word in (
         ("clipped.wav", np.clip(x, -1, 1), "clipped"),

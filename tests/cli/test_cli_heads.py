@@ -10,7 +10,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-import sofar
+from head_files import write_sofa
 from tests_support import refused
 
 import earatlas as ea
@@ -19,16 +19,6 @@ from earatlas.hrtf.head import WrongWay
 from earatlas.simulation.speech import demo_talkers, synthetic_demo_talkers
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def write_sofa(path: Path, head: ea.Head) -> Path:
-    """Write a head as a SOFA file."""
-    sofa = sofar.Sofa("SimpleFreeFieldHRIR")
-    ears = head.responses()
-    sofa.Data_IR, sofa.Data_SamplingRate = ears.samples, ears.rate
-    sofa.SourcePosition = np.column_stack([head.directions, np.ones(len(head))])
-    sofar.write_sofa(str(path), sofa)
-    return path
 
 
 def flip_azimuths(head: ea.Head) -> ea.Head:
@@ -85,13 +75,13 @@ def test_mirrored_table(run: Run, tmp_path: Path, rng: np.random.Generator, nois
     other = ea.read_recordings(wrong, channels=(1, 0))
     np.testing.assert_allclose(ears.directions, other.directions)
     np.testing.assert_allclose(ears.cues(), other.cues(), atol=1e-9)
-    for way in ("azimuths", "ears"):
-        answer = run("info", wrong, "--wrong-way", way, "--json")
+    for wrong_way in ("azimuths", "ears"):
+        answer = run("info", wrong, "--wrong-way", wrong_way, "--json")
         assert json.loads(answer.stdout)["directions"] == len(head)
 
 
 def test_published_hats_file(run: Run, data: Path, tmp_path: Path) -> None:
-    """With corrected azimuths it equals the head that was corrected by hand."""
+    """With corrected azimuths, the file equals the head that was corrected by hand."""
     path = data / "heads" / "hats_as_published.sofa"
     with pytest.warns(ea.EaratlasWarning, match="SOFA verification") as caught:
         head = ea.read_sofa(path, wrong_way="azimuths")
@@ -107,10 +97,10 @@ def test_published_hats_file(run: Run, data: Path, tmp_path: Path) -> None:
     sound = tmp_path / "s.wav"
     ea.Audio(ea.synthetic_speech(1.0)[None], 16_000).write(sound)
     levels = []
-    for way in ("azimuths", "ears"):
-        call = ["simulate", path, "-o", tmp_path / way, "--sound", f"{sound}:60:0", "--json"]
-        image = json.loads(run(*call, "--wrong-way", way).stdout)["sources"][0]["file"]
-        left, right = ea.read_audio(tmp_path / way / image).samples
+    for wrong_way in ("azimuths", "ears"):
+        call = ["simulate", path, "-o", tmp_path / wrong_way, "--sound", f"{sound}:60:0", "--json"]
+        image = json.loads(run(*call, "--wrong-way", wrong_way).stdout)["sources"][0]["file"]
+        left, right = ea.read_audio(tmp_path / wrong_way / image).samples
         levels.append(10 * np.log10((left**2).sum() / (right**2).sum()))
     assert min(levels) > 3, "the left ear is louder for sounds from the left"
     assert abs(levels[0] - levels[1]) > 0.3, "the ears differ"
@@ -134,7 +124,7 @@ def test_learning_a_mirrored_head_warns(run: Run, tmp_path: Path) -> None:
 
 
 def test_kemar_warns_once_per_problem(run: Run) -> None:
-    """The mirrored ears are part of the result, and not warned about before."""
+    """The result reports the mirrored ears, and no further warning is printed."""
     if find_spec("slab") is None:
         pytest.skip("slab is an extra")
     with pytest.warns(ea.EaratlasWarning, match="one ear mirrored"):

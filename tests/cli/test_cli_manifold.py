@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from head_files import write_responses
 from tests_support import refused
 
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
@@ -30,17 +31,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("ball", ea.Sphere().grid(18.0)),
         ("ring", np.array([[float(a), 0.0] for a in range(-180, 180, 4)])),
     ):
-        head = ea.simulated_head(x)
-        lines = ["file,azimuth,elevation"]
-        for n, (azimuth, elevation) in enumerate(head.directions):
-            ea.Audio(head.responses().samples[n], 48000).write(folder / f"{name}{n}.wav")
-            lines.append(f"{name}{n}.wav,{azimuth},{elevation}")
-        (folder / f"{name}.csv").write_text("\n".join(lines))
+        write_responses(folder / f"{name}.csv", ea.simulated_head(x), prefix=name)
     return folder
 
 
 def test_scores_picture_and_page(run: Run, table: Path, tmp_path: Path) -> None:
-    """Twelve embeddings in JSON, a picture, and a page without external resources."""
+    """The command gives twelve embeddings, a picture, and a page without external resources."""
     result = run("manifold", table / "ball.csv", "-o", tmp_path / "out", "--json")
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
@@ -62,7 +58,7 @@ def test_scores_picture_and_page(run: Run, table: Path, tmp_path: Path) -> None:
 
 
 def test_scores_as_text(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line per cue and method, and the paths of the files."""
+    """The text has one line per cue and method, and the paths of the files."""
     manifold(str(table / "ball.csv"), output=tmp_path, neighbours=12)
     text = capsys.readouterr().out
     assert text.count("LTSA, whitened") == 4
@@ -95,7 +91,7 @@ def test_bad_input(
 
 
 def test_bad_input_on_the_command_line(run: Run, table: Path) -> None:
-    """One sentence and exit code 2."""
+    """Bad input gives one sentence and exit code 2."""
     refused(run("manifold", "ring.csv", cwd=table), "head must have at least 60 directions")
 
 
@@ -121,11 +117,11 @@ def test_markup_in_titles_is_escaped() -> None:
     x = ea.Sphere().grid(20.0)
     t = to_vectors(x)
     score = faithfulness(ea.Sphere(), x, t)
-    one = Embedding("a</script>", "LTSA", np.arange(len(x)), t, score, 0)
-    page = manifold_page([one], x, 20.0, title="<b>$x_$ & y")
+    embedding = Embedding("a</script>", "LTSA", np.arange(len(x)), t, score, 0)
+    page = manifold_page([embedding], x, 20.0, title="<b>$x_$ & y")
     assert page.count("</script>") == 1
     assert "&lt;b&gt;$x_$ &amp; y" in page
-    assert one.verdict == "homeomorphic"
-    torn = Embedding("cue", "LTSA", np.arange(len(x)), t, score, len(x))
-    assert torn.verdict == "distorted"
-    assert len(plot_manifolds([one, torn], x, 20.0, title="$x_$").axes) == 3
+    assert embedding.verdict == "homeomorphic"
+    distorted_embedding = Embedding("cue", "LTSA", np.arange(len(x)), t, score, len(x))
+    assert distorted_embedding.verdict == "distorted"
+    assert len(plot_manifolds([embedding, distorted_embedding], x, 20.0, title="$x_$").axes) == 3

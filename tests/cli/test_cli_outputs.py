@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from head_files import write_responses
 from learned_heads import LearnedHeads
 from tests_support import refused
 
@@ -21,11 +22,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory, learned_heads: LearnedHeads) 
     """A folder with a table of 24 responses on a ring, its atlas, and a recording."""
     folder = tmp_path_factory.mktemp("ring")
     head = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 15)])
-    lines = ["file,azimuth,elevation"]
-    for n, (azimuth, elevation) in enumerate(head.directions):
-        ea.Audio(head.responses().samples[n], 48000).write(folder / f"{n}.wav")
-        lines.append(f"{n}.wav,{azimuth},{elevation}")
-    (folder / "ring.csv").write_text("\n".join(lines))
+    write_responses(folder / "ring.csv", head)
     learned_heads.learn(head, components=2, rooms=False).save(folder / "ring.atlas")
     scene = ea.render_scene(head, [ea.synthetic_speech(1.0, seed=5)], [(60.0, 0.0)])
     scene.mixture.write(folder / "talker.wav")
@@ -66,7 +63,7 @@ def test_overwriting_one_file(
     again = run(*call, file)
     assert (again.returncode, message in again.stderr) == (0, True), again.stderr
     file.write_bytes(b"")
-    assert message not in run(*call, file).stderr, "an empty file holds nothing to lose"
+    assert message not in run(*call, file).stderr, "an empty file may be replaced"
     file.unlink()
     assert "replaced" not in run(*call, file).stderr
 

@@ -33,7 +33,7 @@ def short_talkers(*arguments: Any, seconds: tuple[float, float]) -> SimulatedSce
 
 
 @pytest.fixture(scope="module")
-def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def full_run(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """`reproduce all --quick`, which takes about a minute."""
     folder = tmp_path_factory.mktemp("reproduced")
     with pytest.MonkeyPatch.context() as patch:
@@ -54,9 +54,9 @@ def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
     return read_rows(folder / "results" / "rows" / f"{name}.jsonl")
 
 
-def test_all_experiments(whole: tuple[Path, dict[str, Any]]) -> None:
+def test_all_experiments(full_run: tuple[Path, dict[str, Any]]) -> None:
     """Every experiment has rows, a section and pictures, and there are no other files."""
-    folder, answer = whole
+    folder, answer = full_run
     assert [part["name"] for part in answer["experiments"]] == list(EXPERIMENTS)
     assert all(part["rows"] == part["new"] > 0 for part in answer["experiments"])
     text = (folder / "results.md").read_text()
@@ -69,9 +69,9 @@ def test_all_experiments(whole: tuple[Path, dict[str, Any]]) -> None:
     assert {path.name for path in folder.iterdir()} == {"results", "results.md"}
 
 
-def test_ranking_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
+def test_ranking_of_the_methods(full_run: tuple[Path, dict[str, Any]]) -> None:
     """The ranking is that of the paper: PPAM before SIR and PHAT; separation helps."""
-    folder, _ = whole
+    folder, _ = full_run
     error = {
         (row["settings"]["cue"], row["settings"]["method"]): row["result"]["azimuth"]["mean"]
         for row in rows_of(folder, "table1")
@@ -96,18 +96,18 @@ def test_ranking_of_the_methods(whole: tuple[Path, dict[str, Any]]) -> None:
 
 
 def test_atlases_ready_for_rooms_are_better_in_rooms(
-    whole: tuple[Path, dict[str, Any]],
+    full_run: tuple[Path, dict[str, Any]],
 ) -> None:
     """Errors are smaller in rooms, and mostly the same in anechoic scenes."""
-    rows = rows_of(whole[0], "rooms")
+    rows = rows_of(full_run[0], "rooms")
     assert len(rows) == 9
     assert {r["settings"]["walls"] for r in select_rows(rows, t60_seconds=0.0)} == {""}
     for case in (rooms.ROOMS[1], rooms.TWO):
         results = [r["result"] for r in select_rows(rows, **case.settings)]
         ready, anechoic = (np.mean([r[a]["errors"] for r in results]) for a in rooms.ATLASES)
         assert 0.2 < ready < 0.7 * anechoic
-    open_results = [row["result"] for row in select_rows(rows, t60_seconds=0.0)]
-    assert sum(r[rooms.REVERBERANT] == r[rooms.ANECHOIC] for r in open_results) >= 2
+    anechoic_results = [row["result"] for row in select_rows(rows, t60_seconds=0.0)]
+    assert sum(r[rooms.REVERBERANT] == r[rooms.ANECHOIC] for r in anechoic_results) >= 2
 
 
 def test_reverberant_heads_are_skipped(
@@ -132,7 +132,7 @@ def test_reverberant_heads_are_skipped(
 
 
 def test_finished_rows_are_kept(
-    whole: tuple[Path, dict[str, Any]],
+    full_run: tuple[Path, dict[str, Any]],
     run: Run,
     run_process: Run,
     tmp_path: Path,
@@ -140,7 +140,7 @@ def test_finished_rows_are_kept(
 ) -> None:
     """A second run only draws the same page; a broken row is reported and run again."""
     monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
-    folder = shutil.copytree(whole[0], tmp_path / "reproduced")
+    folder = shutil.copytree(full_run[0], tmp_path / "reproduced")
     before = (folder / "results.md").read_text()
     result = run("reproduce", "figure2", "--quick", "-o", folder)
     assert result.returncode == 0, result.stderr
@@ -160,14 +160,14 @@ def test_finished_rows_are_kept(
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_row_order_does_not_matter(
-    whole: tuple[Path, dict[str, Any]],
+    full_run: tuple[Path, dict[str, Any]],
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same holds with a second head, and both heads are shown."""
+    """Shuffled rows give the same section, also with a second head; both heads are shown."""
     monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
-    experiment, rows = EXPERIMENTS[name], rows_of(whole[0], name)
+    experiment, rows = EXPERIMENTS[name], rows_of(full_run[0], name)
     if experiment.head:
         rows += [{**row, "data": {**row["data"], "fingerprint": "other"}} for row in rows]
     once = experiment.section(rows, tmp_path)
@@ -179,12 +179,12 @@ def test_row_order_does_not_matter(
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
 def test_page_of_partial_results(
-    whole: tuple[Path, dict[str, Any]], tmp_path: Path, share: float
+    full_run: tuple[Path, dict[str, Any]], tmp_path: Path, share: float
 ) -> None:
     """Partial results of an interrupted run can be drawn."""
     (tmp_path / "results" / "rows").mkdir(parents=True)
     for name in EXPERIMENTS:
-        lines = (whole[0] / "results" / "rows" / f"{name}.jsonl").read_text().splitlines(True)
+        lines = (full_run[0] / "results" / "rows" / f"{name}.jsonl").read_text().splitlines(True)
         some = lines[: max(int(share * len(lines)), 1)]
         (tmp_path / "results" / "rows" / f"{name}.jsonl").write_text("".join(some))
     text = write_page(EXPERIMENTS, tmp_path, quick=True).read_text()
@@ -238,18 +238,18 @@ def test_noise_recordings_as_head(recordings: Path, run: Run, tmp_path: Path) ->
         (("figure2", "--share", 0), ("share must be above 0", "got 0")),
         (("table1", "--head", "nothing.sofa"), ("head must be an existing file", "nothing.sofa")),
         (("table1", "--head", "nothing"), ("head must be a .sofa file", "'simulated'")),
-        (("table2", "--quick", "--speech", "nowhere"), ("speech must be a folder", "nowhere")),
+        (("table2", "--quick", "--speech", "missing"), ("speech must be a folder", "missing")),
     ],
 )
 def test_bad_input(
     arguments: tuple[object, ...], words: tuple[str, ...], run: Run, tmp_path: Path
 ) -> None:
-    """One sentence with a remedy, and exit code 2."""
+    """Bad input gives one sentence with a remedy, and exit code 2."""
     refused(run("reproduce", *arguments, "-o", tmp_path / "out", cwd=tmp_path), *words)
 
 
 def test_unwritable_folder(run: Run, tmp_path: Path) -> None:
-    """A file in place of the folder, or no permission."""
+    """A file in place of the folder, and a missing permission, are refused."""
     (tmp_path / "file").write_text("")
     refused(run("reproduce", "figure2", "-o", tmp_path / "file"), "output folder must be writable")
     (tmp_path / "out" / "results.md").mkdir(parents=True)

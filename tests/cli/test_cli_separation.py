@@ -78,7 +78,7 @@ def test_separate_writes_its_files(run: Run, folder: Path, tmp_path: Path) -> No
 
 
 def test_separate_prints_text(run: Run, folder: Path, tmp_path: Path) -> None:
-    """The number of sources, one line per source with its file, and the processing time."""
+    """The text has the number of sources, one line per source with its file, and the time."""
     result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
     first, head, *sources, last = result.stdout.splitlines()
     assert first == f"{folder / 'party.wav'}: 2 sources in 2.0 s of sound at 16 kHz"
@@ -109,7 +109,7 @@ def test_separate_output_rate(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_renderings_of_command_and_library_agree() -> None:
-    """The names and the default are the same."""
+    """The command and the library have the same renderings and the same default."""
     assert [render.value for render in Render] == list(get_args(Rendering))
     assert SeparationOptions.rendering == Render.spatial.value
 
@@ -243,10 +243,10 @@ def test_separate_reports_without_truth(run: Run, folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_bad_recording_among_many(
+def test_bad_recordings_do_not_stop_the_others(
     run: Run, run_process: Run, folder: Path, tmp_path: Path, jobs: int
 ) -> None:
-    """The others are separated, the bad ones are named, and the exit code is 1.
+    """The good recordings are separated, the bad ones are named, and the exit code is 1.
 
     A clipped recording warns once.
     """
@@ -305,7 +305,7 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["gone.atlas", "party.wav"], ["Check the name"]),
         (["head.atlas", "gone.wav"], ["existing", "gone.wav"]),
         (["head.atlas", "empty"], ["recordings must be files or a folder", "empty", ".flac"]),
-        (["head.atlas", "*.aiff"], ["pattern '*.aiff'", "fits none"]),
+        (["head.atlas", "*.aiff"], ["pattern '*.aiff'", "matches no file"]),
         (["head.atlas", "@gone.txt"], ["list must be an existing file"]),
         (["head.atlas", "party.wav", "--jobs", "2", "--scheduler", "x"], ["without --scheduler"]),
         (["head.atlas", "head.atlas"], ["cannot be read as sound"]),
@@ -322,7 +322,7 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
     ],
 )
 def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str]) -> None:
-    """One sentence and exit code 2; nothing is written, not even the folder."""
+    """Bad input gives one sentence and exit code 2; not even the folder is created."""
     before = sorted(folder.iterdir())
     refused(run("separate", *arguments, "-o", "out/deep", cwd=folder), *words)
     assert [file for file in sorted(folder.iterdir()) if file not in before] == []

@@ -198,7 +198,7 @@ def test_learn_checks_that_the_disk_is_writable(
         raise OSError(30, "Read-only file system")
 
     def fail(*_: object, **__: object) -> None:
-        pytest.fail("it started to learn")
+        pytest.fail("learning was started")
 
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
     monkeypatch.setattr("earatlas.atlas.learn_head", fail)

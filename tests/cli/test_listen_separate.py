@@ -24,7 +24,7 @@ from earatlas.cli.audio_input import PcmFormat, StreamClock, _from_pcm, to_pcm
 from earatlas.cli.listen_options import ListenOptions, parse_direction, parse_socket
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.yaw_feed import YawFeed
-from earatlas.localization.diagnostics import Doubt
+from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.localization.head_motion import HeadMotion
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.streaming.sockets import Broadcast, LiveServer, odas_tracks
@@ -38,7 +38,7 @@ RATE = 16_000
 def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, atlas_head: ea.Head) -> Path:
     """An atlas, and a mixture of two synthetic talkers of 2.5 s."""
     path = tmp_path_factory.mktemp("listen")
-    ready = atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+    ready = atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
     ready.save(path / "head.atlas")
     sounds = [ea.synthetic_speech(2.5, seed=seed) for seed in (3, 4)]
     scene = ea.render_scene(atlas_head, sounds, [[50.0, 10.0], [-70.0, 0.0]])
@@ -59,7 +59,7 @@ def source(
 
 
 def test_separate_a_file(run: Run, folder: Path, tmp_path: Path) -> None:
-    """JSON lines with a summary at the end, and one sound file per track."""
+    """There are JSON lines with a summary at the end, and one sound file per track."""
     result = run(
         "listen", folder / "head.atlas", "--separate", "--from", folder / "party.wav", "--fast",
         "--json", "-o", tmp_path / "out",
@@ -207,7 +207,7 @@ def _seconds(folder: Path) -> float:
 
 
 def test_growing_file_is_valid_after_each_second(tmp_path: Path) -> None:
-    """It is valid even without close; after close, it has all samples, bit by bit."""
+    """The file is valid before it is closed, and finally contains all samples bit by bit."""
     rng = np.random.default_rng(2)
     x = rng.normal(size=(2, 2500)).astype(np.float32).astype(np.float64)
     wav = GrowingWav(tmp_path / "a.wav", 1000)
@@ -221,8 +221,8 @@ def test_growing_file_is_valid_after_each_second(tmp_path: Path) -> None:
     np.testing.assert_array_equal(soundfile.read(tmp_path / "a.wav")[0].T, x)
 
 
-def test_a_file_of_more_than_four_gigabytes(tmp_path: Path) -> None:
-    """The file is RF64 with the right length."""
+def test_file_of_more_than_four_gigabytes(tmp_path: Path) -> None:
+    """A file of more than 4 GB is RF64 with the right length."""
     frames = 600_000_000
     with (tmp_path / "long.wav").open("wb") as file:
         file.write(_header(RATE, frames))
@@ -232,7 +232,7 @@ def test_a_file_of_more_than_four_gigabytes(tmp_path: Path) -> None:
 
 
 def test_full_disk_while_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence, and the files until then can be played."""
+    """A full disk gives one sentence; the files written until then can be played."""
     files = TrackFiles(tmp_path, 1000)
     sound = np.full((2, 1500), 0.25)
     files.write(LiveReport(1.5, 0, (source(samples=sound),)))
@@ -334,7 +334,7 @@ def test_tracks_and_sound_over_sockets() -> None:
     assert odas_tracks(LiveReport(0.0, 0, (source(confirmed=False),)), 4)["src"] == []
 
 
-def test_the_client_of_the_guide_works(tmp_path: Path) -> None:
+def test_client_of_the_guide_works(tmp_path: Path) -> None:
     """The client of the guide works as printed, except for the port."""
     page = (Path(__file__).parents[2] / "docs" / "guide" / "live.md").read_text()
     (client,) = re.findall(r"^```py\n(.*?)^```$", page, re.S | re.M)
@@ -344,8 +344,8 @@ def test_the_client_of_the_guide_works(tmp_path: Path) -> None:
     command = [sys.executable, "-c", client]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         report = LiveReport(1.0, 0, (source(5, samples=np.full((2, 512), 0.5)),))
-        until = time.monotonic() + 20
-        while not (len(server.tracks) and len(server.sound)) and time.monotonic() < until:
+        deadline = time.monotonic() + 20
+        while not (len(server.tracks) and len(server.sound)) and time.monotonic() < deadline:
             server.tracks.send(b"")
             server.sound.send(b"")
             time.sleep(0.02)
@@ -355,13 +355,13 @@ def test_the_client_of_the_guide_works(tmp_path: Path) -> None:
             server.send_sound(report)
             time.sleep(0.032)
         path = tmp_path / "track5.raw"
-        while path.stat().st_size < 28 * 2048 and time.monotonic() < until:
+        while path.stat().st_size < 28 * 2048 and time.monotonic() < deadline:
             time.sleep(0.02)
-        came = path.stat().st_size  # except for its buffer
+        received_bytes = path.stat().st_size  # except for its buffer
         server.close()
         assert process.stdout is not None
         output = process.stdout.read()
-    assert came >= 28 * 2048
+    assert received_bytes >= 28 * 2048
     assert output.splitlines() == ["5 (0.85, 0.49, -0.17) within 4.2°"] * 2
     assert path.read_bytes() == b"\x00\x40" * (2 * 512 * 32)
 
@@ -391,7 +391,7 @@ def test_yaw_stream_keeps_the_last_valid_line(tmp_path: Path) -> None:
             YawFeed(wrong)
 
 
-def test_late_yaw_is_approached() -> None:
+def test_late_yaw_does_not_jump() -> None:
     """A late first line, and a turn after a pause, do not make the yaw jump."""
     read, write = os.pipe()
     feed, motion = YawFeed(f"fd:{read}"), HeadMotion(None, None)
@@ -406,7 +406,7 @@ def test_late_yaw_is_approached() -> None:
     assert (yaw[2], yaw[38], yaw[99]) == (0.0, 150.0, -120.0)
     assert 0 < yaw[3] < 33
     assert yaw[8] == 150.0  # within 0.2 s
-    assert 150 < yaw[39] < 183  # the shorter way, across the back
+    assert 150 < yaw[39] < 183  # the shorter arc, across the back
     assert feed.skipped == 1
     feed.close()
     os.close(read)
@@ -414,7 +414,7 @@ def test_late_yaw_is_approached() -> None:
 
 
 def test_live_table() -> None:
-    """Direction, angles, level and state of each source, and doubts below."""
+    """The table has direction, angles, level and state of each source, and doubts below."""
     from rich.console import Console
 
     sources = (
@@ -422,7 +422,7 @@ def test_live_table() -> None:
         source(2, active=False, age=3.2, level_db=-np.inf, radius_90=33.0),
         source(3, confirmed=False),
     )
-    report = LiveReport(9.5, 0, sources, doubts=(Doubt("noisy", "it is", 1.0),))
+    report = LiveReport(9.5, 0, sources, doubts=(Doubt(DoubtKind.NOISY, "it is", 1.0),))
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(live_table(report, "9.5 s"))
     text = console.export_text()
@@ -440,13 +440,13 @@ def test_live_table() -> None:
 
 
 def test_unknown_directions_in_live_reports() -> None:
-    """A source with a radius above 90° has no direction in the table and in the line."""
+    """A source with a radius above 90° has no direction in the table, the line and the repr."""
     from rich.console import Console
 
     report = LiveReport(1.0, 0, (source(radius_90=163.0),))
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(live_table(report, ""))
-    for text in (console.export_text(), live_line(report)):
+    for text in (console.export_text(), live_line(report), repr(report), repr(report.sources[0])):
         assert "direction unknown" in text
         assert "163" not in text
         assert "30°" not in text
@@ -471,7 +471,7 @@ def test_clock_counts_late_blocks() -> None:
         (["--low-delay"], "--low-delay must be used with --separate"),
         (["--separate", "--only", "north"], "azimuth,elevation"),
         (["--separate", "--channels", "1"], "from 2 to 64"),
-        (["--separate", "--socket", "nowhere"], "HOST:PORT"),
+        (["--separate", "--socket", "localhost"], "HOST:PORT"),
         (["--separate", "--rate", "4000"], "from 8000"),
         (["--separate", "--sources", "9"], "from 1 to"),
         (["--separate", "--from", "party.wav"], "must be one of"),
@@ -481,7 +481,7 @@ def test_clock_counts_late_blocks() -> None:
     ],
 )
 def test_bad_options_are_refused(run: Run, folder: Path, options: list[str], words: str) -> None:
-    """One sentence and exit code 2."""
+    """Bad options give one sentence and exit code 2."""
     result = run("listen", folder / "head.atlas", "--stdin", *options)
     assert result.returncode == 2
     assert words in result.stderr

@@ -15,10 +15,10 @@ import earatlas as ea
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "earatlas"]
-posix = pytest.mark.skipif(os.name != "posix", reason="pipes and signals of POSIX")
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes and signals")
 
 
-def test_the_module_and_the_script_are_the_same(run_process: Run) -> None:
+def test_module_and_script_are_the_same(run_process: Run) -> None:
     """`python -m earatlas` and `earatlas` agree, with nothing on standard error."""
     result = run_process("--version")
     assert (result.returncode, result.stderr) == (0, "")
@@ -31,7 +31,7 @@ def test_the_module_and_the_script_are_the_same(run_process: Run) -> None:
         assert (script_result.returncode, script_result.stdout) == (0, result.stdout)
 
 
-def test_bad_input_ends_the_process_with_2(run_process: Run) -> None:
+def test_exit_code_of_bad_input_is_2(run_process: Run) -> None:
     """The exit code in the shell is 2, with one sentence on standard error."""
     result = run_process("cues", "gone.wav")
     assert (result.returncode, result.stdout) == (2, "")
@@ -58,7 +58,7 @@ def test_closed_pipe() -> None:
 
 @posix
 @pytest.mark.parametrize("arguments", [["--version"], ["info", "simulated", "--json"]])
-def test_a_full_disk(arguments: list[str]) -> None:
+def test_full_disk(arguments: list[str]) -> None:
     """Output that cannot be written gives one sentence and exit code 2, also with JSON."""
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
@@ -79,7 +79,7 @@ def test_a_full_disk(arguments: list[str]) -> None:
 
 @posix
 def test_listening_while_sound_arrives(run_process: Run, tmp_path: Path, atlas: ea.Atlas) -> None:
-    """Results arrive before the input ends, from blocks of odd sizes; then Ctrl-C."""
+    """Results arrive before the input ends, from blocks of odd sizes; Ctrl-C gives code 130."""
     atlas.save(tmp_path / "head.atlas")
     direction = (63.0, 11.0)
     scene = ea.render_scene(

@@ -187,9 +187,9 @@ def test_permutation_of_sources_permutes_quality(images: np.ndarray, estimates: 
 def test_ears_are_independent(images: np.ndarray, estimates: np.ndarray) -> None:
     """A change at one ear does not affect the other; exchanging the ears exchanges the measures."""
     quality = stacked(metrics.separation_quality(images, estimates, filter_length=TAPS))
-    spoiled = estimates.copy()
-    spoiled[:, 1] = spoiled[::-1, 1]
-    left = stacked(metrics.separation_quality(images, spoiled, filter_length=TAPS))
+    changed = estimates.copy()
+    changed[:, 1] = changed[::-1, 1]
+    left = stacked(metrics.separation_quality(images, changed, filter_length=TAPS))
     np.testing.assert_allclose(left[..., 0], quality[..., 0], rtol=1e-12)
     swapped = metrics.separation_quality(images[:, ::-1], estimates[:, ::-1], filter_length=TAPS)
     np.testing.assert_allclose(stacked(swapped), quality[..., ::-1], rtol=1e-12)

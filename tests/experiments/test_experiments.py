@@ -245,9 +245,9 @@ def test_page_is_drawn_without_measuring(tmp_path: Path) -> None:
     def never(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError("nothing may be measured")
 
-    only = {"figure2": replace(experiment, measure=never)}
-    first = write_page(only, tmp_path, quick=True).read_text()
-    assert first == write_page(only, tmp_path, quick=True).read_text()
+    experiments = {"figure2": replace(experiment, measure=never)}
+    first = write_page(experiments, tmp_path, quick=True).read_text()
+    assert first == write_page(experiments, tmp_path, quick=True).read_text()
     assert experiment.description in first
     assert experiment.findings is not None
     assert experiment.findings([]) not in first, "findings belong to the full size"
@@ -256,7 +256,10 @@ def test_page_is_drawn_without_measuring(tmp_path: Path) -> None:
     assert (tmp_path / "results" / "figure2.png").stat().st_size > 10_000
     path = tmp_path / "results" / "rows" / "figure2.jsonl"
     path.write_text("".join(path.read_text().splitlines(True)[:-1]))
-    assert "\n\ntoy: 3 of 4 rows so far.\n\n" in write_page(only, tmp_path, quick=True).read_text()
+    assert (
+        "\n\ntoy: 3 of 4 rows so far.\n\n"
+        in write_page(experiments, tmp_path, quick=True).read_text()
+    )
 
 
 def test_findings_require_all_their_heads() -> None:
@@ -284,7 +287,7 @@ WITH_FIGURES = ("table1", "table3", "figure3", "figure4", "figure8", "figure9", 
 def rows_in_docs(name: str) -> list[dict[str, Any]]:
     """Return the rows of the page in the repository for the heads that its findings mention."""
     if not ROWS.is_dir():
-        pytest.skip("docs/results is not here")
+        pytest.skip("docs/results is missing")
     experiment = EXPERIMENTS[name]
     sets = group_by_data_set(experiment, ROWS / f"{name}.jsonl", quick=False)
     return rows_of_heads([row for own in sets for row in own.rows], *experiment.findings_on)
@@ -368,7 +371,7 @@ def test_page_in_the_repository_matches_its_rows(
     """docs/results.md equals the page that `--draw-only` makes of docs/results/rows."""
     docs = Path(__file__).parents[2] / "docs"
     if not (docs / "results" / "rows").is_dir() or not (docs / "results.md").is_file():
-        pytest.skip("docs/results is not here")
+        pytest.skip("docs/results is missing")
     shutil.copytree(docs / "results" / "rows", tmp_path / "results" / "rows")
     monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
     drawn = write_page(EXPERIMENTS, tmp_path, quick=False).read_text(encoding="utf-8")
@@ -426,7 +429,7 @@ def test_talkers_are_placed_as_in_the_paper() -> None:
 def test_speech_from_a_folder(tmp_path: Path) -> None:
     """The sound files of a folder are the talkers; too few files raise an InputError."""
     with pytest.raises(ea.InputError, match="speech must be a folder of sound files"):
-        load_voices(tmp_path / "nowhere", True)
+        load_voices(tmp_path / "missing", True)
     for n in range(3):
         with pytest.raises(ea.InputError, match=f"at least 3 sound files, got {n}"):
             load_voices(tmp_path, True)

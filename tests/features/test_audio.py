@@ -25,7 +25,7 @@ def test_istft_inverts_stft(n: int, window: int, hop: int, rng: np.random.Genera
 
 
 def test_one_second_has_126_frames() -> None:
-    """T = 126 for 1 s at 16 kHz, as in the paper."""
+    """There are T = 126 frames for 1 s at 16 kHz, as in the paper."""
     assert stft(np.zeros((2, 16000)), 1024, 128).shape == (2, 513, 126)
 
 
@@ -159,7 +159,7 @@ def test_files_of_any_length_are_read(tmp_path: Path, n: int) -> None:
     assert sum(b.samples.shape[1] for b in read_blocks(tmp_path / "x.wav")) == n
 
 
-def test_too_short_to_be_resampled(tmp_path: Path) -> None:
+def test_recordings_too_short_for_resampling_are_rejected(tmp_path: Path) -> None:
     """A single sample, of which nothing is left after resampling, is an error."""
     soundfile.write(tmp_path / "x.wav", [[0.1, 0.2]], 48000, "DOUBLE")
     with pytest.raises(InputError, match="too short to be resampled"):

@@ -29,7 +29,7 @@ def spectra() -> np.ndarray:
 
 
 def test_differences_match_their_definitions(spectra: np.ndarray) -> None:
-    """20 log10 |R/L| and exp(j arg R/L) for each bin; silence has 0 dB and 0 rad."""
+    """Bins have 20 log10 |R/L| and exp(j arg R/L); silent bins have 0 dB and 0 rad."""
     left, right = spectra[0].ravel(), spectra[1].ravel()
     cross = right * left.conj()
     level = level_differences(np.abs(left) ** 2, np.abs(right) ** 2)

@@ -27,7 +27,7 @@ SMALL = CueLayout(rate=8000, window=64, hop=16, ild_band_hz=(0, 4000), ipd_band_
 
 
 def test_default_layout() -> None:
-    """F = 512, ILD at bins 1 to 512, IPD at bins 20 to 128, D = 730."""
+    """The default layout has F = 512, ILD at bins 1 to 512, IPD at bins 20 to 128, D = 730."""
     layout = CueLayout()
     assert (layout.n_frequencies, layout.n_cues) == (512, 730)
     np.testing.assert_array_equal(layout.ild_frequencies + 1, np.arange(1, 513))
@@ -118,7 +118,7 @@ def test_observed_needs_both_ears_and_both_thresholds() -> None:
 
 
 def test_full_scale_sine_is_0_db() -> None:
-    """Reference of the power scale of thresholds and `peak_power`."""
+    """A full-scale sine is the reference of thresholds and of `peak_power`."""
     x = np.sin(2 * np.pi * 1000 * np.arange(8000) / 8000)
     peak = peak_power([Audio(np.stack([x, 0.1 * x]), 8000)], SMALL)
     assert 10 * np.log10(peak) == pytest.approx(0.0, abs=0.01)
@@ -152,7 +152,7 @@ def test_cues_of_blocks_equal_those_of_the_recording(
 
 
 def test_transfer_functions_match_their_definition(rng: np.random.Generator) -> None:
-    """Fourier sum at frequencies that are not bins of an FFT of the response."""
+    """They equal the Fourier sum, also at frequencies that are not bins of an FFT."""
     h, f = rng.normal(size=(3, 2, 7)), np.array([100.0, 333.3])
     got = transfer_functions(h, 1000.0, f)
     for k in range(2):
@@ -200,11 +200,11 @@ def test_reverberant_response_as_long_as_the_window(rng: np.random.Generator) ->
     filtered = np.stack([np.convolve(noise, ear)[layout.window : 3 * 16000] for ear in room[0]])
     by_noise = mean_cues(Audio(filtered, 16000), layout)
     level = layout.cue_kinds == "ild"
-    off = np.sqrt(np.mean((response_cues(room, 16000) - by_noise)[0, level] ** 2))
+    error = np.sqrt(np.mean((response_cues(room, 16000) - by_noise)[0, level] ** 2))
     left, right = np.moveaxis(transfer_functions(room, 16000, layout.frequencies_hz), 1, 0)
-    exact = np.sqrt(np.mean((layout.stack(left, right) - by_noise)[0, level] ** 2))
-    assert off < 1.0
-    assert exact > 2.5
+    spectrum_error = np.sqrt(np.mean((layout.stack(left, right) - by_noise)[0, level] ** 2))
+    assert error < 1.0
+    assert spectrum_error > 2.5
 
 
 def test_silence_around_the_noise_is_ignored(rng: np.random.Generator) -> None:

@@ -89,8 +89,8 @@ def test_streaming_localization_is_invariant_to_offset(
 
 
 def test_live_sources_contain_no_offset(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
-    """Up to a small error, they equal the sources without offset, to the last sample."""
-    ready = atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+    """Live sources equal those without offset to the last sample, up to a small error."""
+    ready = atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
     synthetic_talkers = [ea.synthetic_speech(3.0, seed=1), ea.synthetic_speech(3.0, seed=2)]
     sound = ea.render_scene(atlas_head, synthetic_talkers, [[40, 0], [-60, 0]]).mixture.samples
     quiet = 1e-4 * np.random.default_rng(1).normal(size=(2, RATE // 2))

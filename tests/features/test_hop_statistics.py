@@ -26,7 +26,7 @@ def samples(rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("step", [1, 7, 400])
 def test_hop_statistics_match_a_loop(samples: np.ndarray, step: int) -> None:
-    """Q, R and E of each `step` frames of spectra split at arbitrary frames."""
+    """Q, R and E of every `step` frames match a loop, wherever the spectra are split."""
     spectra = stft(samples, 64, 16)
     floors = np.random.default_rng(2).integers(-75, -45, size=LAYOUT.n_cues)
     edges = [0, 1, 3, 50, 50, 333, spectra.shape[-1]]
@@ -48,7 +48,7 @@ def test_hop_statistics_match_a_loop(samples: np.ndarray, step: int) -> None:
 def test_sliding_statistics_match_sums_of_hops(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    """Windows of any length from parts of any size; silence gives exactly zero."""
+    """Windows of any length match sums of hops for parts of any size; silence gives zero."""
     monkeypatch.setattr("earatlas.features.hop_statistics._HOPS_AT_ONCE", 16)
     hops = HopStatistics(rng.normal(size=(3, 83, 4)), rng.integers(1, 9, size=83).astype(float))
     hops.table[:, 20:70] = 0.0
@@ -66,7 +66,7 @@ def test_sliding_statistics_match_sums_of_hops(
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
 def test_histogram_has_the_floors_of_level_statistics(samples: np.ndarray, noise: float) -> None:
-    """With and without noise, also in single precision, for several thresholds."""
+    """The floors agree with and without noise, in single precision, for several thresholds."""
     samples = samples[:1] * np.array([[1.0], [0.1]])  # a single source
     samples = samples + noise * np.random.default_rng(5).normal(size=samples.shape)
     samples[:, 5000:] = 0.0

@@ -105,12 +105,12 @@ def test_silence_has_no_onsets() -> None:
     """Neither digital silence nor a slowly rising tone has onsets."""
     assert len(onsets(np.zeros((2, 8000)), 500)) == 0
     t = np.arange(RATE) / RATE
-    steady = np.tile(np.sin(2 * np.pi * 500 * t) * 10 ** (t - 1), (2, 1))
-    steady += 1e-3 * np.random.default_rng(0).normal(size=steady.shape)
+    rising = np.tile(np.sin(2 * np.pi * 500 * t) * 10 ** (t - 1), (2, 1))
+    rising += 1e-3 * np.random.default_rng(0).normal(size=rising.shape)
     stream = OnsetDetector(SETTINGS)
-    stream.push(steady)
-    swelling = stream.bins()
-    assert not (np.abs(SETTINGS.frequencies_hz[swelling.f] - 500) < 60).any()
+    stream.push(rising)
+    rising_bins = stream.bins()
+    assert not (np.abs(SETTINGS.frequencies_hz[rising_bins.f] - 500) < 60).any()
 
 
 def test_older_onsets_are_discounted() -> None:
@@ -120,9 +120,9 @@ def test_older_onsets_are_discounted() -> None:
     both = np.stack([sound, sound]) + 1e-4 * rng.normal(size=(2, len(sound)))
     found = onsets(both, 800, forgetting=float(np.exp(-128 / RATE / 1.0)))
     older = found.t < 3.0 * RATE / 128
-    merit = found.rise_db + 10 * np.log10(np.exp(-(found.t.max() - found.t) * 128 / RATE))
+    discounted_db = found.rise_db + 10 * np.log10(np.exp(-(found.t.max() - found.t) * 128 / RATE))
     assert older.mean() < 0.2
-    assert abs(merit[older].min() - merit[~older].min()) < 1
+    assert abs(discounted_db[older].min() - discounted_db[~older].min()) < 1
 
 
 def test_forgetting_keeps_the_newer_sound() -> None:

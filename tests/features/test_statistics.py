@@ -122,7 +122,7 @@ def test_forgetting_matches_its_definition(rng: np.random.Generator) -> None:
 
 
 def test_statistics_of_one_vector() -> None:
-    """Q = 1, R = y, E = y^2."""
+    """One vector y has the statistics Q = 1, R = y and E = y^2."""
     got = CueStatistics.from_vector([2.0, -3.0])
     np.testing.assert_array_equal(got.counts, [1, 1])
     np.testing.assert_array_equal(got.squares, [4, 9])

@@ -25,8 +25,8 @@ EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-13}
 M, T = 3, 6
 
 
-def some_spectra(frames: int = T, seed: int = 0) -> np.ndarray:
-    """Random spectra (2, 9, T) whose levels differ by 40 dB from bin to bin."""
+def random_spectra(frames: int = T, seed: int = 0) -> np.ndarray:
+    """Return random spectra (2, 9, T) with levels that differ by 40 dB from bin to bin."""
     rng = np.random.default_rng(seed)
     shape = (2, 9, frames)
     phase = np.exp(2j * np.pi * rng.random(shape))
@@ -47,7 +47,7 @@ def assert_same(a: ObservedBins, b: ObservedBins) -> None:
 @every_layout
 def test_cues_are_those_of_the_spectrogram(layout: CueLayout) -> None:
     """The bins are those in which both ears reach the floor of their frequency."""
-    spectra = some_spectra()
+    spectra = random_spectra()
     floors = np.linspace(-48, -28, layout.n_frequencies)
     bins = ObservedBins.from_spectra(spectra, layout, floors)
     power = bin_power(spectra, layout.window)
@@ -71,7 +71,7 @@ def test_cues_are_those_of_the_spectrogram(layout: CueLayout) -> None:
 
 def test_silent_bins_have_the_cues_of_the_spectrogram() -> None:
     """Silent bins that are selected explicitly have 0 dB and 0 rad, without a warning."""
-    spectra = some_spectra()
+    spectra = random_spectra()
     spectra[:, 3, 2] = 0
     f, t = (index.ravel() for index in np.indices((8, T)))
     bins = ObservedBins.at(spectra, LAYOUTS["everywhere"], f, t)
@@ -81,7 +81,7 @@ def test_silent_bins_have_the_cues_of_the_spectrogram() -> None:
 
 @every_layout
 def test_statistics_match_loops(layout: CueLayout) -> None:
-    """Q, R and E of weights, and sums per frequency; zero where nothing is observed."""
+    """Weighted Q, R, E and sums per frequency match loops; they are 0 without observed bins."""
     bins, rng = oracles.random_bins(layout, T, 1), np.random.default_rng(2)
     assert 0 in bins.counts[:-1]
     w = rng.random((M, len(bins)))
@@ -103,7 +103,7 @@ def test_statistics_match_loops(layout: CueLayout) -> None:
 
 @every_layout
 def test_quadratic_forms_of_a_bin(layout: CueLayout) -> None:
-    """The sum over the cues of a bin is 0 for a bin without cues."""
+    """The sum over the cues of a bin matches a loop, and is 0 for a bin without cues."""
     bins, rng = oracles.random_bins(layout, T, 3), np.random.default_rng(4)
     square, linear, constant = rng.normal(size=(3, M, layout.n_cues))
     y = oracles.dense_cues(bins)
@@ -118,7 +118,7 @@ def test_quadratic_forms_of_a_bin(layout: CueLayout) -> None:
 
 @every_layout
 def test_diffuse_log_likelihood(layout: CueLayout) -> None:
-    """Wide distribution of levels, uniform phase."""
+    """Levels have a wide normal distribution, and phases are uniform."""
     bins = oracles.random_bins(layout, T, 3)
     y = oracles.dense_cues(bins)
     expected = [
@@ -163,8 +163,8 @@ def test_restriction_to_a_narrower_layout() -> None:
 
 @every_layout
 def test_concatenated_parts_equal_the_recording(layout: CueLayout) -> None:
-    """A recording split into parts of 5, 1 and 7 frames, one of which is silent."""
-    spectra = some_spectra(13)
+    """Parts of 5, 1 and 7 frames, one of them silent, give the bins of the recording."""
+    spectra = random_spectra(13)
     spectra[:, :, 5] *= 1e-9
     floors = np.full(layout.n_frequencies, -35.0)
     parts = [
@@ -216,8 +216,8 @@ def test_full_band_layout_has_the_same_levels() -> None:
 
 @pytest.mark.parametrize("reach", [1, 2])
 def test_coherence_matches_its_definition(reach: int) -> None:
-    """|Σ R L*|² / (Σ |L|² Σ |R|²), with the first and last frame repeated beyond the ends."""
-    spectra = some_spectra(9)
+    """It is |Σ R L*|² / (Σ |L|² Σ |R|²), with the first and last frame repeated at the ends."""
+    spectra = random_spectra(9)
     left, right = spectra[:, 1:]
     found = interaural_coherence(spectra, reach)
     for f in range(8):
@@ -231,7 +231,7 @@ def test_coherence_matches_its_definition(reach: int) -> None:
 
 def test_coherence_of_one_source_is_one() -> None:
     """A constant interaural ratio has coherence 1, and silence has coherence 0."""
-    spectra = some_spectra(9)
+    spectra = random_spectra(9)
     ratio = np.random.default_rng(3).normal(size=(9, 1)) + 0.5j
     spectra[1] = ratio * spectra[0]
     spectra[:, 4] = 0

@@ -36,9 +36,9 @@ from earatlas.geometry.angles import SPHERE_SQUARE_DEGREES
 from earatlas.geometry.head_yaw import check_yaw_step
 from earatlas.hrtf.interaural_templates import InterauralTemplates
 from earatlas.localization.learned_head import Accuracy
-from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSoundModel
+from earatlas.localization.onset_likelihood import N_CLASSES, N_TABLE_STEPS, DirectSoundModel
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
-from earatlas.localization.score_calibration import BETAS, WIDTHS, ScoreCalibration
+from earatlas.localization.score_calibration import BETAS, KERNEL_WIDTHS_DEGREES, ScoreCalibration
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.trajectories import parse_trajectory
@@ -101,16 +101,20 @@ def _add_reverberant_localizer(atlas: Atlas, directions: np.ndarray) -> Atlas:
         ),
         spacing_degrees=30.0,
         whitening=np.tile(np.eye(2) + 0j, (F, 1, 1)),
-        log_densities=random.normal(size=(N_CLASSES, LEVELS)).astype(np.float32),
+        log_densities=random.normal(size=(N_CLASSES, N_TABLE_STEPS)).astype(np.float32),
         onset_settings=onset_settings,
     )
     score_calibration = ScoreCalibration(
         features=random.normal(size=(n, 3)),
         scale=np.ones(3),
-        mixture_weights=np.full((n, len(BETAS), len(WIDTHS)), 1 / len(WIDTHS)),
+        mixture_weights=np.full(
+            (n, len(BETAS), len(KERNEL_WIDTHS_DEGREES)), 1 / len(KERNEL_WIDTHS_DEGREES)
+        ),
         weights=np.array([0.1, 0.2, 0.1, -0.3]),
     )
-    return replace(atlas, rooms=ReverberantLocalizer(sound, score_calibration).rounded())
+    return replace(
+        atlas, reverberant_localizer=ReverberantLocalizer(sound, score_calibration).rounded()
+    )
 
 
 def _atlases(folder: Path) -> list[bytes]:

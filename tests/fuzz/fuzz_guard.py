@@ -123,7 +123,7 @@ def _main(module: str, name: str, first: str, last: str, seed: str, folder: str)
     for blob in bases:  # a rejected base would make all mutants pass
         path.write_bytes(blob)
         format.use(path)
-    at_rest: dict[int | str, int] = {}
+    base_bytes: dict[int | str, int] = {}
     for number in range(int(first), int(last)):
         random = np.random.default_rng([int(seed), number])
         path.write_bytes(format.mutate(bases[int(random.integers(len(bases)))], random))
@@ -131,9 +131,9 @@ def _main(module: str, name: str, first: str, last: str, seed: str, folder: str)
         pids: list[int | str] = ["self"] + ([reader.pid] if reader else [])
         for pid in pids:
             _reset_peak(pid)
-            at_rest.setdefault(pid, _peak_bytes(pid))
+            base_bytes.setdefault(pid, _peak_bytes(pid))
         row = _used(format.use, path)
-        grown = sum(max(_peak_bytes(pid) - at_rest[pid], 0) for pid in pids)
+        grown = sum(max(_peak_bytes(pid) - base_bytes[pid], 0) for pid in pids)
         row["bytes"] = grown
         if row["outcome"] in ("used", "refused"):
             if float(str(row["seconds"])) > MAX_SECONDS:

@@ -17,7 +17,12 @@ from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error, wrap_degrees
 from earatlas.localization.head_rotation import _share_statistics, rotating_head_posterior
-from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, SHARPNESS, DirectSoundModel
+from earatlas.localization.onset_likelihood import (
+    N_CLASSES,
+    N_TABLE_STEPS,
+    SHARPNESS,
+    DirectSoundModel,
+)
 from earatlas.localization.pose_statistics import Pose, PoseStatistics, merge_poses
 from earatlas.training.reverberant import sharpness_components, untrained_model
 from earatlas.types import Array
@@ -157,7 +162,7 @@ def test_rotating_head_localizes_in_world_coordinates(
 def test_rotating_head_does_not_suggest_several_sources(atlas: Atlas) -> None:
     """A source has three directions relative to the head, but only one per pose."""
     audio, yaw = render_rotating_head(np.array([-20.0, 0.0, 20.0]))
-    strict = replace(atlas, calibration=replace(atlas.calibration, misfit=1e-9))
+    strict = replace(atlas, calibration=replace(atlas.calibration, max_residual=1e-9))
     doubts = [{doubt.word for doubt in strict.localize(audio, yaw=y).doubts} for y in (0.0, yaw)]
     assert "several sounds at once" in doubts[0]
     assert "several sounds at once" not in doubts[1]
@@ -268,7 +273,9 @@ def test_poses_share_effective_statistics(atlas: Atlas, rotating: tuple[ea.Audio
 @pytest.fixture(scope="module")
 def sound(small_head: ea.Head) -> DirectSoundModel:
     """Return a direct-sound model with the same informative density in all classes."""
-    density = np.log(sharpness_components((np.arange(LEVELS) + 0.5) / LEVELS * 2 - 1)[:, 4])
+    density = np.log(
+        sharpness_components((np.arange(N_TABLE_STEPS) + 0.5) / N_TABLE_STEPS * 2 - 1)[:, 4]
+    )
     untrained = untrained_model(small_head, ea.Sphere(), OnsetDetectorSettings())
     assert SHARPNESS[4] == 0.9
     return untrained.with_densities(np.tile(density, (N_CLASSES, 1)).astype(np.float32))
@@ -314,7 +321,7 @@ def test_unmeasured_directions_are_uninformative() -> None:
     """Directions that a pose did not measure have the log-likelihood 0 of the diffuse component."""
     arc = ea.simulated_head([[float(a), 0.0] for a in range(-90, 91, 10)])
     sound = untrained_model(arc, ea.Circle(), OnsetDetectorSettings())
-    sound = sound.with_densities(np.full((N_CLASSES, LEVELS), -1.0, dtype=np.float32))
+    sound = sound.with_densities(np.full((N_CLASSES, N_TABLE_STEPS), -1.0, dtype=np.float32))
     bins = detect_bins(render_rotating_head(np.zeros(1))[0])
     log_likelihood = sound.rotated_log_likelihood(bins, np.full(len(bins), 30.0))
     outside = log_likelihood.directions[:, 0] < -61

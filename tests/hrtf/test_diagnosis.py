@@ -49,14 +49,14 @@ def test_single_elevation_and_few_directions_are_reported() -> None:
 
 
 @pytest.mark.parametrize("elevation", [-60.0, 0.0, 30.0])
-def test_the_gap_of_a_ring_is_on_the_ring(elevation: float) -> None:
-    """Every 10 degrees all round leaves gaps of 5, at whatever elevation the ring is."""
+def test_largest_gap_of_a_ring(elevation: float) -> None:
+    """A ring with a spacing of 10 degrees has a largest gap of 5 degrees at any elevation."""
     ring = ea.simulated_head([[a, elevation] for a in range(-180, 180, 10)])
     assert ea.diagnose(ring).largest_gap_degrees == pytest.approx(5, abs=0.1)
 
 
-def test_the_gap_of_a_cap_that_is_missing() -> None:
-    """A sphere without what is within 40 degrees of straight below has that gap."""
+def test_largest_gap_of_a_missing_cap() -> None:
+    """A sphere without directions within 40 degrees of straight below has that gap."""
     x = ea.Sphere().grid(6.0)
     report = ea.diagnose(ea.simulated_head(x[x[:, 1] > -50]))
     assert report.largest_gap_degrees == pytest.approx(40, abs=4)
@@ -85,7 +85,7 @@ def test_coverage_map_has_left_on_the_left() -> None:
 
 
 def test_cues_determine_the_direction() -> None:
-    """Nearest-neighbour search on the paper's grid: median error below 3°, 3 % above 30°."""
+    """Nearest neighbours on the paper's grid: the median error is below 3°, 3 % exceed 30°."""
     errors = nearest_neighbour_errors(ea.simulated_head(camil_directions()))
     assert len(errors) == 5400
     assert 0.5 < np.median(errors) < 3.0

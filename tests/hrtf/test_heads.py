@@ -17,7 +17,7 @@ from earatlas.hrtf.head import Head, ImpulseResponses, MeasuredCues
 
 @pytest.mark.parametrize(("room", "seconds"), [("room_a", 0.39), ("room_d", 1.02)])
 def test_reads_room_responses(data: Path, room: str, seconds: float) -> None:
-    """Tables of room impulse responses on the horizontal circle."""
+    """Tables of room impulse responses on the horizontal circle are read."""
     head = ea.read_recordings(data / "rooms" / room / "positions.csv")
     assert (len(head), head.name, head.space) == (37, room, ea.Circle())
     ears = head.responses()
@@ -59,7 +59,7 @@ def test_recordings_reproduce_the_head(tmp_path: Path, small_head: ea.Head, nois
 
 
 def test_head_measured_with_noise(tmp_path: Path, small_head: ea.Head) -> None:
-    """It has no impulse responses, but the cues of narrower layouts."""
+    """A head measured with noise has no impulse responses, but cues of narrower layouts."""
     head = ea.read_recordings(write_table(tmp_path, small_head, True), kind="noise")
     with pytest.raises(InputError, match="measured with noise"):
         head.responses()
@@ -79,8 +79,8 @@ def test_mirrored_recordings_are_rejected_and_remedies_work(
     assert np.sqrt(np.mean((head.cues() - expected)[:, :480] ** 2)) < 0.6
     np.testing.assert_array_equal(ea.open_head(table, channels=(1, 0)).cues(), head.cues())
     lines = [line.split(",") for line in table.read_text().splitlines()]
-    turned = [lines[0]] + [[f, str(-float(a)), e] for f, a, e in lines[1:]]
-    table.write_text("\n".join(map(",".join, turned)))
+    corrected = [lines[0]] + [[f, str(-float(a)), e] for f, a, e in lines[1:]]
+    table.write_text("\n".join(map(",".join, corrected)))
     mirrored = ea.read_recordings(table)
     np.testing.assert_allclose(mirrored.directions, head.directions * [-1, 1])
 
@@ -105,10 +105,10 @@ def write_one_recording(folder: Path, sound: np.ndarray, rate: int = 16_000) -> 
 def test_noise_with_silence_around_is_noise(
     tmp_path: Path, rng: np.random.Generator, start: float, floor: float
 ) -> None:
-    """One second of noise in eleven seconds, with and without background noise."""
+    """One second of noise in eleven seconds is noise, with and without background noise."""
     sound = floor * 0.1 * rng.normal(size=(2, 11 * 16_000))
-    on = slice(int(start * 16_000), int((start + 1) * 16_000))
-    sound[:, on] += 0.1 * rng.normal(size=(2, 16_000))
+    active = slice(int(start * 16_000), int((start + 1) * 16_000))
+    sound[:, active] += 0.1 * rng.normal(size=(2, 16_000))
     assert isinstance(ea.read_recordings(write_one_recording(tmp_path, sound)).ears, MeasuredCues)
 
 
@@ -131,7 +131,7 @@ def test_noise_of_any_length_is_noise(
 def test_responses_of_any_length_are_responses(
     tmp_path: Path, rng: np.random.Generator, t60: float, silence: float
 ) -> None:
-    """Purely diffuse decay, the most difficult case, with and without silence around it."""
+    """A diffuse decay, the most difficult case, is a response, with and without silence."""
     n = int(t60 * 16_000)
     sound = 0.2 * rng.normal(size=(2, n)) * np.exp(-6.9 * np.arange(n) / n)
     sound = np.pad(sound, ((0, 0), (int(silence * 16_000), int(silence * 16_000))))
@@ -143,7 +143,7 @@ def test_responses_of_any_length_are_responses(
 def test_recordings_shorter_than_a_window_are_responses(
     tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    """The layout defines the length of a window."""
+    """Recordings shorter than a window of the layout are responses."""
     table = write_one_recording(tmp_path, 0.1 * rng.normal(size=(2, 1_000)))
     assert isinstance(ea.read_recordings(table).ears, ImpulseResponses)
     short = ea.CueLayout(window=256, hop=128)
@@ -226,7 +226,7 @@ def test_subset_and_space(small_head: ea.Head) -> None:
 
 
 def test_space_depends_on_the_range_of_elevations() -> None:
-    """One direction at 5 degrees among 36 at 0 degrees makes it a sphere."""
+    """One direction at an elevation of 5 degrees among 36 at 0 degrees gives a sphere."""
     ring = [[a, 0.0] for a in range(-180, 180, 10)]
     assert ea.simulated_head([*ring, [0.0, 5.0]]).space == ea.Sphere()
     assert ea.simulated_head([*ring, [5.0, 0.9]]).space == ea.Circle()

@@ -116,7 +116,7 @@ def test_timeout_is_an_input_error(valid_file: Path, monkeypatch: pytest.MonkeyP
 def test_interrupted_reader_is_replaced(
     valid_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise its partial response would be read as that to the next request."""
+    """Its partial response is not read as the response to the next request."""
     path = shutil.copy(valid_file, tmp_path / "y.SOFA")
     load_sofa(path)
     first = sofa_subprocess._reader._process

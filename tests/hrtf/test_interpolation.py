@@ -45,40 +45,40 @@ def signal_to_error_db(true: Array, found: Array) -> Array:
 def test_delays_and_gains_are_interpolated() -> None:
     """Between pulses that are 20 µs apart there is one pulse, not two halves."""
     head = grid_head(4.0)
-    wanted = np.array([[2.0, 0.0], [-13.3, 1.9], [41.0, -7.7]])
-    between = InterpolatedResponses.of(head, RATE).at(wanted)
-    ratio = signal_to_error_db(pulses(wanted), between)
+    directions = np.array([[2.0, 0.0], [-13.3, 1.9], [41.0, -7.7]])
+    between = InterpolatedResponses.of(head, RATE).at(directions)
+    ratio = signal_to_error_db(pulses(directions), between)
     known = head.responses().samples
-    nearest = known[ea.Sphere().nearest(head.directions, wanted)]
+    nearest = known[ea.Sphere().nearest(head.directions, directions)]
     sums = 0.5 * (known[(head.directions == [0, 0]).all(axis=1)][0]
                   + known[(head.directions == [4, 0]).all(axis=1)][0])  # fmt: skip
     assert ratio.min() > 25
-    assert ratio.min() > signal_to_error_db(pulses(wanted), nearest).max() + 10
-    assert ratio[0] > signal_to_error_db(pulses(wanted[:1]), sums[None])[0] + 10
+    assert ratio.min() > signal_to_error_db(pulses(directions), nearest).max() + 10
+    assert ratio[0] > signal_to_error_db(pulses(directions[:1]), sums[None])[0] + 10
 
 
 def test_held_out_directions_of_the_simulated_head(atlas_head: ea.Head) -> None:
     """At a spacing of 7.7 degrees, interpolation is much better than the nearest neighbour."""
-    wanted = np.array([[33.0, 14.0], [-71.0, -22.0], [150.0, 40.0], [5.0, 3.0]])
-    true = ea.simulated_head(wanted).responses().samples
+    directions = np.array([[33.0, 14.0], [-71.0, -22.0], [150.0, 40.0], [5.0, 3.0]])
+    true = ea.simulated_head(directions).responses().samples
     known = atlas_head.responses()
-    found = InterpolatedResponses.of(atlas_head, int(known.rate)).at(wanted)
-    nearest = known.samples[ea.Sphere().nearest(atlas_head.directions, wanted)]
+    found = InterpolatedResponses.of(atlas_head, int(known.rate)).at(directions)
+    nearest = known.samples[ea.Sphere().nearest(atlas_head.directions, directions)]
     assert 15 < signal_to_error_db(true, found).mean() < 60
     gain = signal_to_error_db(true, found) - signal_to_error_db(true, nearest)
     assert gain.min() > 2
     assert gain.mean() > 6
 
 
-@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # warning for the KU100
 def test_held_out_directions_of_a_measured_head(data: Path) -> None:
-    """Every 20th direction of the KU100 is held out."""
+    """Held-out directions of the KU100 are far more accurate than nearest neighbours."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")
     held_out = np.arange(len(head)) % 20 == 0
-    known, wanted = head.subset(~held_out), head.subset(held_out)
-    found = InterpolatedResponses.of(known, RATE).at(wanted.directions)
-    true = wanted.responses().samples
-    nearest = known.responses().samples[ea.Sphere().nearest(known.directions, wanted.directions)]
+    known, rest = head.subset(~held_out), head.subset(held_out)
+    found = InterpolatedResponses.of(known, RATE).at(rest.directions)
+    true = rest.responses().samples
+    nearest = known.responses().samples[ea.Sphere().nearest(known.directions, rest.directions)]
     assert 18 < signal_to_error_db(true, found).mean() < 30
     assert signal_to_error_db(true, nearest).mean() < 10
 
@@ -97,7 +97,7 @@ def test_responses_at_another_rate(atlas_head: ea.Head) -> None:
 
 
 def test_directions_that_cannot_be_interpolated() -> None:
-    """Heads with too few directions, and directions that the head does not cover."""
+    """Too few directions of a head, and directions that it does not cover, are errors."""
     head = grid_head(10.0)
     with pytest.raises(InputError, match=r"head must have at least 3 directions .*, got 2"):
         InterpolatedResponses.of(head.subset(np.arange(2)), RATE)

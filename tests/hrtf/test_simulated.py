@@ -181,7 +181,7 @@ def test_near_ear_is_earlier_and_louder() -> None:
 
 @pytest.mark.parametrize("azimuth", [20.0, 50.0, 90.0])
 def test_delay_follows_woodworth(azimuth: float) -> None:
-    """Path difference a (θ + sin θ) at high frequencies, 3 a sin θ at low ones."""
+    """The path difference is a (θ + sin θ) at high frequencies and 3 a sin θ at low ones."""
     theta = math.radians(azimuth)
     travel_ms = 1e3 * HEAD_RADIUS_M / SPEED_OF_SOUND
     woodworth = travel_ms * (theta + math.sin(theta))
@@ -269,7 +269,7 @@ def test_spectra_do_not_depend_on_the_rate(rate: int, atol: float) -> None:
 
 
 def test_camil_grid() -> None:
-    """180 azimuths by 60 elevations, azimuth in (-180, 180], without duplicates."""
+    """The grid has 180 azimuths in (-180, 180] by 60 elevations, without duplicates."""
     grid = camil_directions()
     assert grid.shape == (10_800, 2)
     assert len(np.unique(grid, axis=0)) == 10_800
@@ -278,7 +278,7 @@ def test_camil_grid() -> None:
 
 
 def test_cues_are_plausible() -> None:
-    """ILD within 30 dB, a few dB on the median plane, small steps between neighbours."""
+    """The ILD is within 30 dB, a few dB on the median plane, and similar for neighbours."""
     ild = cues(fibonacci_lattice(1000))[:, :512]
     assert 20.0 < np.abs(ild).max() < 30.0
     elevations = np.arange(-60.0, 91.0, 5.0)

@@ -163,7 +163,7 @@ def test_duplicates_are_rejected_and_the_remedy_works(build: Build, small_head: 
     np.testing.assert_array_equal(head.responses().samples, small_head.responses().samples)
 
 
-@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # warning for the KU100
 def test_reads_every_measured_head(data: Path) -> None:
     """The number of directions is correct, and the left ear comes first."""
     sizes = {"ku100": 2702, "cipic_021": 1250, "cipic_003": 1250, "kemar_full": 710}
@@ -350,7 +350,7 @@ def test_listener_up_has_the_type_of_listener_view(build: Build, small_head: ea.
 
 @pytest.mark.parametrize("view", [(0.0, 0.0, 2.0), (0.0, 0.0, -1.0), (0.0, 0.0, 0.0)])
 def test_invalid_listener_view(build: Build, view: tuple[float, float, float]) -> None:
-    """It must not be parallel to ListenerUp, or zero."""
+    """ListenerView must be neither parallel to ListenerUp nor zero."""
 
     def change(sofa: sofar.Sofa) -> None:
         sofa.ListenerView = np.array([view])
@@ -392,7 +392,7 @@ def test_fractional_delay_keeps_both_tails(build: Build) -> None:
 @pytest.mark.parametrize("name", ["Data.IR", "Data.SamplingRate", "SourcePosition"])
 def test_missing_variables_are_rejected(build: Build, name: str) -> None:
     """Missing rates, directions or responses are errors; defaults are not used."""
-    path = edit(build(), lambda f: f.renameVariable(name, "Elsewhere"))
+    path = edit(build(), lambda f: f.renameVariable(name, "Renamed"))
     with pytest.raises(InputError, match=f"has no {name}"):
         ea.read_sofa(path)
 

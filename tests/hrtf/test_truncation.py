@@ -153,7 +153,7 @@ def test_learn_direct_on_the_command_line(run: Run, tmp_path: Path, reverberant:
 
 
 def test_invalid_options_of_learn(run: Run, tmp_path: Path, reverberant: ea.Head) -> None:
-    """Each gives a one-line error and exit code 2."""
+    """Each invalid option gives a one-line error and exit code 2."""
     table = write_table(tmp_path, reverberant, reverberant.responses().samples)
     learn = ("learn", table, "-o", tmp_path / "x.atlas")
     refused(run(*learn, "--direct", "--in-room"), "--in-room must be used without")

@@ -16,7 +16,7 @@ from scipy.signal import oaconvolve
 import earatlas as ea
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
 from earatlas.features.reverberation import DecayEstimator
-from earatlas.localization.diagnostics import Doubt, head_mismatch, mismatch_doubts
+from earatlas.localization.diagnostics import Doubt, DoubtKind, head_mismatch, mismatch_doubts
 from earatlas.localization.learned_head import CalibratedPosterior
 from earatlas.localization.onset_mixture import OnsetMixture
 from earatlas.localization.result import Localization
@@ -61,12 +61,12 @@ def doubt_words(atlas: ea.Atlas, samples: Array) -> set[str]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_clean_sound_has_no_doubts(atlas: ea.Atlas, seed: int) -> None:
-    """Anechoic speech."""
+    """Anechoic speech raises no doubt."""
     assert doubt_words(atlas, render_anechoic(seed)) == set()
 
 
 def test_noise_raises_a_doubt(atlas: ea.Atlas, rng: np.random.Generator) -> None:
-    """At an SNR of 0 dB, not at 40 dB."""
+    """Noise raises a doubt at an SNR of 0 dB, but not at 40 dB."""
     clean = render_anechoic(0)
     noise = rng.normal(size=clean.shape) * clean.std()
     assert doubt_words(atlas, clean + noise) == {"noisy"}
@@ -74,7 +74,7 @@ def test_noise_raises_a_doubt(atlas: ea.Atlas, rng: np.random.Generator) -> None
 
 
 def test_reverberation_raises_a_doubt(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
-    """It states the T60."""
+    """The doubt states the T60."""
     where = atlas.localize(render_reverberant(atlas_head))
     (doubt,) = where.doubts
     assert doubt.word == "reverberant"
@@ -94,7 +94,7 @@ def test_onsets_raise_doubts_if_the_anechoic_model_fits(
     atlas: ea.Atlas, rng: np.random.Generator
 ) -> None:
     """With an unlimited residual, onsets still reveal two talkers and noise."""
-    loose = replace(atlas, calibration=replace(atlas.calibration, misfit=1e9))
+    loose = replace(atlas, calibration=replace(atlas.calibration, max_residual=1e9))
     clean, both = (
         render_anechoic(0),
         render_anechoic(0)[:, :38_000] + render_anechoic(1)[:, :38_000],
@@ -130,11 +130,11 @@ def test_head_mismatch_widens_the_posterior(
 
 
 def test_head_mismatch_grows_as_onsets_have_fewer_nats(atlas: ea.Atlas) -> None:
-    """From 0 at the typical value to 1; it is 1 without onsets."""
-    assert atlas.rooms is not None
+    """The mismatch grows from 0 at the typical nats per onset to 1, and is 1 without onsets."""
+    assert atlas.reverberant_localizer is not None
     posterior, usual = (
         posterior_at(ea.Sphere(), (10.0, 0.0)),
-        atlas.rooms.score_calibration.typical_nats_per_onset,
+        atlas.reverberant_localizer.score_calibration.typical_nats_per_onset,
     )
     onsets = replace(no_onsets(), decay_seconds=0.15)
     shares = [
@@ -143,18 +143,18 @@ def test_head_mismatch_grows_as_onsets_have_fewer_nats(atlas: ea.Atlas) -> None:
     ]
     np.testing.assert_allclose(shares, [0.0, 1 / 12, 7 / 12, 1.0, 1.0], atol=1e-9)
     low = CalibratedPosterior(posterior, 9.0, 0.5 * usual)
-    assert head_mismatch(replace(atlas, rooms=None), low, None) == 1.0
+    assert head_mismatch(replace(atlas, reverberant_localizer=None), low, None) == 1.0
     assert head_mismatch(atlas, low, replace(onsets, decay_seconds=0.2)) == 0.0
 
 
 def no_onsets() -> OnsetBins:
-    """Onsets of a sound that has none."""
+    """Return the onsets of a sound without any."""
     nothing = np.zeros(0, dtype=int)
     return OnsetBins(nothing, nothing, np.zeros((0, 2), complex), np.zeros(0), np.zeros(0), 9.0)
 
 
 def test_slow_decay_is_attributed_to_a_room_not_to_another_head() -> None:
-    """Also below the T60 of reverberant recordings; a good fit raises no doubt."""
+    """A room is named even below the T60 of reverberant recordings; a good fit has no doubt."""
     kinds = {
         decay: [d.word for d in mismatch_doubts(9.0, 3.0, 4.0, decay)] for decay in (0.15, 0.2)
     }
@@ -170,7 +170,7 @@ def test_slow_decay_is_attributed_to_a_room_not_to_another_head() -> None:
 
 
 def test_mismatch_doubt_states_the_quantity_of_the_test_that_fired() -> None:
-    """The residual if it is too large, otherwise the nats per onset, never a residual near 0."""
+    """The doubt states the residual if it is too large, and otherwise the nats per onset."""
     (residual,) = mismatch_doubts(3.2, 3.0, 4.0, 0.15)
     assert residual.startswith(
         "does not fit this head: the cue residual is 3.2 times what is usual"
@@ -203,7 +203,7 @@ def test_direction_is_unknown_if_the_radius_covers_most_directions(atlas: ea.Atl
 
 def test_two_sources_in_one_direction_raise_a_doubt() -> None:
     """The later one, which has fewer bins, is doubted; an earlier doubt is kept."""
-    earlier = Doubt("may not exist", "it gains nothing", 0.0)
+    earlier = Doubt(DoubtKind.MAY_NOT_EXIST, "it gains nothing", 0.0)
     directions = [(50.0, 0.0), (-20.0, 5.0), (56.0, 0.0), (51.0, 0.0)]
     placed = [
         LocatedSource(posterior_at(ea.Sphere(), direction), Evidence(1.0), doubts)
@@ -221,7 +221,7 @@ def test_two_sources_in_one_direction_raise_a_doubt() -> None:
 def test_further_source_raises_a_doubt_in_a_room(
     atlas: ea.Atlas, atlas_head: ea.Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If one more source nearly reaches the required gain and the number is not given."""
+    """Another source that nearly reaches the required gain raises a doubt, without a number."""
     audio = render_reverberant(atlas_head)
 
     def kinds(next_source_ratio: float, n_sources: int | None = None) -> set[str]:
@@ -240,15 +240,17 @@ def test_further_source_raises_a_doubt_in_a_room(
 
 def test_large_residual_of_a_scene_raises_a_doubt_without_onsets(atlas: ea.Atlas) -> None:
     """A scene with a small residual has no doubt."""
-    plain = replace(atlas, rooms=None)
-    for misfit, expected in ((0.5, []), (4.0, ["does not fit this head"])):
-        placed = [LocatedSource(posterior_at(ea.Sphere(), (10.0, 0.0)), Evidence(misfit), ())] * 2
+    plain = replace(atlas, reverberant_localizer=None)
+    for residual_ratio, expected in ((0.5, []), (4.0, ["does not fit this head"])):
+        placed = [
+            LocatedSource(posterior_at(ea.Sphere(), (10.0, 0.0)), Evidence(residual_ratio), ())
+        ] * 2
         doubts = scene_doubts(plain, placed, None, 3.0)
         assert [doubt.word for doubt in doubts] == expected
 
 
 def test_sound_without_direction_raises_a_doubt(atlas: ea.Atlas, rng: np.random.Generator) -> None:
-    """Identical channels, a panned channel, and independent noise at the ears."""
+    """Identical channels, a panned channel and independent noise at the ears raise a doubt."""
     mono = ea.synthetic_speech(2.5, seed=4)
     assert doubt_words(atlas, np.stack([mono, mono])) == {"nothing directional"}
     assert doubt_words(atlas, np.stack([mono, 0.3 * mono])) == {"nothing directional"}
@@ -261,12 +263,12 @@ def test_sound_without_direction_raises_a_doubt(atlas: ea.Atlas, rng: np.random.
 
 
 def test_short_sound_raises_a_doubt(atlas: ea.Atlas) -> None:
-    """A third of a second of speech."""
+    """A third of a second of speech raises a doubt."""
     assert "too short" in doubt_words(atlas, render_anechoic(2)[:, 8_000:13_000])
 
 
 def test_source_without_evidence_raises_a_doubt(atlas: ea.Atlas) -> None:
-    """One talker that is separated into two sources; two talkers raise no doubt."""
+    """One talker that is separated into two sources raises a doubt; two talkers raise none."""
     alone = atlas.separate(ea.Audio(render_anechoic(0), RATE), n_sources=2)
     assert "may not exist" in {doubt.word for source in alone.sources for doubt in source.doubts}
     both = render_anechoic(0)[:, :38_000] + render_anechoic(1)[:, :38_000]
@@ -276,7 +278,7 @@ def test_source_without_evidence_raises_a_doubt(atlas: ea.Atlas) -> None:
 
 
 def test_noise_raises_a_doubt_about_the_scene(atlas: ea.Atlas, rng: np.random.Generator) -> None:
-    """Two talkers in noise."""
+    """Noise beside two talkers raises a doubt about the scene."""
     both = render_anechoic(0)[:, :38_000] + render_anechoic(1)[:, :38_000]
     noisy = both + rng.normal(size=both.shape) * both.std()
     found = atlas.separate(ea.Audio(noisy, RATE), n_sources=2)
@@ -284,8 +286,8 @@ def test_noise_raises_a_doubt_about_the_scene(atlas: ea.Atlas, rng: np.random.Ge
 
 
 def test_atlas_without_reverberant_localizer_tests_the_residual(atlas: ea.Atlas) -> None:
-    """It has no onsets, but detects sounds that do not fit."""
-    plain = replace(atlas, rooms=None)
+    """Such an atlas has no onsets, but detects sounds that do not fit its head."""
+    plain = replace(atlas, reverberant_localizer=None)
     assert doubt_words(plain, render_anechoic(0)) == set()
     mono = ea.synthetic_speech(2.5, seed=4)
     assert doubt_words(plain, np.stack([mono, 0.3 * mono])) == {"does not fit this head"}
@@ -297,7 +299,7 @@ def test_doubts_reach_the_terminal_and_json(
     rng: np.random.Generator,
     tmp_path: Path,
 ) -> None:
-    """With the same words everywhere."""
+    """Doubts have the same words in the terminal and in JSON."""
     both = render_anechoic(0)[:, :38_000] + render_anechoic(1)[:, :38_000]
     noisy = both + rng.normal(size=both.shape) * both.std()
     path = str(atlas.save(tmp_path / "x.atlas"))
@@ -321,25 +323,30 @@ def test_report_shows_doubts_of_the_scene_and_of_its_sources(
     scene = atlas.separate(ea.Audio(render_anechoic(0), RATE), n_sources=1)
     write_report(tmp_path / "plain.html", scene, title="plain")
     assert '<ul class="doubts"' not in (tmp_path / "plain.html").read_text()
-    source = replace(scene.sources[0], doubts=(Doubt("may not exist", "it <gains> nothing", 0),))
-    doubted = replace(scene, sources=(source,), doubts=(Doubt("noisy", "9 dB above", 9),))
+    source = replace(
+        scene.sources[0], doubts=(Doubt(DoubtKind.MAY_NOT_EXIST, "it <gains> nothing", 0),)
+    )
+    doubted = replace(scene, sources=(source,), doubts=(Doubt(DoubtKind.NOISY, "9 dB above", 9),))
     write_report(tmp_path / "doubted.html", doubted, title="doubted")
     page = (tmp_path / "doubted.html").read_text()
     assert "<li>noisy: 9 dB above</li>" in page
     assert "<li>may not exist: it &lt;gains&gt; nothing</li>" in page
 
 
-def test_doubt_is_its_text() -> None:
-    """It is a JSON string, and survives a copy and a pickle."""
-    doubt = Doubt("noisy", "onsets are 9 dB above the quiet", 9)
+def test_doubt_is_a_string() -> None:
+    """A doubt is a JSON string, and survives a copy and a pickle."""
+    doubt = Doubt(DoubtKind.NOISY, "onsets are 9 dB above the quiet", 9)
     assert json.loads(json.dumps([doubt])) == ["noisy: onsets are 9 dB above the quiet"]
     for again in (copy.deepcopy(doubt), pickle.loads(pickle.dumps(doubt))):
         assert (again, again.word, again.value) == (doubt, "noisy", 9.0)
+        assert again.word is DoubtKind.NOISY
+    with pytest.raises(ValueError, match="not a valid DoubtKind"):
+        Doubt("loud", "onsets are 90 dB above the quiet", 90)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("t60", [0.3, 0.6])
 def test_decay_estimate_equals_the_decay_of_the_sound(t60: float, rng: np.random.Generator) -> None:
-    """Bursts of noise that decay by 60 dB in a known time, in blocks of any size."""
+    """The estimate is the T60 of decaying noise bursts, in blocks of any size."""
     time = np.arange(int(0.8 * RATE)) / RATE
     burst = rng.normal(size=len(time)) * 10 ** (-3 * time / t60)
     samples = np.tile(burst, (2, 4)) + 1e-7 * rng.normal(size=(2, 4 * len(time)))
@@ -381,10 +388,10 @@ def test_tracks_are_accurate_in_reverberant_rooms(atlas: ea.Atlas, atlas_head: e
         )
     audio = ea.Audio(np.concatenate(halves, axis=1), RATE)
     errors = {}
-    for name, head in (("onsets", atlas), ("anechoic", replace(atlas, rooms=None))):
+    for name, head in (("onsets", atlas), ("anechoic", replace(atlas, reverberant_localizer=None))):
         track = head.localize_frames(audio)
         truths = atlas_head.directions[np.where(track.times < 1.5, 100, 400)]
-        apart = (np.abs(track.times - 1.5) > 0.3) & np.isfinite(track.directions[:, 0])
-        errors[name] = ea.great_circle_error(truths[apart], track.directions[apart])
+        valid = (np.abs(track.times - 1.5) > 0.3) & np.isfinite(track.directions[:, 0])
+        errors[name] = ea.great_circle_error(truths[valid], track.directions[valid])
     assert np.median(errors["onsets"]) < 8
     assert np.median(errors["onsets"]) < 0.5 * np.median(errors["anechoic"])

@@ -42,13 +42,13 @@ def test_localize_finds_talkers(atlas: Atlas) -> None:
 
 def test_localization_has_credible_regions(atlas: Atlas, recording: ea.SimulatedScene) -> None:
     """Regions grow with their level, and JSON values are those of the posterior."""
-    where = atlas.localize(recording.mixture)
-    assert great_circle_error(where.mean, [63.0, 11.0]) < 20.0
-    assert 0.03 < where.observed_share < 0.4
-    assert where.seconds == pytest.approx(3.0, abs=0.1)
-    half, most = where.credible_region(0.5), where.credible_region(0.9)
+    result = atlas.localize(recording.mixture)
+    assert great_circle_error(result.mean, [63.0, 11.0]) < 20.0
+    assert 0.03 < result.observed_share < 0.4
+    assert result.seconds == pytest.approx(3.0, abs=0.1)
+    half, most = result.credible_region(0.5), result.credible_region(0.9)
     assert 0 < half.area < most.area < 10_000
-    assert where.to_dict()["direction"] == [round(v, 2) for v in where.direction.tolist()]
+    assert result.to_dict()["direction"] == [round(v, 2) for v in result.direction.tolist()]
 
 
 def test_stream_equals_recording(atlas: Atlas, recording: ea.SimulatedScene) -> None:
@@ -125,7 +125,7 @@ def test_track_of_one_window_equals_localize(atlas: Atlas, recording: ea.Simulat
 def test_windowed_localizer_also_localizes_the_whole_recording(
     atlas: Atlas, recording: ea.SimulatedScene
 ) -> None:
-    """In the same passes as the windows: `localize`, for a static and a rotating head."""
+    """The passes of the windows also give the result of `localize`, also for a rotating head."""
     seconds = recording.mixture.seconds
     for yaw in (0.0, 40.0, ea.Yaw([0.0, seconds], [0.0, 30.0])):
         expected = atlas.localize(recording.mixture, yaw=yaw)
@@ -143,7 +143,7 @@ def test_windowed_localizer_also_localizes_the_whole_recording(
 
 
 def test_recording_without_observed_bins_is_rejected(atlas: Atlas) -> None:
-    """Clicks in one ear only: windows have no direction, and the whole is an error."""
+    """For clicks in one ear, windows have no direction, and the whole recording is an error."""
     samples = np.zeros((2, 16000))
     samples[0, ::400] = 0.5
     localizer = WindowedLocalizer(
@@ -156,7 +156,7 @@ def test_recording_without_observed_bins_is_rejected(atlas: Atlas) -> None:
 def slow_track(
     atlas: Atlas, audio: ea.Audio, window: int, hop: int
 ) -> list[tuple[float, CueStatistics]]:
-    """(time, statistics) of windows of `window` hops of `hop` frames, by slicing a spectrogram."""
+    """Return (time, statistics) of windows of `window` hops by slicing a spectrogram."""
     layout = atlas.layout
     spectra = stft(audio.samples, layout.window, layout.hop)
     levels = LevelStatistics(layout)
@@ -189,7 +189,7 @@ def test_track_in_blocks_equals_a_sliced_spectrogram(
     Directions agree to single precision; radii and areas to the tolerances below, since fewer
     points are used.
     """
-    atlas = replace(atlas, rooms=None)  # onsets have a test of their own
+    atlas = replace(atlas, reverberant_localizer=None)  # onsets have a test of their own
     monkeypatch.setattr("earatlas.features.recording._BLOCK_SECONDS", 0.31)
     audio = ea.Audio(recording.mixture.samples[:, :40_001], 16000)
     frame = 128 / 16000
@@ -255,7 +255,7 @@ def test_silent_windows_have_no_direction(atlas: Atlas, recording: ea.SimulatedS
 
 
 def test_invalid_streams_raise_errors(atlas: Atlas) -> None:
-    """Wrong shapes, NaN, silence, and invalid settings."""
+    """Wrong shapes, NaN, silence, and invalid settings raise errors."""
     stream = atlas.localizer()
     bad = (
         (np.zeros((1, 9)), "shape"),
@@ -285,8 +285,8 @@ def test_invalid_streams_raise_errors(atlas: Atlas) -> None:
         atlas.localize_frames(ea.Audio(np.ones((2, 20_000)), 16000), hop_seconds=2.0)
 
 
-def test_localization_of_a_silent_stream_ages(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
-    """In a pause it gets a doubt and its radius grows; the next word resets both."""
+def test_uncertainty_grows_in_a_silent_stream(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
+    """In a pause the result gets a doubt and its radius grows; the next word resets both."""
     sound = ea.synthetic_speech(1.0, seed=4)
     talker = ea.render_scene(atlas_head, [sound], [[40.0, 0.0]]).mixture.samples
     stream = atlas.localizer(memory_seconds=1.0)

@@ -10,7 +10,7 @@ from earatlas.localization.mixture_scan import MixtureScan
 
 @pytest.mark.parametrize("bins", [1, 4, 9, 301])
 def test_scan_equals_a_loop(bins: int) -> None:
-    """For any number of bins per weight, in any order."""
+    """The scan equals a loop for any number of bins per weight, in any order."""
     rng = np.random.default_rng(bins)
     g = np.exp(rng.normal(size=(bins, 5))).astype(np.float32)
     weights = rng.choice([0.2, 0.5, 1.0], bins).astype(np.float32)
@@ -27,7 +27,7 @@ def test_scan_equals_a_loop(bins: int) -> None:
 
 
 def test_products_do_not_underflow_or_overflow() -> None:
-    """Products of four of the smallest and of the largest factors."""
+    """Products of four of the smallest and of four of the largest factors are accurate."""
     g = np.array([[1e-6], [1e-6], [1e-6], [1e-6], [1e3], [1e3], [1e3], [1e3]], dtype=np.float32)
     L = MixtureScan(g, np.ones(8, dtype=np.float32)).at(1.0, np.zeros(8, dtype=np.float32))
     np.testing.assert_allclose(L, [4 * np.log(1e-6) + 4 * np.log(1e3)], rtol=1e-6)

@@ -12,14 +12,14 @@ from earatlas.features.onset_detector import OnsetDetector, OnsetDetectorSetting
 from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
 from earatlas.localization.onset_likelihood import (
-    LEVELS,
+    N_TABLE_STEPS,
     DirectionLogLikelihood,
     DirectSoundModel,
     bin_class,
     bin_weights,
     stokes,
 )
-from earatlas.localization.score_calibration import WIDTHS, fit_score_calibration
+from earatlas.localization.score_calibration import KERNEL_WIDTHS_DEGREES, fit_score_calibration
 from earatlas.simulation.random_reverberation import RandomReverberation
 from earatlas.training.reverberant import fit_log_densities, sharpness_components
 
@@ -33,12 +33,12 @@ def templates(small_head: ea.Head) -> InterauralTemplates:
 
 
 def interpolation_for(known: np.ndarray, wanted: np.ndarray) -> LocalLinearInterpolation:
-    """Interpolation with the settings for heads."""
+    """Return the interpolation with the settings for heads."""
     return LocalLinearInterpolation.of(ea.Sphere(), known, wanted, neighbours=6, spacing=15.0)
 
 
 def test_interpolation_is_exact_for_linear_functions(small_head: ea.Head) -> None:
-    """Exact for a constant, and up to the ridge for a linear function in the chart."""
+    """Constants are exact, and functions that are linear in the chart up to the ridge."""
     x = small_head.directions
     wanted = np.array([[40.0, 10.0], [-170.0, -20.0], [3.0, 88.0]])
     at = interpolation_for(x, wanted)
@@ -63,16 +63,16 @@ def test_templates_equal_the_interaural_ratios(
 
 
 def test_templates_between_directions(templates: InterauralTemplates) -> None:
-    """New directions, including phases at 7 kHz, where cosines cannot be interpolated."""
+    """Templates fit at new directions, even phases at 7 kHz, unlike interpolated cosines."""
     new = ea.simulated_head([[33.0, 4.0], [-80.0, 25.0], [150.0, -30.0]])
     true = InterauralTemplates.of(new, templates.frequencies_hz)
     own = LocalLinearInterpolation(np.arange(3)[:, None], np.ones((3, 1)))
     found = templates.ratios(interpolation_for(templates.directions, new.directions))
-    off = found / true.ratios(own)
+    ratio_errors = found / true.ratios(own)
     low = templates.frequencies_hz < 1500
-    assert np.median(np.abs(np.angle(off[:, low]))) < 0.15
-    assert np.median(np.abs(np.angle(off[:, ~low]))) < 0.8
-    assert np.median(np.abs(20 * np.log10(np.abs(off)))) < 3.0
+    assert np.median(np.abs(np.angle(ratio_errors[:, low]))) < 0.15
+    assert np.median(np.abs(np.angle(ratio_errors[:, ~low]))) < 0.8
+    assert np.median(np.abs(20 * np.log10(np.abs(ratio_errors)))) < 3.0
 
 
 def test_diffuse_sound_is_uniform_on_the_sphere() -> None:
@@ -103,7 +103,7 @@ def test_direct_over_diffuse_sound_has_the_model_density() -> None:
 
 
 def test_fitted_densities_match_the_simulated_ones() -> None:
-    """Bins of two classes, one sharp and one diffuse; the densities integrate to one."""
+    """A sharp and a diffuse class of bins are recovered, and the densities integrate to one."""
     rng = np.random.default_rng(2)
     b = 0.95
     q = rng.random(6000)
@@ -111,14 +111,14 @@ def test_fitted_densities_match_the_simulated_ones() -> None:
     cosines = [np.clip(sharp, -1, 1), rng.uniform(-1, 1, 6000)]
     tables = fit_log_densities(cosines, [np.full(6000, 4), np.full(6000, 9)])
     np.testing.assert_allclose(np.exp(tables).mean(axis=1), 1.0, atol=0.1)
-    middles = (np.arange(LEVELS) + 0.5) / LEVELS * 2 - 1
+    middles = (np.arange(N_TABLE_STEPS) + 0.5) / N_TABLE_STEPS * 2 - 1
     assert np.abs(tables[9][20:-20]).max() < 0.25
     true = np.log(sharpness_components(middles)[:, 5])
-    assert np.abs(tables[4] - true)[LEVELS // 2 :].max() < 0.5
+    assert np.abs(tables[4] - true)[N_TABLE_STEPS // 2 :].max() < 0.5
 
 
 def test_random_reverberation_begins_with_the_direct_sound(small_head: ea.Head) -> None:
-    """Only direct sound before 0.7 ms; later, the energy decays by 60 dB in T60."""
+    """There is only direct sound before 0.7 ms; then the energy decays by 60 dB in T60."""
     h = small_head.responses().at_rate(RATE)
     even = np.full(len(h), 1 / len(h))
     room = RandomReverberation(
@@ -136,13 +136,13 @@ def test_random_reverberation_begins_with_the_direct_sound(small_head: ea.Head) 
 @pytest.fixture(scope="module")
 def anechoic_atlas(atlas: ea.Atlas) -> ea.Atlas:
     """The shared atlas without the reverberant localizer."""
-    return replace(atlas, rooms=None)
+    return replace(atlas, reverberant_localizer=None)
 
 
 def test_log_likelihood_equals_a_loop_over_bins(atlas: ea.Atlas) -> None:
-    """L from its formula, one bin at a time, at evaluated directions."""
-    assert atlas.rooms is not None
-    sound = atlas.rooms.direct_sound
+    """L equals its formula, one bin at a time, at evaluated directions."""
+    assert atlas.reverberant_localizer is not None
+    sound = atlas.reverberant_localizer.direct_sound
     stream = OnsetDetector(OnsetDetectorSettings(most_bins=40))
     stream.push(
         np.stack([ea.synthetic_speech(0.8, seed=1), 0.5 * ea.synthetic_speech(0.8, seed=1)])
@@ -161,15 +161,15 @@ def test_log_likelihood_equals_a_loop_over_bins(atlas: ea.Atlas) -> None:
         for n, f in enumerate(bins.f):
             there = stokes(sound.whitening[f] @ np.array([1.0, ratio[f]]))
             u = float(stokes(sound.whitening[f] @ bins.z[n]) @ there)
-            level = min(int((u + 1) * LEVELS / 2), LEVELS - 1)
+            level = min(int((u + 1) * N_TABLE_STEPS / 2), N_TABLE_STEPS - 1)
             total += weights[n] * sound.log_densities[classes[n], level]
         assert log_likelihood.log_likelihoods[p] == pytest.approx(total, abs=0.15)
 
 
 def test_batched_log_likelihoods_equal_single_ones(atlas: ea.Atlas) -> None:
-    """Overlapping parts of a sound, a separate part, and a single bin: to 1e-5 of L."""
-    assert atlas.rooms is not None
-    sound = atlas.rooms.direct_sound
+    """Overlapping parts, a separate part and a single bin agree to 1e-5 of L."""
+    assert atlas.reverberant_localizer is not None
+    sound = atlas.reverberant_localizer.direct_sound
     stream = OnsetDetector(OnsetDetectorSettings(most_bins=300))
     stream.push(
         np.stack(
@@ -196,7 +196,7 @@ def test_batched_log_likelihoods_equal_single_ones(atlas: ea.Atlas) -> None:
 def test_talkers_in_reverberant_rooms_are_localized(
     atlas: ea.Atlas, anechoic_atlas: ea.Atlas, atlas_head: ea.Head
 ) -> None:
-    """New directions in random reverberation: far better than the anechoic model."""
+    """In random reverberation, errors are far smaller than those of the anechoic model."""
     rng = np.random.default_rng(4)
     h = atlas_head.responses().at_rate(RATE)
     even = np.full(len(h), 1 / len(h))
@@ -209,9 +209,9 @@ def test_talkers_in_reverberant_rooms_are_localized(
         direct = ea.simulated_head(direction).responses().at_rate(RATE)
         wet = room.response(np.concatenate([h, direct]), len(h), RATE, np.append(even, 0.0), rng)
         samples = oaconvolve(ea.synthetic_speech(2.5, seed=n)[None], wet, axes=1)
-        where = atlas.localize(ea.Audio(samples, RATE))
-        errors.append(float(great_circle_error(direction[0], where.direction)))
-        levels.append(where.posterior.credible_level(direction[0], 300))
+        result = atlas.localize(ea.Audio(samples, RATE))
+        errors.append(float(great_circle_error(direction[0], result.direction)))
+        levels.append(result.posterior.credible_level(direction[0], 300))
         anechoic = anechoic_atlas.localize(ea.Audio(samples, RATE))
         anechoic_errors.append(float(great_circle_error(direction[0], anechoic.direction)))
     assert np.median(errors) < 8
@@ -233,7 +233,7 @@ def test_calibrated_width_matches_the_errors() -> None:
         likelihoods.append(DirectionLogLikelihood(grid, log_likelihoods, sizes, features))
     score_calibration = fit_score_calibration(space, likelihoods, truths)
     shares = score_calibration.local_mixture_weights(likelihoods[0].features).sum(axis=0)
-    assert np.sqrt(shares @ WIDTHS**2) == pytest.approx(4.0, rel=0.35)
+    assert np.sqrt(shares @ KERNEL_WIDTHS_DEGREES**2) == pytest.approx(4.0, rel=0.35)
     inside = [
         score_calibration.posterior(space, log_likelihood).credible_level(truth, 300) < 0.9
         for log_likelihood, truth in zip(likelihoods[:60], truths[:60], strict=True)
@@ -244,7 +244,7 @@ def test_calibrated_width_matches_the_errors() -> None:
 def test_anechoic_sound_has_the_anechoic_posterior(
     atlas: ea.Atlas, anechoic_atlas: ea.Atlas
 ) -> None:
-    """Bit by bit for a sound like the training data, and in a stream as well."""
+    """Posteriors are equal bit by bit for sound like the training data; streams agree."""
     direction = (63.0, 11.0)
     scene = ea.render_scene(
         ea.simulated_head([direction]), [ea.synthetic_speech(2.0, seed=5)], [direction]
@@ -273,10 +273,13 @@ def test_reverberant_localizer_requires_an_anechoic_head(
 
 def test_saved_atlas_keeps_the_reverberant_localizer(tmp_path: Path, atlas: ea.Atlas) -> None:
     """All arrays and settings are restored."""
-    assert atlas.rooms is not None
+    assert atlas.reverberant_localizer is not None
     back = ea.Atlas.load(atlas.save(tmp_path / "x.atlas"))
-    assert back.rooms is not None
-    for name, array in atlas.rooms.to_arrays().items():
-        np.testing.assert_array_equal(array, back.rooms.to_arrays()[name])
-    assert isinstance(back.rooms.direct_sound, DirectSoundModel)
-    assert back.rooms.direct_sound.onset_settings == atlas.rooms.direct_sound.onset_settings
+    assert back.reverberant_localizer is not None
+    for name, array in atlas.reverberant_localizer.to_arrays().items():
+        np.testing.assert_array_equal(array, back.reverberant_localizer.to_arrays()[name])
+    assert isinstance(back.reverberant_localizer.direct_sound, DirectSoundModel)
+    assert (
+        back.reverberant_localizer.direct_sound.onset_settings
+        == atlas.reverberant_localizer.direct_sound.onset_settings
+    )

@@ -16,7 +16,7 @@ from earatlas.features.stft import stft
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.multi_source_posterior import detected_source_posterior, widen_posterior
-from earatlas.localization.onset_likelihood import LEVELS, DirectionLogLikelihood, bin_class
+from earatlas.localization.onset_likelihood import N_TABLE_STEPS, DirectionLogLikelihood, bin_class
 from earatlas.localization.onset_mixture import DetectedSource, OnsetMixture
 from earatlas.localization.source_counter import DIFFUSE_WEIGHT
 from earatlas.separation.assembly import SeparatedBlock
@@ -36,7 +36,7 @@ ROOM = RandomReverberation(
 @pytest.fixture(scope="module")
 def reverberant_atlas(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
     """The shared atlas with a reverberant localizer."""
-    return atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+    return atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
 
 
 def render_reverberant(
@@ -65,8 +65,10 @@ def render_reverberant(
 
 def detect_onsets(atlas: ea.Atlas, samples: np.ndarray, most: int = 300) -> OnsetBins:
     """Return the strongest onset bins of a recording."""
-    assert atlas.rooms is not None
-    stream = OnsetDetector(replace(atlas.rooms.direct_sound.onset_settings, most_bins=most))
+    assert atlas.reverberant_localizer is not None
+    stream = OnsetDetector(
+        replace(atlas.reverberant_localizer.direct_sound.onset_settings, most_bins=most)
+    )
     stream.push(samples)
     stream.finish()
     return stream.bins()
@@ -87,10 +89,10 @@ def test_onsets_have_the_right_frame() -> None:
 
 
 def test_score_equals_the_formula(reverberant_atlas: ea.Atlas, atlas_head: ea.Head) -> None:
-    """Σ v log (Σ π g + w_0) / Σ v in a loop; responsibilities and evidence are in range."""
-    assert reverberant_atlas.rooms is not None
+    """The score is Σ v log (Σ π g + w_0) / Σ v; responsibilities and evidence are in range."""
+    assert reverberant_atlas.reverberant_localizer is not None
     sound, bins = (
-        reverberant_atlas.rooms.direct_sound,
+        reverberant_atlas.reverberant_localizer.direct_sound,
         detect_onsets(reverberant_atlas, render_reverberant(atlas_head, TWO_DIRECTIONS), 60),
     )
     mixture, cells = OnsetMixture(sound, bins), [40, 700, 1200]
@@ -104,7 +106,7 @@ def test_score_equals_the_formula(reverberant_atlas: ea.Atlas, atlas_head: ea.He
         v, mixed = 1 / (1 + counts[f]), DIFFUSE_WEIGHT
         for j in range(3):
             u = float(observed[n] @ points[f, :, j])
-            level = min(int((u + 1) * LEVELS / 2), LEVELS - 1)
+            level = min(int((u + 1) * N_TABLE_STEPS / 2), N_TABLE_STEPS - 1)
             mixed += weights[j] * np.exp(sound.log_densities[classes[n], level])
         total, weight = total + v * np.log(mixed), weight + v
     assert mixture.score(cells) == pytest.approx(total / weight, abs=0.02)
@@ -119,8 +121,8 @@ def test_score_equals_the_formula(reverberant_atlas: ea.Atlas, atlas_head: ea.He
 def test_talkers_in_reverberant_rooms_are_localized_and_counted(
     reverberant_atlas: ea.Atlas, atlas: ea.Atlas, atlas_head: ea.Head
 ) -> None:
-    """Two in new directions, which the anechoic model does not find; one is counted as one."""
-    anechoic_atlas = replace(atlas, rooms=None)
+    """Two talkers that the anechoic model misses are found, and one is counted as one."""
+    anechoic_atlas = replace(atlas, reverberant_localizer=None)
     errors: list[float] = []
     anechoic_errors: list[float] = []
     inside: list[bool] = []
@@ -131,11 +133,11 @@ def test_talkers_in_reverberant_rooms_are_localized_and_counted(
         audio = ea.Audio(render_reverberant(atlas_head, directions, seed=n), RATE)
         for own_errors, model in ((errors, reverberant_atlas), (anechoic_errors, anechoic_atlas)):
             found = model.separate(audio, n_sources=2, rendering="soft")
-            off = great_circle_error(directions[:, None], found.directions[None])
-            straight, crossed = off[[0, 1], [0, 1]], off[[0, 1], [1, 0]]
-            own_errors.extend(straight if straight.sum() <= crossed.sum() else crossed)
+            distances = great_circle_error(directions[:, None], found.directions[None])
+            in_order, crossed = distances[[0, 1], [0, 1]], distances[[0, 1], [1, 0]]
+            own_errors.extend(in_order if in_order.sum() <= crossed.sum() else crossed)
             if model is reverberant_atlas:
-                order = (0, 1) if straight.sum() <= crossed.sum() else (1, 0)
+                order = (0, 1) if in_order.sum() <= crossed.sum() else (1, 0)
                 inside += [
                     found.sources[m].posterior.credible_level(direction, 300) < 0.9
                     for m, direction in zip(order, directions, strict=True)
@@ -153,7 +155,7 @@ def test_talkers_in_reverberant_rooms_are_localized_and_counted(
 def test_posteriors_widen_with_noise_and_without_direction(
     reverberant_atlas: ea.Atlas, atlas_head: ea.Head
 ) -> None:
-    """Two talkers in increasing noise; diffuse noise and identical channels have no direction."""
+    """Posteriors widen with noise; diffuse noise and identical channels have no direction."""
     radii = []
     for snr in (30.0, 0.0, -8.0):
         audio = ea.Audio(render_reverberant(atlas_head, TWO_DIRECTIONS, snr_db=snr), RATE)
@@ -170,14 +172,14 @@ def test_posteriors_widen_with_noise_and_without_direction(
 def test_long_recording_has_the_directions_of_a_short_one(
     tmp_path: Path, reverberant_atlas: ea.Atlas, atlas_head: ea.Head
 ) -> None:
-    """Blocks, their overlap and files: the same two directions, each with its own evidence."""
+    """Overlapping blocks and files give the same two directions, each with its evidence."""
     audio = ea.Audio(render_reverberant(atlas_head, TWO_DIRECTIONS, seconds=27.0), RATE)
     soundfile.write(tmp_path / "party.wav", audio.samples.T, RATE, subtype="FLOAT")
     found, _ = reverberant_atlas.separate_file(
         tmp_path / "party.wav", tmp_path / "out", n_sources=2, rendering="soft"
     )
-    off = great_circle_error(TWO_DIRECTIONS[:, None], found.directions[None])
-    assert min(off[0, 0] + off[1, 1], off[0, 1] + off[1, 0]) < 25
+    errors = great_circle_error(TWO_DIRECTIONS[:, None], found.directions[None])
+    assert min(errors[0, 0] + errors[1, 1], errors[0, 1] + errors[1, 0]) < 25
     for source in found.sources:
         shown = source.to_dict()["evidence"]
         assert shown["direct"] is True
@@ -209,7 +211,7 @@ def test_masks_are_read_at_onsets() -> None:
 def make_detected_source(
     responsibilities: np.ndarray, bins: float = 300.0, evidence: float = 1.0
 ) -> DetectedSource:
-    """A source with a maximum of L at (30, 10) and a lower one behind."""
+    """Return a source with a maximum of L at (30, 10) and a lower one behind."""
     space = ea.Sphere()
     grid = space.grid(3.0)
     front, back = (space.distance(grid, np.array(p)) for p in ((30.0, 10.0), (150.0, 10.0)))
@@ -237,24 +239,26 @@ def test_sources_are_matched_by_their_bins() -> None:
 
 
 def test_posterior_of_one_of_several_uses_the_pair_calibration(atlas: ea.Atlas) -> None:
-    """It is wider for an atlas without that calibration, and for a source without support."""
-    assert atlas.rooms is not None
-    assert atlas.rooms.multi_source_calibration is not None
+    """The posterior is wider without that calibration, and for a source without support."""
+    assert atlas.reverberant_localizer is not None
+    assert atlas.reverberant_localizer.multi_source_calibration is not None
     source = make_detected_source(np.ones(4))
-    posterior = detected_source_posterior(atlas.rooms, source)
-    oracle = atlas.rooms.multi_source_calibration.posterior(atlas.space, source.log_likelihood)
+    posterior = detected_source_posterior(atlas.reverberant_localizer, source)
+    oracle = atlas.reverberant_localizer.multi_source_calibration.posterior(
+        atlas.space, source.log_likelihood
+    )
     points = ea.Sphere().grid(20.0)
     np.testing.assert_allclose(posterior.log_density(points), oracle.log_density(points))
     np.testing.assert_allclose(posterior.best, [30.0, 10.0], atol=2.0)
-    uncalibrated = replace(atlas.rooms, multi_source_calibration=None)
+    uncalibrated = replace(atlas.reverberant_localizer, multi_source_calibration=None)
     assert detected_source_posterior(uncalibrated, source).radius_90 > 40
     assert widen_posterior(posterior).radius_90 > max(posterior.radius_90, 40)
     np.testing.assert_allclose(widen_posterior(posterior).best, posterior.best, atol=1.0)
 
 
 def test_only_sources_without_evidence_are_localized_alone(reverberant_atlas: ea.Atlas) -> None:
-    """In a room; a source with a little evidence keeps the direction of the mixture."""
-    assert reverberant_atlas.rooms is not None
+    """In a room, a source with a little evidence keeps the direction of the mixture."""
+    assert reverberant_atlas.reverberant_localizer is not None
     bins, far = (
         detect_onsets(
             reverberant_atlas,
@@ -263,14 +267,14 @@ def test_only_sources_without_evidence_are_localized_alone(reverberant_atlas: ea
         for m, direction in enumerate(TWO_DIRECTIONS)
     )
     bins = replace(bins, snr_db=np.full(len(bins), 30.0))
-    onset_settings = reverberant_atlas.rooms.direct_sound.onset_settings
+    onset_settings = reverberant_atlas.reverberant_localizer.direct_sound.onset_settings
     nothing = SourcePosterior(
         posterior_at(ea.Sphere(), (0.0, 70.0)), np.zeros(3), np.zeros(3), 0.0, np.ones(3, bool)
     )
     state = VESSLState(np.full((2, 3), 0.5), np.ones(3), np.full((2, 1), 0.5), (nothing, nothing))
-    alone = reverberant_atlas.rooms.direct_sound.log_likelihood(far)
-    there = alone.directions[np.argmax(alone.log_likelihoods)]
-    for evidence, direction in ((0.1, np.array([30.0, 10.0])), (0.01, there)):
+    alone = reverberant_atlas.reverberant_localizer.direct_sound.log_likelihood(far)
+    far_direction = alone.directions[np.argmax(alone.log_likelihoods)]
+    for evidence, direction in ((0.1, np.array([30.0, 10.0])), (0.01, far_direction)):
         sources = tuple(
             make_detected_source(np.ones(len(bins)), evidence=evidence) for _ in range(2)
         )
@@ -328,7 +332,7 @@ def test_more_sources_are_found_given_known_ones(atlas: ea.Atlas, atlas_head: ea
 
 
 def test_expected_ratios_equal_those_of_the_cues(atlas: ea.Atlas) -> None:
-    """Level and phase of the cues of each source, up to the highest learned phase."""
+    """Levels and phases are those of the cues of each source, up to the highest learned phase."""
     separator, layout = atlas.separator, atlas.separator.source_model.layout
     rng = np.random.default_rng(3)
     spectra = rng.normal(size=(2, 513, 40)) + 1j * rng.normal(size=(2, 513, 40))

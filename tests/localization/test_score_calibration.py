@@ -5,13 +5,13 @@ import pytest
 
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
-from earatlas.localization.score_calibration import BETAS, WIDTHS, ScoreCalibration
+from earatlas.localization.score_calibration import BETAS, KERNEL_WIDTHS_DEGREES, ScoreCalibration
 
 
 @pytest.fixture
 def likelihoods(rng: np.random.Generator) -> list[DirectionLogLikelihood]:
-    """Of different sizes: fine points of 2 degrees around a direction, and cells far away."""
-    made = []
+    """Return likelihoods of points 2 degrees apart around a direction, and of distant cells."""
+    created = []
     for n, centre in ((3, (10.0, 40.0)), (5, (-179.0, -20.0)), (2, (90.0, 3.0))):
         steps = 2.0 * np.stack(np.meshgrid(np.arange(-n, n + 1), np.arange(-n, n)), axis=-1)
         fine = steps.reshape(-1, 2) / [np.cos(np.radians(centre[1])), 1.0] + centre
@@ -19,15 +19,15 @@ def likelihoods(rng: np.random.Generator) -> list[DirectionLogLikelihood]:
         L = np.concatenate([rng.normal(size=len(fine)) + 6, rng.normal(size=9)])
         sizes = np.concatenate([np.ones(len(fine)), np.full(9, 5.0)])
         features = rng.uniform(1, 4, size=3)
-        made.append(DirectionLogLikelihood(np.concatenate([fine, far]), L, sizes, features))
-    return made
+        created.append(DirectionLogLikelihood(np.concatenate([fine, far]), L, sizes, features))
+    return created
 
 
 def test_batched_posteriors_equal_single_ones(
     rng: np.random.Generator, likelihoods: list[DirectionLogLikelihood]
 ) -> None:
     """The mixture weights are those of similar scenes; the peak is between the grid points."""
-    weights = rng.uniform(size=(4, len(BETAS), len(WIDTHS)))
+    weights = rng.uniform(size=(4, len(BETAS), len(KERNEL_WIDTHS_DEGREES)))
     features, scale = rng.uniform(1, 4, size=(4, 3)), np.array([0.3, 2.0, 0.7])
     calibration = ScoreCalibration(features, scale, weights, np.zeros(4))
     space = Sphere()

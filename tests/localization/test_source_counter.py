@@ -19,7 +19,7 @@ ON_OTHER_CONES = np.array([[40.0, 0.0], [-140.0, 0.0], [-85.0, 10.0], [0.0, 80.0
 def make_counter(
     shares: dict[int, float], density: float = 4.0, directions: np.ndarray = DIRECTIONS
 ) -> SourceCounter:
-    """400 bins of uneven weight: each fits one direction well, in these shares, others badly."""
+    """Return a counter of 400 bins that each fit one direction well, in the given shares."""
     rng = np.random.default_rng(3)
     source = rng.choice(list(shares), size=400, p=list(shares.values()))
     densities = rng.uniform(0.2, 0.5, size=(400, len(directions)))
@@ -29,7 +29,7 @@ def make_counter(
 
 
 def gain(counter: SourceCounter, more: list[int], fewer: list[int]) -> float:
-    """Log-likelihood per bin that some cells gain over others."""
+    """Return the log-likelihood per bin that some cells gain over others."""
     fits = [counter._fit_weights(cells) for cells in (more, fewer)]
     return fits[0].log_likelihood - fits[1].log_likelihood
 
@@ -38,7 +38,7 @@ def gain(counter: SourceCounter, more: list[int], fewer: list[int]) -> float:
     "shares", [{2: 1.0}, {0: 0.7, 2: 0.3}, {4: 0.2, 2: 0.5, 0: 0.3}, {0: 0.3, 3: 0.7}]
 )
 def test_count_equals_the_number_of_sources(shares: dict[int, float]) -> None:
-    """One, two and three sources on different cones, some with few bins; at most the maximum."""
+    """One to three sources on different cones are counted, some with few bins, up to a limit."""
     counter = make_counter(shares)
     assert sorted(counter.count(6)) == sorted(shares)
     assert len(counter.count(1)) == 1
@@ -56,7 +56,7 @@ def test_source_on_the_same_cone_must_gain_more() -> None:
 
 
 def test_quiet_source_is_preferred_to_a_mirror_image_of_the_loud_one() -> None:
-    """Although the mirror image on the same cone has the larger likelihood."""
+    """It is preferred although the mirror image on the same cone has the larger likelihood."""
     counter = make_counter({0: 0.45, 1: 0.29, 2: 0.26}, density=6.0)
     mirrored, other = (counter._fit_weights(cells).log_likelihood for cells in ([0, 1], [0, 2]))
     assert other < mirrored < other + SAME_CONE_GAIN_NATS
@@ -77,7 +77,7 @@ def test_next_source_ratio_is_relative_to_the_required_gain() -> None:
 
 
 def test_mixing_weights_maximize_the_likelihood() -> None:
-    """By loops: the likelihood is the weighted mean of logs, and other weights do no better."""
+    """The likelihood is a weighted mean of logs, and no other weights give a larger one."""
     counter = make_counter({0: 0.6, 2: 0.4})
     fit = counter._fit_weights([0, 2])
 

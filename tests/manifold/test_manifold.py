@@ -315,7 +315,7 @@ def test_unlabelled_localization(atlas_head: ea.Head) -> None:
     assert 1 < np.median(errors) < 0.8 * np.median(baseline)
 
 
-@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # warning for the KU100
 def test_low_ild_of_a_measured_head_is_homeomorphic(data: Path) -> None:
     """On KU100, whitened low ILD is homeomorphic, and high IPD is not (paper, figure 3)."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")

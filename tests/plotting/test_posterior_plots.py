@@ -86,7 +86,7 @@ def test_close_up_fits_the_posterior() -> None:
 
 
 def test_overview_frames_the_close_up() -> None:
-    """One frame, or one on either side of ±180 degrees; none for a broad posterior."""
+    """There is one frame, or one on either side of ±180 degrees; a broad posterior has none."""
     for place, lefts in (((40.0, 3.0), [30.0]), ((178.0, 3.0), [-192.0, 168.0])):
         figure = plot_posterior(round_posterior(place, 1.0))
         near, whole = figure.axes[:2]
@@ -118,7 +118,7 @@ def test_posterior_at_a_pole_is_a_polar_cap(side: float) -> None:
     assert peak[0] < pole[0] - 5
     assert truth[1] > pole[1] + 5
     assert truth[0] == pytest.approx(pole[0], abs=1)
-    edge = 2.0 * np.sqrt(-2 * np.log(0.1))  # of the 90 % region, around the peak
+    edge = 2.0 * np.sqrt(-2 * np.log(0.1))  # radius of the 90 % region
     assert shade_at(axes, pixels, np.radians(90), 3 + edge - 0.3) == "90%"
     assert shade_at(axes, pixels, np.radians(90), 3 + edge + 0.3) == "99%"
     assert shade_at(axes, pixels, np.radians(270), edge - 3 - 0.3) == "90%"
@@ -141,8 +141,8 @@ def test_polar_cap_needs_a_posterior_around_a_pole() -> None:
     assert (below.x[top[1]], below.y[top[0]]) == pytest.approx((30, -88), abs=2)
 
 
-def test_circle_is_seen_from_near_by() -> None:
-    """Its density, its regions under it, and lines for the marks."""
+def test_close_up_of_a_circle() -> None:
+    """The figure shows the density, the regions below it, and lines for the marks."""
     posterior = posterior_at(ea.Circle(), (179.0, 5.0), width=1.0)
     near = zoomed_map(posterior)
     assert near.extent[:2] == pytest.approx((174, 184))
@@ -169,7 +169,7 @@ def test_plot_posterior_accepts_results() -> None:
             plot_posterior(bad)  # type: ignore[arg-type]
 
 
-def test_unknown_direction_is_titled_so() -> None:
+def test_title_of_an_unknown_direction() -> None:
     """The title of a posterior over most of the sphere names no direction."""
     axes = plot_posterior(posterior_at(ea.Sphere(), (30, 10), width=90.0)).axes[0]
     assert axes.get_title(loc="left") == "direction unknown"

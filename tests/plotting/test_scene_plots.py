@@ -296,9 +296,9 @@ def test_moving_source_is_matched_along_its_path() -> None:
     assert matched.by_direction.found.tolist() == [1, 0]
     assert truth.direction_error(0, moving) == pytest.approx(3.0, abs=0.01)
     assert matched.direction_error(0, scene.sources[0]) == pytest.approx(2.0, abs=0.1)
-    along = matched.true_path(1)
-    assert along is not None
-    np.testing.assert_allclose(along[[0, 4, -1], 0], [40, 0, -40], atol=1e-6)
+    true_path = matched.true_path(1)
+    assert true_path is not None
+    np.testing.assert_allclose(true_path[[0, 4, -1], 0], [40, 0, -40], atol=1e-6)
     page = report_page(scene, title="x", truth=truth)
     assert page.count('class="truth"') > 3 * 9  # on the compass, the map and the close-up
 

@@ -170,7 +170,7 @@ def test_blurred_adds_covariance() -> None:
 
 def test_saturated_statistics_never_count_more_than_one_vector() -> None:
     """Q' = s/(s + v/(tau Q)) / temperature has the limit 1 / temperature; R'/Q' is the mean."""
-    calibration = Calibration(temperature=2.0, frame_share=0.5)
+    calibration = Calibration(temperature=2.0, frame_weight=0.5)
     noise = np.array([1.0, 4.0, 2.0])
     Q = np.array([10.0, 1e9, 0.0])
     mean, variance = np.array([3.0, -1.0]), np.array([2.0, 2.0])

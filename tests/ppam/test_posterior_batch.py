@@ -46,19 +46,21 @@ def test_batch_equals_single_posteriors(
         kernel_weights=(0.7, 0.3),
         frame_noise=np.full(13, 2.0),
     )
-    misfits = [calibration.calibrated_posterior(fitted, statistics[n])[1] for n in range(5)]
-    assert misfits == [0.0] * 5, "the usual residual is infinite by default"
-    unit = replace(calibration, misfit=1.0)
+    residual_ratios = [calibration.calibrated_posterior(fitted, statistics[n])[1] for n in range(5)]
+    assert residual_ratios == [0.0] * 5, "the usual residual is infinite by default"
+    unit = replace(calibration, max_residual=1.0)
     median = float(
         np.median([unit.calibrated_posterior(fitted, statistics[n])[1] for n in range(5)])
     )
-    usual = replace(calibration, misfit=1.01 * median)
+    usual = replace(calibration, max_residual=1.01 * median)
     batch = PosteriorBatch(fitted).calibrated_posterior(usual, statistics)
-    assert sum(batch.misfits > 1) == 2
+    assert sum(batch.residual_ratios > 1) == 2
     posteriors = batch.posteriors(np.arange(5))
-    for n, (posterior, misfit) in enumerate(zip(posteriors, batch.misfits, strict=True)):
+    for n, (posterior, residual_ratio) in enumerate(
+        zip(posteriors, batch.residual_ratios, strict=True)
+    ):
         single, expected = usual.calibrated_posterior(fitted, statistics[n])
-        assert misfit == pytest.approx(expected, rel=1e-4)
+        assert residual_ratio == pytest.approx(expected, rel=1e-4)
         np.testing.assert_allclose(posterior.weights, single.weights, rtol=1e-3, atol=1e-7)
         np.testing.assert_allclose(posterior.means, single.means, rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(posterior.covariances, single.covariances, rtol=1e-3, atol=1e-5)
@@ -70,21 +72,21 @@ def test_charts_are_selected_by_some_of_the_cues(rng: np.random.Generator) -> No
     slopes = rng.normal(size=(3, 600))
     y = 8 * np.sin(2 * to_vectors(x) @ slopes) + rng.normal(size=(len(x), 600))
     fitted = PPAM.fit(space, x, y, components=40, latent=2)
-    usual = Calibration(temperature=14.0, frame_noise=np.full(600, 2.0), misfit=2.0)
+    usual = Calibration(temperature=14.0, frame_noise=np.full(600, 2.0), max_residual=2.0)
     means = y[::50] + rng.normal(scale=0.5, size=(len(x[::50]), 600))
     outlier = np.arange(len(means)) % 3 == 0
     means[outlier] += rng.normal(scale=9.0, size=means[outlier].shape)
     Q = rng.uniform(5.0, 40.0, size=means.shape)
     statistics = CueStatistics(Q, Q * means, Q * (means**2 + 2.0), frames=50.0)
     batch = PosteriorBatch(fitted).calibrated_posterior(usual, statistics)
-    assert (batch.misfits[outlier] > 1).all()
-    assert (batch.misfits[~outlier] < 1).all()
+    assert (batch.residual_ratios[outlier] > 1).all()
+    assert (batch.residual_ratios[~outlier] < 1).all()
     charts = [len(posteriors.centres) for _, posteriors in batch._unrelaxed.groups]
     assert charts[0] < 40, "not all charts are used"
     counts: list[int] = []
     for n, posterior in enumerate(batch.posteriors(np.arange(len(means)))):
-        single, misfit = usual.calibrated_posterior(fitted, statistics[n])
-        assert batch.misfits[n] == pytest.approx(misfit, rel=1e-3)
+        single, residual_ratio = usual.calibrated_posterior(fitted, statistics[n])
+        assert batch.residual_ratios[n] == pytest.approx(residual_ratio, rel=1e-3)
         assert space.distance(posterior.best, single.best) < 0.01
         heavy = single.pruned(1e-4)
         counts.append(len(heavy.weights))

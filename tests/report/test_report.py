@@ -95,7 +95,7 @@ def audios(images: np.ndarray) -> tuple[ea.Audio, ...]:
 
 @pytest.mark.parametrize(("space", "places"), SPACES)
 def test_page_is_self_contained(space: Space, places: tuple[tuple[float, ...], ...]) -> None:
-    """In every space: valid HTML, no external resource, and a text for every image and player."""
+    """In every space, the page is valid HTML with texts for all images and no external resource."""
     scene, images = make_scene(space, places)
     page = Page(
         report_page(scene, title="party", truth=GroundTruth(np.array(places), audios(images)))
@@ -115,19 +115,19 @@ def test_page_is_self_contained(space: Space, places: tuple[tuple[float, ...], .
 
 def test_names_are_escaped(tmp_path: Path) -> None:
     """Titles, sources, truths and files that look like HTML are shown as text."""
-    nasty = '"><script>alert(1)</script>&{{script}}'
+    markup = '"><script>alert(1)</script>&{{script}}'
     scene, images = make_scene()
-    evil = tuple(replace(s, name=f"{nasty}{m}") for m, s in enumerate(scene.sources))
-    truth = GroundTruth(np.zeros((2, 2)), audios(images), (nasty, "javascript:x"))
+    renamed = tuple(replace(s, name=f"{markup}{m}") for m, s in enumerate(scene.sources))
+    truth = GroundTruth(np.zeros((2, 2)), audios(images), (markup, "javascript:x"))
     file = tmp_path / "a&b <i>#?.wav"
     scene.mixture.write(file)
     text = report_page(
-        replace(scene, sources=evil), title=nasty, truth=truth, folder=tmp_path,
+        replace(scene, sources=renamed), title=markup, truth=truth, folder=tmp_path,
         files={"mixture": file},
     )  # fmt: skip
     page = Page(text)
     assert len(page.all("script")) == 1
-    assert page.text.count(nasty) >= 6
+    assert page.text.count(markup) >= 6
     (link,) = page.all("a")
     assert link["href"] == "./a%26b%20%3Ci%3E%23%3F.wav"
     script = re.search(r"<script>(.*?)</script>\s*</body>", text, re.DOTALL)
@@ -137,7 +137,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 
 
 def test_players_contain_the_sounds() -> None:
-    """Both ears with 16 bits; above full scale one gain reduces all sounds."""
+    """Players have both ears with 16 bits; above full scale one gain reduces all sounds."""
     scene, _ = make_scene()
     players = Page(report_page(scene, title="x")).all("audio")
     assert scene.mixture is not None
@@ -158,7 +158,7 @@ def test_players_contain_the_sounds() -> None:
 def test_long_recordings_are_cut_and_linked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Excerpts of equal length that fit, from files if the scene holds no sounds."""
+    """Excerpts have equal lengths that fit, and come from files if the scene has no sounds."""
     scene, _ = make_scene(seconds=3)
     files = {"mixture": tmp_path / "sounds" / "party.wav", "source2": tmp_path / "2.flac"}
     files["mixture"].parent.mkdir()
@@ -246,7 +246,7 @@ def test_table_from_files_equals_table_from_memory(tmp_path: Path) -> None:
 
 
 def test_table_notes_mismatches() -> None:
-    """False and missed sources, omitted scores, and sounds with the direction of another source."""
+    """False and missed sources, omitted scores and exchanged directions are noted."""
     scene, images = make_scene()
     places = np.array([[30.0, 10.0], [-50.0, -20.0]])
     text = Page(report_page(scene, title="x", truth=GroundTruth(places[::-1], audios(images)))).text
@@ -301,7 +301,7 @@ def test_unknown_direction() -> None:
     assert text.count("direction unknown") == 2  # in the table and in the source's section
     assert "90 % region more than half of all directions" in text
     assert "Direction unknown" in text
-    assert "square degrees" in text  # of the other source
+    assert "square degrees" in text  # the other source has a region
     assert text.count("30° left, 10° up, front") == 2  # true directions only
 
 
@@ -310,7 +310,7 @@ def test_page_uses_the_palette() -> None:
     page = report_page(make_scene()[0], title="{{ink}}")
     for colour in (INK, TRUTH_COLOUR, f"{GREY}6e"):
         assert colour in page
-    assert re.findall(r"{{\w+}}", page) == ["{{ink}}"] * 2  # of the title
+    assert re.findall(r"{{\w+}}", page) == ["{{ink}}"] * 2  # both in the title
 
 
 def test_circle_has_no_area() -> None:
@@ -329,7 +329,7 @@ def test_format_decibels() -> None:
 
 
 def test_images_show_the_data() -> None:
-    """Low frequencies at the bottom; opacity is probability; missing is grey; colours by ear."""
+    """Low frequencies are at the bottom, opacity is probability, and missing bins are grey."""
     values = np.array([[0.0, 0.5, 1.0], [np.nan, 1.0, 0.0]])
     drawn = pixels(mask_image(values, "#ff0000"))
     np.testing.assert_allclose(drawn[1, :, 3], [0, 0.5, 1], atol=0.02)

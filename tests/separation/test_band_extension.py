@@ -82,9 +82,9 @@ def test_band_above_the_cues_is_separated(M: int, min_sdr_db: float) -> None:
     assert after > sdr(high_pass(images), high_pass(by_mask)) + (6 if M == 2 else 0.5)
 
 
-@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # of the KU100
+@pytest.mark.filterwarnings("ignore:.*not UTF-8")  # warning for the KU100
 def test_real_talkers_are_separated_above_8_khz(data: Path) -> None:
-    """Two voices with frequencies up to 20 kHz, at two directions of a measured head."""
+    """Two voices with frequencies up to 20 kHz are separated on a measured head."""
     head = ea.read_sofa(data / "heads" / "ku100.sofa")
     voices = [
         read_mono(data / "fullband" / name, rate=RATE)[: 3 * RATE]
@@ -142,7 +142,7 @@ def test_envelopes_determine_the_order() -> None:
     assert 1e-6 < error < 0.03
 
 
-def test_a_silent_band_stays_silent() -> None:
+def test_silent_band_stays_silent() -> None:
     """A recording made at 16 kHz has nothing to separate above 8 kHz."""
     X, envelopes = np.zeros((2, 5, 9), complex), np.ones((3, 9))
     band, _ = separate_band(X, envelopes, np.arange(5.0), frames_per_second=9)

@@ -82,7 +82,7 @@ def plain_em(
 
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_convex_weights_equal_plain_em(iterations: int) -> None:
-    """Before the first pruning."""
+    """The weights equal those of plain EM before the first pruning."""
     p, diffuse = make_likelihoods()
     w, fit = convex_weights(p, diffuse, 0.1, iterations)
     expected, likelihood = plain_em(p, diffuse, 0.1, iterations)
@@ -121,7 +121,7 @@ def test_likelihood_never_decreases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_log_likelihoods_against_loops() -> None:
-    """Sums of normal log densities with the variances of the map and of the frame."""
+    """They are sums of normal log densities with the variances of the map and of the frame."""
     settings = CandidateSearchSettings(spacing_degrees=40.0, noises=((0.7, 0.02), (5.0, 0.3)))
     search, bins = (
         CandidateSearch(make_model(), LAYOUT, settings),
@@ -149,7 +149,7 @@ def test_log_likelihoods_against_loops() -> None:
 
 @pytest.mark.parametrize("sources", [1, 2, 3])
 def test_best_sets_equal_brute_force(sources: int) -> None:
-    """All sets of candidates in order of their likelihood."""
+    """The best sets are the first of all sets in order of their likelihood."""
     p, diffuse = make_likelihoods()
     directions = np.random.default_rng(4).uniform(-80, 80, (len(p), 2))
     candidates = SourceCandidates(directions, p, diffuse, np.ones(9) / 9, 0.1)
@@ -171,12 +171,12 @@ def test_number_of_compared_sets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     p, diffuse = make_likelihoods()
     directions = np.arange(14.0).reshape(7, 2)
     candidates = SourceCandidates(directions, p, diffuse, np.ones(9) / 9, 0.1)
-    assert len(candidates.best_sets(3, 100)) == 10  # of five candidates
+    assert len(candidates.best_sets(3, 100)) == 10  # three of five candidates
     assert max(chosen.max() for chosen in candidates.best_sets(3, 100)) == directions[4].max()
 
 
 def test_loudest_bins_against_loops() -> None:
-    """The loudest bin of each frequency in every three frames; of these the loudest."""
+    """The loudest bins are selected among the loudest of each frequency per three frames."""
     bins = oracles.random_bins(LAYOUT, 11, 5)
     best: dict[tuple[int, int], int] = {}
     for n, (f, t) in enumerate(zip(bins.f.tolist(), bins.t.tolist(), strict=True)):
@@ -248,7 +248,7 @@ def test_grid_of_a_circle_has_the_measured_elevation() -> None:
 
 @pytest.mark.parametrize("scatter", [0.2, 4.0])
 def test_noise_with_the_higher_likelihood_is_chosen(scatter: float) -> None:
-    """For bins with small or large scatter, independently of the order of the noises."""
+    """The choice is right for small and large scatter, in any order of the noises."""
     model, bins = make_model(), oracles.random_bins(LAYOUT, 40, 6)
     model = replace(model, A=0.2 * model.A)  # no direction explains a scatter of 4 dB
     cues, rng = model.forward_map([[30.0, 10.0]])[0], np.random.default_rng(7)

@@ -95,7 +95,9 @@ def test_silence_and_short_signals_are_unchanged() -> None:
 
 def test_dry_option_in_a_reverberant_room(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
     """Dry signals are closer to the early images and do not sum to the mixture."""
-    reverberant_atlas = atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+    reverberant_atlas = (
+        atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
+    )
     early, images = early_and_whole(atlas_head, PAIR)
     mixture = ea.Audio(0.05 * images.sum(axis=0), RATE)
     regular = reverberant_atlas.separate(mixture, n_sources=2)

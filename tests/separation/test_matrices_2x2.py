@@ -70,8 +70,8 @@ def test_swapped_matrices_swap_the_columns() -> None:
     """The joint diagonalizer is symmetric in its arguments."""
     rng = np.random.default_rng(3)
     V, U = positive(rng, 1e-4), positive(rng, 1e-4)
-    along = (joint_diagonalizer(V, U).conj() * joint_diagonalizer(U, V)[..., ::-1]).sum(axis=1)
-    np.testing.assert_allclose(np.abs(along), 1, rtol=1e-12)
+    cosines = (joint_diagonalizer(V, U).conj() * joint_diagonalizer(U, V)[..., ::-1]).sum(axis=1)
+    np.testing.assert_allclose(np.abs(cosines), 1, rtol=1e-12)
 
 
 def test_equal_matrices_give_an_invertible_result() -> None:

@@ -49,9 +49,9 @@ def test_moving_and_static_talker(found: Scene, moving_scene: ea.SimulatedScene)
     assert sorted(source.moves for source in found.sources) == [False, True]
     moving, static = sorted(found.sources, key=lambda source: not source.moves)
     track = moving.track
-    off = great_circle_error(TRAJECTORY.at(track.seconds), track.directions)[track.active]
-    assert 0.1 < np.median(off) < 5.0
-    assert np.mean(off <= track.radius_90[track.active]) > 0.8
+    errors = great_circle_error(TRAJECTORY.at(track.seconds), track.directions)[track.active]
+    assert 0.1 < np.median(errors) < 5.0
+    assert np.mean(errors <= track.radius_90[track.active]) > 0.8
     assert np.ptp(track.directions[track.active, 0]) > 70
     static_directions = static.track.directions[static.track.active]
     assert np.ptp(static_directions, axis=0).max() == 0.0
@@ -114,7 +114,7 @@ def test_static_sources_are_not_affected(
 def test_assignment_uses_the_cues_of_each_step(
     atlas: Atlas, moving_scene: ea.SimulatedScene
 ) -> None:
-    """The first assignment against the formula, bin by bin."""
+    """The first assignment equals the formula, bin by bin."""
     separator = atlas.separator
     layout, model = separator.layout, separator.source_model
     spectra = stft(moving_scene.mixture.samples[:, :RATE], layout.window, layout.hop)
@@ -139,7 +139,7 @@ def test_assignment_uses_the_cues_of_each_step(
 
 
 def test_interaural_ratios_equal_those_of_the_head(atlas_head: ea.Head) -> None:
-    """At measured directions and other frequencies, against the impulse responses."""
+    """At measured directions the ratios are those of the impulse responses at any frequency."""
     template_hz = np.arange(150.0, 7800.0, 41.67)
     templates = InterauralTemplates.of(atlas_head, template_hz)
     rows = np.array([3, 41, 300])

@@ -92,7 +92,7 @@ def test_one_source_is_localized(atlas: Atlas) -> None:
 
 
 def test_two_sources_are_localized_and_separated(atlas: Atlas) -> None:
-    """In front, behind and on one side: errors of a few degrees, and SDR well above 0 dB.
+    """In front, behind and on one side, errors are a few degrees, and SDRs well above 0 dB.
 
     Upper limits of the accuracy detect a leak of the truth.
     """
@@ -103,8 +103,8 @@ def test_two_sources_are_localized_and_separated(atlas: Atlas) -> None:
     for pair in pairs:
         truth = synthetic_talkers(pair)
         scene = atlas.separate(truth.mixture, n_sources=2)
-        order, off = matched(scene, truth)
-        errors.extend(off)
+        order, pair_errors = matched(scene, truth)
+        errors.extend(pair_errors)
         for image, m in zip(truth.images, order, strict=True):
             audio = scene.sources[m].audio
             distortions.append(sdr(image, audio.samples))
@@ -117,8 +117,8 @@ def test_three_sources(atlas: Atlas) -> None:
     """Three sources are localized by two ears."""
     truth = synthetic_talkers([[55.0, 10.0], [-40.0, -5.0], [170.0, 20.0]], 3.0)
     scene = atlas.separate(truth.mixture, n_sources=3)
-    _, off = matched(scene, truth)
-    assert 0.05 < np.median(off) < 6.0
+    _, errors = matched(scene, truth)
+    assert 0.05 < np.median(errors) < 6.0
 
 
 def test_signals_sum_to_the_mixture(found: Scene, two: ea.SimulatedScene) -> None:
@@ -150,7 +150,7 @@ def test_repr_and_json_of_a_scene(found: Scene, two: ea.SimulatedScene) -> None:
 
 
 def test_number_of_sources_is_estimated(atlas: Atlas, two: ea.SimulatedScene, found: Scene) -> None:
-    """One and two sources; the result for two is the same as with a given number."""
+    """One and two sources are counted; two give the same result as with a given number."""
     assert len(atlas.separate(synthetic_talkers([[63.0, 11.0]]).mixture).sources) == 1
     scene = atlas.separate(two.mixture)
     assert len(scene.sources) == 2
@@ -265,7 +265,7 @@ def test_output_rate_can_be_given(atlas: Atlas, two: ea.SimulatedScene, found: S
 def test_unsupported_output_rates_are_rejected(
     atlas: Atlas, two: ea.SimulatedScene, rate: float
 ) -> None:
-    """Rates that are too low, too high or not whole numbers."""
+    """Rates that are too low, too high or not whole numbers are rejected."""
     with pytest.raises(InputError) as error:
         atlas.separate(two.mixture, n_sources=2, rate=rate)  # type: ignore[arg-type]
     assert_message(error, "rate must be")
@@ -288,7 +288,7 @@ def test_long_recordings_keep_their_rate(
     conversation: ea.SimulatedScene,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In blocks at 44.1 kHz, without gaps or extra samples, in memory and from a file."""
+    """Blocks at 44.1 kHz have no gaps or extra samples, in memory and from a file."""
     # 0.3 s is rounded to 0.304 s at 16 kHz, and to 0.32 s for whole samples at both rates.
     monkeypatch.setattr("earatlas.separation.blocks._OVERLAP_SECONDS", 0.32)
     audio = conversation.mixture.at_rate(44_100)
@@ -310,7 +310,7 @@ def test_long_recordings_keep_their_rate(
 
 @pytest.mark.usefixtures("short_blocks")
 def test_clipped_recording_with_dc_offset(atlas: Atlas, conversation: ea.SimulatedScene) -> None:
-    """At 48 kHz, clipped at half its peak, with a DC offset of a fifth of full scale."""
+    """A recording at 48 kHz with clipping and a DC offset is separated."""
     samples = conversation.mixture.at_rate(48_000).samples
     peak = np.abs(samples).max()
     audio = ea.Audio(np.clip(samples, -peak / 2, peak / 2) + 0.2, 48_000)
@@ -318,8 +318,8 @@ def test_clipped_recording_with_dc_offset(atlas: Atlas, conversation: ea.Simulat
     signals = np.stack([s.audio.samples for s in scene.sources])
     np.testing.assert_allclose(signals.sum(axis=0), audio.samples, **EXACT)
     assert np.isfinite(signals).all()
-    _, off = matched(scene, conversation)
-    assert off.max() < 8.0
+    _, errors = matched(scene, conversation)
+    assert errors.max() < 8.0
     narrow = atlas.separate(audio, n_sources=2, rate=RATE)
     for sound, source in zip(signals, narrow.sources, strict=True):
         low = resample(sound, 48_000, RATE)
@@ -339,7 +339,7 @@ def test_clipped_recording_with_dc_offset(atlas: Atlas, conversation: ea.Simulat
     ],
 )
 def test_invalid_recordings_are_rejected(atlas: Atlas, samples: Array, words: str) -> None:
-    """Silent, short, mono and non-finite recordings."""
+    """Silent, short, mono and non-finite recordings are rejected."""
     with pytest.raises(InputError) as error:
         atlas.separate(ea.Audio(samples, RATE), n_sources=2)
     assert_message(error, words)
@@ -378,7 +378,7 @@ def test_recordings_without_direction_are_separated(atlas: Atlas, sound: str) ->
 def test_invalid_options_are_rejected(
     atlas: Atlas, two: ea.SimulatedScene, options: dict[str, object], words: str
 ) -> None:
-    """Numbers of sources out of range, and unknown renderings."""
+    """Numbers of sources out of range, and unknown renderings, are rejected."""
     with pytest.raises(InputError) as error:
         atlas.separate(two.mixture, **options)  # type: ignore[arg-type]
     assert_message(error, words)
@@ -416,12 +416,12 @@ def conversation() -> ea.SimulatedScene:
 def test_sources_keep_their_identity(atlas: Atlas, conversation: ea.SimulatedScene) -> None:
     """Every block has the same sources in the same order, and a silent source stays silent."""
     scene = atlas.separate(conversation.mixture, n_sources=2)
-    order, off = matched(scene, conversation)
-    assert 0.05 < off.max() < 6.0
-    absent = scene.sources[order[1]].track
-    silent_rows = (absent.seconds > 3.2) & (absent.seconds < 7.3)
-    assert absent.active[silent_rows].mean() < 0.1
-    assert absent.active[~silent_rows].mean() > 0.8
+    order, errors = matched(scene, conversation)
+    assert 0.05 < errors.max() < 6.0
+    pausing_track = scene.sources[order[1]].track
+    silent_rows = (pausing_track.seconds > 3.2) & (pausing_track.seconds < 7.3)
+    assert pausing_track.active[silent_rows].mean() < 0.1
+    assert pausing_track.active[~silent_rows].mean() > 0.8
     assert scene.sources[order[0]].track.active.mean() > 0.8
     signals = np.stack([s.audio.samples for s in scene.sources])
     np.testing.assert_allclose(signals.sum(axis=0), conversation.mixture.samples, **EXACT)
@@ -510,7 +510,7 @@ def test_file_and_memory_give_the_same_result(
 def test_file_at_another_rate_with_other_channels(
     tmp_path: Path, atlas: Atlas, two: ea.SimulatedScene, found: Scene
 ) -> None:
-    """44.1 kHz, with the left ear in the third channel and the right ear in the first."""
+    """A file at 44.1 kHz with the ears in the third and first channel is separated."""
     left, right = resample(two.mixture.samples, RATE, 44_100)
     noise = np.random.default_rng(0).normal(0, 0.1, len(left))
     path = tmp_path / "three.wav"
@@ -570,7 +570,7 @@ def test_interruption_leaves_nothing_behind(
     conversation: ea.SimulatedScene,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The third block fails after some samples were written."""
+    """If the third block fails, the samples written before are removed."""
     path = conversation.mixture.write(tmp_path / "party.wav")
     calls = []
 

@@ -272,7 +272,7 @@ def test_filters_detect_reverberation(is_reverberant: bool) -> None:
 
 
 def test_second_moments_against_loops() -> None:
-    """Covariances and image powers from four numbers per bin, against loops over bins."""
+    """Covariances and image powers from four numbers per bin equal loops over bins."""
     rng = np.random.default_rng(8)
     M, F, T = 2, 3, 5
     X = rng.normal(size=(2, F, T)) + 1j * rng.normal(size=(2, F, T))

@@ -71,7 +71,7 @@ def test_noise_is_not_a_speaker() -> None:
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100])
-def test_any_rate(rate: int) -> None:
+def test_speaker_similarity_at_any_rate(rate: int) -> None:
     """The decision is the same at other rates; silence gives no decision."""
     one, other = (scipy.signal.resample_poly(voice(s), rate, RATE, axis=1) for s in (3, 4))
     assert speaker_similarity(one, other, rate).different_speakers
@@ -84,7 +84,7 @@ def test_any_rate(rate: int) -> None:
 
 
 def test_source_counter_returns_the_requested_number() -> None:
-    """Also on one cone of confusion, where counting would require more evidence."""
+    """It does so even on one cone of confusion, where counting requires more evidence."""
     rng = np.random.default_rng(2)
     places = np.array([[30.0, 0.0], [150.0, 0.0], [-60.0, 0.0], [0.0, 60.0]])
     densities = rng.uniform(0.05, 0.3, size=(60, 4)).astype(np.float32)
@@ -161,14 +161,16 @@ def test_offline_separation_leaves_the_state_unchanged() -> None:
 @pytest.fixture(scope="module")
 def reverberant_atlas(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
     """Return the shared atlas with a model of reverberant rooms."""
-    return atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+    return atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
 
 
 @pytest.fixture
 def tracker(reverberant_atlas: ea.Atlas) -> OnlineTracker:
     """Return a tracker without observations."""
-    assert reverberant_atlas.rooms is not None
-    return OnlineTracker(OnsetBuffer(reverberant_atlas.rooms.direct_sound, 24), TrackerSettings())
+    assert reverberant_atlas.reverberant_localizer is not None
+    return OnlineTracker(
+        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, 24), TrackerSettings()
+    )
 
 
 def make_source_track(

@@ -96,7 +96,7 @@ def random_state(problem: VESSL, sources: int, seed: int = 5) -> VESSLState:
 def test_posterior_against_the_dense_joint(
     settings: VESSLSettings, latent: int, spread: bool
 ) -> None:
-    """Direction posterior, cue moments and KL divergence, with some unobserved cues."""
+    """Posterior, cue moments and KL divergence equal the dense ones, with unobserved cues."""
     source = make_source_model(settings, latent=latent, spread=spread)
     bins, rng = oracles.random_bins(source.layout, 4, 11), np.random.default_rng(12)
     observed = bins.statistics(rng.uniform(0.0, 1.0, (1, len(bins))))[0]
@@ -118,7 +118,7 @@ def test_posterior_against_the_dense_joint(
 def test_step_against_loops(
     settings: VESSLSettings, sources: int, n_prior: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Assignments, noise, mixing weights and free energy, with and without prior statistics."""
+    """Assignments, noise, mixing weights and free energy equal loops, with and without prior."""
     monkeypatch.setattr(
         "earatlas.separation.source_model._NEGLIGIBLE_WEIGHT", 0.0
     )  # omitted charts change results by 1e-9
@@ -165,7 +165,7 @@ def test_without_offsets_posterior_equals_ppam(latent: int) -> None:
 def test_free_energy_never_decreases(
     settings: VESSLSettings, tau: float | None, n_prior: bool
 ) -> None:
-    """From random assignments, over 15 iterations that evaluate only active charts."""
+    """It increases over 15 iterations from random assignments, evaluating active charts only."""
     settings = settings if tau is None else replace(settings, frame_weight=tau)
     for seed in range(3):
         problem = make_problem(settings, frames=9, n_prior=3 * n_prior, charts=5, seed=seed)
@@ -258,7 +258,7 @@ def test_relabelling_sources_relabels_the_result(settings: VESSLSettings) -> Non
 
 @every_setting
 def test_probabilities_sum_to_one(settings: VESSLSettings) -> None:
-    """Assignments, mixing weights and masks of any bins; the garbage class keeps its weight."""
+    """Assignments, mixing weights and masks sum to 1; the garbage class keeps its weight."""
     problem = make_problem(settings)
     directions = np.array([[-30.0, 5.0], [20.0, -15.0], [45.0, 30.0]])
     for state in (random_state(problem, 3), problem.initialize_at(directions)):
@@ -268,14 +268,14 @@ def test_probabilities_sum_to_one(settings: VESSLSettings) -> None:
             assert stepped.assignments.min() >= 0
             if settings.garbage_weight:
                 np.testing.assert_allclose(stepped.mixing_weights[3], settings.garbage_weight)
-        anywhere = oracles.random_bins(problem.bins.layout, problem.bins.frames, 17)
-        masks = problem.posterior_masks(stepped, anywhere)
-        assert masks.shape == (3, len(anywhere))
+        other_bins = oracles.random_bins(problem.bins.layout, problem.bins.frames, 17)
+        masks = problem.posterior_masks(stepped, other_bins)
+        assert masks.shape == (3, len(other_bins))
         np.testing.assert_allclose(masks.sum(axis=0), 1.0, **EXACT)
 
 
 def test_masks_of_observed_bins_equal_the_assignments() -> None:
-    """`posterior_masks` of the observed bins, in a converged state."""
+    """In a converged state, `posterior_masks` of the observed bins are the assignments."""
     problem = make_problem(VESSLSettings())
     state = random_state(problem, 2)
     for _ in range(300):
@@ -286,7 +286,7 @@ def test_masks_of_observed_bins_equal_the_assignments() -> None:
 
 @every_setting
 def test_dense_masks_equal_posterior_masks(settings: VESSLSettings) -> None:
-    """At a low level, in more frames than one chunk, and finite where an ear is silent."""
+    """They agree at low levels and over several chunks; a silent ear gives finite masks."""
     T, rng = 70, np.random.default_rng(21)
     problem = make_problem(settings, frames=T)
     state = problem.step(random_state(problem, 3))
@@ -328,8 +328,8 @@ def test_unobserved_bins_have_no_effect() -> None:
 def test_bins_of_a_block_are_assigned_together(blocks: int) -> None:
     """Progressive masking multiplies likelihoods within a block; F blocks are single bins."""
     problem = make_problem(PAPER)
-    begin, bins = random_state(problem, 2), problem.bins
-    tied, free = problem.step(begin, blocks=blocks), problem.step(begin)
+    state, bins = random_state(problem, 2), problem.bins
+    in_blocks, free = problem.step(state, blocks=blocks), problem.step(state)
     F = bins.layout.n_frequencies
     # The sums are over log q of a step without blocks, up to a constant per bin.
     with np.errstate(divide="ignore"):
@@ -340,16 +340,18 @@ def test_bins_of_a_block_are_assigned_together(blocks: int) -> None:
             own = (bins.t == t) & (bins.f * blocks // F == block)
             total += own.sum()
             together = 1 / (1 + np.exp(-odds[own].sum()))
-            np.testing.assert_allclose(tied.assignments[0, own], together, rtol=1e-7, atol=1e-12)
+            np.testing.assert_allclose(
+                in_blocks.assignments[0, own], together, rtol=1e-7, atol=1e-12
+            )
     assert total == len(bins)
     if blocks == F:
-        np.testing.assert_allclose(tied.free_energy, free.free_energy, **EXACT)
+        np.testing.assert_allclose(in_blocks.free_energy, free.free_energy, **EXACT)
     else:
-        assert tied.free_energy < free.free_energy
+        assert in_blocks.free_energy < free.free_energy
 
 
 def test_free_energy_never_decreases_with_blocks() -> None:
-    """With a constant number of blocks."""
+    """The free energy never decreases with a constant number of blocks."""
     problem = make_problem(VESSLSettings(), frames=9)
     state = random_state(problem, 3)
     for _ in range(12):
@@ -358,7 +360,7 @@ def test_free_energy_never_decreases_with_blocks() -> None:
 
 
 def test_run_converges_and_evaluates_all_charts_last() -> None:
-    """At most the allowed iterations, fewer after convergence, and all charts at the end."""
+    """A run ends after convergence or the allowed iterations, and evaluates all charts last."""
     problem = make_problem(VESSLSettings(max_iterations=7, tolerance=0.0))
     assert len(problem.run(random_state(problem, 2)).free_energies) == 7
     assert len(problem.run(random_state(problem, 2), 3).free_energies) == 3
@@ -370,7 +372,7 @@ def test_run_converges_and_evaluates_all_charts_last() -> None:
 
 
 def test_sources_are_recovered() -> None:
-    """Bins drawn from two sources of the model, from assignments with probability 0.6."""
+    """Two sources of the model are recovered from assignments with probability 0.6."""
     source = make_source_model(VESSLSettings(frame_weight=1.0))
     layout, rng = source.layout, np.random.default_rng(2)
     bins = oracles.random_bins(layout, 40, 3, share=0.9)

@@ -144,7 +144,7 @@ def test_decay_has_the_requested_t60(head: Responses, t60_seconds: float) -> Non
 
 
 def test_wall_distances_by_hand() -> None:
-    """Ahead, left, right, behind, up, down, slanted; from (2.7, 2.2, 1.5) in 6 x 5 x 3 m."""
+    """Distances from (2.7, 2.2, 1.5) to the walls of 6 x 5 x 3 m are those by hand."""
     directions = [[0, 0], [90, 0], [-90, 0], [180, 0], [0, 90], [77, -90], [45, 0]]
     np.testing.assert_allclose(
         Room().wall_distances(directions),
@@ -164,7 +164,7 @@ def test_wall_distances_by_hand() -> None:
     ],
 )
 def test_impossible_rooms_are_rejected(fields: dict[str, Any], message: str) -> None:
-    """A room without volume, a listener outside it, and a T60 of NaN."""
+    """A room without volume, a listener outside it, and a T60 of NaN are rejected."""
     with pytest.raises(InputError, match=message):
         Room(**fields)
 
@@ -190,7 +190,7 @@ def test_error_for_source_outside_the_room_names_a_distance_that_fits(head: Resp
 
 
 def test_invalid_heads_and_rooms_are_rejected(head: Responses) -> None:
-    """Responses that do not fit the directions, NaN, a zero rate, and too many images."""
+    """Responses of another number, NaN, a zero rate, and too many images are rejected."""
     directions, responses = head
     broken = np.where(np.arange(7) == 3, np.nan, responses)
     cases: list[tuple[Any, str]] = [
@@ -208,7 +208,7 @@ def test_invalid_heads_and_rooms_are_rejected(head: Responses) -> None:
 
 @needs_pyroomacoustics
 def test_reflections_from_unmeasured_directions_issue_a_warning(head: Responses) -> None:
-    """A head without low elevations: the stated mean angle is that of a slow loop."""
+    """For a head without low elevations, the stated mean angle is that of a slow loop."""
     directions, responses = head
     seen = directions[:, 1] > -15
     room = Room((4.0, 3.0, 2.5), 0.12, (1.75, 1.25, 1.0))

@@ -58,7 +58,7 @@ def test_image_has_the_cues_of_its_direction(small_head: ea.Head, rng: np.random
 
 
 def test_early_images_contain_the_first_50_ms(rng: np.random.Generator) -> None:
-    """Counted from where the response of either ear reaches half of the peak."""
+    """They are counted from where the response of either ear reaches half of the peak."""
     taps = rng.normal(size=(2, 2, 1500)) * np.exp(-np.arange(1500) / 800)
     taps[:, :, :40] = 0.0
     taps[0, 1, 40], taps[1, 0, 60] = 20.0, -20.0  # direct sound: at sample 40, and at 60
@@ -93,7 +93,7 @@ def test_anechoic_scene_has_no_late_reverberation(
 
 
 def test_overlap_is_as_requested(small_head: ea.Head, sounds: list[np.ndarray]) -> None:
-    """The 60 % of the paper for two sources; the share is measured, not assumed."""
+    """Two sources overlap by the 60 % of the paper; the share is measured, not assumed."""
     starts = starts_for_overlap([16000, 12000], 0.6)
     assert overlap_share(starts, [16000, 12000]) == pytest.approx(0.6, abs=1e-6)
     scene = ea.render_scene(
@@ -112,7 +112,7 @@ def test_overlap_that_grows_with_the_step() -> None:
 
 
 def test_no_step_comes_closer_to_the_requested_overlap(rng: np.random.Generator) -> None:
-    """Compared with a scan of 200 steps, for two to five sounds of any lengths."""
+    """None of 200 steps comes closer, for two to five sounds of any lengths."""
     for _ in range(20):
         lengths = rng.uniform(1, 5, size=rng.integers(2, 6))
         lengths[0] += 5  # so that some shares grow with the step
@@ -126,7 +126,7 @@ def test_no_step_comes_closer_to_the_requested_overlap(rng: np.random.Generator)
 
 @pytest.mark.parametrize("lengths", [[10000, 1000], [5000]])
 def test_unreachable_overlap_issues_a_warning(lengths: list[int]) -> None:
-    """A short sound beside a long one, or a single sound: the nearest share is taken."""
+    """For a short sound beside a long one, or a single sound, the nearest share is used."""
     reached = 0.1 if len(lengths) > 1 else 0.0
     with pytest.warns(EaratlasWarning, match=f"reached {reached:.2f}"):
         starts = starts_for_overlap(lengths, 0.6)
@@ -134,7 +134,7 @@ def test_unreachable_overlap_issues_a_warning(lengths: list[int]) -> None:
 
 
 def test_overlap_share_by_hand() -> None:
-    """[0, 4) and [1, 3) and [2.5, 6): two or more in [1, 4) of [0, 6)."""
+    """Of [0, 4), [1, 3) and [2.5, 6), two or more are active in [1, 4) of [0, 6)."""
     assert overlap_share([0, 1, 2.5], [4, 2, 3.5]) == pytest.approx(0.5)
     assert overlap_share([0, 5], [1, 1]) == 0.0
     # A pause counts as time: two sounds in [1, 2) of [0, 12), none in [3, 10).
@@ -241,7 +241,7 @@ def test_foreign_scene_file_is_replaced(
 def test_failed_write_keeps_the_previous_scene(
     tmp_path: Path, small_head: ea.Head, sounds: list[np.ndarray]
 ) -> None:
-    """A folder with the name of the last file: the other files are restored."""
+    """If a folder has the name of the last file, the other files are restored."""
     ea.render_scene(small_head, sounds, DIRECTIONS).write(tmp_path)
     (tmp_path / "noise.wav").unlink()
     (tmp_path / "noise.wav").mkdir()
@@ -326,7 +326,7 @@ def test_directions_far_from_measured_ones_are_rejected(small_head: ea.Head) -> 
     ],
 )
 def test_invalid_settings_are_rejected(fields: dict[str, Any], words: str) -> None:
-    """NaN, and values outside their range."""
+    """NaN, and values outside their range, are rejected."""
     with pytest.raises(InputError, match=words):
         ea.SceneSettings(**fields)
 

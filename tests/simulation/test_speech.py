@@ -35,7 +35,7 @@ def pitch_hertz(sound: Array) -> float:
 @needs_espeak
 @pytest.mark.parametrize("voice", ["en-us", "en-gb+m3", "en-us+klatt", "en-us+whisper"])
 def test_same_call_gives_the_same_samples(voice: str) -> None:
-    """Whatever was spoken in between; a whisper and the Klatt voices contain noise."""
+    """Other calls in between change nothing, also for voices that contain noise."""
     first = speak(SENTENCE, voice=voice)
     speak("Etwas ganz anderes.", voice="de+croak", pitch=90, words_per_minute=300)
     np.testing.assert_array_equal(speak(SENTENCE, voice=voice), first)
@@ -43,7 +43,7 @@ def test_same_call_gives_the_same_samples(voice: str) -> None:
 
 @needs_espeak
 def test_same_samples_at_another_time() -> None:
-    """The breath of f3 comes from random numbers that espeak-ng seeds with the clock's second."""
+    """The noise of f3, which espeak-ng seeds with the time in seconds, is reproducible."""
     first = speak(SENTENCE, voice="en-us+f3")
     time.sleep(1.01)
     np.testing.assert_array_equal(speak(SENTENCE, voice="en-us+f3"), first)
@@ -51,7 +51,7 @@ def test_same_samples_at_another_time() -> None:
 
 @needs_espeak
 def test_threads_do_not_disturb_each_other() -> None:
-    """Three voices at once say what each says alone."""
+    """Three voices in parallel give the same samples as one after the other."""
     chosen = ["en-us", "de", "en-us+f1"]
     alone = [speak(SENTENCE, voice=voice) for voice in chosen]
     with ThreadPoolExecutor(3) as pool:
@@ -62,7 +62,7 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 @needs_espeak
 def test_peak_and_duration_do_not_depend_on_the_rate() -> None:
-    """Mono float64 with a peak of 0.5 and the same duration at another rate."""
+    """Sounds are mono float64 with a peak of 0.5 and the same duration at any rate."""
     low, high = speak(SENTENCE, rate=16_000), speak(SENTENCE, rate=44_100)
     assert low.dtype == np.float64
     assert low.ndim == 1
@@ -101,7 +101,7 @@ def test_text_is_read_as_utf8() -> None:
 
 
 @needs_espeak
-@pytest.mark.parametrize("voice", ["klingonese", "en-us+nobody", "en-us+", "+f1", ""])
+@pytest.mark.parametrize("voice", ["klingonese", "en-us+unknown", "en-us+", "+f1", ""])
 def test_unknown_voice_error_names_the_lists_of_voices(voice: str) -> None:
     """espeak-ng itself would continue with the last voice, or without the variant."""
     with pytest.raises(InputError, match=r"^voice must .*voices\(\) .*variants\(\)"):
@@ -120,7 +120,7 @@ def test_unknown_voice_error_names_the_lists_of_voices(voice: str) -> None:
     ],
 )
 def test_invalid_arguments_are_rejected(text: str, options: dict[str, Any], message: str) -> None:
-    """Before espeak-ng is called."""
+    """Invalid arguments are rejected before espeak-ng is called."""
     with pytest.raises(InputError, match=message):
         speak(text, **options)
 
@@ -128,7 +128,7 @@ def test_invalid_arguments_are_rejected(text: str, options: dict[str, Any], mess
 def test_talkers_are_checked_on_construction() -> None:
     """A talker without a text is an error."""
     with pytest.raises(InputError, match="text must contain words to speak"):
-        Talker("Nobody", "", "en-us")
+        Talker("Silent", "", "en-us")
 
 
 @needs_espeak
@@ -147,7 +147,7 @@ def test_missing_package_error_names_the_command(monkeypatch: pytest.MonkeyPatch
 
 @needs_espeak
 def test_demo_talkers_have_different_pitches() -> None:
-    """A man, a woman and a child, each 3 to 4 s long and without long pauses."""
+    """A man, a woman and a child speak for 3 to 4 s each, without long pauses."""
     talkers = demo_talkers(3)
     assert [name for name, _ in talkers] == [talker.name for talker in DEMO_TALKERS]
     for _, sound in talkers:
@@ -160,8 +160,8 @@ def test_demo_talkers_have_different_pitches() -> None:
 
 
 @needs_espeak
-def test_demo_talkers_can_be_fewer() -> None:
-    """The first n talkers, with the same sounds as in the full list."""
+def test_number_of_demo_talkers() -> None:
+    """A smaller number gives the first talkers, with the same sounds as in the full list."""
     ((name, sound),) = demo_talkers(1, rate=8_000)
     assert name == DEMO_TALKERS[0].name
     np.testing.assert_array_equal(sound, DEMO_TALKERS[0].speak(rate=8_000))

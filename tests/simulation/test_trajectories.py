@@ -21,15 +21,15 @@ RATE = 16_000
 
 
 def test_speed_is_constant_between_waypoints() -> None:
-    """Along great circles, also across 180 degrees; static before and after the waypoints."""
+    """It is constant along great circles; a source is static before and after the waypoints."""
     trajectory = ea.Trajectory((1.0, 3.0, 4.0), ((160, 0), (-160, 0), (-160, 30)))
     times = np.array([0.0, 1.0, 1.5, 2.0, 2.9, 3.5, 9.0])
     expected = [(160, 0), (160, 0), (170, 0), (180, 0), (-162, 0), (-160, 15), (-160, 30)]
     assert great_circle_error(trajectory.at(times), expected).max() < 1e-6
     steps = trajectory.at(np.linspace(1, 3, 41))
     np.testing.assert_allclose(great_circle_error(steps[1:], steps[:-1]), 1.0, atol=1e-9)
-    apart = great_circle_error(trajectory.checkpoints()[1:], trajectory.checkpoints()[:-1])
-    assert apart.max() <= 1.0 + 1e-9
+    distances = great_circle_error(trajectory.checkpoints()[1:], trajectory.checkpoints()[:-1])
+    assert distances.max() <= 1.0 + 1e-9
     assert repr(trajectory) == "Trajectory(3 waypoints, 3.0 s, from (160, 0) to (-160, 30) degrees)"
     assert trajectory.to_list()[1] == [3.0, -160.0, 0.0]
     np.testing.assert_array_equal(
@@ -54,7 +54,7 @@ def test_speed_is_constant_between_waypoints() -> None:
     ],
 )
 def test_invalid_paths_are_rejected(text: str, message: str) -> None:
-    """With the rule, the value and a remedy."""
+    """The error states the rule, the value and a remedy."""
     with pytest.raises(InputError, match=message) as error:
         parse_trajectory(text)
     assert str(error.value).count(". ") >= 1
@@ -70,10 +70,10 @@ def test_static_trajectory_equals_one_response(
     interpolated: InterpolatedResponses, rng: np.random.Generator
 ) -> None:
     """Overlapping frames add up to the plain convolution for any length."""
-    still = ea.Trajectory((0, 1), ((33, 14), (33, 14)))
+    static = ea.Trajectory((0, 1), ((33, 14), (33, 14)))
     for n in (1, 79, 80, 81, 12_345):
         sound = rng.normal(size=n)
-        image = render_moving_source(sound, interpolated, still, start=0, rate=RATE)
+        image = render_moving_source(sound, interpolated, static, start=0, rate=RATE)
         pair = interpolated.at(np.array([[33.0, 14.0]]))[0]
         expected = np.stack([np.convolve(sound, ear) for ear in pair])
         np.testing.assert_allclose(image, expected, atol=1e-11 * np.abs(expected).max() + 1e-14)
@@ -137,7 +137,7 @@ def test_trajectory_times_are_those_of_the_scene(interpolated: InterpolatedRespo
 
 
 def test_scene_with_a_moving_source(tmp_path: Path, atlas_head: ea.Head) -> None:
-    """Beside a static one: levels are as requested, and the ground truth has the trajectory."""
+    """Beside a static source, levels are as requested, and the truth has the trajectory."""
     sounds = [ea.synthetic_speech(2.0, seed=1), ea.synthetic_speech(1.5, seed=2)]
     trajectory = ea.Trajectory((0, 2), ((60, 0), (-20, 0)))
     settings = ea.SceneSettings(overlap=0.5, levels_db=(0.0, -6.0), snr_db=40)
@@ -161,7 +161,7 @@ def test_scene_with_a_moving_source(tmp_path: Path, atlas_head: ea.Head) -> None
 
 
 def test_interpolated_static_sources(atlas_head: ea.Head) -> None:
-    """On request exactly in the requested direction; a measured direction is unchanged."""
+    """Interpolated sources are exactly in their directions; measured ones are unchanged."""
     sound = np.random.default_rng(0).normal(size=4000)
     requested = [[33.0, 14.0], atlas_head.directions[100].tolist()]
     exact, near = (
@@ -211,7 +211,7 @@ def reverberant() -> Head:
 def test_moving_sources_that_cannot_be_rendered(
     atlas_head: ea.Head, options: dict[str, Any], message: str
 ) -> None:
-    """In a room, with a reverberant head, and outside the measured directions."""
+    """Rooms, reverberant heads and unmeasured directions raise errors for moving sources."""
     head = options.get("head", atlas_head)
     if options.get("front"):  # a gap in the middle of the path; both ends are measured
         head = head.subset(np.abs(head.directions[:, 0]) > 25)

@@ -24,7 +24,7 @@ PAIR = np.array([[50.0, 10.0], [-70.0, 0.0]])
 @pytest.fixture(scope="module")
 def reverberant_atlas(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
     """The shared atlas, learned for reverberant rooms."""
-    return atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+    return atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def result(reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene) -> StreamResul
 def test_two_talkers_are_tracked_and_separated(
     result: StreamResult, scene: ea.SimulatedScene
 ) -> None:
-    """Each has one track at the right direction with a signal that is mostly its own."""
+    """Each talker has one track at the right direction, with a signal that is mostly its own."""
     reports, sounds = result
     last = [source for source in reports[-1].sources if source.confirmed]
     assert len(last) == 2
@@ -67,12 +67,12 @@ def test_two_talkers_are_tracked_and_separated(
         own = last[int(errors.argmin())]
         assert 0 < errors.min() < 8
         image = scene.images[m][:, latency]
-        miss = image - sounds[own.id][:, latency]
-        assert 8 < 10 * np.log10((image**2).sum() / (miss**2).sum()) < 80
+        error = image - sounds[own.id][:, latency]
+        assert 8 < 10 * np.log10((image**2).sum() / (error**2).sum()) < 80
 
 
 def test_signals_add_up_to_the_mixture(result: StreamResult, scene: ea.SimulatedScene) -> None:
-    """Sample by sample, as soon as there is a track."""
+    """The signals add up sample by sample, as soon as there is a track."""
     total = np.sum(list(result[1].values()), axis=0)
     latency = slice(RATE, None)
     np.testing.assert_allclose(total[:, latency], scene.mixture.samples[:, latency], atol=1e-9)
@@ -85,7 +85,7 @@ def test_result_is_independent_of_the_block_size(
     result: StreamResult,
     block: int,
 ) -> None:
-    """Tracks and samples are identical."""
+    """Blocks of any size give identical tracks and samples."""
     reports, sounds = run_stream(reverberant_atlas.live(), scene.mixture.samples, block)
     assert reports[-1].to_dict()["sources"] == result[0][-1].to_dict()["sources"]
     assert set(sounds) == set(result[1])
@@ -157,7 +157,7 @@ def test_filterbank_reconstructs_the_input(hops: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000, 192_000])
 def test_resampling_keeps_tones(rate: int) -> None:
-    """For any rate and block size, with the stated delay."""
+    """Tones are kept for any rate and block size, with the stated delay."""
     t = np.arange(rate // 4) / rate
     x = np.stack([np.sin(2 * np.pi * 1000 * t), np.cos(2 * np.pi * 2300 * t)])
     resampler = Resampler(rate, RATE)
@@ -170,7 +170,7 @@ def test_resampling_keeps_tones(rate: int) -> None:
 
 
 def test_past_covariances_decay_and_are_counted_once() -> None:
-    """Motion and time reduce them, and frames in use are not added."""
+    """Motion and time reduce past covariances, and frames in use are not added."""
     rng = np.random.default_rng(6)
     filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=2, synthesis_hops=2)
     frequencies_hz = filterbank.frequencies_hz[1:]
@@ -247,6 +247,7 @@ def test_invalid_input_is_refused_or_replaced(reverberant_atlas: ea.Atlas) -> No
     x[0, 5], x[1, 9], x[:, 20] = np.nan, np.inf, 1e300
     report = live.push(x)
     assert (report.doubts[0].word, report.doubts[0].value) == ("broken input", 3)
+    assert "3 samples were not finite or beyond 1e6" in report.doubts[0]
     live.finish()
     with pytest.raises(ea.InputError, match="before finish"):
         live.push(x)
@@ -255,7 +256,7 @@ def test_invalid_input_is_refused_or_replaced(reverberant_atlas: ea.Atlas) -> No
 
 
 def test_identical_channels_have_no_direction(reverberant_atlas: ea.Atlas) -> None:
-    """The radius covers the sphere, with a doubt."""
+    """The radius covers the sphere, and a doubt is raised."""
     live = reverberant_atlas.live()
     sound = ea.synthetic_speech(2.5, RATE, seed=4)
     live.push(np.stack([sound, sound]))

@@ -139,7 +139,7 @@ def test_kept_frames_match_the_mask_frames() -> None:
 
 
 def test_recent_frames_are_ordered_and_normalized() -> None:
-    """Moments and low spectra of the last frames, with few and with many frames."""
+    """Moments and low spectra are those of the last frames, for few and for many frames."""
     rng = np.random.default_rng(12)
     frames = rng.normal(size=(17, 2, 5)) + 1j * rng.normal(size=(17, 2, 5))
     ear_levels = rng.uniform(1, 3, size=(2, 5))
@@ -158,7 +158,7 @@ def test_recent_frames_are_ordered_and_normalized() -> None:
 
 
 def test_expected_cues_determine_the_order() -> None:
-    """With phases, by level alone, and with no decision where nothing is known."""
+    """Phases or levels decide; there is no decision where nothing is known."""
     level = np.array([[6.0, 6.0, np.nan, 3.0], [-4.0, -4.0, np.nan, 3.0]])
     phase = np.array([[0.3, np.nan, np.nan, 0.5], [1.4, np.nan, np.nan, 0.5]])
     expected = ExpectedCues(level, phase)
@@ -192,7 +192,7 @@ def convolved(h: Array, x: Array, n_future: int) -> Array:
 
 
 def test_fir_filters_are_a_convolution() -> None:
-    """With a latency of n_future samples; a change of taps is crossfaded over a hop."""
+    """The latency is n_future samples; a change of taps is crossfaded over a hop."""
     rng = np.random.default_rng(2)
     hop, n_future = 5, 4
     old, new = rng.normal(size=(2, 11, 2, 2))
@@ -217,12 +217,12 @@ def test_fir_filters_are_a_convolution() -> None:
 
 
 def test_fir_filters_with_extra_delay() -> None:
-    """The same samples, later by the extra delay."""
+    """The output has the same samples, later by the extra delay."""
     rng = np.random.default_rng(6)
     x, h = rng.normal(size=(2, 60)), rng.normal(size=(9, 2, 2))
-    soon, late = FirFilterBank(5, len(h)), FirFilterBank(5, len(h), 7)
+    undelayed, delayed = FirFilterBank(5, len(h)), FirFilterBank(5, len(h), 7)
     signals = []
-    for fir in (soon, late):
+    for fir in (undelayed, delayed):
         fir.set_taps(h)
         out = []
         for k in range(12):
@@ -233,7 +233,7 @@ def test_fir_filters_with_extra_delay() -> None:
 
 
 def test_truncated_taps_are_those_of_the_spectrum() -> None:
-    """Unchanged in the middle, faded at both ends."""
+    """The taps are unchanged in the middle and faded at both ends."""
     rng = np.random.default_rng(3)
     h = rng.normal(size=(48, 2, 2))
     taps = truncated_taps(np.fft.rfft(h, axis=0), 12, 24, 1 / 6)
@@ -345,7 +345,7 @@ def reverberant() -> tuple[Array, Array]:
 def test_fir_demixer_separates_reverberant_noise(
     reverberant: tuple[Array, Array],
 ) -> None:
-    """From masks of 64 ms windows, with the latency of the stream."""
+    """Masks of 64 ms windows suffice, with the latency of the stream."""
     mixture, images = reverberant
     filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
     shorter = OnlineSteeringVectors(

@@ -39,7 +39,7 @@ def test_queue_is_bounded(pool: WorkerPool) -> None:
     first = submit(pool, "wait")
     wait_until(lambda: first.state == "running")
     waiting = [submit(pool, "wait") for _ in range(2)]
-    with pytest.raises(BusyError, match="Try again when a job is done"), pool.reserve():
+    with pytest.raises(BusyError, match="Try again when one is done"), pool.reserve():
         pass
     pool.cancel(waiting[0])  # its place is free before a worker takes it from the queue
     waiting.append(submit(pool, "wait"))
@@ -64,7 +64,7 @@ def test_reservation_is_released(pool: WorkerPool) -> None:
 
 
 def test_cancelled_job(pool: WorkerPool) -> None:
-    """It ends immediately, the next job has a new worker, and its state does not change again."""
+    """A cancelled job ends at once and keeps its state; the next job has a new worker."""
     job = submit(pool, "wait")
     wait_until(lambda: job.state == "running")
     pool.cancel(job)

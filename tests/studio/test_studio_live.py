@@ -251,4 +251,4 @@ def test_package_contains_the_page_and_the_atlas() -> None:
     assert sum(file.stat().st_size for file in (folder / "static").iterdir()) < 200_000
     assert BUILT_IN_ATLAS == EXAMPLE_ATLAS
     atlas = ea.example_atlas()
-    assert atlas.rooms is not None
+    assert atlas.reverberant_localizer is not None

@@ -179,7 +179,7 @@ def test_options_are_validated(page: Page, query: dict[str, str], begins: str) -
 
 @pytest.mark.parametrize("path", ["folders/simulated", "folders/simulated/learn"])
 def test_head_that_is_not_a_folder(page: Page, path: str) -> None:
-    """It accepts no files, and cannot be learned as a folder."""
+    """Such a head accepts no files, and cannot be learned as a folder."""
     assert page.post(path, params={"name": "x.wav"}, content=b"x").status_code == 404
     submitted = page.post("heads", params={"name": "x.sofa"}, content=b"x").json()
     page.wait(submitted)

@@ -27,7 +27,7 @@ PLACES = [[41.0, 1.0], [-64.0, 24.0]]
 
 
 @pytest.fixture(scope="module")
-def party(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def mixture_wav(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Return two synthetic talkers around the simulated head, as a WAV file."""
     head = ea.simulated_head(PLACES)
     scene = ea.render_scene(
@@ -46,7 +46,7 @@ def page(tmp_path: Path) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def separated(
-    party: bytes, tmp_path_factory: pytest.TempPathFactory
+    mixture_wav: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Page, dict[str, Any], dict[str, Any]]]:
     """Return a page, its submitted recording, and the ended job."""
     with (
@@ -54,7 +54,7 @@ def separated(
         studio_page(tmp_path_factory.mktemp("studio"), Limits(workers=1)) as page,
     ):
         query = {"name": "party.wav", "n_sources": "2"}
-        submitted = page.post("recordings", params=query, content=party).json()
+        submitted = page.post("recordings", params=query, content=mixture_wav).json()
         yield page, submitted, page.wait(submitted)
 
 
@@ -88,7 +88,7 @@ def test_recording(separated: tuple[Page, dict[str, Any], dict[str, Any]]) -> No
 
 
 def test_files_of_a_recording(
-    separated: tuple[Page, dict[str, Any], dict[str, Any]], party: bytes
+    separated: tuple[Page, dict[str, Any], dict[str, Any]], mixture_wav: bytes
 ) -> None:
     """The sounds add up to the mixture; JSON and report contain the name of the recording."""
     page, submitted, job = separated
@@ -132,9 +132,11 @@ def test_recordings_of_a_reloaded_page(
     ]
 
 
-def test_recording_is_separated_again_and_removed(page: Page, party: bytes, tmp_path: Path) -> None:
+def test_recording_is_separated_again_and_removed(
+    page: Page, mixture_wav: bytes, tmp_path: Path
+) -> None:
     """Other settings give another result; a removed recording is deleted from the disk."""
-    submitted = page.post("recordings", params={"n_sources": "1"}, content=party).json()
+    submitted = page.post("recordings", params={"n_sources": "1"}, content=mixture_wav).json()
     assert len(page.wait(submitted)["result"]["sources"]) == 1
     again = page.post(
         f"recordings/{submitted['recording']}/separate", json={"n_sources": 2, "rendering": "soft"}
@@ -202,7 +204,7 @@ def test_full_queue(tmp_path: Path) -> None:
     with studio_page(tmp_path, Limits(workers=1, waiting=0)) as page:
         answer = page.post("recordings", content=b"x")
         assert answer.status_code == 429
-        assert "Try again when a job is done" in answer.json()["error"]
+        assert "Try again when one is done" in answer.json()["error"]
         assert page.post("heads", params={"name": "x.sofa"}, content=b"x").status_code == 429
         assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
@@ -266,7 +268,7 @@ def test_heads(page: Page, tmp_path: Path) -> None:
 
 
 def test_head_given_at_start(tmp_path: Path) -> None:
-    """It comes first; scenes cannot be rendered with an atlas alone."""
+    """A given head comes first; scenes cannot be rendered with an atlas alone."""
     with studio_page(tmp_path, Limits(workers=1), head=BUILT_IN_ATLAS) as page:
         heads = page.get("heads").json()["heads"]
         assert [head["id"] for head in heads] == ["given", "simulated"]
@@ -329,14 +331,14 @@ def test_all_files_of_the_page_are_served(page: Page) -> None:
     assert {"main.js", "sphere.js", "player.js", "time.js", "studio.css", "shared.css"} <= seen
 
 
-def test_preview(party: bytes, tmp_path: Path) -> None:
+def test_preview(mixture_wav: bytes, tmp_path: Path) -> None:
     """The preview has the directions of the sources and the mixture, but no sounds."""
     from earatlas.separation.options import SeparationOptions
     from earatlas.studio.recordings import _preview
     from earatlas.studio.tasks import _load_atlas
 
     path = tmp_path / "party.wav"
-    path.write_bytes(party)
+    path.write_bytes(mixture_wav)
     view = _preview(_load_atlas(str(BUILT_IN_ATLAS)), path, SeparationOptions(2))
     found = np.array([source["direction"] for source in view["sources"]])
     errors = ea.great_circle_error(np.array(PLACES)[:, None], found[None])
@@ -381,7 +383,9 @@ def test_page_with_too_many_recordings(page: Page, monkeypatch: pytest.MonkeyPat
             page.post("scenes", json={"talkers": talkers}),
         ):
             assert answer.status_code == 400
-            assert "Remove some, or open another page" in answer.json()["error"]
+            error = answer.json()["error"]
+            assert error.startswith("This page already has 2 recordings, heads or sounds.")
+            assert "Remove some, or open another page" in error
     other = Page(page.client, page.studio)
     assert other.post("recordings", content=b"not a sound").status_code == 200
 
@@ -473,6 +477,9 @@ def test_unknown_direction() -> None:
     broad = replace(scene.sources[0], posterior=posterior_at(ea.Sphere(), (30, 10), width=90.0))
     first, second = scene_view(replace(scene, sources=(broad, scene.sources[1])))["sources"]
     assert first["place"] == "direction unknown"
+    assert not broad.direction_known
+    assert "direction unknown" in repr(broad)
+    assert "(unknown)" in repr(replace(scene, sources=(broad, scene.sources[1])))
     assert first["uncertainty"] == "90 % region: more than half of all directions"
     assert second["place"] == "50° right, 20° down, front"
     assert second["uncertainty"].startswith("90 % within ")

@@ -59,8 +59,10 @@ def test_moving_track_decelerates_while_coasting() -> None:
 
 def track_samples(atlas: ea.Atlas, samples: Array, degrees_per_second: float) -> TrackingFrontEnd:
     """Return the front end after samples that were recorded by a turning head."""
-    assert atlas.rooms is not None
-    front_end = TrackingFrontEnd(atlas.rooms, lambda t: degrees_per_second * t, TrackerSettings())
+    assert atlas.reverberant_localizer is not None
+    front_end = TrackingFrontEnd(
+        atlas.reverberant_localizer, lambda t: degrees_per_second * t, TrackerSettings()
+    )
     ids = set()
     for k in range(samples.shape[1] // STEP):
         front_end.step(samples[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
@@ -72,7 +74,7 @@ def track_samples(atlas: ea.Atlas, samples: Array, degrees_per_second: float) ->
 @pytest.fixture(scope="module")
 def reverberant_atlas(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
     """The shared atlas, learned for reverberant rooms."""
-    return atlas if atlas.rooms is not None else atlas.with_rooms(atlas_head)
+    return atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +99,7 @@ def test_moving_source_keeps_one_track_id(
 def test_static_source_stays_static_while_the_head_turns(
     reverberant_atlas: ea.Atlas, moving_samples: Array
 ) -> None:
-    """The same samples on a head that turns at 30 degrees per second: a static source."""
+    """With a head that turns at 30 degrees per second, the same samples are a static source."""
     (track,) = track_samples(reverberant_atlas, moving_samples, 30.0).confirmed
     assert not track.moving
     assert 0 < great_circle_error([45.0, 0.0], track.direction) < 6
@@ -160,9 +162,10 @@ def test_radius_covers_likely_positions_on_the_cone(tracker: OnlineTracker) -> N
 
 def test_confirmed_tracks_never_exceed_max_tracks(reverberant_atlas: ea.Atlas) -> None:
     """Two tracks that are confirmed in one step replace two coasting ones."""
-    assert reverberant_atlas.rooms is not None
+    assert reverberant_atlas.reverberant_localizer is not None
     tracker = OnlineTracker(
-        OnsetBuffer(reverberant_atlas.rooms.direct_sound, 24), TrackerSettings(max_tracks=2)
+        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, 24),
+        TrackerSettings(max_tracks=2),
     )
     vectors = to_vectors(np.array([[0.0, 0.0], [60.0, 0.0], [-60.0, 0.0], [120.0, 0.0]]))
     nothing = np.zeros(0, dtype=np.float32)
@@ -186,7 +189,7 @@ def test_reverberation_is_decided_after_enough_active_sound(
 
     Leading silence does not count; a known diffuse-to-direct ratio gives an earlier decision.
     """
-    assert reverberant_atlas.rooms is not None
+    assert reverberant_atlas.reverberant_localizer is not None
     original = OnsetDetector.bins
     sound = np.stack([ea.synthetic_speech(5.0, seed=2)] * 2)
     for decay, lead_seconds, diffuse_ratio, bounds in (
@@ -202,7 +205,9 @@ def test_reverberation_is_decided_after_enough_active_sound(
             return replace(original(stream), decay_seconds=decay)
 
         monkeypatch.setattr(OnsetDetector, "bins", bins)
-        front_end = TrackingFrontEnd(reverberant_atlas.rooms, np.zeros_like, TrackerSettings())
+        front_end = TrackingFrontEnd(
+            reverberant_atlas.reverberant_localizer, np.zeros_like, TrackerSettings()
+        )
         x = np.concatenate([np.zeros((2, int(lead_seconds * RATE))), sound], axis=1)
         decisions = []
         for k in range(x.shape[1] // STEP):
@@ -226,7 +231,7 @@ def make_track(track_id: int, direction: tuple[float, float], hits: int = 30) ->
 
 
 def test_crossing_track_keeps_its_speed() -> None:
-    """It does not decelerate without hits, as it would alone."""
+    """A crossing track does not decelerate without hits, as a single one does."""
     alone, crossing = make_track(1, (20.0, 0.0)), make_track(2, (20.0, 0.0))
     crossing.crossing = True
     for track in (alone, crossing):
@@ -256,8 +261,10 @@ def test_move_on_cone_keeps_the_lateral_velocity() -> None:
 @pytest.fixture
 def tracker(reverberant_atlas: ea.Atlas) -> OnlineTracker:
     """A tracker without onsets."""
-    assert reverberant_atlas.rooms is not None
-    return OnlineTracker(OnsetBuffer(reverberant_atlas.rooms.direct_sound, 24), TrackerSettings())
+    assert reverberant_atlas.reverberant_localizer is not None
+    return OnlineTracker(
+        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, 24), TrackerSettings()
+    )
 
 
 def test_crossing_needs_a_moving_track_and_ends(tracker: OnlineTracker) -> None:
@@ -322,16 +329,16 @@ def test_reverberation_decision_from_decay_and_diffuse_ratio(
     expected: bool,
 ) -> None:
     """The decision uses both, with hysteresis."""
-    assert reverberant_atlas.rooms is not None
+    assert reverberant_atlas.reverberant_localizer is not None
     front_end = TrackingFrontEnd(
-        reverberant_atlas.rooms, lambda t: np.zeros_like(t), TrackerSettings()
+        reverberant_atlas.reverberant_localizer, lambda t: np.zeros_like(t), TrackerSettings()
     )
     front_end.reverberant = before
     assert front_end._decide_reverberant(decay, diffuse_ratio) is expected
 
 
 def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) -> None:
-    """Not those with the latest hits: a sporadic reflection does not replace a talker.
+    """A sporadic reflection with later hits does not replace a talker.
 
     A silent track gives way to an active one; in a reverberant room a third track needs more hits.
     """
@@ -358,19 +365,19 @@ def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) 
 
 def test_low_likelihood_track_is_merged_or_deleted(tracker: OnlineTracker) -> None:
     """On one cone the id with the larger total gain is kept; a single track is not deleted."""
-    older, newer, aside = (
+    older, newer, distant = (
         make_track(i, d) for i, d in ((1, (40.0, 0.0)), (2, (140.0, 0.0)), (3, (-50.0, 0.0)))
     )
     reflection = make_track(4, (139.0, 0.0))
     older.gain, older.low_likelihood_steps, older.total_gain = 0.05, 11, 3.0
     reflection.gain, reflection.low_likelihood_steps, reflection.total_gain = 0.05, 11, 1.0
     newer.total_gain = 2.0
-    tracker.tracks = [older, newer, aside, reflection]
+    tracker.tracks = [older, newer, distant, reflection]
     tracker._merge_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1, 3]
     assert older.total_gain == 5.0
     np.testing.assert_allclose(older.direction, [140.0, 0.0])
-    older.gain, aside.gain, aside.low_likelihood_steps = 0.5, 0.01, 11
+    older.gain, distant.gain, distant.low_likelihood_steps = 0.5, 0.01, 11
     tracker._merge_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1]
     older.low_likelihood_steps = 99
@@ -444,12 +451,14 @@ def test_log_likelihoods_match_the_formula(
 def test_crossing_sources_keep_their_track_ids(
     reverberant_atlas: ea.Atlas, atlas_head: ea.Head
 ) -> None:
-    """Each continues to its side."""
+    """After crossing, each id continues on its side."""
     paths = [ea.Trajectory((0, 5), ((s * 50, 0), (-s * 50, 0))) for s in (1, -1)]
     sounds = [ea.synthetic_speech(5.0, seed=seed) for seed in (3, 4)]
     x = ea.render_scene(atlas_head, sounds, paths).mixture.samples
-    assert reverberant_atlas.rooms is not None
-    front_end = TrackingFrontEnd(reverberant_atlas.rooms, lambda t: 0.0 * t, TrackerSettings())
+    assert reverberant_atlas.reverberant_localizer is not None
+    front_end = TrackingFrontEnd(
+        reverberant_atlas.reverberant_localizer, lambda t: 0.0 * t, TrackerSettings()
+    )
     first: dict[int, float] = {}
     for k in range(x.shape[1] // STEP):
         front_end.step(x[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
@@ -471,8 +480,10 @@ def test_track_coasts_through_silence_and_is_deleted_on_time(
     sound = np.concatenate([sound, pause, sound[:RATE], np.zeros(16 * RATE)])
     scene = ea.render_scene(atlas_head, [sound], [[-40.0, 0.0]])
     x, true = scene.mixture.samples, to_vectors(scene.directions[0])
-    assert reverberant_atlas.rooms is not None
-    front_end = TrackingFrontEnd(reverberant_atlas.rooms, lambda t: 0.0 * t, TrackerSettings())
+    assert reverberant_atlas.reverberant_localizer is not None
+    front_end = TrackingFrontEnd(
+        reverberant_atlas.reverberant_localizer, lambda t: 0.0 * t, TrackerSettings()
+    )
     last_hit, radii, ended = 0.0, [], None
     ids: set[int] = set()
     for k in range(x.shape[1] // STEP):

@@ -45,7 +45,7 @@ def trajectory(
 
 
 def test_tracks_are_continued_in_any_order() -> None:
-    """A moving and a static source in three segments, in different orders."""
+    """A moving and a static source are continued over three segments in different orders."""
     moving, static = np.linspace(80, -80, 40), np.full(40, -30.0)
     tracks: list[_StitchedTrack] = []
     for first, reverse in ((0, False), (12, True), (24, False)):
@@ -161,8 +161,8 @@ def stitched(n_sources: int | None, max_sources: int = 6) -> list[EstimatedTraje
     return stitch_tracks(SOUND, blocks, NO_DIRECTIONS, options)
 
 
-def test_given_number_keeps_a_moving_source_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a source in the first 12 s only, which no spurious source continues."""
+def test_given_number_does_not_split_a_moving_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other source is present in the first 12 s only, and no spurious one continues it."""
     fake_trajectories(monkeypatch, {0: [trajectory(np.full(48, -80.0))]})
     moving_source, static_source = stitched(2)
     np.testing.assert_allclose(moving_source.at(moving_source.seconds)[:, 0], PATH, atol=1e-6)
@@ -175,7 +175,7 @@ def test_given_number_keeps_a_moving_source_whole(monkeypatch: pytest.MonkeyPatc
 def test_given_number_of_sources_is_returned(
     monkeypatch: pytest.MonkeyPatch, n_sources: int
 ) -> None:
-    """Even with few onsets; the moving source is one of them over all windows."""
+    """All are returned, even with few onsets; the moving source is one over all windows."""
     fake_trajectories(monkeypatch, {})
     trajectories = stitched(n_sources)
     assert len(trajectories) == n_sources
@@ -213,9 +213,9 @@ def test_segments_are_joined_in_the_middle_of_the_overlap() -> None:
 
 def test_segments_of_the_detector_have_the_onsets_of_their_time(atlas: Atlas) -> None:
     """Each segment has the onsets since the last one, and reading it changes nothing else."""
-    rooms = atlas.rooms
-    assert rooms is not None
-    onset_settings = replace(rooms.direct_sound.onset_settings, most_bins=300)
+    localizer = atlas.reverberant_localizer
+    assert localizer is not None
+    onset_settings = replace(localizer.direct_sound.onset_settings, most_bins=300)
     sound = np.stack([ea.synthetic_speech(3.0, seed=1), ea.synthetic_speech(3.0, seed=2)])
     segmented, plain = OnsetDetector(onset_settings, segments=True), OnsetDetector(onset_settings)
     parts, ends = [], [0]

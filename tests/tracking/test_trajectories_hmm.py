@@ -8,7 +8,7 @@ import pytest
 from earatlas.geometry.angles import to_vectors
 from earatlas.tracking.identity_swaps import resolve_identity_swaps
 from earatlas.tracking.trajectory_hmm import DirectionGridHMM, smooth_trajectory
-from earatlas.tracking.trajectory_mixture import PATH_PENALTY, TrajectoryMixture
+from earatlas.tracking.trajectory_mixture import PATH_PENALTY_NATS_PER_DEGREE, TrajectoryMixture
 
 PENALTY = 0.3  # nats per degree
 DIRECTIONS = np.column_stack([np.arange(-90.0, 91.0, 6.0), np.full(31, 10.0)])  # 31 cells
@@ -149,7 +149,8 @@ def test_weights_and_gains_match_the_formula() -> None:
     steps = np.abs(np.diff(found.cells[0])) * 6 * np.cos(np.radians(10))
     assert found.path_degrees[0] == pytest.approx(steps.sum(), rel=0.02)
     assert (
-        mixture.score(found) < found.log_likelihood - PATH_PENALTY * found.path_degrees.sum() + 1e-6
+        mixture.score(found)
+        < found.log_likelihood - PATH_PENALTY_NATS_PER_DEGREE * found.path_degrees.sum() + 1e-6
     )
 
 

@@ -16,8 +16,8 @@ from earatlas.training.source_pairs import fit_pair_calibration, match_pair
 @pytest.fixture(scope="module")
 def sound(atlas: ea.Atlas) -> DirectSoundModel:
     """Return the direct-sound model of the shared atlas."""
-    assert atlas.rooms is not None
-    return atlas.rooms.direct_sound
+    assert atlas.reverberant_localizer is not None
+    return atlas.reverberant_localizer.direct_sound
 
 
 @pytest.fixture(scope="module")
@@ -113,25 +113,29 @@ def test_pair_calibration_uses_both_sources(
 
 def test_saved_atlas_contains_pair_calibration(tmp_path: Path, atlas: ea.Atlas) -> None:
     """Values are exact after loading; earlier atlases without the calibration are read."""
-    assert atlas.rooms is not None
+    assert atlas.reverberant_localizer is not None
     atlas.save(tmp_path / "current.atlas")
-    loaded = ea.Atlas.load(tmp_path / "current.atlas").rooms
+    loaded = ea.Atlas.load(tmp_path / "current.atlas").reverberant_localizer
     assert loaded is not None
     assert loaded.multi_source_calibration is not None
-    assert atlas.rooms.multi_source_calibration is not None
+    assert atlas.reverberant_localizer.multi_source_calibration is not None
     np.testing.assert_array_equal(
         loaded.multi_source_calibration.mixture_weights,
-        atlas.rooms.multi_source_calibration.mixture_weights,
+        atlas.reverberant_localizer.multi_source_calibration.mixture_weights,
     )
-    replace(atlas, rooms=replace(atlas.rooms, multi_source_calibration=None)).save(
-        tmp_path / "earlier.atlas"
-    )
-    earlier = ea.Atlas.load(tmp_path / "earlier.atlas").rooms
+    replace(
+        atlas,
+        reverberant_localizer=replace(atlas.reverberant_localizer, multi_source_calibration=None),
+    ).save(tmp_path / "earlier.atlas")
+    earlier = ea.Atlas.load(tmp_path / "earlier.atlas").reverberant_localizer
     assert earlier is not None
     assert earlier.multi_source_calibration is None
-    invalid = replace(atlas.rooms.multi_source_calibration, scale=np.zeros(3))
-    replace(atlas, rooms=replace(atlas.rooms, multi_source_calibration=invalid)).save(
-        tmp_path / "invalid.atlas"
-    )
+    invalid = replace(atlas.reverberant_localizer.multi_source_calibration, scale=np.zeros(3))
+    replace(
+        atlas,
+        reverberant_localizer=replace(
+            atlas.reverberant_localizer, multi_source_calibration=invalid
+        ),
+    ).save(tmp_path / "invalid.atlas")
     with pytest.raises(ea.InputError, match="score calibration do not fit"):
         ea.Atlas.load(tmp_path / "invalid.atlas")

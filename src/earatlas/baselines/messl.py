@@ -59,7 +59,7 @@ __all__ = ["band_counts", "ild_prior", "separate"]
 # Evidence: docs/figures/settings/baselines.md, "messl".
 _INITIAL_SIGMA = 1 / (2 * np.pi)  # turns, one radian
 _INITIAL_ETA = 10.0  # dB, also of the garbage source
-_PRIOR_SHARE = 0.03  # weight of the ILD prior as a share of the frames
+_PRIOR_RATIO = 0.03  # weight of the ILD prior over the number of frames
 _MIN_SIGMA = 1e-3  # turns; without it a single frame could have an infinite likelihood
 _MIN_ETA = 2.0  # dB, minimum deviation of the ILD
 _PHASE_FLOOR = 1e-16  # phase density of every source; if all phases are improbable, the ILD decides
@@ -68,7 +68,7 @@ _BLOCK = 2**18  # numbers per work array, small enough for the cache
 
 # ILD prior in dB = Σ_pq c_pq itd^p f^q with itd in ms and f in kHz; odd in the delay.
 _PRIOR_POWERS = ((1, 1), (1, 2), (1, 3), (1, 4), (3, 1), (3, 2), (3, 3), (3, 4))
-_PRIOR = (-35.14, 17.24, -3.138, 0.1753, 37.91, -19.45, 3.187, -0.1543)
+_PRIOR = (-35.14, 17.24, -3.138, 0.1753, 37.91, -19.45, 3.187, -0.1543)  # c_pq
 _PRIOR_MILLISECONDS = 0.8  # ms, largest delay of the fit
 _PRIOR_KILOHERTZ = 8.0  # kHz, highest frequency of the fit
 
@@ -373,7 +373,7 @@ def separate(
             statistics,
             bands=int(bands),
             prior=prior,
-            prior_frames=_PRIOR_SHARE * subset.phase.shape[1],
+            prior_frames=_PRIOR_RATIO * subset.phase.shape[1],
         )
     best = [int(np.argmax(np.where(p.source == m, p.psi, -1.0))) for m in range(n_sources)]
     return Separation(masks(observations, p), p.delay[best], mixture)

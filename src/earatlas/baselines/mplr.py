@@ -52,7 +52,7 @@ __all__ = ["MPLR"]
 
 # Evidence: docs/figures/settings/baselines.md, "mplr".
 _RIDGES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3)  # candidates, relative to unit variance
-_HELD_OUT_SHARE = 0.2  # share of the directions that selects the ridge
+_HELD_OUT_FRACTION = 0.2  # fraction of the directions that selects the ridge
 _BLOCK_NUMBERS = 2**22  # numbers per work array (K, N, q), which bounds the memory
 _ITERATIONS = 50  # EM iterations of `fit`
 _PLAIN_RIDGE = 1e-3  # ridge of `fit_plain`, relative to the variance of a cue
@@ -152,7 +152,7 @@ class MPLR:
     ) -> float:
         """Return the ridge with the least mean error on a held-out fifth of the directions."""
         order = np.random.default_rng(seed).permutation(len(x))
-        cut = max(int(_HELD_OUT_SHARE * len(x)), 1)
+        cut = max(int(_HELD_OUT_FRACTION * len(x)), 1)
         held_out, training = order[:cut], order[cut:]
         K = min(components, max(len(training) // 2, 1))
         errors = []

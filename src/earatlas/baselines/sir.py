@@ -44,7 +44,7 @@ __all__ = ["SIR", "covariance_spectrum", "sliced_axes"]
 
 # Evidence: docs/figures/settings/baselines.md, "sir".
 _RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e2)  # candidates of ρ
-_HELD_OUT_SHARE = 0.2  # share of the directions that selects the ridge
+_HELD_OUT_FRACTION = 0.2  # fraction of the directions that selects the ridge
 
 
 def _slice_means(target: Array, y: Array, slices: int) -> tuple[Array, Array]:
@@ -190,7 +190,7 @@ class SIR:
             raise InputError(f"ridge must be positive, got {ridge}. Try 0.01.")
         if ridge is None:
             order = np.random.default_rng(seed).permutation(N)
-            cut = max(int(_HELD_OUT_SHARE * N), 1)
+            cut = max(int(_HELD_OUT_FRACTION * N), 1)
             held_out, training = order[:cut], order[cut:]
             trials = cls._fit_ridges(
                 space,

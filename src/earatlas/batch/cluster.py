@@ -25,7 +25,7 @@ from typing import Any
 import earatlas
 from earatlas.batch.job import BatchJob, Outcome, process_file
 from earatlas.batch.sidecar import Recipe
-from earatlas.errors import InputError, abbreviate, missing_extra
+from earatlas.errors import InputError, SettingHint, abbreviate, missing_extra
 from earatlas.files import output_folder, scratch_folder
 from earatlas.threads import single_threaded
 
@@ -36,7 +36,7 @@ _CONNECT_SECONDS = 10  # s, timeout of connecting to the scheduler
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameter numbers of mallopt (malloc.h)
 _TRIM_BYTES, _MMAP_BYTES = 256 << 20, 32 << 20  # bytes; 32 MB is the maximum of the latter
 _VISIBILITY_TRIES, _VISIBILITY_SECONDS = 10, 0.5  # tries, and s between them
-_MAX_BROADCASTS = 4  # of the atlas: the first, and one per death that Dask allows a task
+_MAX_BROADCASTS = 4  # broadcasts of the atlas: the first, and one per worker death that Dask allows
 
 
 @contextmanager
@@ -137,9 +137,10 @@ def _submit_all(
         payload = client.scatter((job, recipe), broadcast=True, hash=False)
     except OSError as lost:  # includes timeouts and lost connections
         raise InputError(
-            f"cluster must be there until the end, got none at {client.scheduler.address} "
-            f"({abbreviate(str(lost))}). Finished results are kept: start the "
-            "cluster again and continue with --resume (resume=True)."
+            f"The connection to the cluster at {client.scheduler.address} was lost "
+            f"({abbreviate(str(lost))}). Finished results are kept: start the cluster again and "
+            "resume.",
+            hint=SettingHint("resume=True", "--resume"),
         ) from lost
     futures = {
         client.submit(_process_on_worker, payload, file, pure=False): n for n, file in files.items()

@@ -84,8 +84,8 @@ def _expand(name: str, suffixes: tuple[str, ...], file_kind: str) -> list[Path] 
         files = [file for file in matched if not file.is_dir()]
         if not files:
             raise InputError(
-                f"{file_kind} must be files that exist, got the pattern '{name}', which fits none. "
-                "Check the pattern."
+                f"{file_kind} must be files that exist, got the pattern '{name}', which matches no "
+                "file. Check the pattern."
             )
         return files
     return None

@@ -21,10 +21,10 @@ from earatlas.types import Array
 
 __all__ = ["AudioInput", "PcmFormat", "StreamClock", "to_pcm"]
 
-_MAX_CHANNELS = 64
-_FULL_SCALE = {"s16": 2.0**15, "s24": 2.0**23, "f32": 1.0}
+_MAX_CHANNELS = 64  # most channels of an input
+_FULL_SCALE = {"s16": 2.0**15, "s24": 2.0**23, "f32": 1.0}  # sample value at full scale
 _TOLERATED_LAG_SECONDS = 0.1  # recorders and sound cards buffer this much
-_SAMPLE_BYTES = {"s16": 2, "s24": 3, "f32": 4}
+_SAMPLE_BYTES = {"s16": 2, "s24": 3, "f32": 4}  # bytes per sample of one channel
 
 
 class PcmFormat(StrEnum):
@@ -47,7 +47,7 @@ class StreamClock:
     late_blocks: int = 0
     dropped_samples: int = 0
     left_over_bytes: int = 0  # bytes of an incomplete sample at the end of the input
-    latencies_seconds: list[float] = field(default_factory=list)  # of recent blocks
+    latencies_seconds: list[float] = field(default_factory=list)  # latencies of recent blocks
 
     def add_block(self, seconds: float, samples: int) -> None:
         """Record that a block of so many samples took so many seconds to process."""

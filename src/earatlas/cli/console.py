@@ -90,7 +90,7 @@ def _sanitize_object(thing: Any) -> Any:
 out = _SanitizingConsole(emoji=False)
 err = _SanitizingConsole(stderr=True, emoji=False)
 
-_shown_warnings: set[str] = set()  # of this command
+_shown_warnings: set[str] = set()  # warnings that this command has printed
 _Kind = tuple[str, ...]  # text of a warning between its numbers, without file names
 
 

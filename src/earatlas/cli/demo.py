@@ -27,7 +27,7 @@ __all__ = ["app", "demo"]
 app = command_app()
 
 _DIRECTIONS = ((41.0, 1.0), (-64.0, 24.0))  # degrees; between the learned directions
-_SPACING_DEGREES = 6.5  # between learned directions
+_SPACING_DEGREES = 6.5  # angle between learned directions
 _RATE = 16_000  # Hz
 
 

@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 # Evidence: docs/figures/settings/cli.md, "ground_truth".
-_LENGTH_TOLERANCE_SECONDS = 0.1  # between recording and truth, for resampling and padding
-_MIN_CORRELATION = 0.985  # between a recording and the mixture of its own scene
-_COMPARED_SECONDS = 60.0  # of the recording that are correlated
-_MAX_SOURCES = 100  # of a scene.json; each source names a file that is read
+_LENGTH_TOLERANCE_SECONDS = 0.1  # difference of length from the truth, for resampling and padding
+_MIN_CORRELATION = 0.985  # correlation of a recording with the mixture of its own scene
+_COMPARED_SECONDS = 60.0  # longest part of the recording that is correlated with the truth, s
+_MAX_SOURCES = 100  # most sources of a scene.json; each names a file that is read
 _MAX_NAME_LENGTH = 11  # characters, so that a table row fits into 80 columns
 
 

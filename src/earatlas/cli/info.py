@@ -117,7 +117,7 @@ def _head_rows(head: Head, report: HeadReport) -> dict[str, str]:
     """Return the table rows of a head."""
     return {
         "head": report.name,
-        "source": report.provenance or "-",
+        "origin": report.provenance or "-",
         "licence": report.licence,
         "directions": f"{report.directions}, {report.spacing_degrees:.1f}° apart (median), "
         f"on the {report.space}",
@@ -170,7 +170,7 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
         "coverage": _coverage(atlas),
         "space": atlas.space.name,
         "components": len(atlas.model.weights),
-        "rooms": atlas.rooms is not None,
+        "rooms": atlas.reverberant_localizer is not None,
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
         "cues": {**atlas.layout.to_dict(), "n_cues": atlas.layout.n_cues},
         "version": None if header is None else header.get("version"),
@@ -181,8 +181,8 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
 def _coverage(atlas: LearnedHead) -> str | None:
     """Return the measured region of the head in words, or None if it is not stored."""
     coverage = atlas.about.get("coverage")
-    if coverage is None and atlas.rooms is not None:
-        sound = atlas.rooms.direct_sound
+    if coverage is None and atlas.reverberant_localizer is not None:
+        sound = atlas.reverberant_localizer.direct_sound
         return format_coverage(
             sound.space, sound.templates.directions, atlas.about.get("spacing_degrees", 0.0)
         )
@@ -194,7 +194,7 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
     left_out, errors = facts.get("left_out"), facts["held_out"]
     return {
         "head": facts["head"],
-        "source": facts.get("provenance") or "-",
+        "origin": facts.get("provenance") or "-",
         "licence": facts.get("licence") or "unknown",
         "directions": f"{facts.get('directions', '?')}, {facts.get('spacing_degrees', '?')}° apart "
         f"(median), on the {facts['space']}"

@@ -352,7 +352,7 @@ def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
         "components": len(atlas.model.weights),
         "directions": atlas.about["directions"],
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
-        "rooms": atlas.rooms is not None,
+        "rooms": atlas.reverberant_localizer is not None,
         "seconds": round(seconds, 2),
     }
 
@@ -376,7 +376,7 @@ def _print(atlas: Atlas, path: Path, seconds: float) -> None:
 
 def _ready_for_rooms(atlas: Atlas) -> str:
     """Return a remark if the atlas is trained for reverberant rooms."""
-    return "" if atlas.rooms is None else ", ready for reverberant rooms"
+    return "" if atlas.reverberant_localizer is None else ", ready for reverberant rooms"
 
 
 def accuracy_table(accuracy: Accuracy, *, flat: bool = False) -> Table:

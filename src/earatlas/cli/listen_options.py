@@ -20,7 +20,7 @@ class ListenOptions:
 
     folder: Path | None = None  # for one sound file per track
     only: tuple[float, float] | None = None  # azimuth and elevation in degrees
-    form: PcmFormat = PcmFormat.s16  # of the samples on standard output
+    form: PcmFormat = PcmFormat.s16  # format of the samples on standard output
     as_json: bool = False
     every: float = 0.5  # seconds between reports
     socket: tuple[str, int] | None = None

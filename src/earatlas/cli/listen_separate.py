@@ -28,7 +28,7 @@ from earatlas.types import Array
 
 __all__ = ["BLOCK_SECONDS", "separate_stream"]
 
-BLOCK_SECONDS = 0.032  # of sound per step
+BLOCK_SECONDS = 0.032  # length of a block of sound, s
 _MAX_ONLY_DEGREES = 60.0  # distance of a source from --only, beyond which it is ignored
 _SHOWN_LAG_SECONDS = 0.5  # a larger lag of the processing is shown
 
@@ -93,7 +93,7 @@ class _Outputs:
         self._every, self._next = every, every
         self.sound: list[Callable[[LiveReport], None]] = []
         self.periodic: list[Callable[[LiveReport], None]] = []
-        self.doubts: tuple[Doubt, ...] = ()  # of the most recent report
+        self.doubts: tuple[Doubt, ...] = ()  # doubts of the most recent report
 
     def take(self, report: LiveReport) -> None:
         """Pass a report to the receivers that are due."""

@@ -212,8 +212,8 @@ def _check_folder(options: _LocalizeOptions, batch: BatchOptions, output: Path |
 class _Result:
     """Localization of a recording."""
 
-    whole: Localization  # of the whole recording
-    rows: list[dict[str, Any]]  # of the track; empty without --track
+    whole: Localization  # result for the whole recording
+    rows: list[dict[str, Any]]  # rows of the track; empty without --track
     seconds: float  # processing time
 
 
@@ -267,7 +267,7 @@ def _format_line(name: str, direction: ArrayLike, radius: float, share: float, s
     else:
         where = (
             f"azimuth {format_degrees(azimuth)}{height} ({words}), "
-            f"90 % sure within {format_radius(space, radius)}"
+            f"90 % within {format_radius(space, radius)}"
         )
     return f"{name}: {where}, {100 * share:.0f} % of the bins observed"
 

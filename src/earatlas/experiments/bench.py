@@ -40,7 +40,7 @@ LAYOUTS = {
 BUILT_IN_HEADS = ("simulated", "simulated-room")
 PAGE_HEADS = ("simulated", "ku100", "cipic_003", "cipic_021")  # heads of the findings
 _SPLIT_SEED = 17  # differs from the seeds of benchmarks/protocol.py, on which settings were chosen
-_MIN_DIRECTIONS = 200  # on the plane
+_MIN_DIRECTIONS = 200  # fewest directions on the plane
 _T2_DEGREES = 5.0  # spacing of T2
 
 
@@ -69,7 +69,7 @@ class Bench:
     head: str = "simulated"
     speech: Path | None = None
     quick: bool = False
-    share: float = 1.0  # share of the paper's repetitions
+    share: float = 1.0  # fraction of the paper's repetitions
 
     def repeats(self, paper: int, quick: int = 1) -> int:
         """Return the number of repetitions of something that the paper repeats `paper` times."""

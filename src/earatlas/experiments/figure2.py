@@ -27,6 +27,7 @@ number."""
 
 
 _PANEL = ("symmetric", "points", "neighbours")
+# Panels: symmetric neighbourhoods or not, kind of points, number of neighbours.
 PANELS = [(kind, *case) for kind in (False, True) for case in (("grid", 4), ("outlier", 2))]
 
 

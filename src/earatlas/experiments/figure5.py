@@ -21,7 +21,7 @@ from earatlas.types import Array, Indices
 __all__ = ["EXPERIMENT"]
 
 
-_SQUARE = Plane(((-1.0, 1.0), (-1.0, 1.0)))
+_SQUARE = Plane(((-1.0, 1.0), (-1.0, 1.0)))  # domain of the toy surface, without unit
 _NOISE = 0.01  # standard deviation of the noise
 _HEADER = ["", "rms from the noiseless surface", "largest to smallest piece",
            "rank correlation of size and curvature"]  # fmt: skip

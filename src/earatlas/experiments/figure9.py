@@ -30,9 +30,9 @@ __all__ = ["EXPERIMENT"]
 
 METHODS = {"PPAM": "PPAM", "PPAM, K = N/10": "PPAM", "PPAM, ours, K = N/10": "PPAM, ours"}
 _SAMPLES = 30  # directions per chart, as in the paper
-_DEGREES = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
+_DEGREES = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)  # δ, spacing of the training set
 _MANY_FROM_DEGREES = 4.0  # below it, one chart per ten directions takes minutes
-_TEST_DIRECTIONS = 100
+_TEST_DIRECTIONS = 100  # number of test directions per training set
 _HIGHEST_DEGREES = 20.0  # upper limit of the picture
 _DRAWN = ("mean", "lower_quartile", "upper_quartile")
 ABOUT = """\

@@ -107,11 +107,11 @@ class Case:
         }
 
 
-NOISES = tuple(Case(snr_db=snr) for snr in (20.0, 10.0, 0.0))
-ROOMS = tuple(Case(t60_seconds=t60) for t60 in (0.2, 0.3, 0.5))
-TWO = Case(talkers=2, t60_seconds=0.3)
+NOISES = tuple(Case(snr_db=snr) for snr in (20.0, 10.0, 0.0))  # SNR, dB
+ROOMS = tuple(Case(t60_seconds=t60) for t60 in (0.2, 0.3, 0.5))  # T60, s
+TWO = Case(talkers=2, t60_seconds=0.3)  # two simultaneous talkers in a room
 CASES = (Case(), *NOISES, *ROOMS, TWO)
-_QUICK = (Case(), ROOMS[1], TWO)
+_QUICK = (Case(), ROOMS[1], TWO)  # cases of a quick run
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:

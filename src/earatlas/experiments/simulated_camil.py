@@ -28,6 +28,7 @@ from earatlas.types import Array, Complex, Indices
 __all__ = ["ROOM", "rotated_head_spectra", "simulated_camil"]
 
 
+# Shoebox room: dimensions and position of the head in metres.
 ROOM = Room((7.0, 6.0, 3.0), t60_seconds=0.5, listener_metres=(3.1, 2.3, 1.4))
 _METRES = 2.7  # m, distance of the loudspeaker
 _EARLY_SECONDS = 0.05  # s, latest reflection

@@ -33,7 +33,7 @@ from earatlas.ppam.model import PPAM
 
 __all__ = ["EXPERIMENT", "models", "our_atlas", "phat"]
 
-COMPONENTS = {"T1": 128, "T2": 64}
+COMPONENTS = {"T1": 128, "T2": 64}  # K by training set
 PAPER = {"PPAM(T1)": ("2.1±2.1", "1.1±1.2"), "PPAM(T2)": ("3.5±3.3", "2.4±2.6"),
          "PHAT": ("7.6±9.4", "")}  # fmt: skip
 METHODS = ("PPAM(T1)", "PPAM(T2)", "PHAT", "ours(T2)")

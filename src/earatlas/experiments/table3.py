@@ -46,6 +46,7 @@ METHODS = (
     *("ours(T2), masks", "ours(T2)"),
 )
 FIGURES = ("azimuth", "elevation", "SDR", "STIR")
+# Values of the paper by number of talkers and method, in the order of FIGURES.
 PAPER = {
     2: {
         "VESSL(T1)": ("4.7±11", "2.9±9.9", "3.8±1.7", "6.1±1.7"),

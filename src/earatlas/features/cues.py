@@ -30,7 +30,7 @@ from earatlas.features.audio_checks import (
     no_observed_bins_error,
 )
 from earatlas.features.audio_files import audio_seconds, read_blocks
-from earatlas.features.impulse_responses import is_reverberant, transfer_functions
+from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.stft import FrameStream, squared_magnitude, stft
 from earatlas.types import Array, Mask, Spectra
@@ -43,12 +43,12 @@ __all__ = [
     "check_binaural",
     "check_length",
     "cue_blocks",
-    "is_reverberant",
     "mean_cues",
     "no_observed_bins_error",
     "peak_power",
     "recording_cues",
     "response_cues",
+    "responses_are_reverberant",
     "spectra_blocks",
     "spectra_cues",
     "transfer_functions",
@@ -422,7 +422,7 @@ def response_cues(
             f"rate must be at least twice the highest frequency of the layout, got {rate:g} Hz. "
             "Choose a layout with bands below half the rate."
         )
-    if is_reverberant(h, rate, layout):
+    if responses_are_reverberant(h, rate, layout):
         return _filtered_noise_cues(h, rate, layout, seed)
     left, right = np.moveaxis(transfer_functions(h, rate, layout.frequencies_hz), 1, 0)
     silent = (squared_magnitude(left) < _TINY) | (squared_magnitude(right) < _TINY)

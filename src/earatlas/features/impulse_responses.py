@@ -7,14 +7,14 @@ import numpy as np
 from earatlas.features.layout import CueLayout
 from earatlas.types import Array, Spectra
 
-__all__ = ["is_reverberant", "transfer_functions"]
+__all__ = ["responses_are_reverberant", "transfer_functions"]
 
 # Evidence: docs/figures/settings/features.md, "impulse_responses".
 _EARLY_FRACTION = 0.25  # fraction of the window; the response of a head lasts no longer
 _MAX_LATE_ENERGY = 0.01  # largest fraction of the energy after that of an anechoic response
 
 
-def is_reverberant(responses: Array, rate: float, layout: CueLayout) -> bool:
+def responses_are_reverberant(responses: Array, rate: float, layout: CueLayout) -> bool:
     """Return whether responses (N, 2, taps) were measured in a room.
 
     They are reverberant if they are longer than the window of the layout, or if much of their

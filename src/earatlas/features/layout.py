@@ -141,22 +141,68 @@ class CueLayout:
 
     @classmethod
     def low_ild(cls, **sampling: int) -> Self:
-        """Return the paper's low ILD, up to 2 kHz; `sampling` is rate, window and hop."""
+        """Return the layout of the paper's low ILD, up to 2 kHz.
+
+        Parameters
+        ----------
+        **sampling : int
+            Any of `rate` in Hz, `window` and `hop` in samples, by default those of `CueLayout`.
+
+        Returns
+        -------
+        CueLayout
+            A layout without IPD.
+        """
         return cls(ild_band_hz=(0.0, 2000.0), ipd_band_hz=None, **sampling)
 
     @classmethod
     def high_ild(cls, **sampling: int) -> Self:
-        """Return the paper's high ILD, above 2 kHz; `sampling` is rate, window and hop."""
+        """Return the layout of the paper's high ILD, from 2 to 8 kHz.
+
+        Parameters
+        ----------
+        **sampling : int
+            Any of `rate` in Hz, `window` and `hop` in samples, by default those of `CueLayout`.
+
+        Returns
+        -------
+        CueLayout
+            A layout without IPD.
+        """
         return cls(ild_band_hz=(2000.0, 8000.0), ipd_band_hz=None, **sampling)
 
     @classmethod
     def low_ipd(cls, **sampling: int) -> Self:
-        """Return the paper's low IPD, 300 Hz to 2 kHz; `sampling` is rate, window and hop."""
+        """Return the layout of the paper's low IPD, from 300 Hz to 2 kHz.
+
+        Parameters
+        ----------
+        **sampling : int
+            Any of `rate` in Hz, `window` and `hop` in samples, by default those of `CueLayout`.
+
+        Returns
+        -------
+        CueLayout
+            A layout without ILD.
+        """
         return cls(ild_band_hz=None, ipd_band_hz=(300.0, 2000.0), **sampling)
 
     @classmethod
     def high_ipd(cls, **sampling: int) -> Self:
-        """Return the paper's high IPD, above 2 kHz, which is too irregular to learn (Fig. 3)."""
+        """Return the layout of the paper's high IPD, from 2 to 8 kHz.
+
+        This IPD is too irregular to learn (Fig. 3).
+
+        Parameters
+        ----------
+        **sampling : int
+            Any of `rate` in Hz, `window` and `hop` in samples, by default those of `CueLayout`.
+
+        Returns
+        -------
+        CueLayout
+            A layout without ILD.
+        """
         return cls(ild_band_hz=None, ipd_band_hz=(2000.0, 8000.0), **sampling)
 
     @property
@@ -254,7 +300,13 @@ class CueLayout:
         return np.array([positions[key] for key in keys], dtype=np.intp)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary of JSON values."""
+        """Return the layout as JSON values.
+
+        Returns
+        -------
+        dict
+            One entry per field; `from_dict` is the inverse.
+        """
         return {
             "rate": self.rate,
             "window": self.window,
@@ -265,7 +317,30 @@ class CueLayout:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Return the layout that `to_dict` has described; raise InputError if it is invalid."""
+        """Return the layout that `to_dict` described.
+
+        Parameters
+        ----------
+        fields : dict
+            One entry per field; bands are lists [low, high] in Hz, or None.
+
+        Returns
+        -------
+        CueLayout
+            The layout.
+
+        Raises
+        ------
+        InputError
+            If rate, window or hop is not a whole number, or if the layout is invalid.
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> layout = ea.CueLayout(window=512)
+        >>> ea.CueLayout.from_dict(layout.to_dict()) == layout
+        True
+        """
         counts = [fields[key] for key in ("rate", "window", "hop")]
         if not all(isinstance(count, int) for count in counts):
             raise InputError(
@@ -341,5 +416,16 @@ class Threshold:
         return math.floor(max(peak_db + self.relative_db, self.absolute_db))
 
     def floor(self, peak_power: float) -> float:
-        """Return the level of `floor_db` as a power."""
+        """Return the level of `floor_db` as a power.
+
+        Parameters
+        ----------
+        peak_power : float
+            Power of the strongest bin of the recording, relative to a full-scale sine.
+
+        Returns
+        -------
+        float
+            Power that both ears must reach, relative to a full-scale sine.
+        """
         return float(10 ** (self.floor_db(peak_power) / 10))

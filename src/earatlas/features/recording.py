@@ -98,7 +98,7 @@ class FileRecording:
     """A recording in a sound file of any length."""
 
     path: str | Path
-    channels: tuple[int, int] = (0, 1)  # of the left and the right ear
+    channels: tuple[int, int] = (0, 1)  # channel numbers of the left and the right ear
     offset: Array = field(default_factory=_zero_offset)  # (2, 1), removed while reading
 
     def without_dc_offset(self) -> FileRecording:

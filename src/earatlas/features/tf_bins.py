@@ -219,8 +219,8 @@ class ObservedBins:
 class _CueKind:
     """Position of one kind of cue within the bins and within the cue vector."""
 
-    bins: slice  # of the N bins
-    cues: slice  # of the D cues
+    bins: slice  # rows of this kind among the N bins
+    cues: slice  # positions of this kind among the D cues
     counts: Indices  # (n_cues,), observed frames of each cue
     first: int  # frequency index of the first cue
 

@@ -9,7 +9,7 @@ from earatlas.types import Array
 
 __all__ = ["change_chart", "log_gaussians"]
 
-_STEP_DEGREES = 0.25  # of the central differences
+_STEP_DEGREES = 0.25  # step of the central differences, degrees
 
 
 def change_chart(space: Space, centres: Array, u: Array, new_centres: Array) -> tuple[Array, Array]:

@@ -47,6 +47,24 @@ class DirectionPosterior:
 
     p(x) = sum_k weights[k] N(u_k(x); means[k], covariances[k]), with u_k the chart centred at c_k.
 
+    Parameters
+    ----------
+    space : Space
+        The space of the directions, with C columns per point and L chart coordinates.
+    centres : ndarray of shape (K, C)
+        Chart centres c_k in degrees.
+    weights : ndarray of shape (K,)
+        Weights of the components, which sum to 1.
+    means : ndarray of shape (K, L)
+        Means in chart coordinates, in degrees.
+    covariances : ndarray of shape (K, L, L)
+        Covariances in chart coordinates, in square degrees.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not match, or if the weights do not sum to 1.
+
     Examples
     --------
     >>> import earatlas as ea, numpy as np
@@ -232,9 +250,21 @@ class DirectionPosterior:
         return min(area, self.space.max_region_area)  # a broad posterior may cover the whole space
 
     def rounded_region_size(self, level: float = 0.9) -> tuple[float, float]:
-        """Return the credible radius (two decimals) and area (one decimal) as they are reported.
+        """Return the size of the credible region, rounded as it is reported.
 
         Rounding never makes the area larger than the space.
+
+        Parameters
+        ----------
+        level : float, default 0.9
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        radius : float
+            `credible_radius` in degrees, with two decimals.
+        area : float
+            `credible_area` in square degrees, or degrees on a circle, with one decimal.
         """
         area = self.credible_area(level)
         largest = self.space.max_region_area
@@ -303,7 +333,13 @@ class DirectionPosterior:
         return {}
 
     def cache_summary(self, summary: PosteriorSummary) -> None:
-        """Store values that were computed in a batch, so that they are not computed again."""
+        """Store values that were computed in a batch, so that they are not computed again.
+
+        Parameters
+        ----------
+        summary : PosteriorSummary
+            Best and mean direction, radius and area of this posterior.
+        """
         vars(self).update(best=summary.best, mean=summary.mean)
         self._radii[0.9], self._areas[0.9] = summary.radius_90, summary.area_90
 
@@ -318,7 +354,18 @@ class DirectionPosterior:
     # --- transformations -----------------------------------------------------------------------
 
     def pruned(self, negligible: float = _NEGLIGIBLE_WEIGHT) -> DirectionPosterior:
-        """Return the posterior without the components whose weight is below `negligible`."""
+        """Return the posterior without components of negligible weight.
+
+        Parameters
+        ----------
+        negligible : float, default 1e-12
+            Weight below which a component is left out. The heaviest one is always kept.
+
+        Returns
+        -------
+        DirectionPosterior
+            The remaining components, with weights that sum to 1.
+        """
         return self._subset(self.weights >= min(negligible, self.weights.max()))
 
     def _heaviest(self, mass: float) -> DirectionPosterior:

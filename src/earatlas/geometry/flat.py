@@ -68,21 +68,76 @@ class Plane(Space):
         return float(np.prod([high - low for low, high in self.bounds]))
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return x - c."""
+        """Return coordinate differences u = x - c.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., L)
+            Centres c, in the unit of the bounds.
+        points : array_like of shape (..., L)
+            Points x, in the unit of the bounds.
+
+        Returns
+        -------
+        ndarray of shape (..., L)
+            Chart coordinates, in the unit of the bounds.
+        """
         return np.asarray(points, dtype=np.float64) - np.asarray(centres, dtype=np.float64)
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Return c + u."""
+        """Return the points x = c + u.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., L)
+            Centres c, in the unit of the bounds.
+        coordinates : array_like of shape (..., L)
+            Chart coordinates u, in the unit of the bounds.
+
+        Returns
+        -------
+        ndarray of shape (..., L)
+            Points, in the unit of the bounds.
+        """
         return np.asarray(centres, dtype=np.float64) + np.asarray(coordinates, dtype=np.float64)
 
     def grid(self, spacing: float) -> Array:
-        """Return the midpoints of equal boxes between the bounds."""
+        """Return the midpoints of equal boxes between the bounds.
+
+        Parameters
+        ----------
+        spacing : float
+            Largest width of a box, in the unit of the bounds.
+
+        Returns
+        -------
+        ndarray of shape (G, L)
+            Midpoints of the boxes.
+
+        Raises
+        ------
+        InputError
+            If the spacing is not positive and finite.
+        """
         check_spacing(spacing)
         axes = [grid_axis(low, high, spacing, closed=False) for low, high in self.bounds]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dims)
 
     def rotated(self, points: ArrayLike, degrees: float) -> Array:
-        """Return points with degrees added to the azimuth, which is not wrapped on a plane."""
+        """Return points with degrees added to the azimuth, which is not wrapped on a plane.
+
+        Parameters
+        ----------
+        points : array_like of shape (..., L)
+            Points in degrees.
+        degrees : float
+            Rotation, counter-clockwise (to the left).
+
+        Returns
+        -------
+        ndarray of shape (..., L)
+            Rotated points.
+        """
         x = np.array(points, dtype=np.float64)
         x[..., 0] += degrees
         return x
@@ -103,7 +158,18 @@ class Plane(Space):
         return 360.0 if self.dims == 1 else SPHERE_SQUARE_DEGREES
 
     def contains(self, directions: Array) -> Mask:
-        """Return which directions (N, 2) lie between the bounds of azimuth and elevation."""
+        """Return which directions lie between the bounds of azimuth and elevation.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (N, 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        ndarray of bool, shape (N,)
+            True for each direction between the bounds; True for all unless L = 2.
+        """
         if self.dims != 2:
             return super().contains(directions)
         low, high = np.array(self.bounds).T
@@ -111,7 +177,13 @@ class Plane(Space):
         return inside
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name and bounds as JSON values."""
+        """Return the space as JSON values.
+
+        Returns
+        -------
+        dict
+            Name and bounds.
+        """
         return {"space": "plane", "bounds": [list(pair) for pair in self.bounds]}
 
     def _initial_mean(self, points: Array, weights: Array) -> Array:
@@ -125,6 +197,15 @@ class Circle(Space):
     Points are (azimuth, elevation) in degrees, but the chart has one coordinate (L = 1), the
     wrapped azimuth difference. `exp` returns points at the elevation of the centre.
 
+    Attributes
+    ----------
+    dims : int
+        L = 1 chart coordinate.
+    columns : int
+        C = 2 columns of a point.
+    area : float
+        Length of the circle, 360 degrees.
+
     Examples
     --------
     >>> import earatlas as ea
@@ -137,32 +218,91 @@ class Circle(Space):
     area: ClassVar[float] = 360.0
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return the wrapped azimuth difference."""
+        """Return wrapped azimuth differences.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., 2)
+            Centres of the charts in degrees.
+        points : array_like of shape (..., 2)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., 1)
+            Azimuth differences in degrees, in (-180, 180].
+        """
         return wrap_degrees(
             np.asarray(points, dtype=np.float64)[..., :1]
             - np.asarray(centres, dtype=np.float64)[..., :1]
         )
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Return the point rotated by u in azimuth."""
+        """Return the centres rotated in azimuth by chart coordinates.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., 2)
+            Centres of the charts in degrees.
+        coordinates : array_like of shape (..., 1)
+            Azimuth differences in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            Points in degrees, at the elevations of the centres.
+        """
         c, u = np.asarray(centres, dtype=np.float64), np.asarray(coordinates, dtype=np.float64)
         azimuth = wrap_degrees(c[..., 0] + u[..., 0])
         return np.stack(np.broadcast_arrays(azimuth, c[..., 1]), axis=-1)
 
     def grid(self, spacing: float) -> Array:
-        """Return equally spaced azimuths at elevation 0."""
+        """Return equally spaced azimuths at elevation 0.
+
+        Parameters
+        ----------
+        spacing : float
+            Largest distance between neighbouring azimuths in degrees.
+
+        Returns
+        -------
+        ndarray of shape (G, 2)
+            Azimuth and elevation in degrees.
+
+        Raises
+        ------
+        InputError
+            If the spacing is not positive and finite.
+        """
         check_spacing(spacing)
         azimuth = grid_axis(-180.0, 180.0, spacing, closed=True)
         return np.stack([azimuth, np.zeros_like(azimuth)], axis=-1)
 
     def contains(self, directions: Array) -> Mask:
-        """Return which directions (N, 2) lie at the elevation that is nearest to 0."""
+        """Return which directions lie at the elevation that is nearest to 0.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (N, 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        ndarray of bool, shape (N,)
+            True for each direction within 1 degree of that elevation.
+        """
         elevation = directions[:, 1]
         inside: Mask = np.abs(elevation - elevation[np.argmin(np.abs(elevation))]) < 1.0
         return inside
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the space as JSON values; a circle has no parameters."""
+        """Return the space as JSON values; a circle has no parameters.
+
+        Returns
+        -------
+        dict
+            Name of the space.
+        """
         return {"space": "circle"}
 
     def _initial_mean(self, points: Array, weights: Array) -> Array:
@@ -209,32 +349,91 @@ class Cylinder(Space):
         return 360.0 * (self.elevations[1] - self.elevations[0])
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return the wrapped azimuth difference and the elevation difference."""
+        """Return wrapped azimuth differences and elevation differences.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., 2)
+            Centres of the charts in degrees.
+        points : array_like of shape (..., 2)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            Differences of azimuth, in (-180, 180], and elevation in degrees.
+        """
         u = np.asarray(points, dtype=np.float64) - np.asarray(centres, dtype=np.float64)
         u[..., 0] = wrap_degrees(u[..., 0])
         return u
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Return c + u with the azimuth wrapped."""
+        """Return the points x = c + u with the azimuth wrapped.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., 2)
+            Centres c of the charts in degrees.
+        coordinates : array_like of shape (..., 2)
+            Differences u of azimuth and elevation in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            Points in degrees, with azimuths in (-180, 180].
+        """
         x = np.asarray(centres, dtype=np.float64) + np.asarray(coordinates, dtype=np.float64)
         x[..., 0] = wrap_degrees(x[..., 0])
         return x
 
     def grid(self, spacing: float) -> Array:
-        """Return a grid of equally spaced azimuths and elevations."""
+        """Return a grid of equally spaced azimuths and elevations.
+
+        Parameters
+        ----------
+        spacing : float
+            Largest distance between neighbouring azimuths, and elevations, in degrees.
+
+        Returns
+        -------
+        ndarray of shape (G, 2)
+            Azimuth and elevation in degrees.
+
+        Raises
+        ------
+        InputError
+            If the spacing is not positive and finite.
+        """
         check_spacing(spacing)
         azimuth = grid_axis(-180.0, 180.0, spacing, closed=True)
         elevation = grid_axis(*self.elevations, spacing, closed=False)
         return np.stack(np.meshgrid(azimuth, elevation, indexing="ij"), axis=-1).reshape(-1, 2)
 
     def contains(self, directions: Array) -> Mask:
-        """Return which directions (N, 2) lie between the lowest and the highest elevation."""
+        """Return which directions lie between the lowest and the highest elevation.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (N, 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        ndarray of bool, shape (N,)
+            True for each direction in the elevation range.
+        """
         low, high = self.elevations
         inside: Mask = (directions[:, 1] >= low) & (directions[:, 1] <= high)
         return inside
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name and elevation range as JSON values."""
+        """Return the space as JSON values.
+
+        Returns
+        -------
+        dict
+            Name and elevation range.
+        """
         return {"space": "cylinder", "elevations": list(self.elevations)}
 
     def _initial_mean(self, points: Array, weights: Array) -> Array:

@@ -28,6 +28,19 @@ class CredibleRegion:
 
     Regions are made by `DirectionPosterior.credible_region`.
 
+    Attributes
+    ----------
+    level : float
+        Probability that was asked for.
+    cells : ndarray of shape (G, C)
+        Midpoints of the cells in degrees, most probable first.
+    area : float
+        Area of the cells: degrees of an arc, or square degrees.
+    mass : float
+        Probability that the cells hold, at least `level`.
+    equivalent_radius_degrees : float
+        Radius of a disc, or half the length of an arc, of the same area.
+
     Examples
     --------
     >>> import earatlas as ea, numpy as np

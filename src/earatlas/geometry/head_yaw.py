@@ -22,7 +22,7 @@ from earatlas.types import Array
 __all__ = ["Yaw", "check_yaw_step"]
 
 _MAX_DEGREES_PER_SECOND = 1000.0  # human heads reach about 600
-_MARGIN_SECONDS = 0.1  # by which a tracker may start late or end early
+_MARGIN_SECONDS = 0.1  # time by which a tracker may start late or end early
 _MAX_SECONDS = 1e9  # absolute value of a time
 _MAX_DEGREES = 1e6  # absolute value of a yaw; larger numbers lose their fractional digits
 
@@ -70,7 +70,29 @@ class Yaw:
 
     @classmethod
     def constant(cls, degrees: float) -> Self:
-        """Return a yaw that does not change over time."""
+        """Return a yaw that does not change over time.
+
+        Parameters
+        ----------
+        degrees : float
+            Yaw in degrees, counter-clockwise (to the left).
+
+        Returns
+        -------
+        Yaw
+            The constant yaw.
+
+        Raises
+        ------
+        InputError
+            If the yaw is not finite or exceeds a million degrees.
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> ea.Yaw.constant(30.0).at([0.0, 5.0]).tolist()
+        [30.0, 30.0]
+        """
         if not abs(degrees) <= _MAX_DEGREES:
             raise InputError(
                 f"yaw must be finite and between -{_MAX_DEGREES:g} and {_MAX_DEGREES:g} degrees, "
@@ -138,11 +160,28 @@ class Yaw:
             raise InputError(f"'{path}': {error}") from error
 
     def at(self, seconds: ArrayLike) -> Array:
-        """Return the yaw in degrees at times in seconds, constant beyond the first and the last."""
+        """Return the yaw at given times, constant before the first and after the last known one.
+
+        Parameters
+        ----------
+        seconds : array_like of any shape
+            Times in seconds from the start of the recording.
+
+        Returns
+        -------
+        ndarray of the same shape
+            Yaw in degrees, unwrapped.
+        """
         return np.interp(np.asarray(seconds, dtype=np.float64), self.times, self.degrees)
 
     def check_start(self) -> None:
-        """Raise an InputError if the yaw starts later than the recording."""
+        """Raise an InputError if the yaw starts later than the recording.
+
+        Raises
+        ------
+        InputError
+            If the first time is more than 0.1 s after the start.
+        """
         if self.times[0] > _MARGIN_SECONDS:
             raise InputError(
                 f"yaw must start with the sound, got one that starts {self.times[0]:.3g} s after "
@@ -150,7 +189,18 @@ class Yaw:
             )
 
     def check_end(self, seconds: float) -> None:
-        """Raise an InputError if the yaw ends before a recording of that many seconds."""
+        """Raise an InputError if the yaw ends before the recording.
+
+        Parameters
+        ----------
+        seconds : float
+            Length of the recording in seconds.
+
+        Raises
+        ------
+        InputError
+            If the last time is more than 0.1 s before the end.
+        """
         if self.times[-1] < seconds - _MARGIN_SECONDS:
             raise InputError(
                 f"yaw must last as long as the sound ({seconds:.3g} s), got one that ends at "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mixture_product", "quadrature_product"]
 
-_NODES = 7  # of the Gauss-Hermite quadrature, per axis
+_NODES = 7  # nodes of the Gauss-Hermite quadrature per axis
 
 
 def mixture_product(p: DirectionPosterior, q: DirectionPosterior) -> DirectionPosterior:

@@ -52,11 +52,11 @@ _REGION_MASS = 0.998  # probability that the components used for region sizes ho
 _BLOCK_COMPONENTS = 8_000  # components of the posteriors in one batch
 _BLOCK_NUMBERS = 150_000  # exponents per block, so that a block stays in the cache
 _MIN_EXPONENT = np.float32(-60)  # smaller exponents do not matter, and subnormals are slow
-_TABLE_STEPS = 4096  # of the table of angle / sin(angle)
+_TABLE_STEPS = 4096  # steps of the table of angle / sin(angle)
 _NARROW_DEGREES = 12.0  # largest standard deviation for which chords replace arcs
 _MEAN_TOLERANCE = 1e-5  # radians per step at which the iteration for the mean stops
-_DEGREES = 180 / np.pi
-_PAIRS = np.triu_indices(3)
+_DEGREES = 180 / np.pi  # degrees per radian
+_PAIRS = np.triu_indices(3)  # rows and columns of the upper triangle of a 3 x 3 matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,17 @@ class Space(ABC):
     `Sphere`, `Circle`, `Cylinder` and `Plane` implement it. All learning and inference goes through
     the charts of a space, so the same model works on each of them.
 
+    Attributes
+    ----------
+    dims : int
+        L, the number of chart coordinates.
+    columns : int
+        C, the number of columns of a point.
+    area : float
+        Area of the whole space: degrees if L = 1, square degrees if L = 2.
+    name : str
+        Name of the space in lower case.
+
     Examples
     --------
     >>> import earatlas as ea
@@ -58,22 +69,85 @@ class Space(ABC):
 
     @abstractmethod
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return chart coordinates (..., L) of points (..., C) around centres (..., C)."""
+        """Return the chart coordinates of points around centres.
+
+        Leading axes are broadcast.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., C)
+            Centres of the charts in degrees.
+        points : array_like of shape (..., C)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., L)
+            Coordinates u = log_c(x) in degrees.
+        """
 
     @abstractmethod
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Return points (..., C) at chart coordinates (..., L) around centres (..., C)."""
+        """Return the points at chart coordinates around centres, the inverse of `log`.
+
+        Leading axes are broadcast.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., C)
+            Centres of the charts in degrees.
+        coordinates : array_like of shape (..., L)
+            Chart coordinates in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., C)
+            Points x = exp_c(u) in degrees.
+        """
 
     @abstractmethod
     def grid(self, spacing: float) -> Array:
-        """Return points (G, C) with cells of equal area, about `spacing` degrees wide."""
+        """Return a grid whose cells have equal areas.
+
+        Parameters
+        ----------
+        spacing : float
+            Approximate width of a cell in degrees.
+
+        Returns
+        -------
+        ndarray of shape (G, C)
+            Midpoints of the cells in degrees.
+
+        Raises
+        ------
+        InputError
+            If the spacing is not positive and finite.
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the space as JSON values; `space_from_dict` is the inverse."""
+        """Return the space as JSON values.
+
+        Returns
+        -------
+        dict
+            Name and parameters of the space; `space_from_dict` is the inverse.
+        """
 
     def radius(self, area: float) -> float:
-        """Return the radius in degrees of a disc (or half the length of an arc) of that area."""
+        """Return the radius of a disc, or half the length of an arc, of a given area.
+
+        Parameters
+        ----------
+        area : float
+            Degrees if L = 1, square degrees if L = 2.
+
+        Returns
+        -------
+        float
+            Radius in degrees.
+        """
         return float(area / 2 if self.dims == 1 else np.sqrt(area / np.pi))
 
     @property
@@ -95,40 +169,137 @@ class Space(ABC):
         return min(self.area, 360.0 if self.dims == 1 else SPHERE_SQUARE_DEGREES)
 
     def contains(self, directions: Array) -> Mask:
-        """Return which directions (N, 2) of a head belong to the space, as a mask (N,)."""
+        """Return which directions of a head belong to the space.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (N, 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        ndarray of bool, shape (N,)
+            True for each direction in the space.
+        """
         return np.ones(len(directions), dtype=bool)
 
     def rotated(self, points: ArrayLike, degrees: float) -> Array:
-        """Return points (..., C) rotated to the left about the vertical axis by some degrees."""
+        """Return points rotated about the vertical axis.
+
+        Parameters
+        ----------
+        points : array_like of shape (..., C)
+            Points in degrees.
+        degrees : float
+            Rotation, counter-clockwise (to the left).
+
+        Returns
+        -------
+        ndarray of shape (..., C)
+            Rotated points, with azimuths in (-180, 180].
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> ea.Sphere().rotated([170.0, 10.0], 20.0).tolist()
+        [-170.0, 10.0]
+        """
         x = np.array(points, dtype=np.float64)
         x[..., 0] = wrap_degrees(x[..., 0] + degrees)
         return x
 
     def charts(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return `log` (N, K, L) of all pairs of points (N, C) and centres (K, C).
+        """Return `log` of all pairs of points and centres.
 
         The coordinate axis comes first in memory, so one coordinate of all pairs is contiguous.
+
+        Parameters
+        ----------
+        centres : array_like of shape (K, C)
+            Centres of the charts in degrees.
+        points : array_like of shape (N, C)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (N, K, L)
+            Chart coordinates in degrees.
         """
         c, x = np.asarray(centres, dtype=np.float64), np.asarray(points, dtype=np.float64)
         u = np.moveaxis(self.log(c, x[:, None]), -1, 0)
         return np.moveaxis(np.ascontiguousarray(u), 0, -1)
 
     def distance(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Return distances (...,) in degrees between points (..., C)."""
+        """Return the distances between points; leading axes are broadcast.
+
+        Parameters
+        ----------
+        a, b : array_like of shape (..., C)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (...,)
+            Distances in degrees.
+        """
         distance: Array = np.linalg.norm(self.log(a, b), axis=-1)
         return distance
 
     def squared_distances(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return squared distances (N, K) of all pairs of points (N, C) and centres (K, C)."""
+        """Return the squared distances of all pairs of points and centres.
+
+        Parameters
+        ----------
+        centres : array_like of shape (K, C)
+            Centres in degrees.
+        points : array_like of shape (N, C)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (N, K)
+            Squared distances in square degrees.
+        """
         squared: Array = (self.charts(centres, points) ** 2).sum(axis=-1)
         return squared
 
     def approximate_squared_distances(self, centres: Array, points: Array) -> Single:
-        """Return `squared_distances` in single precision, faster where few digits are needed."""
+        """Return `squared_distances` in single precision, faster where few digits are needed.
+
+        Parameters
+        ----------
+        centres : ndarray of shape (K, C)
+            Centres in degrees.
+        points : ndarray of shape (N, C)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of float32, shape (N, K)
+            Squared distances in square degrees.
+        """
         return self.squared_distances(centres, points).astype(np.float32)
 
     def check(self, points: ArrayLike, name: str = "directions") -> Array:
-        """Return points as a float array (N, C); raise an InputError if that is impossible."""
+        """Return points as a float array, or raise an error that names the invalid row.
+
+        Parameters
+        ----------
+        points : array_like of shape (N, C)
+            Points in degrees, at least one.
+        name : str, default "directions"
+            Name of the argument in the error message.
+
+        Returns
+        -------
+        ndarray of shape (N, C)
+            The points.
+
+        Raises
+        ------
+        InputError
+            If the points have another shape or are not finite.
+        """
         array = np.asarray(points, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != self.columns or len(array) == 0:
             raise InputError(
@@ -145,7 +316,23 @@ class Space(ABC):
     def mean(self, points: ArrayLike, weights: ArrayLike | None = None) -> Array:
         """Return Riemannian means, at which the weighted chart coordinates sum to zero.
 
-        Points (N, C) and weights (N,) give one mean (C,); weights (N, K) give K means (K, C).
+        Parameters
+        ----------
+        points : array_like of shape (N, C)
+            Points in degrees.
+        weights : array_like of shape (N,) or (N, K), optional
+            Weights of the points, by default equal. Each of K columns gives one mean.
+
+        Returns
+        -------
+        ndarray of shape (C,) or (K, C)
+            One mean, or K means, in degrees.
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> ea.Circle().mean([[170.0, 0.0], [-150.0, 0.0]]).round(6).tolist()
+        [-170.0, 0.0]
         """
         x = self.check(points, "points")
         w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -163,15 +350,52 @@ class Space(ABC):
         """Return initial means (K, C) for `mean`; columns of the weights (N, K) sum to 1."""
 
     def nearest(self, points: ArrayLike, targets: ArrayLike) -> Indices:
-        """Return, for each target (T, C), the index of the nearest of the points (N, C)."""
+        """Return the index of the point nearest to each target.
+
+        Parameters
+        ----------
+        points : array_like of shape (N, C)
+            Points in degrees.
+        targets : array_like of shape (T, C)
+            Targets in degrees.
+
+        Returns
+        -------
+        ndarray of int, shape (T,)
+            Indices of points.
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> ea.Sphere().nearest([[0.0, 0.0], [90.0, 0.0]], [[80.0, 20.0]]).tolist()
+        [1]
+        """
         x, t = self.check(points, "points"), self.check(targets, "targets")
         return np.array([int(np.argmin(self.distance(row, x))) for row in t], dtype=np.intp)
 
     def thin(self, points: ArrayLike, spacing: float) -> Indices:
-        """Return indices of a subset with no two points closer than `spacing` (paper, Fig. 9).
+        """Select a subset with no two points closer than `spacing` (paper, Fig. 9).
 
         The selection is greedy in the given order, hence deterministic, and every omitted point is
         closer than `spacing` to a selected one.
+
+        Parameters
+        ----------
+        points : array_like of shape (N, C)
+            Points in degrees.
+        spacing : float
+            Smallest distance between two selected points in degrees.
+
+        Returns
+        -------
+        ndarray of int
+            Indices of the selected points, ascending.
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> ea.Circle().thin([[0.0, 0.0], [4.0, 0.0], [10.0, 0.0]], 5.0).tolist()
+        [0, 2]
         """
         x = self.check(points, "points")
         available = np.ones(len(x), dtype=bool)

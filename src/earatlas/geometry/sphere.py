@@ -25,7 +25,7 @@ from earatlas.types import Array, Indices, Single
 
 __all__ = ["Sphere", "interpolate_by_versine"]
 
-_TABLE_STEPS = 4096  # of the table over 1 - cos, from 0 to 2
+_TABLE_STEPS = 4096  # steps of the table over 1 - cos, from 0 to 2
 
 
 def interpolate_by_versine(versine: Single, values: Single, slopes: Single) -> Single:
@@ -57,6 +57,15 @@ class Sphere(Space):
     |log_c(x)| is the great-circle distance. There is no seam behind the head, and the poles are
     ordinary points.
 
+    Attributes
+    ----------
+    dims : int
+        L = 2 chart coordinates.
+    columns : int
+        C = 2 columns of a point.
+    area : float
+        Area of the sphere, 41,253 square degrees.
+
     Examples
     --------
     >>> import earatlas as ea
@@ -74,7 +83,25 @@ class Sphere(Space):
     area: ClassVar[float] = SPHERE_SQUARE_DEGREES
 
     def check(self, points: ArrayLike, name: str = "directions") -> Array:
-        """Check points as `Space.check` does; elevations must be from -90 to 90 degrees."""
+        """Check points as `Space.check` does, and that elevations are from -90 to 90 degrees.
+
+        Parameters
+        ----------
+        points : array_like of shape (N, 2)
+            Azimuth and elevation in degrees, at least one row.
+        name : str, default "directions"
+            Name of the argument in the error message.
+
+        Returns
+        -------
+        ndarray of shape (N, 2)
+            The points.
+
+        Raises
+        ------
+        InputError
+            If the points have another shape, are not finite, or have an elevation out of range.
+        """
         array = super().check(points, name)
         beyond = np.abs(array[:, 1]) > 90.0 + 1e-6
         if beyond.any():
@@ -87,7 +114,18 @@ class Sphere(Space):
 
     @staticmethod
     def frame(centres: Array) -> tuple[Array, Array, Array]:
-        """Return outward, east and north unit vectors (..., 3) at the centres (..., 2)."""
+        """Return the local axes of the tangent planes at centres.
+
+        Parameters
+        ----------
+        centres : ndarray of shape (..., 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        outward, east, north : ndarray of shape (..., 3)
+            Unit vectors with x to the front, y to the left and z up.
+        """
         azimuth, elevation = np.moveaxis(np.radians(centres), -1, 0)
         zero = np.zeros_like(azimuth)
         east = np.stack([-np.sin(azimuth), np.cos(azimuth), zero], axis=-1)
@@ -102,7 +140,21 @@ class Sphere(Space):
         return to_vectors(centres), east, north
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return the arc from c to x: its length is |u| in degrees, its direction (east, north)."""
+        """Return the arcs from centres to points as chart coordinates.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., 2)
+            Centres c of the charts in degrees.
+        points : array_like of shape (..., 2)
+            Points x in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            Coordinates u = (east, north) in degrees; |u| is the length of the arc from c to x. At
+            the antipode, where the direction is arbitrary, u = (180, 0).
+        """
         out, east, north = self.frame(np.asarray(centres, dtype=np.float64))
         v = to_vectors(points)
         e, n, o = (np.sum(v * axis, axis=-1) for axis in (east, north, out))
@@ -116,7 +168,20 @@ class Sphere(Space):
         return u
 
     def charts(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return `log` of all pairs by matrix products, without an array (N, K, 3)."""
+        """Return `log` of all pairs by matrix products, without an array (N, K, 3).
+
+        Parameters
+        ----------
+        centres : array_like of shape (K, 2)
+            Centres of the charts in degrees.
+        points : array_like of shape (N, 2)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (N, K, 2)
+            Chart coordinates (east, north) in degrees.
+        """
         out, east, north = self.frame(np.asarray(centres, dtype=np.float64))
         v = to_vectors(points)
         u = np.stack([v @ east.T, v @ north.T])  # (L, N, K)
@@ -132,7 +197,20 @@ class Sphere(Space):
         return np.moveaxis(u, 0, -1)
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Return the point |u| degrees from c along the great circle in the direction u."""
+        """Return the points |u| degrees from centres along the great circles in the directions u.
+
+        Parameters
+        ----------
+        centres : array_like of shape (..., 2)
+            Centres of the charts in degrees.
+        coordinates : array_like of shape (..., 2)
+            Chart coordinates u = (east, north) in degrees.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            Azimuth and elevation in degrees.
+        """
         out, east, north = self.frame(np.asarray(centres, dtype=np.float64))
         u = np.radians(np.asarray(coordinates, dtype=np.float64))
         angle = np.linalg.norm(u, axis=-1, keepdims=True)
@@ -141,27 +219,93 @@ class Sphere(Space):
         return to_directions(np.cos(angle) * out + ratio * tangent)
 
     def distance(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Return great-circle distances (...,) in degrees."""
+        """Return great-circle distances; leading axes are broadcast.
+
+        Parameters
+        ----------
+        a, b : array_like of shape (..., 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        ndarray of shape (...,)
+            Distances in degrees, from 0 to 180.
+        """
         return great_circle_error(a, b)
 
     def squared_distances(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return squared distances (N, K); squares keep the digits that arccos loses near 0."""
+        """Return the squared great-circle distances of all pairs of points and centres.
+
+        Squares keep the digits that arccos loses near 0.
+
+        Parameters
+        ----------
+        centres : array_like of shape (K, 2)
+            Centres in degrees.
+        points : array_like of shape (N, 2)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (N, K)
+            Squared distances in square degrees.
+        """
         cosines = np.clip(to_vectors(points) @ to_vectors(centres).T, -1.0, 1.0)
         squared: Array = np.degrees(np.arccos(cosines, out=cosines)) ** 2
         return squared
 
     def approximate_squared_distances(self, centres: Array, points: Array) -> Single:
-        """Return squared distances within 1e-3 square degrees (not at the antipode), by table."""
+        """Return squared distances by table, within 1e-3 square degrees except at the antipode.
+
+        Parameters
+        ----------
+        centres : ndarray of shape (K, 2)
+            Centres in degrees.
+        points : ndarray of shape (N, 2)
+            Points in degrees.
+
+        Returns
+        -------
+        ndarray of float32, shape (N, K)
+            Squared distances in square degrees.
+        """
         versine = (1 - to_vectors(points) @ to_vectors(centres).T).astype(np.float32)
         return interpolate_by_versine(versine, *_squared_angles())
 
     def radius(self, area: float) -> float:
-        """Return the radius of a spherical cap of that area, at most 180 degrees."""
+        """Return the radius of a spherical cap of a given area.
+
+        Parameters
+        ----------
+        area : float
+            Square degrees.
+
+        Returns
+        -------
+        float
+            Radius in degrees, at most 180.
+        """
         fraction = min(area / self.area, 1.0)
         return float(np.degrees(np.arccos(1 - 2 * fraction)))
 
     def grid(self, spacing: float) -> Array:
-        """Return a Fibonacci lattice, whose cells have equal areas of about spacing² degrees²."""
+        """Return a Fibonacci lattice, whose cells have equal areas of about spacing² degrees².
+
+        Parameters
+        ----------
+        spacing : float
+            Approximate distance between neighbouring points in degrees.
+
+        Returns
+        -------
+        ndarray of shape (G, 2)
+            Azimuth and elevation in degrees, from the zenith downwards.
+
+        Raises
+        ------
+        InputError
+            If the spacing is not positive and finite.
+        """
         check_spacing(spacing)
         n = max(round(self.area / spacing**2), 1)
         i = np.arange(n)
@@ -170,17 +314,49 @@ class Sphere(Space):
         return np.stack([wrap_degrees(golden * i), elevation], axis=-1)
 
     def nearest(self, points: ArrayLike, targets: ArrayLike) -> Indices:
-        """Return, for each target (T, 2), the index of the nearest of the points (N, 2)."""
+        """Return the index of the point nearest to each target.
+
+        Parameters
+        ----------
+        points : array_like of shape (N, 2)
+            Azimuth and elevation in degrees.
+        targets : array_like of shape (T, 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        ndarray of int, shape (T,)
+            Indices of points.
+        """
         v, t = to_vectors(self.check(points, "points")), to_vectors(self.check(targets, "targets"))
         nearest: Indices = np.argmax(t @ v.T, axis=1)
         return nearest
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the space as JSON values; a sphere has no parameters."""
+        """Return the space as JSON values; a sphere has no parameters.
+
+        Returns
+        -------
+        dict
+            Name of the space.
+        """
         return {"space": "sphere"}
 
     def mean(self, points: ArrayLike, weights: ArrayLike | None = None) -> Array:
-        """Return Riemannian means; one mean is computed with unit vectors, ten times as fast."""
+        """Return Riemannian means; one mean is computed with unit vectors, ten times as fast.
+
+        Parameters
+        ----------
+        points : array_like of shape (N, 2)
+            Azimuth and elevation in degrees.
+        weights : array_like of shape (N,) or (N, K), optional
+            Weights of the points, by default equal. Each of K columns gives one mean.
+
+        Returns
+        -------
+        ndarray of shape (2,) or (K, 2)
+            One mean, or K means, in degrees.
+        """
         if weights is not None and np.ndim(weights) == 2:
             return super().mean(points, weights)
         v = to_vectors(self.check(points, "points"))

@@ -63,6 +63,13 @@ class HeadReport:
         are no mirrored pairs of directions.
     warnings : tuple of str
         What cannot be learned from the head, as sentences.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> report = ea.diagnose(ea.simulated_head([[a, 0.0] for a in range(-180, 180, 10)]))
+    >>> report.directions, report.elevation_range, report.taps
+    (36, (0.0, 0.0), 256)
     """
 
     name: str

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint, sanitize
 from earatlas.features.audio import resample
-from earatlas.features.cues import is_reverberant, response_cues
+from earatlas.features.cues import response_cues, responses_are_reverberant
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors, wrap_degrees
 from earatlas.geometry.spaces import Circle, Space, Sphere
@@ -230,7 +230,7 @@ class Head:
         """
         if isinstance(self.ears, MeasuredCues):
             return False
-        return is_reverberant(self.ears.samples, self.ears.rate, layout or CueLayout())
+        return responses_are_reverberant(self.ears.samples, self.ears.rate, layout or CueLayout())
 
     def direct(self, window_seconds: float = DIRECT_WINDOW_SECONDS) -> Head:
         """Truncate the impulse responses to the direct sound, which removes the room.

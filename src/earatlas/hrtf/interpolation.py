@@ -34,7 +34,7 @@ _NEIGHBOURS = 6  # measured directions per interpolated one
 _DELAY_BANDWIDTH_HZ = 4000.0  # standard deviation of the Gaussian low-pass for the delay
 _OVERSAMPLING = 8  # delay steps per sample
 _TAIL = 32  # samples by which a delay may shift a response beyond its end
-_MIN_MAGNITUDE = 1e-4  # relative to the strongest frequency; floor for the minimum phase
+_MIN_MAGNITUDE = 1e-4  # floor relative to the strongest frequency; without it, zeros give log(0)
 
 
 def check_covered(head: Head, directions: Array, name: str = "directions") -> None:
@@ -59,7 +59,7 @@ class InterpolatedResponses:
     phase: Complex  # (N, 2, F), of magnitude 1, without the delay
     delay_seconds: Array  # (N, 2)
     frequencies_hz: Array  # (F,)
-    taps: int  # of the interpolated responses
+    taps: int  # length of the interpolated responses, samples
 
     @classmethod
     def of(cls, head: Head, rate: int) -> InterpolatedResponses:

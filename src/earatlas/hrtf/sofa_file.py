@@ -49,7 +49,8 @@ _CONVENTIONS = (
 # Evidence: docs/figures/settings/hrtf.md, "sofa_file".
 _UNWRITTEN = 1e30  # larger values are fill values of netCDF (1e37), not samples
 _MIN_RATE_HZ, _MAX_RATE_HZ = 1000.0, 1e6  # supported sampling rates
-_ERROR_REASONS = {-51: "it is not a netCDF file", -101: "it is truncated or damaged"}  # of netCDF-C
+# Reasons for the error codes of netCDF-C.
+_ERROR_REASONS = {-51: "it is not a netCDF file", -101: "it is truncated or damaged"}
 _MAX_TEXT_LENGTH = 10_000  # characters of an attribute; some contain a whole licence
 _MAX_BYTES_PER_BYTE, _MIN_LIMIT_BYTES = 8, 32 << 20  # data in memory per size of the file
 _MAX_DELAY_SECONDS = 1.0  # largest accepted Data.Delay

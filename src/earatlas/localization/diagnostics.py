@@ -31,25 +31,25 @@ __all__ = [
 ]
 
 # Evidence: docs/figures/settings/localization.md, "diagnostics".
-_MIN_SECONDS = 0.45  # of sound; a little less than the default window of 0.5 s
+_MIN_SECONDS = 0.45  # shortest sound without a doubt, s; slightly less than the default window
 _NOISY_DB = 13.0  # median SNR of the onsets
 _REVERBERANT_SECONDS = 0.22  # T60 from which a recording is reverberant
 _CERTAINLY_REVERBERANT_SECONDS = 0.35  # T60 from which it is, even with overlapping sources
 _ANECHOIC_SECONDS = 0.175  # T60 above which a bad fit is due to a room, not to another head
-_IDENTICAL_SHARE = 1e-7  # share of the energy of an ear that differs from the other
-_MIN_ONSETS = 20  # for any statement about onsets
+_IDENTICAL_FRACTION = 1e-7  # fraction of the energy that differs between identical ears, at most
+_MIN_ONSETS = 20  # fewest onsets for any statement about them
 _UNDIRECTED_NATS = 0.5  # nats per onset of the best direction
 _SECOND_SOURCE_NATS = 0.22  # nats per onset that a second source adds
-_MAX_RESIDUAL = 2.0  # normalized residual of a sound of the learned head
-_TYPICAL_SHARE = 0.97  # of the typical nats per onset: not another head
-_MISMATCH_SHARE = 0.85  # of the typical nats per onset: certainly another head
+_MAX_RESIDUAL_RATIO = 2.0  # residual ratio of a sound of the learned head
+_TYPICAL_RATIO = 0.97  # nats per onset over the typical ones from which it is not another head
+_MISMATCH_RATIO = 0.85  # nats per onset over the typical ones below which it is another head
 _NO_ONSET_SCALE = 2.5  # factor of the residual limit if onsets cannot be used
 
 _HEAD_REMEDY = "The direction may be wrong: use the atlas of the head that made the recording."
 
 
 class DoubtKind(StrEnum):
-    """First words of the doubts."""
+    """Kinds of doubts; the values are the first words of their texts."""
 
     REVERBERANT = "reverberant"
     NOISY = "noisy"
@@ -64,26 +64,26 @@ class DoubtKind(StrEnum):
 
 
 class Doubt(str):
-    """A doubt as text; `word` is how it begins (a `DoubtKind`), `value` the measured value."""
+    """A doubt as text; `word` is its kind, with which it begins, `value` the measured value."""
 
     __slots__ = ("value", "word")
-    word: str
+    word: DoubtKind
     value: float
 
-    def __new__(cls, word: str, reason: str, value: float) -> Doubt:
+    def __new__(cls, word: DoubtKind, reason: str, value: float) -> Doubt:
         """Return the doubt `word: reason`."""
         doubt = super().__new__(cls, f"{word}: {reason}")
-        doubt.word, doubt.value = str(word), float(value)
+        doubt.word, doubt.value = DoubtKind(word), float(value)
         return doubt
 
-    def __getnewargs__(self) -> tuple[str, str, float]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[DoubtKind, str, float]:  # type: ignore[override]
         """Return the arguments for copies and pickles."""
         return self.word, self.removeprefix(f"{self.word}: "), self.value
 
 
 def channels_identical(onsets: OnsetBins) -> bool:
     """Whether both channels have the same signal, as from one microphone."""
-    return onsets.interaural_difference < _IDENTICAL_SHARE
+    return onsets.interaural_difference < _IDENTICAL_FRACTION
 
 
 def recording_doubts(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
@@ -131,20 +131,20 @@ def localization_doubts(
     `static_onsets` are onsets during which the head did not rotate. They are tested for several
     sources, which takes as long as the localization. None: the test is left out.
     """
-    typical = (
-        math.nan if head.rooms is None else head.rooms.score_calibration.typical_nats_per_onset
-    )
+    localizer, typical = head.reverberant_localizer, math.nan
+    if localizer is not None:
+        typical = localizer.score_calibration.typical_nats_per_onset
     nats = calibrated.nats_per_onset
-    fits = calibrated.misfit <= 1 and not nats < _MISMATCH_SHARE * typical
+    fits = calibrated.residual_ratio <= 1 and not nats < _MISMATCH_RATIO * typical
     doubts = list(recording_doubts(onsets, seconds, fits=fits))
     if fits:
         return tuple(doubts)
-    if head.rooms is None or onsets is None:
-        mismatch = mismatch_doubts(calibrated.misfit, residual_scale=_NO_ONSET_SCALE)
+    if localizer is None or onsets is None:
+        mismatch = mismatch_doubts(calibrated.residual_ratio, residual_scale=_NO_ONSET_SCALE)
         return tuple(doubts) or tuple(mismatch)
     only_reverberant = not _words(doubts) - {DoubtKind.REVERBERANT}
     if only_reverberant and static_onsets is not None and len(static_onsets) >= _MIN_ONSETS:
-        gain = OnsetMixture(head.rooms.direct_sound, static_onsets).second_source_gain()
+        gain = OnsetMixture(localizer.direct_sound, static_onsets).second_source_gain()
         required = _SECOND_SOURCE_NATS if nats > _UNDIRECTED_NATS else 2 * _SECOND_SOURCE_NATS
         if gain > required:
             reason = (
@@ -163,7 +163,7 @@ def localization_doubts(
         doubts.append(Doubt(DoubtKind.NOT_DIRECTIONAL, reason, nats))
     if doubts or len(onsets) < _MIN_ONSETS or not onsets.is_clean:
         return tuple(doubts)
-    return tuple(mismatch_doubts(calibrated.misfit, nats, typical, onsets.decay_seconds))
+    return tuple(mismatch_doubts(calibrated.residual_ratio, nats, typical, onsets.decay_seconds))
 
 
 def with_onset_score(
@@ -174,11 +174,12 @@ def with_onset_score(
     The anechoic model of a head with large residuals also fits two talkers and loud noise; their
     onsets reveal them.
     """
-    if head.rooms is None or onsets is None or len(onsets) < _MIN_ONSETS:
+    localizer = head.reverberant_localizer
+    if localizer is None or onsets is None or len(onsets) < _MIN_ONSETS:
         return calibrated
     if not math.isnan(calibrated.nats_per_onset):
         return calibrated
-    likelihood = head.rooms.direct_sound.log_likelihood(onsets)
+    likelihood = localizer.direct_sound.log_likelihood(onsets)
     return replace(calibrated, nats_per_onset=float(likelihood.features[0]))
 
 
@@ -189,12 +190,12 @@ def _reverberant(decay_seconds: float) -> Doubt:
     return Doubt(DoubtKind.REVERBERANT, reason, decay_seconds)
 
 
-def _words(doubts: list[Doubt]) -> set[str]:
+def _words(doubts: list[Doubt]) -> set[DoubtKind]:
     return {doubt.word for doubt in doubts}
 
 
 def mismatch_doubts(
-    misfit: float,
+    residual_ratio: float,
     nats: float = math.nan,
     typical_nats: float = math.nan,
     decay_seconds: float = math.nan,
@@ -203,20 +204,20 @@ def mismatch_doubts(
 ) -> Iterator[Doubt]:
     """Yield a doubt if sound without noise and reverberation was recorded with another head.
 
-    Two tests are made: of the normalized residual (`misfit`) against its limit, which is multiplied
-    by `residual_scale`, and of the nats per onset against the typical value. A slow decay is
+    Two tests are made: of the residual ratio against its limit, which is multiplied by
+    `residual_scale`, and of the nats per onset against the typical value. A slow decay is
     attributed to a room instead.
     """
-    large_residual = misfit / residual_scale > _MAX_RESIDUAL
-    large_residual = large_residual and not nats >= _TYPICAL_SHARE * typical_nats
-    if not large_residual and not nats < _MISMATCH_SHARE * typical_nats:
+    large_residual = residual_ratio / residual_scale > _MAX_RESIDUAL_RATIO
+    large_residual = large_residual and not nats >= _TYPICAL_RATIO * typical_nats
+    if not large_residual and not nats < _MISMATCH_RATIO * typical_nats:
         return
     if decay_seconds > _ANECHOIC_SECONDS:
         yield _reverberant(decay_seconds)
     elif large_residual:
-        ratio = f"{misfit:.1f} times" if math.isfinite(misfit) else "far above"
+        ratio = f"{residual_ratio:.1f} times" if math.isfinite(residual_ratio) else "far above"
         reason = f"the cue residual is {ratio} what is usual for the learned head. {_HEAD_REMEDY}"
-        yield Doubt(DoubtKind.HEAD_MISMATCH, reason, misfit)
+        yield Doubt(DoubtKind.HEAD_MISMATCH, reason, residual_ratio)
     else:
         reason = (
             f"its onsets have {nats:.2f} nats per bin where {typical_nats:.1f} are usual. "
@@ -232,10 +233,11 @@ def head_mismatch(
 
     In a room, onsets have fewer nats for any head, and the score calibration accounts for it.
     """
-    if head.rooms is None or onsets is None or math.isnan(calibrated.nats_per_onset):
+    localizer = head.reverberant_localizer
+    if localizer is None or onsets is None or math.isnan(calibrated.nats_per_onset):
         return 1.0
     if onsets.decay_seconds > _ANECHOIC_SECONDS:
         return 0.0
-    share = calibrated.nats_per_onset / head.rooms.score_calibration.typical_nats_per_onset
-    deviation = (_TYPICAL_SHARE - share) / (_TYPICAL_SHARE - _MISMATCH_SHARE)
+    share = calibrated.nats_per_onset / localizer.score_calibration.typical_nats_per_onset
+    deviation = (_TYPICAL_RATIO - share) / (_TYPICAL_RATIO - _MISMATCH_RATIO)
     return min(max(deviation, 0.0), 1.0)

@@ -24,8 +24,8 @@ def check_yaw(yaw: YawLike, space: Space) -> Yaw:
     checked = Yaw.of(yaw)
     if checked.degrees.any() and not space.holds_directions:
         raise InputError(
-            f"yaw must be used with an atlas of directions, got one of a {space.name} of other "
-            "coordinates. Leave the yaw out."
+            f"yaw must be used with an atlas of directions, got an atlas whose {space.name} has "
+            "coordinates other than directions. Leave the yaw out."
         )
     checked.check_start()
     return checked

@@ -40,11 +40,11 @@ from earatlas.types import Array
 
 __all__ = ["rotating_head_posterior"]
 
-_OUTLIER_PROBABILITY = 1e-3  # that a pose is uninformative, so no pose alone excludes a direction
-_NEGLIGIBLE_WEIGHT = 1e-5  # of a component of a pose's posterior: far below the outlier level
-_SPACINGS_DEGREES = (6.0, 3.0, 1.5, 0.75)  # of the grids, each finer than the previous one
+_OUTLIER_PROBABILITY = 1e-3  # prior of an uninformative pose: no pose alone excludes a direction
+_NEGLIGIBLE_WEIGHT = 1e-5  # components of a pose's posterior below this weight are left out
+_SPACINGS_DEGREES = (6.0, 3.0, 1.5, 0.75)  # spacing of the grids, from coarse to fine
 _MAX_CELLS, _MASS = 100, 0.9999  # cells that are refined, and the probability that they contain
-_SEED_WEIGHT = 1e-3  # of a component from which on its centre is added to the first grid
+_SEED_WEIGHT = 1e-3  # the mean of a component above this weight is added to the first grid
 
 
 def rotating_head_posterior(
@@ -56,9 +56,11 @@ def rotating_head_posterior(
     if len(observed) == 1:
         return head.calibrated_posterior(observed[0].statistics, onsets).rotated(mean_yaw)
     yaws = np.array([wrap_degrees(pose.yaw_degrees - mean_yaw) for pose in observed])
-    anechoic, misfit = _anechoic_posterior(head, [pose.statistics for pose in observed], yaws)
+    anechoic, residual_ratio = _anechoic_posterior(
+        head, [pose.statistics for pose in observed], yaws
+    )
     offsets = wrap_degrees(yaw_of_bins - mean_yaw)
-    return head.combine(anechoic, misfit, onsets, offsets).rotated(mean_yaw)
+    return head.combine(anechoic, residual_ratio, onsets, offsets).rotated(mean_yaw)
 
 
 def _mean_yaw(poses: Sequence[Pose]) -> float:
@@ -72,19 +74,23 @@ def _mean_yaw(poses: Sequence[Pose]) -> float:
 def _anechoic_posterior(
     head: LearnedHead, poses: Sequence[CueStatistics], yaws: Array
 ) -> tuple[DirectionPosterior, float]:
-    """Return the posterior and residual of `Calibration.calibrated_posterior` for many poses."""
+    """Return the results of `Calibration.calibrated_posterior` for many poses."""
     model, calibration = head.model, head.calibration
     shared = _share_statistics(calibration, poses, model.noise)
     posterior = _product(model, shared, yaws)
     directions = [model.space.rotated(posterior.best, -yaw) for yaw in yaws]
     counts = np.array([s.counts.sum() for s in shared])
-    misfits = [model.misfit(s, direction) for s, direction in zip(shared, directions, strict=True)]
-    excess = float(counts @ misfits / max(counts.sum(), 1e-300)) / calibration.misfit
-    if excess <= 1:
-        return calibration.blur(posterior), excess
-    relaxed = calibration.relaxed(excess)
+    residuals = [
+        model.normalized_residual(s, direction)
+        for s, direction in zip(shared, directions, strict=True)
+    ]
+    residual = float(counts @ residuals / max(counts.sum(), 1e-300))
+    residual_ratio = residual / calibration.max_residual
+    if residual_ratio <= 1:
+        return calibration.blur(posterior), residual_ratio
+    relaxed = calibration.relaxed(residual_ratio)
     shared = _share_statistics(relaxed, poses, model.noise)
-    return relaxed.blur(_product(model, shared, yaws)), excess
+    return relaxed.blur(_product(model, shared, yaws)), residual_ratio
 
 
 def _share_statistics(

@@ -54,7 +54,6 @@ class Accuracy:
     >>> atlas = ea.example_atlas()
     >>> atlas.accuracy.median_degrees < 5
     True
-
     """
 
     held_out: int
@@ -77,7 +76,6 @@ class Accuracy:
         -------
         Accuracy
             Statistics of the errors.
-
         """
         angle = great_circle_error(true, estimated)
         return cls(
@@ -95,8 +93,8 @@ class CalibratedPosterior:
     """A posterior of directions, and how well the sound fits the learned head."""
 
     posterior: DirectionPosterior
-    misfit: float  # normalized residual of the anechoic model; 1 is the calibrated limit
-    nats_per_onset: float = math.nan  # of the best direction; NaN: onsets were not used
+    residual_ratio: float  # residual of the anechoic model; above 1 it does not fit
+    nats_per_onset: float = math.nan  # value at the best direction; NaN: onsets were not used
 
     def rotated(self, degrees: float) -> CalibratedPosterior:
         """Return a copy with the posterior rotated to the left."""
@@ -112,7 +110,8 @@ class LearnedHead:
     calibration: Calibration
     accuracy: Accuracy | None  # None: too few directions to hold some out
     about: dict[str, Any] = field(default_factory=dict)  # head, licence, provenance, directions
-    rooms: ReverberantLocalizer | None = None  # None: for the acoustics it was learned in only
+    # None: only for the acoustics in which the head was measured.
+    reverberant_localizer: ReverberantLocalizer | None = None
 
     def __repr__(self) -> str:
         return (
@@ -128,42 +127,98 @@ class LearnedHead:
     def posterior(
         self, statistics: CueStatistics, onsets: OnsetBins | None = None
     ) -> DirectionPosterior:
-        """Return the calibrated posterior p(x | recording); rooms require the onsets."""
+        """Return the calibrated posterior p(x | recording).
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics of the D cues of the layout.
+        onsets : OnsetBins, optional
+            Onsets of the recording; without them a reverberant recording is treated as anechoic.
+
+        Returns
+        -------
+        DirectionPosterior
+            The posterior.
+        """
         return self.calibrated_posterior(statistics, onsets).posterior
 
     def calibrated_posterior(
         self, statistics: CueStatistics, onsets: OnsetBins | None = None
     ) -> CalibratedPosterior:
-        """Return the calibrated posterior with the measures of fit."""
-        anechoic, misfit = self.calibration.calibrated_posterior(self.model, statistics)
-        return self.combine(anechoic, misfit, onsets)
+        """Return the calibrated posterior with the measures of fit.
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics of the D cues of the layout.
+        onsets : OnsetBins, optional
+            Onsets of the recording; without them a reverberant recording is treated as anechoic.
+
+        Returns
+        -------
+        CalibratedPosterior
+            The posterior, the residual of the anechoic model, and the nats per onset.
+        """
+        anechoic, residual_ratio = self.calibration.calibrated_posterior(self.model, statistics)
+        return self.combine(anechoic, residual_ratio, onsets)
 
     def combine(
         self,
         anechoic: DirectionPosterior,
-        misfit: float,
+        residual_ratio: float,
         onsets: OnsetBins | None,
         yaw: Array | None = None,
     ) -> CalibratedPosterior:
-        """Combine the anechoic posterior with the onsets; see `ReverberantLocalizer.combine`."""
-        if self.rooms is None or onsets is None:
-            return CalibratedPosterior(anechoic, misfit)
-        posterior, nats = self.rooms.combine(anechoic, misfit, onsets, yaw)
-        return CalibratedPosterior(posterior, misfit, nats)
+        """Combine the anechoic posterior with the onsets; see `ReverberantLocalizer.combine`.
+
+        Parameters
+        ----------
+        anechoic : DirectionPosterior
+            Posterior of the anechoic model.
+        residual_ratio : float
+            Normalized residual of the anechoic model, divided by its calibrated limit.
+        onsets : OnsetBins or None
+            The B onset bins of the recording. With None the anechoic posterior is unchanged.
+        yaw : ndarray of shape (B,), optional
+            Yaw of the head at each bin in degrees; by default the head does not rotate.
+
+        Returns
+        -------
+        CalibratedPosterior
+            The combined posterior with the measures of fit.
+        """
+        if self.reverberant_localizer is None or onsets is None:
+            return CalibratedPosterior(anechoic, residual_ratio)
+        posterior, nats = self.reverberant_localizer.combine(anechoic, residual_ratio, onsets, yaw)
+        return CalibratedPosterior(posterior, residual_ratio, nats)
 
     def combine_batch(
         self, anechoic: CalibratedPosteriorBatch, onsets: Sequence[OnsetBins | None]
     ) -> list[CalibratedPosterior]:
-        """Do the same for many overlapping sounds of one recording.
+        """Do the same as `combine` for W overlapping sounds of one recording.
 
-        Either all sounds have onsets or none has. They are complete and sorted by time.
+        Parameters
+        ----------
+        anechoic : CalibratedPosteriorBatch
+            Posteriors and residuals of the anechoic model.
+        onsets : sequence of OnsetBins or None
+            Onset bins of each sound, complete and sorted by time. Either all sounds have onsets or
+            none has.
+
+        Returns
+        -------
+        list of CalibratedPosterior
+            One combined posterior per sound.
         """
         given = [bins for bins in onsets if bins is not None]
-        if self.rooms is None or len(given) < len(onsets):
+        if self.reverberant_localizer is None or len(given) < len(onsets):
             posteriors = anechoic.posteriors(np.arange(len(onsets)))
-            return list(map(CalibratedPosterior, posteriors, anechoic.misfits.tolist()))
-        combined = self.rooms.combine_batch(anechoic, given)
+            return list(map(CalibratedPosterior, posteriors, anechoic.residual_ratios.tolist()))
+        combined = self.reverberant_localizer.combine_batch(anechoic, given)
         return [
-            CalibratedPosterior(posterior, misfit, nats)
-            for (posterior, nats), misfit in zip(combined, anechoic.misfits.tolist(), strict=True)
+            CalibratedPosterior(posterior, ratio, nats)
+            for (posterior, nats), ratio in zip(
+                combined, anechoic.residual_ratios.tolist(), strict=True
+            )
         ]

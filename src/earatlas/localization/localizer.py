@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _STATIC_DEGREES = 6.0  # range of yaw in which the head counts as static
-_ACTIVE_SHARE = 0.01  # of the power of the loudest frame; words are above, pauses below
+_ACTIVE_RATIO = 0.01  # power over that of the loudest frame; words are above it, pauses below
 _LOUDEST_SECONDS = 10.0  # time constant with which the loudest frame is forgotten
 
 
@@ -178,7 +178,7 @@ class _SilenceTimer:
         """Add frames (2, B, t)."""
         for power in squared_magnitude(spectra[:, 1:]).sum(axis=(0, 1)):
             self._loudest = max(self._forgetting * self._loudest, float(power))
-            active = power > _ACTIVE_SHARE * self._loudest
+            active = power > _ACTIVE_RATIO * self._loudest
             self.seconds = 0.0 if active else self.seconds + self._frame
 
 
@@ -243,8 +243,8 @@ class Localizer:
         known = None if yaw is None else check_yaw(yaw, head.space)
         self._motion = HeadMotion(known, memory_seconds)
         self._onsets = None
-        if head.rooms is not None:
-            onset_settings = head.rooms.direct_sound.onset_settings
+        if head.reverberant_localizer is not None:
+            onset_settings = head.reverberant_localizer.direct_sound.onset_settings
             forgetting = _forgetting(onset_settings.hop / onset_settings.rate, memory_seconds)
             self._onsets = OnsetDetector(onset_settings, forgetting=forgetting)
         self._resampler = None
@@ -324,9 +324,10 @@ class Localizer:
 
     def _localization(self) -> Localization:
         poses = self._statistics.poses(self._threshold)
-        if self._onsets is None or self._head.rooms is None:
+        if self._onsets is None or self._head.reverberant_localizer is None:
             return localize_rotating_head(self._head, poses, None, np.zeros(0))
-        bins, onset_settings = self._onsets.bins(), self._head.rooms.direct_sound.onset_settings
+        bins = self._onsets.bins()
+        onset_settings = self._head.reverberant_localizer.direct_sound.onset_settings
         yaw = self._motion.at(bins.t * (onset_settings.hop / onset_settings.rate))
         return localize_rotating_head(self._head, poses, bins, yaw)
 

@@ -21,7 +21,7 @@ from earatlas.types import Indices, Single
 
 __all__ = ["MixtureScan"]
 
-_FACTORS = 4  # per product. Factors are from 1e-6 to 1000: single precision holds four of them
+_FACTORS = 4  # factors (1e-6 to 1000) per product that single precision can hold
 _ROWS = 64  # products per batch, so that they stay in the cache
 
 

@@ -15,23 +15,23 @@ __all__ = ["LOW_EVIDENCE_NATS", "detected_source_posterior", "widen_posterior"]
 
 # Evidence: docs/figures/settings/localization.md, "multi_source_posterior".
 LOW_EVIDENCE_NATS = 0.03  # nats per onset below which a source may not exist
-_WIDENED_SHARE = 0.7  # of an unsupported posterior that is blurred
-_WIDENED_DEGREES = 30.0  # by so much
+_WIDENED_FRACTION = 0.7  # fraction of an unsupported posterior that is blurred
+_WIDENED_DEGREES = 30.0  # standard deviation of that blur
 
 
 def detected_source_posterior(
-    rooms: ReverberantLocalizer, source: DetectedSource
+    localizer: ReverberantLocalizer, source: DetectedSource
 ) -> DirectionPosterior:
     """Return the calibrated posterior of one of several sources."""
-    space = rooms.direct_sound.space
-    if rooms.multi_source_calibration is None:
+    space = localizer.direct_sound.space
+    if localizer.multi_source_calibration is None:
         # The calibration for a single source is overconfident here.
-        return widen_posterior(rooms.score_calibration.posterior(space, source.log_likelihood))
-    return rooms.multi_source_calibration.posterior(space, source.log_likelihood)
+        return widen_posterior(localizer.score_calibration.posterior(space, source.log_likelihood))
+    return localizer.multi_source_calibration.posterior(space, source.log_likelihood)
 
 
 def widen_posterior(posterior: DirectionPosterior, amount: float = 1.0) -> DirectionPosterior:
     """Blur a posterior that no other evidence supports, by an amount from 0 to 1 (fully)."""
     return posterior.blurred(
-        [0.0, _WIDENED_DEGREES], [1 - amount * _WIDENED_SHARE, amount * _WIDENED_SHARE]
+        [0.0, _WIDENED_DEGREES], [1 - amount * _WIDENED_FRACTION, amount * _WIDENED_FRACTION]
     )

@@ -39,8 +39,8 @@ from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearI
 from earatlas.types import Array, Complex, Indices, Mask, Single
 
 __all__ = [
-    "LEVELS",
     "N_CLASSES",
+    "N_TABLE_STEPS",
     "SHARPNESS",
     "DirectSoundModel",
     "DirectionLogLikelihood",
@@ -51,21 +51,21 @@ __all__ = [
 ]
 
 # Evidence: docs/figures/settings/localization.md, "onset_likelihood".
-LEVELS = 512  # steps of u from -1 to 1 in the tables of log g
+N_TABLE_STEPS = 512  # steps of u from -1 to 1 in the tables of log g
 SHARPNESS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.992, 0.997])  # b_j
 RISES_DB = (3.0, 5.0, 8.0, 12.0, 17.0)  # lower edges of the rise classes
 BANDS_HZ = (150.0, 1500.0, 4000.0)  # lower edges of the frequency bands
 N_CLASSES = len(RISES_DB) * len(BANDS_HZ)
 _COARSE_DEGREES, _FINE_DEGREES = 5.0, 2.0  # grid spacing: everywhere, and around the maxima
 _POINTS_PER_GAP = 7.0  # most grid points between two measured directions
-_BINS_PER_BATCH = 48  # so that the values of a batch stay in the cache
+_BINS_PER_BATCH = 48  # bins of which the values stay in the cache
 _N_FINE_CELLS = 130  # coarse cells that are evaluated on the fine grid
 _ROTATION_STEP_DEGREES = 3.0  # bins of a rotating head within this yaw are evaluated together
 _ROTATED_NEIGHBOURS = 4  # grid points from which a rotated direction is interpolated
 _CACHED = ("grid", "interpolation", "cells", "coarse_points", "_points")  # shared by copies
 _NEIGHBOURS = 6  # measured directions from which a grid point is interpolated
 _SPARSE_DEGREES = 6.0  # spacing beyond which leave-one-out templates are blended
-_SPARSE_SHARE = 0.25  # weight of leave-one-out templates then: errors grow as the gap squared
+_SPARSE_FRACTION = 0.25  # weight of leave-one-out templates then: errors grow as the gap squared
 
 
 def stokes(z: Complex) -> Array:
@@ -122,7 +122,7 @@ class DirectSoundModel:
     templates: InterauralTemplates
     spacing_degrees: float  # between the measured directions
     whitening: Complex  # (F, 2, 2) Γ^(-1/2)
-    log_densities: Single  # (classes, LEVELS) log g
+    log_densities: Single  # (classes, N_TABLE_STEPS) log g
     onset_settings: OnsetDetectorSettings
 
     def __repr__(self) -> str:
@@ -222,7 +222,7 @@ class DirectSoundModel:
         if self.spacing_degrees > _SPARSE_DEGREES:
             own = self.interpolated_points(self.interpolation_for(known, known[rows]))
             whole = np.concatenate([own, self.points(near)], axis=2)
-            points = (1 - _SPARSE_SHARE) * whole + _SPARSE_SHARE * points
+            points = (1 - _SPARSE_FRACTION) * whole + _SPARSE_FRACTION * points
             points /= np.linalg.norm(points, axis=1, keepdims=True)
         own, around = np.split(points, [len(rows)], axis=2)
         return LeaveOneOutTemplates(near, around.astype(np.float32)), own
@@ -245,16 +245,16 @@ class DirectSoundModel:
     def iter_table_values(
         self, table: Single, bins: OnsetBins, points: Single
     ) -> Iterator[tuple[slice, Single]]:
-        """Yield values of a table (classes, LEVELS) at s · s_x of bins and points (F, 3, G).
+        """Yield values of a table (classes, N_TABLE_STEPS) at s · s_x of bins and points (F, 3, G).
 
         Each item is a slice of b bins and their values (b, G).
         """
         # The table is padded by one: rounding may put u slightly beyond -1 or 1.
         flat = np.pad(table, ((0, 0), (1, 1)), mode="edge").ravel()
-        half = np.float32(LEVELS / 2)
+        half = np.float32(N_TABLE_STEPS / 2)
         s = self.stokes_points(bins) * half
         classes = bin_class(bins.rise_db, self.onset_settings.frequencies_hz[bins.f])
-        centres = (classes * (LEVELS + 2) + 1).astype(np.float32)[:, None] + half
+        centres = (classes * (N_TABLE_STEPS + 2) + 1).astype(np.float32)[:, None] + half
         for first in range(0, len(bins), _BINS_PER_BATCH):
             own = slice(first, first + _BINS_PER_BATCH)
             u = np.matmul(s[own, None], points[bins.f[own]])[:, 0]

@@ -46,12 +46,12 @@ from earatlas.types import Array, Indices, Mask, Single
 __all__ = ["DetectedSource", "OnsetMixture"]
 
 # Evidence: docs/figures/settings/localization.md, "onset_mixture".
-_EM_STEPS = 15  # for the mixing weights
+_EM_STEPS = 15  # EM iterations of the mixing weights
 _RARE_WEIGHT = 0.1  # initial mixing weight of a further source with few onsets
 _MIN_WEIGHT = 0.03  # smallest mixing weight
-_REFINEMENT_ROUNDS = 3  # in which each source is placed again given the others
+_REFINEMENT_ROUNDS = 3  # rounds in which each source is placed again given the others
 _N_FINE_CELLS = 60  # coarse cells per source that are evaluated on the fine grid
-_FINE_ROUNDS = 2  # of refinement on the fine grid
+_FINE_ROUNDS = 2  # rounds of refinement on the fine grid
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,14 +9,15 @@ from typing import Any
 from earatlas.geometry.direction_posterior import CredibleRegion, DirectionPosterior
 from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.types import Array
-from earatlas.wording import is_unknown
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown
 
 __all__ = ["Localization", "uninformative_posterior"]
 
 # Evidence: docs/figures/settings/localization.md, "result".
 _PAUSE_SECONDS = 0.5  # silence that is usual between words and raises no doubt
-_DRIFT_SPEED = 5.0  # degrees per second by which a silent source is assumed to move
-_BLURRED_SHARE, _BLUR_DEGREES = 0.95, 90.0  # of an uninformative posterior; the rest keeps the mode
+_DRIFT_DEGREES_PER_SECOND = 5.0  # assumed speed of a silent source
+# Blurred fraction of an uninformative posterior, whose rest keeps the mode, and width of the blur.
+_BLURRED_FRACTION, _BLUR_DEGREES = 0.95, 90.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +58,9 @@ class Localization:
     age_seconds: float | None = None
 
     def __repr__(self) -> str:
-        direction = ", ".join(f"{v:.1f}" for v in self.direction)
-        return f"Localization(({direction}) degrees, {100 * self.observed_share:.0f} % observed)"
+        direction = f"({', '.join(f'{v:.1f}' for v in self.direction)}) degrees"
+        where = direction if self.direction_known else UNKNOWN_DIRECTION
+        return f"Localization({where}, {100 * self.observed_share:.0f} % observed)"
 
     @cached_property
     def direction(self) -> Array:
@@ -117,7 +119,7 @@ class Localization:
         """
         if seconds <= _PAUSE_SECONDS:
             return replace(self, age_seconds=seconds)
-        posterior = self.posterior.blurred([_DRIFT_SPEED * seconds], [1.0])
+        posterior = self.posterior.blurred([_DRIFT_DEGREES_PER_SECOND * seconds], [1.0])
         reason = (
             f"no sound for {seconds:.1f} s. The source may have moved; the radius grows until it "
             "is active again."
@@ -165,6 +167,7 @@ class Localization:
         return {"time": round(time, 4), **fields}
 
 
+# Fields of a row in which nothing was observed.
 _SILENT: dict[str, Any] = {
     "direction": None,
     "mean": None,
@@ -177,4 +180,4 @@ _SILENT: dict[str, Any] = {
 
 def uninformative_posterior(posterior: DirectionPosterior) -> DirectionPosterior:
     """Return a posterior that is spread over nearly all directions, with the same mode."""
-    return posterior.blurred([0.0, _BLUR_DEGREES], [1 - _BLURRED_SHARE, _BLURRED_SHARE])
+    return posterior.blurred([0.0, _BLUR_DEGREES], [1 - _BLURRED_FRACTION, _BLURRED_FRACTION])

@@ -18,15 +18,16 @@ from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.hrtf.interaural_templates import InterauralTemplates
-from earatlas.localization.onset_likelihood import LEVELS, N_CLASSES, DirectSoundModel
-from earatlas.localization.score_calibration import BETAS, WIDTHS, ScoreCalibration
+from earatlas.localization.onset_likelihood import N_CLASSES, N_TABLE_STEPS, DirectSoundModel
+from earatlas.localization.score_calibration import BETAS, KERNEL_WIDTHS_DEGREES, ScoreCalibration
 from earatlas.ppam.posterior_batch import CalibratedPosteriorBatch
 from earatlas.types import Array
 
 __all__ = ["ReverberantLocalizer"]
 
 _MIN_BINS = 20  # onset bins below which onsets are not used
-_NEGLIGIBLE_WEIGHT, _FULL_WEIGHT = 0.01, 0.99  # of the anechoic posterior; rounded to 0 and 1
+# Weights of the anechoic posterior that are rounded to 0 and to 1.
+_NEGLIGIBLE_WEIGHT, _FULL_WEIGHT = 0.01, 0.99
 # Names of the arrays of a `ScoreCalibration` in atlas files, and of its fields.
 _CALIBRATION_ARRAYS = {
     "features": "features",
@@ -48,27 +49,28 @@ class ReverberantLocalizer:
     def combine(
         self,
         anechoic: DirectionPosterior,
-        misfit: float,
+        residual_ratio: float,
         onsets: OnsetBins,
         yaw: Array | None = None,
     ) -> tuple[DirectionPosterior, float]:
         """Combine the anechoic posterior with that of the onsets, at the fitted mixing weight.
 
-        `misfit` is the normalized residual of the anechoic model. Up to `residual_threshold` the
-        sound is like the training data and the anechoic posterior is returned unchanged, since that
-        model is the better one there. (The threshold is 0 for a head with too few directions to
-        calibrate the residual.) `yaw` (B,) is the yaw of the head at each bin in degrees.
+        `residual_ratio` is the normalized residual of the anechoic model, divided by its limit. Up
+        to `residual_threshold` the sound is like the training data and the anechoic posterior is
+        returned unchanged, since that model is the better one there. (The threshold is 0 for a head
+        with too few directions to calibrate the residual.) `yaw` (B,) is the yaw of the head at
+        each bin in degrees.
 
         The second value is the log-likelihood per onset of the best direction in nats, NaN if the
         onsets were not used.
         """
-        if not self._uses_onsets(misfit, onsets):
+        if not self._uses_onsets(residual_ratio, onsets):
             return anechoic, math.nan
         if yaw is None:
             likelihood = self.direct_sound.log_likelihood(onsets)
         else:
             likelihood = self.direct_sound.rotated_log_likelihood(onsets, yaw)
-        weight = self.score_calibration.anechoic_weight(likelihood.features, misfit)
+        weight = self.score_calibration.anechoic_weight(likelihood.features, residual_ratio)
         nats = float(likelihood.features[0])
         if weight > _FULL_WEIGHT:
             return anechoic, nats
@@ -81,8 +83,8 @@ class ReverberantLocalizer:
         """Do the same for many overlapping sounds, with all of their onsets sorted by time."""
         used = [
             n
-            for n, misfit in enumerate(anechoic.misfits)
-            if self._uses_onsets(float(misfit), onsets[n])
+            for n, residual_ratio in enumerate(anechoic.residual_ratios)
+            if self._uses_onsets(float(residual_ratio), onsets[n])
         ]
         weights, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
         posteriors: dict[int, DirectionPosterior] = {}
@@ -93,7 +95,7 @@ class ReverberantLocalizer:
             )
             for n, likelihood in zip(used, likelihoods, strict=True):
                 weights[n] = self.score_calibration.anechoic_weight(
-                    likelihood.features, float(anechoic.misfits[n])
+                    likelihood.features, float(anechoic.residual_ratios[n])
                 )
                 nats[n] = likelihood.features[0]
             mixed = [
@@ -112,9 +114,9 @@ class ReverberantLocalizer:
             )
         return [(posteriors[n], float(nats[n])) for n in range(len(onsets))]
 
-    def _uses_onsets(self, misfit: float, onsets: OnsetBins) -> bool:
+    def _uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
         """Whether the anechoic model fits badly and there are enough onsets."""
-        return misfit > self.residual_threshold and len(onsets) >= _MIN_BINS
+        return residual_ratio > self.residual_threshold and len(onsets) >= _MIN_BINS
 
     def to_arrays(self) -> dict[str, Array]:
         """Return all arrays for a file; `from_arrays` is the inverse."""
@@ -152,7 +154,7 @@ class ReverberantLocalizer:
             "level_db": (N, F),
             "phase_radians": (N, F),
             "delay_seconds": (N,),
-            "log_densities": (N_CLASSES, LEVELS),
+            "log_densities": (N_CLASSES, N_TABLE_STEPS),
         }
         if not (
             whitening.shape == (F, 2, 2)
@@ -203,7 +205,7 @@ def _read_calibration(arrays: dict[str, Array], prefix: str = "") -> ScoreCalibr
     shapes = {
         "features": (n, 3),
         "scale": (3,),
-        "mixture_weights": (n, len(BETAS), len(WIDTHS)),
+        "mixture_weights": (n, len(BETAS), len(KERNEL_WIDTHS_DEGREES)),
         "weights": (4,),
     }
     if not (

@@ -41,16 +41,16 @@ __all__ = [
 ]
 
 # Evidence: docs/figures/settings/localization.md, "score_calibration".
-WIDTHS = 2.0 ** np.arange(7)  # degrees, 1 … 64
+KERNEL_WIDTHS_DEGREES = 2.0 ** np.arange(7)  # standard deviations of the kernels, 1 … 64
 BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)  # inverse temperatures, 2 … 1/128
 _POINT_DEGREES = 0.5  # width of a grid point: a quarter of the grid spacing
 _PEAK_RADIUS_DEGREES = 3.2  # neighbours of the best point on a grid of 2 degrees
-_N_SIMILAR_SCENES = 15  # about how many scenes a local fit uses
+_N_SIMILAR_SCENES = 15  # approximate number of scenes of a local fit
 _PRIOR_SCENES = 3.0  # strength of the prior from all scenes, in scenes
-_KERNEL_VARIANCE = 0.25  # of the squared distance in φ, for scenes similar to a recording
-_MAX_COMPONENTS, _MASS = 400, 0.995  # of a posterior: components, and probability that is kept
-_NEGLIGIBLE_WEIGHT = 1e-6  # of an inverse temperature: it changes no printed digit
-_MIN_SPREAD = np.array([0.1, 2.0, 0.5])  # of the features, if all scenes are similar
+_KERNEL_VARIANCE = 0.25  # variance of the kernel over φ that selects scenes similar to a recording
+_MAX_COMPONENTS, _MASS = 400, 0.995  # most components of a posterior, and mass that they hold
+_NEGLIGIBLE_WEIGHT = 1e-6  # weight below which an inverse temperature changes no printed digit
+_MIN_SPREAD = np.array([0.1, 2.0, 0.5])  # smallest scale of the features; 0 would divide by 0
 _FEATURE_SCALES = np.array([1.0, 0.5, 1.0])  # the SNR separates noise from reverberation
 _ANECHOIC_PERCENTILE = 85  # 15 % of the training scenes are anechoic
 _RIDGE = 0.3  # penalty of the logistic weights, which are fitted to about forty scenes
@@ -78,9 +78,9 @@ class ScoreCalibration:
         mixture_weights: Array = np.tensordot(kernel, self.mixture_weights, axes=1)
         return mixture_weights
 
-    def anechoic_weight(self, features: Array, misfit: float) -> float:
+    def anechoic_weight(self, features: Array, residual_ratio: float) -> float:
         """Return π, the weight of the anechoic posterior, given its normalized residual."""
-        return float(expit(self.weights @ _regressors(features, misfit)))
+        return float(expit(self.weights @ _regressors(features, residual_ratio)))
 
     def posterior(self, space: Space, likelihood: DirectionLogLikelihood) -> DirectionPosterior:
         """Return the calibrated posterior of one sound."""
@@ -96,7 +96,7 @@ class ScoreCalibration:
         beta_weights = weights.sum(axis=2)
         used = beta_weights > _NEGLIGIBLE_WEIGHT * beta_weights.sum(axis=1, keepdims=True)
         betas = np.exp(beta_weights @ np.log(BETAS) / beta_weights.sum(axis=1))
-        widths = np.hypot(WIDTHS, _POINT_DEGREES)
+        widths = np.hypot(KERNEL_WIDTHS_DEGREES, _POINT_DEGREES)
         return [
             _gaussian_mixture(
                 space, one, direction_probabilities(one, BETAS[own]).T @ a[own], widths, peak
@@ -147,9 +147,9 @@ def _gaussian_mixture(
     )
 
 
-def _regressors(features: Array, misfit: float) -> Array:
+def _regressors(features: Array, residual_ratio: float) -> Array:
     """Return the inputs (4,) of the logistic function for π, each of about unit size."""
-    return np.array([1.0, features[0] - 1.5, (features[1] - 25) / 10, np.log(misfit)])
+    return np.array([1.0, features[0] - 1.5, (features[1] - 25) / 10, np.log(residual_ratio)])
 
 
 def direction_probabilities(likelihood: DirectionLogLikelihood, betas: Array) -> Array:
@@ -202,9 +202,9 @@ def _peaks(space: Space, likelihoods: Sequence[DirectionLogLikelihood], betas: A
 def direction_scores(space: Space, likelihood: DirectionLogLikelihood, truth: Array) -> Array:
     """Return log Σ_g p_ig N(truth; g, width_j²) (I, J)."""
     squared = space.distance(likelihood.directions, truth) ** 2
-    normal = np.exp(-0.5 * np.divide.outer(squared, WIDTHS**2)) / (2 * np.pi * WIDTHS**2) ** (
-        space.dims / 2
-    )
+    normal = np.exp(-0.5 * np.divide.outer(squared, KERNEL_WIDTHS_DEGREES**2)) / (
+        2 * np.pi * KERNEL_WIDTHS_DEGREES**2
+    ) ** (space.dims / 2)
     p = direction_probabilities(likelihood, BETAS)
     scores: Array = np.log(np.maximum(p @ normal, 1e-300))
     return scores
@@ -242,12 +242,12 @@ def fit_score_calibration(
         width = max(np.sort(squared)[min(_N_SIMILAR_SCENES, len(squared) - 1)] / 2, 1e-6)
         kernel = np.exp(-0.5 * squared / width) + 1e-3
         mixture_weights[n] = _fit_mixture_weights(scores, kernel, prior, _PRIOR_SCENES)
-    by_scene = mixture_weights.reshape(-1, len(BETAS), len(WIDTHS))
+    by_scene = mixture_weights.reshape(-1, len(BETAS), len(KERNEL_WIDTHS_DEGREES))
     return ScoreCalibration(features, scale, by_scene, np.array([-30.0, 0.0, 0.0, 0.0]))
 
 
 def fit_anechoic_weight(
-    features: Array, misfits: Array, anechoic_scores: Array, onset_scores: Array
+    features: Array, residual_ratios: Array, anechoic_scores: Array, onset_scores: Array
 ) -> Array:
     """Return the weights (4,) of π that maximize the combined posterior of the true directions.
 
@@ -255,7 +255,7 @@ def fit_anechoic_weight(
     """
     from scipy.optimize import minimize
 
-    X = np.array([_regressors(f, m) for f, m in zip(features, misfits, strict=True)])
+    X = np.array([_regressors(f, m) for f, m in zip(features, residual_ratios, strict=True)])
     top = np.maximum(anechoic_scores, onset_scores)
     a, b = (np.exp(np.maximum(s - top, -40.0)) for s in (anechoic_scores, onset_scores))
 

@@ -41,14 +41,14 @@ __all__ = [
 MIN_GAIN_NATS = (0.075, 0.055, 0.05)  # nats per bin that the 2nd, 3rd and each further source add
 SAME_CONE_GAIN_NATS = 0.2  # additional nats per bin for each pair on one cone of confusion
 CONE_DEGREES = 10.0  # difference of lateral angles below which two directions are on one cone
-MIN_SEPARATION_DEGREES = 10.0  # between two sources
+MIN_SEPARATION_DEGREES = 10.0  # smallest angle between two sources
 DIFFUSE_WEIGHT = 0.1  # initial mixing weight of the diffuse component
-MAY_BE_MORE_RATIO = 0.6  # of the required gain, from which a further source may exist
+MAY_BE_MORE_RATIO = 0.6  # gain over the required gain from which a further source may exist
 _MIN_SEPARATION_COSINE = float(np.cos(np.radians(MIN_SEPARATION_DEGREES)))
 _NEW_WEIGHTS = (0.1, 0.3)  # mixing weights with which a further source is searched
 _FIRST_WEIGHT = 0.8  # mixing weight with which the first source is searched
-_REFINEMENT_ROUNDS = 2  # in which each source is placed again given the others
-_EM_STEPS = 15  # for the mixing weights
+_REFINEMENT_ROUNDS = 2  # rounds in which each source is placed again given the others
+_EM_STEPS = 15  # EM iterations of the mixing weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,7 +105,7 @@ class WindowSettings:
     window_seconds: float = 0.5
     hop_seconds: float = 0.1
     threshold: Threshold | None = None
-    yaw: YawLike = 0.0  # of the head; directions are then those of the room
+    yaw: YawLike = 0.0  # head yaw, degrees; with it, directions are relative to the room
 
     def frames(self, layout: CueLayout) -> tuple[int, int]:
         """Return the frames per hop and the hops per window; check the settings."""
@@ -228,9 +228,9 @@ def _localize_rotating(
             continue
         onsets = features.onsets(begin, statistics.frames)
         times = np.zeros(0)
-        if onsets is not None and head.rooms is not None:
+        if onsets is not None and head.reverberant_localizer is not None:
             onsets = onsets.by_frequency().strongest(
-                head.rooms.direct_sound.onset_settings.most_bins
+                head.reverberant_localizer.direct_sound.onset_settings.most_bins
             )
             times = features.seconds_of(onsets)
         yield begin, localize_rotating_head(head, poses, onsets, yaw.at(times), test_several=False)

@@ -34,7 +34,9 @@ class WindowedFeatures:
     def __init__(self, head: LearnedHead, recording: Recording) -> None:
         self._layout, self._recording = head.layout, recording
         self._onset_settings = (
-            None if head.rooms is None else head.rooms.direct_sound.onset_settings
+            None
+            if head.reverberant_localizer is None
+            else head.reverberant_localizer.direct_sound.onset_settings
         )
         self._detector = None
         if self._onset_settings is not None:

@@ -28,6 +28,17 @@ class Faithfulness:
     ambiguities). Continuity is 1 if neighbours in direction are neighbours in coordinates (no
     tears). Random coordinates have 0.5 for both. `faithfulness` computes the measures.
 
+    Attributes
+    ----------
+    trustworthiness, continuity : float
+        Measures from 0 to 1.
+    agreement : float
+        Share of the neighbours in coordinates that are neighbours in direction.
+    jump_degrees : float
+        Median angle between a point and its nearest neighbour in coordinates, in degrees.
+    beyond_30_share : float
+        Share of these angles above 30 degrees.
+
     Examples
     --------
     >>> import earatlas as ea

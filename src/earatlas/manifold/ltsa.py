@@ -32,7 +32,7 @@ __all__ = ["Manifold", "alignment_matrix", "ltsa", "neighbour_graph", "pca"]
 
 # Evidence: docs/figures/settings/manifold.md, "ltsa".
 _BLOCK_NUMBERS = 2_000_000  # numbers per work array, 16 MB
-_MAX_COMBINATIONS = 5000  # of eigenvectors that are compared; takes seconds
+_MAX_COMBINATIONS = 5000  # largest number of sets of eigenvectors that are compared; takes seconds
 _SHIFT = 1e-10  # relative to B's largest diagonal element: above rounding, below eigenvalues
 
 
@@ -134,6 +134,27 @@ class Manifold:
     variance 1 over the kept vectors; signs and scales are arbitrary. Vectors that share too few
     neighbours with the others are left out, but `embed` assigns coordinates to them, too. `ltsa`
     computes a manifold.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (M, Q)
+        Coordinates t of the kept vectors.
+    kept : ndarray of int, shape (M,)
+        Indices of the kept ones of the N vectors, ascending.
+    cues : ndarray of shape (M, P)
+        The kept vectors, in the basis.
+    basis : ndarray of shape (D, P) or None
+        Whitening basis; None if the cues themselves were used (P = D).
+    graph : sparse array of shape (M, M)
+        Neighbourhoods, each including the point itself.
+    eigenvalues : ndarray of shape (Q,)
+        Eigenvalues of the alignment matrix: deviation from affine neighbourhoods.
+    order : ndarray of int, shape (Q,)
+        Indices of the eigenvectors; 0 is the first after the constant one.
+    vectors : int
+        Number N of input vectors.
+    dims : int
+        Dimension L of the surface.
 
     Examples
     --------

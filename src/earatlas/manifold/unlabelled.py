@@ -32,6 +32,13 @@ class IntrinsicMap:
     Coordinates are scaled such that a sphere has a radius of 57.3, so one unit is about one degree.
     `learn_unlabelled` learns a map.
 
+    Attributes
+    ----------
+    manifold : Manifold
+        Manifold of the training cues, with its Q unscaled coordinates.
+    model : PPAM
+        Mapping between the scaled coordinates, on a plane with L = Q, and the cues.
+
     Examples
     --------
     >>> import earatlas as ea, numpy as np

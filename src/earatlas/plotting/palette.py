@@ -43,7 +43,7 @@ DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # colour maps of ILD a
 ELEVATION_MAP = "turbo"  # colour map of the lines of manifolds
 ILD_LIMIT_DB, LEVEL_RANGE_DB = 20.0, 60.0  # ends of the colour scales of a recording
 AZIMUTH_TICKS, ELEVATION_TICKS = (180, 90, 0, -90, -180), (-90, -45, 0, 45, 90)  # degrees
-MISSING_OPACITY = 0.43  # of the grey of missing bins on pages with a light or dark background
+MISSING_OPACITY = 0.43  # opacity of the grey of missing bins, on light and dark pages
 
 
 def source_colour(m: int) -> str:

@@ -31,7 +31,7 @@ __all__ = [
 
 # Evidence: docs/figures/settings/plotting.md, "posterior_maps".
 LOG_DENSITY_FLOOR = -12.0  # nats below the peak at which maps are blank
-_ZOOM_HALF_HEIGHTS = (2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0)  # of close-ups, degrees
+_ZOOM_HALF_HEIGHTS = (2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0)  # close-ups, degrees
 _CELLS = 180  # cells along the longer side: 2 degrees each on a sphere
 _ZOOM_SAMPLES, _ZOOM_COVERAGE = 2000, 0.995  # a close-up contains this fraction of the samples
 _BATCH = 2048  # points per evaluation of a density, so that intermediate arrays fit in the cache

@@ -56,7 +56,7 @@ class Mark:
     place: Array  # (C,)
     colour: str
     marker: str
-    linestyle: str  # of the vertical line in a space with one coordinate
+    linestyle: str  # style of the vertical line in a space with one coordinate
 
 
 def posterior_marks(

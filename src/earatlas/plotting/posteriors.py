@@ -177,7 +177,7 @@ def _draw_map(axes: Axes, space: Space, drawn: PosteriorMap) -> None:
 
 def _draw_polar_cap(axes: PolarAxes, cap: PosteriorMap, marks: Sequence[Mark], title: str) -> None:
     """Draw the regions around a pole as seen from above: front at the top, left on the left."""
-    sign = np.sign(cap.y[0])  # of the pole's elevation
+    sign = np.sign(cap.y[0])  # sign of the pole's elevation
     levels = cap.credible_levels if sign > 0 else cap.credible_levels[::-1]  # from rim to pole
     # Add the pole and repeat the first column: otherwise a hole and a slit remain.
     levels = np.concatenate([levels, np.full((1, len(cap.x)), levels[-1].mean())])

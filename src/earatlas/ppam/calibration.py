@@ -29,7 +29,7 @@ from earatlas.threads import parallel_map
 from earatlas.types import Array
 
 __all__ = [
-    "KERNEL_WIDTHS",
+    "KERNEL_WIDTHS_DEGREES",
     "Calibration",
     "HeldOutSounds",
     "fit_calibration",
@@ -40,7 +40,8 @@ __all__ = [
 _MIN_SOUNDS = 60  # held-out sounds; heads with fewer directions are used several times
 TYPICAL_FRAME_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², and of unit vectors
 _CUES_PER_TEMPERATURE = 45  # neighbouring cues err together and count as one: 730 cues give 16
-KERNEL_WIDTHS = np.array([0.1 * 2**j for j in range(10)], dtype=np.float64)  # degrees, 0.1 to 51.2
+# Standard deviations of the kernels: 0.1 to 51.2 degrees.
+KERNEL_WIDTHS_DEGREES = np.array([0.1 * 2**j for j in range(10)], dtype=np.float64)
 _KERNEL_STEPS = 300  # EM iterations for the kernel weights
 
 
@@ -55,17 +56,17 @@ class Calibration:
     2. Tempering. Neighbouring bins err together: Q', R', E' are divided by `temperature`.
     3. Kernel. The remaining error has heavy tails: the posterior is convolved with a mixture of
        Gaussians, the most probable kernel of held-out errors.
-    4. Relaxation. A sound whose normalized residual at its best direction exceeds `misfit` (twice
-       the median of held-out sounds) does not fit the model: the temperature and the squared widths
-       are multiplied by the excess.
+    4. Relaxation. A sound whose normalized residual at its best direction exceeds
+       `max_residual` (twice the median of held-out sounds) does not fit the model: the temperature
+       and the squared widths are multiplied by the ratio of the two.
     """
 
     temperature: float = 1.0  # divisor of the statistics
     kernel_widths: tuple[float, ...] = (0.0,)  # standard deviations, degrees
     kernel_weights: tuple[float, ...] = (1.0,)  # sum to 1
-    frame_share: float = 0.25  # tau, fraction of independent frames
+    frame_weight: float = 0.25  # tau, fraction of independent frames
     prior_frames: float = 4.0  # pseudo-frames of the frame noise below
-    misfit: float = math.inf  # largest usual normalized residual; inf: never relax
+    max_residual: float = math.inf  # largest usual normalized residual; inf: never relax
     frame_noise: Array | None = field(default=None, compare=False)  # (D,) variance of one frame
 
     def posterior(self, model: PPAM, statistics: CueStatistics) -> DirectionPosterior:
@@ -75,19 +76,20 @@ class Calibration:
     def calibrated_posterior(
         self, model: PPAM, statistics: CueStatistics
     ) -> tuple[DirectionPosterior, float]:
-        """Return the calibrated posterior, and its normalized residual relative to `misfit`.
+        """Return the calibrated posterior and the residual ratio.
 
-        The posterior of a sound that fits no direction as well as held-out sounds did (noise, a
-        room that was not learned) is widened by the ratio.
+        The ratio is that of the normalized residual to `max_residual`. The posterior of a sound
+        that fits no direction as well as held-out sounds did (noise, a room that was not learned)
+        is widened by it.
         """
         effective = self.effective_statistics(statistics, model.noise)
         posterior = model.posterior(effective)
-        excess = model.misfit(effective, posterior.best) / self.misfit
-        if excess <= 1:
-            return self.blur(posterior), excess
-        relaxed = self.relaxed(excess)
+        residual_ratio = model.normalized_residual(effective, posterior.best) / self.max_residual
+        if residual_ratio <= 1:
+            return self.blur(posterior), residual_ratio
+        relaxed = self.relaxed(residual_ratio)
         effective = relaxed.effective_statistics(statistics, model.noise)
-        return relaxed.blur(model.posterior(effective)), excess
+        return relaxed.blur(model.posterior(effective)), residual_ratio
 
     def effective_statistics(self, statistics: CueStatistics, noise: Array) -> CueStatistics:
         """Return the saturated and tempered statistics (..., D): steps 1 and 2."""
@@ -97,16 +99,16 @@ class Calibration:
         prior = 0.0 if self.frame_noise is None else self.prior_frames
         prior_noise = 0.0 if self.frame_noise is None else self.frame_noise
         frame_noise = (statistics.scatter + prior * prior_noise) / (count + prior)
-        q = np.where(observed, noise / (noise + frame_noise / (self.frame_share * count)), 0.0)
+        q = np.where(observed, noise / (noise + frame_noise / (self.frame_weight * count)), 0.0)
         q = q / self.temperature
         return CueStatistics(q, q * mean, q * mean**2, statistics.frames)
 
-    def relaxed(self, excess: float) -> Calibration:
-        """Return the calibration for a sound with `excess` times the usual residual: step 4."""
+    def relaxed(self, factor: float) -> Calibration:
+        """Return the calibration for a sound with `factor` times the largest residual: step 4."""
         return replace(
             self,
-            temperature=self.temperature * excess,
-            kernel_widths=tuple(width * excess**0.5 for width in self.kernel_widths),
+            temperature=self.temperature * factor,
+            kernel_widths=tuple(width * factor**0.5 for width in self.kernel_widths),
         )
 
     def blur(self, posterior: DirectionPosterior) -> DirectionPosterior:
@@ -115,7 +117,9 @@ class Calibration:
 
     @staticmethod
     def kernel(
-        posteriors: Sequence[DirectionPosterior], truths: Array, widths: Array = KERNEL_WIDTHS
+        posteriors: Sequence[DirectionPosterior],
+        truths: Array,
+        widths: Array = KERNEL_WIDTHS_DEGREES,
     ) -> tuple[Array, Array, float]:
         """Fit the kernel under which the true directions (N, C) are most probable.
 
@@ -201,7 +205,7 @@ def _frame_noise(statistics: CueStatistics, layout: CueLayout) -> Array:
 
 
 def fit_calibration(models: Sequence[PPAM], held_out: HeldOutSounds) -> Calibration:
-    """Fit the kernel and the usual normalized residual to held-out sounds.
+    """Fit the kernel and the largest usual normalized residual to held-out sounds.
 
     `models[n]` must not have been trained on the direction of sound n.
     """
@@ -214,13 +218,13 @@ def fit_calibration(models: Sequence[PPAM], held_out: HeldOutSounds) -> Calibrat
     def infer(n: int) -> tuple[DirectionPosterior, float]:
         effective = tempered.effective_statistics(held_out.statistics[n], models[n].noise)
         posterior = models[n].posterior(effective)
-        return posterior, models[n].misfit(effective, posterior.best)
+        return posterior, models[n].normalized_residual(effective, posterior.best)
 
-    posteriors, misfits = zip(*parallel_map(infer, range(len(models))), strict=True)
+    posteriors, residuals = zip(*parallel_map(infer, range(len(models))), strict=True)
     widths, weights, _ = Calibration.kernel(posteriors, held_out.directions)
     return replace(
         tempered,
         kernel_widths=tuple(map(float, widths)),
         kernel_weights=tuple(map(float, weights)),
-        misfit=2 * float(np.median(misfits)),
+        max_residual=2 * float(np.median(residuals)),
     )

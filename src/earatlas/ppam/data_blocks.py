@@ -21,8 +21,8 @@ from earatlas.types import Array, Indices
 __all__ = ["ChartSupport", "spatial_blocks"]
 
 # Evidence: docs/figures/settings/ppam.md, "data_blocks".
-_BLOCK_ROWS = 80  # about this many directions per block
-_MAX_BLOCKS = 64
+_BLOCK_ROWS = 80  # approximate number of directions per block
+_MAX_BLOCKS = 64  # most blocks; more would not reduce the number of charts per block
 _NEGLIGIBLE_NATS = 40.0  # a responsibility of e^-40 changes no digit of a sum
 
 

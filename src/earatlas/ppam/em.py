@@ -52,7 +52,7 @@ class EMSettings:
     temperature: float | None = None  # divides the log-likelihood of y; None: max(1, D / 25)
     min_samples: float | None = None  # components with fewer are dropped; None: L + 2
     spread_prior: float | None = 3.0  # pseudo-samples of the common noise; None: g = 1 (paper)
-    block_megabytes: float = 24.0  # of work arrays; at most eight times that for a copy of y
+    block_megabytes: float = 24.0  # size of work arrays, MB; a copy of y may have eight times that
 
 
 @dataclass(frozen=True, eq=False)

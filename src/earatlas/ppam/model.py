@@ -39,7 +39,38 @@ class PPAM(PPAMParameters):
     """Probabilistic piecewise affine mapping between directions and cues.
 
     p(x, y) = sum_k weights[k] N(u_k(x); 0, gammas[k]) N(y; A[k] u_k(x) + b[k], S[k]), with u_k the
-    chart centred at c_k; see `PPAMParameters` for the fields. Use `PPAM.fit` to learn a model.
+    chart centred at c_k and S[k] = sqrt(spread[k]) (diag(noise) + latent latentᵀ) sqrt(spread[k])
+    [1]_. Use `PPAM.fit` to learn a model.
+
+    Parameters
+    ----------
+    space : Space
+        The space of the directions, with C columns per point and L chart coordinates.
+    centres : ndarray of shape (K, C)
+        Chart centres c_k, in degrees for a head.
+    weights : ndarray of shape (K,)
+        Mixture weights, which sum to 1.
+    gammas : ndarray of shape (K, L, L)
+        Chart covariances Γ_k in square degrees.
+    A : ndarray of shape (K, D, L)
+        Slopes of the affine maps, cues per degree.
+    b : ndarray of shape (K, D)
+        Offsets of the affine maps, the expected cues at the centres.
+    noise : ndarray of shape (D,)
+        Noise variances σ_d², the same for all components.
+    latent : ndarray of shape (D, L_w)
+        Factor loadings B of the latent coordinates.
+    spread : ndarray of shape (K, D)
+        Noise variance of each component relative to the common one.
+    log_likelihoods : tuple of float, default ()
+        Log-likelihood after each iteration of EM.
+    converged : bool, default False
+        Whether EM stopped before its last iteration.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not match.
 
     References
     ----------
@@ -111,7 +142,18 @@ class PPAM(PPAMParameters):
 
     @classmethod
     def from_parameters(cls, parameters: PPAMParameters) -> PPAM:
-        """Return the model with these parameters."""
+        """Return the model with given parameters.
+
+        Parameters
+        ----------
+        parameters : PPAMParameters
+            Parameters of the joint density, such as the result of EM.
+
+        Returns
+        -------
+        PPAM
+            The model.
+        """
         return cls(**field_values(parameters))
 
     def refit(
@@ -151,7 +193,20 @@ class PPAM(PPAMParameters):
     # --- forward: directions to cues -----------------------------------------------------------
 
     def log_gating(self, x: ArrayLike) -> tuple[Array, Array]:
-        """Return log p(x, z=k) (N, K) and the chart coordinates (N, K, L) of directions (N, C)."""
+        """Return the log joint density of directions and components.
+
+        Parameters
+        ----------
+        x : array_like of shape (N, C)
+            Directions, in degrees for a head.
+
+        Returns
+        -------
+        log_densities : ndarray of shape (N, K)
+            log p(x_n, z = k) in nats, without normalization over k.
+        coordinates : ndarray of shape (N, K, L)
+            Chart coordinates of the directions around each centre.
+        """
         u = self.space.charts(self.centres, self.space.check(x, "x"))
         precision = np.asarray(np.linalg.inv(self.gammas), dtype=np.float64)
         quadratic = _forms(precision, np.moveaxis(u, -1, 0))
@@ -198,7 +253,20 @@ class PPAM(PPAMParameters):
         return self.forward_map(x), variances
 
     def forward_log_density(self, x: ArrayLike, y: ArrayLike) -> Array:
-        """Return log p(y | x) (N,) of cues (N, D) at directions (N, C)."""
+        """Return the log density of cues given their directions.
+
+        Parameters
+        ----------
+        x : array_like of shape (N, C)
+            Directions, in degrees for a head.
+        y : array_like of shape (N, D)
+            Cue vectors without missing values, one per direction.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            log p(y_n | x_n) in nats.
+        """
         logs, u = self.log_gating(x)
         quadratic, slopes, forms = self._residual_forms(np.asarray(y, dtype=np.float64))
         quadratic = quadratic - 2 * (slopes * u).sum(axis=-1)
@@ -245,9 +313,21 @@ class PPAM(PPAMParameters):
         return self.posterior(CueStatistics.from_vector(y))
 
     def inverse_batch(self, y: ArrayLike) -> tuple[Array, Array, Array]:
-        """Return the posteriors p(x | y_n) of complete cue vectors (N, D) as arrays.
+        """Return the posteriors p(x | y_n) of complete cue vectors as arrays.
 
-        These are weights (N, K), means (N, K, L) and the common covariances (K, L, L).
+        Parameters
+        ----------
+        y : array_like of shape (N, D)
+            Cue vectors without missing values.
+
+        Returns
+        -------
+        weights : ndarray of shape (N, K)
+            Weights of the components; each row sums to 1.
+        means : ndarray of shape (N, K, L)
+            Means in chart coordinates.
+        covariances : ndarray of shape (K, L, L)
+            Covariances in chart coordinates, the same for all vectors.
         """
         quadratic, slopes, forms = self._residual_forms(np.asarray(y, dtype=np.float64))
         V = np.asarray(np.linalg.inv(np.linalg.inv(self.gammas) + forms), dtype=np.float64)
@@ -300,10 +380,23 @@ class PPAM(PPAMParameters):
         weights = np.exp(logs - logsumexp(logs))
         return DirectionPosterior(self.space, self.centres, weights, means, V)
 
-    def misfit(self, statistics: CueStatistics, direction: Array) -> float:
-        """Return the normalized residual of observed cues at a direction (C,).
+    def normalized_residual(self, statistics: CueStatistics, direction: Array) -> float:
+        """Return the normalized residual of observed cues at a direction.
 
         This is the mean squared residual divided by the model's noise variance.
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics of the D cues of a recording.
+        direction : ndarray of shape (C,)
+            Direction, in degrees for a head.
+
+        Returns
+        -------
+        float
+            About 1 if the cues deviate from the model by as much as its noise; more if they do not
+            fit.
         """
         Q = statistics.counts
         residual = statistics.means - self.forward_map(direction[None])[0]

@@ -59,13 +59,14 @@ class PosteriorBatch:
         )
         gaps = self._chart_gaps(cues, calibration)
         posteriors = self._grouped_posteriors(cues, gaps)
-        misfits = self._misfits(effective, posteriors.best()) / calibration.misfit
-        return CalibratedPosteriorBatch(self, calibration, misfits, cues, gaps, posteriors)
+        residuals = self._normalized_residuals(effective, posteriors.best())
+        residual_ratios = residuals / calibration.max_residual
+        return CalibratedPosteriorBatch(self, calibration, residual_ratios, cues, gaps, posteriors)
 
     def _chart_gaps(self, cues: _WeightedCues, calibration: Calibration) -> Array:
         """Return by how many nats (W, K) charts fall behind the best one, by some of the cues.
 
-        The gaps are divided by the normalized residual of the best chart if that exceeds 1, because
+        The gaps are divided by the residual ratio of the best chart if that exceeds 1, because
         a sound that fits no chart discriminates less between charts.
         """
         D = cues.P.shape[1]
@@ -76,9 +77,10 @@ class PosteriorBatch:
         best = np.argmax(approximate.log_weights, axis=0)
         columns = np.arange(len(best))
         fits = approximate.fits[best, columns]
-        misfits = fits / (cues.P @ self.model.noise.astype(np.float32)) / calibration.misfit
+        residuals = fits / (cues.P @ self.model.noise.astype(np.float32))
+        residual_ratios = residuals / calibration.max_residual
         gaps = approximate.log_weights[best, columns] - approximate.log_weights
-        scaled: Array = (gaps / np.maximum(misfits, 1.0)).T
+        scaled: Array = (gaps / np.maximum(residual_ratios, 1.0)).T
         return scaled
 
     def _grouped_posteriors(self, cues: _WeightedCues, gaps: Array) -> _PosteriorGroups:
@@ -96,16 +98,16 @@ class PosteriorBatch:
                 groups.append((rows, charts.posteriors(cues[rows])))
         return _PosteriorGroups(groups)
 
-    def _misfits(self, effective: CueStatistics, directions: Array) -> Array:
-        """Return `PPAM.misfit` (W,) at one direction (W, C) per sound."""
+    def _normalized_residuals(self, effective: CueStatistics, directions: Array) -> Array:
+        """Return `PPAM.normalized_residual` (W,) at one direction (W, C) per sound."""
         model, Q = self.model, effective.counts
         residual = effective.means
         residual -= self._expected_cues(directions)
         residual *= residual
         residual *= Q
         total = residual @ (1 / (model.noise + (model.latent**2).sum(axis=1)))
-        misfits: Array = total / np.maximum(Q.sum(axis=1), 1e-300)
-        return misfits
+        residuals: Array = total / np.maximum(Q.sum(axis=1), 1e-300)
+        return residuals
 
     def _expected_cues(self, directions: Array) -> Array:
         """Return `PPAM.forward_map` (W, D), using only the charts with a noticeable weight."""
@@ -141,14 +143,14 @@ class CalibratedPosteriorBatch:
 
     _batch: PosteriorBatch
     _calibration: Calibration
-    misfits: Array  # (W,) normalized residuals relative to the usual one
+    residual_ratios: Array  # (W,) normalized residuals divided by `Calibration.max_residual`
     _cues: _WeightedCues
     _gaps: Array  # (W, K) nats by which charts fall behind the best one
     _unrelaxed: _PosteriorGroups
 
     def posteriors(self, rows: Indices) -> Iterator[DirectionPosterior]:
         """Yield the calibrated posteriors of some of the sounds."""
-        excess = np.maximum(self.misfits[rows], 1.0)
+        excess = np.maximum(self.residual_ratios[rows], 1.0)
         exceeding = np.flatnonzero(excess > 1)
         relaxed = self._unrelaxed
         if len(exceeding):

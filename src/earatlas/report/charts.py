@@ -20,8 +20,9 @@ __all__ = ["Chart", "Ticks", "line_chart", "spectrogram_chart", "tick_values", "
 
 Ticks = Sequence[tuple[float, str]]  # (position as a fraction of the axis, label)
 
-_TIME_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200)  # seconds
-_KHZ_STEPS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+# Distances of time ticks, s.
+_TIME_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+_KHZ_STEPS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # distances of frequency ticks, kHz
 _TRANSLUCENT = ' class="clear"'
 
 

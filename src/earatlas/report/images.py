@@ -38,7 +38,8 @@ __all__ = [
 
 Bytes = NDArray[np.uint8]
 
-_SHADES = 48  # of an image; evidence: docs/figures/settings/report.md, "images"
+# Evidence: docs/figures/settings/report.md, "images".
+_SHADES = 48  # number of shades of an image
 # Colours of a spectrogram's legend, from quiet to loud.
 LEVEL_STOPS = tuple(to_hex(matplotlib.colormaps[LEVEL_MAP](at)) for at in (0, 0.25, 0.5, 0.75, 1.0))
 

@@ -40,7 +40,7 @@ _OPACITIES = (
     (0.99, 0.03),
     (1.0, 0.0),
 )
-_DEGREE_STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 90.0)
+_DEGREE_STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 90.0)  # distances of ticks
 _COMPASS_RADIUS, _LOBE_HEIGHT = 78.0, 30.0  # SVG units
 _LOBE_DEGREES = 3.0  # smoothing of a lobe, so that a sharp posterior stays visible
 

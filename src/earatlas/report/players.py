@@ -24,8 +24,8 @@ from earatlas.wording import format_duration
 __all__ = ["players"]
 
 # Evidence: docs/figures/settings/report.md, "players".
-_MAX_SECONDS = 60.0  # embedded of each sound
-_MAX_MEGABYTES = 8.0  # of all embedded sounds together
+_MAX_SECONDS = 60.0  # longest embedded excerpt of a sound, s
+_MAX_MEGABYTES = 8.0  # size of all embedded sounds together, MB
 
 
 def _excerpt(sound: Audio | Path, seconds: float) -> Audio:

@@ -24,8 +24,8 @@ from earatlas.types import Array
 
 __all__ = ["LevelSpectrogram", "level_spectrogram"]
 
-_WINDOW_SECONDS = 0.032  # rounded up to a power of two samples
-_MAX_COLUMNS, _MAX_ROWS = 1200, 256  # as of a `SpectrogramSummary`
+_WINDOW_SECONDS = 0.032  # STFT window, s; rounded up to a power of two samples
+_MAX_COLUMNS, _MAX_ROWS = 1200, 256  # largest size, as that of a `SpectrogramSummary`
 
 
 @dataclass(frozen=True, eq=False)

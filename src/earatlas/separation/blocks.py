@@ -15,7 +15,7 @@ from earatlas.features.recording import Recording
 
 __all__ = ["overlap_samples", "recording_blocks"]
 
-_BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0
+_BLOCK_SECONDS, _OVERLAP_SECONDS = 12.0, 2.0  # length and overlap of consecutive blocks, s
 
 
 def recording_blocks(

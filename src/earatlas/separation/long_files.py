@@ -30,7 +30,7 @@ __all__ = ["LEVEL_FRAME_STEP", "RecordingDigest", "digest_recording", "source_pr
 LEVEL_FRAME_STEP = 2  # every second frame is used for the noise floor; frames overlap by 7/8
 _DIGEST_BINS_PER_BLOCK, _DIGEST_BINS = 12_000, 120_000  # largest numbers of bins
 _DIGEST_FRAMES = 4  # frames per bin and frequency in the digest of a block
-_BINS_PER_CELL = 20.0  # of mixing weights, as in a few seconds of two talkers
+_BINS_PER_CELL = 20.0  # bins per cell of mixing weights, as in a few seconds of two talkers
 _PRIOR_FRAMES = 20.0  # weight of the digest in a block, in frames per cue and source
 
 

@@ -29,7 +29,7 @@ from earatlas.separation.assembly import SeparatedBlock
 from earatlas.separation.demixing.rendering import Rendering
 from earatlas.separation.demixing.time_varying import interaural_ratios_at, separate_moving
 from earatlas.separation.result import Evidence, LocatedSource
-from earatlas.separation.separator import Separator, is_reverberant
+from earatlas.separation.separator import Separator, decay_is_reverberant
 from earatlas.separation.source_directions import existence_doubt, scene_doubts
 from earatlas.separation.source_track import SourceLevels, SourceTrack
 from earatlas.separation.vessl import VESSL, mixing_weight_cells
@@ -40,10 +40,10 @@ __all__ = ["MovingSourceSeparator", "MovingSources"]
 
 # Evidence: docs/figures/settings/separation.md, "moving_sources".
 _STEP_FRAMES = 16  # frames per step, 1/8 s: 2.5 degrees at 20 degrees per second
-_EM_ITERATIONS = 4
+_EM_ITERATIONS = 4  # EM iterations of the masks
 _RADII_90 = {1: 1.645, 2: 2.146}  # 90 % radius of a Gaussian in standard deviations, by dimension
 _MIN_WINDOW_ONSETS = 1.0  # weighted onsets of a window that determine a direction
-_MAX_COMPONENTS = 240  # of the posterior of a moving source: all windows of one minute
+_MAX_COMPONENTS = 240  # most components of the posterior of a moving source: one minute of windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,15 +155,15 @@ class MovingSourceSeparator:
 
     def separate(self, block: Block, spectra: Spectra, bins: ObservedBins) -> MovingSourceBlock:
         """Return the masks and interaural ratios of a block."""
-        layout, rooms = self.separator.layout, self.separator.head.rooms
-        assert rooms is not None  # trajectories require it
+        layout, localizer = self.separator.layout, self.separator.head.reverberant_localizer
+        assert localizer is not None  # trajectories require it
         starts = np.arange(0, spectra.shape[-1], _STEP_FRAMES)
         seconds = (block.start + (starts + 0.5 * _STEP_FRAMES) * layout.hop) / layout.rate
         directions = np.stack([t.at(seconds) for t in self.trajectories])  # (M, S, 2)
         assignment = _TrajectoryAssignment(self.separator, bins, directions, starts)
         masks, free_energies = assignment.masks(spectra)
         self.block_free_energies.append(np.array(free_energies))
-        sound = rooms.direct_sound
+        sound = localizer.direct_sound
         frequencies_hz = (np.arange(layout.n_frequencies) + 1) * layout.rate / layout.window
         at = sound.interpolation_for(
             sound.templates.directions, directions.reshape(-1, directions.shape[-1])
@@ -181,7 +181,7 @@ class MovingSourceSeparator:
             samples,
             blocks,
             onsets,
-            is_reverberant(onsets),
+            decay_is_reverberant(onsets),
             self.block_free_energies,
         )
 

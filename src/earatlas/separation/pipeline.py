@@ -23,7 +23,7 @@ from earatlas.features.cues import check_audio
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
 from earatlas.files import output_folder
-from earatlas.localization.diagnostics import Doubt
+from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.localization.localizer import localize
 from earatlas.localization.result import uninformative_posterior
 from earatlas.separation.assembly import OutputSettings, SceneAssembler
@@ -196,9 +196,11 @@ def _scene_assembler(
     options: SeparationOptions,
 ) -> SceneAssembler:
     """Return an assembler for the sources; warn if dereverberation has no effect."""
-    layout, rooms = separator.layout, separator.head.rooms
+    layout, localizer = separator.layout, separator.head.reverberant_localizer
     rate = options.rate or layout.rate
-    detect = rooms is not None and sources.needs_source_onsets
+    onset_settings = None
+    if localizer is not None and sources.needs_source_onsets:
+        onset_settings = localizer.direct_sound.onset_settings
     if options.dry and not sources.reverberant:
         warnings.warn(_no_dereverberation(sources.onsets), EaratlasWarning, stacklevel=4)
     output = OutputSettings(
@@ -206,7 +208,7 @@ def _scene_assembler(
         rate,
         recording.chunks(rate),
         recording.offset,
-        onset_settings=rooms.direct_sound.onset_settings if rooms is not None and detect else None,
+        onset_settings=onset_settings,
         reverberant=None if sources.possibly_reverberant else sources.reverberant,
         dry=options.dry and sources.reverberant,
     )
@@ -263,12 +265,12 @@ def _locate_static(
     """
     fit, head = sources.fit, separator.head
     detections = replace(fit.detections, source_onsets=tuple(source_onsets))
-    located = locate_sources(head, fit.state, fit.misfits, detections, sources.onset_masks)
+    located = locate_sources(head, fit.state, fit.residual_ratios, detections, sources.onset_masks)
     count_doubts = source_count_doubts(detections.next_source_ratio)
     if len(located) > 1:
         seconds = sources.samples / separator.layout.rate
         doubts = scene_doubts(head, located, detections.onsets, seconds)
-        if any(doubt.word == "nothing directional" for doubt in doubts):
+        if any(doubt.word is DoubtKind.NOT_DIRECTIONAL for doubt in doubts):
             located = [
                 replace(source, posterior=uninformative_posterior(source.posterior))
                 for source in located

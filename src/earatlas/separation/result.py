@@ -19,6 +19,7 @@ from earatlas.localization.diagnostics import Doubt
 from earatlas.separation.source_track import SourceLevels, SourceTrack, static_track
 from earatlas.separation.spectrogram_summary import SpectrogramSummary
 from earatlas.types import Array, Single
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown
 
 __all__ = ["Evidence", "LocatedSource", "Scene", "SceneSummary", "Source", "SourceSummary"]
 
@@ -27,7 +28,7 @@ __all__ = ["Evidence", "LocatedSource", "Scene", "SceneSummary", "Source", "Sour
 class Evidence:
     """Evidence for a source; NaN where its onsets were not analysed."""
 
-    misfit: float  # normalized residual of the anechoic model; above 1 it does not fit
+    residual_ratio: float  # residual of the anechoic model; above 1 it does not fit
     onset_bins: float = math.nan  # expected number of its onset bins
     nats_per_bin: float = math.nan  # directional information of these, over diffuse sound
     gain: float = math.nan  # nats per onset of the recording that the source adds
@@ -36,7 +37,7 @@ class Evidence:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; None where the onsets were not analysed."""
         numbers = {
-            "misfit": self.misfit,
+            "misfit": self.residual_ratio,
             "onset_bins": self.onset_bins,
             "nats_a_bin": self.nats_per_bin,
             "gain": self.gain,
@@ -79,16 +80,22 @@ class SourceSummary:
     """
 
     name: str
-    posterior: DirectionPosterior  # of its direction
+    posterior: DirectionPosterior  # posterior of the direction
     share: float  # fraction of the mixture's energy in its mask; all sources sum to 1
     track: SourceTrack = field(kw_only=True, repr=False)  # direction and level over time
     evidence: Evidence = field(kw_only=True, default=Evidence(math.nan))
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # caveats about this source
 
     def __repr__(self) -> str:
-        place = ", ".join(f"{v:.1f}" for v in self.direction)
-        name = type(self).__name__
-        return f"{name}({self.name!r}, ({place}) degrees, {100 * self.share:.0f} % of the energy)"
+        where = f"({', '.join(f'{v:.1f}' for v in self.direction)}) degrees"
+        where = where if self.direction_known else UNKNOWN_DIRECTION
+        share = f"{100 * self.share:.0f} % of the energy"
+        return f"{type(self).__name__}({self.name!r}, {where}, {share})"
+
+    @property
+    def direction_known(self) -> bool:
+        """Whether the 90 % radius is small enough for the direction to be informative."""
+        return not (self.posterior.space.holds_directions and is_unknown(self.radius_90))
 
     @cached_property
     def direction(self) -> Array:
@@ -139,13 +146,22 @@ class Source(SourceSummary):
 
     Attributes
     ----------
+    name : str
+        "source1", "source2", … .
+    posterior : DirectionPosterior
+        Posterior of its direction.
+    share : float
+        Fraction of the mixture's energy in its mask; the fractions of all sources sum to 1.
     audio : Audio
         The separated signal at both ears.
-    mask : array of shape (F, T)
-        Soft mask of the bins above 0 Hz, in single precision.
-
-    All attributes of `SourceSummary` (`name`, `posterior`, `direction`, `share`, `track`,
-    `evidence`, `doubts`) are available as well.
+    mask : ndarray of float32, shape (F, T)
+        Soft mask of the bins above 0 Hz.
+    track : SourceTrack
+        Direction and level over time.
+    evidence : Evidence
+        Evidence that the source exists.
+    doubts : tuple of Doubt
+        Caveats about this source, each with the measured value and a remedy.
 
     Examples
     --------
@@ -194,7 +210,10 @@ class SceneSummary:
     dry: bool = field(kw_only=True, default=False)  # late reverberation was reduced
 
     def __repr__(self) -> str:
-        places = ", ".join(f"({', '.join(f'{v:.0f}' for v in s.direction)})" for s in self.sources)
+        places = ", ".join(
+            f"({', '.join(f'{v:.0f}' for v in s.direction)})" if s.direction_known else "(unknown)"
+            for s in self.sources
+        )
         name = type(self).__name__
         return f"{name}({self.seconds:.1f} s, {len(self.sources)} sources at {places} degrees)"
 
@@ -214,11 +233,20 @@ class Scene(SceneSummary):
     ----------
     sources : tuple of Source
         The sources with their signals; the one with most coherent bins comes first.
+    spectrogram : SpectrogramSummary
+        Spectrograms of the mixture and the masks in bounded size.
+    free_energies : tuple of float
+        Free energy of VESSL after each iteration in nats; it does not decrease.
+    seconds : float
+        Duration of the recording.
+    rate : int
+        Sampling rate of the separated signals in Hz.
     mixture : Audio
         The recording at the rate of the separated signals.
-
-    All attributes of `SceneSummary` (`spectrogram`, `free_energies`, `seconds`, `rate`, `doubts`,
-    `dry`, `directions`) are available as well.
+    doubts : tuple of Doubt
+        Caveats that concern all sources.
+    dry : bool
+        Whether late reverberation was reduced; the signals then do not sum to the mixture.
 
     Examples
     --------

@@ -42,7 +42,7 @@ __all__ = [
     "REVERBERANT_DECAY_SECONDS",
     "OnsetDetections",
     "Separator",
-    "is_reverberant",
+    "decay_is_reverberant",
 ]
 
 # Evidence: docs/figures/settings/separation.md, "separator".
@@ -60,7 +60,7 @@ _MIN_TRIAL_GAIN_NATS = -0.2  # nats per bin after a trial, below which the fit i
 _EXPLAINED_VARIANCE = 12.0  # 90th percentile of v, relative to one source, that needs no more
 
 
-def is_reverberant(onsets: OnsetBins) -> bool:
+def decay_is_reverberant(onsets: OnsetBins) -> bool:
     """Whether sound decays as slowly as in a reverberant room."""
     return onsets.decay_seconds >= REVERBERANT_DECAY_SECONDS
 
@@ -70,8 +70,8 @@ class OnsetDetections:
     """Sources that were detected by their onsets, in an order of their own."""
 
     sources: tuple[DetectedSource, ...]
-    onsets: OnsetBins | None  # of the mixture
-    source_onsets: tuple[OnsetBins, ...] = ()  # of each separated source of VESSL
+    onsets: OnsetBins | None  # onsets of the mixture
+    source_onsets: tuple[OnsetBins, ...] = ()  # onsets of each separated source of VESSL
     next_source_ratio: float = 0.0  # evidence of one more source over the limit; 0: not evaluated
 
     def __len__(self) -> int:
@@ -130,10 +130,10 @@ class Separator:
 
     def onset_detector(self, *, segments: bool = False) -> OnsetDetector | None:
         """Return an onset detector; None if the head has no model of reverberant rooms."""
-        if self.head.rooms is None:
+        if self.head.reverberant_localizer is None:
             return None
         onset_settings = replace(
-            self.head.rooms.direct_sound.onset_settings, most_bins=FINE_MAX_BINS
+            self.head.reverberant_localizer.direct_sound.onset_settings, most_bins=FINE_MAX_BINS
         )
         return OnsetDetector(onset_settings, segments=segments)
 
@@ -143,12 +143,12 @@ class Separator:
         The strongest onsets give the best directions. If all of them belong to one talker, more
         onsets are used.
         """
-        if self.head.rooms is None or onsets is None or len(onsets) < _MIN_ONSETS:
+        if self.head.reverberant_localizer is None or onsets is None or len(onsets) < _MIN_ONSETS:
             return OnsetDetections((), onsets)
         sources: tuple[DetectedSource, ...] = ()
         for count in (COARSE_MAX_BINS, FINE_MAX_BINS):
             bins = onsets.strongest(count)
-            mixture = OnsetMixture(self.head.rooms.direct_sound, bins)
+            mixture = OnsetMixture(self.head.reverberant_localizer.direct_sound, bins)
             if n_sources is None:
                 cells = mixture.count_sources(MAX_SOURCES)
             else:
@@ -157,7 +157,7 @@ class Separator:
             if n_sources is None or min(own.evidence for own in sources) >= LOW_EVIDENCE_NATS:
                 break
         # In anechoic recordings the free energy decides about further sources.
-        evaluate = n_sources is None and is_reverberant(onsets)
+        evaluate = n_sources is None and decay_is_reverberant(onsets)
         ratio = mixture.next_source_ratio(cells) if evaluate else 0.0
         return OnsetDetections(sources, bins, next_source_ratio=ratio)
 
@@ -171,11 +171,11 @@ class Separator:
         samples: int,
     ) -> list[EstimatedTrajectory]:
         """Return the trajectories of all sources if one of them moves, otherwise none."""
-        if self.head.rooms is None or onsets is None or not len(detections):
+        if self.head.reverberant_localizer is None or onsets is None or not len(detections):
             return []
         options = TrajectoryOptions(samples / self.layout.rate, n_sources, MAX_SOURCES)
         return find_moving_trajectories(
-            self.head.rooms.direct_sound, onsets, detections.directions, options
+            self.head.reverberant_localizer.direct_sound, onsets, detections.directions, options
         )
 
     def estimate_long_trajectories(
@@ -186,10 +186,12 @@ class Separator:
         samples: int,
     ) -> list[EstimatedTrajectory]:
         """Return the trajectories of a long recording from the onsets of successive segments."""
-        if self.head.rooms is None or not segments or not len(detections):
+        if self.head.reverberant_localizer is None or not segments or not len(detections):
             return []
         options = TrajectoryOptions(samples / self.layout.rate, n_sources, MAX_SOURCES)
-        return stitch_tracks(self.head.rooms.direct_sound, segments, detections.directions, options)
+        return stitch_tracks(
+            self.head.reverberant_localizer.direct_sound, segments, detections.directions, options
+        )
 
     # --- VESSL ---------------------------------------------------------------------------------
 

@@ -24,7 +24,12 @@ import numpy as np
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.features.tf_bins import ObservedBins
-from earatlas.localization.diagnostics import Doubt, mismatch_doubts, recording_doubts
+from earatlas.localization.diagnostics import (
+    Doubt,
+    DoubtKind,
+    mismatch_doubts,
+    recording_doubts,
+)
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.multi_source_posterior import (
     LOW_EVIDENCE_NATS,
@@ -46,8 +51,8 @@ __all__ = [
     "existence_doubt",
     "flag_colocated_sources",
     "locate_sources",
-    "misfits",
     "needs_source_onsets",
+    "residual_ratios",
     "scene_doubts",
     "source_count_doubts",
 ]
@@ -61,8 +66,8 @@ _MAX_RELATIVE_VARIANCE = 100.0  # median of v, relative to a single anechoic sou
 _TYPICAL_GAIN_NATS = 0.1  # nats per onset that a source usually adds
 
 
-def misfits(separator: Separator, state: VESSLState, bins: ObservedBins) -> Array:
-    """Return the normalized residual (M,) of the anechoic model; up to 1 it fits.
+def residual_ratios(separator: Separator, state: VESSLState, bins: ObservedBins) -> Array:
+    """Return the residual ratio (M,) of the anechoic model; up to 1 it fits.
 
     The mean cues of a source may fit although single bins do not: independent noise at the ears has
     mean level and phase differences of 0. The variance of single bins is therefore limited as well.
@@ -71,15 +76,15 @@ def misfits(separator: Separator, state: VESSLState, bins: ObservedBins) -> Arra
     q = state.assignments[:M]
     weights = np.where(q > _NEGLIGIBLE_ASSIGNMENT, q, 0.0)
     statistics = bins.restricted_to(head.layout).statistics(weights)
-    typical = head.calibration.misfit * MULTI_SOURCE_FACTOR * max(M - 1, 1)
+    typical = head.calibration.max_residual * MULTI_SOURCE_FACTOR * max(M - 1, 1)
     relative_variance = float(np.median(state.noise / separator.source_model.noise))
     scatter = relative_variance / _MAX_RELATIVE_VARIANCE
-    residuals = []
+    ratios = []
     for m, source in enumerate(state.sources):
         effective = head.calibration.effective_statistics(statistics[m], head.model.noise)
-        residual = head.model.misfit(effective, source.posterior.best) / typical
-        residuals.append(max(residual, scatter))
-    return np.array(residuals)
+        residual = head.model.normalized_residual(effective, source.posterior.best)
+        ratios.append(max(residual / typical, scatter))
+    return np.array(ratios)
 
 
 class OnsetMasks:
@@ -106,9 +111,9 @@ class OnsetMasks:
         self.masks[:, inside] = separated.masks[:, self._f[inside], t[inside]]
 
 
-def needs_source_onsets(misfit: Array, detections: OnsetDetections) -> bool:
+def needs_source_onsets(residual_ratios: Array, detections: OnsetDetections) -> bool:
     """Whether some source must be localized by itself, from the onsets of its separated signal."""
-    if detections.onsets is None or len(detections) < 2 or bool((misfit <= 1).all()):
+    if detections.onsets is None or len(detections) < 2 or bool((residual_ratios <= 1).all()):
         return False
     gains = (source.evidence for source in detections.sources)
     return detections.onsets.is_clean and min(gains) < LOW_EVIDENCE_NATS
@@ -117,39 +122,41 @@ def needs_source_onsets(misfit: Array, detections: OnsetDetections) -> bool:
 def locate_sources(
     head: LearnedHead,
     state: VESSLState,
-    misfit: Array,
+    residual_ratios: Array,
     detections: OnsetDetections,
     onset_masks: OnsetMasks | None,
 ) -> list[LocatedSource]:
     """Return the posterior of every source of VESSL, with evidence and doubts."""
-    M, rooms, onsets = len(state.sources), head.rooms, detections.onsets
+    M, localizer, onsets = len(state.sources), head.reverberant_localizer, detections.onsets
     detected, source_onsets = detections.sources, detections.source_onsets
     calibration = head.calibration.relaxed(MULTI_SOURCE_FACTOR * max(M - 1, 1))
     anechoic = [calibration.blur(source.posterior) for source in state.sources]
-    fits = bool((misfit <= 1).all())
-    if rooms is None or onset_masks is None or onsets is None or len(detected) != M:
-        if rooms is not None and not fits:
+    fits = bool((residual_ratios <= 1).all())
+    if localizer is None or onset_masks is None or onsets is None or len(detected) != M:
+        if localizer is not None and not fits:
             anechoic = [widen_posterior(posterior) for posterior in anechoic]
         return [
-            LocatedSource(posterior, Evidence(float(residual)), ())
-            for posterior, residual in zip(anechoic, misfit, strict=True)
+            LocatedSource(posterior, Evidence(float(ratio)), ())
+            for posterior, ratio in zip(anechoic, residual_ratios, strict=True)
         ]
     clean = onsets.is_clean
     located = []
     for m, match in enumerate(_match_sources(onset_masks.masks, detected, onsets)):
         own, alone = detected[match], source_onsets[m] if source_onsets else None
         direct = not (fits and clean)
-        evidence = Evidence(float(misfit[m]), own.bins, own.nats_per_bin, own.evidence, direct)
+        evidence = Evidence(
+            float(residual_ratios[m]), own.bins, own.nats_per_bin, own.evidence, direct
+        )
         posterior, doubtful = anechoic[m], own.evidence < LOW_EVIDENCE_NATS
         if not fits and clean and doubtful and alone is not None and len(alone) >= _MIN_ONSETS:
-            log_likelihood = rooms.direct_sound.log_likelihood(alone)
-            posterior = rooms.score_calibration.posterior(head.space, log_likelihood)
+            log_likelihood = localizer.direct_sound.log_likelihood(alone)
+            posterior = localizer.score_calibration.posterior(head.space, log_likelihood)
             evidence = replace(evidence, nats_per_bin=float(log_likelihood.features[0]))
             doubtful = evidence.nats_per_bin < _MIN_NATS_PER_BIN
         elif doubtful:  # its onsets duplicate those of another source: use the masks' posterior
             posterior, evidence = widen_posterior(posterior), replace(evidence, direct=False)
         elif evidence.direct:
-            posterior = detected_source_posterior(rooms, own)
+            posterior = detected_source_posterior(localizer, own)
         doubts = (existence_doubt(own.evidence),) if doubtful else ()
         located.append(LocatedSource(posterior, evidence, doubts))
     return located
@@ -162,7 +169,7 @@ def existence_doubt(gain: float) -> Doubt:
         f"that exist usually explain {_TYPICAL_GAIN_NATS} or more. It may be an echo of another "
         "source. Listen to it, or separate again with one source fewer."
     )
-    return Doubt("may not exist", reason, gain)
+    return Doubt(DoubtKind.MAY_NOT_EXIST, reason, gain)
 
 
 def source_count_doubts(next_source_ratio: float) -> tuple[Doubt, ...]:
@@ -174,7 +181,7 @@ def source_count_doubts(next_source_ratio: float) -> tuple[Doubt, ...]:
         f"the evidence for one more source is {percent:.0f} % of what is required. A source may be "
         "missing. If you know the number of sources, give it."
     )
-    return (Doubt("may be more", reason, next_source_ratio),)
+    return (Doubt(DoubtKind.MAY_BE_MORE, reason, next_source_ratio),)
 
 
 def flag_colocated_sources(located: Sequence[LocatedSource]) -> list[LocatedSource]:
@@ -190,7 +197,7 @@ def flag_colocated_sources(located: Sequence[LocatedSource]) -> list[LocatedSour
                 f"{MIN_SEPARATION_DEGREES:g}°, one sound may be counted as two. Listen to both, or "
                 "separate again with one source fewer."
             )
-            doubts = (Doubt("may not exist", reason, min(gaps)),)
+            doubts = (Doubt(DoubtKind.MAY_NOT_EXIST, reason, min(gaps)),)
         flagged.append(replace(source, doubts=doubts))
     return flagged
 
@@ -199,15 +206,17 @@ def scene_doubts(
     head: LearnedHead, located: Sequence[LocatedSource], onsets: OnsetBins | None, seconds: float
 ) -> tuple[Doubt, ...]:
     """Return the doubts that concern all directions of a scene with several sources."""
-    misfit = max(source.evidence.misfit for source in located)
-    doubts = list(recording_doubts(onsets, seconds, fits=misfit <= 1))
-    if not doubts and misfit > 1:
+    residual_ratio = max(source.evidence.residual_ratio for source in located)
+    doubts = list(recording_doubts(onsets, seconds, fits=residual_ratio <= 1))
+    if not doubts and residual_ratio > 1:
         nats_per_bin = max(source.evidence.nats_per_bin for source in located)
-        if head.rooms is None or onsets is None:
-            doubts.extend(mismatch_doubts(misfit))
+        if head.reverberant_localizer is None or onsets is None:
+            doubts.extend(mismatch_doubts(residual_ratio))
         else:
-            typical = head.rooms.score_calibration.typical_nats_per_onset
-            doubts.extend(mismatch_doubts(misfit, nats_per_bin, typical, onsets.decay_seconds))
+            typical = head.reverberant_localizer.score_calibration.typical_nats_per_onset
+            doubts.extend(
+                mismatch_doubts(residual_ratio, nats_per_bin, typical, onsets.decay_seconds)
+            )
     return tuple(doubts)
 
 

@@ -36,9 +36,9 @@ from earatlas.separation.separator import (
     REVERBERANT_DECAY_SECONDS,
     OnsetDetections,
     Separator,
-    is_reverberant,
+    decay_is_reverberant,
 )
-from earatlas.separation.source_directions import OnsetMasks, misfits, needs_source_onsets
+from earatlas.separation.source_directions import OnsetMasks, needs_source_onsets, residual_ratios
 from earatlas.separation.vessl import VESSL, VESSLState
 from earatlas.types import Array, Progress, Spectra
 
@@ -54,7 +54,7 @@ class SourceFit:
 
     vessl: VESSL
     state: VESSLState
-    misfits: Array  # (M,) normalized residuals of the anechoic model
+    residual_ratios: Array  # (M,) of the anechoic model; above 1 it does not fit
     detections: OnsetDetections
 
 
@@ -86,13 +86,14 @@ class StaticSources:
     @property
     def reverberant(self) -> bool:
         """Whether sound decays as slowly as in a reverberant room; False if that is unknown."""
-        return self.onsets is not None and is_reverberant(self.onsets)
+        return self.onsets is not None and decay_is_reverberant(self.onsets)
 
     @property
     def possibly_reverberant(self) -> bool:
-        """Whether the decay is that of a dry room, so the diffuse-to-direct ratio must decide.
+        """Whether the decay is between anechoic and reverberant, so that it does not decide.
 
-        Noise prolongs the decay and raises the ratio, so a noisy recording counts as anechoic.
+        The diffuse-to-direct ratio decides then. Noise prolongs the decay and raises the ratio, so
+        a noisy recording counts as anechoic.
         """
         if self.onsets is None or self.noisy:
             return False
@@ -102,7 +103,7 @@ class StaticSources:
     @property
     def needs_source_onsets(self) -> bool:
         """Whether some source must be localized from the onsets of its separated signal."""
-        return needs_source_onsets(self.fit.misfits, self.fit.detections)
+        return needs_source_onsets(self.fit.residual_ratios, self.fit.detections)
 
     def record_masks(self, block: SeparatedBlock) -> None:
         """Record the masks of a block at the onset bins."""
@@ -144,14 +145,14 @@ def _fit_sources(
     if onsets is None or not len(detections):
         return _source_fit(separator, bins, detections, *separator.fit(bins, n_sources))
     fit = _fit_detections(separator, bins, detections)
-    if n_sources is not None or is_reverberant(onsets):
+    if n_sources is not None or decay_is_reverberant(onsets):
         return fit
-    if detections.reliable and (fit.misfits <= 1).all():
+    if detections.reliable and (fit.residual_ratios <= 1).all():
         vessl, state = fit.vessl, separator.fit_more_sources(bins, fit.vessl, fit.state)
     else:
         vessl, state = separator.fit(bins)
     same_number = len(state.sources) == len(detections)
-    if same_number or (misfits(separator, state, bins) > 1).any():
+    if same_number or (residual_ratios(separator, state, bins) > 1).any():
         return fit
     detections = separator.detect_sources(onsets, len(state.sources))
     return _source_fit(separator, bins, detections, vessl, state)
@@ -174,16 +175,16 @@ def _source_fit(
     vessl: VESSL,
     state: VESSLState,
 ) -> SourceFit:
-    return SourceFit(vessl, state, misfits(separator, state, bins), detections)
+    return SourceFit(vessl, state, residual_ratios(separator, state, bins), detections)
 
 
 def _onset_masks(separator: Separator, fit: SourceFit) -> OnsetMasks | None:
     """Return storage for the masks at onset bins, if sources were detected by onsets."""
-    rooms, onsets = separator.head.rooms, fit.detections.onsets
-    if rooms is None or onsets is None or not len(fit.detections):
+    localizer, onsets = separator.head.reverberant_localizer, fit.detections.onsets
+    if localizer is None or onsets is None or not len(fit.detections):
         return None
     M = len(fit.state.sources)
-    return OnsetMasks(separator.layout, rooms.direct_sound.onset_settings, onsets, M)
+    return OnsetMasks(separator.layout, localizer.direct_sound.onset_settings, onsets, M)
 
 
 def _estimate_short(

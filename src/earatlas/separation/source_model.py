@@ -30,7 +30,7 @@ from earatlas.types import Array, Indices, Mask
 
 __all__ = ["SourceModel", "SourcePosterior", "VESSLSettings", "expected_log_likelihood"]
 
-LOG_2PI = float(np.log(2 * np.pi))
+LOG_2PI = float(np.log(2 * np.pi))  # log 2π of Gaussian log densities, nats
 _PHASE_VARIANCE = 0.5  # prior variance of the cosine and sine of an unknown phase
 _NEGLIGIBLE_WEIGHT = 1e-9  # relative weight of a chart that is left out of a source's cues
 _ACTIVE_CHART_NATS = 50.0  # a chart this far below the best one is skipped in most iterations
@@ -55,7 +55,7 @@ class VESSLSettings:
         Number of frequency bands per frame that share mixing weights λ. None selects one λ per
         frequency, as in the paper.
     garbage_weight : float, default 0.0
-        Prior weight of a garbage class for bins that no source explains; 0 disables the class.
+        Prior weight of a garbage (diffuse) class for bins that no source explains; 0 disables it.
     noise_prior_frames : float, default 5.0
         Weight of the initial noise variances, in frames.
     weight_prior_bins : float, default 1.0
@@ -238,7 +238,7 @@ class SourceModel:
     """The generative model of one source: a PPAM, extended to the cues of a wider layout."""
 
     model: PPAM
-    layout: CueLayout  # of the bins; its cues include the model's
+    layout: CueLayout  # layout of the bins; its cues include the model's
     learned: Indices  # (D_model,) indices of the model's cues in the layout
     noise: Array  # (D,) initial v
     charts: _ChartParameters

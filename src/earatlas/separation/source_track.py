@@ -22,10 +22,9 @@ __all__ = ["LevelMeter", "SourceLevels", "SourceTrack", "static_track"]
 HOP_SECONDS = 0.25  # duration of a row, about a syllable
 MAX_ROWS = 1200  # five minutes in rows of `HOP_SECONDS`
 _SILENCE_DB = -120.0  # dB re a full-scale sine in both ears, below the resolution of 16 bits
-# A source is active within this range of its loudest row and of the sum of all sources. Separated
-# signals retain some of the other talkers in the pauses of a source.
-_BELOW_LOUDEST_DB = 30.0
-_BELOW_TOTAL_DB = 20.0
+# Level range of an active source: separated signals retain some of other talkers in its pauses.
+_BELOW_LOUDEST_DB = 30.0  # largest distance below its loudest row, dB
+_BELOW_TOTAL_DB = 20.0  # largest distance below the sum of all sources, dB
 
 
 @dataclass(frozen=True, eq=False)

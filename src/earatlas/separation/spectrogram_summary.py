@@ -16,7 +16,7 @@ from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["SpectrogramAccumulator", "SpectrogramSummary"]
 
-_MAX_COLUMNS, _MAX_ROWS = 1200, 256
+_MAX_COLUMNS, _MAX_ROWS = 1200, 256  # largest size of a spectrogram: cells of time, of frequency
 
 
 @dataclass(frozen=True, eq=False)

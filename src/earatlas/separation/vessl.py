@@ -15,7 +15,7 @@ iterates until convergence.
     α_mk (M, K)   probability of chart k for source m         τ            frame_weight
 
 The model extends the paper in three points, besides weak priors of v and λ and an optional garbage
-class; `VESSLSettings.paper()` disables all of them.
+(diffuse) class; `VESSLSettings.paper()` disables all of them.
 
 - The cues s_md of a source may deviate from the learned map by the residual variance of the map
   (ω = 1; 0 in the paper), so each source adapts to the observed cues.
@@ -27,8 +27,8 @@ class; `VESSLSettings.paper()` disables all of them.
   between frequencies.
 
 Overlapping frames are dependent: with τ < 1, each counts as that fraction of a frame in the
-posterior of a source. The free energy is then Σ q (log λ p(y) / q) - Σ_m KL_m / τ; with τ = 1 it is
-the paper's, and it is never above it. No iteration decreases it.
+posterior of a source. The free energy is then F_τ = Σ q (log λ p(y) / q) - Σ_m KL_m / τ. With τ = 1
+this is the paper's free energy F_1; for τ < 1, F_τ ≤ F_1. No iteration decreases F_τ.
 
 References
 ----------

@@ -175,7 +175,7 @@ def room_responses(
         gains = reflections * (direct / distances)
         kept = delays <= last
         chords, nearest = tree.query(offsets[kept] / distances[kept, None])
-        energies = np.where(distances[kept] > direct, gains[kept] ** 2, 0.0)  # of reflections
+        energies = np.where(distances[kept] > direct, gains[kept] ** 2, 0.0)  # reflections only
         angle_sum += energies @ np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1.0)))
         energy_sum += energies.sum()
         trains = csr_array(

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _EARLY_SECONDS = 0.05  # limit of early reflections after the direct sound, as in C50 for speech
-_ONSET_LEVEL = 0.5  # share of a response's peak at which the direct sound begins
+_ONSET_LEVEL = 0.5  # level relative to a response's peak at which the direct sound begins
 _MAX_ANECHOIC_SECONDS = 0.1  # longest response that is interpolated: reflections cannot be
 
 DirectionOrTrajectory = Array | Trajectory  # a direction is (2,) degrees

@@ -26,7 +26,7 @@ __all__ = ["RandomReverberation", "solid_angle_weights"]
 _SPEED_OF_SOUND = 343.0  # metres per second
 _MAX_IMAGE_RATE = 3000.0  # image sources per second; denser ones are replaced at equal energy
 _FIRST_REFLECTION_SECONDS = 0.7e-3  # a wall or a table is at least 10 cm away
-_MAX_SECONDS = 0.8  # of reverberation that is rendered
+_MAX_SECONDS = 0.8  # longest reverberation that is rendered, s
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RandomReverberation:
 
     t60_seconds: float
     volume_cubic_metres: float
-    distance_metres: float  # of the source
+    distance_metres: float  # distance of the source from the head
     drop_db: float  # attenuation of reflections by the walls and by the talker's directivity
 
     @classmethod

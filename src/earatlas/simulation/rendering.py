@@ -19,7 +19,7 @@ __all__ = ["high_pass", "high_pass_sounds", "source_images", "white_noise"]
 
 # Evidence: docs/figures/settings/simulation.md, "scene".
 _HIGH_PASS_HERTZ = 20.0  # cutoff of the filter for dry sounds
-_MIN_AUDIBLE_SHARE = 1e-6  # of a sound's energy above the cutoff; below, it is rounding noise
+_MIN_AUDIBLE_FRACTION = 1e-6  # fraction of the energy above the cutoff; below, it is rounding noise
 
 
 def source_images(sources: Sequence[PlacedSource], dry: Sequence[Array], starts: Array) -> Array:
@@ -44,7 +44,7 @@ def high_pass_sounds(dry: Sequence[Array], rate: float) -> list[Array]:
     """Return the sounds above 20 Hz; raise an InputError for a sound without any energy there."""
     audible = [high_pass(sound, rate) for sound in dry]
     for m, (sound, filtered) in enumerate(zip(dry, audible, strict=True)):
-        if (filtered**2).sum() < _MIN_AUDIBLE_SHARE * (sound**2).sum():
+        if (filtered**2).sum() < _MIN_AUDIBLE_FRACTION * (sound**2).sum():
             raise InputError(
                 f"sounds must have energy above {_HIGH_PASS_HERTZ:g} Hz, got almost none in "
                 f"sound {m}. Choose an audible sound."

@@ -38,9 +38,9 @@ from earatlas.types import Array
 __all__ = ["SceneSettings", "SimulatedScene", "read_scene_file", "render_scene"]
 
 # Evidence: docs/figures/settings/simulation.md, "scene".
-_MAX_FILE_BYTES = 1 << 20  # of a scene.json; `write` needs about 200 bytes per source
+_MAX_FILE_BYTES = 1 << 20  # largest scene.json; `write` needs about 200 bytes per source
 _PEAK = 0.5  # largest absolute sample of a mixture; full scale is 1
-_FILE_KEYS = ("file", "early_file")  # of a source in scene.json
+_FILE_KEYS = ("file", "early_file")  # keys of the file names of a source in scene.json
 
 
 @dataclass(frozen=True, eq=False)

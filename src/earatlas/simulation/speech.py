@@ -47,9 +47,9 @@ _SYNTHETIC_SECONDS = 4.0  # length of synthetic talkers; the spoken sentences ha
 # From espeak-ng's speak_lib.h.
 _SYNCHRONOUS = 2  # samples go to the callback, in the calling thread, without an audio device
 _DONT_EXIT = 0x8000  # return an error instead of ending the process
-_PARAMETER_RATE = 1
-_PARAMETER_PITCH = 3
-_CHARACTERS_UTF8 = 1
+_PARAMETER_RATE = 1  # number of the parameter "rate", words per minute
+_PARAMETER_PITCH = 3  # number of the parameter "pitch", 0 to 100
+_CHARACTERS_UTF8 = 1  # encoding of the text
 _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
 )

@@ -27,9 +27,9 @@ from earatlas.types import Array
 __all__ = ["Trajectory", "parse_trajectory", "render_moving_source"]
 
 # Evidence: docs/figures/settings/simulation.md, "trajectories".
-_MAX_SPEED = 360.0  # degrees per second
+_MAX_DEGREES_PER_SECOND = 360.0  # largest speed of a source
 _MAX_LEG_DEGREES = 179.0  # beyond this the shortest path between two waypoints is ambiguous
-_FRAME_HOP_SECONDS = 0.005  # between the centres of two frames
+_FRAME_HOP_SECONDS = 0.005  # time between the centres of two frames
 _FRAMES_PER_BATCH = 128  # a few megabytes of spectra
 
 
@@ -87,10 +87,10 @@ class Trajectory:
         """Raise an InputError for a path that jumps or that is ambiguous."""
         legs = Sphere().distance(self.directions[:-1], self.directions[1:])
         for (begin, end), degrees in zip(pairwise(self.seconds), legs, strict=True):
-            if degrees > _MAX_SPEED * (end - begin):
+            if degrees > _MAX_DEGREES_PER_SECOND * (end - begin):
                 raise InputError(
                     f"path must not jump, got {degrees:.0f} degrees from {begin:g} to {end:g} s. "
-                    f"Allow more time: at most {_MAX_SPEED:g} degrees per second."
+                    f"Allow more time: at most {_MAX_DEGREES_PER_SECOND:g} degrees per second."
                 )
             if degrees > _MAX_LEG_DEGREES:
                 raise InputError(

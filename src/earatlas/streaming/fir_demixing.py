@@ -36,7 +36,8 @@ from earatlas.types import Array, Complex, Indices
 __all__ = ["FirDemixer"]
 
 # Evidence: docs/figures/settings/streaming.md, "fir_demixing".
-# Smoothing of powers over bins and frames, as in `earatlas.separation.demixing.spatial_filtering`
+# Bins and frames over which powers are smoothed, anechoic and reverberant: the values of
+# `_SECOND_SMOOTHING` and `_LONG_WINDOW_SMOOTHING` in `separation.demixing.spatial_filtering`.
 _NARROW_SMOOTHING, _WIDE_SMOOTHING = (5, 1), (9, 3)
 _REVERBERANT_FRAMES, _ANECHOIC_FRAMES = 8, 4  # frames per window that are kept
 _MASK_UPDATES = 14  # updates that begin with masks: about 5 s

@@ -22,6 +22,11 @@ import numpy as np
 from earatlas.features.stft import squared_magnitude
 from earatlas.separation.demixing.frames import FLOOR
 from earatlas.separation.demixing.permutation_alignment import FINE_PERMUTATION
+from earatlas.separation.demixing.spatial_filtering import (
+    ACTIVITY_SECONDS,
+    FILTER_LEAKAGE,
+    MASK_UNCERTAINTY,
+)
 from earatlas.separation.demixing.steering_vectors import multichannel_wiener_filter
 from earatlas.streaming.expected_cues import ExpectedCues
 from earatlas.streaming.filterbank import Filterbank
@@ -31,13 +36,11 @@ from earatlas.types import Array, Complex
 __all__ = ["OnlineDemixer"]
 
 # Evidence: docs/figures/settings/streaming.md, "online_demixing".
-# Smoothing of powers over bins and frames, as in `earatlas.separation.demixing.spatial_filtering`
+# Bins and frames over which powers are smoothed: first and later iterations, later ones in rooms.
+# Earlier values of recordings. Not tuned again since these use (65, 1) and (5, 1) if anechoic.
 _BROAD_SMOOTHING, _NARROW_SMOOTHING, _LONG_SMOOTHING = (65, 3), (5, 3), (5, 5)
-_MASK_FLOOR = 0.1  # added to the mask of an active track
-_LEAKAGE = 0.02  # added to the power fraction that the filters leave to a track
-_ACTIVITY_SECONDS = 0.25  # time constant (1/e) of the activity of a track
 _MASK_UPDATES = 10  # updates that begin with masks: about 3 s
-_ANECHOIC_STRIDE_SECONDS = 0.032  # between the frames that are kept, anechoic
+_ANECHOIC_STRIDE_SECONDS = 0.032  # time between the frames that are kept, anechoic
 
 
 def _steering_settings(filterbank: Filterbank, reverberant: bool) -> SteeringSettings:
@@ -135,7 +138,7 @@ class OnlineDemixer:
         if pair:
             q = np.where(self.steering.permuted[:, None], q[::-1], q)
         mask_powers = (q[:, :n_masked] * power[:n_masked]).sum(axis=(1, 2))
-        mask_floor = _MASK_FLOOR * self._relative_activity(mask_powers)[:, None, None]
+        mask_floor = MASK_UNCERTAINTY * self._relative_activity(mask_powers)[:, None, None]
         prior = q + mask_floor
         if pair:
             demixed = self._demixed_powers(X)
@@ -144,7 +147,7 @@ class OnlineDemixer:
                 envelopes = demixed[:, :n_masked].sum(axis=1)
                 upper = envelopes / max(float(envelopes.sum()), 1e-300)
                 prior[:, n_masked:] = upper[:, None] + mask_floor
-            prior = np.sqrt(prior * (fractions + _LEAKAGE))
+            prior = np.sqrt(prior * (fractions + FILTER_LEAKAGE))
         return prior * power + floor
 
     def _demixed_powers(self, X: Complex) -> Array:
@@ -156,7 +159,7 @@ class OnlineDemixer:
     def _relative_activity(self, mask_powers: Array) -> Array:
         """Return the recent activity (M,) of each track, from 0 to 1."""
         track_ids = self.steering.track_ids
-        decay = float(np.exp(-self._filterbank.hop_seconds / _ACTIVITY_SECONDS))
+        decay = float(np.exp(-self._filterbank.hop_seconds / ACTIVITY_SECONDS))
         for i, power in zip(track_ids, mask_powers, strict=True):
             self._activity[i] = decay * self._activity.get(i, 0.0) + (1 - decay) * float(power)
         activity = np.array([self._activity[i] for i in track_ids])

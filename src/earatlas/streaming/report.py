@@ -9,6 +9,7 @@ import numpy as np
 
 from earatlas.localization.diagnostics import Doubt
 from earatlas.types import Array
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown
 
 __all__ = ["LiveReport", "LiveSource"]
 
@@ -72,10 +73,8 @@ class LiveSource:
             state = "active" if self.active else f"silent for {self.age:.1f} s"
         moving = f", moving at {self.speed:.0f}°/s" if self.speed else ""
         level = f", {self.level_db:.0f} dB" if np.isfinite(self.level_db) else ""
-        return (
-            f"LiveSource({self.id}: {_format_direction(self.direction)} ± {self.radius_90:.0f}°, "
-            f"{state}{moving}{level})"
-        )
+        radius = "" if is_unknown(self.radius_90) else f" ± {self.radius_90:.0f}°"
+        return f"LiveSource({self.id}: {_format_direction(self)}{radius}, {state}{moving}{level})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON, without the samples.
@@ -140,7 +139,7 @@ class LiveReport:
     samples: int = 0
 
     def __repr__(self) -> str:
-        sources = ", ".join(f"{s.id}: {_format_direction(s.direction)}" for s in self.sources)
+        sources = ", ".join(f"{s.id}: {_format_direction(s)}" for s in self.sources)
         return f"LiveReport({self.time:.2f} s, {sources or 'no sources'})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,6 +165,8 @@ class LiveReport:
         }
 
 
-def _format_direction(direction: Array) -> str:
-    """Return the coordinates as text, for example "(30°, -5°)"."""
-    return f"({', '.join(f'{round(float(v))}°' for v in direction)})"
+def _format_direction(source: LiveSource) -> str:
+    """Return the coordinates as text, for example "(30°, -5°)", if the direction is known."""
+    if is_unknown(source.radius_90):
+        return UNKNOWN_DIRECTION
+    return f"({', '.join(f'{round(float(v))}°' for v in source.direction)})"

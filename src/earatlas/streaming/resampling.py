@@ -20,7 +20,7 @@ from earatlas.types import Array
 
 __all__ = ["Resampler"]
 
-_ZERO_CROSSINGS = 24  # on either side of the sinc; 1.5 ms at 16 kHz
+_ZERO_CROSSINGS = 24  # zero crossings on either side of the sinc; 1.5 ms at 16 kHz
 _KAISER_BETA = 9.0  # Kaiser window with 90 dB stop-band attenuation
 _CUTOFF = 0.94  # pass band over half of the lower rate
 

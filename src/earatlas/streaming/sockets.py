@@ -27,8 +27,8 @@ from earatlas.types import Array
 
 __all__ = ["Broadcast", "LiveServer", "odas_tracks", "pcm_message", "to_pcm16"]
 
-_MAX_CLIENTS = 16
-_MAX_PENDING_BYTES = 1 << 20  # per client: 5 s of one source at 48 kHz
+_MAX_CLIENTS = 16  # most clients of a port
+_MAX_PENDING_BYTES = 1 << 20  # unsent bytes per client: 5 s of one source at 48 kHz
 
 
 class Broadcast:

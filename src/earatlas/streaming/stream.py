@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError, SettingHint
-from earatlas.features.audio import check_block, check_rate
+from earatlas.features.audio import MAX_ABS_SAMPLE, check_block, check_rate
 from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.localization.head_motion import HeadMotion, YawLike, check_yaw
 from earatlas.separation.separator import MAX_SOURCES, Separator
@@ -25,12 +25,12 @@ from earatlas.types import Array
 
 __all__ = ["Live"]
 
-RATES = (8_000, 192_000)  # supported sampling rates, Hz
+# Evidence: docs/figures/settings/streaming.md, "stream".
+RATES = (8_000, 192_000)  # lowest and highest supported sampling rate, Hz
 _ACTIVE_SECONDS = 0.4  # time since the last hit within which a source is active
 _SILENT_SECONDS = 1.0  # time since the last hit after which a source gets a doubt
-_MAX_SAMPLE = 1e6  # larger samples are treated as broken; full scale is 1
-_UNKNOWN_RADIUS_90 = 143.0  # radius of 90 % of the sphere, degrees
-_YAW_MEMORY_SECONDS = 0.1  # of the head's motion
+_UNKNOWN_RADIUS_90 = 143.0  # radius of a cap with 90 % of the sphere: arccos(-0.8) = 143.1°
+_YAW_MEMORY_SECONDS = 0.1  # a fiftieth of the history of head yaws that is kept
 
 
 class Live:
@@ -85,7 +85,7 @@ class Live:
         yaw: YawLike | None = None,
     ) -> None:
         head = separator.head
-        if head.rooms is None:
+        if head.reverberant_localizer is None:
             raise InputError(
                 "atlas must be prepared for reverberant rooms to be used live, got one that is "
                 "not. Learn the head again with this preparation; if it was measured in a "
@@ -109,7 +109,7 @@ class Live:
         self._motion = HeadMotion(known_yaw, _YAW_MEMORY_SECONDS)
         self._processor = HopProcessor(
             separator,
-            head.rooms,
+            head.reverberant_localizer,
             LOW_LATENCY if low_delay else DEFAULT_LATENCY,
             rate=self.rate,
             max_sources=max_sources,
@@ -234,7 +234,7 @@ class Live:
         # The state changes only after all checks: a block that is refused has no effect.
         self._motion.update((self._n_samples + x.shape[1]) / self.rate, yaw)
         self._n_samples += x.shape[1]
-        broken = ~(np.abs(x) < _MAX_SAMPLE)
+        broken = ~(np.abs(x) < MAX_ABS_SAMPLE)
         if broken.any():
             x[broken] = 0.0
             self._n_broken += int(broken.any(axis=0).sum())
@@ -304,7 +304,10 @@ class Live:
         age = max(self._processor.now - track.last_hit_at, 0.0)
         doubts = []
         if age > _SILENT_SECONDS:
-            reason = f"no sound from this source for {age:.0f} s; it may have moved"
+            reason = (
+                f"no sound from this source for {age:.0f} s. It may have moved; wait until it is "
+                "active again."
+            )
             doubts.append(Doubt(DoubtKind.SILENT, reason, age))
         directional = self._processor.front_end.directional
         return LiveSource(
@@ -325,5 +328,8 @@ class Live:
         """Return a doubt if samples were replaced."""
         if not self._n_broken:
             return ()
-        reason = f"{self._n_broken} samples were not valid numbers and were replaced by silence"
+        reason = (
+            f"{self._n_broken} samples were not finite or beyond 1e6 and were replaced by silence. "
+            "Check the input device."
+        )
         return (Doubt(DoubtKind.BROKEN_INPUT, reason, self._n_broken),)

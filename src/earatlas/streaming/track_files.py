@@ -24,7 +24,7 @@ __all__ = ["GrowingWav", "TrackFiles", "is_track_file", "track_file"]
 
 _FRAME_BYTES = 8  # two channels of 32-bit float samples
 _HEADER_BYTES = 12 + 36 + 24 + 12 + 8  # RIFF, JUNK or ds64, fmt, fact, data
-_MAX_RIFF_BYTES = 0xFFFF_FFF0 - _HEADER_BYTES
+_MAX_RIFF_BYTES = 0xFFFF_FFF0 - _HEADER_BYTES  # largest data of a RIFF file; beyond, RF64
 _IEEE_FLOAT = 3  # WAVE_FORMAT_IEEE_FLOAT
 
 

@@ -39,11 +39,11 @@ _SPACING = 7.0  # degrees between the directions that can be selected
 _ILD_BINS, _IPD_BINS = 8, 3  # frequency bins per value of a curve
 _N_CHARTS = 3  # charts shown per direction
 _DIRECTIONS = [[41.0, 1.0], [-64.0, 24.0]]  # true directions of the two voices, degrees
-_INITIAL_DIRECTIONS = [[8.0, -25.0], [-110.0, -5.0]]  # of VESSL, degrees
-_STEPS = 10
+_INITIAL_DIRECTIONS = [[8.0, -25.0], [-110.0, -5.0]]  # initial directions of VESSL, degrees
+_STEPS = 10  # VESSL iterations that are shown
 # Evidence: docs/figures/settings/studio.md, "explainer".
 _MANIFOLD_MAX_HZ = 2000.0  # highest frequency of the cues of the manifold
-_ROWS, _COLUMNS = 64, 120  # of a mask image
+_ROWS, _COLUMNS = 64, 120  # size of a mask image, pixels
 
 
 def explainer(atlas: Atlas, reporter: ProgressReporter) -> dict[str, Any]:

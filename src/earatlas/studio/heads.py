@@ -27,7 +27,7 @@ from earatlas.studio.progress import ProgressReporter
 __all__ = [
     "TABLE",
     "describe_atlas",
-    "learn_head",
+    "learn_uploaded_head",
     "rename_files_in_table",
     "write_example_atlas",
 ]
@@ -38,7 +38,7 @@ _MAX_POINTS = 1500  # directions drawn on the sphere
 _EXAMPLE_SPACING = 8.0  # degrees between the directions of the example head
 
 
-def learn_head(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any]:
+def learn_uploaded_head(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any]:
     """Learn an atlas and return its description; the measurements are published beforehand."""
     source, name = Path(request["source"]), str(request["name"])
     if "names" in request:
@@ -94,7 +94,7 @@ def _describe_model(atlas: Atlas) -> dict[str, Any]:
         "licence": atlas.about.get("licence") or "unknown",
         "space": atlas.space.name,
         "charts": len(atlas.model.weights),
-        "reverberant": atlas.rooms is not None,
+        "reverberant": atlas.reverberant_localizer is not None,
         "held_out": None if atlas.accuracy is None else asdict(atlas.accuracy),
     }
 

@@ -120,8 +120,7 @@ class WorkerPool:
             waiting = len(self._waiting) + self._reserved
             if waiting >= self._max_waiting:
                 raise BusyError(
-                    f"jobs must wait in a queue of at most {self._max_waiting}, got one more. Try "
-                    "again when a job is done."
+                    f"The queue already has {self._max_waiting} waiting jobs. Try again when one is done."
                 )
             self._reserved += 1
         try:

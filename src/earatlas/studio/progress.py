@@ -10,7 +10,8 @@ from earatlas.types import Progress
 
 __all__ = ["ProgressReporter"]
 
-_MIN_INTERVAL_SECONDS = 0.05  # between two messages; the page asks ten times per second
+# Evidence: docs/figures/settings/studio.md, "progress".
+_MIN_INTERVAL_SECONDS = 0.05  # shortest time between two messages, s
 
 
 class ProgressReporter:

@@ -29,7 +29,7 @@ from earatlas.separation.pipeline import source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.simulation.synthetic_speech import synthetic_speech
 from earatlas.studio.progress import ProgressReporter
-from earatlas.studio.scenes import read_truth
+from earatlas.studio.scenes import read_scene_truth
 from earatlas.studio.views import scene_view, spectrogram_images, truth_view
 from earatlas.wording import (
     format_direction,
@@ -58,7 +58,7 @@ def separate_recording(
     progress = reporter.stage("reading", 0.0, 0.05)
     mixture = _write_mixture(Path(request["file"]), folder / MIXTURE)
     progress(1.0, 1.0)
-    truth = read_truth(folder)
+    truth = read_scene_truth(folder)
     about = {
         "name": name,
         "head": str(atlas.about.get("head", "?")),

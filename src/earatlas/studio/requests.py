@@ -14,8 +14,8 @@ from earatlas.errors import InputError
 __all__ = ["parse_recording_options", "parse_scene_options"]
 
 _RENDERINGS = ("spatial", "soft", "binary")
-_N_TALKERS = range(1, 5)
-_N_VOICES = 4
+_N_TALKERS = range(1, 5)  # numbers of talkers of a scene
+_N_VOICES = 4  # number of voices in `earatlas.studio.scenes.TALKERS`
 
 
 def parse_recording_options(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from earatlas.studio.server import Studio
 
 __all__ = ["create_server"]
 
-_MAX_BLOCK_BYTES = 1 << 21  # of live sound; one second at 48 kHz has 400,000 bytes
+# Evidence: docs/figures/settings/studio.md, "run".
+_MAX_BLOCK_BYTES = 1 << 21  # largest block of live sound; one second at 48 kHz has 400,000 bytes
 
 
 def create_server(

@@ -25,12 +25,13 @@ from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.views import truth_view
 from earatlas.types import Array
 
-__all__ = ["TALKERS", "read_truth", "render", "talker_sound"]
+__all__ = ["TALKERS", "read_scene_truth", "render", "talker_sound"]
 
-_RATE = 16_000  # Hz
-_SYNTHETIC_SECONDS = 4.0  # of a talker without a speech synthesizer
+_RATE = 16_000  # sampling rate of a scene, Hz
+_SYNTHETIC_SECONDS = 4.0  # length of a talker without a speech synthesizer, s
 _REFLECTION_SPACING = 6.0  # degrees between the directions of a room's reflections
 
+# Voices of the talkers of a scene, in the order of the page.
 TALKERS = (
     *DEMO_TALKERS,
     Talker(
@@ -84,7 +85,7 @@ def _head(source: str | None, directions: Array, *, reverberant: bool) -> Head:
     return simulated_head(np.concatenate([directions, reflections]))
 
 
-def read_truth(folder: Path) -> GroundTruth | None:
+def read_scene_truth(folder: Path) -> GroundTruth | None:
     """Return the ground truth of a scene rendered into the folder, or None if there is none."""
     file = folder / "scene.json"
     if not file.is_file():

@@ -49,7 +49,7 @@ _MEDIA_TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_MAX_JSON_BYTES = 100_000  # of a JSON request
+_MAX_JSON_BYTES = 100_000  # largest JSON request
 _T = TypeVar("_T")
 _Handler = Callable[["Studio", Request, Session], Awaitable[Response]]
 
@@ -271,7 +271,7 @@ class Studio:
         """Return the request of a separation with the atlas of the selected head."""
         head = _entry(session.heads, options.pop("head"))
         if not head.ready:
-            raise InputError("head must be learned first, got one that is not. Wait for it.")
+            raise InputError("This head is still being learned. Wait until it is ready.")
         return {"task": "separate", "atlas": str(head.atlas), **options}
 
     def _submit_separation(

@@ -21,8 +21,8 @@ __all__ = ["BUILT_IN_ATLAS", "HeadEntry", "RecordingEntry", "Session", "Sessions
 
 # The same file as earatlas.atlas.EXAMPLE_ATLAS, without importing numerical libraries.
 BUILT_IN_ATLAS = Path(__file__).parents[1] / "data" / "simulated.atlas"
-_MAX_SESSIONS = 20
-_MAX_ENTRIES = 100  # of each kind in a session
+_MAX_SESSIONS = 20  # most sessions at a time
+_MAX_ENTRIES = 100  # most entries of each kind in a session
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class HeadEntry:
     source: Path | None = None  # measurements for rendering scenes; None: only an atlas
     job: Job | None = None  # job that learns or reads it
     built_in: bool = False
-    uploads: Uploads | None = None  # of a folder of recordings
+    uploads: Uploads | None = None  # uploads of a folder of recordings
 
     @property
     def ready(self) -> bool:
@@ -124,8 +124,8 @@ class Session:
         """Return a unique id such as recording7."""
         if max(len(self.heads), len(self.recordings), len(self.sounds)) >= _MAX_ENTRIES:
             raise InputError(
-                f"page must have at most {_MAX_ENTRIES} recordings, heads or sounds, got one "
-                "more. Remove some, or open another page."
+                f"This page already has {_MAX_ENTRIES} recordings, heads or sounds. Remove some, "
+                "or open another page."
             )
         return f"{kind}{next(self._numbers)}"
 

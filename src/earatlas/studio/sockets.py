@@ -22,7 +22,8 @@ from earatlas.studio.worker import Worker, WorkerEndedError
 
 __all__ = ["LiveSocket"]
 
-_MAX_PENDING_SECONDS = 2.0
+# Evidence: docs/figures/settings/studio.md, "sockets".
+_MAX_PENDING_SECONDS = 2.0  # sound that may wait for the worker; the oldest is then dropped, s
 _FRAME_BYTES = 8  # two channels of 32-bit floats
 _PROCESS_ENDED = "The live process was ended by the system. Start again."
 

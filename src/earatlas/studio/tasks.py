@@ -22,7 +22,8 @@ from earatlas.studio.session import BUILT_IN_ATLAS
 
 __all__ = ["Tasks"]
 
-_CACHED_ATLASES = 2  # in memory, about 10 MB each
+# Evidence: docs/figures/settings/studio.md, "tasks".
+_CACHED_ATLASES = 2  # most atlases in memory, about 10 MB each
 _Request = dict[str, Any]
 
 
@@ -54,7 +55,7 @@ class Tasks:
         self._listener: LiveListener | None = None
         self._tasks: dict[str, Callable[[_Request], dict[str, Any]]] = {
             "warm_up": self._warm_up,
-            "learn": lambda request: heads.learn_head(request, self._reporter),
+            "learn": lambda request: heads.learn_uploaded_head(request, self._reporter),
             "describe": lambda request: heads.describe_atlas(Path(request["atlas"])),
             "separate": lambda request: recordings.separate_recording(
                 request, _load_atlas(request["atlas"]), self._reporter

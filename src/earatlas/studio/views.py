@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 # Evidence: docs/figures/settings/studio.md, "views".
-_REGION_CELLS = 150  # about, of a 90 % region
+_REGION_CELLS = 150  # approximate number of cells of a 90 % region
 _CELL_DEGREES = 0.5, 6.0  # width of the smallest and largest cell
-_SILENCE_DB = -90.0
+_SILENCE_DB = -90.0  # lowest level on the page, dB
 
 
 def region(posterior: DirectionPosterior) -> dict[str, Any]:

@@ -33,7 +33,7 @@ _EARLY_SECONDS = 4.0  # active sound until the margin is 0
 # Diffuse-to-direct ratio of two sources that were separated with anechoic filters
 _REVERBERANT_DIFFUSE_RATIO = 0.012  # larger: reverberant if the decay is long, too
 _CLEARLY_REVERBERANT_DIFFUSE_RATIO = 0.03  # larger: reverberant unless the decay is short
-_DIAGNOSTICS_INTERVAL_STEPS = 8  # between decisions
+_DIAGNOSTICS_INTERVAL_STEPS = 8  # steps between decisions
 
 
 class TrackingFrontEnd:

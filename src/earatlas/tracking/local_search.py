@@ -31,14 +31,14 @@ __all__ = ["INVERSE_TEMPERATURE", "LocalFit", "LocalSearchGrid", "MotionPrior"]
 CELL_DEGREES = 2.0  # distance of neighbouring cells
 _AZIMUTH_CELLS, _ELEVATION_CELLS = 10, 3  # cells on either side of the centre
 _MAX_STRETCH_ELEVATION = 75.0  # degrees; azimuth is not stretched further above it
-_SPEEDS = (-48.0, -32.0, -16.0, 0.0, 16.0, 32.0, 48.0)  # towards the left, degrees per second
-_SPEED_REFINEMENT = 8.0  # second search around the best of them, degrees per second
-_VERTICAL_SPEEDS = (-16.0, -8.0, 8.0, 16.0)  # upwards, degrees per second
+_HORIZONTAL_DEGREES_PER_SECOND = (-48.0, -32.0, -16.0, 0.0, 16.0, 32.0, 48.0)  # leftward speeds
+_REFINEMENT_DEGREES_PER_SECOND = 8.0  # offset of the second search from the best of them
+_VERTICAL_DEGREES_PER_SECOND = (-16.0, -8.0, 8.0, 16.0)  # upward speeds
 _MAX_MOTION_SECONDS = 1.6  # duration that is modelled as motion at constant velocity
 _VERTICAL_MOTION_NATS = 1.0  # penalty of vertical motion: talkers mostly move horizontally
 INVERSE_TEMPERATURE = 0.5  # β of the posterior ∝ exp(2 β L): the errors of bins are correlated
 _MIN_ERROR_DEGREES = 1.5  # smallest standard error of an estimated position
-_NO_COMPETITORS = np.zeros((0, 3))
+_NO_COMPETITORS = np.zeros((0, 3))  # unit vectors of no other tracks
 _MAX_SNAP_DEGREES = 4.0  # farther from the nearest measured direction, a cell is not used
 
 
@@ -162,13 +162,18 @@ class LocalSearchGrid:
             speed_prior = prior.speed_log_prior(u) - (_VERTICAL_MOTION_NATS if w else 0.0)
             return _shift_and_sum(lattices, ages[recent], u, w) + position_prior + speed_prior
 
-        tried = {(u, 0.0): log_likelihood(u, 0.0) for u in _SPEEDS}
+        tried = {(u, 0.0): log_likelihood(u, 0.0) for u in _HORIZONTAL_DEGREES_PER_SECOND}
         best_speed = self._best_velocity(tried)[0]
-        refined = (best_speed - _SPEED_REFINEMENT, best_speed + _SPEED_REFINEMENT)
+        refined = (
+            best_speed - _REFINEMENT_DEGREES_PER_SECOND,
+            best_speed + _REFINEMENT_DEGREES_PER_SECOND,
+        )
         tried |= {(u, 0.0): log_likelihood(u, 0.0) for u in refined}
         best_speed = self._best_velocity(tried)[0]
         if best_speed and self._shape[0] > 1:  # vertical motion only together with horizontal
-            tried |= {(best_speed, w): log_likelihood(best_speed, w) for w in _VERTICAL_SPEEDS}
+            tried |= {
+                (best_speed, w): log_likelihood(best_speed, w) for w in _VERTICAL_DEGREES_PER_SECOND
+            }
         u, w = self._best_velocity(tried)
         L = tried[u, w].ravel()
         vector, error_degrees, best = self._posterior_mean(L)

@@ -22,8 +22,8 @@ from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.localization.onset_likelihood import DirectSoundModel
 from earatlas.tracking.trajectory_hmm import DirectionGridHMM, smooth_trajectory
 from earatlas.tracking.trajectory_mixture import (
-    MAX_SPEED,
-    PATH_PENALTY,
+    MAX_DEGREES_PER_SECOND,
+    PATH_PENALTY_NATS_PER_DEGREE,
     TrajectoryFit,
     TrajectoryMixture,
 )
@@ -44,7 +44,7 @@ _MIN_SECONDS = 4.5  # shorter recordings are taken as static
 _MANY_SOURCES = 3  # with so many static sources the search is always done
 _MIN_TRAJECTORY_GAIN = 0.1  # gain of trajectories over static sources, nats per onset
 _STATIC_TOLERANCE = 0.02  # loss that is accepted for fewer moving sources, nats per onset
-_FINE_SEARCH_DEGREES = 8.0  # around the coarse path
+_FINE_SEARCH_DEGREES = 8.0  # range of the fine search around the coarse path
 _SMOOTHING_WINDOWS = 2.0  # standard deviation of the smoothing kernel, windows
 _MODEL_ERROR_DEGREES = 6.0  # added to the radius for interpolation and other units of the head
 
@@ -141,7 +141,9 @@ class _TrajectorySearch:
         coarse = sound.cells[0]
         exact = (to_vectors(sound.grid) @ to_vectors(directions).T).argmax(axis=0)
         rows = np.concatenate([coarse, exact])
-        grid = DirectionGridHMM.from_directions(sound.grid[rows], MAX_SPEED * HOP_SECONDS)
+        grid = DirectionGridHMM.from_directions(
+            sound.grid[rows], MAX_DEGREES_PER_SECOND * HOP_SECONDS
+        )
         densities = _densities(sound, onsets, rows)
         mixture = TrajectoryMixture(densities, weights, window, n_windows, grid)
         static_fit = mixture.static_fit(list(range(len(coarse), len(rows))))
@@ -213,14 +215,16 @@ class _FineGrid:
         coarse, cell = sound.cells
         nearby = (v[: len(coarse)] @ path.T).max(axis=1) > np.cos(np.radians(_FINE_SEARCH_DEGREES))
         rows = np.flatnonzero(nearby[cell])
-        grid = DirectionGridHMM.from_directions(sound.grid[rows], MAX_SPEED * HOP_SECONDS)
+        grid = DirectionGridHMM.from_directions(
+            sound.grid[rows], MAX_DEGREES_PER_SECOND * HOP_SECONDS
+        )
         g = _densities(sound, self.onsets, rows)
         fine = TrajectoryMixture(g, self.weights, self.window, self.n_windows, grid)
         L = fine.log_likelihoods(mixture.likelihoods_without(fit, m), fit.mixing_weights[m])
         responsibilities = mixture.responsibilities(fit, m)
         onset_counts = mixture.onset_counts(fit, m)
         if moves:
-            p = grid.forward_backward(L, PATH_PENALTY)
+            p = grid.forward_backward(L, PATH_PENALTY_NATS_PER_DEGREE)
             mean_vectors = smooth_trajectory(
                 p @ grid.vectors, onset_counts + 1e-3, _SMOOTHING_WINDOWS
             )

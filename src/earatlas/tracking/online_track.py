@@ -27,7 +27,7 @@ _MIN_MOTION_DEGREES = 4.0  # shorter motions discard nothing: they may be taken 
 _INITIAL_ERROR_DEGREES = 6.0  # standard error of a new position
 _DECELERATION_SECONDS = 1.5  # time constant (1/e) of the speed of a coasting track
 _CONSTANT_SPEED_SECONDS = 0.3  # time without a hit after which a moving track decelerates
-_MIN_SPEED = 2.0  # degrees per second; a slower track is static
+_MIN_DEGREES_PER_SECOND = 2.0  # a slower track is static
 _SPEED_UNCERTAINTY = 0.5  # relative error of the speed of a coasting track
 _RECOVERABLE_HITS = 8  # hits; a track with fewer can be recovered even if it is static
 _MAX_CONE_SPEED_RATIO = 2.0  # largest factor of the speed when a track changes its cone position
@@ -158,7 +158,7 @@ class OnlineTrack:
         constant_speed = self.coasting_seconds <= _CONSTANT_SPEED_SECONDS or self.crossing
         deceleration = 1.0 if constant_speed else np.exp(-seconds / _DECELERATION_SECONDS)
         self.velocity = self.velocity * np.array([deceleration, 0.0])
-        if self.speed < _MIN_SPEED:
+        if self.speed < _MIN_DEGREES_PER_SECOND:
             self.velocity = np.zeros(2)
 
     def motion_forgetting(self, head_turn_degrees: float = 0.0) -> float:

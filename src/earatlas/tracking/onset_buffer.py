@@ -23,7 +23,12 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_vectors
-from earatlas.localization.onset_likelihood import LEVELS, DirectSoundModel, bin_class, bin_weights
+from earatlas.localization.onset_likelihood import (
+    N_TABLE_STEPS,
+    DirectSoundModel,
+    bin_class,
+    bin_weights,
+)
 from earatlas.types import Array, Indices, Single
 
 __all__ = ["OnsetBuffer"]
@@ -134,7 +139,7 @@ class OnsetBuffer:
         for own, yaw in _group_by_yaw(self._yaws[rows]):
             points = self._template_points(directions, yaw)
             u = np.einsum("bi,bip->bp", stokes_points[own], points[f[own]])
-            level = np.clip((u + 1) * (LEVELS / 2), 0, LEVELS - 1).astype(np.int32)
+            level = np.clip((u + 1) * (N_TABLE_STEPS / 2), 0, N_TABLE_STEPS - 1).astype(np.int32)
             out[own] = self._table[classes[own, None], level]
         return out
 

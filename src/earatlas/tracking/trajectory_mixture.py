@@ -34,11 +34,16 @@ from earatlas.tracking.identity_swaps import WINDOWS_PER_SECOND, resolve_identit
 from earatlas.tracking.trajectory_hmm import DirectionGridHMM
 from earatlas.types import Array, Indices, Mask, Single
 
-__all__ = ["MAX_SPEED", "PATH_PENALTY", "TrajectoryFit", "TrajectoryMixture"]
+__all__ = [
+    "MAX_DEGREES_PER_SECOND",
+    "PATH_PENALTY_NATS_PER_DEGREE",
+    "TrajectoryFit",
+    "TrajectoryMixture",
+]
 
 # Evidence: docs/figures/settings/tracking.md, "trajectory_mixture".
-MAX_SPEED = 60.0  # largest speed of a source, degrees per second
-PATH_PENALTY = 0.2  # κ, nats per degree
+MAX_DEGREES_PER_SECOND = 60.0  # largest speed of a source
+PATH_PENALTY_NATS_PER_DEGREE = 0.2  # κ, penalty of the path length
 MIN_MOTION_GAIN = 0.03  # gain of motion over rest that makes a source moving, nats per onset
 _COINCIDENCE_NATS = 1.0  # penalty of two sources in one direction, nats per window
 _NEW_WEIGHTS = (0.5, 0.2)  # mixing weights that a new source is searched with
@@ -106,7 +111,7 @@ class TrajectoryMixture:
         pairs = np.triu(same.mean(axis=2), 1).sum()
         return float(
             fit.log_likelihood
-            - PATH_PENALTY * fit.path_degrees.sum()
+            - PATH_PENALTY_NATS_PER_DEGREE * fit.path_degrees.sum()
             - SAME_CONE_GAIN_NATS * self.total * pairs
         )
 
@@ -210,7 +215,7 @@ class TrajectoryMixture:
             L -= np.float32(SAME_CONE_GAIN_NATS * self.total / self._W) * (
                 np.abs(self._lateral[cells][:, None] - self._lateral) < CONE_DEGREES
             )
-        return self.grid.viterbi(L, PATH_PENALTY)[0]
+        return self.grid.viterbi(L, PATH_PENALTY_NATS_PER_DEGREE)[0]
 
     def _mixture_likelihoods(
         self, cells: Indices, mixing_weights: Array, diffuse_weight: Array
@@ -264,7 +269,7 @@ class TrajectoryMixture:
         for m in range(len(cells)):
             L = self.log_likelihoods(self.likelihoods_without(fit, m), fit.mixing_weights[m])
             cell = int(L.sum(axis=0).argmax())
-            gain = self.grid.viterbi(L, PATH_PENALTY)[1] - float(L[:, cell].sum())
+            gain = self.grid.viterbi(L, PATH_PENALTY_NATS_PER_DEGREE)[1] - float(L[:, cell].sum())
             moving[m] = gain > MIN_MOTION_GAIN * self.total
             if not moving[m]:
                 cells[m] = cell

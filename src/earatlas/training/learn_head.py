@@ -34,7 +34,7 @@ __all__ = ["MODEL_ARRAYS", "learn_head"]
 
 # Evidence: docs/figures/settings/training.md, "learn_head".
 _SAMPLES_PER_COORDINATE = 5  # directions per component and chart coordinate: ten on the sphere
-_MIN_DIRECTIONS = 6
+_MIN_DIRECTIONS = 6  # fewest directions of a head that can be learned
 _MIN_DIRECTIONS_TO_HOLD_OUT = 20  # with fewer, every direction is needed for learning
 _MAX_HELD_OUT = 240  # directions; the fraction of levels below 0.5 is then accurate within 3 %
 MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
@@ -103,7 +103,7 @@ def learn_head(
         layout=layout,
         calibration=calibration,
         accuracy=accuracy,
-        rooms=localizer,
+        reverberant_localizer=localizer,
         about={
             "head": head.name,
             "licence": head.licence,
@@ -183,7 +183,7 @@ def _default_calibration(spacing_degrees: float) -> Calibration:
         temperature=32.0,
         kernel_widths=(spacing_degrees, 3 * spacing_degrees, 40.0),
         kernel_weights=(0.6, 0.3, 0.1),
-        misfit=2.0,
+        max_residual=2.0,
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from earatlas.features.cues import is_reverberant, transfer_functions
+from earatlas.features.cues import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.features.statistics import CueStatistics, LevelStatistics
@@ -25,8 +25,8 @@ from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.hrtf.interaural_templates import InterauralTemplates
 from earatlas.localization.onset_likelihood import (
-    LEVELS,
     N_CLASSES,
+    N_TABLE_STEPS,
     SHARPNESS,
     DirectionLogLikelihood,
     DirectSoundModel,
@@ -53,12 +53,12 @@ from earatlas.types import Array, Complex, Indices, Single
 __all__ = ["DirectSoundTraining", "reverberation_obstacle"]
 
 # Evidence: docs/figures/settings/training.md, "reverberant".
-_N_SCENES = 180  # with one source
+_N_SCENES = 180  # scenes with one source
 _SCENES_PER_PAIR = 3  # scenes with one source per scene with two, which take four times as long
 _N_WEIGHT_SCENES = 50  # scenes that the anechoic model localizes too; they fit four weights
 _MIN_BINS = 20  # scenes with fewer onset bins are skipped
-_OTHER_UNIT_FRACTION = 0.35  # of the scenes
-_MIN_EIGENVALUE = 0.02  # of Γ, whose trace is 2
+_OTHER_UNIT_FRACTION = 0.35  # fraction of the scenes with another unit of the head
+_MIN_EIGENVALUE = 0.02  # floor of the eigenvalues of Γ (trace 2), which may be singular without it
 _DENSITY_STEPS = 25  # EM iterations
 _PRIOR_BINS = 20.0  # pseudo-bins per class, distributed as in all classes together
 
@@ -83,7 +83,7 @@ def reverberation_obstacle(head: Head, layout: CueLayout) -> str | None:
     """Return why a head cannot be prepared for reverberant recordings, or None if it can."""
     if isinstance(head.ears, MeasuredCues):
         return "is known by recordings of noise, not by impulse responses"
-    if is_reverberant(head.ears.samples, head.ears.rate, layout):
+    if responses_are_reverberant(head.ears.samples, head.ears.rate, layout):
         return "has reverberant responses, so that it is learned together with its room"
     return None
 
@@ -131,23 +131,23 @@ class DirectSoundTraining:
     ) -> ReverberantLocalizer:
         """Fit the weight of the anechoic posterior, and return the localizer.
 
-        Where the normalized residual of the anechoic model does not exceed `residual_threshold`,
+        Where the residual ratio of the anechoic model does not exceed `residual_threshold`,
         the localizer will use the anechoic posterior alone.
         """
         space = self.direct_sound.space
 
         def anechoic(scene: _Scene) -> tuple[float, float]:
-            """Return the normalized residual of the anechoic model, and log p of the truth."""
+            """Return the residual ratio of the anechoic model, and log p of the truth."""
             assert scene.statistics is not None  # by construction of `weight_scenes`
-            posterior, misfit = calibration.calibrated_posterior(
+            posterior, residual_ratio = calibration.calibrated_posterior(
                 folds.refit_without(scene.row), scene.statistics
             )
-            return misfit, float(posterior.log_density(scene.truth[None])[0])
+            return residual_ratio, float(posterior.log_density(scene.truth[None])[0])
 
-        misfits, scores = np.array(
+        residual_ratios, scores = np.array(
             parallel_map(anechoic, [scene for scene, _ in self.weight_scenes])
         ).T
-        exceeding = np.flatnonzero(misfits > residual_threshold)
+        exceeding = np.flatnonzero(residual_ratios > residual_threshold)
         poor_fits = [self.weight_scenes[n] for n in exceeding]
         onset_scores = np.array(
             [
@@ -156,7 +156,9 @@ class DirectSoundTraining:
             ]
         )
         features = np.array([log_likelihood.features for _, log_likelihood in poor_fits])
-        weights = fit_anechoic_weight(features, misfits[exceeding], scores[exceeding], onset_scores)
+        weights = fit_anechoic_weight(
+            features, residual_ratios[exceeding], scores[exceeding], onset_scores
+        )
         score_calibration = replace(self.score_calibration, weights=weights)
         return ReverberantLocalizer(
             self.direct_sound, score_calibration, self.multi_source_calibration, residual_threshold
@@ -202,7 +204,7 @@ def untrained_model(
         templates=templates,
         spacing_degrees=head.spacing_degrees,
         whitening=np.einsum("fab,fb,fcb->fac", vectors, roots, vectors.conj()),
-        log_densities=np.zeros((N_CLASSES, LEVELS), dtype=np.float32),
+        log_densities=np.zeros((N_CLASSES, N_TABLE_STEPS), dtype=np.float32),
         onset_settings=onset_settings,
     )
 
@@ -250,7 +252,7 @@ def _make_scene(
 
 
 def fit_log_densities(cosines: list[Array], classes: list[Indices]) -> Single:
-    """Return log g (N_CLASSES, LEVELS), the density of u per class of bins, fitted by EM."""
+    """Return log g (N_CLASSES, N_TABLE_STEPS), the density of u per class of bins, fitted by EM."""
     u, c = np.concatenate(cosines), np.concatenate(classes)
     p = sharpness_components(u)
     w = np.full((N_CLASSES, len(SHARPNESS)), 1 / len(SHARPNESS))
@@ -261,7 +263,7 @@ def fit_log_densities(cosines: list[Array], classes: list[Indices]) -> Single:
         pooled = counts.sum(axis=0) / counts.sum() + 0.02 / len(SHARPNESS)
         w = counts + _PRIOR_BINS * pooled
         w /= w.sum(axis=1, keepdims=True)
-    middles = (np.arange(LEVELS) + 0.5) / LEVELS * 2 - 1
+    middles = (np.arange(N_TABLE_STEPS) + 0.5) / N_TABLE_STEPS * 2 - 1
     logs: Single = np.log(sharpness_components(middles) @ w.T).T.astype(np.float32)
     return logs
 

@@ -28,10 +28,10 @@ __all__ = ["COARSE_MAX_BINS", "FINE_MAX_BINS", "detect_onsets", "fit_pair_calibr
 
 # Evidence: docs/figures/settings/training.md, "source_pairs".
 COARSE_MAX_BINS, FINE_MAX_BINS = 800, 1500  # strongest onset bins for few and for many sources
-_OTHER_UNIT_FRACTION = 0.5  # of the scenes
+_OTHER_UNIT_FRACTION = 0.5  # fraction of the scenes with another unit of the head
 _MIN_BINS = 20  # scenes with fewer onset bins are skipped
 
-_LabelledLikelihood = tuple[DirectionLogLikelihood, Array]  # of a source, with its true direction
+_LabelledLikelihood = tuple[DirectionLogLikelihood, Array]  # with the true direction (C,)
 
 
 def fit_pair_calibration(

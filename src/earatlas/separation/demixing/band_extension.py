@@ -34,7 +34,7 @@ from earatlas.types import Array, Complex, Spectra
 __all__ = ["extend_band"]
 
 # Evidence: docs/figures/settings/separation.md, "demixing.band_extension".
-_HOPS_PER_WINDOW = 4
+_HOPS_PER_WINDOW = 4  # window length, hops
 _ANECHOIC_FACTOR, _REVERBERANT_FACTOR = 1, 4  # window length in windows of the cues (64 ms)
 _MAX_ANECHOIC_DIFFUSE_TO_DIRECT = 0.02  # ε of the first band above which a room is reverberant
 _ENVELOPE_BAND_START = 0.5  # lower edge of the first envelope band, relative to the cue band

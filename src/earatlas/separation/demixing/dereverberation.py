@@ -26,12 +26,12 @@ from earatlas.types import Array, Complex, Spectra
 __all__ = ["delayed_frames", "dereverberate", "weighted_prediction_error"]
 
 # Evidence: docs/figures/settings/separation.md, "demixing.dereverberation".
-_WINDOW_SECONDS = 0.064  # STFT window
-_HOPS_PER_WINDOW = 4
+_WINDOW_SECONDS = 0.064  # length of the STFT window, s
+_HOPS_PER_WINDOW = 4  # window length, hops
 _DELAY, _TAPS = 4, 6  # Δ and K, in hops of 16 ms
 _ITERATIONS = 2  # alternating updates of λ and G
 _LOADING = 1e-4  # diagonal loading relative to the mean diagonal
-_POWER_FLOOR = 1e-4  # floor of λ relative to the loudest frame of a frequency
+_POWER_FLOOR = 1e-4  # floor of λ over its maximum; without it, silent frames (1/λ) dominate
 
 
 def dereverberate(signals: Array, rate: int) -> Array:

@@ -24,7 +24,7 @@ from earatlas.types import Array, Single
 
 __all__ = ["ItakuraSaitoNMF"]
 
-_RELATIVE_FLOOR = 1e-9  # of the mean power; avoids division by zero in silent bins
+_RELATIVE_FLOOR = 1e-9  # floor relative to the mean power; avoids division by zero in silent bins
 _ABSOLUTE_FLOOR = 1e-15  # floor of an all-silent spectrogram; its square fits single precision
 
 

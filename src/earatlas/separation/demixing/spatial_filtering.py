@@ -91,12 +91,13 @@ __all__ = [
 
 # Evidence: docs/figures/settings/separation.md, "demixing.spatial_filtering".
 _WINDOW_FACTOR = 4  # demixing window in windows of the cue layout: 256 ms
-_HOPS_PER_WINDOW = 8
+_HOPS_PER_WINDOW = 8  # window length, hops
 # Bins and frames over which powers are smoothed, one entry per iteration: before and after
 # permutation alignment.
 _FIRST_SMOOTHING, _SECOND_SMOOTHING = ((65, 1), (65, 1), (5, 1), (5, 1)), ((5, 1), (5, 1))
-_BROAD_SMOOTHING, _NARROW_SMOOTHING = (65, 3), (5, 3)  # of a band without masks
-_REVERBERANT_HOPS_PER_WINDOW = 4
+_BROAD_SMOOTHING, _NARROW_SMOOTHING = (65, 3), (5, 3)  # bins and frames in a band without masks
+_REVERBERANT_HOPS_PER_WINDOW = 4  # window length in reverberant rooms, hops
+# Bins and frames in reverberant rooms, and in the long windows of the second pass.
 _REVERBERANT_SMOOTHING, _LONG_WINDOW_SMOOTHING = (5, 5), (9, 3)
 _REVERBERANT_FIRST_SMOOTHING = (
     _BROAD_SMOOTHING,
@@ -112,7 +113,7 @@ EXPECTED_STEERING_WEIGHT = 20.0  # w: weight of expected steering vectors in the
 _UNMASKED_DIFFUSE_TO_DIRECT = 3e-3  # ε of more than two sources in a band without masks
 _SINGLE_SOURCE_QUANTILE = 0.05  # best-fitting fraction of a source's bins, taken as single-source
 _DIFFUSE_SCALE = 16.0  # ε relative to the orthogonal energy of those bins, which fit above average
-# ε in single precision (about 1e-7): a smaller value would invert rounding errors.
+# Bounds of ε. A value near single precision (about 1e-7) would invert rounding errors.
 _MIN_DIFFUSE_TO_DIRECT, _MAX_DIFFUSE_TO_DIRECT = 1e-6, 0.3
 _DIFFUSE_MAX_HZ = 1000.0  # Hz, ε is estimated below, where bins have a good signal-to-noise ratio
 MASK_UNCERTAINTY = 0.1  # fraction of a bin's power an active source may have despite its mask
@@ -120,7 +121,7 @@ FILTER_LEAKAGE = 0.02  # fraction of a bin's power that filters may assign to th
 ACTIVITY_SECONDS = 0.25  # s, averaging time of the source activity
 # Quantile over the frequencies of a band without masks that determines ε.
 _ANECHOIC_QUANTILE, _REVERBERANT_QUANTILE = 0.1, 0.5
-_ENVELOPE_FLOOR = 1e-3  # of its mean envelope that a silent source retains
+_ENVELOPE_FLOOR = 1e-3  # envelope of a silent source over its mean; without it, 1/v is infinite
 _Sizes = Sequence[tuple[int, int]]
 
 

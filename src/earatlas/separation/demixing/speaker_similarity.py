@@ -39,7 +39,7 @@ _N_BANDS, _MIN_HZ, _MAX_HZ = 12, 110.0, 7800.0  # bands, equally wide on a logar
 _WINDOW_SECONDS = 0.032  # STFT window; the hop is half a window
 _SEGMENT_FRAMES = 62  # frames per segment, about one second
 _SMOOTHING_SECONDS = (0.03, 0.06, 0.1)  # time constants of the smoothing that imitates echoes
-_RELATIVE_FLOOR = 1e-3  # floor relative to the mean power of a band
+_RELATIVE_FLOOR = 1e-3  # floor over the mean power of a band; without it, log powers follow pauses
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 
+# Evidence: docs/figures/settings/separation.md, "demixing.steering_vectors".
 # Frequencies per chunk of the Wiener filter, chosen to fit the cache, and the number of bins up to
 # which all frequencies are processed at once.
-# Evidence: docs/figures/settings/separation.md, "demixing.steering_vectors".
 _ROWS_PER_CHUNK, _BINS_AT_ONCE = 64, 4096
 
 

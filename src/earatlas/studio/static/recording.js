@@ -151,7 +151,7 @@ export class RecordingPage {
       const job = await this.follow(made.job, EXAMPLE.name);
       if (job.state !== "done") return;
       const done = await post(`recordings/${made.recording}/separate`, { head: "simulated" });
-      this.app.chooseHead("simulated");
+      this.app.selectHead("simulated");
       await this.watch(made.recording, done.job, EXAMPLE.name);
     } catch (error) { this.empty(error.message); }
   }
