@@ -41,6 +41,10 @@ def test_accuracy_of_known_errors() -> None:
     assert accuracy.beyond_30_share == pytest.approx(1 / 3)
     assert accuracy.mean_azimuth_degrees == pytest.approx(44 / 3)
     assert accuracy.mean_elevation_degrees == pytest.approx(2 / 3)
+    assert repr(accuracy) == (
+        "Accuracy(held_out=3, median_degrees=4.0, mean_degrees=15.333, beyond_30_share=0.333, "
+        "mean_azimuth_degrees=14.667, mean_elevation_degrees=0.667)"
+    )
 
 
 def test_new_directions_are_localized(atlas: Atlas) -> None:
@@ -194,6 +198,45 @@ def test_one_elevation_needs_the_circle() -> None:
         with pytest.raises(InputError, match=message):
             learn(ring, space=space)
     assert learn(ring, rooms=False).space == ea.Circle()
+
+
+def test_spaces_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sphere and the circle can be named; anything else is refused."""
+    head = ea.simulated_head([[0.0, 0.0]])
+    spaces: list[object] = []
+
+    def note_space(_: ea.Head, *, space: object, **__: object) -> None:
+        spaces.append(space)
+        raise KeyError
+
+    monkeypatch.setattr("earatlas.atlas.learn_head", note_space)
+    given: Any
+    for given in ("sphere", "circle", None):
+        with pytest.raises(KeyError):
+            learn(head, space=given)
+    assert list(map(repr, spaces)) == ["Sphere()", "Circle()", "None"]
+    for given in ("plane", 3):
+        with pytest.raises(InputError, match=rf"space must be a Space .*, got {given!r}"):
+            learn(head, space=given)
+
+
+def test_paths_are_strings_or_paths(atlas: Atlas) -> None:
+    """A number instead of a path is refused by all readers and writers."""
+    anything: Any
+    scene = ea.render_scene(ea.simulated_head([[0.0, 0.0]]), [synthetic_speech(0.1)], [[0.0, 0.0]])
+    for anything in (ea.read_audio, ea.open_head, ea.read_sofa, Atlas.load, atlas.save,
+                     scene.write, scene.mixture.write):  # fmt: skip
+        with pytest.raises(InputError, match="path must be a string or a path, got 3"):
+            anything(3)
+
+
+def test_durations_of_synthetic_speech_are_checked() -> None:
+    """A negative or infinite duration, and text, are refused."""
+    seconds: Any
+    for seconds in (-1, np.nan, np.inf, "1"):
+        with pytest.raises(InputError, match="seconds must be a finite number of at least 0"):
+            synthetic_speech(seconds)
+    assert synthetic_speech(0).shape == (0,)
 
 
 def test_space_without_directions_is_refused() -> None:

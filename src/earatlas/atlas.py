@@ -10,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from earatlas.atlas_format import VERSION, from_contents, to_contents
 from earatlas.container import container_digest, read_container, write_container
-from earatlas.errors import InputError, SettingHint, abbreviate
+from earatlas.errors import InputError, SettingHint, abbreviate, check_path
 from earatlas.features.audio import Audio
 from earatlas.features.cues import check_audio
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording
-from earatlas.geometry.spaces import Space
+from earatlas.features.sound_file import RECORDING_SUFFIXES
+from earatlas.geometry.spaces import Space, space_from_dict
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
 from earatlas.localization.head_motion import YawLike
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLE_ATLAS", "Atlas", "example_atlas", "learn"]
 
 EXAMPLE_ATLAS = Path(__file__).with_name("data") / "simulated.atlas"
-
-_AUDIO_SUFFIXES = {".aif", ".aiff", ".flac", ".mp3", ".ogg", ".opus", ".wav"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -515,12 +514,13 @@ class Atlas(LearnedHead):
         InputError
             If the file is not a valid atlas.
         """
-        if Path(path).suffix.lower() in {".sofa", ".csv"} and Path(path).is_file():
+        file = check_path(path)
+        if file.suffix.lower() in {".sofa", ".csv"} and file.is_file():
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the head '{path}'. "
-                f"Learn it first: earatlas learn {path} -o {Path(path).stem}.atlas."
+                f"Learn it first: earatlas learn {path} -o {file.stem}.atlas."
             )
-        if Path(path).suffix.lower() in _AUDIO_SUFFIXES and Path(path).is_file():
+        if file.suffix.lower() in RECORDING_SUFFIXES and file.is_file():
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the sound '{path}'. "
                 "The atlas comes first, recordings after it."
@@ -538,7 +538,7 @@ class Atlas(LearnedHead):
 def learn(
     head: Head | str | Path,
     *,
-    space: Space | None = None,
+    space: Space | Literal["sphere", "circle"] | None = None,
     components: int | None = None,
     latent: int | None = None,
     constrained: bool = True,
@@ -554,7 +554,7 @@ def learn(
     head : Head, str or Path
         The head, or what `open_head` opens: a .sofa file, a .csv table of recordings, or the name
         of a built-in head.
-    space : Space, optional
+    space : Space, "sphere" or "circle", optional
         Space of the directions; by default the sphere, or the circle for a head that was measured
         at one elevation. Directions outside the space are left out.
     components : int, optional
@@ -605,10 +605,22 @@ def learn(
         )
     with single_threaded_blas():
         learned = learn_head(
-            head, space=space, components=components, latent=latent, constrained=constrained,
-            layout=layout, rooms=rooms, seed=seed, progress=progress,
+            head, space=_check_space(space), components=components, latent=latent,
+            constrained=constrained, layout=layout, rooms=rooms, seed=seed, progress=progress,
         )  # fmt: skip
     return Atlas(**field_values(learned))
+
+
+def _check_space(space: Space | str | None) -> Space | None:
+    """Return the space that is given or named; raise InputError for anything else."""
+    if space is None or isinstance(space, Space):
+        return space
+    if space in ("sphere", "circle"):
+        return space_from_dict({"space": space})
+    raise InputError(
+        f"space must be a Space such as Sphere(), 'sphere' or 'circle', got "
+        f"{abbreviate(repr(space))}. Omit it to use that of the head."
+    )
 
 
 def example_atlas() -> Atlas:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earatlas.errors import InputError, existing_file
+from earatlas.errors import InputError, check_path, existing_file
 from earatlas.files import atomic_write
 from earatlas.types import Array
 
@@ -33,7 +33,7 @@ def write_container(
     """Write arrays and JSON values atomically; arrays become float32 where that is exact."""
     from safetensors.numpy import save
 
-    path = Path(path)
+    path = check_path(path)
     stored = {name: _to_float32_if_exact(array) for name, array in arrays.items()}
     header = {"kind": kind, "version": version, "about": about}
     header["digest"] = container_digest(kind, version, about, stored)
@@ -59,7 +59,7 @@ def read_container(
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    path = Path(path)
+    path = check_path(path)
     blob = _read_bytes(path, kind)
     try:
         header = _header(blob)

@@ -10,6 +10,7 @@ escaped (`sanitize`) and long values are shortened (`abbreviate`).
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import unicodedata
@@ -22,6 +23,7 @@ __all__ = [
     "MissingExtraError",
     "SettingHint",
     "abbreviate",
+    "check_path",
     "existing_file",
     "missing_extra",
     "sanitize",
@@ -82,14 +84,14 @@ class SettingHint:
     """The setting that applies the remedy of a message, in Python and on the command line.
 
     >>> str(SettingHint("channels=(2, 3)", "--channels 2 3"))
-    '(Python: channels=(2, 3); command line: --channels 2 3).'
+    'Python: channels=(2, 3); command line: --channels 2 3.'
     """
 
     python: str
     option: str
 
     def __str__(self) -> str:
-        return f"(Python: {self.python}; command line: {self.option})."
+        return f"Python: {self.python}; command line: {self.option}."
 
 
 class InputError(ValueError):
@@ -176,12 +178,21 @@ class EaratlasWarning(UserWarning):
         super().__init__(f"{self.message} {hint}" if hint else self.message)
 
 
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path as a `Path`; raise an `InputError` if it is neither a string nor a path."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"path must be a string or a path, got {abbreviate(repr(path))}. Name a file or folder."
+        )
+    return Path(path)
+
+
 def existing_file(path: str | Path, argument: str) -> Path:
     """Return the path if it names a regular file; else raise an `InputError` about `argument`.
 
     Pipes and devices are refused: they may never end, and they cannot be read twice.
     """
-    path = Path(path)
+    path = check_path(path)
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

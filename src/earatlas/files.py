@@ -32,7 +32,7 @@ try:
 except ImportError:  # Windows has no fcntl: abandoned scratch folders are not recovered
     fcntl = None  # type: ignore[assignment]
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, check_path
 
 __all__ = [
     "atomic_write",
@@ -50,7 +50,7 @@ _MAX_SETUP_SECONDS = 3600.0  # an older scratch folder without a lock file is ab
 
 def check_writable(path: str | Path, argument: str = "output") -> None:
     """Raise an `InputError` if a file cannot be written; commands call this before they compute."""
-    path = Path(path)
+    path = check_path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise InputError(
             f"{argument} must be a file in a folder that exists, got '{path}'. "
@@ -73,7 +73,7 @@ def check_writable(path: str | Path, argument: str = "output") -> None:
 @contextmanager
 def atomic_write(path: str | Path, argument: str = "output") -> Iterator[Path]:
     """Yield a temporary path to write to; on success that file replaces `path`."""
-    path = Path(path)
+    path = check_path(path)
     try:
         folder = path.absolute().parent
         with scratch_folder(folder) as scratch:

@@ -6,10 +6,16 @@ escaping.
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.geometry.spaces import Space
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "UNKNOWN_DIRECTION",
@@ -26,6 +32,7 @@ __all__ = [
     "format_sampling_rate",
     "format_speed",
     "is_unknown",
+    "rounded_repr",
 ]
 
 # A region of a larger radius (degrees) covers more than half of the sphere or circle.
@@ -103,6 +110,20 @@ def format_one_decimal(value: float) -> str:
     hundredths = round(100 * float(value))
     tenths = (abs(hundredths) + 5) // 10
     return f"{(-tenths if hundredths < 0 else tenths) / 10 + 0.0:.1f}"
+
+
+def rounded_repr(instance: DataclassInstance) -> str:
+    """Return the repr of a dataclass with numbers rounded to three decimals."""
+    values = ((field.name, getattr(instance, field.name)) for field in fields(instance))
+    text = ", ".join(f"{name}={_rounded(value)!r}" for name, value in values)
+    return f"{type(instance).__name__}({text})"
+
+
+def _rounded(value: object) -> object:
+    """Return a number, or the numbers of a tuple, rounded to three decimals."""
+    if isinstance(value, tuple):
+        return tuple(map(_rounded, value))
+    return round(float(value), 3) + 0.0 if isinstance(value, float) else value
 
 
 def _whole(value: float) -> str:

@@ -24,15 +24,11 @@ from earatlas.batch.batch import (
     plan_batch,
 )
 from earatlas.batch.eta import TimeEstimate
-from earatlas.batch.file_arguments import (
-    RECORDING_SUFFIXES,
-    check_unique_stems,
-    expand_file_arguments,
-    unique_files,
-)
+from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.recordings import LocalizationJob
 from earatlas.batch.sidecar import Recipe, read_sidecar, sidecar_path
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.threads import parallel_map, run_both
 from earatlas.types import Progress
 

@@ -100,9 +100,13 @@ def test_coverage_map_has_left_on_the_left(run: Run, tmp_path: Path, small_head:
     """A head measured only on the upper left fills only the upper left of the map."""
     x = small_head.directions
     write_sofa(tmp_path / "left.sofa", small_head.subset((x[:, 0] > 10) & (x[:, 1] > 10)))
-    lines = [s.split("▕")[1][:60] for s in run("info", tmp_path / "left.sofa").stdout.splitlines()
-             if "▕" in s]  # fmt: skip
+    text = run("info", tmp_path / "left.sofa").stdout.splitlines()
+    lines = [line.split("▕")[1][:60] for line in text if "▕" in line]
     assert len(lines) == 12
+    labels = next(line for line in text if line.strip().startswith("behind"))
+    assert labels.split() == ["behind", "left", "front", "right", "behind"]
+    assert labels.index("left") - 9 < 30 < labels.index("right") - 9
+    assert len(labels) == 9 + 60
     assert any(line[:30].strip() for line in lines[:6])
     assert not any(line[30:].strip() for line in lines)
     assert not any(line.strip() for line in lines[6:])
@@ -217,15 +221,58 @@ def test_version_and_help(run: Run, columns: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--gone"], ["gone"], ["info"], ["info", "simulated", "--kind", "loud"], ["learn", "x.sofa"],
-     ["separate", "x.atlas", "x.wav", "-o", "out", "--render", "loud"]],
-)  # fmt: skip
+    [["--gone"], ["gone"], ["info"], ["learn", "x.sofa"]],
+)
 def test_bad_options(run: Run, arguments: list[str]) -> None:
     """Bad options give exit code 2, nothing on standard output, and no traceback."""
     result = run(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert "Usage: earatlas" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["info", "simulated", "--kind", "x"],
+            "--kind must be one of 'auto', 'noise', 'responses'",
+        ),
+        (
+            ["separate", "x.atlas", "x.wav", "-o", "out", "--render", "loud"],
+            "--render must be one of 'spatial', 'soft', 'binary', got 'loud'.",
+        ),
+        (
+            ["separate", "x.atlas", "x.wav", "-o", "out", "-n", "two"],
+            "--sources must be a whole number, got 'two'.",
+        ),
+        (
+            ["simulate", "simulated", "-o", "out", "--level", "a"],
+            "--level must be a number, got 'a'.",
+        ),
+    ],
+)
+def test_values_of_the_wrong_type(run: Run, arguments: list[str], words: str) -> None:
+    """A value that is not a number or not one of the choices gives one sentence."""
+    refused(run(*arguments), words)
+
+
+def test_sounds_of_several_channels_warn(run: Run, tmp_path: Path, good_wav: Path) -> None:
+    """Channels of a sound are averaged with a warning; a mono sound gives none."""
+    mono = ea.Audio(ea.read_mono(good_wav, rate=16_000)[None], 16_000).write(tmp_path / "mono.wav")
+    for file, count in ((good_wav, 1), (mono, 0)):
+        result = run("simulate", "simulated", "-o", tmp_path / file.stem, "--sound", f"{file}:0:0")
+        assert result.returncode == 0
+        assert result.stderr.count("has 2 channels, which are averaged") == count
+
+
+def test_equal_levels_have_no_louder_side(
+    run: Run, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """A level difference that rounds to 0.0 dB names no side."""
+    x = 0.1 * rng.normal(size=(8000, 1)) * [1.0, 1.004]  # 0.035 dB
+    soundfile.write(tmp_path / "even.wav", x, 16_000, "FLOAT")
+    assert run("cues", tmp_path / "even.wav").stdout.endswith("mean level difference 0.0 dB\n")
 
 
 def test_more_than_two_channels_warn_once(
@@ -560,7 +607,7 @@ def test_sofa_that_breaks_the_standard_is_used(run: Run, tmp_path: Path) -> None
     [
         (["--sound", "good.wav"], ["FILE:AZIMUTH:ELEVATION"]),
         (["--sound", "good.wav:left:0"], ["FILE:AZIMUTH:ELEVATION"]),
-        (["--sound", "gone.wav:0:0"], ["existing"]),
+        (["--sound", "gone.wav:0:0"], ["sound must be an existing file", "gone.wav"]),
         (["--sound", "good.wav:0:0", "--overlap", "2"], ["between 0 and 1"]),
         (["--sound", "good.wav:0:0", "--t60", "0.001"], ["--t60 must be at least"]),
         (["--talkers", "9"], ["talkers must be between 1 and 3"]),
@@ -592,7 +639,9 @@ def test_bad_scenes(
         (["--relative-db", "nan"], ["relative_db must be a number"]),
         (["--relative-db", "inf"], ["relative_db must be a number"]),
         (["--channels", "0", "0"], ["channels must be two different ones", "0, 0"]),
-        (["--channels", "0", "2"], ["channels must be", "between 0 and 1"]),
+        (["--channels", "0", "2"], ["between 0 and 1", "got 0, 2. Choose channels that the file "]),
+        (["--channels", "0", "x"], ["--channels must be a whole number, got 'x'."]),
+        (["--relative-db", "low"], ["--relative-db must be a number, got 'low'."]),
     ],
 )
 def test_bad_options_of_cues(

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import earatlas as ea
 from earatlas.cli.localize import format_localization
 from earatlas.errors import MissingExtraError, missing_extra
 from earatlas.geometry.angles import great_circle_error
+from earatlas.localization.diagnostics import Doubt, DoubtKind
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 DIRECTION = (63.0, 11.0)
@@ -32,6 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas) -> Path:
         ea.simulated_head([DIRECTION]), [ea.synthetic_speech(2.0, seed=5)], [DIRECTION]
     )
     scene.mixture.write(folder / "talker.wav")
+    x, rate = scene.mixture.samples, scene.mixture.rate
+    ea.Audio(x[:, 8000:11200], rate).write(folder / "short.wav")
+    ea.Audio(1e-7 * x, rate).write(folder / "quiet.wav")
     (folder / "head.sofa").write_bytes(b"\x89HDF")
     (scene.mixture.samples.T * 32767).astype("<i2").tofile(folder / "talker.raw")
     return folder
@@ -135,8 +140,11 @@ def test_unknown_direction_is_not_printed_as_numbers() -> None:
         line = format_localization("x.wav", localization)
         assert (line == "x.wav: direction unknown, 50 % of the bins observed") == unknown
         assert ("azimuth" in line) == ("90 % within" in line) == (not unknown)
-        where = "direction unknown" if unknown else "(0.0, 0.0) degrees"
+        where = "direction unknown" if unknown else "(0.0, 0.0) degrees, radius_90 2.1"
         assert repr(localization) == f"Localization({where}, 50 % observed)"
+        doubt = Doubt(DoubtKind.NOISY, "it is", 1.0)
+        doubted = repr(replace(localization, doubts=(doubt,)))
+        assert doubted == f"Localization({where}, 50 % observed, doubts: noisy)"
 
 
 def test_warning_is_shown_once(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -267,13 +275,30 @@ def test_listen_to_standard_input(run: Run, folder: Path) -> None:
             ["--hop must be", "at most --window, got 2.0 and 0.5"],
         ),
         (
+            ["localize", "head.atlas", "talker.wav", "--track", "x.csv", "--window", "-1"],
+            ["--window must be at least a frame", "got -1.0"],
+        ),
+        (
             ["separate", "head.atlas", "talker.wav", "-o", "out", "--sources", "9"],
-            ["--sources must be from 1 to 6", "got 9"],
+            ["--sources must be from 1 to 6", "got 9", "hardly separate more"],
+        ),
+        (
+            ["separate", "head.atlas", "talker.wav", "-o", "out", "--sources", "0"],
+            ["--sources must be from 1 to 6, got 0. Leave it out"],
         ),
         (["localize", "head.atlas", "talker.wav", "talker.wav", "--plot", "x.png"], ["once"]),
         (["localize", "head.atlas", "talker.wav", "--channels", "0", "7"], ["between 0 and 1"]),
+        (["localize", "head.atlas", "quiet.wav"], ["too quiet", "(in Python: threshold=)."]),
         (["listen", "head.atlas", "--stdin", "--every", "0"], ["every must be between"]),
         (["listen", "head.atlas", "--stdin"], ["got nothing"]),
+        (
+            ["listen", "head.atlas", "--from", "short.wav", "--fast"],
+            ["'short.wav' is too short to be analysed: 0.2 s. Use at least 0.5 s."],
+        ),
+        (
+            ["listen", "head.atlas", "--from", "quiet.wav", "--fast"],
+            ["'quiet.wav' is too quiet", "higher level"],
+        ),
         (["listen", "head.atlas", "--stdin", "--memory", "0.001"], ["at least one window"]),
         (["localize", "head.atlas", "talker.wav", "--plot", "x.gif"], [".png"]),
         (["localize", "head.atlas", "talker.wav", "--track", "x.csv", "--hop", "0"], ["a frame"]),

@@ -70,7 +70,10 @@ def test_overwriting_one_file(
 
 def test_overwriting_a_scene(run: Run, ring: Path, tmp_path: Path) -> None:
     """A scene is replaced with its images; a mixture without a scene is not."""
-    call = ["simulate", "simulated", "--sound", f"{ring / '0.wav'}:40:0", "-o", tmp_path]
+    (ring / "mono").mkdir()
+    dry = ea.Audio(ea.read_mono(ring / "0.wav", rate=16_000)[None], 16_000)
+    sound = dry.write(ring / "mono" / "0.wav")
+    call = ["simulate", "simulated", "--sound", f"{sound}:40:0", "-o", tmp_path]
     (tmp_path / "mixture.wav").write_text("mine")
     refused(run(*call), "did not create", "mixture.wav", "--force")
     assert [file.name for file in tmp_path.iterdir()] == ["mixture.wav"]

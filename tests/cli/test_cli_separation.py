@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import subprocess
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +13,14 @@ from typing import get_args
 import numpy as np
 import pytest
 import soundfile
+from made_scenes import make_scene
+from rich.console import Console
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.cli.ground_truth import format_comparison
+from earatlas.cli.ground_truth import compare_with_truth, format_comparison
 from earatlas.cli.separate import Render, _format_sources
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.geometry.angles import great_circle_error
 from earatlas.separation.demixing.rendering import Rendering
 from earatlas.separation.options import SeparationOptions
@@ -218,6 +223,44 @@ def test_truth_of_another_scene_is_refused(run: Run, folder: Path, tmp_path: Pat
     assert changed.returncode == 0, "gain, delay and channel order do not matter"
 
 
+def test_truth_without_an_image_is_refused(run: Run, folder: Path, tmp_path: Path) -> None:
+    """An image that scene.json names but that is missing is a file of the truth."""
+    shutil.copytree(folder / "scene", tmp_path / "scene")
+    image = min((tmp_path / "scene").glob("image1*"))
+    image.unlink()
+    result = run("separate", folder / "head.atlas", folder / "party.wav", "-o", tmp_path / "o",
+                 "--truth", tmp_path / "scene")  # fmt: skip
+    refused(result, "truth must have all files", str(image))
+
+
+def test_swapped_sounds_and_directions_warn() -> None:
+    """A source with the sound of one true source and the direction of another gives a warning."""
+    scene, images = make_scene(places=DIRECTIONS, seconds=1.0)
+    known = [ea.Audio(image, 16_000) for image in images]
+    separated = [source.audio for source in scene.sources]
+    for directions, swapped in ((DIRECTIONS, False), (DIRECTIONS[::-1], True)):
+        truth = GroundTruth(np.array(directions), tuple(known), ("a", "b"))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compare_with_truth(scene, truth, scene.mixture, separated)
+        messages = [str(warning.message) for warning in caught]
+        assert any(m.startswith("Sounds and directions are swapped: ") for m in messages) == swapped
+
+
+def test_long_names_are_shortened_to_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names have up to 24 characters, fewer on a narrow terminal, whose rows fit."""
+    decibels = dict.fromkeys(("sdr_db", "sir_db", "mixture_sdr_db", "mixture_sir_db"), 12.3)
+    row = {"name": "x" * 30, "direction": [-150.0, -20.0], "found": [-150.0, -20.0],
+           "error": 123.4, "moves": False, **decibels}  # fmt: skip
+    assert "  " + "x" * 23 + "… " in format_comparison([row, row])[1]
+    for width, length in ((80, 10), (200, 23)):
+        terminal = Console(width=width, force_terminal=True)
+        monkeypatch.setattr("earatlas.cli.ground_truth.out", terminal)
+        lines = format_comparison([row, row])
+        assert "  " + "x" * length + "… " in lines[1]
+        assert max(map(len, lines)) <= width
+
+
 def test_one_source_has_no_interference(run: Run, tmp_path: Path, folder: Path) -> None:
     """The text has no SIR without other sources; the JSON keeps its fields."""
     scene = ea.render_scene(
@@ -315,7 +358,8 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["head.atlas", "broken.flac"], ["breaks off", "broken.flac"]),
         (["head.atlas", "party.wav", "other/party.flac"], ["overwrite each other", "party.flac"]),
         (["head.atlas", "party.wav", "again.wav", "--truth", "scene"], ["one recording"]),
-        (["head.atlas", "party.wav", "--truth", "gone"], ["truth must be an existing file"]),
+        (["head.atlas", "party.wav", "--truth", "gone"], ["`earatlas simulate` wrote", "exist"]),
+        (["head.atlas", "party.wav", "--truth", "empty"], ["truth must be", "has no scene.json"]),
         (["head.atlas", "party.wav", "--truth", "other"], ["truth must be a scene.json"]),
         (["head.atlas", "party.wav", "--truth", "taken"], ["truth must be a scene.json"]),
         (["head.atlas", "other/longer.wav", "--truth", "scene"], ["of this recording", "4.0 s"]),

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from tests_support import refused
 
 import earatlas as ea
 from earatlas.cli.audio_input import PcmFormat, StreamClock, _from_pcm, to_pcm
@@ -435,7 +436,7 @@ def test_live_table() -> None:
     assert len(rows) == 1 + len(sources) + 2  # no row is wrapped or cut
     for words in ("since", "30° left, 10° down, front", "moves at 21°/s", "silent for 3.2 s"):
         assert any(words in row for row in rows)
-    assert live_line(report).endswith("±4°; 2: 30° left, 10° down, front ±33° silent")
+    assert live_line(report).endswith("±4°; 2: 30° left, 10° down, front ±33°, silent")
     assert "no sources" in live_line(LiveReport(1.0, 0, ()))
 
 
@@ -473,7 +474,7 @@ def test_clock_counts_late_blocks() -> None:
         (["--separate", "--channels", "1"], "from 2 to 64"),
         (["--separate", "--socket", "localhost"], "HOST:PORT"),
         (["--separate", "--rate", "4000"], "from 8000"),
-        (["--separate", "--sources", "9"], "from 1 to"),
+        (["--separate", "--sources", "9"], "--sources must be from 1 to 6, got 9"),
         (["--separate", "--from", "party.wav"], "must be one of"),
         (["party.wav"], "Add --from FILE"),
         (["--separate", "--yaw-stream", "fd:99"], "yaw stream must"),
@@ -485,6 +486,19 @@ def test_bad_options_are_refused(run: Run, folder: Path, options: list[str], wor
     result = run("listen", folder / "head.atlas", "--stdin", *options)
     assert result.returncode == 2
     assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [(b"RIFF", "WAV"), (b"RF64", "WAV"), (b"FORM", "AIFF"), (b"fLaC", "FLAC"), (b"OggS", "OGG")],
+)
+@pytest.mark.parametrize("options", [[], ["--separate"]])
+def test_sound_file_on_standard_input_is_refused(
+    run: Run, folder: Path, start: bytes, name: str, options: list[str]
+) -> None:
+    """A header instead of raw samples is recognized by its first bytes."""
+    result = run("listen", folder / "head.atlas", "--stdin", *options, stdin=start + bytes(4000))
+    refused(result, f"Standard input starts with a {name} header", "Use --from FILE.")
 
 
 def test_parse_directions_and_sockets() -> None:

@@ -1,16 +1,19 @@
 """Audio, STFT, and reading and writing of sound files, with their errors and warnings."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from earatlas.batch.file_arguments import expand_file_arguments
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.features.audio import Audio, resample
 from earatlas.features.audio_files import audio_seconds, read_audio, read_blocks, read_mono
 from earatlas.features.audio_writer import incremental_wav_writer
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.features.stft import FrameStream, istft, stft
 
 
@@ -95,8 +98,21 @@ def test_selects_channels(tmp_path: Path, rng: np.random.Generator) -> None:
     audio = read_audio(tmp_path / "x.wav", channels=(3, 1))
     np.testing.assert_array_equal(audio.samples, x[[3, 1]])
     for channels in ((0, 4), (-1, 0), (2, 2)):
-        with pytest.raises(InputError, match="two different ones between 0 and 3"):
+        with pytest.raises(InputError, match="two different ones between 0 and 3") as caught:
             read_audio(tmp_path / "x.wav", channels=channels)
+        assert "Python: " not in str(caught.value), "an example could be invalid for this file"
+    with pytest.warns(EaratlasWarning, match=r"ears\. Python: channels=\(2, 3\); command line: "):
+        read_audio(tmp_path / "x.wav")
+
+
+def test_messages_list_the_same_formats(tmp_path: Path) -> None:
+    """The message about an unreadable file and that about an empty folder agree."""
+    (tmp_path / "x.txt").write_text("no sound")
+    formats = re.escape(", ".join(RECORDING_SUFFIXES))
+    with pytest.raises(InputError, match=formats):
+        read_audio(tmp_path / "x.txt")
+    with pytest.raises(InputError, match=formats):
+        expand_file_arguments([tmp_path], RECORDING_SUFFIXES, "recordings")
 
 
 @pytest.mark.parametrize("rate", [8000, 44100, 48000])

@@ -24,7 +24,7 @@ from fuzz_mutators import (
 import earatlas as ea
 from earatlas.atlas import Atlas
 from earatlas.batch.batch import Executor, execute_batch, existing_outputs, plan_batch
-from earatlas.batch.file_arguments import RECORDING_SUFFIXES, expand_file_arguments
+from earatlas.batch.file_arguments import expand_file_arguments
 from earatlas.batch.recordings import SeparationJob
 from earatlas.batch.sidecar import Sidecar, fingerprints_of, write_sidecar
 from earatlas.cli.ground_truth import read_truth
@@ -32,6 +32,7 @@ from earatlas.cli.outputs import is_scene
 from earatlas.container import read_container, write_container
 from earatlas.features.audio_files import audio_seconds, read_all_channels, read_audio, read_mono
 from earatlas.features.onset_detector import OnsetDetectorSettings
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.angles import SPHERE_SQUARE_DEGREES
 from earatlas.geometry.head_yaw import check_yaw_step
 from earatlas.hrtf.interaural_templates import InterauralTemplates

@@ -1,13 +1,15 @@
 """Diagnosis of heads: mirrored ears, a single elevation, few directions, coverage."""
 
+import re
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import earatlas as ea
 from earatlas.geometry.angles import great_circle_error
-from earatlas.hrtf.diagnosis import coverage_map, nearest_neighbour_errors
+from earatlas.hrtf.diagnosis import coverage_map, diagnose, nearest_neighbour_errors
 from earatlas.hrtf.head import Head, ImpulseResponses, MeasuredCues
 from earatlas.hrtf.simulated import Ear, camil_directions, simulated_responses
 
@@ -68,6 +70,15 @@ def test_report_as_json(small_head: ea.Head) -> None:
     fields = ea.diagnose(side).to_dict()
     assert fields["mirror_ild_db"] is None
     assert fields["directions"] == len(side)
+
+
+def test_repr_has_rounded_numbers(small_head: ea.Head) -> None:
+    """The repr has all attributes, with at most three decimals."""
+    report = replace(diagnose(small_head), spacing_degrees=12.34567, azimuth_range=(-1 / 3, 2.0))
+    text = repr(report)
+    assert "spacing_degrees=12.346, azimuth_range=(-0.333, 2.0), " in text
+    assert all(f"{name}=" in text for name in report.to_dict())
+    assert not re.search(r"\.\d{4}", text)
 
 
 def test_coverage_map_of_a_uniform_grid() -> None:

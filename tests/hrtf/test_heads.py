@@ -199,7 +199,7 @@ def test_tables_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.Monkey
         ("gone.csv", "head must be an existing file"),
         ("d.csv", "head must be a file, got the folder"),
         ("x" * 5_000 + ".csv", "head must be an existing file"),
-        ("x" * 5_000, "Check the ending"),
+        ("x" * 5_000, "Check the name"),
         (".", "the folder"),
     ):
         with pytest.raises(InputError, match=words):

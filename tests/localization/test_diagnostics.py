@@ -201,6 +201,24 @@ def test_direction_is_unknown_if_the_radius_covers_most_directions(atlas: ea.Atl
     assert Localization(posterior_at(plane, (100.0, 50.0), width=200.0), 0.5, 1.0).direction_known
 
 
+def test_doubts_hold_for_unknown_directions(atlas: ea.Atlas, rng: np.random.Generator) -> None:
+    """No doubt mentions the error of a direction, because the direction may be unknown."""
+    mono = ea.synthetic_speech(1.0, seed=4)
+    noise = 0.1 * rng.normal(size=(2, RATE))
+    sounds = [
+        np.stack([mono, mono]),
+        noise,
+        noise[:, : RATE // 5],
+        render_anechoic(0) + noise[0, 0],
+    ]
+    texts = [doubt for x in sounds for doubt in atlas.localize(ea.Audio(x, RATE)).doubts]
+    texts += [*mismatch_doubts(3.2, 3.0, 4.0, 0.15), *mismatch_doubts(3.2, 3.0, 4.0, 0.3)]
+    assert len({doubt.word for doubt in texts}) >= 4
+    for text in texts:
+        for words in ("larger errors", "unreliable", "may be wrong"):
+            assert words not in text
+
+
 def test_two_sources_in_one_direction_raise_a_doubt() -> None:
     """The later one, which has fewer bins, is doubted; an earlier doubt is kept."""
     earlier = Doubt(DoubtKind.MAY_NOT_EXIST, "it gains nothing", 0.0)

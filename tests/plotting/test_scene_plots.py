@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +67,15 @@ def test_every_space_is_drawn(space: Space, places: tuple[tuple[float, ...], ...
     assert [n for n in names if n in ("Azimuth", "Elevation", "Level")] == (
         over_time if space.holds_directions else []
     )
+
+
+def test_only_scenes_are_drawn() -> None:
+    """A number and a localization are refused."""
+    thing: Any
+    posterior = posterior_at(ea.Sphere(), (30.0, 0.0))
+    for thing, words in ((3, "got 3"), (ea.Localization(posterior, 0.5, 1.0), "got Localization")):
+        with pytest.raises(ea.InputError, match=f"scene must be a separated scene, {words}"):
+            plot_scene(thing)
 
 
 def test_any_number_of_sources_is_drawn(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -226,6 +228,7 @@ def test_credible_area_equals_area_of_region() -> None:
                        np.full((1, 1, 1), 25.0))  # fmt: skip
     assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.01)
     assert arc.credible_region(0.9).cells[0, 1] == 20.0
+    assert re.fullmatch(r"CredibleRegion\(90 %, [\d.]+ degrees\)", repr(arc.credible_region(0.9)))
 
 
 @pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)

@@ -309,6 +309,12 @@ def test_directions_far_from_measured_ones_are_rejected(small_head: ea.Head) -> 
         ea.render_scene(front, [np.ones(100)], [[azimuth, lowest]])
 
 
+def test_one_array_is_not_a_list_of_sounds(small_head: ea.Head) -> None:
+    """One array instead of a list with one array is refused."""
+    with pytest.raises(InputError, match=r"got one array. Pass \[sound\]"):
+        ea.render_scene(small_head, np.eye(100)[50], [small_head.directions[0]])
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -22,7 +22,6 @@ from earatlas.errors import InputError, existing_file
 
 __all__ = [
     "HEAD_SUFFIXES",
-    "RECORDING_SUFFIXES",
     "FileArguments",
     "check_unique_stems",
     "expand_file_arguments",
@@ -30,11 +29,6 @@ __all__ = [
     "unique_files",
 ]
 
-# Suffixes of formats that libsndfile reads.
-RECORDING_SUFFIXES = (
-    ".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64",
-    ".w64", ".wav",
-)  # fmt: skip
 HEAD_SUFFIXES = (".csv", ".sofa")
 _MAX_LIST_BYTES = 64 << 20  # bytes, about half a million names
 

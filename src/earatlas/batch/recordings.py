@@ -14,18 +14,14 @@ from typing import Any, ClassVar, Literal
 
 from earatlas.atlas import Atlas
 from earatlas.batch.batch import Executor, execute_batch, existing_outputs, plan_batch
-from earatlas.batch.file_arguments import (
-    RECORDING_SUFFIXES,
-    check_unique_stems,
-    expand_file_arguments,
-    unique_files,
-)
+from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.sidecar import read_sidecar, sidecar_path
 from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_seconds
 from earatlas.features.layout import Threshold
 from earatlas.features.recording import FileRecording
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import output_folder
 from earatlas.geometry.head_yaw import Yaw
 from earatlas.separation.options import SeparationOptions

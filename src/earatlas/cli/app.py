@@ -17,6 +17,7 @@ from typer.main import get_command
 
 import earatlas
 from earatlas.cli.console import print_line
+from earatlas.errors import InputError
 
 __all__ = ["COMMANDS", "Command", "app", "command_app", "examples"]
 
@@ -33,6 +34,9 @@ COMMANDS = {
     "studio": "Localize and separate recordings in the browser.",
     "reproduce": "Run the experiments of the paper, and compare the results.",
 }
+
+# Required kind of number for each type of parsing error of pydantic.
+_NUMBER_RULES = {"int_parsing": "a whole number", "float_parsing": "a number"}
 
 
 def command_app() -> typer.Typer:
@@ -77,6 +81,33 @@ class Command(_PlainHelp, TyperCommand):
         super().__init__(*arguments, **options)
         if self.help is not None:
             self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", self.help)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; a value of the wrong type gives one sentence."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            rule = _violated_rule(error)
+            if rule is None:
+                error.message = error.message.removeprefix("Value error, ")
+                raise
+            raise InputError(rule) from error
+
+
+def _violated_rule(error: typer.BadParameter) -> str | None:
+    """Return which rule a value violates, as a sentence; None if it is of another kind.
+
+    The cause is a ValidationError of pydantic, whose own text names no option and no value.
+    """
+    details: list[Any] = getattr(error.__cause__, "errors", list)()
+    if not details or error.param is None:
+        return None
+    name = max(error.param.opts, key=len) if error.param.opts else str(error.param.name)
+    kind, value = details[0]["type"], details[0]["input"]
+    if kind in _NUMBER_RULES:
+        return f"{name} must be {_NUMBER_RULES[kind]}, got '{value}'."
+    _, _, choices = str(details[0]["msg"]).rstrip(".").partition(" is not one of ")
+    return f"{name} must be one of {choices}, got '{value}'." if choices else None
 
 
 class _Menu(_PlainHelp, TyperGroup):

@@ -24,6 +24,8 @@ __all__ = ["AudioInput", "PcmFormat", "StreamClock", "to_pcm"]
 _MAX_CHANNELS = 64  # most channels of an input
 _FULL_SCALE = {"s16": 2.0**15, "s24": 2.0**23, "f32": 1.0}  # sample value at full scale
 _TOLERATED_LAG_SECONDS = 0.1  # recorders and sound cards buffer this much
+# First bytes of sound files, which raw samples do not have, and the names of the formats.
+_FILE_HEADERS = {b"RIFF": "WAV", b"RF64": "WAV", b"FORM": "AIFF", b"fLaC": "FLAC", b"OggS": "OGG"}
 _SAMPLE_BYTES = {"s16": 2, "s24": 3, "f32": 4}  # bytes per sample of one channel
 
 
@@ -95,7 +97,7 @@ class AudioInput:
             )
         if fast and file is None:
             raise InputError("--fast must be used with --from, got no --from. Add --from FILE.")
-        self._file, self._stdin, self._device = file, stdin, device
+        self.file, self._stdin, self._device = file, stdin, device
         self._form, self._channels, self._fast = form, channels, fast
         self.rate = rate if file is None else _rate_of(file)
         self.clock = StreamClock(self.rate, live=not fast)
@@ -103,8 +105,8 @@ class AudioInput:
     def blocks(self, seconds: float) -> Iterator[Array]:
         """Return an iterator over blocks (2, n) of this duration, until the input ends."""
         size = max(int(seconds * self.rate), 1)
-        if self._file is not None:
-            return _file_blocks(self._file, size, self.rate, fast=self._fast)
+        if self.file is not None:
+            return _file_blocks(self.file, size, self.rate, fast=self._fast)
         if self._stdin:
             return _stdin_blocks(size, self._form, self._channels, self.clock)
         return _device_blocks(self._device, self.rate, size, self.clock)
@@ -119,8 +121,14 @@ def _rate_of(path: Path) -> int:
 
 def _stdin_blocks(size: int, form: PcmFormat, channels: int, clock: StreamClock) -> Iterator[Array]:
     """Yield blocks of the first two channels of interleaved samples on standard input."""
-    frame = _SAMPLE_BYTES[form] * channels
+    frame, start = _SAMPLE_BYTES[form] * channels, True
     while data := sys.stdin.buffer.read(frame * size):
+        if start and data[:4] in _FILE_HEADERS:
+            raise InputError(
+                f"Standard input starts with a {_FILE_HEADERS[data[:4]]} header, but raw samples "
+                "are needed. Use --from FILE."
+            )
+        start = False
         whole = len(data) - len(data) % frame
         clock.left_over_bytes = len(data) - whole
         if whole:

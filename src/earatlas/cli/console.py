@@ -42,6 +42,7 @@ __all__ = [
 # Python parameters whose command-line options have other names; messages use the options.
 _OPTIONS = {
     "n_sources": "--sources",
+    "max_sources": "--sources",
     "hop_seconds": "--hop",
     "window_seconds": "--window",
     "memory_seconds": "--memory",

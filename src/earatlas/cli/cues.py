@@ -130,9 +130,15 @@ def _print(name: str, length: float, statistics: _CueStatistics) -> None:
     answer += f"{100 * statistics.share:.0f} % of the time-frequency bins observed"
     mean_db = statistics.mean_db
     if mean_db is not None:
-        louder = "right" if mean_db > 0 else "left" if mean_db < 0 else "neither"
-        answer += f", mean level difference {mean_db:+.1f} dB ({louder} louder)"
+        answer += f", mean level difference {_format_level_difference(mean_db)}"
     print_line(answer)
+
+
+def _format_level_difference(decibels: float) -> str:
+    """Format a level difference; the louder side is named unless it rounds to 0.0 dB."""
+    if abs(decibels) < 0.05:
+        return "0.0 dB"
+    return f"{decibels:+.1f} dB ({'right' if decibels > 0 else 'left'} louder)"
 
 
 def _plot(statistics: _CueStatistics, plot: Path, title: str) -> None:

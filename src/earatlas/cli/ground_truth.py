@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.cli.console import format_degrees
+from earatlas.cli.console import format_degrees, out
 from earatlas.errors import EaratlasWarning, InputError, existing_file
 from earatlas.evaluation.assignment import Assignment
 from earatlas.evaluation.ground_truth import GroundTruth, assign_by_position
@@ -35,7 +36,8 @@ _LENGTH_TOLERANCE_SECONDS = 0.1  # difference of length from the truth, for resa
 _MIN_CORRELATION = 0.985  # correlation of a recording with the mixture of its own scene
 _COMPARED_SECONDS = 60.0  # longest part of the recording that is correlated with the truth, s
 _MAX_SOURCES = 100  # most sources of a scene.json; each names a file that is read
-_MAX_NAME_LENGTH = 11  # characters, so that a table row fits into 80 columns
+_MIN_NAME_LENGTH, _MAX_NAME_LENGTH = 11, 24  # characters of the longest name in a table
+_OTHER_COLUMNS_WIDTH = 69  # characters of a table row without the name
 
 
 def read_truth(path: Path, seconds: float) -> GroundTruth:
@@ -58,7 +60,7 @@ def read_truth(path: Path, seconds: float) -> GroundTruth:
             f"truth must be a scene.json that `earatlas simulate` wrote, or its folder, got "
             f"'{path}', which is not one. Name the folder of the simulated scene."
         ) from error
-    sounds, first = (tuple(map(read_audio, files)) for files in (images, early))
+    sounds, first = (tuple(map(_read_image, files)) for files in (images, early))
     known = GroundTruth(directions, sounds, names, first, trajectories)
     for image in known.images:
         if abs(image.seconds - seconds) > _LENGTH_TOLERANCE_SECONDS:
@@ -77,7 +79,24 @@ def _trajectory(rows: Any) -> Trajectory:
 
 def _scene_file(path: Path) -> Path:
     """Return the scene.json that is named, or that of the named folder."""
-    return existing_file(path / "scene.json" if path.is_dir() else path, "truth")
+    is_folder = os.path.isdir(path)
+    file = path / "scene.json" if is_folder else path
+    if not os.path.exists(file):
+        raise InputError(
+            f"truth must be a folder that `earatlas simulate` wrote, got '{path}', which "
+            f"{'has no scene.json' if is_folder else 'does not exist'}. Check the name."
+        )
+    return existing_file(file, "truth")
+
+
+def _read_image(file: Path) -> Audio:
+    """Read the image of a source that a scene.json names."""
+    if not os.path.exists(file):
+        raise InputError(
+            f"truth must have all files that its scene.json names, got no '{file}'. Simulate the "
+            "scene again."
+        )
+    return read_audio(file)
 
 
 def check_truth(path: Path, recording: Path, channels: tuple[int, int]) -> None:
@@ -163,7 +182,7 @@ def compare_with_truth(
         )
     if not np.array_equal(by_direction.found, scores.by_sound.found):
         warnings.warn(
-            "sounds and directions are swapped: a source sounds like one true source, but its "
+            "Sounds and directions are swapped: a source sounds like one true source, but its "
             "direction is that of another. Errors and decibels are each for the best match.",
             EaratlasWarning,
             stacklevel=2,
@@ -293,8 +312,11 @@ def format_perceptual_scores(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _shorten(name: str) -> str:
-    """Return a name of at most `_MAX_NAME_LENGTH` characters."""
-    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"
+    """Return a name that is shortened if it is long, or if a row would exceed the terminal."""
+    longest = _MAX_NAME_LENGTH
+    if out.is_terminal:
+        longest = min(max(out.width - _OTHER_COLUMNS_WIDTH, _MIN_NAME_LENGTH), longest)
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def _format_db(decibels: float | None) -> str:

@@ -145,8 +145,8 @@ def _coverage_text(head: Head) -> str:
         f"{names.get(row, ''):>7} ▕{''.join(shades[v] * 2 for v in cells)}▏"
         for row, cells in enumerate(level)
     ]
-    scale = "".join(f"{name:^15}" for name in ("left", "ahead", "right"))
-    return "\n".join([*lines, f"{'':9}back   {scale}    back"])
+    scale = "".join(f"{name:^15}" for name in ("left", "front", "right"))
+    return "\n".join([*lines, f"{'':9}behind {scale}  behind"])
 
 
 def _print_atlas(path: Path, *, as_json: bool) -> None:

@@ -19,11 +19,12 @@ from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_seconds
 from earatlas.localization.localizer import Localizer
 from earatlas.localization.result import Localization
-from earatlas.types import Array
 
 __all__ = ["app", "listen_command"]
 
 app = command_app()
+
+_MIN_FILE_SECONDS = 0.5  # shortest recording that is certainly long enough, s
 
 
 class _ListenCommand(Command):
@@ -156,7 +157,7 @@ def listen_command(
             low_delay=low_delay or None,
         )
         localizer = learned.localizer(rate=audio.rate, memory_seconds=memory, yaw=head_yaw)
-        _localize_stream(localizer, audio.blocks(every), audio.rate, as_json=as_json)
+        _localize_stream(localizer, audio, every, as_json=as_json)
         return
     from earatlas.cli.listen_options import ListenOptions
     from earatlas.cli.listen_separate import BLOCK_SECONDS, separate_stream
@@ -192,10 +193,10 @@ def _check_without_separate(**options: object) -> None:
 
 
 def _localize_stream(
-    localizer: Localizer, blocks: Iterator[Array], rate: int, *, as_json: bool
+    localizer: Localizer, audio: AudioInput, every: float, *, as_json: bool
 ) -> None:
-    """Print the direction of the sound after every block."""
-    for seconds, localization in _localizations(localizer, blocks, rate):
+    """Print the direction of the sound at intervals of `every` seconds."""
+    for seconds, localization in _localizations(localizer, audio, every):
         if as_json:
             print_json({"time": round(seconds, 3), **localization.to_dict()})
         else:
@@ -204,20 +205,35 @@ def _localize_stream(
 
 
 def _localizations(
-    localizer: Localizer, blocks: Iterator[Array], rate: int
+    localizer: Localizer, audio: AudioInput, every: float
 ) -> Iterator[tuple[float, Localization]]:
     """Yield (seconds, localization) after each block, from the first observed sound on."""
     done, observed = 0, False
-    for block in blocks:
+    for block in audio.blocks(every):
         localizer.push(block)
         done += block.shape[1]
         localization = localizer.where()
         if localization.observed_share > 0:
             observed = True
-            yield done / rate, localization
+            yield done / audio.rate, localization
     if not observed:
-        content = "silence" if done else "nothing"
-        raise InputError(
+        raise _nothing_observed(audio.file, done / audio.rate)
+
+
+def _nothing_observed(file: Path | None, seconds: float) -> InputError:
+    """Return the error for an input of this duration without a localization."""
+    if file is None:
+        content = "silence" if seconds else "nothing"
+        return InputError(
             f"input must hold sound in raw stereo samples, got {content}. Pipe a recorder into it, "
             "and check its level."
         )
+    if seconds < _MIN_FILE_SECONDS:
+        return InputError(
+            f"The recording '{file}' is too short to be analysed: {seconds:.1f} s. Use at least "
+            f"{_MIN_FILE_SECONDS:g} s."
+        )
+    return InputError(
+        f"The recording '{file}' is too quiet: no sound exceeds the thresholds in both ears at "
+        "once. Record at a higher level."
+    )

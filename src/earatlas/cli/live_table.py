@@ -105,4 +105,4 @@ def _format_source(source: LiveSource) -> str:
     """Describe the direction of a source, its radius, and whether it is silent."""
     words = format_direction(source.direction, source.radius_90)
     radius = "" if is_unknown(source.radius_90) else f" ±{source.radius_90:.0f}°"
-    return f"{words}{radius}{'' if source.active else ' silent'}"
+    return f"{words}{radius}{'' if source.active else ', silent'}"

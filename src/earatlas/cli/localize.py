@@ -16,12 +16,7 @@ import typer
 from numpy.typing import ArrayLike
 
 from earatlas.atlas import Atlas
-from earatlas.batch.file_arguments import (
-    RECORDING_SUFFIXES,
-    check_unique_stems,
-    expand_file_arguments,
-    unique_files,
-)
+from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.recordings import LocalizationJob
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.batch_runner import BatchOptions, run_batch
@@ -51,6 +46,7 @@ from earatlas.errors import InputError, sanitize
 from earatlas.features.audio_files import audio_seconds
 from earatlas.features.layout import CueLayout
 from earatlas.features.recording import FileRecording
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import atomic_write
 from earatlas.geometry.head_yaw import Yaw
 from earatlas.geometry.spaces import Space

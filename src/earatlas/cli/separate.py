@@ -13,12 +13,7 @@ import numpy as np
 import typer
 
 from earatlas.atlas import Atlas
-from earatlas.batch.file_arguments import (
-    RECORDING_SUFFIXES,
-    check_unique_stems,
-    expand_file_arguments,
-    unique_files,
-)
+from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.recordings import SeparationJob, check_no_overwrite, exclude_results
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.batch_runner import BatchOptions, run_batch
@@ -45,6 +40,7 @@ from earatlas.cli.options import (
 from earatlas.cli.outputs import OutputFiles
 from earatlas.errors import InputError
 from earatlas.evaluation.ground_truth import GroundTruth
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.separation.options import SeparationOptions
 from earatlas.separation.pipeline import source_file_name
 from earatlas.separation.result import SceneSummary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +41,9 @@ from earatlas.cli.options import (
     read_head,
 )
 from earatlas.cli.outputs import OutputFiles, claim_scene
-from earatlas.errors import InputError, sanitize
+from earatlas.errors import EaratlasWarning, InputError, existing_file, sanitize
 from earatlas.features.audio import check_rate
-from earatlas.features.audio_files import audio_rate, read_mono
+from earatlas.features.audio_files import audio_channels, audio_rate, read_mono
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.head import Head
@@ -323,6 +324,15 @@ def _synthesized_talkers(count: int, rate: int) -> _Sources:
 def _read_sounds(arguments: list[str], rate: int | None) -> _Sources:
     """Read sound files given as `FILE:AZIMUTH:ELEVATION` or with a trajectory."""
     files, directions = zip(*map(_parse_sound, arguments), strict=True)
+    for file in files:
+        n_channels = audio_channels(existing_file(file, "sound"))
+        if n_channels > 1:
+            warnings.warn(
+                f"The sound '{file}' has {n_channels} channels, which are averaged. Use a mono "
+                "file of one source.",
+                EaratlasWarning,
+                stacklevel=2,
+            )
     common = max(map(audio_rate, files)) if rate is None else check_rate(rate)
     names = tuple(sanitize(file.stem) for file in files)
     sounds = tuple(read_mono(file, rate=common) for file in files)

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from earatlas.batch.file_arguments import RECORDING_SUFFIXES, files_with_suffix
+from earatlas.batch.file_arguments import files_with_suffix
 from earatlas.errors import InputError
 from earatlas.experiments.bench import Bench
 from earatlas.features.audio_files import read_mono
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.spaces import Sphere
 from earatlas.simulation.scene import SceneSettings, SimulatedScene, render_scene
 from earatlas.simulation.speech import DEMO_TALKERS, speak

@@ -16,7 +16,7 @@ import soundfile
 import soxr
 from numpy.typing import ArrayLike
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, check_path
 from earatlas.features.wav import clear_peak_timestamp, libsndfile_path, wav_format
 from earatlas.files import atomic_write
 from earatlas.types import Array
@@ -135,7 +135,7 @@ class Audio:
         InputError
             If the extension is unknown or the file cannot be written.
         """
-        path = Path(path)
+        path = check_path(path)
         if path.suffix.lower() not in _FORMATS:
             raise InputError(
                 f"The name of a sound file must end in one of {', '.join(_FORMATS)}, got '{path}'. "

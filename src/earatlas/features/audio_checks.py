@@ -49,7 +49,7 @@ def no_observed_bins_error() -> InputError:
     """Return the error for a recording that has no bin above the thresholds."""
     return InputError(
         "The audio is too quiet: no sound exceeds the thresholds in both ears at once. "
-        "Record at a higher level, or lower the threshold."
+        "Record at a higher level, or lower the threshold (in Python: threshold=)."
     )
 
 

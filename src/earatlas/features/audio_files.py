@@ -22,6 +22,7 @@ from earatlas.features.sound_file import open_sound_file
 from earatlas.types import Array
 
 __all__ = [
+    "audio_channels",
     "audio_rate",
     "audio_seconds",
     "read_all_channels",
@@ -45,8 +46,7 @@ def _select_channels(data: Array, channels: tuple[int, ...], path: str | Path) -
     if len(set(channels)) != 2 or len(channels) != 2 or not set(channels) <= set(allowed):
         raise InputError(
             f"The channels must be two different ones between 0 and {data.shape[1] - 1} for "
-            f"'{path}', got {', '.join(map(str, channels))}. Choose channels that the file has.",
-            hint=_CHANNELS_HINT,
+            f"'{path}', got {', '.join(map(str, channels))}. Choose channels that the file has."
         )
     return np.ascontiguousarray(data[:, list(channels)].T)
 
@@ -334,6 +334,12 @@ def audio_seconds(path: str | Path) -> float:
         known = sound.has_known_length
         frames = sound.frames if known else sum(map(len, sound.read_blocks(path, 60.0)))
         return float(frames) / float(sound.samplerate)
+
+
+def audio_channels(path: str | Path) -> int:
+    """Return the number of channels of a sound file."""
+    with open_sound_file(path) as sound:
+        return int(sound.channels)
 
 
 def audio_rate(path: str | Path) -> int:

@@ -1,8 +1,9 @@
 """Onset detection: time-frequency bins in which sound arrives rather than decays.
 
-Reverberation decays, and the direct sound rises above it. The input is the samples of both ears in
-blocks of any size. The output is `OnsetBins`, the bins that rise most above the decaying envelope
-of the preceding frames and above the quiet level of their frequency. Memory is constant.
+Reverberation decays, and the direct sound rises above it: the cues of onsets are those of the
+direct sound (precedence effect). The input is the samples of both ears in blocks of any size. The
+output is `OnsetBins`, the bins that rise most above the decaying envelope of the preceding frames
+and above the quiet level of their frequency. Memory is constant.
 
     P_ft = |L|² + |R|²                       power of both ears in a bin
     e_ft = max(P_ft, δ e_f,t-1)              envelope that decays by 60 dB in `decay_seconds`

@@ -15,7 +15,13 @@ from earatlas.errors import InputError, existing_file
 from earatlas.features.wav import libsndfile_path
 from earatlas.types import Array
 
-__all__ = ["SequentialSoundFile", "open_sound_file"]
+__all__ = ["RECORDING_SUFFIXES", "SequentialSoundFile", "open_sound_file"]
+
+# Suffixes of the formats that libsndfile reads; all messages about formats list these.
+RECORDING_SUFFIXES = (
+    ".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64",
+    ".w64", ".wav",
+)  # fmt: skip
 
 # Evidence: docs/figures/settings/features.md, "sound_file".
 _UNKNOWN_FRAMES = 1 << 62  # frames that libsndfile reports for FLAC files written to a pipe
@@ -84,8 +90,9 @@ def open_sound_file(path: str | Path) -> SequentialSoundFile:
         sound = SequentialSoundFile(libsndfile_path(path))
     except (OSError, soundfile.SoundFileError) as error:
         raise InputError(
-            f"The file '{path}' cannot be read as sound ({_reason(error)}). WAV, FLAC, OGG and "
-            "AIFF files are supported. Check that it is complete and really is a sound file."
+            f"The file '{path}' cannot be read as sound ({_reason(error)}). Supported formats: "
+            f"{', '.join(RECORDING_SUFFIXES)}. Check that it is complete and really is a sound "
+            "file."
         ) from error
     try:
         _check_header(sound, path, size)

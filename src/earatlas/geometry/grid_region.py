@@ -40,6 +40,8 @@ class CredibleRegion:
         Probability that the cells hold, at least `level`.
     equivalent_radius_degrees : float
         Radius of a disc, or half the length of an arc, of the same area.
+    space : Space
+        Space of the directions.
 
     Examples
     --------
@@ -48,7 +50,7 @@ class CredibleRegion:
     ...     ea.Sphere(), np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), 25 * np.eye(2)[None]
     ... )
     >>> posterior.credible_region(0.9)
-    CredibleRegion(90% within 10.7 degrees)
+    CredibleRegion(90 %, 360 square degrees)
     """
 
     level: float  # probability that was asked for
@@ -56,11 +58,14 @@ class CredibleRegion:
     area: float  # degrees of an arc, or square degrees
     mass: float  # probability that the cells hold, at least `level`
     equivalent_radius_degrees: float  # radius of a disc (or half an arc) of the same area
+    space: Space
 
     def __repr__(self) -> str:
-        return (
-            f"CredibleRegion({self.level:.0%} within {self.equivalent_radius_degrees:.1f} degrees)"
-        )
+        size = f"{self.area:.1f}" if self.area < 10 else f"{self.area:.0f}"
+        unit = "degrees" if self.space.dims == 1 else "square degrees"
+        if not self.space.holds_directions:
+            unit = "units" if self.space.dims == 1 else "square units"
+        return f"CredibleRegion({100 * self.level:g} %, {size} {unit})"
 
 
 def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> CredibleRegion:
@@ -85,7 +90,7 @@ def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> 
     count = int(np.searchsorted(mass, level)) + 1
     kept = cells[order[:count]]
     area = count * size
-    return CredibleRegion(level, kept, area, float(mass[count - 1]), space.radius(area))
+    return CredibleRegion(level, kept, area, float(mass[count - 1]), space.radius(area), space)
 
 
 def _grid_density(

@@ -19,6 +19,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.types import Array
+from earatlas.wording import rounded_repr
 
 __all__ = ["HeadReport", "coverage_map", "diagnose", "format_coverage", "nearest_neighbour_errors"]
 
@@ -86,6 +87,9 @@ class HeadReport:
     median_plane_ild_db: float
     mirror_ild_db: float
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return rounded_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dictionary of JSON values, with None for NaN.

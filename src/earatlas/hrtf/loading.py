@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, check_path
 from earatlas.hrtf.calibration_recordings import Kind, read_recordings, recording_files
 from earatlas.hrtf.head import Duplicates, Head, WrongWay
 from earatlas.hrtf.kemar import kemar
@@ -74,7 +74,7 @@ def open_head(
             return simulated_head()
         case "kemar":
             return kemar()
-    match Path(source).suffix.lower():
+    match check_path(source).suffix.lower():
         case ".sofa":
             return read_sofa(source, duplicates=duplicates, wrong_way=wrong_way)
         case ".csv":
@@ -83,7 +83,7 @@ def open_head(
                 progress=progress,
             )  # fmt: skip
     found = "the folder" if os.path.isdir(source) else "the name"
-    remedy = "Check the ending."
+    remedy = "Check the name."
     if str(source).lower().endswith(".atlas"):
         found, remedy = "the atlas", "Name the measured head from which it was learned."
     raise InputError(

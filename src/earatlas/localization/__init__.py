@@ -1,1 +1,1 @@
-"""Localization of one source in recordings, windows and streams; detection of several sources."""
+"""Direction-of-arrival (DOA) estimation: one source over time, and detection of several."""

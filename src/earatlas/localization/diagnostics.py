@@ -45,7 +45,8 @@ _TYPICAL_RATIO = 0.97  # nats per onset over the typical ones from which it is n
 _MISMATCH_RATIO = 0.85  # nats per onset over the typical ones below which it is another head
 _NO_ONSET_SCALE = 2.5  # factor of the residual limit if onsets cannot be used
 
-_HEAD_REMEDY = "The direction may be wrong: use the atlas of the head that made the recording."
+# The texts hold for a direction with a large radius and for an unknown one.
+_HEAD_REMEDY = "Use the atlas of the head that made the recording."
 
 
 class DoubtKind(StrEnum):
@@ -89,7 +90,7 @@ def channels_identical(onsets: OnsetBins) -> bool:
 def recording_doubts(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
     """Yield doubts about the recording itself; `fits`: its cues fit the learned head."""
     if seconds < _MIN_SECONDS:
-        reason = f"{seconds:.1f} s of sound. Expect larger errors; record one second or more."
+        reason = f"{seconds:.1f} s of sound is little evidence. Record one second or more."
         yield Doubt(DoubtKind.TOO_SHORT, reason, seconds)
     if onsets is None:
         return
@@ -101,8 +102,8 @@ def recording_doubts(onsets: OnsetBins | None, seconds: float, *, fits: bool) ->
         yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, onsets.interaural_difference)
     elif len(onsets) < _MIN_ONSETS and not fits:
         reason = (
-            f"{len(onsets)} onsets were detected where hundreds are usual. The direction is "
-            "unreliable: record sound with clear onsets, such as speech."
+            f"{len(onsets)} onsets were detected where hundreds are usual. They do not "
+            "determine a direction: record sound with clear onsets, such as speech."
         )
         yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, len(onsets))
     if fits or len(onsets) < _MIN_ONSETS or seconds < _MIN_SECONDS:
@@ -110,8 +111,8 @@ def recording_doubts(onsets: OnsetBins | None, seconds: float, *, fits: bool) ->
     snr_db = onsets.median_snr_db
     if snr_db < _NOISY_DB:
         reason = (
-            f"onsets are {snr_db:.0f} dB above the noise floor where 20 dB are usual. Expect "
-            "larger errors; record closer to the source or with less noise."
+            f"onsets are {snr_db:.0f} dB above the noise floor where 20 dB are usual. Noise "
+            "makes directions uncertain: record closer to the source or with less noise."
         )
         yield Doubt(DoubtKind.NOISY, reason, snr_db)
     elif onsets.decay_seconds > _REVERBERANT_SECONDS:
@@ -157,8 +158,8 @@ def localization_doubts(
     if DoubtKind.NOT_DIRECTIONAL not in _words(doubts) and nats < _UNDIRECTED_NATS:
         reason = (
             f"the onsets have {max(nats, 0):.1f} nats per bin where 4 are usual without "
-            "reverberation. The direction is unreliable: check that the channels are the left "
-            "and the right ear."
+            "reverberation. They do not determine a direction: check that the channels are the "
+            "left and the right ear."
         )
         doubts.append(Doubt(DoubtKind.NOT_DIRECTIONAL, reason, nats))
     if doubts or len(onsets) < _MIN_ONSETS or not onsets.is_clean:
@@ -185,7 +186,8 @@ def with_onset_score(
 
 def _reverberant(decay_seconds: float) -> Doubt:
     reason = (
-        f"T60 is about {decay_seconds:.2f} s. Expect larger errors; the radius accounts for it."
+        f"T60 is about {decay_seconds:.2f} s. Reverberation makes directions uncertain; the radius "
+        "accounts for it."
     )
     return Doubt(DoubtKind.REVERBERANT, reason, decay_seconds)
 

@@ -29,6 +29,7 @@ from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior_batch import CalibratedPosteriorBatch
 from earatlas.types import Array
+from earatlas.wording import rounded_repr
 
 __all__ = ["Accuracy", "CalibratedPosterior", "LearnedHead"]
 
@@ -62,6 +63,9 @@ class Accuracy:
     beyond_30_share: float
     mean_azimuth_degrees: float
     mean_elevation_degrees: float
+
+    def __repr__(self) -> str:
+        return rounded_repr(self)
 
     @classmethod
     def of(cls, true: Array, estimated: Array) -> Self:

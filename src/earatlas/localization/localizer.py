@@ -215,6 +215,8 @@ class Localizer:
     >>> localizer = ea.Localizer(ea.example_atlas())
     >>> for first in range(0, 9600, 1600):
     ...     localizer.push(scene.mixture.samples[:, first : first + 1600])
+    >>> localizer
+    Localizer(16000 Hz, 0.6 s of sound, memory unlimited)
     >>> bool(ea.great_circle_error(localizer.finish().direction, [40, 0]) < 15)
     True
 
@@ -236,7 +238,7 @@ class Localizer:
                 f"memory_seconds must be at least one window ({shortest:g} s), got "
                 f"{memory_seconds}. Use one or two seconds to follow a moving talker."
             )
-        self._head, self._threshold = head, threshold
+        self._head, self._threshold, self._memory_seconds = head, threshold, memory_seconds
         self._frames = FrameStream(layout.window, layout.hop)
         forgetting = _forgetting(layout.hop / layout.rate, memory_seconds)
         self._statistics = PoseStatistics(layout, forgetting=forgetting)
@@ -258,6 +260,11 @@ class Localizer:
         self._n_samples = self._n_frames = 0  # at the rate of the layout
         self._silence = None if memory_seconds is None else _SilenceTimer(layout.hop / layout.rate)
         self._open = True
+
+    def __repr__(self) -> str:
+        memory = "unlimited" if self._memory_seconds is None else f"{self._memory_seconds:g} s"
+        seconds = self._n_pushed / self._rate
+        return f"Localizer({self._rate} Hz, {seconds:.1f} s of sound, memory {memory})"
 
     def push(self, samples: ArrayLike, *, yaw: float | None = None) -> None:
         """Add a block of samples.

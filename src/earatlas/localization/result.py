@@ -58,9 +58,14 @@ class Localization:
     age_seconds: float | None = None
 
     def __repr__(self) -> str:
-        direction = f"({', '.join(f'{v:.1f}' for v in self.direction)}) degrees"
-        where = direction if self.direction_known else UNKNOWN_DIRECTION
-        return f"Localization({where}, {100 * self.observed_share:.0f} % observed)"
+        where = UNKNOWN_DIRECTION
+        if self.direction_known:
+            unit = " degrees" if self.posterior.space.holds_directions else ""
+            place = ", ".join(f"{v:.1f}" for v in self.direction)
+            where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
+        words = ", ".join(doubt.word for doubt in self.doubts)
+        doubts = f", doubts: {words}" if words else ""
+        return f"Localization({where}, {100 * self.observed_share:.0f} % observed{doubts})"
 
     @cached_property
     def direction(self) -> Array:

@@ -110,7 +110,12 @@ class WindowSettings:
     def frames(self, layout: CueLayout) -> tuple[int, int]:
         """Return the frames per hop and the hops per window; check the settings."""
         frame = layout.hop / layout.rate
-        if not (frame <= self.hop_seconds <= self.window_seconds < np.inf):
+        if not frame <= self.window_seconds < np.inf:
+            raise InputError(
+                f"window_seconds must be at least a frame ({frame:g} s) and finite, got "
+                f"{self.window_seconds}. 0.5 is the default."
+            )
+        if not frame <= self.hop_seconds <= self.window_seconds:
             raise InputError(
                 f"hop_seconds must be at least a frame ({frame:g} s) and at most window_seconds, "
                 f"got {self.hop_seconds} and {self.window_seconds}. 0.1 and 0.5 are the defaults."

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.image import AxesImage
 
+from earatlas.errors import InputError, abbreviate
 from earatlas.evaluation.ground_truth import GroundTruth, SourceMatching
 from earatlas.plotting.palette import (
     COLOURS,
@@ -130,6 +131,11 @@ def plot_scene(scene: SceneSummary, *, truth: GroundTruth | None = None, title: 
     matplotlib.figure.Figure
         The figure; `earatlas.plotting.style.save` writes it.
 
+    Raises
+    ------
+    InputError
+        If `scene` is not a separated scene.
+
     References
     ----------
     .. [1] A. Deleforge, F. Forbes, R. Horaud, "Acoustic space learning for sound-source separation
@@ -146,6 +152,11 @@ def plot_scene(scene: SceneSummary, *, truth: GroundTruth | None = None, title: 
     >>> [axes.get_title(loc="left") for axes in figure.axes][:3]
     ['Level difference', '', 'Directions']
     """
+    if not isinstance(scene, SceneSummary):
+        raise InputError(
+            f"scene must be a separated scene, got {abbreviate(repr(scene))}. Separate a recording "
+            "with Atlas.separate; plot a localization with plot_posterior."
+        )
     M = len(scene.sources)
     over_time = bool(M) and scene.sources[0].posterior.space.holds_directions
     rows = M + 1 + over_time

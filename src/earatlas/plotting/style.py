@@ -13,7 +13,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, check_path
 from earatlas.files import atomic_write
 from earatlas.plotting.palette import GREY, INK, MISSING
 
@@ -123,7 +123,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     ...     save(new_figure(2.0, 1.0), f"{folder}/empty.svg").name
     'empty.svg'
     """
-    path = Path(path)
+    path = check_path(path)
     check_figure_path(path)
     with atomic_write(path, "plot") as scratch:
         figure.savefig(

@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, check_path
 from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio import Audio
 from earatlas.files import atomic_write
@@ -87,7 +87,7 @@ def write_report(
     ...     write_report(f"{folder}/speech.html", scene, title="speech").name
     'speech.html'
     """
-    path = Path(path)
+    path = check_path(path)
     if path.suffix.lower() not in {".html", ".htm"}:
         raise InputError(f"report must end in .html, got '{path}'. Rename the output.")
     page = report_page(

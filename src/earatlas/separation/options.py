@@ -54,9 +54,11 @@ class SeparationOptions:
 
     def __post_init__(self) -> None:
         if self.n_sources is not None and self.n_sources not in range(1, MAX_SOURCES + 1):
+            too_many = isinstance(self.n_sources, int) and self.n_sources > MAX_SOURCES
+            reason = "Two microphones hardly separate more. " if too_many else ""
             raise InputError(
                 f"n_sources must be from 1 to {MAX_SOURCES}, got {self.n_sources!r}. "
-                "Two microphones hardly separate more. Leave it out to estimate the number."
+                f"{reason}Leave it out to estimate the number."
             )
         if self.n_sources is not None:
             object.__setattr__(self, "n_sources", int(self.n_sources))

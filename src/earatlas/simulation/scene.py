@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.errors import InputError
+from earatlas.errors import InputError, check_path
 from earatlas.features.audio import Audio
 from earatlas.files import atomic_write_all, unwritable_folder
 from earatlas.hrtf.head import Head
@@ -196,7 +196,7 @@ class SimulatedScene:
             If the folder cannot be written to.
 
         """
-        folder = Path(folder)
+        folder = check_path(folder)
         sounds = {"mixture.wav": self.mixture, "noise.wav": Audio(self.noise, self.mixture.rate)}
         for m, name in enumerate(self.names):
             sounds[_image_file(m, name)] = self.image(m)
@@ -247,6 +247,8 @@ def _early_file(m: int, name: str) -> str:
 
 def _check_sounds(sounds: Sequence[ArrayLike], **lists: Sequence[object] | Array) -> list[Array]:
     """Return the sounds as arrays; check that each list has one entry per sound, or none."""
+    if isinstance(sounds, np.ndarray) and sounds.ndim < 2:
+        raise InputError("sounds must be a list of mono arrays, got one array. Pass [sound].")
     arrays = [np.asarray(s, dtype=np.float64) for s in sounds]
     for name, values in lists.items():
         if len(values) not in (0, len(arrays)):

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 
+from earatlas.errors import InputError
+from earatlas.features.audio import check_rate
 from earatlas.types import Array
 
 __all__ = ["SyntheticTalkers", "synthetic_speech"]
@@ -62,6 +65,11 @@ def synthetic_speech(
     ndarray of shape (n,)
         Samples, with n = int(seconds * rate).
 
+    Raises
+    ------
+    InputError
+        If `seconds` is negative or not finite, or `rate` is not a positive whole number.
+
     Examples
     --------
     >>> import earatlas as ea
@@ -69,7 +77,11 @@ def synthetic_speech(
     (8000,)
 
     """
-    rng = np.random.default_rng(seed)
+    if not isinstance(seconds, Real) or not 0 <= seconds < np.inf:
+        raise InputError(
+            f"seconds must be a finite number of at least 0, got {seconds!r}. Try 2.0."
+        )
+    rate, rng = check_rate(rate), np.random.default_rng(seed)
     n = int(seconds * rate)
     time = np.arange(n) / rate
     sound = np.zeros(n)

@@ -93,9 +93,11 @@ class Live:
                 hint=SettingHint("learn(head.direct(), rooms=True)", "earatlas learn --direct"),
             )
         if not isinstance(max_sources, int) or not 1 <= max_sources <= MAX_SOURCES:
+            too_many = isinstance(max_sources, int) and max_sources > MAX_SOURCES
+            reason = ": two channels do not distinguish more sources" if too_many else ""
             raise InputError(
                 f"max_sources must be from 1 to {MAX_SOURCES}, got {max_sources}. "
-                "Choose a number in this range: two channels do not distinguish more sources."
+                f"Choose a number in this range{reason}."
             )
         self.rate = head.layout.rate if rate is None else check_rate(rate)
         if not RATES[0] <= self.rate <= RATES[1]:

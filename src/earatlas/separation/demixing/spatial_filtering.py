@@ -2,7 +2,8 @@
 
 Input: a two-channel mixture and soft masks of its sources. Output: the two-channel image of every
 source; the images sum to the mixture. A mask can only attenuate a bin, whereas two microphones can
-also cancel a source. For two sources with one steering vector each, this is exact:
+also cancel a source (a beamformer with a null in its direction). For two sources with one steering
+vector each, this is exact:
 
     x_ft (2,) = Σ_m a_mf y_mft           a_mf (2,) steering vector of source m at frequency f
     y = A⁻¹ x,  image of m = a_m y_m      A_f = (a_1f, a_2f)
