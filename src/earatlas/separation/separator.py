@@ -269,5 +269,5 @@ def _add_sources(
 
 def _ordered(state: VESSLState) -> VESSLState:
     """Return the state with the source that has most coherent bins first."""
-    counts = state.assignments[: len(state.sources)].sum(axis=1)
+    counts = state.assignments.sum(axis=1)
     return state.reordered(np.argsort(-counts, kind="stable"))
