@@ -166,6 +166,13 @@ def dense_cues(bins: ObservedBins) -> Array:
     return y
 
 
+def dense_weights(bins: ObservedBins, w: Array) -> Array:
+    """Return weights (M, N) as spectrograms (M, F, T); 0 where nothing was observed."""
+    out = np.zeros((len(w), bins.layout.n_frequencies, bins.frames))
+    out[:, bins.f, bins.t] = w
+    return out
+
+
 @dataclass(frozen=True)
 class DenseSource:
     """Posterior of one source, and log ∫ p(u, w, s, z) Π p(y | s)^τ."""
@@ -296,7 +303,7 @@ def vessl_step(
     F, T, D = layout.n_frequencies, bins.frames, layout.n_cues
     observed = list(zip(bins.f.tolist(), bins.t.tolist(), strict=True))
     M = len(state.assignments)
-    old = bins.to_spectrogram(state.assignments)
+    old = dense_weights(bins, state.assignments)
     Q, R, E = (np.zeros((M, D)) for _ in range(3))
     for m in range(M):
         for d in range(D):
