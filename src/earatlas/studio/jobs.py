@@ -120,7 +120,8 @@ class WorkerPool:
             waiting = len(self._waiting) + self._reserved
             if waiting >= self._max_waiting:
                 raise BusyError(
-                    f"The queue already has {self._max_waiting} waiting jobs. Try again when one is done."
+                    f"The queue already has {self._max_waiting} waiting jobs. "
+                    "Try again when one is done."
                 )
             self._reserved += 1
         try:
