@@ -81,8 +81,6 @@ def ablation(splits: int) -> None:
             ("latent 5", {"components": K, "latent": 5}),
             ("latent 20", {"components": K, "latent": 20}),
             ("free weights and volumes", {"components": K, "constrained": False}),
-            ("initialized from x and y",
-             {"components": K, "settings": EMSettings(initialization="joint")}),
             ("one noise scale (g = 1)",
              {"components": K, "settings": EMSettings(spread_prior=None)}),
             ("no temperature",

@@ -166,6 +166,13 @@ def dense_cues(bins: ObservedBins) -> Array:
     return y
 
 
+def dense_weights(bins: ObservedBins, w: Array) -> Array:
+    """Return weights (M, N) as spectrograms (M, F, T); 0 where nothing was observed."""
+    out = np.zeros((len(w), bins.layout.n_frequencies, bins.frames))
+    out[:, bins.f, bins.t] = w
+    return out
+
+
 @dataclass(frozen=True)
 class DenseSource:
     """Posterior of one source, and log ∫ p(u, w, s, z) Π p(y | s)^τ."""
@@ -258,9 +265,9 @@ def _divergence(mean: Array, S: Array, prior_mean: Array, prior: Array, rows: In
 class DenseStep:
     """Result of one step of VESSL on all bins (F, T); 0 where nothing was observed."""
 
-    assignments: Array  # (M or M + 1, F, T)
+    assignments: Array  # (M, F, T)
     noise: Array  # (D,)
-    mixing_weights: Array  # (M or M + 1, F, T) λ of the cell of each bin
+    mixing_weights: Array  # (M, F, T) λ of the cell of each bin
     sources: list[DenseSource]
     free_energy: float
 
@@ -295,9 +302,8 @@ def vessl_step(
     settings, layout, y = source.settings, bins.layout, dense_cues(bins)
     F, T, D = layout.n_frequencies, bins.frames, layout.n_cues
     observed = list(zip(bins.f.tolist(), bins.t.tolist(), strict=True))
-    rows = len(state.assignments)
-    M = rows - (settings.garbage_weight > 0)
-    old = bins.to_spectrogram(state.assignments)
+    M = len(state.assignments)
+    old = dense_weights(bins, state.assignments)
     Q, R, E = (np.zeros((M, D)) for _ in range(3))
     for m in range(M):
         for d in range(D):
@@ -331,19 +337,16 @@ def vessl_step(
             else t * settings.weight_bands + f * settings.weight_bands // F
         )
 
-    q, total = np.zeros((rows, F, T)), 0.0
+    q, total = np.zeros((M, F, T)), 0.0
     for f, t in observed:
-        logs = np.empty(rows)
-        for m in range(rows):
+        logs = np.empty(M)
+        for m in range(M):
             logs[m] = np.log(state.mixing_weights[m, cell(f, t)])
-            if m == M:
-                logs[m] += diffuse_log_density(layout, y[:, t], f)
-                continue
             for d in np.flatnonzero(layout.cue_frequencies == f).tolist():
                 square = y[d, t] ** 2 - 2 * y[d, t] * sources[m].cues[d] + sources[m].squares[d]
                 logs[m] += -0.5 * np.log(2 * np.pi * v[d]) - 0.5 * square / v[d]
         q[:, f, t] = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
-        for m in range(rows):
+        for m in range(M):
             if q[m, f, t] > 0:
                 total += q[m, f, t] * (logs[m] - np.log(q[m, f, t]))
     for s in sources:
@@ -367,14 +370,13 @@ def vessl_step(
                 total -= 0.5 * (
                     prior_statistics.counts[m, d] * np.log(2 * np.pi * v[d]) + square / v[d]
                 )
-    mixing_weights = np.zeros((rows, F, T))
+    mixing_weights = np.zeros((M, F, T))
     for f, t in observed:
         cell_bins = [(i, j) for i, j in observed if cell(i, j) == cell(f, t)]
         own = np.array(
             [sum(q[m, i, j] for i, j in cell_bins) + settings.weight_prior_bins for m in range(M)]
         )
-        mixing_weights[:M, f, t] = (1 - settings.garbage_weight) * own / own.sum()
-        mixing_weights[M:, f, t] = settings.garbage_weight
+        mixing_weights[:, f, t] = own / own.sum()
     return DenseStep(q, v, mixing_weights, sources, float(total))
 
 

@@ -74,7 +74,6 @@ def test_container_without_valid_atlas_is_refused(tmp_path: Path, atlas: Atlas) 
     for change in (
         {"arrays": {k: v for k, v in arrays.items() if k != "A"}},
         {"arrays": {**arrays, "b": arrays["b"][:, :-1]}},
-        {"about": {**about, "scales": 1}},
         {"about": {**about, "space": {"space": "torus"}}},
         {"about": {**about, "layout": {**about["layout"], "ild_band_hz": [0, 4000]}}},
         {"about": {**about, "accuracy": {"unknown": 1}}},
@@ -86,18 +85,13 @@ def test_container_without_valid_atlas_is_refused(tmp_path: Path, atlas: Atlas) 
             Atlas.load(path)
 
 
-def test_version_1_is_read(tmp_path: Path, atlas: Atlas) -> None:
-    """Files of version 1 have several scales, of which the last is used."""
-    anechoic = replace(atlas, reverberant_localizer=None)
-    about, arrays = read_container(anechoic.save(tmp_path / "x.atlas"), "atlas", 3)
-    old = {"frame_noise": arrays["frame_noise"]}
-    for scale in (0, 1):
-        old |= {f"scale{scale}.{name}": arrays[name] + (1 - scale) for name in MODEL_ARRAYS}
-    write_container(tmp_path / "old.atlas", "atlas", 1, {**about, "scales": 2}, old)
-    loaded = Atlas.load(tmp_path / "old.atlas")
-    for name in MODEL_ARRAYS:
-        np.testing.assert_array_equal(getattr(atlas.model, name), getattr(loaded.model, name))
-    assert loaded.calibration == atlas.calibration
+@pytest.mark.parametrize("version", [1, 2, 4])
+def test_other_versions_are_refused(tmp_path: Path, atlas: Atlas, version: int) -> None:
+    """A file of an earlier or later format is refused with the advice to learn the head again."""
+    path = atlas.save(tmp_path / "x.atlas")
+    write_container(path, "atlas", version, *read_container(path, "atlas", 3))
+    with pytest.raises(InputError, match=f"version 3, got {version} in .*: learn the head again"):
+        Atlas.load(path)
 
 
 def _calibrated(**fields: object) -> Change:
@@ -142,7 +136,7 @@ def _array(name: str, index: tuple[int, ...], value: float) -> Change:
         lambda about, _: about["about"].update(directions="many"),
         lambda _, arrays: arrays.update(more=np.zeros(3)),
         lambda _, arrays: arrays.update({"rooms.beta": np.ones(3)}),
-        lambda about, _: about.update(scales=10**9),
+        lambda about, _: about.pop("rooms"),
     ],
 )  # fmt: skip
 def test_inconsistent_contents_are_refused(tmp_path: Path, atlas: Atlas, change: Change) -> None:

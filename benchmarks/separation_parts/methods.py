@@ -20,7 +20,7 @@ from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.demixing.masking import binary_masks
 from earatlas.separation.demixing.rendering import Rendering
 from earatlas.separation.separator import Separator
-from earatlas.separation.source_model import SourceModel, VESSLSettings
+from earatlas.separation.source_model import SourceModel
 from earatlas.separation.vessl import VESSL, VESSLState
 from earatlas.types import Array, Spectra
 from separation_parts.metrics import NO_DIRECTIONS, Row, masked_row, perceptual_metrics, row
@@ -235,14 +235,8 @@ def blind_methods(
 
 
 def room_methods(scene: ea.SimulatedScene, atlases: dict[str, ea.Atlas]) -> dict[str, Row]:
-    """Return the metrics of all methods, ours with every atlas and with a garbage class."""
+    """Return the metrics of all methods, ours with every atlas."""
     rows = bounds(scene) | blind(scene, (1024, 4096)) | blind_after_wpe(scene)
     for label, atlas in atlases.items():
         rows |= ours(scene, atlas, label)
-    separator = Separator(
-        next(iter(atlases.values())), vessl_settings=VESSLSettings(garbage_weight=0.05)
-    )
-    spectra, coherent = coherent_bins(separator, scene)
-    vessl, state = separator.fit(coherent, len(scene.directions))
-    rows["ours with a garbage class, soft"] = vessl_row(scene, separator, vessl, state, spectra)
     return rows

@@ -502,7 +502,7 @@ class Atlas(LearnedHead):
         Parameters
         ----------
         path : str or Path
-            A file that `save` wrote, in this version or an earlier one.
+            A file that `save` wrote, in the current format.
 
         Returns
         -------

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.errors import abbreviate
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space, space_from_dict
 from earatlas.localization.learned_head import Accuracy, LearnedHead
@@ -24,8 +23,7 @@ from earatlas.types import Array
 
 __all__ = ["VERSION", "from_contents", "to_contents"]
 
-# Version 1 had several scales of models; the checksum of versions 1 and 2 covers the arrays only.
-VERSION = 3
+VERSION = 3  # of the file format; no other one is read
 # Evidence: docs/figures/settings/atlas.md, "atlas_format".
 _MAX_VALUE = 1e12  # absolute value of a parameter; products of four do not overflow
 _MAX_SHARPNESS = 1e14  # squared maps over noise; beyond, matrices become singular
@@ -62,31 +60,21 @@ def to_contents(head: LearnedHead) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def from_contents(about: dict[str, Any], arrays: dict[str, Array]) -> LearnedHead:
     """Return the head that a file contains; raise a ValueError or similar for invalid contents."""
-    # Version 1 has several models, scale0 and so on; the last one is used.
-    prefix = f"scale{_scale_count(about['scales']) - 1}." if "scales" in about else ""
-    model = _model(space_from_dict(about["space"]), arrays, prefix)
+    model = _model(space_from_dict(about["space"]), arrays)
     calibration = _calibration(about["calibration"], arrays.get("frame_noise"))
     accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
     layout = CueLayout.from_dict(about["layout"])
     localizer = None
-    if about.get("rooms") is not None:
+    if about["rooms"] is not None:
         localizer = ReverberantLocalizer.from_arrays(model.space, arrays, about["rooms"])
     head = LearnedHead(model, layout, calibration, accuracy, about["about"], localizer)
     _check_consistency(head)
-    _check_all_used(head, arrays, about.get("scales", 0))
+    _check_all_used(head, arrays)
     return head
 
 
-def _scale_count(count: object) -> int:
-    if not isinstance(count, int) or not 1 <= count <= 64:
-        raise ValueError(f"it has {abbreviate(str(count), 20)} scales")
-    return count
-
-
-def _model(space: Space, arrays: dict[str, Array], prefix: str) -> PPAM:
-    centres, weights, gammas, A, b, noise, latent, spread = (
-        arrays[prefix + name] for name in MODEL_ARRAYS
-    )
+def _model(space: Space, arrays: dict[str, Array]) -> PPAM:
+    centres, weights, gammas, A, b, noise, latent, spread = (arrays[name] for name in MODEL_ARRAYS)
     return PPAM(space, centres, weights, gammas, A, b, noise, latent, spread)
 
 
@@ -173,10 +161,9 @@ def _are_finite(*values: object) -> bool:
     return all(isinstance(value, int | float) and math.isfinite(value) for value in values)
 
 
-def _check_all_used(head: LearnedHead, arrays: dict[str, Array], scales: int) -> None:
+def _check_all_used(head: LearnedHead, arrays: dict[str, Array]) -> None:
     """Raise a ValueError for arrays of unknown purpose."""
     read = {*MODEL_ARRAYS, "frame_noise"}
-    read |= {f"scale{scale}.{name}" for scale in range(scales) for name in MODEL_ARRAYS}
     if head.reverberant_localizer is not None:
         read |= head.reverberant_localizer.to_arrays().keys()
     if unused := arrays.keys() - read:

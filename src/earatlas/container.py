@@ -55,7 +55,7 @@ def container_digest(
 def read_container(
     path: str | Path, kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read the JSON values and the arrays (as float64) of a file, up to a format version."""
+    """Read the JSON values and the arrays (as float64) of a file of one format version."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -69,10 +69,10 @@ def read_container(
     del blob
     if header.get("kind") != kind:
         raise _unusable(path, kind, f"it holds a {header.get('kind')!r}")
-    if not isinstance(header.get("version"), int) or header["version"] > version:
+    if header.get("version") != version:
         raise InputError(
-            f"{kind} must have format version {version} or older, got {header.get('version')!r} "
-            f"in '{path}'. Update earatlas, or create the file again."
+            f"{kind} must have format version {version}, got {header.get('version')!r} in "
+            f"'{path}': learn the head again with this version of earatlas."
         )
     if not _is_unchanged(header, arrays) or not isinstance(header.get("about"), dict):
         raise _unusable(path, kind, "its checksum does not match its contents")
@@ -90,25 +90,19 @@ def _to_float32_if_exact(array: Array) -> NDArray[Any]:
 
 
 def _is_unchanged(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bool:
-    """Return whether the checksum matches the contents.
-
-    Files of earlier versions have a checksum of the arrays only, under another name.
-    """
-    if "digest" in header:
-        values = {name: value for name, value in header.items() if name != "digest"}
-        return bool(header["digest"] == _checksum(arrays, values))
-    return bool(header.get("sha256") == _checksum(arrays))
+    """Return whether the checksum matches the contents."""
+    values = {name: value for name, value in header.items() if name != "digest"}
+    return bool(header.get("digest") == _checksum(arrays, values))
 
 
-def _checksum(arrays: dict[str, NDArray[Any]], values: dict[str, Any] | None = None) -> str:
+def _checksum(arrays: dict[str, NDArray[Any]], values: dict[str, Any]) -> str:
     """Return the SHA-256 of arrays and JSON values, as hexadecimal digits."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
         digest.update(array.data if array.size else b"")
-    if values is not None:
-        digest.update(json.dumps(values, sort_keys=True, separators=(",", ":")).encode())
+    digest.update(json.dumps(values, sort_keys=True, separators=(",", ":")).encode())
     return digest.hexdigest()
 
 

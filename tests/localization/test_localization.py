@@ -15,7 +15,7 @@ from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.localizer import localize_statistics
-from earatlas.localization.windowed import WindowedLocalizer, WindowSettings, iter_windows
+from earatlas.localization.windowed import WindowedLocalizer, WindowSettings
 from earatlas.simulation.synthetic_speech import synthetic_speech
 
 
@@ -233,14 +233,13 @@ def test_file_windows_report_their_progress(
     path = recording.mixture.write(tmp_path / "x.wav")
     seen: list[tuple[float, float]] = []
     file = FileRecording(path)
-    windows = iter_windows(
-        atlas, file, WindowSettings(1.0, 0.5), progress=lambda *now: seen.append(now)
-    )
+    settings = WindowSettings(1.0, 0.5)
+    windows = iter(WindowedLocalizer(atlas, file, settings, progress=lambda *now: seen.append(now)))
     assert next(windows)[0] == pytest.approx(0.5, abs=0.02)
     assert len(list(windows)) >= 3
     assert seen[-1][0] == pytest.approx(seen[-1][1], abs=0.01)
     with pytest.raises(InputError, match="hop_seconds"):
-        iter_windows(atlas, file, WindowSettings(0.1, 0.5))
+        WindowedLocalizer(atlas, file, WindowSettings(0.1, 0.5))
 
 
 def test_silent_windows_have_no_direction(atlas: Atlas, recording: ea.SimulatedScene) -> None:

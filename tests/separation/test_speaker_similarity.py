@@ -301,10 +301,8 @@ def test_motion_must_explain_more_than_a_second_source(
     tracker: OnlineTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A track confirmed by its signal needs more evidence; a moving track continues."""
-    far = LocalFit(
-        to_vectors([60.0, 0.0]), 3.0, np.array([20.0, 0.0]), 0.0, np.zeros(0, np.float32)
-    )
-    near = LocalFit(to_vectors([30.0, 0.0]), 3.0, np.zeros(2), 0.0, np.zeros(0, np.float32))
+    far = LocalFit(to_vectors([60.0, 0.0]), 3.0, np.array([20.0, 0.0]), np.zeros(0, np.float32))
+    near = LocalFit(to_vectors([30.0, 0.0]), 3.0, np.zeros(2), np.zeros(0, np.float32))
     monkeypatch.setattr(LocalSearchGrid, "fit", lambda *args: (near, far, 20.0))
     monkeypatch.setattr(tracker._observations, "rewrite_history", lambda *args: None)
 

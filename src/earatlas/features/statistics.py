@@ -110,26 +110,17 @@ class CueStatistics:
         return cls(np.ones_like(y), y, y**2, 1.0)
 
     @classmethod
-    def from_cues(cls, cues: Cues, weights: ArrayLike | None = None) -> Self:
-        """Sum over all frames of a recording, with optional weights (F, T) in [0, 1].
+    def from_cues(cls, cues: Cues) -> Self:
+        """Sum over all frames of a recording.
 
         The values in unobserved bins are ignored, even if they are NaN.
         """
         mask = cues.cue_observed
         y = np.where(mask, cues.values, 0.0)
-        if weights is None:
-            return cls(
-                mask.sum(axis=1).astype(np.float64),
-                y.sum(axis=1),
-                np.einsum("dt,dt->d", y, y),
-                float(cues.frames),
-            )
-        w = np.where(cues.observed, np.asarray(weights, dtype=np.float64), 0.0)
-        w = w[cues.layout.cue_frequencies]
         return cls(
-            w.sum(axis=1),
-            np.einsum("dt,dt->d", w, y),
-            np.einsum("dt,dt,dt->d", w, y, y),
+            mask.sum(axis=1).astype(np.float64),
+            y.sum(axis=1),
+            np.einsum("dt,dt->d", y, y),
             float(cues.frames),
         )
 

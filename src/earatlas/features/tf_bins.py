@@ -165,10 +165,6 @@ class ObservedBins:
         """Number of observed frames of each frequency (F,)."""
         return np.bincount(self.f, minlength=self.layout.n_frequencies)
 
-    def per_frequency(self, w: Array) -> Array:
-        """Return the sums (M, F) of weights (M, N) over the frames of each frequency."""
-        return _slice_sums(w, self.counts)
-
     def statistics(self, w: Array) -> CueStatistics:
         """Return the statistics Q, R and E (M, D) for weights (M, N)."""
         Q, R, E = (np.zeros((len(w), self.layout.n_cues)) for _ in range(3))
@@ -207,12 +203,6 @@ class ObservedBins:
         constant = np.where(ild, -0.5 * np.log(2 * np.pi * _DIFFUSE_ILD_DB**2), phase)
         logs: Array = self.quadratic(square[None], np.zeros((1, len(ild))), constant[None])[0]
         return logs
-
-    def to_spectrogram(self, w: Array, fill: float = 0.0) -> Array:
-        """Return weights (M, N) as (M, F, T), with `fill` in unobserved bins."""
-        out = np.full((len(w), self.layout.n_frequencies, self.frames), fill)
-        out[:, self.f, self.t] = w
-        return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,12 +71,10 @@ def localize(
     return localizer.finish()
 
 
-def localize_statistics(
-    head: LearnedHead, statistics: CueStatistics, onsets: OnsetBins | None = None
-) -> Localization:
-    """Return the localization given the cue statistics and onsets of a static head."""
-    calibrated = head.calibrated_posterior(statistics, onsets)
-    return _localization(head, calibrated, statistics, onsets, static_onsets=onsets)
+def localize_statistics(head: LearnedHead, statistics: CueStatistics) -> Localization:
+    """Return the localization given the cue statistics of a static head, without onsets."""
+    calibrated = head.calibrated_posterior(statistics, None)
+    return _localization(head, calibrated, statistics, None, static_onsets=None)
 
 
 def localize_rotating_head(

@@ -36,7 +36,7 @@ from earatlas.localization.windowed_batch import WindowBatchLocalizer
 from earatlas.localization.windowed_features import WindowedFeatures
 from earatlas.types import Array, Progress
 
-__all__ = ["Track", "WindowSettings", "WindowedLocalizer", "iter_windows", "localize_windows"]
+__all__ = ["Track", "WindowSettings", "WindowedLocalizer", "localize_windows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,29 +127,18 @@ class WindowSettings:
 def localize_windows(head: LearnedHead, recording: Recording, windows: WindowSettings) -> Track:
     """Return the track of a recording.
 
-    The samples are never all in memory, but the posteriors of all windows are; `iter_windows`
-    yields them one by one.
+    The samples are never all in memory, but the posteriors of all windows are;
+    `WindowedLocalizer` yields them one by one.
     """
-    pairs = list(iter_windows(head, recording, windows))
+    pairs = list(WindowedLocalizer(head, recording, windows))
     return Track(np.array([time for time, _ in pairs]), tuple(window for _, window in pairs))
 
 
-def iter_windows(
-    head: LearnedHead,
-    recording: Recording,
-    windows: WindowSettings,
-    *,
-    progress: Progress | None = None,
-) -> Iterator[tuple[float, Localization]]:
-    """Return an iterator over (centre in seconds, localization) of each window.
+class WindowedLocalizer:
+    """Iterator over the windows of a recording, and the localization of the whole recording.
 
     Memory is constant. `progress(done, total)` is called with seconds of sound.
     """
-    return iter(WindowedLocalizer(head, recording, windows, progress=progress))
-
-
-class WindowedLocalizer:
-    """Iterator over the windows of a recording, and the localization of the whole recording."""
 
     def __init__(
         self,

@@ -18,7 +18,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -44,7 +43,6 @@ class EMSettings:
     Evidence: docs/figures/settings/ppam.md, "em".
     """
 
-    initialization: Literal["directions", "joint"] = "directions"  # k-means on x, or on [x; y]
     n_starts: int = 2  # initializations; the best one after `warm_up` iterations continues
     warm_up: int = 5  # iterations
     max_iterations: int = 50
@@ -146,35 +144,26 @@ class EM:
         return shifted if prior is None else self.estimate_spread(shifted, prior)
 
     def initialize(self, K: int, rng: np.random.Generator) -> PPAMParameters:
-        """Initialize by k-means in charts, on x or on [x; leading principal components of y]."""
+        """Initialize by k-means of the directions, in charts."""
         N, L = len(self.x), self.space.dims
-        extra = np.zeros((N, 0))
-        if self.settings.initialization == "joint":
-            axes, _ = self.principal_axes(np.ones(self.y.shape[1]), min(10, *self.y.shape))
-            extra = (self.y - self.offset) @ axes
-            middle = self.space.log(self.space.mean(self.x), self.x)
-            extra *= np.sqrt((middle**2).sum() / np.maximum((extra**2).sum(), 1e-300))
         chosen = [int(rng.integers(N))]
         nearest = np.full(N, np.inf)
         for _ in range(K - 1):  # k-means++: draw the next seed by squared distance
             last = chosen[-1]
             squared = (self.space.log(self.x[last], self.x) ** 2).sum(axis=-1)
-            nearest = np.minimum(nearest, squared + ((extra - extra[last]) ** 2).sum(axis=-1))
+            nearest = np.minimum(nearest, squared)
             p = nearest / nearest.sum() if nearest.any() else np.full(N, 1 / N)
             chosen.append(int(rng.choice(N, p=p)))
-        centres, means = self.x[chosen], extra[chosen]
+        centres = self.x[chosen]
         labels = np.zeros(N, dtype=np.intp)
         for _ in range(20):
-            step, drift, counts = np.zeros((K, L)), np.zeros_like(means), np.full(K, 1e-9)
+            step, counts = np.zeros((K, L)), np.full(K, 1e-9)
             for s in self.row_blocks(4 * K * L):
                 squared = self.space.squared_distances(centres, self.x[s])
-                squared += (means**2).sum(axis=1) - 2 * extra[s] @ means.T
                 labels[s] = label = np.argmin(squared, axis=1)
                 np.add.at(counts, label, 1.0)
                 np.add.at(step, label, self.space.log(centres[label], self.x[s]))
-                np.add.at(drift, label, extra[s] - means[label])
             centres = self.space.exp(centres, step / counts[:, None])
-            means = means + drift / counts[:, None]
         return self.m_step(
             centres,
             accumulate(self.hard_assignments(centres, labels), (K, self.y.shape[1], L)),
@@ -335,19 +324,16 @@ class EM:
             noise = np.maximum(variance - (latent * WG).sum(axis=1), floor)
         return noise, latent
 
-    def residual_product(self, P: Array, explained: Array | None = None) -> Array:
+    def residual_product(self, P: Array, explained: Array) -> Array:
         """Return W P for P (D, J), without forming W (D, D)."""
         total = np.zeros_like(P)
         for s in self.row_blocks(P.shape[1]):
             y = self.centred(s)
             total += y.T @ (y @ P)
-        if explained is not None:
-            total -= explained.T @ (explained @ P)
+        total -= explained.T @ (explained @ P)
         return total / len(self.y)
 
-    def principal_axes(
-        self, scale: Array, n: int, explained: Array | None = None
-    ) -> tuple[Array, Array]:
+    def principal_axes(self, scale: Array, n: int, explained: Array) -> tuple[Array, Array]:
         """Return leading eigenvectors (D, n) and eigenvalues (n,) of W / (scale scaleᵀ).
 
         Computed by subspace iteration.

@@ -52,9 +52,7 @@ class _QuadraticLogLikelihood:
         self._coefficients = np.stack(parts)[..., None].astype(np.float32)  # (3, M, D, 1)
         self._ild, self._ipd = layout.ild_frequencies, layout.ipd_frequencies
         self._F, self._bands = layout.n_frequencies, vessl.settings.weight_bands
-        self._log_weights = np.log(np.maximum(state.mixing_weights[: len(cues)], 1e-30)).astype(
-            np.float32
-        )
+        self._log_weights = np.log(np.maximum(state.mixing_weights, 1e-30)).astype(np.float32)
 
     def log_mixing_weights(self, frames: slice) -> Single:
         """Return log λ (M, F, t) of some frames."""

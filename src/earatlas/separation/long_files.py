@@ -75,7 +75,7 @@ def digest_recording(
 
 def source_prior_statistics(digest: ObservedBins, state: VESSLState) -> CueStatistics:
     """Return the cue statistics of the sources in the digest, each scaled to the same weight."""
-    statistics = digest.statistics(state.assignments[: len(state.sources)])
+    statistics = digest.statistics(state.assignments)
     return statistics.scaled(_PRIOR_FRAMES / np.maximum(statistics.counts.mean(axis=1), 1e-300))
 
 

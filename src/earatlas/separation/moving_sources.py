@@ -208,12 +208,12 @@ class _TrajectoryAssignment:
         weights = np.full((M, self._vessl.n_cells), 1 / M)
         for _ in range(_EM_ITERATIONS):
             q, energy = self._assign(v, weights)
-            energy += self._vessl.mixing_weight_log_prior(weights, M)
+            energy += self._vessl.mixing_weight_log_prior(weights)
             energy -= (
                 0.5 * settings.noise_prior_frames * float((np.log(v) + self._model.noise / v).sum())
             )
             free_energies.append(energy)
-            v, weights = self._noise(q), self._vessl.mixing_weights(q, M)[:M]
+            v, weights = self._noise(q), self._vessl.mixing_weights(q)
         F = spectra.shape[1] - 1
         masks = np.empty((M, F, spectra.shape[2]))
         for s, (begin, end) in enumerate(pairwise([*self._starts, spectra.shape[2]])):
@@ -228,7 +228,7 @@ class _TrajectoryAssignment:
     def _logs(self, s: int, v: Array, bins: ObservedBins, weights: Array) -> Array:
         """Return log λ p(y_n | m) (M, N) of bins in step s."""
         logs = self._vessl.log_likelihoods(self._cues[:, s], self._squares[:, s], v, bins)
-        out: Array = logs[: len(weights)] + np.log(np.maximum(weights, 1e-300))
+        out: Array = logs + np.log(np.maximum(weights, 1e-300))
         return out
 
     def _assign(self, v: Array, weights: Array) -> tuple[Array, float]:

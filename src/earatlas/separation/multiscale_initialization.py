@@ -68,5 +68,5 @@ def multiscale_vessl(
             state = replace(state, mixing_weights=uniform)
             blocks *= 2
         state = vessl.run(replace(state, free_energies=()))
-        assignments = state.assignments[:n_sources]
+        assignments = state.assignments
     return state

@@ -22,11 +22,10 @@ from earatlas.localization.onset_mixture import DetectedSource, OnsetMixture
 from earatlas.ppam.calibration import TYPICAL_FRAME_NOISE
 from earatlas.separation.candidate_search import (
     CandidateSearch,
-    CandidateSearchSettings,
     SourceCandidates,
 )
 from earatlas.separation.dense_masks import dense_masks
-from earatlas.separation.source_model import SourceModel, VESSLSettings
+from earatlas.separation.source_model import SourceModel
 from earatlas.separation.vessl import VESSL, VESSLState, cue_moments
 from earatlas.tracking.offline import (
     EstimatedTrajectory,
@@ -91,19 +90,13 @@ class OnsetDetections:
 class Separator:
     """A learned head prepared for mixtures; holds everything that is independent of a recording."""
 
-    def __init__(
-        self,
-        head: LearnedHead,
-        *,
-        vessl_settings: VESSLSettings | None = None,
-        candidate_settings: CandidateSearchSettings | None = None,
-    ) -> None:
+    def __init__(self, head: LearnedHead) -> None:
         layout, noise = head.layout, head.calibration.frame_noise
         if noise is None:
             noise = np.array([TYPICAL_FRAME_NOISE[str(kind)] for kind in layout.cue_kinds])
         self.head, self.layout = head, layout
-        self.source_model = SourceModel.from_ppam(head.model, layout, noise, vessl_settings)
-        self.candidate_search = CandidateSearch(head.model, layout, candidate_settings)
+        self.source_model = SourceModel.from_ppam(head.model, layout, noise)
+        self.candidate_search = CandidateSearch(head.model, layout)
 
     # --- bins and onsets -----------------------------------------------------------------------
 
@@ -269,5 +262,5 @@ def _add_sources(
 
 def _ordered(state: VESSLState) -> VESSLState:
     """Return the state with the source that has most coherent bins first."""
-    counts = state.assignments[: len(state.sources)].sum(axis=1)
+    counts = state.assignments.sum(axis=1)
     return state.reordered(np.argsort(-counts, kind="stable"))

@@ -73,7 +73,7 @@ def residual_ratios(separator: Separator, state: VESSLState, bins: ObservedBins)
     mean level and phase differences of 0. The variance of single bins is therefore limited as well.
     """
     head, M = separator.head, len(state.sources)
-    q = state.assignments[:M]
+    q = state.assignments
     weights = np.where(q > _NEGLIGIBLE_ASSIGNMENT, q, 0.0)
     statistics = bins.restricted_to(head.layout).statistics(weights)
     typical = head.calibration.max_residual * MULTI_SOURCE_FACTOR * max(M - 1, 1)

@@ -54,8 +54,6 @@ class VESSLSettings:
     weight_bands : int or None, default 4
         Number of frequency bands per frame that share mixing weights λ. None selects one λ per
         frequency, as in the paper.
-    garbage_weight : float, default 0.0
-        Prior weight of a garbage (diffuse) class for bins that no source explains; 0 disables it.
     noise_prior_frames : float, default 5.0
         Weight of the initial noise variances, in frames.
     weight_prior_bins : float, default 1.0
@@ -82,7 +80,6 @@ class VESSLSettings:
     frame_weight: float | None = None  # τ; None: twice the hop divided by the window
     unlearned_phases: bool = True  # use phase where no map was learned
     weight_bands: int | None = 4  # cells of λ per frame; None: one cell per frequency (the paper)
-    garbage_weight: float = 0.0  # prior weight of the garbage class; 0: no such class
     noise_prior_frames: float = 5.0  # weight of the initial noise, in frames
     weight_prior_bins: float = 1.0  # weight of uniform mixing weights, in bins per cell
     max_iterations: int = 20
@@ -92,11 +89,10 @@ class VESSLSettings:
         smallest = min(
             self.offset_variance, self.noise_prior_frames, self.weight_prior_bins, self.tolerance
         )
-        if smallest < 0 or not 0 <= self.garbage_weight < 1 or self.max_iterations < 1:
+        if smallest < 0 or self.max_iterations < 1:
             raise InputError(
                 "offset_variance, noise_prior_frames, weight_prior_bins and tolerance must be at "
-                "least 0, garbage_weight at least 0 and below 1, and max_iterations at least 1, "
-                f"got {self}. Start from the defaults."
+                f"least 0, and max_iterations at least 1, got {self}. Start from the defaults."
             )
         if self.weight_bands is not None and self.weight_bands < 1:
             raise InputError(

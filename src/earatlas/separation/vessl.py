@@ -14,8 +14,8 @@ iterates until convergence.
     v_d (D,)      noise variance of the cues of a bin         s_md (M, D)  cues of source m
     α_mk (M, K)   probability of chart k for source m         τ            frame_weight
 
-The model extends the paper in three points, besides weak priors of v and λ and an optional garbage
-(diffuse) class; `VESSLSettings.paper()` disables all of them.
+The model extends the paper in three points, besides weak priors of v and λ;
+`VESSLSettings.paper()` disables all of them.
 
 - The cues s_md of a source may deviate from the learned map by the residual variance of the map
   (ω = 1; 0 in the paper), so each source adapts to the observed cues.
@@ -63,9 +63,9 @@ _ALL_CHART_STEPS = 1  # number of first iterations that evaluate every chart
 class VESSLState:
     """The variational posterior after an iteration."""
 
-    assignments: Array  # (M, N), or (M + 1, N) with a garbage class; sums to 1 over the sources
+    assignments: Array  # (M, N) q; sums to 1 over the sources
     noise: Array  # (D,) v
-    mixing_weights: Array  # (M or M + 1, cells) λ
+    mixing_weights: Array  # (M, cells) λ
     sources: tuple[SourcePosterior, ...] = ()
     free_energies: tuple[float, ...] = ()  # one per iteration, nats
 
@@ -74,12 +74,11 @@ class VESSLState:
         return f"VESSLState({len(self.sources)} sources, free energy {last})"
 
     def reordered(self, order: Indices) -> VESSLState:
-        """Return the state with the sources in another order; a garbage class stays last."""
-        rows = np.concatenate([order, np.arange(len(order), len(self.assignments))])
+        """Return the state with the sources in another order."""
         return replace(
             self,
-            assignments=self.assignments[rows],
-            mixing_weights=self.mixing_weights[rows],
+            assignments=self.assignments[order],
+            mixing_weights=self.mixing_weights[order],
             sources=tuple(self.sources[m] for m in order),
         )
 
@@ -155,7 +154,7 @@ class VESSL:
             Assignments for uniform mixing weights.
         """
         cues, squares = self.source_model.expected(directions)
-        return self._initialize(len(directions), cues, squares, self.source_model.noise)
+        return self._initialize(cues, squares, self.source_model.noise)
 
     def initialize_from(self, sources: tuple[SourcePosterior, ...], noise: Array) -> VESSLState:
         """Return a state with assignments by known source posteriors.
@@ -172,7 +171,7 @@ class VESSL:
         VESSLState
             Assignments for uniform mixing weights.
         """
-        return self._initialize(len(sources), *cue_moments(sources), noise)
+        return self._initialize(*cue_moments(sources), noise)
 
     def initialize_with(self, assignments: Array) -> VESSLState:
         """Return a state with given assignments.
@@ -187,20 +186,13 @@ class VESSL:
         VESSLState
             State with the mixing weights of these assignments.
         """
-        M = len(assignments)
-        q = assignments
-        garbage = self.settings.garbage_weight
-        if garbage:
-            q = np.concatenate([q * (1 - garbage), np.full((1, q.shape[1]), garbage)])
-        return VESSLState(q, self.source_model.noise, self.mixing_weights(q, M))
+        noise, mixing_weights = self.source_model.noise, self.mixing_weights(assignments)
+        return VESSLState(assignments, noise, mixing_weights)
 
-    def _initialize(self, M: int, cues: Array, squares: Array, noise: Array) -> VESSLState:
+    def _initialize(self, cues: Array, squares: Array, noise: Array) -> VESSLState:
         """Return assignments by cue moments (M, D), with uniform mixing weights."""
-        garbage = self.settings.garbage_weight
-        rows = M + (garbage > 0)
-        mixing_weights = np.full((rows, self.n_cells), (1 - garbage) / M)
-        if garbage:
-            mixing_weights[-1] = garbage
+        M = len(cues)
+        mixing_weights = np.full((M, self.n_cells), 1 / M)
         q, _ = self._assign(cues, squares, noise, mixing_weights, None)
         return VESSLState(q, noise, mixing_weights)
 
@@ -229,9 +221,8 @@ class VESSL:
             State after the iteration, with one more free energy.
         """
         settings, bins, model = self.settings, self.bins, self.source_model
-        garbage = settings.garbage_weight > 0
-        M = len(state.assignments) - garbage
-        observed = bins.statistics(state.assignments[:M])
+        M = len(state.assignments)
+        observed = bins.statistics(state.assignments)
         statistics = observed if self.prior_statistics is None else observed + self.prior_statistics
         every_chart = all_charts or len(state.free_energies) < _ALL_CHART_STEPS
         charts = [
@@ -246,11 +237,11 @@ class VESSL:
         free_energy -= (
             0.5 * settings.noise_prior_frames * float((np.log(v) + model.noise / v).sum())
         )
-        free_energy += self.mixing_weight_log_prior(state.mixing_weights, M)
+        free_energy += self.mixing_weight_log_prior(state.mixing_weights)
         if self.prior_statistics is not None:
             free_energy += expected_log_likelihood(self.prior_statistics, cues, squares, v)
         free_energies = (*state.free_energies, free_energy)
-        return VESSLState(q, v, self.mixing_weights(q, M), sources, free_energies)
+        return VESSLState(q, v, self.mixing_weights(q), sources, free_energies)
 
     def run(self, state: VESSLState, steps: int | None = None) -> VESSLState:
         """Iterate until the free energy converges.
@@ -278,19 +269,15 @@ class VESSL:
     # --- kernels -------------------------------------------------------------------------------
 
     def log_likelihoods(self, cues: Array, squares: Array, v: Array, bins: ObservedBins) -> Array:
-        """Return E[log p(y_n | s_m)] (M, N), with a last row for the garbage class, if any."""
+        """Return E[log p(y_n | s_m)] (M, N)."""
         constant = -0.5 * (LOG_2PI + np.log(v) + squares / v)
-        logs = bins.quadratic(np.broadcast_to(-0.5 / v, cues.shape), cues / v, constant)
-        if not self.settings.garbage_weight:
-            return logs
-        return np.concatenate([logs, bins.diffuse_log_likelihood()[None]])
+        return bins.quadratic(np.broadcast_to(-0.5 / v, cues.shape), cues / v, constant)
 
     def posterior_masks(self, state: VESSLState, bins: ObservedBins) -> Array:
         """Return soft masks (M, N), which sum to 1, of any bins of the same frames."""
-        M = len(state.sources)
-        logs = self.log_likelihoods(*cue_moments(state.sources), state.noise, bins)[:M]
+        logs = self.log_likelihoods(*cue_moments(state.sources), state.noise, bins)
         cells, _ = mixing_weight_cells(bins, self.settings.weight_bands)
-        logs += np.log(np.maximum(state.mixing_weights[:M], 1e-300))[:, cells]
+        logs += np.log(np.maximum(state.mixing_weights, 1e-300))[:, cells]
         logs -= logs.max(axis=0)
         q: Array = np.exp(logs, out=logs)
         q /= q.sum(axis=0)
@@ -324,24 +311,19 @@ class VESSL:
         mean = (errors + frames * initial) / np.where(weight > 0, weight, 1.0)
         return np.where(weight > 0, mean, initial)
 
-    def mixing_weights(self, q: Array, M: int) -> Array:
+    def mixing_weights(self, q: Array) -> Array:
         """Return λ: the mean of the assignments per cell, with a prior at uniform weights."""
-        counts = [np.bincount(self.cells, row, self.n_cells) for row in q[:M]]
+        counts = [np.bincount(self.cells, row, self.n_cells) for row in q]
         total = np.array(counts, dtype=np.float64) + self.settings.weight_prior_bins
         sums = total.sum(axis=0)
-        mixing_weights = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), 1.0 / M)
-        garbage = self.settings.garbage_weight
-        if not garbage:
-            return mixing_weights
-        fixed = np.full((1, self.n_cells), garbage)
-        return np.concatenate([mixing_weights * (1 - garbage), fixed])
+        return np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), 1.0 / len(q))
 
-    def mixing_weight_log_prior(self, mixing_weights: Array, M: int) -> float:
+    def mixing_weight_log_prior(self, mixing_weights: Array) -> float:
         """Return the log prior of λ in the cells with observed bins, up to a constant."""
         if not self.settings.weight_prior_bins:
             return 0.0
         observed = np.bincount(self.cells, minlength=self.n_cells) > 0
-        return self.settings.weight_prior_bins * float(np.log(mixing_weights[:M, observed]).sum())
+        return self.settings.weight_prior_bins * float(np.log(mixing_weights[:, observed]).sum())
 
 
 def cue_moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:

@@ -165,7 +165,7 @@ class OnlineMasks:
         state = vessl.step(
             replace(state, sources=sources, free_energies=(0.0,)), all_charts=full_search
         )
-        statistics = past + bins.statistics(state.assignments[: len(ids)])
+        statistics = past + bins.statistics(state.assignments)
         self._noise = state.noise
         for m, i in enumerate(ids):
             self._statistics[i] = statistics[m]

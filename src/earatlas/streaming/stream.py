@@ -105,7 +105,7 @@ class Live:
                 f"rate must be from {RATES[0]} to {RATES[1]} Hz, got {self.rate}. "
                 "Resample the input."
             )
-        self.max_sources, self.low_delay = max_sources, low_delay
+        self.max_sources = max_sources
         self._space = head.space
         known_yaw = None if yaw is None else check_yaw(yaw, head.space)
         self._motion = HeadMotion(known_yaw, _YAW_MEMORY_SECONDS)

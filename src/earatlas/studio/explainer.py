@@ -156,7 +156,7 @@ def _step_view(state: VESSLState, bins: ObservedBins) -> dict[str, Any]:
         "regions": [region(source.posterior) for source in state.sources],
         "masks": [
             mask_image(np.nan_to_num(_mask_grid(q, bins)), source_colour(m))
-            for m, q in enumerate(state.assignments[: len(state.sources)])
+            for m, q in enumerate(state.assignments)
         ],
     }
 

@@ -49,7 +49,6 @@ class LocalFit:
     vector: Array  # (3,) unit vector of the current direction
     error_degrees: float  # standard error of the direction
     velocity: Array  # (2,) left, up; degrees per second
-    log_likelihood: float  # L at the best cell, nats
     densities: Single  # (B,) density of each bin around the direction at its time
 
 
@@ -137,9 +136,8 @@ class LocalSearchGrid:
 
     def _fit_static(self, logs: Single, weights: Array, log_prior: Array) -> LocalFit:
         """Fit a static source to log-likelihoods (B, P) with weights (B,)."""
-        L = weights @ logs + log_prior
-        vector, error_degrees, best = self._posterior_mean(L)
-        return LocalFit(vector, error_degrees, np.zeros(2), float(L[best]), self.densities[:, best])
+        vector, error_degrees, best = self._posterior_mean(weights @ logs + log_prior)
+        return LocalFit(vector, error_degrees, np.zeros(2), self.densities[:, best])
 
     def _fit_moving(
         self, logs: Single, weights: Array, history: Array, prior: MotionPrior
@@ -175,8 +173,7 @@ class LocalSearchGrid:
                 (best_speed, w): log_likelihood(best_speed, w) for w in _VERTICAL_DEGREES_PER_SECOND
             }
         u, w = self._best_velocity(tried)
-        L = tried[u, w].ravel()
-        vector, error_degrees, best = self._posterior_mean(L)
+        vector, error_degrees, best = self._posterior_mean(tried[u, w].ravel())
         gain = self._maximum(tried[u, w]) - self._maximum(tried[0.0, 0.0])
         densities = self.densities[:, best].copy()
         e, a = divmod(best, self._shape[1])
@@ -186,7 +183,7 @@ class LocalSearchGrid:
             )
             bins = slice(begins[s], ends[s])
             densities[bins] = self.densities[bins, cell]
-        return LocalFit(vector, error_degrees, np.array([u, w]), float(L[best]), densities), gain
+        return LocalFit(vector, error_degrees, np.array([u, w]), densities), gain
 
     def _cell_index(self, e: int, a: int) -> int:
         """Return the index of cell (e, a), clipped to the lattice."""

@@ -30,7 +30,6 @@ __all__ = [
     "image_powers",
     "multichannel_wiener_filter",
     "orthogonal_fraction",
-    "pairwise_steering_vectors",
     "principal_steering_vectors",
     "regularize_collinear",
     "smooth_powers",
@@ -147,13 +146,8 @@ def smooth_powers(v: Array, size: tuple[int, int], floor: float) -> Array:
     return smooth
 
 
-def pairwise_steering_vectors(X: Spectra, v: Array) -> Complex:
-    """Return the maximum-likelihood steering vectors (F, 2, 2) for source powers v (2, F, T)."""
-    return steering_vectors_from_moments(SecondMoments.from_spectra(X), v)
-
-
 def steering_vectors_from_moments(moments: SecondMoments, v: Array) -> Complex:
-    """Return the maximum-likelihood steering vectors (F, 2, 2) from second moments."""
+    """Return the maximum-likelihood steering vectors (F, 2, 2) for source powers v (2, F, T)."""
     return steering_vectors_from_covariances(moments.covariances(1 / v) / v.shape[-1])
 
 
