@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from earatlas.features.layout import CueLayout, Threshold
     from earatlas.features.stft import istft, stft
     from earatlas.geometry.angles import azimuth_error, elevation_error, great_circle_error
-    from earatlas.geometry.direction_posterior import CredibleRegion, DirectionPosterior
+    from earatlas.geometry.direction_posterior import DirectionPosterior
+    from earatlas.geometry.grid_region import CredibleRegion
     from earatlas.geometry.head_yaw import Yaw
     from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
     from earatlas.hrtf.calibration_recordings import read_recordings
@@ -81,7 +82,8 @@ _NAMES = {
     "simulation.scene": "SimulatedScene SceneSettings render_scene",
     "separation.result": "Scene Source",
     "geometry.angles": "azimuth_error elevation_error great_circle_error",
-    "geometry.direction_posterior": "DirectionPosterior CredibleRegion",
+    "geometry.direction_posterior": "DirectionPosterior",
+    "geometry.grid_region": "CredibleRegion",
     "geometry.spaces": "Circle Cylinder Plane Space Sphere",
     "geometry.head_yaw": "Yaw",
 }

@@ -16,7 +16,7 @@ from earatlas.atlas_format import VERSION, from_contents, to_contents
 from earatlas.container import container_digest, read_container, write_container
 from earatlas.errors import InputError, SettingHint, abbreviate, check_path
 from earatlas.features.audio import Audio
-from earatlas.features.cues import check_audio
+from earatlas.features.audio_checks import check_audio
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES

@@ -40,9 +40,12 @@ UNKNOWN_RADIUS_DEGREES = 90.0
 UNKNOWN_DIRECTION = "direction unknown"
 
 
-def is_unknown(radius: float) -> bool:
-    """Whether a 90 % credible radius, in degrees, is so large that the direction is unknown."""
-    return radius > UNKNOWN_RADIUS_DEGREES
+def is_unknown(radius: float, space: Space | None = None) -> bool:
+    """Whether a 90 % credible radius, in degrees, is so large that the direction is unknown.
+
+    A position in a `space` that has no directions, such as pixels, is never unknown.
+    """
+    return (space is None or space.holds_directions) and radius > UNKNOWN_RADIUS_DEGREES
 
 
 def format_direction(direction: ArrayLike, radius: float = 0.0) -> str:

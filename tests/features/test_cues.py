@@ -18,8 +18,8 @@ from earatlas.features.cues import (
     recording_cues,
     response_cues,
     spectra_cues,
-    transfer_functions,
 )
+from earatlas.features.impulse_responses import transfer_functions
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.stft import stft
 

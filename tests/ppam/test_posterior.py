@@ -10,8 +10,9 @@ import pytest
 from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
+from earatlas.geometry.chart_gaussians import change_chart
 from earatlas.geometry.credible_region import densities
-from earatlas.geometry.direction_posterior import DirectionPosterior, change_chart
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.ppam.calibration import Calibration
 

@@ -11,7 +11,7 @@ import soundfile
 
 import earatlas as ea
 from earatlas.atlas import Atlas
-from earatlas.features.cues import transfer_functions
+from earatlas.features.impulse_responses import transfer_functions
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation

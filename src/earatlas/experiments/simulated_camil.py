@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import sph_harm_y
 
-from earatlas.features.cues import transfer_functions
+from earatlas.features.impulse_responses import transfer_functions
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_directions
 from earatlas.geometry.spaces import Sphere

@@ -25,9 +25,7 @@ from earatlas.errors import InputError
 from earatlas.features.audio import Audio, resample
 from earatlas.features.audio_checks import (
     check_audio,
-    check_binaural,
     check_length,
-    no_observed_bins_error,
 )
 from earatlas.features.audio_files import audio_seconds, read_blocks
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
@@ -39,19 +37,13 @@ __all__ = [
     "Cues",
     "audio_cues",
     "bin_power",
-    "check_audio",
-    "check_binaural",
-    "check_length",
     "cue_blocks",
     "mean_cues",
-    "no_observed_bins_error",
     "peak_power",
     "recording_cues",
     "response_cues",
-    "responses_are_reverberant",
     "spectra_blocks",
     "spectra_cues",
-    "transfer_functions",
 ]
 
 # Evidence: docs/figures/settings/features.md, "cues".

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from earatlas.features.audio import Audio
+from earatlas.features.audio_checks import check_audio, check_binaural
 from earatlas.features.audio_files import audio_rate, audio_seconds, read_blocks
-from earatlas.features.cues import check_audio, check_binaural
 from earatlas.features.dc_offset import estimate_dc_offset
 from earatlas.features.layout import CueLayout
 from earatlas.types import Array

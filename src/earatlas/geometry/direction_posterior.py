@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.geometry.chart_gaussians import change_chart, log_gaussians
+from earatlas.geometry.chart_gaussians import log_gaussians
 from earatlas.geometry.credible_region import (
     densities,
     isotropic_components,
@@ -33,7 +33,7 @@ from earatlas.geometry.posterior_summary import PosteriorSummary
 from earatlas.geometry.spaces import Space
 from earatlas.types import Array, Indices
 
-__all__ = ["CredibleRegion", "DirectionPosterior", "change_chart", "log_gaussians"]
+__all__ = ["DirectionPosterior"]
 
 # Evidence: docs/figures/settings/geometry.md, "direction_posterior".
 _NEGLIGIBLE_WEIGHT = 1e-12  # components below this weight change no digit that is shown

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint, sanitize
 from earatlas.features.audio import resample
-from earatlas.features.cues import response_cues, responses_are_reverberant
+from earatlas.features.cues import response_cues
+from earatlas.features.impulse_responses import responses_are_reverberant
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors, wrap_degrees
 from earatlas.geometry.spaces import Circle, Space, Sphere

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from earatlas.features.cues import transfer_functions
+from earatlas.features.impulse_responses import transfer_functions
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.features.audio import MAX_ABS_SAMPLE, check_block, check_rate
-from earatlas.features.cues import check_length, no_observed_bins_error
+from earatlas.features.audio_checks import check_length, no_observed_bins_error
 from earatlas.features.dc_offset import DCOffsetFilter
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from earatlas.geometry.direction_posterior import CredibleRegion, DirectionPosterior
+from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.grid_region import CredibleRegion
 from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.types import Array
 from earatlas.wording import UNKNOWN_DIRECTION, is_unknown
@@ -104,9 +105,7 @@ class Localization:
 
         It is always True for an atlas of coordinates that are not directions.
         """
-        if not self.posterior.space.holds_directions:
-            return True
-        return not is_unknown(self.radius_90)
+        return not is_unknown(self.radius_90, self.posterior.space)
 
     def aged(self, seconds: float) -> Localization:
         """Return the localization after a silence, with a posterior that widens over time.

@@ -149,7 +149,7 @@ def _describe(posterior: DirectionPosterior) -> str:
     """Describe the peak and the 90 % radius of a posterior, or say that it is unknown."""
     space, radius = posterior.space, posterior.radius_90
     place = format_position(space, posterior.best, radius)
-    if space.holds_directions and is_unknown(radius):
+    if is_unknown(radius, space):
         return place
     return f"{place}; 90 % within {format_radius(space, radius)}"
 

@@ -21,7 +21,8 @@ from scipy.special import logsumexp
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
-from earatlas.geometry.direction_posterior import DirectionPosterior, log_gaussians
+from earatlas.geometry.chart_gaussians import log_gaussians
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.synthetic_speech import SyntheticTalkers

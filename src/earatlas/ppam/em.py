@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.geometry.direction_posterior import change_chart
+from earatlas.geometry.chart_gaussians import change_chart
 from earatlas.geometry.spaces import Space
 from earatlas.ppam.data_blocks import ChartSupport, spatial_blocks
 from earatlas.ppam.parameters import PPAMParameters, latent_root

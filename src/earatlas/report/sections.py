@@ -36,7 +36,6 @@ from earatlas.wording import (
     format_region,
     format_sampling_rate,
     format_speed,
-    is_unknown,
 )
 
 __all__ = ["Sections"]
@@ -90,7 +89,7 @@ def _facts(source: SourceSummary, true: Array | None, direction_error: float) ->
         coordinates = " to ".join(format_coordinates(space, end) for end in ends)
         region = f"within {np.nanmedian(track.radius_90):.1f}° along its path"
         truth = "" if true is None else f"median error {error} along its path"
-    elif space.holds_directions and is_unknown(source.radius_90):
+    elif not source.direction_known:
         coordinates, region = "unknown", "more than half of all directions"
     truth_row = f"<dt>Truth</dt><dd>{truth}</dd>" if truth else ""
     return (

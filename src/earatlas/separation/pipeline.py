@@ -18,8 +18,8 @@ import numpy as np
 
 from earatlas.errors import EaratlasWarning
 from earatlas.features.audio import Audio
+from earatlas.features.audio_checks import check_audio
 from earatlas.features.audio_writer import incremental_wav_writer
-from earatlas.features.cues import check_audio
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
 from earatlas.files import output_folder

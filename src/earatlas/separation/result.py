@@ -95,7 +95,7 @@ class SourceSummary:
     @property
     def direction_known(self) -> bool:
         """Whether the 90 % radius is small enough for the direction to be informative."""
-        return not (self.posterior.space.holds_directions and is_unknown(self.radius_90))
+        return not is_unknown(self.radius_90, self.posterior.space)
 
     @cached_property
     def direction(self) -> Array:

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from earatlas.features.audio_checks import check_length, no_observed_bins_error
 from earatlas.features.blocks import Block
-from earatlas.features.cues import bin_power, check_length, no_observed_bins_error
+from earatlas.features.cues import bin_power
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
 from earatlas.features.statistics import CueStatistics, LevelStatistics

@@ -65,7 +65,7 @@ def azimuth_elevation(places: Array) -> Array:
 
 def describe_uncertainty(space: Space, radius: float, area: float | None = None) -> str:
     """Describe the 90 % region by its radius and, if given, its area."""
-    if space.holds_directions and is_unknown(radius):
+    if is_unknown(radius, space):
         return "90 % region: more than half of all directions"
     if area is None:
         return f"90 % within {format_radius(space, radius)}"
