@@ -26,7 +26,7 @@ import earatlas as ea
 from earatlas.evaluation.quality import separation_quality
 from earatlas.features.audio_files import audio_seconds
 from earatlas.geometry.angles import great_circle_error
-from earatlas.separation.source_track import SourceTrack
+from earatlas.separation.result import SourceTrack
 from earatlas.simulation.image_source import room_responses
 from earatlas.simulation.trajectories import render_moving_source
 from earatlas.types import Array

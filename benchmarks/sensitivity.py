@@ -10,7 +10,9 @@ value; the first row has the values of the code.
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -20,43 +22,44 @@ from protocol import load_head, mixtures, split, within_plane
 import earatlas as ea
 from earatlas.evaluation.directions import direction_errors
 from earatlas.evaluation.score import score
+from earatlas.separation.demixing import rendering
 from earatlas.separation.separator import Separator
 
 SEED = 71  # used by no other table
-FILTERS = "earatlas.separation.demixing.spatial_filtering"
-SEPARATOR = "earatlas.separation.separator"
+OBSERVATION = ("earatlas.separation.separator", "ObservationSettings")
+INITIALIZATION = ("earatlas.separation.initialization", "InitializationSettings")
 BROAD, NARROW = (65, 1), (5, 1)
 
-# (module, name, new value)
-CHANGES: list[tuple[str, str, Any]] = [
-    (FILTERS, "_WINDOW_FACTOR", 2),
-    (FILTERS, "_WINDOW_FACTOR", 8),
-    (FILTERS, "_HOPS_PER_WINDOW", 4),
-    (FILTERS, "_FIRST_SMOOTHING", (BROAD, NARROW)),
-    (FILTERS, "_FIRST_SMOOTHING", (NARROW,) * 4),
-    (FILTERS, "_SECOND_SMOOTHING", ()),
-    (FILTERS, "_SECOND_SMOOTHING", (NARROW,) * 4),
-    (FILTERS, "_UNMASKED_DIFFUSE_TO_DIRECT", 3e-4),
-    (FILTERS, "_UNMASKED_DIFFUSE_TO_DIRECT", 3e-2),
-    (FILTERS, "_SINGLE_SOURCE_QUANTILE", 0.01),
-    (FILTERS, "_SINGLE_SOURCE_QUANTILE", 0.2),
-    (FILTERS, "_DIFFUSE_SCALE", 4.0),
-    (FILTERS, "_DIFFUSE_SCALE", 64.0),
-    (FILTERS, "_MAX_DIFFUSE_TO_DIRECT", 0.03),
-    (FILTERS, "_DIFFUSE_MAX_HZ", 8000.0),
-    (FILTERS, "MASK_UNCERTAINTY", 0.02),
-    (FILTERS, "MASK_UNCERTAINTY", 0.4),
-    (FILTERS, "FILTER_LEAKAGE", 0.004),
-    (FILTERS, "FILTER_LEAKAGE", 0.1),
-    (FILTERS, "ACTIVITY_SECONDS", 1.0),
-    (SEPARATOR, "_MIN_COHERENCE", 0.9),
-    (SEPARATOR, "_MIN_COHERENCE", 0.999),
-    (SEPARATOR, "_MIN_KEPT_FRACTION", 0.2),
-    (SEPARATOR, "_MIN_KEPT_FRACTION", 0.8),
-    (SEPARATOR, "_INITIALIZATIONS", 1),
-    (SEPARATOR, "_INITIALIZATIONS", 4),
-    (SEPARATOR, "_TRIAL_ITERATIONS", 1),
-    (SEPARATOR, "_TRIAL_ITERATIONS", 8),
+# Changes of fields of `SpatialFilterSettings` and of its parts, and of settings of the separation.
+FILTER_CHANGES: list[tuple[str, str, Any]] = [
+    ("", "window_factor", 2),
+    ("", "window_factor", 8),
+    ("", "hops_per_window", 4),
+    ("demixing", "first_smoothing", (BROAD, NARROW)),
+    ("demixing", "first_smoothing", (NARROW,) * 4),
+    ("demixing", "second_smoothing", ()),
+    ("demixing", "second_smoothing", (NARROW,) * 4),
+    ("wiener", "single_source_quantile", 0.01),
+    ("wiener", "single_source_quantile", 0.2),
+    ("wiener", "diffuse_scale", 4.0),
+    ("wiener", "diffuse_scale", 64.0),
+    ("wiener", "max_diffuse_to_direct", 0.03),
+    ("wiener", "max_hz", 8000.0),
+    ("wiener", "mask_uncertainty", 0.02),
+    ("wiener", "mask_uncertainty", 0.4),
+    ("wiener", "filter_leakage", 0.004),
+    ("wiener", "filter_leakage", 0.1),
+    ("wiener", "activity_seconds", 1.0),
+]
+CHANGES: list[tuple[tuple[str, str], str, Any]] = [
+    (OBSERVATION, "min_coherence", 0.9),
+    (OBSERVATION, "min_coherence", 0.999),
+    (OBSERVATION, "min_kept_fraction", 0.2),
+    (OBSERVATION, "min_kept_fraction", 0.8),
+    (INITIALIZATION, "candidate_sets", 1),
+    (INITIALIZATION, "candidate_sets", 4),
+    (INITIALIZATION, "trial_iterations", 1),
+    (INITIALIZATION, "trial_iterations", 8),
 ]
 
 
@@ -70,6 +73,25 @@ def changed_constant(module: str, name: str, value: object) -> Iterator[None]:
         yield
     finally:
         setattr(package, name, before)
+
+
+def changed_setting(
+    settings: tuple[str, str], name: str, value: object
+) -> AbstractContextManager[None]:
+    """Set a field of a settings class, given by module and name, within a `with` block."""
+    module, class_name = settings
+    changed = partial(getattr(import_module(module), class_name), **{name: value})
+    return changed_constant(module, class_name, changed)
+
+
+def changed_filter(part: str, name: str, value: object) -> AbstractContextManager[None]:
+    """Set a field of the filter settings, or of one of their parts, within a `with` block."""
+    settings = rendering.SpatialFilterSettings()
+    change: dict[str, Any] = {name: value}
+    if part:
+        change = {part: replace(getattr(settings, part), **change)}
+    changed = partial(rendering.SpatialFilterSettings, **change)
+    return changed_constant(rendering.__name__, "SpatialFilterSettings", changed)
 
 
 def scenes(count: int) -> tuple[ea.Atlas, dict[str, list[ea.SimulatedScene]]]:
@@ -98,8 +120,8 @@ def evaluate(separator: Separator, scene: ea.SimulatedScene) -> tuple[float, flo
 
 
 def row(atlas: ea.Atlas, sets: dict[str, list[ea.SimulatedScene]]) -> list[str]:
-    """Return the cells of one row, evaluated with the present constants."""
-    cells = []
+    """Return the cells of one row, evaluated with the present settings."""
+    atlas, cells = replace(atlas), []  # a new atlas has a new separator
     for scenes_in_column in sets.values():
         sdr, error = np.array([evaluate(atlas.separator, scene) for scene in scenes_in_column]).T
         worst = np.sort(sdr)[: max(len(sdr) // 4, 1)].mean()
@@ -119,9 +141,13 @@ def main() -> None:
     header = [f"{name} ({len(scenes_in_column)})" for name, scenes_in_column in sets.items()]
     print(f"| changed | {' | '.join(header)} |\n|{'---|' * (len(header) + 1)}")
     print(f"| nothing | {' | '.join(row(atlas, sets))} |", flush=True)
-    for module, name, value in CHANGES:
+    changes = [
+        (name, value, changed_filter(part, name, value)) for part, name, value in FILTER_CHANGES
+    ]
+    changes += [(name, value, changed_setting(part, name, value)) for part, name, value in CHANGES]
+    for name, value, change in changes:
         if not options.only or name in options.only:
-            with changed_constant(module, name, value):
+            with change:
                 print(f"| `{name}` = {value} | {' | '.join(row(atlas, sets))} |", flush=True)
 
 

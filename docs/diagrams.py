@@ -1,4 +1,4 @@
-"""Diagrams of docs/architecture.md, as SVG: the layers of the package and its three data flows.
+"""Diagrams of the documentation, as SVG: layers of the package, data flows, a decision tree.
 
     python docs/diagrams.py        # write docs/images/*.svg
 
@@ -42,11 +42,13 @@ LAYER_TEXTS = {
     "batch": "many files",
     "evaluation": "SDR, errors",
     "manifold": "paper §4: LTSA",
+    "population_atlas": "an atlas of many heads",
     "atlas": "the learned head with methods",
     "atlas_format": "contents of an atlas file",
     "streaming": "live sources and their signals",
     "separation": "paper §6: VESSL, demixing",
     "tracking": "trajectories, online tracker",
+    "population": "many heads, adaptation to a listener",
     "training": "from a head to a learned head",
     "localization": "posterior of a recording",
     "ppam": "paper §5: model, EM, posterior",
@@ -84,7 +86,8 @@ LOCALIZE = [
 ]
 
 SEPARATE = [
-    [Box("separation.pipeline", "blocks of a recording", 0)],
+    [Box("separation.pipeline", "the steps, block by block", 0)],
+    [Box("separation.separator", "first pass over the recording", 0)],
     [
         Box("features.tf_bins", "observed and coherent bins", 0),
         Box("features.onset_detector", "bins that rise", 0),
@@ -94,24 +97,54 @@ SEPARATE = [
         Box("localization.onset_mixture", "sources by their onsets", 1),
         Box("tracking.offline", "trajectories, if any move", 1),
     ],
-    [Box("separation.source_estimation", "static or moving sources", 1)],
-    [Box("separation.separator", "initialization and model order", 1)],
+    [Box("separation.initialization", "starts of VESSL", 1)],
+    [Box("separation.model_order", "number of sources", 1)],
     [Box("separation.vessl", "variational EM (paper §6)", 1)],
+    [Box("separation.source_masks", "masks of all bins of a block", 2)],
     [
-        Box("separation.dense_masks", "masks of all bins", 2),
+        Box("separation.demixing.rendering", "steering vectors, Wiener filter", 2),
         Box("separation.source_directions", "direction posteriors", 2),
-    ],
-    [
-        Box("separation.demixing.spatial_filtering", "steering vectors, Wiener filter", 2),
-        Box("localization.diagnostics", "doubts", 2),
     ],
     [Box("separation.assembly", "join the blocks, extend the band", 2)],
     [Box("separation.result", "Scene: sources with audio", 3)],
 ]
 
+# The decision tree of `separation.model_order`; a box without title is empty space.
+_SPACE = Box("")
+MODEL_ORDER = [
+    [_SPACE, Box("are onsets analysed?", "20 or more, model of rooms", 0), _SPACE],
+    [
+        Box("start: candidate search", "number: given, or of free energy", 3),
+        _SPACE,
+        Box("are detections reliable?", "each adds 0.03 nats per onset", 0),
+    ],
+    [
+        _SPACE,
+        Box("start: candidate search", "as many sources as detected", 1),
+        Box("start: detections", "directions of the onsets", 1),
+    ],
+    [_SPACE, Box("is the number decided?", "given, or reverberant recording", 0), _SPACE],
+    [
+        Box("number: given, or of onsets", "VESSL counts reflections", 3),
+        _SPACE,
+        Box("reliable, and a good fit?", "of the anechoic model", 0),
+    ],
+    [
+        _SPACE,
+        Box("count from one source on", "candidate search, free energy", 1),
+        Box("add to the detections", "unless all bins are explained", 1),
+    ],
+    [_SPACE, Box("another number that fits?", "the anechoic model", 0), _SPACE],
+    [
+        Box("number: of the onsets", "the first fit", 3),
+        _SPACE,
+        Box("number: of the free energy", "detections are repeated", 3),
+    ],
+]
+
 STREAM = [
     [Box("streaming.stream", "Live.push: samples in", 0)],
-    [Box("streaming.hop_processor", "one hop of 16 ms at a time", 0)],
+    [Box("streaming.stages", "track, mask, render: hops of 16 ms", 0)],
     [
         Box("tracking.front_end", "onsets of the last seconds", 0),
         Box("streaming.filterbank", "frames of both ears", 0),
@@ -122,21 +155,29 @@ STREAM = [
     ],
     [
         Box("streaming.speaker_split_merge", "one talker or two", 1),
-        Box("streaming.online_steering", "steering vectors", 1),
+        Box("streaming.online_demixing", "steering vectors, Wiener filter", 2),
     ],
-    [
-        Box("streaming.online_demixing", "windowed filters", 2),
-        Box("streaming.fir_demixing", "FIR filters of static pairs", 2),
-    ],
+    [Box("streaming.fir_demixing", "FIR filters of static pairs", 2)],
     [Box("streaming.renderer", "signals at a fixed latency", 2)],
     [Box("streaming.report", "LiveReport: sources and samples", 3)],
 ]
 
 
-# Arrows by position in the row and in the next one, where the nearest box would be wrong.
-EDGES: dict[str, dict[int, list[tuple[int, int]]]] = {
-    "flow_separate.svg": {1: [(0, 0), (1, 1), (1, 2)]},
-    "flow_stream.svg": {4: [(1, 0), (1, 1)]},
+# Arrows by position in the row and in the next one, with a label, where the nearest box would be
+# wrong.
+Edges = dict[int, list[tuple[int, int, str]]]
+EDGES: dict[str, Edges] = {
+    "flow_separate.svg": {2: [(0, 0, ""), (1, 1, ""), (1, 2, "")]},
+    "model_order.svg": {
+        0: [(1, 0, "no"), (1, 2, "yes")],
+        1: [(2, 1, "no"), (2, 2, "yes")],
+        2: [(1, 1, ""), (2, 1, "")],
+        3: [(1, 0, "yes"), (1, 2, "no")],
+        4: [(2, 1, "no"), (2, 2, "yes")],
+        5: [(1, 1, ""), (2, 1, "")],
+        6: [(1, 0, "no"), (1, 2, "yes")],
+    },
+    "flow_stream.svg": {4: [(1, 0, "")]},
 }
 
 
@@ -151,9 +192,7 @@ def layer_rows() -> list[list[Box]]:
     return rows
 
 
-def svg(
-    title: str, rows: list[list[Box]], edges: dict[int, list[tuple[int, int]]] | None = None
-) -> str:
+def svg(title: str, rows: list[list[Box]], edges: Edges | None = None) -> str:
     """Return a diagram: rows of boxes, with arrows from each row to the next one."""
     height = 2 * MARGIN + len(rows) * BOX_HEIGHT + (len(rows) - 1) * GAP
     parts = [
@@ -166,11 +205,17 @@ def svg(
     ]
     for i, (row, following) in enumerate(itertools.pairwise(rows)):
         bottom = MARGIN + i * (BOX_HEIGHT + GAP) + BOX_HEIGHT
-        parts += [
-            f'<path d="M{x} {bottom} L{y} {bottom + GAP}" stroke="{LINE}" stroke-width="2" '
-            'fill="none" marker-end="url(#a)"/>'
-            for x, y in _arrows(_centres(len(row)), _centres(len(following)), (edges or {}).get(i))
-        ]
+        arrows = _arrows(_centres(len(row)), _centres(len(following)), (edges or {}).get(i))
+        for x, y, label in arrows:
+            parts.append(
+                f'<path d="M{x} {bottom} L{y} {bottom + GAP}" stroke="{LINE}" stroke-width="2" '
+                'fill="none" marker-end="url(#a)"/>'
+            )
+            if label:
+                parts.append(
+                    f'<text x="{(x + y) // 2 + 8}" y="{bottom + GAP // 2 - 2}" font-size="14" '
+                    f'fill="{INK}">{escape(label)}</text>'
+                )
     for i, row in enumerate(rows):
         parts += _boxes(row, MARGIN + i * (BOX_HEIGHT + GAP))
     return "\n".join([*parts, "</svg>", ""])
@@ -190,16 +235,16 @@ def _centres(count: int) -> list[int]:
 
 
 def _arrows(
-    sources: list[int], targets: list[int], edges: list[tuple[int, int]] | None
-) -> list[tuple[int, int]]:
+    sources: list[int], targets: list[int], edges: list[tuple[int, int, str]] | None
+) -> list[tuple[int, int, str]]:
     """Connect the given boxes; else equally long rows one to one, others with the nearest box."""
     if edges is not None:
-        return [(sources[i], targets[j]) for i, j in edges]
+        return [(sources[i], targets[j], label) for i, j, label in edges]
     if len(sources) == len(targets):
-        return list(zip(sources, targets, strict=True))
+        return [(x, y, "") for x, y in zip(sources, targets, strict=True)]
     if len(sources) > len(targets):
-        return [(x, _nearest(targets, x)) for x in sources]
-    return [(_nearest(sources, y), y) for y in targets]
+        return [(x, _nearest(targets, x), "") for x in sources]
+    return [(_nearest(sources, y), y, "") for y in targets]
 
 
 def _nearest(places: list[int], place: int) -> int:
@@ -210,6 +255,8 @@ def _boxes(row: list[Box], top: int) -> list[str]:
     parts = []
     width = _width(len(row))
     for box, centre in zip(row, _centres(len(row)), strict=True):
+        if not box.title:
+            continue
         parts.append(
             f'<rect x="{centre - width // 2}" y="{top}" width="{width}" height="{BOX_HEIGHT}" '
             f'rx="8" fill="{FILLS[box.fill]}" stroke="{LINE}"/>'
@@ -232,6 +279,7 @@ def diagrams() -> dict[str, str]:
         "flow_localize.svg": ("Data flow of localize", LOCALIZE),
         "flow_separate.svg": ("Data flow of separate", SEPARATE),
         "flow_stream.svg": ("Data flow of a live stream", STREAM),
+        "model_order.svg": ("Decision tree: start and number of sources", MODEL_ORDER),
     }
     return {name: svg(title, rows, EDGES.get(name)) for name, (title, rows) in all_rows.items()}
 

@@ -7,6 +7,7 @@ fixture `run`. Tests of pipes, signals, start-up, worker processes and terminal 
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -21,7 +22,7 @@ from rich.console import Console
 import earatlas.cli
 from earatlas.cli import console
 
-__all__ = ["in_process", "real_process"]
+__all__ = ["default_signals", "in_process", "real_process"]
 
 
 def in_process(
@@ -55,6 +56,12 @@ def real_process(*arguments: object, **options: object) -> subprocess.CompletedP
     """Run `earatlas ARGUMENTS` in its own process, as a user does."""
     command = [sys.executable, "-m", "earatlas", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def default_signals() -> None:
+    """Restore the signals of a new process (`preexec_fn`); nohup and shells may ignore some."""
+    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(kind, signal.SIG_DFL)
 
 
 def _stream(data: bytes = b"") -> io.TextIOWrapper:

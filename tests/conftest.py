@@ -20,6 +20,9 @@ from slow_tests import (  # noqa: F401, pytest finds the hooks here
 
 import earatlas as ea
 from earatlas.atlas import Atlas
+from earatlas.ppam.calibration import CalibrationSettings
+from earatlas.training.learn_head import LearningSettings
+from earatlas.training.reverberant import ReverberantTrainingSettings
 
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -57,23 +60,34 @@ def run_process() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture(scope="session")
-def learned_heads(request: pytest.FixtureRequest) -> LearnedHeads:
-    """Return the cache of learned heads."""
+def learned_heads(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> LearnedHeads:
+    """Return the cache of learned heads; without pytest's cache, one for this session only."""
+    if not request.config.pluginmanager.hasplugin("cacheprovider"):
+        # The folder above that of a worker is shared by all workers of the session.
+        return LearnedHeads(tmp_path_factory.getbasetemp().parent / "learned_heads")
     return LearnedHeads(request.config.cache.mkdir("learned_heads"))
 
 
 @pytest.fixture(autouse=True)
 def few_training_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train with 20 scenes instead of 180."""
-    monkeypatch.setattr("earatlas.training.reverberant._N_SCENES", 20)
+    monkeypatch.setattr(
+        "earatlas.training.reverberant.TRAINING_SETTINGS", ReverberantTrainingSettings(scenes=20)
+    )
 
 
 @pytest.fixture
 def fast_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learn with 12 sounds and 20 scenes, for tests that do not depend on the calibration."""
-    monkeypatch.setattr("earatlas.training.learn_head._MAX_HELD_OUT", 12)
-    monkeypatch.setattr("earatlas.ppam.calibration._MIN_SOUNDS", 12)
-    monkeypatch.setattr("earatlas.training.reverberant._N_SCENES", 20)
+    monkeypatch.setattr(
+        "earatlas.training.learn_head.LEARNING_SETTINGS", LearningSettings(max_held_out=12)
+    )
+    monkeypatch.setattr("earatlas.ppam.calibration._SETTINGS", CalibrationSettings(min_sounds=12))
+    monkeypatch.setattr(
+        "earatlas.training.reverberant.TRAINING_SETTINGS", ReverberantTrainingSettings(scenes=20)
+    )
 
 
 @pytest.fixture

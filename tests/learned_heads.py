@@ -80,7 +80,11 @@ def fingerprint(head: Head, settings: dict[str, Any]) -> str:
         if name not in ("head", "progress")
     }
     # Tests may reduce these numbers.
-    counts = [training._MAX_HELD_OUT, calibration._MIN_SOUNDS, reverberant._N_SCENES]
+    counts = [
+        training.LEARNING_SETTINGS.max_held_out,
+        calibration._SETTINGS.min_sounds,
+        reverberant.TRAINING_SETTINGS.scenes,
+    ]
     values: list[Any] = [head.name, head.licence, head.provenance, plain, counts]
     if isinstance(head.ears, ImpulseResponses):
         values.append(head.ears.rate)

@@ -9,9 +9,14 @@ import numpy as np
 import earatlas as ea
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
-from earatlas.separation.result import Scene, SceneSummary, Source, SourceSummary
-from earatlas.separation.source_track import SourceTrack
-from earatlas.separation.spectrogram_summary import SpectrogramSummary
+from earatlas.separation.result import (
+    Scene,
+    SceneSummary,
+    Source,
+    SourceSummary,
+    SourceTrack,
+    SpectrogramSummary,
+)
 
 SPACES: tuple[tuple[Space, tuple[tuple[float, ...], ...]], ...] = (
     (ea.Sphere(), ((30, 10), (-150, -40), (175, 80))),
@@ -108,3 +113,16 @@ def with_sources(scene: Scene, order: Sequence[int]) -> Scene:
     """Return the scene with its sources in another order, or with fewer of them."""
     picture = replace(scene.spectrogram, masks=scene.spectrogram.masks[list(order)])
     return replace(scene, sources=tuple(scene.sources[m] for m in order), spectrogram=picture)
+
+
+def two_peaks(
+    first: tuple[float, float], second: tuple[float, float], weight: float, width: float
+) -> ea.DirectionPosterior:
+    """Return a posterior on the sphere with a peak of a given weight, and another one."""
+    return ea.DirectionPosterior(
+        ea.Sphere(),
+        np.array([first, second], dtype=np.float64),
+        np.array([weight, 1 - weight]),
+        np.zeros((2, 2)),
+        np.tile(width**2 * np.eye(2), (2, 1, 1)),
+    )

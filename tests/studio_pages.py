@@ -16,7 +16,9 @@ from unittest import mock
 from starlette.testclient import TestClient
 
 from earatlas.errors import InputError
-from earatlas.studio.server import Limits, Studio
+from earatlas.studio.safety import Limits
+from earatlas.studio.server import Studio
+from earatlas.studio.session import Session
 from earatlas.studio.tasks import Tasks
 from earatlas.studio.worker import MessageHandler, WorkerEndedError
 
@@ -63,6 +65,13 @@ class Page:
     def __init__(self, client: TestClient, studio: Studio) -> None:
         self.client, self.studio = client, studio
         self.key = client.post(f"/{TOKEN}/api/sessions").json()["session"]
+
+    @property
+    def session(self) -> Session:
+        """The session of this page in the studio."""
+        session = self.studio.sessions.get(self.key)
+        assert session is not None
+        return session
 
     def at(self, path: str) -> str:
         """Return the address of an item of this session."""

@@ -28,8 +28,7 @@ import earatlas as ea
 from earatlas.batch.sidecar import read_sidecar
 from earatlas.features.audio_writer import incremental_wav_writer
 from earatlas.files import recover_scratch
-from earatlas.separation.options import SeparationOptions
-from earatlas.separation.pipeline import source_file_name
+from earatlas.separation.pipeline import SeparationOptions, source_file_name
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="needs forks, disks and limits of Linux"

@@ -4,6 +4,9 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,29 @@ def test_files_are_replaced_together(tmp_path: Path) -> None:
         (new / "c").write_text("new")
     found = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert found == {"a": "new", "c": "new", "mine": "old"}
+
+
+def test_writers_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two writers that finish at the same time, one replaces all files of the other."""
+    replace, both = Path.replace, threading.Barrier(2)
+    # Without turns, the second writer would move all files between "b" and "c" of the first.
+    pauses_seconds = {("one", "c"): 0.1, ("two", "a"): 0.04}
+
+    def replace_slowly(path: Path, target: Path) -> Path:
+        time.sleep(pauses_seconds.get((path.read_text(), path.name), 0.0))
+        return replace(path, target)
+
+    def write(text: str) -> None:
+        with atomic_write_all(tmp_path) as new:
+            for name in "abcd":
+                (new / name).write_text(text)
+            both.wait(60)
+
+    monkeypatch.setattr(Path, "replace", replace_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ("one", "two")))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "d"]
+    assert len({path.read_text() for path in tmp_path.iterdir()}) == 1
 
 
 def test_failed_replacement_is_undone(tmp_path: Path) -> None:
@@ -175,6 +201,15 @@ def test_killed_replacement_is_finished_or_undone(
     _leave_scratch(tmp_path, complete=complete)
     check_writable(tmp_path / "other")
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": found, "b": found}
+
+
+def test_files_of_a_killed_writer_do_not_replace_newer_ones(tmp_path: Path) -> None:
+    """The files of a writer that is killed while another one writes are moved first."""
+    with atomic_write_all(tmp_path) as new:
+        (new / "b").write_text("newer")
+        _leave_scratch(tmp_path, complete=True)
+    check_writable(tmp_path / "other")
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": "new", "b": "newer"}
 
 
 def test_untrusted_scratch_folders_are_ignored(

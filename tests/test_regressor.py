@@ -18,7 +18,7 @@ from earatlas.sklearn import PPAMRegressor
 
 def test_passes_check_estimator(monkeypatch: pytest.MonkeyPatch) -> None:
     """All checks of scikit-learn pass, with enough folds and samples to fit a kernel."""
-    monkeypatch.setattr("earatlas.sklearn._MAX_HELD_OUT", 10)
+    monkeypatch.setattr("earatlas.sklearn._MAX_KERNEL_SAMPLES", 10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # skipped checks issue warnings
         check_estimator(PPAMRegressor(n_folds=2))

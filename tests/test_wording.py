@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import earatlas as ea
+from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.spaces import Space
 from earatlas.wording import (
     UNKNOWN_DIRECTION,
+    format_alternatives,
     format_coordinates,
     format_direction,
     format_duration,
@@ -110,3 +112,27 @@ def test_large_radii_mean_an_unknown_direction(radius: float, words: str) -> Non
     assert format_position(ea.Sphere(), [30.2, 10.4], radius) == words
     assert is_unknown(radius) == (words == UNKNOWN_DIRECTION)
     assert format_position(PIXELS, [101.26, 33], radius) == "at 101, 33"
+
+
+def test_alternatives_of_an_unknown_direction_are_listed_if_few_and_narrow() -> None:
+    """An unknown direction lists at most three alternatives, each within 40 degrees."""
+    azimuths = (0.0, 180.0, 90.0, -90.0)
+    narrow = [Alternative(np.array([a, 0.0]), 0.25, 12.0) for a in azimuths]
+    wide = Alternative(np.array([90.0, 0.0]), 0.25, 41.0)
+    text = format_alternatives(ea.Sphere(), narrow[:2], 120.0)
+    assert text == (
+        "possibly straight ahead, ear height (25 %), or straight behind, ear height (25 %)"
+    )
+    assert format_alternatives(ea.Sphere(), narrow, 120.0) is None
+    assert format_alternatives(ea.Sphere(), [narrow[0], wide], 120.0) is None
+    # A known direction lists all others.
+    assert format_alternatives(ea.Sphere(), [narrow[0], wide], 80.0) == (
+        "or 90° left, ear height, side (25 %)"
+    )
+    assert format_alternatives(ea.Sphere(), narrow[:1], 5.0) is None
+
+
+def test_alternatives_on_a_circle_have_no_elevation() -> None:
+    """The second column of a circle is the elevation of the measurement, which is not shown."""
+    both = [Alternative(np.array([a, 10.0]), 0.5, 12.0) for a in (30.0, 150.0)]
+    assert format_alternatives(ea.Circle(), both, 80.0) == "or 150° left, behind (50 %)"

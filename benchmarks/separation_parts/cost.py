@@ -14,8 +14,8 @@ from earatlas.experiments.models import paper_ppam
 from earatlas.features.stft import stft
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.ppam.model import PPAM
-from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.demixing.spatial_filtering import separate_spatially
+from earatlas.separation.demixing.rendering import Rendering, separate_spatially
+from earatlas.separation.initialization import Initialization
 from earatlas.separation.source_model import SourceModel, VESSLSettings
 from earatlas.separation.vessl import VESSL
 from earatlas.types import Array
@@ -84,16 +84,17 @@ def stages(atlas: ea.Atlas, scene: ea.SimulatedScene, seconds: float) -> None:
     """Print the cost of two talkers by stage."""
     separator = atlas.separator
     spectra, coherent = coherent_bins(separator, scene)
-    masks = separator.masks(*separator.fit(coherent, 2), spectra)
+    start = Initialization(separator, coherent)
+    masks = start.vessl.masks(start.at_candidates(2), spectra)
     spatial_seconds = min_seconds(
         lambda: separate_spatially(scene.mixture.samples, masks, atlas.layout)
     )
     vessl = VESSL(separator.source_model, coherent)
     candidates = separator.candidate_search.search(coherent)
-    start = vessl.initialize_at(candidates.best_sets(2, 1)[0])
+    first = vessl.initialize_at(candidates.best_sets(2, 1)[0])
     search_seconds = min_seconds(lambda: separator.candidate_search.search(coherent))
-    vessl_seconds = min_seconds(lambda: vessl.run(start))
-    iterations = len(vessl.run(start).free_energies)
+    vessl_seconds = min_seconds(lambda: vessl.run(first))
+    iterations = len(vessl.run(first).free_energies)
     print(
         f"- two talkers, {seconds:g} s, K = {len(atlas.model.weights)}: real-time factor of the "
         f"spatial stage {spatial_seconds / seconds:.3f}; "

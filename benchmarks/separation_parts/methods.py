@@ -17,7 +17,8 @@ from earatlas.features.cues import bin_power
 from earatlas.features.layout import Threshold
 from earatlas.features.stft import istft, stft
 from earatlas.features.tf_bins import ObservedBins
-from earatlas.separation.demixing.masking import binary_masks
+from earatlas.separation.bin_assignment import CueDensities
+from earatlas.separation.demixing.masks import binary_masks
 from earatlas.separation.demixing.rendering import Rendering
 from earatlas.separation.separator import Separator
 from earatlas.separation.source_model import SourceModel
@@ -46,7 +47,7 @@ def vessl_row(
 ) -> Row:
     """Return all metrics of the soft masks of a VESSL state."""
     directions = np.stack([source.posterior.best for source in state.sources])
-    return masked_row(scene, spectra, separator.masks(vessl, state, spectra), directions)
+    return masked_row(scene, spectra, vessl.masks(state, spectra), directions)
 
 
 def bounds(scene: ea.SimulatedScene) -> dict[str, Row]:
@@ -164,9 +165,7 @@ def candidate_search_alone(scene: ea.SimulatedScene, atlas: ea.Atlas) -> dict[st
     bins = ObservedBins.at(spectra, layout, f, t)
     # Cue noise of bins in mixtures, before it is estimated: 2 dB and 0.2 rad.
     noise = np.where(layout.cue_kinds == "ild", 4.0, 0.05)
-    log_likelihoods = VESSL(separator.source_model, coherent).log_likelihoods(
-        cues, squares, noise, bins
-    )
+    log_likelihoods = CueDensities.from_moments(cues, squares, noise).of_bins(bins)
     masks = binary_masks(log_likelihoods.reshape(M, layout.n_frequencies, -1))
     return {"candidate search alone, binary": masked_row(scene, spectra, masks, start)}
 

@@ -15,7 +15,7 @@ from earatlas.evaluation.directions import direction_errors
 from earatlas.evaluation.intelligibility import intelligibility
 from earatlas.evaluation.interaural import interaural_errors
 from earatlas.evaluation.quality import assign_estimates, separation_quality
-from earatlas.separation.demixing.masking import apply_masks
+from earatlas.separation.demixing.masks import apply_masks
 from earatlas.types import Array, Spectra
 
 HEADER = (

@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from earatlas.batch.recordings import map_recordings
     from earatlas.errors import EaratlasWarning, InputError
     from earatlas.features.audio import Audio
-    from earatlas.features.audio_files import read_audio, read_blocks, read_mono
+    from earatlas.features.audio_files import (
+        example_recording,
+        read_audio,
+        read_blocks,
+        read_mono,
+    )
     from earatlas.features.cues import Cues, audio_cues, mean_cues, recording_cues, response_cues
     from earatlas.features.layout import CueLayout, Threshold
     from earatlas.features.stft import istft, stft
     from earatlas.geometry.angles import azimuth_error, elevation_error, great_circle_error
+    from earatlas.geometry.credible_region import CredibleRegion
     from earatlas.geometry.direction_posterior import DirectionPosterior
-    from earatlas.geometry.grid_region import CredibleRegion
     from earatlas.geometry.head_yaw import Yaw
     from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
     from earatlas.hrtf.calibration_recordings import read_recordings
@@ -37,6 +42,14 @@ if TYPE_CHECKING:
     from earatlas.manifold.faithfulness import Faithfulness, faithfulness
     from earatlas.manifold.ltsa import Manifold, ltsa
     from earatlas.manifold.unlabelled import IntrinsicMap, learn_unlabelled
+    from earatlas.population.adaptation_report import Adaptation
+    from earatlas.population.comparison import AtlasFit
+    from earatlas.population_atlas import (
+        PopulationAtlas,
+        compare_heads,
+        learn_population,
+        people_atlas,
+    )
     from earatlas.ppam.model import PPAM
     from earatlas.separation.result import Scene, Source
     from earatlas.simulation.image_source import Room
@@ -63,10 +76,13 @@ _NAMES = {
     "hrtf.sofa": "read_sofa",
     "features.audio": "Audio",
     "features.cues": "Cues audio_cues mean_cues recording_cues response_cues",
-    "features.audio_files": "read_audio read_blocks read_mono",
+    "features.audio_files": "example_recording read_audio read_blocks read_mono",
     "features.layout": "CueLayout Threshold",
     "features.stft": "istft stft",
     "localization.learned_head": "Accuracy",
+    "population.adaptation_report": "Adaptation",
+    "population.comparison": "AtlasFit",
+    "population_atlas": "PopulationAtlas compare_heads learn_population people_atlas",
     "ppam.model": "PPAM",
     "streaming.stream": "Live",
     "streaming.report": "LiveReport LiveSource",
@@ -83,7 +99,7 @@ _NAMES = {
     "separation.result": "Scene Source",
     "geometry.angles": "azimuth_error elevation_error great_circle_error",
     "geometry.direction_posterior": "DirectionPosterior",
-    "geometry.grid_region": "CredibleRegion",
+    "geometry.credible_region": "CredibleRegion",
     "geometry.spaces": "Circle Cylinder Plane Space Sphere",
     "geometry.head_yaw": "Yaw",
 }
@@ -92,7 +108,9 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names.s
 __all__ = [
     "PPAM",
     "Accuracy",
+    "Adaptation",
     "Atlas",
+    "AtlasFit",
     "Audio",
     "Circle",
     "CredibleRegion",
@@ -114,6 +132,7 @@ __all__ = [
     "Manifold",
     "Outcome",
     "Plane",
+    "PopulationAtlas",
     "Room",
     "Scene",
     "SceneSettings",
@@ -127,19 +146,23 @@ __all__ = [
     "Yaw",
     "audio_cues",
     "azimuth_error",
+    "compare_heads",
     "diagnose",
     "elevation_error",
     "example_atlas",
+    "example_recording",
     "faithfulness",
     "great_circle_error",
     "istft",
     "kemar",
     "learn",
+    "learn_population",
     "learn_unlabelled",
     "ltsa",
     "map_recordings",
     "mean_cues",
     "open_head",
+    "people_atlas",
     "read_audio",
     "read_blocks",
     "read_mono",

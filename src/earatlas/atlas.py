@@ -7,10 +7,14 @@ directions, and the calibration of its posteriors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from numpy.typing import ArrayLike
 
 from earatlas.atlas_format import VERSION, from_contents, to_contents
 from earatlas.container import container_digest, read_container, write_container
@@ -23,29 +27,32 @@ from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.spaces import Space, space_from_dict
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
-from earatlas.localization.head_motion import YawLike
+from earatlas.localization.head_mismatch import Unit
+from earatlas.localization.head_rotation import YawLike
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.localizer import Localizer, localize
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed import Track, WindowSettings, localize_windows
+from earatlas.population.adaptation_report import Adaptation
 from earatlas.ppam.cross_validation import CrossValidation
+from earatlas.ppam.head_deviations import PEOPLE_ATLAS
 from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.options import SeparationOptions
-from earatlas.separation.pipeline import separate, separate_file
+from earatlas.separation.pipeline import SeparationOptions, separate, separate_file
 from earatlas.separation.result import Scene, SceneSummary
 from earatlas.separation.separator import Separator
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import single_threaded_blas
 from earatlas.training.learn_head import learn_head
 from earatlas.training.reverberant import DirectSoundTraining, reverberation_obstacle
-from earatlas.types import Progress, field_values
+from earatlas.types import Array, Progress, field_values
 
 if TYPE_CHECKING:
     from earatlas.streaming.stream import Live
 
-__all__ = ["EXAMPLE_ATLAS", "Atlas", "example_atlas", "learn"]
+__all__ = ["EXAMPLE_ATLAS", "PEOPLE", "PEOPLE_ATLAS", "Atlas", "example_atlas", "learn"]
 
 EXAMPLE_ATLAS = Path(__file__).with_name("data") / "simulated.atlas"
+PEOPLE = "people"  # names the packaged atlas of people wherever an atlas is expected
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -468,6 +475,40 @@ class Atlas(LearnedHead):
             self.separator, rate=rate, low_delay=low_delay, max_sources=max_sources, yaw=yaw
         )
 
+    # --- listeners -----------------------------------------------------------------------------
+
+    def adapt(
+        self,
+        recordings: Sequence[Audio | str | Path],
+        labels: Sequence[ArrayLike | None] | None = None,
+    ) -> tuple[Self, Adaptation]:
+        """Adapt an atlas of many heads to a listener; see `PopulationAtlas.adapt`.
+
+        Parameters
+        ----------
+        recordings : sequence of Audio, str or Path
+            Recordings of the listener.
+        labels : sequence of array_like or None, optional
+            Known directions of the recordings.
+
+        Returns
+        -------
+        atlas : Atlas
+            The adapted atlas.
+        adaptation : Adaptation
+            The verdict.
+
+        Raises
+        ------
+        InputError
+            If the atlas was learned from a single head.
+        """
+        raise InputError(
+            f"atlas must be of many heads to be adapted, got one of a single head "
+            f"({self.about.get('head', '?')}). Use the atlas of people, or learn a population.",
+            hint=SettingHint("people_atlas()", "earatlas adapt people"),
+        )
+
     # --- files ---------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:
@@ -502,12 +543,13 @@ class Atlas(LearnedHead):
         Parameters
         ----------
         path : str or Path
-            A file that `save` wrote, in the current format.
+            A file that `save` wrote, in the current format. The word "people" names the packaged
+            atlas of people, unless a file has this name.
 
         Returns
         -------
         Atlas
-            The atlas.
+            The atlas; a `PopulationAtlas` if it was learned from many heads.
 
         Raises
         ------
@@ -515,6 +557,8 @@ class Atlas(LearnedHead):
             If the file is not a valid atlas.
         """
         file = check_path(path)
+        if str(path) == PEOPLE and not file.exists():
+            path = file = PEOPLE_ATLAS
         if file.suffix.lower() in {".sofa", ".csv"} and file.is_file():
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the head '{path}'. "
@@ -526,13 +570,22 @@ class Atlas(LearnedHead):
                 "The atlas comes first, recordings after it."
             )
         about, arrays = read_container(path, "atlas", VERSION)
+        # An atlas of many heads is a class of the layer above, which is loaded only if needed.
+        kind: type[Self] = cls
+        if "population" in about:
+            kind = import_module("earatlas.population_atlas").PopulationAtlas
         try:
-            return cls(**field_values(from_contents(about, arrays)))
+            return kind._from_contents(about, arrays)
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"atlas must be a file that earatlas wrote, got '{path}', which cannot be used "
                 f"({abbreviate(str(error))}). Learn the head again."
             ) from error
+
+    @classmethod
+    def _from_contents(cls, about: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        """Return the atlas that a file contains; raise a ValueError or similar if it is invalid."""
+        return cls(**field_values(from_contents(about, arrays)))
 
 
 def learn(
@@ -544,6 +597,7 @@ def learn(
     constrained: bool = True,
     layout: CueLayout | None = None,
     rooms: bool = True,
+    unit: Literal["same", "other", "person"] = "other",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Atlas:
@@ -568,6 +622,9 @@ def learn(
     rooms : bool, default True
         Whether to prepare the atlas for reverberant recordings in unknown rooms. This needs
         anechoic responses; with reverberant ones the atlas is for the room it was measured in.
+    unit : {"same", "other", "person"}, default "other"
+        Which head makes the recordings: the measured one, perhaps set up again; perhaps another
+        unit of it; or another person. This is the prior of the mismatch between the two.
     seed : int, default 0
         Seed of the initialization and of all simulated sounds.
     progress : callable, optional
@@ -596,6 +653,11 @@ def learn(
     >>> ea.learn(head, rooms=False).space
     Circle()
     """
+    if unit not in list(Unit):
+        raise InputError(
+            f"unit must be 'same', 'other' or 'person', got {abbreviate(repr(unit))}. Omit it if "
+            "you do not know whether the measured head makes the recordings."
+        )
     if isinstance(head, str | Path):
         head = open_head(head)
     if not isinstance(head, Head):
@@ -608,7 +670,8 @@ def learn(
             head, space=_check_space(space), components=components, latent=latent,
             constrained=constrained, layout=layout, rooms=rooms, seed=seed, progress=progress,
         )  # fmt: skip
-    return Atlas(**field_values(learned))
+    about = learned.about if unit == "other" else {**learned.about, "unit": str(unit)}
+    return Atlas(**{**field_values(learned), "about": about})
 
 
 def _check_space(space: Space | str | None) -> Space | None:

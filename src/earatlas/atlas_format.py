@@ -7,13 +7,15 @@ checks every value, because a file may have been made by hand.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from earatlas.container import ATLAS_VERSION
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space, space_from_dict
+from earatlas.localization.head_mismatch import Unit
 from earatlas.localization.learned_head import Accuracy, LearnedHead
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.ppam.calibration import Calibration
@@ -23,12 +25,21 @@ from earatlas.types import Array
 
 __all__ = ["VERSION", "from_contents", "to_contents"]
 
-VERSION = 3  # of the file format; no other one is read
+VERSION = ATLAS_VERSION  # no other one is read
+
+
 # Evidence: docs/figures/settings/atlas.md, "atlas_format".
-_MAX_VALUE = 1e12  # absolute value of a parameter; products of four do not overflow
-_MAX_SHARPNESS = 1e14  # squared maps over noise; beyond, matrices become singular
-_MAX_DEGREES = 360.0  # largest bound of a space or kernel width, degrees
-_MAX_FRAMES_PER_SECOND = 20_000  # the default is 125
+@dataclass(frozen=True, slots=True)
+class AtlasLimits:
+    """Limits of the numbers in a file, beyond which computations overflow or fill the memory."""
+
+    value: float = 1e12  # absolute value of a parameter; products of four do not overflow
+    sharpness: float = 1e14  # squared maps over noise; beyond, matrices become singular
+    degrees: float = 360.0  # bound of a space, or width of a kernel
+    frames_per_second: int = 20_000  # the default layout has 125
+
+
+_LIMITS = AtlasLimits()
 
 
 def to_contents(head: LearnedHead) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -97,14 +108,14 @@ def _check_consistency(head: LearnedHead) -> None:
         _has_valid_description(head.about)
         and len(model.weights) > 0
         and model.b.shape[1] == layout.n_cues
-        and all((np.abs(getattr(model, name)) < _MAX_VALUE).all() for name in MODEL_ARRAYS)
+        and all((np.abs(getattr(model, name)) < _LIMITS.value).all() for name in MODEL_ARRAYS)
         and all((getattr(model, name) > 0).all() for name in ("weights", "noise", "spread"))
         and math.isclose(model.weights.sum(), 1.0, abs_tol=1e-6)
         and _is_well_conditioned(model)
         # Larger grids, or more frames per second, would fill the memory.
-        and layout.hop * _MAX_FRAMES_PER_SECOND >= layout.rate
-        and np.abs(getattr(model.space, "bounds", 0)).max() <= _MAX_DEGREES
-        and np.abs(getattr(model.space, "elevations", 0)).max() <= _MAX_DEGREES
+        and layout.hop * _LIMITS.frames_per_second >= layout.rate
+        and np.abs(getattr(model.space, "bounds", 0)).max() <= _LIMITS.degrees
+        and np.abs(getattr(model.space, "elevations", 0)).max() <= _LIMITS.degrees
         and (head.accuracy is None or _are_finite(*asdict(head.accuracy).values()))
         and _is_valid_calibration(head.calibration, layout.n_cues)
     )
@@ -123,8 +134,8 @@ def _is_well_conditioned(model: PPAM) -> bool:
     return bool(
         np.allclose(model.gammas, transposed, atol=1e-6 * variances.max())
         and variances.min() > 0
-        and sharpness.max() * variances.max() < _MAX_SHARPNESS
-        and shared < _MAX_SHARPNESS
+        and sharpness.max() * variances.max() < _LIMITS.sharpness
+        and shared < _LIMITS.sharpness
     )
 
 
@@ -137,6 +148,7 @@ def _has_valid_description(about: dict[str, Any]) -> bool:
         and all(isinstance(text, str) for text in texts)
         and all(isinstance(count, int) for count in counts)
         and isinstance(about.get("spacing_degrees", 0), int | float)
+        and about.get("unit", Unit.OTHER) in list(Unit)
     )
 
 
@@ -145,15 +157,15 @@ def _is_valid_calibration(calibration: Calibration, cues: int) -> bool:
     noise = calibration.frame_noise
     return (
         len(widths) == len(weights) > 0
-        and all(0 <= width <= _MAX_DEGREES for width in widths)
-        and all(0 <= weight < _MAX_VALUE for weight in weights)
+        and all(0 <= width <= _LIMITS.degrees for width in widths)
+        and all(0 <= weight < _LIMITS.value for weight in weights)
         and sum(weights) > 0
-        and 0 < calibration.temperature < _MAX_VALUE
+        and 0 < calibration.temperature < _LIMITS.value
         and calibration.max_residual > 0
-        and 0 < calibration.frame_weight < _MAX_VALUE
-        and 0 <= calibration.prior_frames < _MAX_VALUE
+        and 0 < calibration.frame_weight < _LIMITS.value
+        and 0 <= calibration.prior_frames < _LIMITS.value
         and (noise is None or (noise.shape == (cues,) and bool((noise >= 0).all())))
-        and (noise is None or bool((noise < _MAX_VALUE).all()))
+        and (noise is None or bool((noise < _LIMITS.value).all()))
     )
 
 

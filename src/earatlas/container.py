@@ -20,21 +20,21 @@ from earatlas.errors import InputError, check_path, existing_file
 from earatlas.files import atomic_write
 from earatlas.types import Array
 
-__all__ = ["container_digest", "read_container", "write_container"]
+__all__ = ["ATLAS_VERSION", "container_digest", "read_container", "write_container"]
 
-# Evidence: docs/figures/settings/atlas.md, "container".
-_MAX_FILE_BYTES = 1 << 30  # an atlas of the sphere with 10,000 components has a quarter of this
-_MAX_HEADER_BYTES = 1 << 20  # largest JSON header that is read
+ATLAS_VERSION = 3  # of the file format of atlases
+
+_HALF_PRECISION = "population."  # beginning of the names of arrays that are stored as float16
 
 
 def write_container(
     path: str | Path, kind: str, version: int, about: dict[str, Any], arrays: dict[str, Array]
 ) -> Path:
-    """Write arrays and JSON values atomically; arrays become float32 where that is exact."""
+    """Write arrays and JSON values atomically; arrays become narrower where that is exact."""
     from safetensors.numpy import save
 
     path = check_path(path)
-    stored = {name: _to_float32_if_exact(array) for name, array in arrays.items()}
+    stored = {name: _narrowest_if_exact(name, array) for name, array in arrays.items()}
     header = {"kind": kind, "version": version, "about": about}
     header["digest"] = container_digest(kind, version, about, stored)
     blob = save(stored, metadata={"earatlas": json.dumps(header)})
@@ -47,7 +47,7 @@ def container_digest(
     kind: str, version: int, about: dict[str, Any], arrays: dict[str, Array]
 ) -> str:
     """Return the checksum that a file with these contents has."""
-    stored = {name: _to_float32_if_exact(array) for name, array in arrays.items()}
+    stored = {name: _narrowest_if_exact(name, array) for name, array in arrays.items()}
     header = {"kind": kind, "version": version, "about": about}
     return _checksum(stored, json.loads(json.dumps(header)))
 
@@ -76,17 +76,20 @@ def read_container(
         )
     if not _is_unchanged(header, arrays) or not isinstance(header.get("about"), dict):
         raise _unusable(path, kind, "its checksum does not match its contents")
-    if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
+    if any(array.dtype not in (np.float16, np.float32, np.float64) for array in arrays.values()):
         raise _unusable(path, kind, "its arrays are not of real numbers")
     return header["about"], {name: array.astype(np.float64) for name, array in arrays.items()}
 
 
-def _to_float32_if_exact(array: Array) -> NDArray[Any]:
-    """Return the array as float32 if that is exact, else as float64."""
-    with np.errstate(over="ignore"):  # an overflow makes the arrays unequal
-        narrow = np.ascontiguousarray(array, dtype=np.float32)
-    same = np.array_equal(narrow.astype(np.float64), array)
-    return narrow if same else np.ascontiguousarray(array, dtype=np.float64)
+def _narrowest_if_exact(name: str, array: Array) -> NDArray[Any]:
+    """Return the array as float32, or float16 in a population, if that is exact; else float64."""
+    narrow_types = [np.float16, np.float32] if name.startswith(_HALF_PRECISION) else [np.float32]
+    for narrow in narrow_types:
+        with np.errstate(over="ignore"):  # an overflow makes the arrays unequal
+            rounded = np.ascontiguousarray(array, dtype=narrow)
+        if np.array_equal(rounded.astype(np.float64), array):
+            return rounded
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def _is_unchanged(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bool:
@@ -111,7 +114,7 @@ def _read_bytes(path: Path, kind: str) -> bytes:
     path = existing_file(path, kind)
     try:
         size = path.stat().st_size
-        if size > _MAX_FILE_BYTES:
+        if size > 1 << 30:  # an atlas of the sphere with 10,000 components has a quarter of this
             raise _unusable(path, kind, f"it has {size / 2**30:.1f} GB")
         return path.read_bytes()
     except OSError as error:
@@ -124,7 +127,7 @@ def _read_bytes(path: Path, kind: str) -> bytes:
 def _header(blob: bytes) -> dict[str, Any]:
     """Return the JSON values of a file; raise a ValueError or similar for an invalid header."""
     length = int.from_bytes(blob[:8], "little")
-    if not 2 <= length <= min(_MAX_HEADER_BYTES, len(blob) - 8):
+    if not 2 <= length <= min(1 << 20, len(blob) - 8):
         raise ValueError("its header is invalid")
     header = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["earatlas"])
     if not isinstance(header, dict):

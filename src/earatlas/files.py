@@ -12,6 +12,9 @@ complete.
 A writer that is killed leaves its scratch folder behind. The next writer in the same place finds
 it unlocked: it finishes the moves if `complete` exists, restores the old files otherwise, and
 removes the folder.
+
+The destination is locked while files are moved into it. Otherwise, the moves of two writers could
+alternate, and the folder would contain some files of each.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
@@ -39,13 +43,14 @@ __all__ = [
     "atomic_write_all",
     "check_writable",
     "output_folder",
+    "record_moves",
     "recover_scratch",
     "scratch_folder",
     "unwritable_folder",
 ]
 
 _SCRATCH_PREFIX = ".earatlas-"
-_MAX_SETUP_SECONDS = 3600.0  # an older scratch folder without a lock file is abandoned
+_moves: ContextVar[dict[str, tuple[int, int]] | None] = ContextVar("_moves", default=None)
 
 
 def check_writable(path: str | Path, argument: str = "output") -> None:
@@ -80,10 +85,33 @@ def atomic_write(path: str | Path, argument: str = "output") -> Iterator[Path]:
             new = scratch / "new" / path.name
             yield new
             _flush(new)
-            new.replace(path)
+            _move(new, path)
             _flush(folder)
     except OSError as error:
         raise _write_error(path, argument, error) from error
+
+
+@contextmanager
+def record_moves() -> Iterator[dict[str, tuple[int, int]]]:
+    """Yield the identity of each file that is written meanwhile, by its absolute path.
+
+    The identity is inode and modification time. It tells whether another writer has replaced the
+    file since.
+    """
+    moves: dict[str, tuple[int, int]] = {}
+    token = _moves.set(moves)
+    try:
+        yield moves
+    finally:
+        _moves.reset(token)
+
+
+def _move(new: Path, path: Path) -> Path:
+    """Move a complete file to its destination."""
+    status, moves = new.stat(), _moves.get()
+    if moves is not None:
+        moves[os.path.abspath(path)] = status.st_ino, status.st_mtime_ns
+    return new.replace(path)
 
 
 def _write_error(path: Path, argument: str, error: OSError) -> InputError:
@@ -124,8 +152,35 @@ def _create_locked(folder: Path) -> tuple[Path, IO[bytes]]:
         lock.close()  # another writer removed the folder as abandoned before it was locked
 
 
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder; wait while another writer moves files into it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows does not open folders
+        yield
+        return
+    try:
+        if fcntl is not None:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        if fcntl is not None:
+            with suppress(OSError):  # also releases what a forked process has inherited
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
 def recover_scratch(folder: Path) -> None:
     """Finish or undo what killed writers left in the folder, and remove their scratch folders."""
+    if fcntl is not None and any(folder.glob(f"{_SCRATCH_PREFIX}*")):
+        with _locked(folder):
+            _recover_abandoned(folder)
+
+
+def _recover_abandoned(folder: Path) -> None:
+    """Recover the scratch folders of killed writers in a locked folder."""
     if fcntl is None:
         return
     for scratch in folder.glob(f"{_SCRATCH_PREFIX}*"):
@@ -139,7 +194,7 @@ def recover_scratch(folder: Path) -> None:
         with suppress(OSError):  # another process recovers it, too
             if (scratch / "in-use").exists():
                 _recover_unlocked(folder, scratch)
-            elif time.time() - status.st_mtime > _MAX_SETUP_SECONDS:
+            elif time.time() - status.st_mtime > 3600.0:  # abandoned before its lock was made
                 shutil.rmtree(scratch)
 
 
@@ -203,14 +258,17 @@ def atomic_write_all(folder: Path, *, replacing: Iterable[str] = ()) -> Iterator
     """
     with output_folder(folder), scratch_folder(folder) as scratch:
         yield scratch / "new"
-        _swap_files(folder, scratch, replacing)
+        for file in (scratch / "new").iterdir():
+            _flush(file)
+        with _locked(folder):
+            # A writer that was killed since then must not move its files over the new ones later.
+            _recover_abandoned(folder)
+            _swap_files(folder, scratch, replacing)
 
 
 def _swap_files(folder: Path, scratch: Path, replacing: Iterable[str]) -> None:
     """Move the replaced files to `old` and the files of `new` into the folder; undo on error."""
     old, files = scratch / "old", sorted((scratch / "new").iterdir())
-    for file in files:
-        _flush(file)
     moved: list[Path] = []
     complete = scratch / "complete"
     complete.touch()
@@ -220,7 +278,7 @@ def _swap_files(folder: Path, scratch: Path, replacing: Iterable[str]) -> None:
                 with suppress(FileNotFoundError):  # another writer has just moved it
                     (folder / name).replace(old / name)
         for file in files:
-            moved.append(file.replace(folder / file.name))
+            moved.append(_move(file, folder / file.name))
         _flush(folder)
     except BaseException:
         complete.unlink()

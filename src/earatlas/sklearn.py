@@ -34,8 +34,7 @@ except ImportError as error:
 __all__ = ["BinauralManifold", "PPAMRegressor"]
 
 # Evidence: docs/figures/settings/ppam.md, "sklearn".
-_MIN_FOLD_SIZE = 8  # samples
-_MAX_HELD_OUT = 240  # samples that the kernel is fitted to, as in `earatlas.learn`
+_MAX_KERNEL_SAMPLES = 240  # held-out samples that the kernel is fitted to, as in `earatlas.learn`
 
 
 class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -140,7 +139,7 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         One EM iteration from the whole model, as in `earatlas.learn`, forgets the held-out samples
         too little here. Evidence: docs/figures/settings/ppam.md, "sklearn".
         """
-        n_folds = min(self.n_folds, len(positions) // _MIN_FOLD_SIZE)
+        n_folds = min(self.n_folds, len(positions) // 8)  # at least 8 samples per fold
         deviation = float(np.sqrt(positions.var(axis=0).sum())) or 1.0
         widths = deviation / 60 * KERNEL_WIDTHS_DEGREES  # relative to a sphere in degrees
         if n_folds < 2:
@@ -160,7 +159,7 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
                 settings=EMSettings(n_starts=1, max_iterations=15),
                 seed=self.random_state,
             )
-            for n in held_out[: _MAX_HELD_OUT // n_folds]:
+            for n in held_out[: _MAX_KERNEL_SAMPLES // n_folds]:
                 posteriors.append(model.inverse_density(X[n]))
                 truths.append(positions[n])
         widths, weights, _ = Calibration.kernel(posteriors, np.array(truths), widths)

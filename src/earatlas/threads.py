@@ -18,7 +18,6 @@ __all__ = ["parallel_map", "run_both", "single_threaded", "single_threaded_blas"
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
-_MAX_THREADS = 4  # each thread needs about 30 MB of working memory
 _SINGLE_THREADED = ContextVar("_SINGLE_THREADED", default=False)
 
 
@@ -26,7 +25,8 @@ def parallel_map(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
     """Return `function(item)` for every item, in order, using one thread per core, at most 4."""
     if _SINGLE_THREADED.get():
         return list(map(function, items))
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MAX_THREADS)) as pool:
+    # At most four threads, because each needs about 30 MB of working memory.
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
         return list(pool.map(function, items))
 
 

@@ -6,12 +6,14 @@ escaping.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.spaces import Space
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNKNOWN_DIRECTION",
     "UNKNOWN_RADIUS_DEGREES",
+    "format_alternatives",
     "format_coordinates",
     "format_direction",
     "format_duration",
@@ -32,12 +35,25 @@ __all__ = [
     "format_sampling_rate",
     "format_speed",
     "is_unknown",
+    "listed_alternatives",
+    "repr_alternatives",
     "rounded_repr",
 ]
 
 # A region of a larger radius (degrees) covers more than half of the sphere or circle.
 UNKNOWN_RADIUS_DEGREES = 90.0
 UNKNOWN_DIRECTION = "direction unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAlternatives:
+    """When the alternatives of an unknown direction are listed."""
+
+    max_count: int = 3  # more alternatives are not informative
+    max_radius_degrees: float = 40.0  # each of them is at most this wide
+
+
+_LISTED = ListedAlternatives()
 
 
 def is_unknown(radius: float, space: Space | None = None) -> bool:
@@ -78,6 +94,55 @@ def format_direction(direction: ArrayLike, radius: float = 0.0) -> str:
         return "straight above" if elevation > 0 else "straight below"
     height = f"{abs(elevation)}° {'up' if elevation > 0 else 'down'}" if elevation else "ear height"
     return ", ".join([horizontal, height, *zone])
+
+
+def listed_alternatives(
+    alternatives: Sequence[Alternative], radius: float, space: Space | None = None
+) -> list[Alternative]:
+    """Return the alternatives that are shown besides a direction of a 90 % credible radius.
+
+    They are all but the first one. If the direction is unknown they are all, provided that there
+    are at most three and each is narrow; otherwise none.
+    """
+    if not is_unknown(radius, space):
+        return list(alternatives[1:])
+    few = len(alternatives) <= _LISTED.max_count
+    narrow = all(one.radius_90 <= _LISTED.max_radius_degrees for one in alternatives)
+    return list(alternatives) if few and narrow else []
+
+
+def format_alternatives(
+    space: Space, alternatives: Sequence[Alternative], radius: float
+) -> str | None:
+    """Describe the alternatives of a direction of a 90 % credible radius; None if there are none.
+
+    >>> from earatlas.geometry.spaces import Sphere
+    >>> both = [Alternative(np.array([a, 0.0]), p, 9.0) for a, p in ((0, 0.6), (180, 0.3))]
+    >>> format_alternatives(Sphere(), both, 70.0)
+    'or straight behind, ear height (30 %)'
+    >>> format_alternatives(Sphere(), both, 170.0)
+    'possibly straight ahead, ear height (60 %), or straight behind, ear height (30 %)'
+    """
+    listed = listed_alternatives(alternatives, radius, space)
+    if not listed:
+        return None
+    texts = [
+        f"{format_position(space, one.direction[: space.dims])} ({format_percent(one.probability)})"
+        for one in listed
+    ]
+    prefix = "possibly " if is_unknown(radius, space) else "or "
+    return prefix + ", or ".join(texts)
+
+
+def repr_alternatives(
+    alternatives: Sequence[Alternative], radius: float, space: Space | None = None
+) -> str:
+    """Return the shown alternatives as coordinates for a repr; empty if there are none."""
+    places = [
+        f"({', '.join(f'{v:.1f}' for v in one.direction)}) {format_percent(one.probability)}"
+        for one in listed_alternatives(alternatives, radius, space)
+    ]
+    return f", or {' or '.join(places)}" if places else ""
 
 
 def _zone(azimuth: float) -> str:

@@ -143,7 +143,7 @@ def test_messl_e_step_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = np.stack([nu[:2].sum(axis=0), nu[2:].sum(axis=0), garbage])
     a = observations.level - p.mu[..., None]
     for block in (2**18, 1, 45):
-        monkeypatch.setattr(messl, "_BLOCK", block)
+        monkeypatch.setattr(messl._blocks, "__defaults__", (block,))
         s = messl.e_step(observations, p)
         close: dict[str, Any] = {"rtol": 2e-5, "atol": 2e-5}
         np.testing.assert_allclose(s.phase[0], nu.sum(axis=-1), **close)
@@ -197,12 +197,13 @@ def test_messl_m_step_equals_a_loop(bands: int) -> None:
     assert new.psi.sum() + new.garbage == pytest.approx(1.0, abs=1e-12)
 
 
-def test_messl_likelihood_never_decreases(pair: ea.Audio, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messl_likelihood_never_decreases(pair: ea.Audio) -> None:
     """The penalized likelihood increases while the bands are fixed and nothing is pruned."""
-    monkeypatch.setattr(messl, "_PRUNING_RATIO", 0.0)
+    settings = messl.MESSLSettings(pruning_ratio=0.0)
     mixture = MaskedMixture.of(pair, SMALL)
     observations = messl.observe(mixture).frames(4)
-    p = messl.initial_parameters(observations, np.array([-7.0, 5.0]) / RATE, delay_grid(21))
+    delays = np.array([-7.0, 5.0]) / RATE
+    p = messl.initial_parameters(observations, delays, delay_grid(21), settings)
     prior, prior_frames = p.mu[:-1], 4.0
     for bands in (1, 16, 128):
         scores = []
@@ -210,7 +211,9 @@ def test_messl_likelihood_never_decreases(pair: ea.Audio, monkeypatch: pytest.Mo
             s = messl.e_step(observations, p)
             level = norm.logpdf(prior, p.mu[:-1], np.sqrt(p.level_variance[:-1])).sum()
             scores.append(s.log_likelihood + prior_frames * level)
-            p = messl.m_step(p, s, bands=bands, prior=prior, prior_frames=prior_frames)
+            p = messl.m_step(
+                p, s, bands=bands, prior=prior, prior_frames=prior_frames, settings=settings
+            )
         assert scores[-1] > scores[0] + 10
         assert (np.diff(scores) > -1e-6 * abs(scores[0])).all()
 

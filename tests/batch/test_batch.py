@@ -27,8 +27,9 @@ from earatlas.batch.eta import TimeEstimate
 from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.recordings import LocalizationJob
-from earatlas.batch.sidecar import Recipe, read_sidecar, sidecar_path
+from earatlas.batch.sidecar import Recipe, fingerprints_of, read_sidecar, sidecar_path
 from earatlas.features.sound_file import RECORDING_SUFFIXES
+from earatlas.files import atomic_write_all, record_moves
 from earatlas.threads import parallel_map, run_both
 from earatlas.types import Progress
 
@@ -608,3 +609,20 @@ def test_estimate_is_weighted_by_workload() -> None:
     estimate.finish(1)
     estimate.share(1, 0.5)  # late report
     assert (estimate.files, estimate.done, estimate.remaining_seconds) == (2, 610.0, 0.0)
+
+
+def test_results_of_another_writer_are_not_claimed(tmp_path: Path) -> None:
+    """A result that another writer has replaced has a fingerprint that does not match it."""
+    (tmp_path / "own").mkdir()
+    with record_moves() as written:
+        for folder, text in ((tmp_path, "mine"), (tmp_path / "own", "mine")):
+            with atomic_write_all(folder) as new:
+                (new / "x").write_text(text)
+    with atomic_write_all(tmp_path) as new:
+        (new / "x").write_text("else")
+    files = [tmp_path / "x", tmp_path / "own" / "x"]
+    replaced, own = fingerprints_of(files, tmp_path, written=written)
+    assert not replaced.matches(tmp_path / "x")
+    assert own.matches(tmp_path / "own" / "x")
+    (tmp_path / "x").write_text("mine")
+    assert not replaced.matches(tmp_path / "x")

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import default_signals
 from learned_heads import LearnedHeads
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.batch.cluster import _check_shared_folders, cluster_client
+from earatlas.batch.cluster import ClusterSettings, _check_shared_folders, cluster_client
 from earatlas.batch.sidecar import read_sidecar
 from earatlas.files import recover_scratch
 
@@ -123,7 +124,7 @@ def test_lost_cluster_raises_and_can_be_resumed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_part: str
 ) -> None:
     """The error says how to resume, and resuming without the cluster processes the rest."""
-    monkeypatch.setattr("earatlas.batch.cluster._CONNECT_SECONDS", 2)
+    monkeypatch.setattr("earatlas.batch.cluster._CLUSTER", ClusterSettings(connect_seconds=2))
     with start_cluster(1) as cluster, cluster_client(cluster.scheduler_address) as client:
         outcomes = separate_all(folder, tmp_path, client)
         found = [next(outcomes).status]
@@ -142,7 +143,7 @@ def test_lost_cluster_raises_and_can_be_resumed(
 
 def test_workers_must_see_the_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that would write to another disk raise an InputError before the batch starts."""
-    monkeypatch.setattr("earatlas.batch.cluster._VISIBILITY_TRIES", 1)
+    monkeypatch.setattr("earatlas.batch.cluster._CLUSTER", ClusterSettings(visibility_tries=1))
     for name in ("here", "there", "there/in"):
         (tmp_path / name).mkdir()
     (tmp_path / "there" / "in" / "a.wav").touch()
@@ -193,13 +194,13 @@ def test_ended_client_cancels_pending_files(
             "--scheduler", client.scheduler.address]  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "earatlas", *map(str, call)], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, text=True, preexec_fn=default_signals,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
         assert "sources" in json.loads(process.stdout.readline())
         process.send_signal(getattr(signal, name))
-        process.wait(timeout=10)
+        process.wait(timeout=60)
         contents = process.stderr.read()
     if name == "SIGTERM":
         assert process.returncode == 128 + signal.SIGTERM
@@ -230,7 +231,7 @@ def test_unsuitable_clusters_raise(
         monkeypatch.setattr(ea, "__version__", "9.9")
         with pytest.raises(ea.InputError, match=r"workers must have earatlas 9\.9, got 0"):
             next(separate_all(folder, tmp_path, client))
-    monkeypatch.setattr("earatlas.batch.cluster._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("earatlas.batch.cluster._CLUSTER", ClusterSettings(connect_seconds=1))
     refused(run(*call, "tcp://127.0.0.1:9"), "scheduler must be the address")
     refused(run(*call, "nonsense://"), "scheduler must be the address")
     assert not (tmp_path / "o").exists()

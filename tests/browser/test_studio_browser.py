@@ -94,6 +94,8 @@ def open_page(browser: Any, address: str) -> Iterator[Any]:
     tab.on("console", lambda entry: errors.extend([entry.text] if entry.type == "error" else []))
     tab.goto(address)
     tab.wait_for_selector("body[data-ready]")
+    assert tab.locator("#heads select").input_value() == "people"
+    tab.locator("#heads select").select_option("simulated")  # the head of the scenes of the tests
     yield tab
     tab.close()
     assert not [text for text in errors if "400" not in text and "429" not in text]

@@ -215,7 +215,7 @@ def test_version_and_help(run: Run, columns: str) -> None:
         assert f"\n earatlas {command} " in text.split("Example")[1]
         assert not re.search(r"<(list|bool|str|int|float|path)|\[Path\]|\{", text), text
         assert max(map(len, text.splitlines())) <= int(columns)
-    assert "ATLAS RECORDING..." in run("localize", "--help", env=wide).stdout
+    assert "[ATLAS] RECORDING..." in run("localize", "--help", env=wide).stdout
     assert "spatial|soft|binary" in run("separate", "--help", env=wide).stdout
 
 

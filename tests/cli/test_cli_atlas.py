@@ -16,10 +16,13 @@ from head_files import write_responses
 from tests_support import refused
 
 import earatlas as ea
+from earatlas.cli.console import print_alternatives
 from earatlas.cli.localize import format_localization
 from earatlas.errors import MissingExtraError, missing_extra
+from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.diagnostics import Doubt, DoubtKind
+from earatlas.training.reverberant import ReverberantTrainingSettings
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 DIRECTION = (63.0, 11.0)
@@ -127,6 +130,16 @@ def test_credible_radius_in_text_json_and_track(run: Run, folder: Path, tmp_path
         if row["azimuth"]:
             area = float(row["credible_90_area"])
             assert float(row["radius_90"]) > 0.8 * np.sqrt(area / np.pi)
+
+
+def test_alternatives_are_printed_on_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The line is indented, fits into 80 columns, and is missing if there is one alternative."""
+    both = [Alternative(np.array([a, -12.0]), 0.5, 9.0) for a in (-165.0, -15.0)]
+    print_alternatives(ea.Sphere(), both, 80.0, "source 2: ")
+    line = capsys.readouterr().out
+    assert line == "  source 2: or 15° right, 12° down, front (50 %)\n"
+    print_alternatives(ea.Sphere(), both[:1], 80.0)
+    assert capsys.readouterr().out == ""
 
 
 def test_unknown_direction_is_not_printed_as_numbers() -> None:
@@ -265,7 +278,8 @@ def test_listen_to_standard_input(run: Run, folder: Path) -> None:
         (["learn", "simulated", "-o", "x.atlas", "--components", "99999"], ["between 1 and"]),
         (["learn", "nothing.sofa", "-o", "x.atlas"], ["existing"]),
         (["localize", "gone.atlas", "talker.wav"], ["Check the name"]),
-        (["localize", "talker.wav", "talker.wav"], ["got the sound", "atlas comes first"]),
+        (["localize", "talker.wav", "head.atlas"], ["first argument", "atlas comes first"]),
+        (["localize", "head.atlas"], ["recordings must be named after the atlas", "head.atlas"]),
         (["localize", "head.sofa", "talker.wav"], ["Learn it first", "-o head.atlas"]),
         (["localize", "head.atlas", "gone.wav"], ["existing"]),
         (["localize", "head.atlas", "head.atlas"], ["cannot be read as sound"]),
@@ -314,7 +328,9 @@ def test_bad_input(run: Run, folder: Path, arguments: list[str], words: list[str
 @pytest.mark.usefixtures("fast_learning")
 def test_learn_for_rooms(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default an atlas is ready for reverberant rooms; with --no-rooms it is not."""
-    monkeypatch.setattr("earatlas.training.reverberant._N_SCENES", 40)
+    monkeypatch.setattr(
+        "earatlas.training.reverberant.TRAINING_SETTINGS", ReverberantTrainingSettings(scenes=40)
+    )
     ring = ea.simulated_head([[float(a), 0.0] for a in range(-180, 180, 12)])
     write_responses(tmp_path / "ring.csv", ring)
     for options, ready in ((("--no-rooms",), False), ((), True)):

@@ -22,7 +22,10 @@ from earatlas.experiments import EXPERIMENTS, Bench, figure_parts, read_rows, ro
 from earatlas.experiments.page import write_page
 from earatlas.experiments.tables import select_rows
 from earatlas.experiments.talkers import render_talkers
+from earatlas.ppam.calibration import CalibrationSettings
 from earatlas.simulation.scene import SimulatedScene
+from earatlas.training.learn_head import LearningSettings
+from earatlas.training.reverberant import ReverberantTrainingSettings
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -38,10 +41,13 @@ def full_run(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     folder = tmp_path_factory.mktemp("reproduced")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "earatlas.training.learn_head._MAX_HELD_OUT", 20
+            "earatlas.training.learn_head.LEARNING_SETTINGS", LearningSettings(max_held_out=20)
         )  # the calibration is not tested
-        patch.setattr("earatlas.ppam.calibration._MIN_SOUNDS", 20)
-        patch.setattr("earatlas.training.reverberant._N_SCENES", 20)
+        patch.setattr("earatlas.ppam.calibration._SETTINGS", CalibrationSettings(min_sounds=20))
+        patch.setattr(
+            "earatlas.training.reverberant.TRAINING_SETTINGS",
+            ReverberantTrainingSettings(scenes=20),
+        )
         patch.setattr(table3, "render_talkers", short_talkers)
         patch.setattr("earatlas.plotting.style.DOTS_PER_INCH", 40)  # the pictures are not tested
         result = run("reproduce", "all", "--quick", "-o", folder, "--json")

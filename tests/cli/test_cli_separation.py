@@ -23,7 +23,7 @@ from earatlas.cli.separate import Render, _format_sources
 from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.geometry.angles import great_circle_error
 from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.options import SeparationOptions
+from earatlas.separation.pipeline import SeparationOptions
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 DIRECTIONS = ((63.0, 11.0), (-38.0, -4.0))
@@ -344,7 +344,7 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
         (["head.atlas", "party.wav", "--jobs", "0"], ["jobs must be at least 1"]),
         (["head.atlas", "party.wav", "--channels", "0", "7"], ["between 0 and 1"]),
         (["head.sofa", "party.wav"], ["Learn it first", "-o head.atlas"]),
-        (["party.wav", "party.wav"], ["got the sound", "atlas comes first"]),
+        (["party.wav", "head.atlas"], ["first argument", "atlas comes first"]),
         (["gone.atlas", "party.wav"], ["Check the name"]),
         (["head.atlas", "gone.wav"], ["existing", "gone.wav"]),
         (["head.atlas", "empty"], ["recordings must be files or a folder", "empty", ".flac"]),

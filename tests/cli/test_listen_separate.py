@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from command_line import default_signals
 from tests_support import refused
 
 import earatlas as ea
@@ -25,8 +26,9 @@ from earatlas.cli.audio_input import PcmFormat, StreamClock, _from_pcm, to_pcm
 from earatlas.cli.listen_options import ListenOptions, parse_direction, parse_socket
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.yaw_feed import YawFeed
+from earatlas.geometry.alternatives import Alternative
 from earatlas.localization.diagnostics import Doubt, DoubtKind
-from earatlas.localization.head_motion import HeadMotion
+from earatlas.localization.head_rotation import HeadMotion
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.streaming.sockets import Broadcast, LiveServer, odas_tracks
 from earatlas.streaming.track_files import GrowingWav, TrackFiles, _header
@@ -143,7 +145,7 @@ def test_sigterm_ends_with_a_summary(folder: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
     samples, _ = soundfile.read(folder / "party.wav")
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=False) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, preexec_fn=default_signals) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(to_pcm(samples.T, PcmFormat.s16))
@@ -345,7 +347,7 @@ def test_client_of_the_guide_works(tmp_path: Path) -> None:
     command = [sys.executable, "-c", client]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         report = LiveReport(1.0, 0, (source(5, samples=np.full((2, 512), 0.5)),))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (len(server.tracks) and len(server.sound)) and time.monotonic() < deadline:
             server.tracks.send(b"")
             server.sound.send(b"")
@@ -438,6 +440,21 @@ def test_live_table() -> None:
         assert any(words in row for row in rows)
     assert live_line(report).endswith("±4°; 2: 30° left, 10° down, front ±33°, silent")
     assert "no sources" in live_line(LiveReport(1.0, 0, ()))
+
+
+def test_alternatives_in_live_reports() -> None:
+    """The other direction is in a line below the table, in the log line, the repr and JSON."""
+    from rich.console import Console
+
+    both = tuple(Alternative(np.array([a, 0.0]), p, 7.0) for a, p in ((40.0, 0.7), (140.0, 0.3)))
+    ambiguous = source(direction=np.array([40.0, 0.0]), radius_90=80.0, alternatives=both)
+    report = LiveReport(1.0, 0, (ambiguous,))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(live_table(report, "", console.width))
+    assert "track 1: or 140° left, ear height, behind (30 %)" in console.export_text()
+    assert live_line(report).endswith("±80°, or 140° left, ear height, behind (30 %)")
+    assert ", or (140.0, 0.0) 30 %, active" in repr(ambiguous)
+    assert [one["probability"] for one in ambiguous.to_dict()["alternatives"]] == [0.7, 0.3]
 
 
 def test_unknown_directions_in_live_reports() -> None:

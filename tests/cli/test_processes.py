@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
+from command_line import default_signals
 
 import earatlas as ea
 
@@ -90,7 +90,7 @@ def test_listening_while_sound_arrives(run_process: Run, tmp_path: Path, atlas: 
     process = subprocess.Popen(
         [*COMMAND, "listen", "head.atlas", "--stdin", "--rate", "16000", "--json"],
         cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # not ignored
+        preexec_fn=default_signals,
     )  # fmt: skip
     with process:
         assert process.stdin is not None

@@ -26,13 +26,12 @@ from earatlas.experiments import (
     rooms,
     run_experiment,
 )
-from earatlas.experiments import simulated_camil as camil_module
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
 from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import write_page
 from earatlas.experiments.rows import DataSetRows, group_by_data_set
-from earatlas.experiments.simulated_camil import simulated_camil
+from earatlas.experiments.simulated_camil import RotatedHeadSettings, simulated_camil
 from earatlas.experiments.tables import (
     fill_template,
     format_mean_std,
@@ -487,17 +486,18 @@ def test_errors_wrap_and_clip_at_the_pole() -> None:
     np.testing.assert_allclose(elevation, [40.0, 1.5])
 
 
-def test_reflections_rotate_with_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reflections_rotate_with_the_head() -> None:
     """Without a room the result equals the simulated head; with a room it does not."""
     layout = ea.CueLayout(ild_band_hz=(100.0, 4000.0))
     dry = simulated_camil(12, room=None)
     true = ea.simulated_head(dry.directions).cues(layout)
     np.testing.assert_allclose(dry.cues(layout), true, atol=0.005)  # dB
     pytest.importorskip("pyroomacoustics")
-    monkeypatch.setattr(camil_module, "_ORDER", 20)  # a tenth of the time, sufficient for 4 kHz
-    monkeypatch.setattr(camil_module, "_LATTICE_DEGREES", 8.0)
-    np.testing.assert_allclose(simulated_camil(12, room=None).cues(layout), true, atol=0.3)
-    wet = simulated_camil(12)
+    # A tenth of the time, sufficient for 4 kHz
+    coarse = RotatedHeadSettings(order=20, lattice_degrees=8.0)
+    anechoic = simulated_camil(12, room=None, settings=coarse)
+    np.testing.assert_allclose(anechoic.cues(layout), true, atol=0.3)
+    wet = simulated_camil(12, settings=coarse)
     np.testing.assert_array_equal(wet.directions, dry.directions)
     assert 1.0 < np.abs(wet.cues(layout) - true).mean() < 6.0
     power = (wet.responses().samples ** 2).sum(axis=1)

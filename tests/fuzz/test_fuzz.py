@@ -20,7 +20,8 @@ def test_mutants_are_used_or_rejected(name: str) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_guard_detects_every_failure(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both of two failing mutants are detected, so the guard continues after a failure."""
-    monkeypatch.setattr("fuzz_guard._WAIT_SECONDS", 4.0)
+    if fault == "hang":  # the others end by themselves, however busy the machine is
+        monkeypatch.setattr("fuzz_guard._WAIT_SECONDS", 4.0)
     outcomes = fuzz(fault, 2, module="fuzz_faults")
     assert outcomes.counts == {fault: 2}
     assert [failure.split(":")[0] for failure in outcomes.failures] == ["0", "1"]

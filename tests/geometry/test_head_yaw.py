@@ -16,14 +16,19 @@ from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDete
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error, wrap_degrees
-from earatlas.localization.head_rotation import _share_statistics, rotating_head_posterior
+from earatlas.localization.head_rotation import (
+    Pose,
+    PoseStatistics,
+    _share_statistics,
+    merge_poses,
+    rotating_head_posterior,
+)
 from earatlas.localization.onset_likelihood import (
     N_CLASSES,
     N_TABLE_STEPS,
     SHARPNESS,
     DirectSoundModel,
 )
-from earatlas.localization.pose_statistics import Pose, PoseStatistics, merge_poses
 from earatlas.training.reverberant import sharpness_components, untrained_model
 from earatlas.types import Array
 

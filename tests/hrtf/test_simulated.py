@@ -13,12 +13,12 @@ from scipy.special import eval_legendre, hankel2, jv
 
 from earatlas.errors import InputError
 from earatlas.hrtf.simulated import (
-    HEAD_RADIUS_M,
     LEFT_EAR,
     RIGHT_EAR,
     SPEED_OF_SOUND,
     Ear,
     Scatterer,
+    SimulatedHeadSettings,
     camil_directions,
     simulated_responses,
     sphere_transfer,
@@ -26,6 +26,7 @@ from earatlas.hrtf.simulated import (
 from earatlas.types import Array, Spectra
 
 RATE = 48_000
+HEAD_RADIUS_M = SimulatedHeadSettings().radius_m
 BARE_EARS = (Ear(90.0, 0.0), Ear(-90.0, 0.0))
 # Responses have 240 samples, so spectra at these frequencies are exact. All are below the fade at
 # 0.8 times half the sampling rate.

@@ -68,7 +68,7 @@ def test_interaural_delay_and_level_are_preserved() -> None:
     for n, start in enumerate((0, 57, 900)):
         h[n, n % 2, start], h[n, 1 - n % 2, start + 20] = 0.9, -0.1
         h[n, :, start + 400] = 0.5  # a reflection 8 ms later
-    direct = truncate_to_direct_sound(h, RATE, 0.003)
+    direct = truncate_to_direct_sound(h, RATE)
     assert direct.shape == (3, 2, 24 + 144)
     for n in range(3):
         near, far = direct[n, n % 2], direct[n, 1 - n % 2]

@@ -1,353 +1,211 @@
-"""Onset mixture: directions, responsibilities, posteriors and number of several sources."""
+"""Onset mixture: mixing weights, one more source and model order, against loops over the bins."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
-from made_scenes import posterior_at
-from scipy.signal import oaconvolve
 
-import earatlas as ea
-from earatlas.features.blocks import Block
-from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
-from earatlas.features.stft import stft
-from earatlas.features.tf_bins import ObservedBins
-from earatlas.geometry.angles import great_circle_error
-from earatlas.localization.multi_source_posterior import detected_source_posterior, widen_posterior
-from earatlas.localization.onset_likelihood import N_TABLE_STEPS, DirectionLogLikelihood, bin_class
-from earatlas.localization.onset_mixture import DetectedSource, OnsetMixture
-from earatlas.localization.source_counter import DIFFUSE_WEIGHT
-from earatlas.separation.assembly import SeparatedBlock
-from earatlas.separation.separator import OnsetDetections, Separator
-from earatlas.separation.source_directions import OnsetMasks, _match_sources, locate_sources
-from earatlas.separation.source_model import SourcePosterior
-from earatlas.separation.vessl import VESSL, VESSLState
-from earatlas.simulation.random_reverberation import RandomReverberation
-
-RATE = 16_000
-TWO_DIRECTIONS = np.array([[50.0, 10.0], [-70.0, 0.0]])
-ROOM = RandomReverberation(
-    t60_seconds=0.3, volume_cubic_metres=80.0, distance_metres=1.5, drop_db=6.0
+from earatlas.geometry.angles import to_vectors
+from earatlas.localization.onset_mixture import (
+    MIXTURE_SETTINGS,
+    OnsetMixture,
+    fit_mixing_weights,
+    source_log_likelihoods,
 )
 
+SAME_CONE = MIXTURE_SETTINGS.same_cone_nats
+SECOND = MIXTURE_SETTINGS.min_gain_nats[0]
+# Left in front, its mirror image behind, the right, above, and far left.
+DIRECTIONS = np.array([[40.0, 0.0], [140.0, 0.0], [-50.0, 10.0], [0.0, 80.0], [85.0, 0.0]])
+# The same with all directions on different cones.
+ON_OTHER_CONES = np.array([[40.0, 0.0], [-140.0, 0.0], [-85.0, 10.0], [0.0, 80.0], [85.0, 0.0]])
 
-@pytest.fixture(scope="module")
-def reverberant_atlas(atlas: ea.Atlas, atlas_head: ea.Head) -> ea.Atlas:
-    """The shared atlas with a reverberant localizer."""
-    return atlas if atlas.reverberant_localizer is not None else atlas.with_rooms(atlas_head)
 
-
-def render_reverberant(
-    head: ea.Head,
-    directions: np.ndarray,
-    *,
-    seconds: float = 2.5,
-    seed: int = 0,
-    snr_db: float = 50.0,
-) -> np.ndarray:
-    """Render talkers (2, n) in these directions, with random reverberation of the head."""
+def random_bins(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return densities (17, 3), weights and windows (of four, one without bins) of 17 bins."""
     rng = np.random.default_rng(seed)
-    h = head.responses().at_rate(RATE)
-    even = np.append(np.full(len(h), 1 / len(h)), 0.0)
-    n = int(seconds * RATE)
-    samples = np.zeros((2, n))
-    for m, direction in enumerate(directions):
-        direct = ea.simulated_head(direction[None]).responses().at_rate(RATE)
-        wet = ROOM.response(np.concatenate([h, direct]), len(h), RATE, even, rng)
-        dry = ea.synthetic_speech(seconds, seed=10 * seed + m)
-        image = oaconvolve(dry[None], wet, axes=1)[:, :n]
-        samples += image / image.std()
-    samples += rng.normal(size=samples.shape) * samples.std() * 10 ** (-snr_db / 20)
-    return 0.1 * samples
+    return np.exp(rng.normal(size=(17, 3))), rng.uniform(0.2, 1, 17), rng.choice([0, 1, 3], 17)
 
 
-def detect_onsets(atlas: ea.Atlas, samples: np.ndarray, most: int = 300) -> OnsetBins:
-    """Return the strongest onset bins of a recording."""
-    assert atlas.reverberant_localizer is not None
-    stream = OnsetDetector(
-        replace(atlas.reverberant_localizer.direct_sound.onset_settings, most_bins=most)
-    )
-    stream.push(samples)
-    stream.finish()
-    return stream.bins()
+@pytest.mark.parametrize("min_weight", [0.0, 0.12])
+@pytest.mark.parametrize("n_windows", [1, 4])
+def test_mixing_weights_equal_a_loop(n_windows: int, min_weight: float) -> None:
+    """The E- and M-steps equal loops over bins and components, with any number of windows."""
+    g, v, window = random_bins()
+    settings = replace(MIXTURE_SETTINGS, em_iterations=6, min_weight=min_weight)
+    if n_windows == 1:
+        found = fit_mixing_weights(g, v, settings)
+        window = np.zeros(17, dtype=int)
+    else:
+        found = fit_mixing_weights(g, v, settings, window, n_windows)
+    expected = np.array([[0.3] * n_windows] * 3 + [[0.1] * n_windows])
+    for _ in range(6):
+        counts = np.zeros_like(expected)
+        for n, w in enumerate(window):
+            terms = [expected[m, w] * (g[n, m] if m < 3 else 1.0) for m in range(4)]
+            for m in range(4):
+                counts[m, w] += v[n] * terms[m] / sum(terms)
+        for w in range(n_windows):
+            raw = [
+                counts[m, w] + settings.window_prior_bins * counts[m].sum() / v.sum()
+                for m in range(4)
+            ]
+            floored = [max(value / sum(raw), min_weight) for value in raw]
+            expected[:, w] = np.array(floored) / sum(floored)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert (found > 0).all()
 
 
-def test_onsets_have_the_right_frame() -> None:
-    """A click at sample 8000 has onsets around frame 62.5, wherever blocks end."""
-    samples = np.random.default_rng(0).normal(size=(2, 16_000)) * 1e-4
-    samples[:, 8000] = 1.0
-    stream = OnsetDetector(OnsetDetectorSettings())
-    for start in range(0, 16_000, 777):
-        stream.push(samples[:, start : start + 777])
-    stream.finish()
-    bins = stream.bins()
-    strong = bins.rise_db > 20
-    assert strong.sum() > 50
-    assert set(bins.t[strong]) <= {61, 62, 63, 64}
+def test_one_window_is_the_static_case() -> None:
+    """Bins that are all in one window have the weights of a mixture without windows."""
+    g, v, _ = random_bins(1)
+    static = fit_mixing_weights(g, v, MIXTURE_SETTINGS)
+    windowed = fit_mixing_weights(g, v, MIXTURE_SETTINGS, np.zeros(17, dtype=int), 1)
+    np.testing.assert_allclose(static, windowed, rtol=1e-9)
+    np.testing.assert_array_equal(fit_mixing_weights(g[:, :0], v, MIXTURE_SETTINGS), [[1.0]])
 
 
-def test_score_equals_the_formula(reverberant_atlas: ea.Atlas, atlas_head: ea.Head) -> None:
-    """The score is Σ v log (Σ π g + w_0) / Σ v; responsibilities and evidence are in range."""
-    assert reverberant_atlas.reverberant_localizer is not None
-    sound, bins = (
-        reverberant_atlas.reverberant_localizer.direct_sound,
-        detect_onsets(reverberant_atlas, render_reverberant(atlas_head, TWO_DIRECTIONS), 60),
-    )
-    mixture, cells = OnsetMixture(sound, bins), [40, 700, 1200]
-    weights = mixture.mixing_weights(cells)
-    assert weights.sum() == pytest.approx(1 - DIFFUSE_WEIGHT)
-    counts = np.bincount(bins.f)
-    total = weight = 0.0
-    points, observed = sound.points(sound.cells[0][cells]), sound.stokes_points(bins)
-    classes = bin_class(bins.rise_db, sound.onset_settings.frequencies_hz[bins.f])
-    for n, f in enumerate(bins.f):
-        v, mixed = 1 / (1 + counts[f]), DIFFUSE_WEIGHT
-        for j in range(3):
-            u = float(observed[n] @ points[f, :, j])
-            level = min(int((u + 1) * N_TABLE_STEPS / 2), N_TABLE_STEPS - 1)
-            mixed += weights[j] * np.exp(sound.log_densities[classes[n], level])
-        total, weight = total + v * np.log(mixed), weight + v
-    assert mixture.score(cells) == pytest.approx(total / weight, abs=0.02)
-    sources = mixture.detected_sources(mixture.search_up_to(2)[-1])
-    responsibilities = np.sum([own.responsibilities for own in sources], axis=0)
-    assert responsibilities.min() >= 0
-    assert responsibilities.max() < 1  # the diffuse component has a part of every bin
-    assert min(own.evidence for own in sources) > 0.1
-    assert sum(own.bins for own in sources) == pytest.approx(responsibilities.sum())
+def test_weights_increase_the_likelihood_in_every_iteration() -> None:
+    """L never decreases, and no nearby weights are better at convergence."""
+    g, v, _ = random_bins(2)
+    p = np.concatenate([g, np.ones((17, 1))], axis=1)
 
+    def likelihood(pi: np.ndarray) -> float:
+        return float(v @ np.log(p @ pi))
 
-def test_talkers_in_reverberant_rooms_are_localized_and_counted(
-    reverberant_atlas: ea.Atlas, atlas: ea.Atlas, atlas_head: ea.Head
-) -> None:
-    """Two talkers that the anechoic model misses are found, and one is counted as one."""
-    anechoic_atlas = replace(atlas, reverberant_localizer=None)
-    errors: list[float] = []
-    anechoic_errors: list[float] = []
-    inside: list[bool] = []
-    numbers: list[int] = []
-    rng = np.random.default_rng(1)
-    for n in range(6):
-        directions = np.array([[a, rng.uniform(-20, 40)] for a in rng.choice([20, 75, 130, -40, -100], 2, replace=False)])  # fmt: skip  # noqa: E501
-        audio = ea.Audio(render_reverberant(atlas_head, directions, seed=n), RATE)
-        for own_errors, model in ((errors, reverberant_atlas), (anechoic_errors, anechoic_atlas)):
-            found = model.separate(audio, n_sources=2, rendering="soft")
-            distances = great_circle_error(directions[:, None], found.directions[None])
-            in_order, crossed = distances[[0, 1], [0, 1]], distances[[0, 1], [1, 0]]
-            own_errors.extend(in_order if in_order.sum() <= crossed.sum() else crossed)
-            if model is reverberant_atlas:
-                order = (0, 1) if in_order.sum() <= crossed.sum() else (1, 0)
-                inside += [
-                    found.sources[m].posterior.credible_level(direction, 300) < 0.9
-                    for m, direction in zip(order, directions, strict=True)
-                ]
-                assert all(source.evidence.direct for source in found.sources)
-        numbers.append(len(reverberant_atlas.separate(audio, rendering="soft").sources))
-    assert np.mean(np.array(errors) > 20) <= 0.25
-    assert np.mean(np.array(anechoic_errors) > 20) > 2 * np.mean(np.array(errors) > 20)
-    assert np.mean(inside) > 0.6
-    assert np.mean(np.array(numbers) == 2) > 0.6
-    alone = ea.Audio(render_reverberant(atlas_head, TWO_DIRECTIONS[:1], seed=3), RATE)
-    assert len(reverberant_atlas.separate(alone, rendering="soft").sources) == 1
-
-
-def test_posteriors_widen_with_noise_and_without_direction(
-    reverberant_atlas: ea.Atlas, atlas_head: ea.Head
-) -> None:
-    """Posteriors widen with noise; diffuse noise and identical channels have no direction."""
-    radii = []
-    for snr in (30.0, 0.0, -8.0):
-        audio = ea.Audio(render_reverberant(atlas_head, TWO_DIRECTIONS, snr_db=snr), RATE)
-        found = reverberant_atlas.separate(audio, n_sources=2, rendering="soft")
-        radii.append(np.mean([source.radius_90 for source in found.sources]))
-    assert radii[0] < radii[1] < radii[2]
-    voice = ea.synthetic_speech(2.5, seed=1)
-    noise = np.random.default_rng(2).normal(size=(2, 40_000))
-    for samples in (0.1 * noise, np.stack([voice, voice])):
-        found = reverberant_atlas.separate(ea.Audio(samples, RATE), n_sources=2, rendering="soft")
-        assert max(source.radius_90 for source in found.sources) > 15
-
-
-def test_long_recording_has_the_directions_of_a_short_one(
-    tmp_path: Path, reverberant_atlas: ea.Atlas, atlas_head: ea.Head
-) -> None:
-    """Overlapping blocks and files give the same two directions, each with its evidence."""
-    audio = ea.Audio(render_reverberant(atlas_head, TWO_DIRECTIONS, seconds=27.0), RATE)
-    soundfile.write(tmp_path / "party.wav", audio.samples.T, RATE, subtype="FLOAT")
-    found, _ = reverberant_atlas.separate_file(
-        tmp_path / "party.wav", tmp_path / "out", n_sources=2, rendering="soft"
-    )
-    errors = great_circle_error(TWO_DIRECTIONS[:, None], found.directions[None])
-    assert min(errors[0, 0] + errors[1, 1], errors[0, 1] + errors[1, 0]) < 25
-    for source in found.sources:
-        shown = source.to_dict()["evidence"]
-        assert shown["direct"] is True
-        assert shown["onset_bins"] > 100
-        assert shown["gain"] > 0.1
-
-
-def test_masks_are_read_at_onsets() -> None:
-    """Frames count from the start of a block; the nearest frequency of the mask is used."""
-    onset_settings, layout = OnsetDetectorSettings(), ea.CueLayout()
-    f = np.array([0, 10, 100])
-    onsets = OnsetBins(
-        f, np.array([3, 40, 90]), np.ones((3, 2), complex), np.ones(3), np.ones(3), 100.0
-    )
-    onset_masks = OnsetMasks(layout, onset_settings, onsets, 2)
-    rng = np.random.default_rng(0)
-    for start, frames in ((0, 50), (40 * 128, 60)):
-        masks = rng.random((2, layout.n_frequencies, frames))
-        block = Block(np.zeros((2, frames * 128)), start, False)
-        nothing = ObservedBins.at(np.zeros((2, 513, 1), complex), layout, f[:0], f[:0])
-        onset_masks.add(SeparatedBlock(block, np.zeros((2, 513, frames), complex), masks, nothing))
-        for n in range(3):
-            t = onsets.t[n] - start // 128
-            if 0 <= t < frames:
-                row = round(onset_settings.frequencies_hz[f[n]] / 15.625) - 1
-                np.testing.assert_array_equal(onset_masks.masks[:, n], masks[:, row, t])
-
-
-def make_detected_source(
-    responsibilities: np.ndarray, bins: float = 300.0, evidence: float = 1.0
-) -> DetectedSource:
-    """Return a source with a maximum of L at (30, 10) and a lower one behind."""
-    space = ea.Sphere()
-    grid = space.grid(3.0)
-    front, back = (space.distance(grid, np.array(p)) for p in ((30.0, 10.0), (150.0, 10.0)))
-    L = 60 * np.exp(-0.5 * (front / 5) ** 2) + 54 * np.exp(-0.5 * (back / 5) ** 2)
-    log_likelihood = DirectionLogLikelihood(
-        grid, L, np.ones(len(grid)), np.array([2.0, 20.0, np.log2(bins)])
-    )
-    return DetectedSource(
-        log_likelihood, np.array([30.0, 10.0]), bins, 2.0, evidence, responsibilities
-    )
-
-
-def test_sources_are_matched_by_their_bins() -> None:
-    """A mask belongs to the source with the same onsets, in any order."""
-    responsibilities = np.array([[0.9, 0.9, 0.1, 0.0], [0.0, 0.1, 0.9, 0.1], [0.1, 0.0, 0.0, 0.9]])
-    masks = responsibilities[[2, 0, 1]]
-    bins = OnsetBins(
-        np.arange(4), np.arange(4), np.ones((4, 2), complex), np.ones(4), np.ones(4), 9.0
-    )
-    assert _match_sources(masks, [make_detected_source(row) for row in responsibilities], bins) == [
-        2,
-        0,
-        1,
+    steps = [
+        fit_mixing_weights(g, v, replace(MIXTURE_SETTINGS, em_iterations=n, min_weight=0.0))[:, 0]
+        for n in (0, 1, 2, 5, 400)
     ]
+    values = [likelihood(pi) for pi in steps]
+    assert np.diff(values).min() > 0
+    for a, b in ((0, 1), (1, 0), (3, 1), (1, 3)):
+        changed = steps[-1].copy()
+        step = min(0.01, changed[a])
+        changed[a], changed[b] = changed[a] - step, changed[b] + step
+        assert likelihood(changed) <= values[-1] + 1e-9
 
 
-def test_posterior_of_one_of_several_uses_the_pair_calibration(atlas: ea.Atlas) -> None:
-    """The posterior is wider without that calibration, and for a source without support."""
-    assert atlas.reverberant_localizer is not None
-    assert atlas.reverberant_localizer.multi_source_calibration is not None
-    source = make_detected_source(np.ones(4))
-    posterior = detected_source_posterior(atlas.reverberant_localizer, source)
-    oracle = atlas.reverberant_localizer.multi_source_calibration.posterior(
-        atlas.space, source.log_likelihood
+@pytest.mark.parametrize("bins", [1, 64, 301])
+def test_log_likelihoods_of_one_more_source_equal_a_loop(bins: int) -> None:
+    """L of each cell equals a loop over the bins, for whole and partial blocks."""
+    rng = np.random.default_rng(bins)
+    g = np.exp(rng.normal(size=(bins, 5))).astype(np.float32)
+    v, e = rng.uniform(0.2, 1.0, bins), rng.uniform(0.1, 3.0, bins)
+    expected = [
+        sum(v[n] * np.log(0.3 * float(g[n, x]) + e[n]) for n in range(bins)) for x in range(5)
+    ]
+    np.testing.assert_allclose(source_log_likelihoods(g, v, e, 0.3), expected, rtol=2e-5, atol=1e-5)
+
+
+def test_log_likelihoods_per_window_equal_those_of_the_bins_in_it() -> None:
+    """Each window has the sum over its own bins and its own mixing weight; an empty one has 0."""
+    g, v, window = random_bins(3)
+    mixture = OnsetMixture(
+        g.astype(np.float32), v, to_vectors(DIRECTIONS[:3]), MIXTURE_SETTINGS, window, 4
     )
-    points = ea.Sphere().grid(20.0)
-    np.testing.assert_allclose(posterior.log_density(points), oracle.log_density(points))
-    np.testing.assert_allclose(posterior.best, [30.0, 10.0], atol=2.0)
-    uncalibrated = replace(atlas.reverberant_localizer, multi_source_calibration=None)
-    assert detected_source_posterior(uncalibrated, source).radius_90 > 40
-    assert widen_posterior(posterior).radius_90 > max(posterior.radius_90, 40)
-    np.testing.assert_allclose(widen_posterior(posterior).best, posterior.best, atol=1.0)
+    e, pi = np.linspace(0.2, 2.0, 17), np.array([0.1, 0.5, 0.3, 0.8])
+    L = mixture.log_likelihoods(e, pi)
+    for w in range(4):
+        for x in range(3):
+            expected = sum(
+                v[n] * np.log(pi[w] * g[n, x] + e[n]) for n in range(17) if window[n] == w
+            )
+            assert L[w, x] == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-def test_only_sources_without_evidence_are_localized_alone(reverberant_atlas: ea.Atlas) -> None:
-    """In a room, a source with a little evidence keeps the direction of the mixture."""
-    assert reverberant_atlas.reverberant_localizer is not None
-    bins, far = (
-        detect_onsets(
-            reverberant_atlas,
-            render_reverberant(ea.simulated_head(ea.Sphere().grid(30.0)), direction[None], seed=m),
-        )
-        for m, direction in enumerate(TWO_DIRECTIONS)
-    )
-    bins = replace(bins, snr_db=np.full(len(bins), 30.0))
-    onset_settings = reverberant_atlas.reverberant_localizer.direct_sound.onset_settings
-    nothing = SourcePosterior(
-        posterior_at(ea.Sphere(), (0.0, 70.0)), np.zeros(3), np.zeros(3), 0.0, np.ones(3, bool)
-    )
-    state = VESSLState(np.full((2, 3), 0.5), np.ones(3), np.full((2, 1), 0.5), (nothing, nothing))
-    alone = reverberant_atlas.reverberant_localizer.direct_sound.log_likelihood(far)
-    far_direction = alone.directions[np.argmax(alone.log_likelihoods)]
-    for evidence, direction in ((0.1, np.array([30.0, 10.0])), (0.01, far_direction)):
-        sources = tuple(
-            make_detected_source(np.ones(len(bins)), evidence=evidence) for _ in range(2)
-        )
-        onset_masks = OnsetMasks(reverberant_atlas.layout, onset_settings, bins, 2)
-        detections = OnsetDetections(sources, bins, (far, far))
-        for own in locate_sources(
-            reverberant_atlas, state, np.array([9.0, 9.0]), detections, onset_masks
-        ):
-            assert great_circle_error(own.posterior.best, direction) < 4
-
-
-def test_free_energy_counts_sources_in_anechoic_recordings_only(
-    reverberant_atlas: ea.Atlas, atlas_head: ea.Head, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two anechoic sources are found although onsets count one; in a room, onsets decide."""
-    monkeypatch.setattr(OnsetMixture, "count_sources", lambda self, most: self.search_up_to(1)[-1])
-    sounds = [ea.synthetic_speech(2.5, seed=m) for m in range(2)]
-    dry = ea.render_scene(
-        atlas_head, sounds, TWO_DIRECTIONS, settings=ea.SceneSettings(snr_db=60.0)
-    ).mixture
-    assert len(reverberant_atlas.separate(dry, rendering="soft").sources) == 2
-    wet = ea.Audio(render_reverberant(atlas_head, TWO_DIRECTIONS), RATE)
-
-    original = Separator.fit
-
-    def fit_known_number(
-        separator: Separator, bins: ObservedBins, *number: int
-    ) -> tuple[VESSL, VESSLState]:
-        if len(number) != 1:
-            raise AssertionError("VESSL was used to count the sources")
-        return original(separator, bins, number[0])
-
-    monkeypatch.setattr(Separator, "fit", fit_known_number)
-    monkeypatch.setattr(Separator, "fit_more_sources", fit_known_number)
-    assert len(reverberant_atlas.separate(wet, rendering="soft").sources) == 1
-    with pytest.raises(AssertionError, match="count the sources"):
-        reverberant_atlas.separate(dry, rendering="soft")
-
-
-def test_more_sources_are_found_given_known_ones(atlas: ea.Atlas, atlas_head: ea.Head) -> None:
-    """Starting from one or from none gives the same two; two known sources stay unchanged."""
-    sounds = [ea.synthetic_speech(1.5, seed=m) for m in range(2)]
-    dry = ea.render_scene(
-        atlas_head, sounds, TWO_DIRECTIONS, settings=ea.SceneSettings(snr_db=60.0)
-    ).mixture
-    separator = atlas.separator
-    bins = separator.coherent_bins(stft(dry.samples, atlas.layout.window, atlas.layout.hop), -60.0)
-    _, both = separator.fit(bins)
-    assert len(both.sources) == 2
-    vessl, one = separator.fit(bins, 1)
-    grown = separator.fit_more_sources(bins, vessl, one)
-    np.testing.assert_allclose(grown.directions, both.directions, atol=1e-9)
-    vessl, two = separator.fit_at(bins, TWO_DIRECTIONS)
-    assert separator.fit_more_sources(bins, vessl, two).free_energy == two.free_energy
-
-
-def test_expected_ratios_equal_those_of_the_cues(atlas: ea.Atlas) -> None:
-    """Levels and phases are those of the cues of each source, up to the highest learned phase."""
-    separator, layout = atlas.separator, atlas.separator.source_model.layout
+def make_mixture(
+    shares: dict[int, float], density: float = 4.0, directions: np.ndarray = DIRECTIONS
+) -> OnsetMixture:
+    """Return a mixture of 400 bins that each fit one direction well, in the given shares."""
     rng = np.random.default_rng(3)
-    spectra = rng.normal(size=(2, 513, 40)) + 1j * rng.normal(size=(2, 513, 40))
-    state = separator.fit_at(
-        separator.coherent_bins(spectra, -60.0), np.array([[40.0, 0.0], [-30.0, 10.0]])
-    )[1]
-    ratios = separator.expected_interaural_ratios(state)
-    cue = {
-        (str(kind), int(f)): d
-        for d, (kind, f) in enumerate(zip(layout.cue_kinds, layout.cue_frequencies, strict=True))
-    }
-    highest = int(atlas.layout.ipd_frequencies[-1])
-    assert np.isnan(ratios[:, highest + 1 :]).all()
-    for m, f in ((0, 0), (1, 7), (0, highest)):
-        s = state.sources[m].cues
-        level, c, i = (s[cue[kind, f]] for kind in ("ild", "ipd_cos", "ipd_sin"))
-        expected = 10 ** (level / 20) * (c + 1j * i) / np.hypot(c, i)
-        np.testing.assert_allclose(ratios[m, f], expected, rtol=1e-9)
+    source = rng.choice(list(shares), size=400, p=list(shares.values()))
+    densities = rng.uniform(0.2, 0.5, size=(400, len(directions)))
+    densities[np.arange(400), source] = density
+    weights = rng.uniform(0.3, 0.6, 400)
+    return OnsetMixture(densities.astype(np.float32), weights, to_vectors(directions))
+
+
+def counted(mixture: OnsetMixture, max_sources: int = 6) -> list[int]:
+    """Return the sorted cells of the counted sources."""
+    return sorted(mixture.count_sources(max_sources).cells[:, 0].tolist())
+
+
+def nats_per_bin(mixture: OnsetMixture, cells: list[int]) -> float:
+    """Return the log-likelihood per bin of static sources."""
+    return mixture.fit_static(cells).log_likelihood / mixture.total
+
+
+@pytest.mark.parametrize(
+    "shares", [{2: 1.0}, {0: 0.7, 2: 0.3}, {4: 0.2, 2: 0.5, 0: 0.3}, {0: 0.3, 3: 0.7}]
+)
+def test_count_equals_the_number_of_sources(shares: dict[int, float]) -> None:
+    """One to three sources on different cones are counted, some with few bins, up to a limit."""
+    mixture = make_mixture(shares)
+    assert counted(mixture) == sorted(shares)
+    assert len(counted(mixture, 1)) == 1
+
+
+def test_source_on_the_same_cone_must_gain_more() -> None:
+    """The same bins are one source with reflections on its cone, and two on different cones."""
+    shares = {0: 0.75, 1: 0.25}
+    other_cones = make_mixture(shares, directions=ON_OTHER_CONES)
+    both = nats_per_bin(other_cones, [0, 1]) - nats_per_bin(other_cones, [0])
+    assert SECOND < both < SECOND + SAME_CONE
+    assert counted(other_cones) == [0, 1]
+    assert counted(make_mixture(shares)) == [0]
+    assert counted(make_mixture(shares, density=40.0)) == [0, 1]
+
+
+def test_known_number_is_found_on_one_cone() -> None:
+    """With a given number there is no cost of sources on one cone; all smaller fits are given."""
+    mixture = make_mixture({0: 0.75, 1: 0.25})
+    assert [sorted(fit.cells[:, 0].tolist()) for fit in mixture.search(2)] == [[0], [0, 1]]
+
+
+def test_quiet_source_is_preferred_to_a_mirror_image_of_the_loud_one() -> None:
+    """It is preferred although the mirror image on the same cone has the larger likelihood."""
+    mixture = make_mixture({0: 0.45, 1: 0.29, 2: 0.26}, density=6.0)
+    mirrored, other = nats_per_bin(mixture, [0, 1]), nats_per_bin(mixture, [0, 2])
+    assert other < mirrored < other + SAME_CONE
+    assert counted(mixture, 2) == [0, 2]
+
+
+def test_next_source_ratio_is_relative_to_the_required_gain() -> None:
+    """Off all cones the requirement is that of the second source, on a cone it is larger."""
+    shares = {0: 0.75, 1: 0.25}
+    one_cone, other_cones = make_mixture(shares), make_mixture(shares, directions=ON_OTHER_CONES)
+    gained = nats_per_bin(one_cone, [0, 1]) - nats_per_bin(one_cone, [0])
+    ratio = one_cone.next_source_ratio(one_cone.fit_static([0]))
+    assert ratio == pytest.approx(gained / (SECOND + SAME_CONE), rel=1e-6)
+    assert ratio < 1
+    ratio = other_cones.next_source_ratio(other_cones.fit_static([0]))
+    assert ratio == pytest.approx(gained / SECOND, rel=1e-6)
+    assert ratio > 1
+    assert other_cones.next_source_ratio(other_cones.fit_static([0, 1])) < 0.1
+
+
+def test_fit_equals_the_formula() -> None:
+    """Likelihood, responsibilities and gain equal loops over the bins."""
+    mixture = make_mixture({0: 0.6, 2: 0.4})
+    fit = mixture.fit_static([0, 2])
+    pi, total, responsibilities = fit.mixing_weights[:, 0], 0.0, np.zeros((2, 400))
+    for n, (v, g) in enumerate(zip(mixture.weights, mixture.densities, strict=True)):
+        own = [pi[0] * float(g[0]), pi[1] * float(g[2])]
+        total += float(v) * np.log(sum(own) + pi[2])
+        responsibilities[:, n] = np.array(own) / (sum(own) + pi[2])
+    assert fit.log_likelihood == pytest.approx(total, rel=1e-9)
+    for m in range(2):
+        np.testing.assert_allclose(mixture.responsibilities(fit, m), responsibilities[m], rtol=1e-6)
+    gain = nats_per_bin(mixture, [0, 2]) - nats_per_bin(mixture, [0])
+    assert mixture.gain(fit, 1) == pytest.approx(gain, rel=1e-9)
+    assert gain > 0.1
+
+
+def test_score_does_not_decrease_in_a_search() -> None:
+    """Placing the sources again never lowers J; a bad start is left."""
+    mixture = make_mixture({0: 0.5, 2: 0.3, 4: 0.2})
+    bad = mixture.fit_static([1, 3, 4])
+    refined = mixture._refine(bad, SAME_CONE)
+    assert mixture.score(refined) > mixture.score(bad) + 0.1
+    assert sorted(refined.cells[:, 0].tolist()) == [0, 2, 4]

@@ -1,8 +1,11 @@
 """Score calibration: batched posteriors equal single ones, and both follow the formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import earatlas as ea
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.score_calibration import BETAS, KERNEL_WIDTHS_DEGREES, ScoreCalibration
@@ -57,3 +60,23 @@ def test_batched_posteriors_equal_single_ones(
             posterior.means[own], np.tile(u / total, (own.sum(), 1)), rtol=1e-9
         )
         assert not posterior.means[~own].any()
+
+
+def test_rounding_keeps_the_settings() -> None:
+    """Only arrays are rounded; settings other than the defaults are kept."""
+    localizer = ea.example_atlas().reverberant_localizer
+    assert localizer is not None
+    assert localizer.multi_source_calibration is not None
+    fewer = replace(localizer.score_calibration.settings, max_components=7)
+    other = replace(fewer, max_components=9)
+    wider = replace(localizer.direct_sound.settings, fine_degrees=3.5)
+    rounded = replace(
+        localizer,
+        direct_sound=replace(localizer.direct_sound, settings=wider),
+        score_calibration=replace(localizer.score_calibration, settings=fewer),
+        multi_source_calibration=replace(localizer.multi_source_calibration, settings=other),
+    ).rounded()
+    assert rounded.direct_sound.settings == wider
+    assert rounded.score_calibration.settings == fewer
+    assert rounded.multi_source_calibration is not None
+    assert rounded.multi_source_calibration.settings == other

@@ -29,7 +29,7 @@ from earatlas.plotting.scenes import draw_mask, draw_posterior, draw_posteriors,
 from earatlas.plotting.style import save
 from earatlas.plotting.tracks import draw_direction_tracks
 from earatlas.report import report_page
-from earatlas.separation.source_track import SourceTrack
+from earatlas.separation.result import SourceTrack
 
 
 def colour_at(axes: Axes, x: float, y: float) -> np.ndarray:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
-from earatlas.ppam import data_blocks
-from earatlas.ppam.data_blocks import ChartSupport
+from earatlas.ppam.data_blocks import BlockSettings, ChartSupport
 from earatlas.ppam.em import EM, EMSettings
 
 SPACES = [Sphere(), Circle(), Cylinder((-40.0, 60.0)), Plane(((-50.0, 50.0), (-30.0, 30.0)))]
@@ -26,8 +25,8 @@ def smooth_em(space: Space, n: int = 700) -> EM:
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
 def test_blocks_are_a_partition(space: Space) -> None:
     """Every direction is in one block, and blocks are smaller than the space."""
-    x = smooth_em(space).x
-    blocks = data_blocks.spatial_blocks(space, x)
+    data = smooth_em(space).data
+    x, blocks = data.x, data.spatial_blocks()
     assert np.array_equal(np.sort(np.concatenate(blocks)), np.arange(len(x)))
     assert len(blocks) > 3
     whole, widest = (
@@ -38,20 +37,17 @@ def test_blocks_are_a_partition(space: Space) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
-def test_irrelevant_charts_do_not_change_result(
-    space: Space, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_irrelevant_charts_do_not_change_result(space: Space) -> None:
     """Sufficient statistics and spread equal those of all components on one block."""
     em = smooth_em(space)
     model = em.initialize(90, np.random.default_rng(1))
     statistics, spread = em.e_step(model), em.estimate_spread(model, 3.0).spread
-    support = ChartSupport.of(model)
-    blocks = data_blocks.spatial_blocks(space, em.x)
+    support = ChartSupport.of(model, em.settings.blocks)
+    blocks = em.data.spatial_blocks()
     counts = [len(support.relevant_components(em.x[rows])) for rows in blocks]
     assert np.mean(counts) < 0.8 * len(model.weights)
-    monkeypatch.setattr(data_blocks, "_NEGLIGIBLE_NATS", np.inf)
-    monkeypatch.setattr(data_blocks, "_MAX_BLOCKS", 1)
-    dense = replace(em)
+    one_block = BlockSettings(negligible_nats=np.inf, max_blocks=1)
+    dense = replace(em, settings=replace(em.settings, blocks=one_block))
     expected = dense.e_step(model)
     assert len(list(dense.responsibilities(model))) == 1
     for name in ("counts", "grams", "cross", "projected", "log_likelihood"):

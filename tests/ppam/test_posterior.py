@@ -11,7 +11,6 @@ from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
 from earatlas.geometry.chart_gaussians import change_chart
-from earatlas.geometry.credible_region import densities
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.ppam.calibration import Calibration
@@ -230,24 +229,6 @@ def test_credible_area_equals_area_of_region() -> None:
     assert arc.credible_area(0.9) == pytest.approx(2 * 1.645 * 5, rel=0.01)
     assert arc.credible_region(0.9).cells[0, 1] == 20.0
     assert re.fullmatch(r"CredibleRegion\(90 %, [\d.]+ degrees\)", repr(arc.credible_region(0.9)))
-
-
-@pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)
-def test_single_precision_densities(space: Space, rng: np.random.Generator) -> None:
-    """Densities of isotropic, correlated and concentric components are accurate within 2e-3."""
-    K, L = 7, space.dims
-    centres = np.column_stack([rng.uniform(-40, 40, K), rng.uniform(-30, 30, K)])
-    centres[3], centres[6] = centres[2], centres[5]
-    if L == 1:
-        centres[:, 1] = 10.0
-    means, root = rng.normal(size=(K, L)), rng.normal(size=(K, L, L))
-    covariances = 3 * np.eye(L) + root @ root.mT
-    means[:4], covariances[:4] = 0.0, np.array([0.5, 4.0, 9.0, 900.0])[:, None, None] * np.eye(L)
-    weights = rng.dirichlet(np.ones(K))
-    posterior = DirectionPosterior(space, centres, weights, means, covariances)
-    points = np.concatenate([posterior.sample(200, 1), [[170.0, 10.0], [-100.0, 10.0]]])
-    expected = np.exp(posterior.log_density(points))
-    np.testing.assert_allclose(densities(posterior, points), expected, rtol=2e-3)
 
 
 @pytest.mark.parametrize("space", [Sphere(), Circle(), PLANE], ids=lambda s: s.name)

@@ -13,9 +13,10 @@ from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
+from earatlas.ppam.data_blocks import BlockSettings
+from earatlas.ppam.e_step import SufficientStatistics
 from earatlas.ppam.em import EM, EMSettings
 from earatlas.ppam.model import PPAM
-from earatlas.ppam.sufficient_statistics import accumulate
 
 N, K, D, L, T = 7, 3, 5, 2, 4
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
@@ -73,7 +74,7 @@ def test_e_step_equals_loop_oracle(latent: int, temperature: float) -> None:
     """Responsibilities and log-likelihood equal the dense ones, with and without latent part."""
     (x, y), model = random_data(), random_model(latent)
     em = plane_em(x, y, latent, replace(PAPER, temperature=temperature))
-    local = replace(model, b=model.b - em.offset)
+    local = replace(model, b=model.b - em.data.offset)
     r, likelihood = oracles.e_step(model, x, y, temperature)
     blocks = list(em.responsibilities(local))
     np.testing.assert_allclose(np.concatenate([block.r for block in blocks]), r, **EXACT)
@@ -85,13 +86,13 @@ def test_m_step_equals_loop_oracle(constrained: bool) -> None:
     """Centres, volumes, maps and noise equal weighted least squares, component by component."""
     (x, y), model = random_data(23), random_model(0)
     em = plane_em(x, y, constrained=constrained)
-    local = replace(model, b=model.b - em.offset)
+    local = replace(model, b=model.b - em.data.offset)
     new = em.m_step(model.centres, em.e_step(local), (model.noise, model.latent))
     r, _ = oracles.e_step(model, x, y)
     expected = oracles.m_step(x, y, r, constrained=constrained)
     for name in ("centres", "weights", "A"):
         np.testing.assert_allclose(getattr(new, name), expected[name], rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(new.b + em.offset, expected["b"], rtol=1e-9)
+    np.testing.assert_allclose(new.b + em.data.offset, expected["b"], rtol=1e-9)
     np.testing.assert_allclose(new.noise, np.diag(expected["residual"]), rtol=1e-9)
     # Γ has a relative floor of 1e-6, which keeps its determinant above zero.
     np.testing.assert_allclose(new.gammas, expected["gammas"], rtol=1e-4, atol=1e-4)
@@ -105,9 +106,10 @@ def test_m_step_transforms_maps_to_new_chart() -> None:
     y = sphere.log(middle, x) @ rng.normal(size=(2, D)) + 3.0
     em = EM(sphere, x, y, replace(PAPER, min_samples=0.0), 0, True)
     blocks = em.hard_assignments(old, np.zeros(50, dtype=np.intp))
-    model = em.m_step(old, accumulate(blocks, (1, D, 2)), None)
+    model = em.m_step(old, SufficientStatistics.of(blocks, (1, D, 2)), None)
     assert great_circle_error(model.centres[0], middle) < 0.5
-    np.testing.assert_allclose(PPAM.from_parameters(model).forward_map(x) + em.offset, y, atol=5e-3)
+    found = PPAM.from_parameters(model).forward_map(x) + em.data.offset
+    np.testing.assert_allclose(found, y, atol=5e-3)
 
 
 def test_spread_equals_loop_oracle() -> None:
@@ -126,7 +128,7 @@ def test_latent_m_step_equals_dense_factor_analysis() -> None:
     """Noise and B equal an EM step on the dense residual covariance W."""
     (x, y), model = random_data(23), random_model(2)
     em = plane_em(x, y, latent=2)
-    local = replace(model, b=model.b - em.offset)
+    local = replace(model, b=model.b - em.data.offset)
     new = em.m_step(model.centres, em.e_step(local), (model.noise, model.latent))
     r, _ = oracles.e_step(model, x, y)
     residual = oracles.m_step(x, y, r, constrained=True)["residual"]
@@ -227,7 +229,11 @@ def test_block_size_does_not_change_result() -> None:
     y = smooth_cues(PLANE, x, 0.2)
     whole, pieces = (
         PPAM.fit(
-            PLANE, x, y, components=4, settings=EMSettings(block_megabytes=mb, max_iterations=5)
+            PLANE,
+            x,
+            y,
+            components=4,
+            settings=EMSettings(blocks=BlockSettings(megabytes=mb), max_iterations=5),
         )
         for mb in (100.0, 0.005)
     )

@@ -16,6 +16,7 @@ from made_scenes import (
     make_scene,
     make_source_track,
     posterior_at,
+    two_peaks,
     with_sources,
     without_audio,
 )
@@ -34,8 +35,9 @@ from earatlas.report import report_page, write_report
 from earatlas.report.comparison import SceneComparison, comparison_table, format_decibels
 from earatlas.report.images import ild_image, level_image, mask_image, text_colour
 from earatlas.report.maps import compass, map_chart
+from earatlas.report.players import EmbeddedSoundLimits
 from earatlas.report.tracks import track_charts
-from earatlas.separation.source_track import SourceTrack
+from earatlas.separation.result import SourceTrack
 
 _VOID = {"meta", "img", "br", "input", "link"}
 
@@ -166,7 +168,8 @@ def test_long_recordings_are_cut_and_linked(
     scene.sources[1].audio.write(files["source2"])
     bare = without_audio(scene)
     files["source1"] = scene.sources[0].audio.write(tmp_path / "1.wav")
-    monkeypatch.setattr("earatlas.report.players._MAX_MEGABYTES", 0.2)
+    limits = EmbeddedSoundLimits(megabytes=0.2)
+    monkeypatch.setattr("earatlas.report.players._LIMITS", limits)
     page = Page(report_page(bare, title="x", files=files, folder=tmp_path))
     sounds = [sound_of(player)[0] for player in page.all("audio")]
     assert 0.5 < len(sounds[0]) / 16_000 < 2
@@ -303,6 +306,23 @@ def test_unknown_direction() -> None:
     assert "Direction unknown" in text
     assert "square degrees" in text  # the other source has a region
     assert text.count("30° left, 10° up, front") == 2  # true directions only
+
+
+def test_alternatives_of_a_source() -> None:
+    """A source with peaks in front and behind has both in words, and a second dot on the maps."""
+    scene, _ = make_scene()
+    both = two_peaks((30, 0), (150, 0), 0.8, 6.0)
+    before = Page(report_page(scene, title="x"))
+    sources = (replace(scene.sources[0], posterior=both), scene.sources[1])
+    assert len(sources[0].alternatives) == 2
+    after = Page(report_page(replace(scene, sources=sources), title="x"))
+    words = "possibly 30° left, ear height, front (80 %), or 150° left, ear height, behind (20 %)"
+    assert words in " ".join(after.text.split())
+    assert "(20 %)" not in before.text
+    dots = [sum(e.get("class") == "peak" for e in page.all("circle")) for page in (before, after)]
+    assert dots[1] == dots[0] + 2 * 3  # both directions, on the compass, the map and the close-up
+    moving = replace(sources[0], track=replace(sources[0].track, moves=True))
+    assert len(moving.alternatives) == 1
 
 
 def test_page_uses_the_palette() -> None:

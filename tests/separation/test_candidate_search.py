@@ -28,6 +28,7 @@ from earatlas.separation.candidate_search import (
     loudest,
 )
 
+DEFAULTS = CandidateSearchSettings()  # w_0 = 0.1
 LAYOUT = CueLayout(rate=16, window=16, hop=2, ild_band_hz=(0.0, 7.0), ipd_band_hz=(2.0, 5.0))
 SINGLE: dict[str, Any] = {"rtol": 1e-4, "atol": 2e-4}  # likelihoods are float32
 
@@ -84,7 +85,7 @@ def plain_em(
 def test_convex_weights_equal_plain_em(iterations: int) -> None:
     """The weights equal those of plain EM before the first pruning."""
     p, diffuse = make_likelihoods()
-    w, fit = convex_weights(p, diffuse, 0.1, iterations)
+    w, fit = convex_weights(p, diffuse, DEFAULTS, iterations)
     expected, likelihood = plain_em(p, diffuse, 0.1, iterations)
     np.testing.assert_allclose(w, expected[:-1], rtol=1e-5)
     np.testing.assert_allclose(fit, likelihood, rtol=1e-5)
@@ -93,7 +94,7 @@ def test_convex_weights_equal_plain_em(iterations: int) -> None:
 def test_convex_weights_find_the_maximum() -> None:
     """With pruning, the result is still the unique maximum of the convex problem."""
     p, diffuse = make_likelihoods()
-    w, fit = convex_weights(p, diffuse, 0.1, 200)
+    w, fit = convex_weights(p, diffuse, DEFAULTS, 200)
     expected, likelihood = plain_em(p, diffuse, 0.1, 200)
     assert (w == 0).any()
     np.testing.assert_allclose(w, expected[:-1], atol=2e-3)
@@ -104,14 +105,13 @@ def test_convex_weights_find_the_maximum() -> None:
     np.testing.assert_allclose(gain[w > 0.05], 1.0, atol=0.01)
 
 
-def test_likelihood_never_decreases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_likelihood_never_decreases() -> None:
     """The likelihood never decreases with more iterations, and pruning hardly lowers it."""
     p, diffuse = make_likelihoods()
-    pruned = [convex_weights(p, diffuse, 0.1, i)[1] for i in range(1, 40)]
-    monkeypatch.setattr("earatlas.separation.candidate_search._PRUNE_INTERVAL", 1000)
-    fits = []
+    pruned = [convex_weights(p, diffuse, DEFAULTS, i)[1] for i in range(1, 40)]
+    unpruned, fits = CandidateSearchSettings(prune_interval=1000), []
     for iterations in range(1, 40):
-        w, fit = convex_weights(p, diffuse, 0.1, iterations)
+        w, fit = convex_weights(p, diffuse, unpruned, iterations)
         assert w.min() >= 0
         assert w.sum() < 1 + 1e-6
         fits.append(fit)
@@ -152,7 +152,7 @@ def test_best_sets_equal_brute_force(sources: int) -> None:
     """The best sets are the first of all sets in order of their likelihood."""
     p, diffuse = make_likelihoods()
     directions = np.random.default_rng(4).uniform(-80, 80, (len(p), 2))
-    candidates = SourceCandidates(directions, p, diffuse, np.ones(9) / 9, 0.1)
+    candidates = SourceCandidates(directions, p, diffuse, np.ones(9) / 9, DEFAULTS)
     scores = {}
     for chosen in combinations(range(len(p)), sources):
         scores[chosen] = sum(
@@ -165,12 +165,12 @@ def test_best_sets_equal_brute_force(sources: int) -> None:
         np.testing.assert_array_equal(found, directions[list(chosen)])
 
 
-def test_number_of_compared_sets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_compared_sets_is_bounded() -> None:
     """Only the candidates with the largest weights are combined."""
-    monkeypatch.setattr("earatlas.separation.candidate_search._MAX_SETS", 10)
+    few = CandidateSearchSettings(max_sets=10)
     p, diffuse = make_likelihoods()
     directions = np.arange(14.0).reshape(7, 2)
-    candidates = SourceCandidates(directions, p, diffuse, np.ones(9) / 9, 0.1)
+    candidates = SourceCandidates(directions, p, diffuse, np.ones(9) / 9, few)
     assert len(candidates.best_sets(3, 100)) == 10  # three of five candidates
     assert max(chosen.max() for chosen in candidates.best_sets(3, 100)) == directions[4].max()
 

@@ -60,18 +60,17 @@ def test_wpe_against_loops() -> None:
     rng = np.random.default_rng(4)
     F, T = 2, 40
     X = rng.normal(size=(2, F, T)) + 1j * rng.normal(size=(2, F, T))
-    z = dereverberation.delayed_frames(X)
+    settings = dereverberation.DereverberationSettings()
+    z = dereverberation.delayed_frames(X, settings.delay, settings.taps)
     for t in range(T):
-        for k in range(dereverberation._TAPS):
-            lag = t - dereverberation._DELAY - k
+        for k in range(settings.taps):
+            lag = t - settings.delay - k
             expected = X[:, :, lag].T if lag >= 0 else np.zeros((F, 2))
             np.testing.assert_array_equal(z[:, 2 * k : 2 * k + 2, t], expected)
-    d = dereverberation.weighted_prediction_error(X)
+    d = dereverberation.weighted_prediction_error(X, settings)
     # The prediction reduces the energy and cannot change the first frames.
     assert (np.abs(d) ** 2).sum() < (np.abs(X) ** 2).sum()
-    np.testing.assert_array_equal(
-        d[:, :, : dereverberation._DELAY], X[:, :, : dereverberation._DELAY]
-    )
+    np.testing.assert_array_equal(d[:, :, : settings.delay], X[:, :, : settings.delay])
 
 
 def test_late_echo_is_removed() -> None:
@@ -80,8 +79,9 @@ def test_late_echo_is_removed() -> None:
     S = rng.normal(size=(2, 6, 600)) + 1j * rng.normal(size=(2, 6, 600))
     X = S.copy()
     X[:, :, 5:] += 0.5 * S[:, :, :-5]
+    settings = dereverberation.DereverberationSettings()
     assert (
-        snr_db(np.abs(S), np.abs(dereverberation.weighted_prediction_error(X)))
+        snr_db(np.abs(S), np.abs(dereverberation.weighted_prediction_error(X, settings)))
         > snr_db(np.abs(S), np.abs(X)) + 5
     )
 

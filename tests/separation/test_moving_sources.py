@@ -12,13 +12,15 @@ import soundfile
 import earatlas as ea
 from earatlas.atlas import Atlas
 from earatlas.features.impulse_responses import transfer_functions
+from earatlas.features.reverberation import DecayEstimator
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
+from earatlas.separation.bin_assignment import CueDensities
 from earatlas.separation.demixing.rendering import Rendering
 from earatlas.separation.demixing.time_varying import interaural_ratios_at, separate_moving
-from earatlas.separation.moving_sources import _TrajectoryAssignment
 from earatlas.separation.result import Scene
+from earatlas.separation.source_masks import TrajectoryAssignment
 
 RATE = 16_000
 TRAJECTORY = ea.Trajectory((0, 5), ((60, 5), (-40, 5)))
@@ -71,6 +73,23 @@ def test_signals_of_moving_sources_sum_to_the_mixture(
     plain = [source.to_dict() for source in found.sources]
     assert [row["moves"] for row in plain] == [source.moves for source in found.sources]
     assert all(source.evidence.direct for source in found.sources)
+    assert [row["evidence"]["misfit"] for row in plain] == [None, None]  # it is not known
+    assert found.doubts == ()
+
+
+def test_reverberation_and_noise_raise_doubts_about_moving_sources(
+    atlas: Atlas, moving_scene: ea.SimulatedScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doubts about the recording do not depend on whether its sources move."""
+    samples = moving_scene.mixture.samples
+    noise = 0.5 * samples.std() * np.random.default_rng(5).normal(size=samples.shape)
+    noisy = atlas.separate(ea.Audio(samples + noise, RATE), n_sources=2, rendering="soft")
+    assert any(source.moves for source in noisy.sources)
+    assert [doubt.word for doubt in noisy.doubts] == ["noisy"]
+    monkeypatch.setattr(DecayEstimator, "seconds", lambda _: 0.3)
+    reverberant = atlas.separate(moving_scene.mixture, n_sources=2, rendering="soft")
+    assert any(source.moves for source in reverberant.sources)
+    assert [doubt.word for doubt in reverberant.doubts] == ["reverberant"]
 
 
 def test_single_moving_talker_is_one_source(atlas: Atlas, moving_scene: ea.SimulatedScene) -> None:
@@ -103,7 +122,7 @@ def test_static_sources_are_not_affected(
     voices = [ea.synthetic_speech(2.5, seed=m) for m in (1, 2)]
     scene = ea.render_scene(atlas_head, voices, [(55.0, 10.0), (-40.0, -5.0)])
     found = atlas.separate(scene.mixture)
-    monkeypatch.setattr("earatlas.separation.separator.find_moving_trajectories", lambda *_: [])
+    monkeypatch.setattr("earatlas.separation.pipeline.find_moving_trajectories", lambda *_: [])
     before = atlas.separate(scene.mixture)
     assert not any(source.moves for source in found.sources)
     for a, b in zip(found.sources, before.sources, strict=True):
@@ -122,17 +141,17 @@ def test_assignment_uses_the_cues_of_each_step(
     bins = bins.subset(np.arange(0, len(bins), len(bins) // 150))
     starts = np.array([0, 50, 90])
     directions = np.array([[[60.0, 5], [50, 5], [40, 5]], [STATIC_DIRECTION] * 3])
-    assignment = _TrajectoryAssignment(separator, bins, directions, starts)
-    weights = np.random.default_rng(0).dirichlet((2, 3), assignment._vessl.n_cells).T
+    assignment = TrajectoryAssignment(separator, bins, directions, starts)
+    weights = np.random.default_rng(0).dirichlet((2, 3), len(assignment._vessl.cells)).T
     q, total = assignment._assign(model.noise, weights)
     np.testing.assert_allclose(q.sum(axis=0), 1.0)
     expected = 0.0
     for n in range(len(bins)):
         step = int((bins.t[n] >= starts).sum()) - 1
-        logs = assignment._vessl.log_likelihoods(
-            *model.expected(directions[:, step]), model.noise, bins.subset(np.array([n]))
-        )[:, 0]
-        logs += np.log(weights[:, assignment._vessl.cells[n]])
+        moments = model.expected(directions[:, step])
+        densities = CueDensities.from_moments(*moments, model.noise)
+        logs = densities.of_bins(bins.subset(np.array([n])))[:, 0]
+        logs += np.log(weights[:, assignment._vessl.cell[n]])
         expected += float(np.logaddexp(*logs))
         np.testing.assert_allclose(q[0, n], np.exp(logs[0] - np.logaddexp(*logs)), rtol=1e-9)
     assert total == pytest.approx(expected, rel=1e-9)
@@ -173,6 +192,23 @@ def test_filters_follow_the_ratios(moving_scene: ea.SimulatedScene, atlas: Atlas
     np.testing.assert_allclose(right.sum(axis=0), x.sum(axis=0), atol=1e-10)
     assert min(sdr(x[m], right[m]) for m in (0, 1)) > 8.0
     assert max(sdr(x[m], wrong[m]) for m in (0, 1)) < 3.0
+
+
+def test_steps_of_constant_directions_equal_a_single_step(
+    moving_scene: ea.SimulatedScene, atlas: Atlas
+) -> None:
+    """Whether a bin is negligible depends on the whole block, not on a step without sound."""
+    layout, rng = atlas.layout, np.random.default_rng(3)
+    x = moving_scene.mixture.samples[:, :RATE].copy()
+    x[:, RATE // 2 :] *= 1e-5
+    spectra = stft(x, layout.window, layout.hop)
+    F, T = layout.n_frequencies, spectra.shape[-1]
+    ratios = np.exp(rng.normal(size=(2, 1, F)) + 1j * rng.normal(size=(2, 1, F)))
+    masks, starts = rng.dirichlet((1, 1), (F, T)).transpose(2, 0, 1), np.arange(0, T, 16)
+    single = separate_moving(spectra, masks, ratios, starts[:1], layout, RATE)
+    repeated = np.repeat(ratios, len(starts), axis=1)
+    several = separate_moving(spectra, masks, repeated, starts, layout, RATE)
+    np.testing.assert_allclose(several, single, atol=1e-12 * np.abs(x[:, RATE // 2 :]).max())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import numpy as np
 from test_underdetermined import three_steering_vectors
 
 from earatlas.separation.demixing import underdetermined
-from earatlas.separation.demixing.nmf import ItakuraSaitoNMF
+from earatlas.separation.demixing.underdetermined import ItakuraSaitoNMF, UnderdeterminedSettings
+from earatlas.separation.demixing.wiener import SourceCovariances
 from earatlas.types import Array, Single
 
 F, T, K = 23, 40, 3
@@ -69,10 +70,13 @@ def test_nmf_improves_underdetermined_powers() -> None:
     X = np.einsum("fam,mft->aft", A, y).astype(np.complex64)
     power = np.abs(y) ** 2
     initial = np.repeat(power.mean(axis=0, keepdims=True), 3, axis=0).astype(np.float32)
-    em_powers = underdetermined.em_source_powers(X, A, initial, 1e-3, 1e-6)
-    nmf_powers = underdetermined.nmf_source_powers(X, A, initial, 1e-3, 1e-6)
+    settings = UnderdeterminedSettings()
+    R = SourceCovariances.from_steering_vectors(A.astype(X.dtype), 1e-3)
+    em_powers = underdetermined.em_source_powers(X, R, initial, 1e-6, (3, 3), 10)
+    nmf_powers = underdetermined.nmf_source_powers(X, R, initial, 1e-6, settings)
     errors = [float(np.abs(np.log(v / truth)).mean()) for v in (em_powers, nmf_powers)]
     assert errors[1] < 0.9 * errors[0]
     order = [2, 0, 1]
-    reordered = underdetermined.nmf_source_powers(X, A[..., order], initial[order], 1e-3, 1e-6)
+    R = SourceCovariances.from_steering_vectors(A[..., order].astype(X.dtype), 1e-3)
+    reordered = underdetermined.nmf_source_powers(X, R, initial[order], 1e-6, settings)
     np.testing.assert_allclose(reordered, nmf_powers[order], rtol=2e-2)

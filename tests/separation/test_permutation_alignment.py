@@ -151,26 +151,54 @@ def test_prior_overrides_contradicting_envelopes() -> None:
     powers[:, band] = powers[::-1, band]
     without_prior = permutation_alignment.align_permutation(powers, masks, FREQUENCIES_HZ)
     assert without_prior[band].mean() > 0.9
-    prior = np.where(FREQUENCIES_HZ < 1700, 200.0, 0.0)  # more than all coupling terms
-    assert not permutation_alignment.align_permutation(powers, masks, FREQUENCIES_HZ, prior)[
-        band
-    ].any()
+    agreement = np.where(FREQUENCIES_HZ < 1700, 1.0, 0.0)
+    heavy = permutation_alignment.PermutationSettings(expected_weight=200.0)  # more than couplings
+    with_prior = permutation_alignment.align_permutation(
+        powers, masks, FREQUENCIES_HZ, agreement, heavy
+    )
+    assert not with_prior[band].any()
 
 
-def test_steering_vector_agreement_against_loops() -> None:
+def test_agreement_against_loops() -> None:
     """g changes its sign for swapped vectors, and is 0 where both expected vectors coincide."""
     rng = np.random.default_rng(4)
-    A, expected = rng.normal(size=(2, 5, 2, 2)) + 1j * rng.normal(size=(2, 5, 2, 2))
-    A, expected = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (A, expected))
-    expected[3, :, 0] = expected[3, :, 1]
-    g = permutation_alignment.steering_vector_agreement(A, expected)
+    level, phase = 6 * rng.normal(size=(2, 5)), rng.normal(size=(2, 5))
+    level[:, 3], phase[:, 3] = 2.0, 0.5  # the same cues of both sources
+    ear_levels = rng.uniform(0.5, 2.0, size=(2, 5))
+    A = rng.normal(size=(5, 2, 2)) + 1j * rng.normal(size=(5, 2, 2))
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    cues = permutation_alignment.ExpectedCues(level, phase).at(np.arange(5), ear_levels)
+    g = cues.agreement(A)
     for f in range(5):
-        match = [[abs(np.vdot(A[f, :, m], expected[f, :, n])) ** 2 for n in (0, 1)] for m in (0, 1)]
-        collinearity = abs(np.vdot(expected[f, :, 0], expected[f, :, 1])) ** 2
+        ratios = 10 ** (level[:, f] / 20) * np.exp(1j * phase[:, f])
+        vectors = [np.array([1.0, ratio]) / ear_levels[:, f] for ratio in ratios]
+        e = [vector / np.linalg.norm(vector) for vector in vectors]
+        match = [[abs(np.vdot(A[f, :, m], e[n])) ** 2 for n in (0, 1)] for m in (0, 1)]
         excess = match[0][0] + match[1][1] - match[0][1] - match[1][0]
-        assert g[f] == pytest.approx(np.clip(0.5 * excess / (1 - collinearity + 0.02), -1, 1))
+        collinearity = abs(np.vdot(e[0], e[1])) ** 2
+        expected = np.clip(0.5 * excess / (1 - collinearity + 0.02), -1, 1)
+        assert g[f] == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert g[3] == pytest.approx(0, abs=1e-12)
+    np.testing.assert_allclose(cues.agreement(A[..., ::-1]), -g, atol=1e-12)
+
+
+def test_expected_cues_determine_the_order() -> None:
+    """Phases or levels decide; there is no decision where nothing is known."""
+    level = np.array([[6.0, 6.0, np.nan, 3.0], [-4.0, -4.0, np.nan, 3.0]])
+    phase = np.array([[0.3, np.nan, np.nan, 0.5], [1.4, np.nan, np.nan, 0.5]])
+    ear_levels = np.array([[1.0, 2.0, 1.0, 3.0], [2.0, 1.0, 5.0, 1.0]])
+    any_phase = np.where(np.isnan(phase), [[2.0], [-1.0]], phase)  # arbitrary where it is not known
+    ratios = 10 ** (np.nan_to_num(level) / 20) * np.exp(1j * any_phase)
+    A = np.stack([np.ones_like(ratios), ratios]).transpose(2, 0, 1) / ear_levels.T[:, :, None]
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    cues = permutation_alignment.ExpectedCues(level, phase)
+    rows = np.arange(4)
+    expected = cues.at(rows, ear_levels)
+    agreement, reversed_order = expected.agreement(A), expected.agreement(A[..., ::-1])
+    assert (agreement[:2] > 0.25).all()
+    assert (reversed_order[:2] < -0.25).all()
+    np.testing.assert_allclose(agreement[2:], 0.0, atol=1e-12)
+    rows = np.array([3, 0])
     np.testing.assert_allclose(
-        permutation_alignment.steering_vector_agreement(A[..., ::-1], expected), -g, atol=1e-12
+        cues.at(rows, ear_levels[:, rows]).agreement(A[rows]), agreement[rows]
     )
-    assert permutation_alignment.steering_vector_agreement(expected[:1], expected[:1])[0] > 0.9

@@ -2,7 +2,7 @@
 
 import pytest
 
-from earatlas.separation.progress import FIRST_PASS_FRACTION, SeparationProgress
+from earatlas.separation.pipeline import SeparationProgress
 
 
 def test_progress_is_proportional_to_time() -> None:
@@ -11,7 +11,7 @@ def test_progress_is_proportional_to_time() -> None:
     progress = SeparationProgress(lambda done, total: reported.append(done / total), lambda: now)
     for step in (1, 2, 3):  # a first pass of 3 s, assumed to be a fifth
         now = float(step)
-        progress(FIRST_PASS_FRACTION * step / 3, 1.0)
+        progress.report_first_pass(step / 3)
     now = 10.0  # the search took 7 s
     progress.begin_second_pass()
     for block in range(1, 11):  # ten blocks of 2 s, so it ends at 30 s
@@ -21,8 +21,9 @@ def test_progress_is_proportional_to_time() -> None:
     assert reported == sorted(reported)
     now, reported = 0.0, []
     optimistic = SeparationProgress(lambda done, total: reported.append(done / total), lambda: now)
-    optimistic(0.9, 1.0)  # too optimistic: progress waits
+    optimistic.report_first_pass(0.9)
+    optimistic.report_first_pass(0.5)  # progress never decreases
     optimistic.begin_second_pass()
     now = 1.0
     optimistic.report_second_pass(0.1)
-    assert reported == [0.9, 0.9]
+    assert reported == pytest.approx([0.18, 0.18, 0.18])

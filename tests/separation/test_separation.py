@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,16 @@ from earatlas.atlas import Atlas
 from earatlas.errors import InputError
 from earatlas.evaluation.directions import direction_errors
 from earatlas.features.audio import resample
-from earatlas.features.onset_detector import OnsetBins
+from earatlas.features.reverberation import DecayEstimator, ReverberationEstimate
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
 from earatlas.separation.candidate_search import SourceCandidates
-from earatlas.separation.demixing.masking import apply_masks, binary_masks
+from earatlas.separation.demixing.band_extension import extend_band
+from earatlas.separation.demixing.masks import apply_masks, binary_masks
 from earatlas.separation.demixing.rendering import render_sources
-from earatlas.separation.progress import FIRST_PASS_FRACTION
+from earatlas.separation.pipeline import SeparationProgress
 from earatlas.separation.result import Scene
-from earatlas.separation.source_estimation import StaticSources
+from earatlas.separation.separator import ObservationSettings
 from earatlas.types import Array, Indices
 
 RATE = 16_000
@@ -142,6 +143,7 @@ def test_repr_and_json_of_a_scene(found: Scene, two: ea.SimulatedScene) -> None:
         plain = source.to_dict()
         assert plain["direction"] == [round(float(v), 2) for v in direction]
         assert 0 < plain["credible_90_area"] < 10_000
+        assert plain["alternatives"][0]["direction"] == plain["direction"]
         assert source.name in repr(source)
     masks = found.masks
     assert masks.shape == (2, 512, two.mixture.samples.shape[1] // 128 + 1)
@@ -290,7 +292,8 @@ def test_long_recordings_keep_their_rate(
 ) -> None:
     """Blocks at 44.1 kHz have no gaps or extra samples, in memory and from a file."""
     # 0.3 s is rounded to 0.304 s at 16 kHz, and to 0.32 s for whole samples at both rates.
-    monkeypatch.setattr("earatlas.separation.blocks._OVERLAP_SECONDS", 0.32)
+    settings = ObservationSettings(block_seconds=2.0, overlap_seconds=0.32)
+    monkeypatch.setattr(atlas.separator, "settings", settings)
     audio = conversation.mixture.at_rate(44_100)
     path = audio.write(tmp_path / "party.wav")
     _, files = atlas.separate_file(path, tmp_path / "out", n_sources=2)
@@ -398,10 +401,10 @@ def assert_message(error: pytest.ExceptionInfo[InputError], words: str) -> None:
 
 
 @pytest.fixture
-def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_blocks(atlas: Atlas, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the blocks, so that a few seconds are a long recording."""
-    monkeypatch.setattr("earatlas.separation.blocks._BLOCK_SECONDS", 2.0)
-    monkeypatch.setattr("earatlas.separation.blocks._OVERLAP_SECONDS", 0.3)
+    settings = ObservationSettings(block_seconds=2.0, overlap_seconds=0.3)
+    monkeypatch.setattr(atlas.separator, "settings", settings)
 
 
 @pytest.fixture(scope="module")
@@ -438,6 +441,41 @@ def test_sources_keep_their_identity(atlas: Atlas, conversation: ea.SimulatedSce
     assert masks.shape == (2, 512, signals.shape[2] // 128 + 1)
     np.testing.assert_allclose(masks.sum(axis=0), 1.0, atol=1e-6)
     assert np.diff(scene.free_energies).min() > -1e-6
+
+
+@pytest.mark.usefixtures("short_blocks")
+@pytest.mark.parametrize("reverberant", [False, True])
+def test_reverberation_is_decided_once(
+    atlas: Atlas,
+    conversation: ea.SimulatedScene,
+    monkeypatch: pytest.MonkeyPatch,
+    reverberant: bool,
+) -> None:
+    """All blocks, the band above the cues and the dereverberation follow the first block."""
+    ratio, seen = 0.05 if reverberant else 0.001, []
+
+    def render(*arguments: Any, **options: Any) -> tuple[Array, ReverberationEstimate]:
+        estimate = options["reverberation"]
+        seen.append(estimate.diffuse_ratio)
+        samples, spectra, masks, layout, _ = arguments
+        signals, _ = render_sources(samples, spectra, masks, layout, "soft")
+        return signals, replace(estimate, diffuse_ratio=estimate.diffuse_ratio or ratio)
+
+    def extend(*arguments: Any) -> Array:
+        seen.append(arguments[5].diffuse_ratio)
+        return extend_band(*arguments)
+
+    monkeypatch.setattr("earatlas.separation.assembly.render_sources", render)
+    monkeypatch.setattr("earatlas.separation.assembly.extend_band", extend)
+    monkeypatch.setattr(DecayEstimator, "seconds", lambda _: 0.22)
+    mixture = ea.Audio(conversation.mixture.samples[:, : 5 * RATE], RATE).at_rate(24_000)
+    with nullcontext() if reverberant else pytest.warns(ea.EaratlasWarning, match="no effect"):
+        scene = atlas.separate(mixture, n_sources=2, dry=True)
+    assert len(seen) > 4
+    assert seen == [None] + [ratio] * (len(seen) - 1)
+    assert scene.dry is reverberant
+    total = np.sum([source.audio.samples for source in scene.sources], axis=0)
+    assert np.allclose(total, mixture.samples) is not reverberant
 
 
 @pytest.mark.usefixtures("short_blocks")
@@ -504,7 +542,8 @@ def test_file_and_memory_give_the_same_result(
     assert reported == sorted(reported)
     assert reported[0] >= 0
     assert reported[-1] == 1.0
-    assert reported[len(reported) // 2 - 1] == FIRST_PASS_FRACTION, "end of the first pass"
+    end_of_first_pass = reported[len(reported) // 2 - 1]
+    assert end_of_first_pass == SeparationProgress.first_pass_fraction
 
 
 def test_file_at_another_rate_with_other_channels(
@@ -574,7 +613,7 @@ def test_interruption_leaves_nothing_behind(
     path = conversation.mixture.write(tmp_path / "party.wav")
     calls = []
 
-    def failing(*arguments: object, **options: object) -> Array:
+    def failing(*arguments: object, **options: object) -> tuple[Array, ReverberationEstimate]:
         calls.append(arguments)
         if len(calls) == 3:
             raise KeyboardInterrupt
@@ -628,23 +667,3 @@ def test_fractional_number_of_sources_is_rejected(
     """The number of sources must be an integer."""
     with pytest.raises(InputError, match="n_sources must be from 1 to 6"):
         atlas.separate(two.mixture, n_sources=n_sources)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("decay_seconds", "noisy", "reverberant", "possibly"),
-    [(0.15, False, False, False), (0.22, False, False, True), (0.22, True, False, False),
-     (0.3, False, True, False), (np.nan, False, False, False)],
-)  # fmt: skip
-def test_decision_about_reverberation(
-    decay_seconds: float, noisy: bool, reverberant: bool, possibly: bool
-) -> None:
-    """The decay time decides; between its limits, unless there is noise, the filters decide."""
-    empty = np.zeros(0, dtype=np.intp)
-    onsets = OnsetBins(
-        empty, empty, np.zeros((0, 2), dtype=complex), np.zeros(0), np.zeros(0), 0.0,
-        decay_seconds=decay_seconds,
-    )  # fmt: skip
-    fit: Any = SimpleNamespace(detections=SimpleNamespace(onsets=onsets))
-    sources = StaticSources(fit, RATE, iter([]), None, noisy)
-    assert sources.reverberant == reverberant
-    assert sources.possibly_reverberant == possibly

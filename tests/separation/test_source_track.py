@@ -7,18 +7,13 @@ import pytest
 from made_scenes import posterior_at
 
 import earatlas as ea
-from earatlas.separation.source_track import (
-    MAX_ROWS,
-    LevelMeter,
-    SourceLevels,
-    SourceTrack,
-    static_track,
-)
+from earatlas.separation.assembly import LevelMeter, SourceLevels, SpectrogramSettings
+from earatlas.separation.result import Evidence, LocatedSource, SourceTrack
 
 
 def measure_levels(signals: np.ndarray, rate: int, cuts: list[int]) -> SourceLevels:
     """Return the levels of signals (M, 2, n) that are added in parts."""
-    meter = LevelMeter(len(signals), samples=signals.shape[-1], rate=rate)
+    meter = LevelMeter(len(signals), signals.shape[-1], rate, SpectrogramSettings())
     for part in np.split(signals, cuts, axis=-1):
         meter.add(part)
     return meter.levels()
@@ -50,9 +45,10 @@ def test_full_scale_sine_has_0_db() -> None:
 
 def test_long_recordings_have_longer_rows() -> None:
     """The number of rows is bounded, and the rows cover the whole signal."""
-    signals = np.ones((1, 2, 10 * MAX_ROWS + 7))
+    max_rows = SpectrogramSettings().max_times
+    signals = np.ones((1, 2, 10 * max_rows + 7))
     levels = measure_levels(signals, 4, [5000])
-    assert MAX_ROWS / 2 < levels.level_db.shape[1] <= MAX_ROWS
+    assert max_rows / 2 < levels.level_db.shape[1] <= max_rows
     np.testing.assert_allclose(levels.level_db, 10 * np.log10(2.0))
     assert levels.seconds[-1] <= signals.shape[-1] / 4 + levels.seconds[0]
 
@@ -67,7 +63,8 @@ def test_static_source_has_one_direction() -> None:
     """The direction is that of the posterior in active rows, and NaN in silent ones."""
     posterior = posterior_at(ea.Sphere(), (30, 10))
     levels = SourceLevels(np.array([0.1, 0.3, 0.5]), np.array([[-9.0, -9, -9], [-20, -70, -21]]))
-    track = static_track(posterior, levels, 1)
+    source = LocatedSource.static(posterior, Evidence(1.0))
+    track = levels.track(source.trajectory, 1)
     np.testing.assert_allclose(track.directions[[0, 2]], np.tile(posterior.best, (2, 1)))
     assert np.isnan(track.directions[1]).all()
     assert np.isnan(track.radius_90[1])

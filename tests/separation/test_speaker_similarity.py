@@ -7,20 +7,22 @@ import pytest
 import scipy.signal
 
 import earatlas as ea
+from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.geometry.angles import to_vectors
-from earatlas.localization.source_counter import SourceCounter
-from earatlas.separation.demixing.speaker_similarity import speaker_similarity
+from earatlas.separation.demixing.determined import DemixingSettings
+from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.fir_demixing import FirDemixer
-from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
-from earatlas.tracking.local_search import LocalFit, LocalSearchGrid
+from earatlas.streaming.online_demixing import OnlineSteeringVectors, SteeringSettings
 from earatlas.tracking.online import OnlineTracker
-from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.online_track import OnlineTrack, TrackState
 from earatlas.tracking.onset_buffer import OnsetBuffer
-from earatlas.tracking.settings import TrackerSettings
+from earatlas.tracking.position_update import LocalFit, LocalSearchGrid
+from earatlas.tracking.settings import TrackerSettings, TrackSettings
 from earatlas.types import Array
 
 RATE = 16_000
+SETTINGS = SimilaritySettings()
 HERTZ: Array = np.arange(1.0, 257.0) * (RATE / 512)
 
 
@@ -43,11 +45,11 @@ def echoed(sound: Array, seed: int = 0) -> Array:
 def test_two_talkers_are_distinguished_from_one_and_its_echoes() -> None:
     """Leakage between two talkers does not change the decision."""
     one, other = voice(3), voice(4)
-    leaked = speaker_similarity(one + 0.1 * other, other + 0.1 * one, RATE)
+    leaked = speaker_similarity(one + 0.1 * other, other + 0.1 * one, RATE, SETTINGS)
     assert leaked.different_speakers
     assert leaked.clearly_different_speakers
     assert not leaked.same_speaker
-    echo = speaker_similarity(one, echoed(one), RATE)
+    echo = speaker_similarity(one, echoed(one), RATE, SETTINGS)
     assert echo.same_speaker
     assert not echo.different_speakers
 
@@ -56,7 +58,7 @@ def test_moving_talker_is_one_speaker() -> None:
     """The first signal holds the beginning and the second the end of one voice."""
     sound = voice(5)
     rise = np.clip(np.linspace(-1, 2, sound.shape[1]), 0, 1)
-    similarity = speaker_similarity((1 - rise) * sound, rise * sound, RATE)
+    similarity = speaker_similarity((1 - rise) * sound, rise * sound, RATE, SETTINGS)
     assert not similarity.different_speakers
 
 
@@ -64,7 +66,7 @@ def test_noise_is_not_a_speaker() -> None:
     """Noise is uncorrelated with speech and has little modulation."""
     sound = voice(6)
     noise = np.random.default_rng(1).normal(size=sound.shape) * sound.std()
-    similarity = speaker_similarity(sound, noise, RATE)
+    similarity = speaker_similarity(sound, noise, RATE, SETTINGS)
     assert similarity.correlation < 0.5
     assert not similarity.different_speakers
     assert not similarity.same_speaker
@@ -74,25 +76,13 @@ def test_noise_is_not_a_speaker() -> None:
 def test_speaker_similarity_at_any_rate(rate: int) -> None:
     """The decision is the same at other rates; silence gives no decision."""
     one, other = (scipy.signal.resample_poly(voice(s), rate, RATE, axis=1) for s in (3, 4))
-    assert speaker_similarity(one, other, rate).different_speakers
-    assert not speaker_similarity(0 * one, 0 * one, rate).different_speakers
-    assert not speaker_similarity(0 * one, one, rate).same_speaker
+    assert speaker_similarity(one, other, rate, SETTINGS).different_speakers
+    assert not speaker_similarity(0 * one, 0 * one, rate, SETTINGS).different_speakers
+    assert not speaker_similarity(0 * one, one, rate, SETTINGS).same_speaker
     silent = speaker_similarity(
-        np.float32(0) * one.astype(np.float32), one.astype(np.float32), rate
+        np.float32(0) * one.astype(np.float32), one.astype(np.float32), rate, SETTINGS
     )
     assert np.isfinite(silent.correlation)
-
-
-def test_source_counter_returns_the_requested_number() -> None:
-    """It does so even on one cone of confusion, where counting requires more evidence."""
-    rng = np.random.default_rng(2)
-    places = np.array([[30.0, 0.0], [150.0, 0.0], [-60.0, 0.0], [0.0, 60.0]])
-    densities = rng.uniform(0.05, 0.3, size=(60, 4)).astype(np.float32)
-    densities[:40, 0] = 4.0
-    densities[40:55, 1] = 3.0
-    counter = SourceCounter(densities, np.ones(60, dtype=np.float32), places)
-    assert sorted(counter.search(2)) == [0, 1]
-    assert counter.search(1) == [0]
 
 
 # --- steering vectors and filters -----------------------------------------------------------------
@@ -114,9 +104,8 @@ def test_identity_is_kept_if_masks_are_swapped() -> None:
     """Masks that are swapped later do not swap the sources."""
     rng = np.random.default_rng(7)
     bank = Filterbank.from_seconds(RATE, hop_seconds=0.016, window_hops=2, synthesis_hops=2)
-    steering = OnlineSteeringVectors(
-        bank, HERTZ, SteeringSettings(1, ((5, 3),) * 2, ((5, 3),), 20, keep_identity=True)
-    )
+    demixing = DemixingSettings(((5, 3),) * 2, ((5, 3),))
+    steering = OnlineSteeringVectors(bank, HERTZ, SteeringSettings(), demixing, mask_updates=20)
     levels = add_frames(rng, steering, 80)
     first = levels[0] / levels.sum(axis=0)
     q = np.tile(np.stack([first, 1 - first])[:, None], (1, len(steering.frequencies_hz), 1))
@@ -136,7 +125,7 @@ def test_offline_separation_leaves_the_state_unchanged() -> None:
     """Two sources are separated on trial; the current filters stay as they are."""
     rng = np.random.default_rng(8)
     bank = Filterbank.from_seconds(RATE, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
-    demixer = FirDemixer(bank, HERTZ, 8, reverberant=True)
+    demixer = FirDemixer(bank, HERTZ, 8, SteeringSettings(), reverberant=True)
     n = 150 * bank.hop
     loud = np.repeat(rng.uniform(size=(2, 25)) < 0.5, 6 * bank.hop, axis=1)
     sounds = rng.normal(size=(2, n)) * (0.03 + loud)
@@ -169,7 +158,8 @@ def tracker(reverberant_atlas: ea.Atlas) -> OnlineTracker:
     """Return a tracker without observations."""
     assert reverberant_atlas.reverberant_localizer is not None
     return OnlineTracker(
-        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, 24), TrackerSettings()
+        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, TrackerSettings().buffer),
+        TrackerSettings(),
     )
 
 
@@ -178,8 +168,10 @@ def make_source_track(
 ) -> OnlineTrack:
     """Return a confirmed track with its last hit at 9.9 s."""
     nothing = np.zeros(0, dtype=np.float32)
-    track = OnlineTrack(name, to_vectors(direction), 0.0, deque(), deque(), nothing)
-    track.hits, track.confirmed_at, track.total_gain = 30, 1.0, total_gain
+    track = OnlineTrack(
+        name, to_vectors(direction), 0.0, deque(), deque(), nothing, TrackSettings()
+    )
+    track.hits, track.state, track.total_gain = 30, TrackState.CONFIRMED, total_gain
     track.register_hit(9.9)
     return track
 
@@ -229,9 +221,10 @@ def test_merge_of_two_tracks(tracker: OnlineTracker) -> None:
 class RecordingFrontEnd:
     """A front end that records the calls for two active tracks."""
 
-    max_tracks, maybe_reverberant = 4, True
+    reverberation = ReverberationEstimate(0.4)
 
     def __init__(self, *ids: int) -> None:
+        self.tracker, self.settings = self, TrackerSettings()
         self.confirmed = [make_source_track(i, (30.0 * i, 0.0)) for i in ids]
         self.calls: list[tuple[object, ...]] = []
 
@@ -251,7 +244,7 @@ class RecordingFrontEnd:
 def test_signals_of_tracks_decide_about_merging(reverberant_atlas: ea.Atlas) -> None:
     """Two voices are confirmed; one voice in two tracks is merged after repeated decisions."""
     live = reverberant_atlas.live()
-    split_merge, hop = live._processor.split_merge, 256
+    split_merge, hop = live._tracking.speaker_test, 256
     one, other = voice(3), voice(4)
     other[:, -RATE:] = 0.0
 
@@ -262,7 +255,7 @@ def test_signals_of_tracks_decide_about_merging(reverberant_atlas: ea.Atlas) -> 
             split_merge.append(one[:, k : k + hop], hops)
         for _ in range(checks):
             split_merge._next_step = 0
-            split_merge.check(1, 9.9, front_end, active, live._processor.masks, [], 0.0)  # type: ignore[arg-type]
+            split_merge.check(1, 9.9, front_end, active, live._masking.model, [], 0.0)  # type: ignore[arg-type]
         return list(front_end.calls)
 
     assert calls({1: one, 2: other}, (1, 2), 1) == [
@@ -278,14 +271,14 @@ def test_signals_of_tracks_decide_about_merging(reverberant_atlas: ea.Atlas) -> 
 
 def test_gain_of_a_second_source_over_motion(tracker: OnlineTracker) -> None:
     """Two directions explain the bins better than directions between them."""
-    observations = tracker._observations
-    G, half = len(observations.buffer.directions), 12
+    buffer = tracker.buffer
+    G, half = len(buffer.directions), 12
     densities = np.full((2 * half, G), 0.1, dtype=np.float32)
     here, there = 0, G // 2
     densities[:half, here] = densities[half:, there] = 5.0
-    observations.buffer.densities = densities
-    observations.buffer.bins_since = lambda seconds: slice(0, 2 * half)  # type: ignore[method-assign]
-    observations.buffer.recent_weights = lambda seconds: np.ones(2 * half)  # type: ignore[method-assign]
+    buffer.densities = densities
+    buffer.bins_since = lambda seconds: slice(0, 2 * half)  # type: ignore[method-assign]
+    buffer.recent_weights = lambda seconds: np.ones(2 * half)  # type: ignore[method-assign]
     others, share = np.full(2 * half, 0.2), 0.8
     own = densities[:, here].astype(np.float64)
     alone = half * (np.log(0.2 + 0.8 * 5) + np.log(0.2 + 0.8 * 0.1))
@@ -304,7 +297,7 @@ def test_motion_must_explain_more_than_a_second_source(
     far = LocalFit(to_vectors([60.0, 0.0]), 3.0, np.array([20.0, 0.0]), np.zeros(0, np.float32))
     near = LocalFit(to_vectors([30.0, 0.0]), 3.0, np.zeros(2), np.zeros(0, np.float32))
     monkeypatch.setattr(LocalSearchGrid, "fit", lambda *args: (near, far, 20.0))
-    monkeypatch.setattr(tracker._observations, "rewrite_history", lambda *args: None)
+    monkeypatch.setattr(tracker.buffer, "rewrite_history", lambda *args: None)
 
     def moving(two: float, *, confirmed: bool = False, moved: bool = False) -> bool:
         track = make_source_track(1, (30.0, 0.0))

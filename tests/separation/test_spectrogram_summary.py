@@ -8,17 +8,15 @@ import pytest
 from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout
 from earatlas.features.tf_bins import ObservedBins
-from earatlas.separation.spectrogram_summary import SpectrogramAccumulator, SpectrogramSummary
+from earatlas.separation.assembly import SpectrogramAccumulator, SpectrogramSettings
+from earatlas.separation.result import SpectrogramSummary
 
 LAYOUT = CueLayout(rate=16, window=16, hop=2, ild_band_hz=(0.0, 7.0), ipd_band_hz=(2.0, 5.0))
 M, T = 3, 23
 
 
-@pytest.fixture
-def coarse_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use cells of 3 bins by 4 frames, the last ones smaller: F=8, T=23."""
-    monkeypatch.setattr("earatlas.separation.spectrogram_summary._MAX_ROWS", 3)
-    monkeypatch.setattr("earatlas.separation.spectrogram_summary._MAX_COLUMNS", 6)
+# Cells of 3 bins by 4 frames, the last ones smaller: F=8, T=23.
+COARSE = SpectrogramSettings(max_times=6, max_frequencies=3)
 
 
 def random_recording() -> tuple[np.ndarray, np.ndarray]:
@@ -34,10 +32,10 @@ def observed_bins(spectra: np.ndarray) -> ObservedBins:
     return ObservedBins.from_spectra(spectra, LAYOUT, np.full(8, -38.0))
 
 
-def summarize(cuts: list[int]) -> SpectrogramSummary:
+def summarize(cuts: list[int], settings: SpectrogramSettings = COARSE) -> SpectrogramSummary:
     """Return the summary of the recording, accumulated in parts."""
     spectra, masks = random_recording()
-    builder = SpectrogramAccumulator(LAYOUT, T, M)
+    builder = SpectrogramAccumulator(LAYOUT, T, M, settings)
     edges = [0, *cuts, T]
     for first, last in pairwise(edges):
         part = spectra[:, :, first:last]
@@ -46,7 +44,6 @@ def summarize(cuts: list[int]) -> SpectrogramSummary:
     return builder.summary()
 
 
-@pytest.mark.usefixtures("coarse_cells")
 def test_summary_of_parts_equals_that_of_the_recording() -> None:
     """The recording may be split anywhere, also within a column."""
     whole, pieces = summarize([]), summarize([1, 6, 8, 17])
@@ -55,7 +52,6 @@ def test_summary_of_parts_equals_that_of_the_recording() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.usefixtures("coarse_cells")
 def test_cell_of_a_summary_is_the_mean_of_its_bins() -> None:
     """Power is the mean of all bins; cues and masks are means of observed bins, or NaN."""
     summary = summarize([])
@@ -92,7 +88,7 @@ def test_cell_of_a_summary_is_the_mean_of_its_bins() -> None:
 
 def test_summary_of_a_short_recording_has_all_bins() -> None:
     """There is one cell per bin, at its own frequency and time."""
-    summary = summarize([])
+    summary = summarize([], SpectrogramSettings())
     assert summary.masks.shape == (M, 8, T)
     np.testing.assert_allclose(summary.frequencies_hz, LAYOUT.frequencies_hz)
     np.testing.assert_allclose(summary.seconds, np.arange(T) / 8)
@@ -100,7 +96,7 @@ def test_summary_of_a_short_recording_has_all_bins() -> None:
 
 def test_summary_of_a_long_recording_has_bounded_size() -> None:
     """The size of the summary does not grow with the duration."""
-    summary = SpectrogramAccumulator(CueLayout(), 450_000, 2).summary()
+    summary = SpectrogramAccumulator(CueLayout(), 450_000, 2, SpectrogramSettings()).summary()
     assert summary.masks.shape[0] == 2
     assert summary.masks.shape[1] == 256
     assert 600 < summary.masks.shape[2] <= 1200

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from earatlas.separation.demixing import steering_vectors, underdetermined
+from earatlas.separation.demixing import determined
+from earatlas.separation.demixing.determined import SecondMoments
+from earatlas.separation.demixing.underdetermined import (
+    UnderdeterminedSettings,
+    em_source_powers,
+    underdetermined_steering_vectors,
+)
+from earatlas.separation.demixing.wiener import SourceCovariances
 from earatlas.types import Array, Complex
+
+SETTINGS = UnderdeterminedSettings()
 
 
 def three_steering_vectors(F: int, seed: int = 5) -> Complex:
@@ -43,10 +52,10 @@ def test_steering_vectors_follow_clusters_of_bins() -> None:
     power = np.abs(y) ** 2
     q = (power + 1e-9) / (power + 1e-9).sum(axis=0)
     by_masks = orthogonal_error(
-        steering_vectors.principal_steering_vectors(steering_vectors.weighted_covariances(X, q**2)),
+        determined.principal_steering_vectors(SecondMoments.from_spectra(X).covariances(q**2)),
         truth,
     )
-    found = orthogonal_error(underdetermined.underdetermined_steering_vectors(X, q, F), truth)
+    found = orthogonal_error(underdetermined_steering_vectors(X, q, F, SETTINGS), truth)
     assert np.median(found) < 1e-3
     assert found.max() < 0.5 * by_masks.max()
 
@@ -60,8 +69,8 @@ def test_neighbouring_frequencies_correct_wrong_masks() -> None:
     q = (power + 1e-9) / (power + 1e-9).sum(axis=0)
     wrong = [40, 55, 70]
     q[:, wrong] = q[[1, 2, 0]][:, wrong]
-    uncorrected = orthogonal_error(underdetermined.underdetermined_steering_vectors(X, q, F), truth)
-    corrected = orthogonal_error(underdetermined.underdetermined_steering_vectors(X, q, 16), truth)
+    uncorrected = orthogonal_error(underdetermined_steering_vectors(X, q, F, SETTINGS), truth)
+    corrected = orthogonal_error(underdetermined_steering_vectors(X, q, 16, SETTINGS), truth)
     assert uncorrected[wrong].min() > 0.1
     assert corrected[wrong].max() < 0.01
 
@@ -86,8 +95,9 @@ def test_powers_against_matrices() -> None:
                 c = W @ X[:, f, t]
                 C = np.outer(c, c.conj()) + (np.eye(2) - W) @ (v[m, f, t] * R[m])
                 expected[m, f, t] = 0.5 * np.trace(np.linalg.solve(R[m], C)).real
-    expected = 0.5 * (expected + steering_vectors.smooth_powers(expected, (3, 3), floor))
-    found = underdetermined.em_source_powers(X, A, v, diffuse_to_direct, floor, iterations=1)
+    expected = 0.5 * (expected + determined.smooth_powers(expected, (3, 3), floor))
+    covariances = SourceCovariances.from_steering_vectors(A, diffuse_to_direct)
+    found = em_source_powers(X, covariances, v, floor, (3, 3), 1)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
@@ -97,6 +107,7 @@ def test_powers_of_silent_sources_decay() -> None:
     truth, y = three_steering_vectors(F), sparse_sources(F, T, duration=10)
     X = np.einsum("fam,mft->aft", truth, y)
     equal = np.repeat((np.abs(X) ** 2).sum(axis=0)[None] / 3 + 1e-9, 3, axis=0)
-    v = underdetermined.em_source_powers(X, truth, equal, 1e-3, 1e-9)
+    R = SourceCovariances.from_steering_vectors(truth, 1e-3)
+    v = em_source_powers(X, R, equal, 1e-9, (3, 3), 10)
     silent, active = v[y == 0], v[y != 0]
     assert np.median(silent) < 0.1 * np.median(active)

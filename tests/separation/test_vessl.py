@@ -13,9 +13,9 @@ from earatlas.features.layout import CueLayout
 from earatlas.features.tf_bins import ObservedBins, full_band_layout
 from earatlas.geometry.spaces import Plane
 from earatlas.ppam.model import PPAM
-from earatlas.separation.dense_masks import dense_masks
+from earatlas.separation.bin_assignment import CueDensities, responsibilities
 from earatlas.separation.source_model import SourceModel, VESSLSettings
-from earatlas.separation.vessl import VESSL, VESSLState
+from earatlas.separation.vessl import VESSL, VESSLState, cue_moments
 
 K, L, L_W = 3, 2, 2
 PLANE = Plane(((-60.0, 60.0), (-40.0, 40.0)))
@@ -113,26 +113,22 @@ def test_posterior_against_the_dense_joint(
 
 @every_setting
 @pytest.mark.parametrize(("sources", "n_prior"), [(2, False), (3, True)])
-def test_step_against_loops(
-    settings: VESSLSettings, sources: int, n_prior: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_against_loops(settings: VESSLSettings, sources: int, n_prior: bool) -> None:
     """Assignments, noise, mixing weights and free energy equal loops, with and without prior."""
-    monkeypatch.setattr(
-        "earatlas.separation.source_model._NEGLIGIBLE_WEIGHT", 0.0
-    )  # omitted charts change results by 1e-9
+    # Charts that are left out change results by 1e-9.
+    settings = replace(settings, negligible_weight=0.0)
     problem = make_problem(settings, n_prior=sources * n_prior)
     state = random_state(problem, sources)
     for _ in range(2):
         true = oracles.vessl_step(
             problem.source_model, problem.bins, state, problem.prior_statistics
         )
-        cells = problem.cells
         state = problem.step(state, all_charts=True)
         f, t = problem.bins.f, problem.bins.t
         np.testing.assert_allclose(state.assignments, true.assignments[:, f, t], **EXACT)
         np.testing.assert_allclose(state.noise, true.noise, **EXACT)
         np.testing.assert_allclose(
-            state.mixing_weights[:, cells], true.mixing_weights[:, f, t], **EXACT
+            state.mixing_weights[:, problem.cell], true.mixing_weights[:, f, t], **EXACT
         )
         np.testing.assert_allclose(state.free_energy, true.free_energy, **EXACT)
         for found, expected in zip(state.sources, true.sources, strict=True):
@@ -202,14 +198,14 @@ def test_free_energy_is_a_lower_bound(settings: VESSLSettings) -> None:
         state = problem.step(state)
         v, n0 = state.noise, settings.noise_prior_frames
         priors = -0.5 * n0 * (np.log(v) + source.noise / v).sum()
-        used = np.unique(problem.cells)  # empty cells have no prior term
+        used = np.unique(problem.cell)  # empty cells have no prior term
         priors += (
             settings.weight_prior_bins * np.log(weights[:, used]).sum()
             if settings.weight_prior_bins
             else 0.0
         )
         # A weight may become 0; the floor keeps its logarithm finite and has the same limit.
-        own = np.maximum(weights, 1e-300)[:, problem.cells]
+        own = np.maximum(weights, 1e-300)[:, problem.cell]
         exact = oracles.log_evidence(source, problem.bins, v, own) + priors
         gaps.append(exact - state.free_energy)
     assert min(gaps) > -1e-9
@@ -256,7 +252,7 @@ def test_relabelling_sources_relabels_the_result(settings: VESSLSettings) -> Non
 
 @every_setting
 def test_probabilities_sum_to_one(settings: VESSLSettings) -> None:
-    """Assignments, mixing weights and masks sum to 1."""
+    """Assignments and mixing weights sum to 1."""
     problem = make_problem(settings)
     directions = np.array([[-30.0, 5.0], [20.0, -15.0], [45.0, 30.0]])
     for state in (random_state(problem, 3), problem.initialize_at(directions)):
@@ -264,40 +260,38 @@ def test_probabilities_sum_to_one(settings: VESSLSettings) -> None:
             np.testing.assert_allclose(stepped.assignments.sum(axis=0), 1.0, **EXACT)
             np.testing.assert_allclose(stepped.mixing_weights.sum(axis=0), 1.0, **EXACT)
             assert stepped.assignments.min() >= 0
-        other_bins = oracles.random_bins(problem.bins.layout, problem.bins.frames, 17)
-        masks = problem.posterior_masks(stepped, other_bins)
-        assert masks.shape == (3, len(other_bins))
-        np.testing.assert_allclose(masks.sum(axis=0), 1.0, **EXACT)
-
-
-def test_masks_of_observed_bins_equal_the_assignments() -> None:
-    """In a converged state, `posterior_masks` of the observed bins are the assignments."""
-    problem = make_problem(VESSLSettings())
-    state = random_state(problem, 2)
-    for _ in range(300):
-        state = problem.step(state)
-    masks = problem.posterior_masks(state, problem.bins)
-    np.testing.assert_allclose(masks, state.assignments, atol=1e-5)
 
 
 @every_setting
-def test_dense_masks_equal_posterior_masks(settings: VESSLSettings) -> None:
-    """They agree at low levels and over several chunks; a silent ear gives finite masks."""
+def test_masks_use_the_moments_of_the_state(settings: VESSLSettings) -> None:
+    """Masks of all bins are the responsibilities for the state's cues, noise and weights."""
     T, rng = 70, np.random.default_rng(21)
     problem = make_problem(settings, frames=T)
     state = problem.step(random_state(problem, 3))
     spectra = np.empty((2, 9, T), dtype=np.complex128)
     spectra.real, spectra.imag = 1e-3 * rng.normal(size=(2, 2, 9, T))
-    spectra[:, 3, 5], spectra[1, 4, 6] = 0.0, 0.0
-    masks = dense_masks(problem, state, spectra)
-    np.testing.assert_allclose(masks.sum(axis=0), 1.0, rtol=1e-6)
-    assert np.isfinite(masks).all()
     f, t = (index.ravel() for index in np.indices((8, T)))
     bins = ObservedBins.at(spectra, problem.bins.layout, f, t)
-    expected = problem.posterior_masks(state, bins).reshape(3, 8, T)
-    expected /= expected.sum(axis=0)
-    both = (np.abs(spectra[:, 1:]) > 0).all(axis=0)
-    np.testing.assert_allclose(masks[:, both], expected[:, both], atol=1e-4)
+    logs = CueDensities.from_moments(*cue_moments(state.sources), state.noise).of_bins(bins)
+    log_weights = np.log(np.maximum(state.mixing_weights, 1e-300))
+    expected, _ = responsibilities(logs + log_weights[:, problem.cells.of(f, t)])
+    masks = problem.masks(state, spectra)
+    np.testing.assert_allclose(masks, expected.reshape(3, 8, T), atol=1e-4)
+    alone = problem.step(random_state(problem, 1))
+    np.testing.assert_array_equal(problem.masks(alone, spectra), np.ones((1, 8, T)))
+
+
+def test_responsibilities_of_a_converged_state_are_its_assignments() -> None:
+    """In a converged state, the E-W step of the observed bins changes nothing."""
+    problem = make_problem(VESSLSettings())
+    state = random_state(problem, 2)
+    for _ in range(300):
+        state = problem.step(state)
+    logs = CueDensities.from_moments(*cue_moments(state.sources), state.noise)
+    q, _ = responsibilities(
+        logs.of_bins(problem.bins) + np.log(state.mixing_weights)[:, problem.cell]
+    )
+    np.testing.assert_allclose(q, state.assignments, atol=1e-5)
 
 
 def test_unobserved_bins_have_no_effect() -> None:

@@ -16,12 +16,12 @@ from earatlas.errors import EaratlasWarning, InputError
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.simulated import SPEED_OF_SOUND
-from earatlas.simulation.image_source import LEAD_SECONDS, Room, room_responses
+from earatlas.simulation.image_source import ImageSourceSettings, Room, room_responses
 from earatlas.types import Array
 
 RATE = 44_100
 Responses = tuple[Array, Array]  # directions (N, 2) and responses (N, 2, taps)
-LEAD = round(LEAD_SECONDS * RATE)
+LEAD = round(ImageSourceSettings().lead_seconds * RATE)
 
 needs_pyroomacoustics = pytest.mark.skipif(
     importlib.util.find_spec("pyroomacoustics") is None,

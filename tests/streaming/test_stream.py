@@ -8,11 +8,16 @@ import pytest
 import earatlas as ea
 from earatlas.geometry.angles import great_circle_error
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd
-from earatlas.streaming.online_demixing import OnlineDemixer
-from earatlas.streaming.online_steering import RECENT_SECONDS
-from earatlas.streaming.output_buffer import OutputBuffer
-from earatlas.streaming.resampling import Resampler
+from earatlas.streaming.hops import (
+    OutputSettings,
+    Resampler,
+    ResamplerSettings,
+    StreamInput,
+    StreamOutput,
+)
+from earatlas.streaming.online_demixing import OnlineDemixer, SteeringSettings
 from earatlas.tracking.online import OnlineTracker
+from earatlas.tracking.online_track import TrackEvent
 
 RATE = 16_000
 StreamResult = tuple[
@@ -105,7 +110,8 @@ def test_ended_track_returns_its_last_samples(
 
     def delete_first_track(self: OnlineTracker, now: float) -> None:
         for track in self.tracks:
-            track.deleted |= track.id == 1 and now > 2.0
+            if track.id == 1 and now > 2.0:
+                track.handle(TrackEvent.ABSORBED)
         prune(self, now)
 
     monkeypatch.setattr(OnlineTracker, "_prune", delete_first_track)
@@ -160,7 +166,7 @@ def test_resampling_keeps_tones(rate: int) -> None:
     """Tones are kept for any rate and block size, with the stated delay."""
     t = np.arange(rate // 4) / rate
     x = np.stack([np.sin(2 * np.pi * 1000 * t), np.cos(2 * np.pi * 2300 * t)])
-    resampler = Resampler(rate, RATE)
+    resampler = Resampler(rate, RATE, ResamplerSettings())
     y = np.concatenate([resampler.push(x[:, i : i + 331]) for i in range(0, len(t), 331)], axis=1)
     latency = 0.0015 if rate > RATE else 24 / rate  # 24 zero crossings at the lower rate
     s = np.arange(y.shape[1]) / RATE - np.ceil(latency * rate - 1e-9) / rate
@@ -174,9 +180,10 @@ def test_past_covariances_decay_and_are_counted_once() -> None:
     rng = np.random.default_rng(6)
     filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=2, synthesis_hops=2)
     frequencies_hz = filterbank.frequencies_hz[1:]
-    demixer = OnlineDemixer(filterbank, frequencies_hz)
+    demixer = OnlineDemixer(filterbank, frequencies_hz, SteeringSettings())
     F = len(frequencies_hz)
-    T = round(RECENT_SECONDS / (2 * filterbank.hop_seconds))  # every second frame is kept
+    recent_seconds = SteeringSettings().recent_seconds
+    T = round(recent_seconds / (2 * filterbank.hop_seconds))  # every second frame is kept
 
     def append(frames: int) -> None:
         for x in rng.normal(size=(frames, 2, 2, F + 1)):
@@ -185,7 +192,7 @@ def test_past_covariances_decay_and_are_counted_once() -> None:
     append(2 * T)
     demixer.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
     pair = demixer.steering._pairs[1, 2]
-    before, ear_levels = pair.past_covariances.copy(), pair.ear_levels
+    before, ear_levels = pair.past.copy(), pair.ear_levels
     assert before.any()
     for _ in range(3):
         append(8)
@@ -194,24 +201,61 @@ def test_past_covariances_decay_and_are_counted_once() -> None:
     change = (ear_levels / pair.ear_levels).T
     expected = 0.5 * np.exp(-24 * filterbank.hop_seconds / 60.0) * before
     expected = change[:, :, None] * change[:, None, :] * expected
-    np.testing.assert_allclose(pair.past_covariances, expected, rtol=1e-9)
+    np.testing.assert_allclose(pair.past, expected, rtol=1e-9)
 
 
-def test_output_buffer_returns_the_hops() -> None:
+def test_output_returns_the_hops() -> None:
     """Blocks of any length are the concatenated hops; samples before 0 are dropped."""
-    buffer = OutputBuffer(4, -6)
+    output = StreamOutput(4, RATE, 10, OutputSettings())
     hops = np.arange(2 * 40).reshape(2, 40).astype(float)
     blocks = []
     for k in range(10):
-        buffer.append({7: hops[:, 4 * k : 4 * k + 4]} | ({9: np.ones((2, 4))} if k == 5 else {}))
+        output.append({7: hops[:, 4 * k : 4 * k + 4]} | ({9: np.ones((2, 4))} if k == 5 else {}))
         if k > 2:
-            blocks.append(buffer.take(3 * k - 2))
+            blocks.append(output.take(3 * k - 2))
     out = np.concatenate([part[7] for part in blocks], axis=1)
     np.testing.assert_array_equal(out, hops[:, 6 : 6 + 25])
     other = np.concatenate(
         [part.get(9, np.zeros((2, part[7].shape[1]))) for part in blocks], axis=1
     )
     np.testing.assert_array_equal(other[0], (np.arange(25) >= 14) & (np.arange(25) < 18))
+
+
+def test_input_returns_whole_hops() -> None:
+    """Hops are independent of the blocks; the padding completes the last one."""
+    x = np.random.default_rng(2).normal(size=(2, 50))
+    x[1, 3] = np.inf
+    hops = {}
+    for block in (3, 20):
+        stream = StreamInput(RATE, RATE, 8)
+        hops[block] = [
+            hop.samples
+            for i in range(0, 50, block)
+            for hop in stream.hops(stream.accept(x[:, i : i + block]))
+        ]
+        assert (stream.n_samples, stream.doubts[0].value) == (50, 1)
+        hops[block] += [hop.samples for hop in stream.hops(stream.padding(11))]
+        assert len(hops[block]) == 8  # 50 samples and 11 of latency, in whole hops
+    x[1, 3] = 0.0
+    np.testing.assert_array_equal(hops[3], hops[20])
+    np.testing.assert_array_equal(np.concatenate(hops[3], axis=1)[:, :50], x)
+
+
+def test_a_stream_has_three_parts(reverberant_atlas: ea.Atlas) -> None:
+    """Live orchestrates: it has fewer than ten attributes of its own."""
+    assert len(vars(reverberant_atlas.live())) < 10
+
+
+def test_number_of_sources_is_any_integer_in_range(reverberant_atlas: ea.Atlas) -> None:
+    """It is checked as `n_sources` of a separation is, and can be read."""
+    assert reverberant_atlas.live().max_sources == 4
+    assert reverberant_atlas.live(max_sources=np.int64(3)).max_sources == 3  # type: ignore[arg-type]
+    one = reverberant_atlas.live(max_sources=True)
+    assert one.max_sources == 1
+    with pytest.raises(ea.InputError, match=r"max_sources .* from 1 to 6, got 7\. Two microphones"):
+        reverberant_atlas.live(max_sources=7)
+    with pytest.raises(ea.InputError, match="number of sources"):
+        one.restore(reverberant_atlas.live().snapshot())
 
 
 def test_refused_block_has_no_effect(reverberant_atlas: ea.Atlas) -> None:

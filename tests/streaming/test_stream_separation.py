@@ -3,22 +3,32 @@
 import numpy as np
 import pytest
 
-from earatlas.separation.demixing.steering_vectors import SecondMoments
-from earatlas.streaming.expected_cues import ExpectedCues
+from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
 from earatlas.streaming.filterbank import Filterbank
-from earatlas.streaming.fir_demixing import FirDemixer
-from earatlas.streaming.fir_filters import FirFilterBank, fit_taps, truncated_taps
-from earatlas.streaming.online_steering import (
-    RECENT_SECONDS,
+from earatlas.streaming.fir_demixing import FirDemixer, FirFilterBank, fit_taps, truncated_taps
+from earatlas.streaming.online_demixing import (
     OnlineSteeringVectors,
+    RecentFrames,
     SteeringSettings,
 )
-from earatlas.streaming.recent_frames import RecentFrames
 from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
 from earatlas.types import Array, Complex
 
 FREQUENCIES_HZ = np.arange(1.0, 65.0) * 62.5
 LATENCY = LatencyProfile(0.016, 3, 8, 3, 16, 4)
+RECENT_SECONDS = SteeringSettings().recent_seconds
+
+
+def steering_vectors(
+    filterbank: Filterbank,
+    first: tuple[tuple[int, int], ...],
+    second: tuple[tuple[int, int], ...],
+) -> OnlineSteeringVectors:
+    """Return steering vectors with the given smoothing, and masks in the first three updates."""
+    demixing = DemixingSettings(first, second)
+    return OnlineSteeringVectors(
+        filterbank, FREQUENCIES_HZ, SteeringSettings(), demixing, mask_updates=3
+    )
 
 
 def test_renderer_changes_between_stft_and_fir_output() -> None:
@@ -139,45 +149,23 @@ def test_kept_frames_match_the_mask_frames() -> None:
 
 
 def test_recent_frames_are_ordered_and_normalized() -> None:
-    """Moments and low spectra are those of the last frames, for few and for many frames."""
+    """Moments are those of the last frames, for few and for many frames."""
     rng = np.random.default_rng(12)
     frames = rng.normal(size=(17, 2, 5)) + 1j * rng.normal(size=(17, 2, 5))
     ear_levels = rng.uniform(1, 3, size=(2, 5))
-    recent = RecentFrames(5, 4, n_low=3)
+    recent = RecentFrames(5, 4)
     for count, frame in enumerate(frames, start=1):
         recent.append(frame)
         T = min(count, 4)
         assert len(recent) == T
         recent_frames = frames[count - T : count] / ear_levels
         X: Complex = np.asarray(recent_frames.transpose(1, 2, 0), dtype=np.complex128)
-        np.testing.assert_allclose(recent.low_spectra(T, ear_levels), X[:, :3], rtol=1e-5)
         oracle = SecondMoments.from_spectra(X).values
         np.testing.assert_allclose(
             recent.moments(T, ear_levels).values, oracle, rtol=1e-4, atol=1e-5
         )
-
-
-def test_expected_cues_determine_the_order() -> None:
-    """Phases or levels decide; there is no decision where nothing is known."""
-    level = np.array([[6.0, 6.0, np.nan, 3.0], [-4.0, -4.0, np.nan, 3.0]])
-    phase = np.array([[0.3, np.nan, np.nan, 0.5], [1.4, np.nan, np.nan, 0.5]])
-    expected = ExpectedCues(level, phase)
-    ear_levels = np.array([[1.0, 2.0, 1.0, 3.0], [2.0, 1.0, 5.0, 1.0]])
-    any_phase = np.where(np.isnan(phase), [[2.0], [-1.0]], phase)  # arbitrary where it is not known
-    ratios = 10 ** (np.nan_to_num(level) / 20) * np.exp(1j * any_phase)
-    A = np.stack([np.ones_like(ratios), ratios]).transpose(2, 0, 1) / ear_levels.T[:, :, None]
-    A /= np.linalg.norm(A, axis=1, keepdims=True)
-    agreement, reversed_order = (
-        expected.agreement(A, ear_levels),
-        expected.agreement(A[..., ::-1], ear_levels),
-    )
-    assert (agreement[:2] > 5).all()
-    assert (reversed_order[:2] < -5).all()
-    np.testing.assert_allclose(agreement[2:], 0.0, atol=1e-12)
-    rows = np.array([3, 0])
-    np.testing.assert_allclose(
-        expected.at(rows).agreement(A[rows], ear_levels[:, rows]), agreement[rows]
-    )
+        lowest = recent.moments(T, ear_levels[:, :3]).values
+        np.testing.assert_allclose(lowest, oracle[:3], rtol=1e-4, atol=1e-5)
 
 
 def convolved(h: Array, x: Array, n_future: int) -> Array:
@@ -247,9 +235,7 @@ def test_steering_vectors_restart_after_motion() -> None:
     """Only frames since the motion are used, also long after it."""
     rng = np.random.default_rng(21)
     filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
-    steering = OnlineSteeringVectors(
-        filterbank, FREQUENCIES_HZ, SteeringSettings(1, ((5, 1),) * 4, ((5, 1),), 3)
-    )
+    steering = steering_vectors(filterbank, ((5, 1),) * 4, ((5, 1),))
     F, hops = filterbank.window // 2, round(RECENT_SECONDS / filterbank.hop_seconds)
     before, after = (_random_steering_vectors(rng, F) for _ in range(2))
     active = rng.uniform(size=(2, 2 * hops)) < 0.5
@@ -283,8 +269,7 @@ def test_retain_forgets_pairs_with_deleted_tracks() -> None:
     """Pairs of retained tracks are kept; a pair with any other track restarts."""
     rng = np.random.default_rng(17)
     filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
-    settings = SteeringSettings(1, ((5, 1),), ((5, 1),), 3)
-    steering = OnlineSteeringVectors(filterbank, FREQUENCIES_HZ, settings)
+    steering = steering_vectors(filterbank, ((5, 1),), ((5, 1),))
     F = filterbank.window // 2
     for x in rng.normal(size=(20, 2, 2, F)):
         assert steering.advance()
@@ -348,10 +333,8 @@ def test_fir_demixer_separates_reverberant_noise(
     """Masks of 64 ms windows suffice, with the latency of the stream."""
     mixture, images = reverberant
     filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
-    shorter = OnlineSteeringVectors(
-        filterbank, FREQUENCIES_HZ, SteeringSettings(1, ((9, 3),) * 4, ((5, 3),), 3)
-    )
-    fir_demixer = FirDemixer(filterbank, FREQUENCIES_HZ, 16, reverberant=True)
+    shorter = steering_vectors(filterbank, ((9, 3),) * 4, ((5, 3),))
+    fir_demixer = FirDemixer(filterbank, FREQUENCIES_HZ, 16, SteeringSettings(), reverberant=True)
     window, hop = filterbank.windows()[0], filterbank.hop
     out = []
     for k in range(mixture.shape[1] // hop):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import default_signals
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -20,8 +21,9 @@ def test_start_and_interrupt(tmp_path: Path) -> None:
     """The page is available when its address is printed; Ctrl-C stops it; the folder is kept."""
     command = [sys.executable, "-m", "earatlas", "studio", "--no-browser", "--folder", "kept"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    ) as process:
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        preexec_fn=default_signals,
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
@@ -35,7 +37,7 @@ def test_start_and_interrupt(tmp_path: Path) -> None:
         with urllib.request.urlopen(request) as answer:
             assert b"session" in answer.read()
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=30)
+        rest, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert rest == ""
     assert errors.count("\n") == 1
@@ -48,8 +50,9 @@ def test_sigterm_removes_temporary_files(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "earatlas", "studio", "--no-browser"]
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-    ) as process:
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+        preexec_fn=default_signals,
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         request = urllib.request.Request(f"{address}api/sessions", method="POST")
@@ -57,7 +60,7 @@ def test_sigterm_removes_temporary_files(tmp_path: Path) -> None:
             assert b"session" in answer.read()
         assert list(tmp_path.glob("earatlas-studio-*/session-*"))
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors.count("\n") == 1
     assert not list(tmp_path.glob("earatlas-studio-*"))

@@ -12,11 +12,12 @@ import pytest
 from studio_pages import PORT, Page, ThreadWorker, studio_page
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS
+from earatlas.atlas import EXAMPLE_ATLAS, PEOPLE_ATLAS
 from earatlas.errors import InputError
+from earatlas.studio import session
 from earatlas.studio.live import decode_samples, encode_samples
-from earatlas.studio.server import Limits
-from earatlas.studio.session import BUILT_IN_ATLAS
+from earatlas.studio.safety import Limits
+from earatlas.studio.session import SIMULATED_ATLAS
 
 HEADERS = {"host": f"127.0.0.1:{PORT}", "origin": f"http://127.0.0.1:{PORT}"}
 LIVE = "live?head=simulated&rate=16000"
@@ -182,7 +183,7 @@ def listen(socket: FakeSocket, patch: pytest.MonkeyPatch) -> ThreadWorker:
     patch.setattr("earatlas.studio.sockets.Worker", lambda: worker)
 
     async def run() -> None:
-        await asyncio.wait_for(LiveSocket(socket, "", 16_000).run(), 5)  # type: ignore[arg-type]
+        await asyncio.wait_for(LiveSocket(socket, "", 16_000, Limits()).run(), 5)  # type: ignore[arg-type]
 
     with suppress(ZeroDivisionError):
         asyncio.run(run())
@@ -211,7 +212,7 @@ def test_oldest_pending_sound_is_dropped() -> None:
     """Beyond two seconds the oldest block is dropped and counted; the rest comes at once."""
     from earatlas.studio.sockets import _PendingAudio
 
-    pending = _PendingAudio(rate=100)
+    pending = _PendingAudio(rate=100, max_seconds=2.0)
     for number in range(5):
         pending.add(bytes([number]) * 400)  # half a second each
     assert pending.dropped == 400
@@ -245,10 +246,11 @@ def test_explainer(page: Page) -> None:
 
 
 def test_package_contains_the_page_and_the_atlas() -> None:
-    """The page is small, and the built-in atlas is the example atlas."""
+    """The page is small, and the built-in atlases are those of the package."""
     folder = Path(ea.__file__).parent / "studio"
     assert (folder / "static" / "index.html").is_file()
     assert sum(file.stat().st_size for file in (folder / "static").iterdir()) < 200_000
-    assert BUILT_IN_ATLAS == EXAMPLE_ATLAS
+    assert SIMULATED_ATLAS == EXAMPLE_ATLAS
+    assert session.PEOPLE_ATLAS == PEOPLE_ATLAS
     atlas = ea.example_atlas()
     assert atlas.reverberant_localizer is not None

@@ -7,8 +7,7 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 from studio_pages import PORT, TOKEN, Page, studio_page
 
-from earatlas.studio.safety import display_name
-from earatlas.studio.server import Limits
+from earatlas.studio.safety import Limits, display_name
 
 HERE = f"http://127.0.0.1:{PORT}"
 

@@ -12,14 +12,14 @@ from unittest import mock
 import numpy as np
 import pytest
 import soundfile
-from made_scenes import make_scene, posterior_at
+from made_scenes import make_scene, posterior_at, two_peaks
 from studio_pages import TOKEN, Page, studio_page
 
 import earatlas as ea
 from earatlas.errors import InputError
 from earatlas.studio.jobs import Job
-from earatlas.studio.server import Limits
-from earatlas.studio.session import BUILT_IN_ATLAS
+from earatlas.studio.safety import Limits
+from earatlas.studio.session import SIMULATED_ATLAS
 from earatlas.studio.tasks import Tasks
 from earatlas.studio.views import scene_view
 
@@ -51,7 +51,9 @@ def separated(
     """Return a page, its submitted recording, and the ended job."""
     with (
         mock.patch("earatlas.studio.recordings._PREVIEW_SECONDS", 1.0),
-        studio_page(tmp_path_factory.mktemp("studio"), Limits(workers=1)) as page,
+        studio_page(
+            tmp_path_factory.mktemp("studio"), Limits(workers=1), head=SIMULATED_ATLAS
+        ) as page,
     ):
         query = {"name": "party.wav", "n_sources": "2"}
         submitted = page.post("recordings", params=query, content=mixture_wav).json()
@@ -217,7 +219,7 @@ def test_folder_of_recordings_is_learned(
 
     def learn(head: ea.Head, progress: object) -> ea.Atlas:
         learned.append(head)
-        return ea.Atlas.load(BUILT_IN_ATLAS)
+        return ea.Atlas.load(SIMULATED_ATLAS)
 
     monkeypatch.setattr("earatlas.studio.heads.learn", learn)
     directions = [[float(a), e] for e in (-20.0, 25.0) for a in range(-168, 180, 24)]
@@ -253,11 +255,14 @@ def test_table_with_unknown_files(page: Page) -> None:
 
 def test_heads(page: Page, tmp_path: Path) -> None:
     """The built-in head is available; an atlas can be added; other files are refused."""
-    assert [head["id"] for head in page.get("heads").json()["heads"]] == ["simulated"]
+    assert [head["id"] for head in page.get("heads").json()["heads"]] == [
+        "people",
+        "simulated",
+    ]
     described = page.wait(page.post("heads/simulated/describe").json())["result"]
     assert described["held_out"]["median_degrees"] < 2
     submitted = page.post(
-        "heads", params={"name": "m.atlas"}, content=BUILT_IN_ATLAS.read_bytes()
+        "heads", params={"name": "m.atlas"}, content=SIMULATED_ATLAS.read_bytes()
     ).json()
     assert page.wait(submitted)["result"]["directions"] == described["directions"]
     broken = page.post("heads", params={"name": "m.atlas"}, content=b"not an atlas").json()
@@ -269,9 +274,9 @@ def test_heads(page: Page, tmp_path: Path) -> None:
 
 def test_head_given_at_start(tmp_path: Path) -> None:
     """A given head comes first; scenes cannot be rendered with an atlas alone."""
-    with studio_page(tmp_path, Limits(workers=1), head=BUILT_IN_ATLAS) as page:
+    with studio_page(tmp_path, Limits(workers=1), head=SIMULATED_ATLAS) as page:
         heads = page.get("heads").json()["heads"]
-        assert [head["id"] for head in heads] == ["given", "simulated"]
+        assert [head["id"] for head in heads] == ["given", "people", "simulated"]
         talkers = [{"voice": 0, "azimuth": 0, "elevation": 0}]
         answer = page.post("scenes", json={"head": "given", "talkers": talkers})
         assert "Drop the .sofa file" in answer.json()["error"]
@@ -297,7 +302,8 @@ def test_scene(page: Page, tmp_path: Path) -> None:
     placed = page.wait(made)["result"]
     assert [one["direction"] for one in placed["truth"]] == PLACES
     assert [one["name"] for one in placed["truth"]] == ["1", "2"]
-    again = page.post(f"recordings/{made['recording']}/separate", json={"n_sources": 2}).json()
+    options = {"n_sources": 2, "head": "simulated"}  # the head that rendered the scene
+    again = page.post(f"recordings/{made['recording']}/separate", json=options).json()
     view = page.wait(again)["result"]
     assert [one["direction"] for one in view["truth"]] == PLACES
     assert [row["true"] for row in view["comparison"]] == [
@@ -333,13 +339,13 @@ def test_all_files_of_the_page_are_served(page: Page) -> None:
 
 def test_preview(mixture_wav: bytes, tmp_path: Path) -> None:
     """The preview has the directions of the sources and the mixture, but no sounds."""
-    from earatlas.separation.options import SeparationOptions
+    from earatlas.separation.pipeline import SeparationOptions
     from earatlas.studio.recordings import _preview
     from earatlas.studio.tasks import _load_atlas
 
     path = tmp_path / "party.wav"
     path.write_bytes(mixture_wav)
-    view = _preview(_load_atlas(str(BUILT_IN_ATLAS)), path, SeparationOptions(2))
+    view = _preview(_load_atlas(str(SIMULATED_ATLAS)), path, SeparationOptions(2))
     found = np.array([source["direction"] for source in view["sources"]])
     errors = ea.great_circle_error(np.array(PLACES)[:, None], found[None])
     assert errors.min(axis=1).max() < 12
@@ -370,11 +376,11 @@ def test_too_many_sessions(page: Page, tmp_path: Path) -> None:
     assert list(tmp_path.glob("session-*/recording1/upload"))
 
 
-def test_page_with_too_many_recordings(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_with_too_many_recordings(page: Page) -> None:
     """Further uploads are refused and take no places in the queue from other pages."""
-    monkeypatch.setattr("earatlas.studio.session._MAX_ENTRIES", 2)
+    page.session.limits = Limits(entries=3)
     talkers = [{"voice": 0, "azimuth": 0, "elevation": 0}]
-    for _ in range(2):
+    for _ in range(3):
         page.wait(page.post("recordings", content=b"not a sound").json())
     for _ in range(13):
         for answer in (
@@ -384,15 +390,15 @@ def test_page_with_too_many_recordings(page: Page, monkeypatch: pytest.MonkeyPat
         ):
             assert answer.status_code == 400
             error = answer.json()["error"]
-            assert error.startswith("This page already has 2 recordings, heads or sounds.")
+            assert error.startswith("This page already has 3 recordings, heads or sounds.")
             assert "Remove some, or open another page" in error
     other = Page(page.client, page.studio)
     assert other.post("recordings", content=b"not a sound").status_code == 200
 
 
-def test_old_jobs_are_dropped(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_jobs_are_dropped(page: Page) -> None:
     """Replaced jobs are dropped, and only the last ended jobs are kept."""
-    monkeypatch.setattr("earatlas.studio.session._MAX_ENTRIES", 5)
+    page.session.limits = Limits(entries=5)
     submitted = page.post("recordings", content=b"not a sound").json()
     page.wait(submitted)
     again = page.post(f"recordings/{submitted['recording']}/separate", json={}).json()
@@ -461,7 +467,7 @@ def test_messages_name_no_options(tmp_path: Path) -> None:
     soundfile.write(file, np.random.default_rng(0).normal(size=(16_000, 4)) / 10, 16_000)
     (tmp_path / "out").mkdir()
     request = {
-        "atlas": str(BUILT_IN_ATLAS), "file": str(file), "name": "mine.wav",
+        "atlas": str(SIMULATED_ATLAS), "file": str(file), "name": "mine.wav",
         "folder": str(tmp_path / "out"),
     }  # fmt: skip
     result, _ = Tasks(lambda message: None).run("separate", request, b"")
@@ -483,3 +489,15 @@ def test_unknown_direction() -> None:
     assert first["uncertainty"] == "90 % region: more than half of all directions"
     assert second["place"] == "50° right, 20° down, front"
     assert second["uncertainty"].startswith("90 % within ")
+    assert (second["alternatives_text"], second["alternative_directions"]) == ("", [])
+
+
+def test_alternatives_are_shown() -> None:
+    """A front-back ambiguity has a text and a point per further direction."""
+    scene, _ = make_scene()
+    both = two_peaks((70, 0), (110, 0), 0.75, 4.0)
+    source = replace(scene.sources[0], posterior=both)
+    view = scene_view(replace(scene, sources=(source,)))["sources"][0]
+    assert view["alternatives_text"] == "or 110° left, ear height, behind (25 %)"
+    assert view["alternative_directions"] == [[110.0, 0.0]]
+    assert [one["direction"] for one in view["alternatives"]] == [[70.0, 0.0], [110.0, 0.0]]

@@ -8,12 +8,21 @@ import pytest
 
 import earatlas as ea
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
-from earatlas.geometry.angles import great_circle_error, to_vectors
+from earatlas.features.reverberation import ReverberationEstimate
+from earatlas.geometry.alternatives import grid_alternatives
+from earatlas.geometry.angles import great_circle_error, to_directions, to_vectors
+from earatlas.localization.onset_mixture import OnsetMixtureSettings
+from earatlas.tracking import online_track
 from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online import OnlineTracker
-from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.online_track import TRANSITIONS, OnlineTrack, TrackEvent, TrackState
 from earatlas.tracking.onset_buffer import OnsetBuffer
-from earatlas.tracking.settings import TrackerSettings
+from earatlas.tracking.settings import (
+    InitiationSettings,
+    OnsetBufferSettings,
+    TrackerSettings,
+    TrackSettings,
+)
 from earatlas.types import Array
 
 RATE, STEP = 16_000, 2048
@@ -22,7 +31,13 @@ RATE, STEP = 16_000, 2048
 def test_motion_forgetting_after_motion_or_head_rotation() -> None:
     """Motions and head rotations count; short motions and refined positions do not."""
     track = OnlineTrack(
-        1, to_vectors([20.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32)
+        1,
+        to_vectors([20.0, 0.0]),
+        0.0,
+        deque(),
+        deque(),
+        np.zeros(0, dtype=np.float32),
+        TrackSettings(),
     )
     assert track.motion_forgetting(-15.0) == pytest.approx(1 - np.exp(-1))
     track.vector = to_vectors([26.0, 0.0])  # static: a refined position
@@ -40,7 +55,13 @@ def test_motion_forgetting_after_motion_or_head_rotation() -> None:
 def test_moving_track_decelerates_while_coasting() -> None:
     """The speed is constant with hits and decays without; the radius grows."""
     track = OnlineTrack(
-        1, to_vectors([50.0, 0.0]), 0.0, deque(), deque(), np.zeros(0, dtype=np.float32)
+        1,
+        to_vectors([50.0, 0.0]),
+        0.0,
+        deque(),
+        deque(),
+        np.zeros(0, dtype=np.float32),
+        TrackSettings(),
     )
     static_radius = track.radius_90
     track.velocity = np.array([-20.0, 0.0])
@@ -57,6 +78,46 @@ def test_moving_track_decelerates_while_coasting() -> None:
     assert track.radius_90 > 0.6 * radius
 
 
+def test_transitions_agree_with_the_documented_table() -> None:
+    """Every state and event: the table of the docstring, the mapping and the track agree."""
+    lines = online_track.__doc__.splitlines()
+    states = [TrackState.TENTATIVE, TrackState.CONFIRMED, TrackState.COASTING]
+    rows = {line.split()[0]: line.split()[1:4] for line in lines if line[4:8].isupper()}
+    assert list(rows) == [event.name for event in TrackEvent]
+    for event in TrackEvent:
+        for state, after in zip(states, rows[event.name], strict=True):
+            track = make_track(1, (0.0, 0.0))
+            track.state = state
+            if after == "-":
+                assert event not in TRANSITIONS[state]
+                with pytest.raises(ValueError, match=f"{event.name} must not .* {state.name}"):
+                    track.handle(event)
+                assert track.state is state
+            else:
+                track.handle(event)
+                assert track.state is TRANSITIONS[state][event] is TrackState[after.upper()]
+        track.state = TrackState.DELETED
+        track.handle(event)
+        assert track.state is TrackState.DELETED
+
+
+def test_misses_make_a_confirmed_track_coast() -> None:
+    """A miss is counted, one during a crossing is excused, and a hit ends coasting."""
+    track = make_track(1, (0.0, 0.0))
+    for occluded, misses in ((False, 1), (False, 2), (True, 0), (False, 1)):
+        track.register_miss(occluded=occluded)
+        assert (track.state, track.misses) == (TrackState.COASTING, misses)
+    track.confirm_by_signal(10.0)  # its signal is not a hit
+    assert (track.state, track.misses) == (TrackState.COASTING, 1)
+    track.register_hit(10.1)
+    assert (track.state, track.misses) == (TrackState.CONFIRMED, 0)
+    track.state = TrackState.TENTATIVE
+    track.register_miss()
+    assert track.state is TrackState.TENTATIVE
+    with pytest.raises(ValueError, match="OCCLUDED"):
+        track.register_miss(occluded=True)
+
+
 def track_samples(atlas: ea.Atlas, samples: Array, degrees_per_second: float) -> TrackingFrontEnd:
     """Return the front end after samples that were recorded by a turning head."""
     assert atlas.reverberant_localizer is not None
@@ -66,7 +127,7 @@ def track_samples(atlas: ea.Atlas, samples: Array, degrees_per_second: float) ->
     ids = set()
     for k in range(samples.shape[1] // STEP):
         front_end.step(samples[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
-        ids |= {track.id for track in front_end.confirmed}
+        ids |= {track.id for track in front_end.tracker.confirmed}
     assert len(ids) == 1
     return front_end
 
@@ -90,7 +151,7 @@ def test_moving_source_keeps_one_track_id(
     reverberant_atlas: ea.Atlas, moving_samples: Array
 ) -> None:
     """A moving source is one track with the right velocity."""
-    (track,) = track_samples(reverberant_atlas, moving_samples, 0.0).confirmed
+    (track,) = track_samples(reverberant_atlas, moving_samples, 0.0).tracker.confirmed
     assert track.moving
     assert 0 < great_circle_error([-45.0, 0.0], track.direction) < 10
     assert track.velocity[0] == pytest.approx(-30, abs=10)
@@ -100,7 +161,7 @@ def test_static_source_stays_static_while_the_head_turns(
     reverberant_atlas: ea.Atlas, moving_samples: Array
 ) -> None:
     """With a head that turns at 30 degrees per second, the same samples are a static source."""
-    (track,) = track_samples(reverberant_atlas, moving_samples, 30.0).confirmed
+    (track,) = track_samples(reverberant_atlas, moving_samples, 30.0).tracker.confirmed
     assert not track.moving
     assert 0 < great_circle_error([45.0, 0.0], track.direction) < 6
 
@@ -113,39 +174,37 @@ def test_cue_directions_resolve_the_cone_of_confusion(
     It does not move to another lateral angle, nor to a direction that onsets contradict.
     """
     front_end = track_samples(reverberant_atlas, moving_samples, 30.0)
-    (track,) = front_end.confirmed
+    (track,) = front_end.tracker.confirmed
     yaw = 30.0 * (moving_samples.shape[1] // STEP) * STEP / RATE
     true = track.direction
     mirrored = np.array([2 * yaw + 180.0 - true[0], true[1]])
     track.reset(to_vectors(mirrored))
-    tracker = front_end._tracker
-    track.density_history = tracker._observations.split_by_step(
-        tracker._buffer.densities_at(mirrored[None])[:, 0]
-    )
-    front_end.apply_cue_directions({track.id: true})
+    tracker = front_end.tracker
+    track.density_history = tracker.buffer.history_at(track.vector)
+    tracker.apply_cue_directions({track.id: true})
     assert track.located_by_cues
     np.testing.assert_allclose(great_circle_error(true, track.direction), 0, atol=1e-5)
     before = track.direction
     for wrong in (mirrored, before + np.array([40.0, 0.0])):
-        front_end.apply_cue_directions({track.id: wrong})
+        tracker.apply_cue_directions({track.id: wrong})
         assert not track.located_by_cues
         np.testing.assert_array_equal(track.direction, before)
-    front_end.apply_cue_directions({})
+    tracker.apply_cue_directions({})
     assert not track.located_by_cues
     for _ in range(24):  # silence: no onsets for or against a direction
         front_end.step(np.zeros((2, STEP)), 9.0, STEP / RATE)
-    front_end.apply_cue_directions({track.id: mirrored})
+    tracker.apply_cue_directions({track.id: mirrored})
     assert not track.located_by_cues
 
 
 def test_radius_covers_likely_positions_on_the_cone(tracker: OnlineTracker) -> None:
     """The radius reaches other likely directions on the cone, unless cues locate the track."""
-    vectors = tracker._observations.buffer.vectors
+    vectors = tracker.buffer.vectors
     own, other = 5, 90
     track = make_track(1, (0.0, 0.0))
     track.vector, track.error_degrees = vectors[own], 1.0
     distance = np.degrees(np.arccos(vectors[own] @ vectors[other]))
-    L = np.full(len(vectors), -np.inf, dtype=np.float32)
+    L = np.full(len(vectors), -np.inf)
     L[own] = 3.0
     for nats, radius in ((2.0, distance), (-2.0, 0.0)):  # exp(-1) and exp(-5) of the maximum
         L[other] = nats
@@ -160,24 +219,57 @@ def test_radius_covers_likely_positions_on_the_cone(tracker: OnlineTracker) -> N
     assert track.radius_90 < 3
 
 
+def test_alternatives_of_a_track_begin_with_its_direction(tracker: OnlineTracker) -> None:
+    """Each peak on the cone is an alternative, unless cues locate the track."""
+    vectors = tracker.buffer.vectors
+    track = make_track(1, (0.0, 0.0))
+    track.vector, track.error_degrees = vectors[5], 1.0
+    cosines = vectors @ vectors[5]
+    far = int(np.abs(cosines).argmin())  # about 90 degrees away
+    L = np.full(len(vectors), -50.0)
+    L[[5, far]] = 0.0, 1.0
+    track.alternatives = grid_alternatives(vectors, L, track.vector)
+    first, second = track.possible_directions
+    assert first.probability == pytest.approx(1 / (1 + np.e))
+    assert first.direction == pytest.approx(track.direction)
+    assert second.probability == pytest.approx(np.e / (1 + np.e))
+    assert great_circle_error(second.direction, to_directions(vectors[far])) < 1e-3
+    assert second.radius_90 == pytest.approx(2.15, rel=1e-6)  # never below the error of the track
+    track.located_by_cues = True
+    assert len(track.possible_directions) == 1
+
+
+def test_prior_of_the_buffer_turns_with_the_head(tracker: OnlineTracker) -> None:
+    """The most probable direction before any sound is in front of the head."""
+    for yaw in (0.0, 90.0, 0.0):
+        tracker.buffer.set_yaw(yaw)
+        front = tracker.buffer.vectors[int(tracker.buffer.log_prior.argmax())]
+        nearest = (tracker.buffer.vectors @ to_vectors([yaw, 0.0])).argmax()
+        assert front @ tracker.buffer.vectors[nearest] == pytest.approx(1.0)
+        assert np.ptp(tracker.buffer.log_prior) == pytest.approx(np.log(2), rel=0.05)
+
+
 def test_confirmed_tracks_never_exceed_max_tracks(reverberant_atlas: ea.Atlas) -> None:
     """Two tracks that are confirmed in one step replace two coasting ones."""
     assert reverberant_atlas.reverberant_localizer is not None
     tracker = OnlineTracker(
-        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, 24),
+        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, TrackerSettings().buffer),
         TrackerSettings(max_tracks=2),
     )
     vectors = to_vectors(np.array([[0.0, 0.0], [60.0, 0.0], [-60.0, 0.0], [120.0, 0.0]]))
     nothing = np.zeros(0, dtype=np.float32)
     tracker.tracks = [
-        OnlineTrack(i, vector, float(i), deque(), deque(), nothing)
+        OnlineTrack(i, vector, float(i), deque(), deque(), nothing, TrackSettings())
         for i, vector in enumerate(vectors)
     ]
     for track in tracker.tracks:
         track.last_hit_at = 0.1 * track.id + (9.0 if track.id >= 2 else 0.0)
         tracker._confirm(track, 10.0)
+        if track.id < 2:
+            track.register_miss()  # coasting
     assert [track.id for track in tracker.confirmed] == [2, 3]
-    fifth = OnlineTrack(5, vectors[0], 10.0, deque(), deque(), nothing)
+    assert all(track.state is TrackState.DELETED for track in tracker.tracks[:2])
+    fifth = OnlineTrack(5, vectors[0], 10.0, deque(), deque(), nothing, TrackSettings())
     tracker._confirm(fifth, 10.0)  # both others are active
     assert not fifth.confirmed
 
@@ -197,12 +289,14 @@ def test_reverberation_is_decided_after_enough_active_sound(
         (0.27, 5.0, None, (2.5, 5.0)),
         (0.40, 0.0, None, (0.9, 1.2)),
         (0.27, 0.0, 0.03, (0.9, 1.2)),
-        (0.23, 0.0, 0.03, None),
+        (0.23, 0.0, None, None),
+        (0.23, 0.0, 0.03, (0.9, 1.2)),
+        (0.19, 0.0, 0.03, None),
         (0.40, 0.0, 0.004, None),
     ):
 
         def bins(stream: OnsetDetector, decay: float = decay) -> OnsetBins:
-            return replace(original(stream), decay_seconds=decay)
+            return replace(original(stream), reverberation=ReverberationEstimate(decay))
 
         monkeypatch.setattr(OnsetDetector, "bins", bins)
         front_end = TrackingFrontEnd(
@@ -213,7 +307,7 @@ def test_reverberation_is_decided_after_enough_active_sound(
         for k in range(x.shape[1] // STEP):
             now = (k + 1) * STEP / RATE
             front_end.step(x[:, k * STEP : (k + 1) * STEP], now, STEP / RATE, diffuse_ratio)
-            decisions.append(front_end.reverberant)
+            decisions.append(front_end.reverberation.reverberant)
         if bounds is None:
             assert not any(decisions)
             continue
@@ -224,8 +318,10 @@ def test_reverberation_is_decided_after_enough_active_sound(
 def make_track(track_id: int, direction: tuple[float, float], hits: int = 30) -> OnlineTrack:
     """Return a confirmed track with a hit at 9.9 s."""
     nothing = np.zeros(0, dtype=np.float32)
-    track = OnlineTrack(track_id, to_vectors(direction), 0.0, deque(), deque(), nothing)
-    track.hits, track.confirmed_at, track.gain = hits, 1.0, 0.5
+    track = OnlineTrack(
+        track_id, to_vectors(direction), 0.0, deque(), deque(), nothing, TrackSettings()
+    )
+    track.hits, track.state, track.gain = hits, TrackState.CONFIRMED, 0.5
     track.register_hit(9.9)
     return track
 
@@ -263,7 +359,8 @@ def tracker(reverberant_atlas: ea.Atlas) -> OnlineTracker:
     """A tracker without onsets."""
     assert reverberant_atlas.reverberant_localizer is not None
     return OnlineTracker(
-        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, 24), TrackerSettings()
+        OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, TrackerSettings().buffer),
+        TrackerSettings(),
     )
 
 
@@ -290,15 +387,18 @@ def test_lost_moving_track_is_recovered(tracker: OnlineTracker) -> None:
         lost, new = make_track(1, (60.0, 0.0)), make_track(7, direction, hits=3)
         lost.velocity = np.array([20.0 * moving, 0.0])
         lost.register_hit(9.5)
-        lost.misses, lost.gain = 2, gain
+        lost.register_miss()
+        lost.register_miss()
+        lost.gain = gain
         lost.vector = to_vectors([75.0, 0.0])
-        new.initiated_at, new.confirmed_at = 9.7, None
+        new.initiated_at, new.state = 9.7, TrackState.TENTATIVE
         tracker.tracks = [lost, new]
         tracker._confirm(new, 10.0)
         ids = [track.id for track in tracker.confirmed]
         if ids == [1]:
             np.testing.assert_array_equal(lost.direction, new.direction)
-            assert (lost.hits, lost.misses, new.deleted) == (33, 0, True)
+            assert (lost.hits, lost.misses, new.state) == (33, 0, TrackState.DELETED)
+            assert lost.state is TrackState.CONFIRMED
         return ids
 
     assert confirmed((42.0, 10.0), moving=True, gain=0.05) == [1]
@@ -307,60 +407,33 @@ def test_lost_moving_track_is_recovered(tracker: OnlineTracker) -> None:
     assert confirmed((20.0, 0.0), moving=True, gain=0.05) == [1, 7]
 
 
-@pytest.mark.parametrize(
-    ("decay", "diffuse_ratio", "before", "expected"),
-    [
-        (0.21, 0.04, False, True),  # short decay, but a large diffuse-to-direct ratio
-        (0.19, 0.15, False, False),  # noise in anechoic sound
-        (0.21, 0.02, False, False),
-        (0.25, 0.02, False, True),
-        (0.25, 0.002, False, False),  # two anechoic talkers that fill each other's pauses
-        (0.25, None, False, False),  # too early to decide by decay alone
-        (0.40, None, False, True),
-        (0.21, None, True, True),  # hysteresis: stays reverberant
-        (0.19, None, True, False),
-    ],
-)
-def test_reverberation_decision_from_decay_and_diffuse_ratio(
-    reverberant_atlas: ea.Atlas,
-    decay: float,
-    diffuse_ratio: float | None,
-    before: bool,
-    expected: bool,
-) -> None:
-    """The decision uses both, with hysteresis."""
-    assert reverberant_atlas.reverberant_localizer is not None
-    front_end = TrackingFrontEnd(
-        reverberant_atlas.reverberant_localizer, lambda t: np.zeros_like(t), TrackerSettings()
-    )
-    front_end.reverberant = before
-    assert front_end._decide_reverberant(decay, diffuse_ratio) is expected
-
-
 def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) -> None:
     """A sporadic reflection with later hits does not replace a talker.
 
     A silent track gives way to an active one; in a reverberant room a third track needs more hits.
     """
-    processor = reverberant_atlas.live()._processor
+    stage = reverberant_atlas.live()._rendering
     one, two, reflection = (make_track(i, (40.0 * i, 0.0)) for i in (1, 2, 3))
     one.gain, two.gain, reflection.gain, reflection.low_likelihood_steps = 0.5, 0.4, 0.06, 3
     one.register_hit(9.3)
     reflection.register_hit(10.0)
-    processor.front_end.reverberant = True
-    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2)
+
+    def select() -> tuple[int, ...]:
+        return stage._ranked([one, two, reflection], 10.0, reverberant=True)
+
+    assert select() == (1, 2)
     reflection.low_likelihood_steps = 0
-    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2, 3)
+    assert select() == (1, 2, 3)
     reflection.hits = two.hits = 5
-    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2)
+    assert select() == (1, 2)
     one.register_hit(7.0)
-    assert processor._select_rendered([one, two, reflection], 10.0) == (2, 3)
+    assert select() == (2, 3)
     for track in (one, two):
         track.register_hit(10.0)
-    two.gain, processor._rendered_ids = 0.05, (1, 2)
-    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 2)  # hysteresis
-    processor._rendered_ids = ()
-    assert processor._select_rendered([one, two, reflection], 10.0) == (1, 3)
+    two.gain, stage.ids = 0.05, (1, 2)
+    assert select() == (1, 2)  # hysteresis
+    stage.ids = ()
+    assert select() == (1, 3)
 
 
 def test_low_likelihood_track_is_merged_or_deleted(tracker: OnlineTracker) -> None:
@@ -373,15 +446,15 @@ def test_low_likelihood_track_is_merged_or_deleted(tracker: OnlineTracker) -> No
     reflection.gain, reflection.low_likelihood_steps, reflection.total_gain = 0.05, 11, 1.0
     newer.total_gain = 2.0
     tracker.tracks = [older, newer, distant, reflection]
-    tracker._merge_redundant(10.0)
+    tracker._delete_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1, 3]
     assert older.total_gain == 5.0
     np.testing.assert_allclose(older.direction, [140.0, 0.0])
     older.gain, distant.gain, distant.low_likelihood_steps = 0.5, 0.01, 11
-    tracker._merge_redundant(10.0)
+    tracker._delete_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1]
     older.low_likelihood_steps = 99
-    tracker._merge_redundant(10.0)
+    tracker._delete_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1]
 
 
@@ -391,7 +464,7 @@ def test_absorbed_track_is_not_merged_again(tracker: OnlineTracker) -> None:
     for track, gain, low in zip(tracks, (0.01, 0.02, 0.5), (11, 11, 0), strict=True):
         track.gain, track.low_likelihood_steps, track.total_gain = gain, low, 1.0 - gain
     tracker.tracks = tracks
-    tracker._merge_redundant(10.0)
+    tracker._delete_redundant(10.0)
     assert [track.id for track in tracker.confirmed] == [1, 3]
     np.testing.assert_allclose(tracks[2].direction, [26.0, 0.0])
     assert tracks[0].gain == 0.02
@@ -416,9 +489,9 @@ def test_high_gain_is_confirmed_sooner(
     tracker: OnlineTracker, gain: float, steps: int | None
 ) -> None:
     """The first track needs 0.25 nats per bin for three hits, or 0.5 for two."""
-    tracker._buffer = FakeBins()  # type: ignore[assignment]
+    tracker.buffer = FakeBins()  # type: ignore[assignment]
     track = make_track(1, (0.0, 0.0), hits=1)
-    track.confirmed_at = None
+    track.state = TrackState.TENTATIVE
     tracker.tracks = [track]
     v = np.array([0.5, 1.0, 0.25, 0.5])
     confirmed_after = None
@@ -433,18 +506,18 @@ def test_log_likelihoods_match_the_formula(
     reverberant_atlas: ea.Atlas, moving_samples: Array
 ) -> None:
     """L = Σ_n v_n log(π g_n + others_n), for all bins and for the recent ones."""
-    tracker = track_samples(reverberant_atlas, moving_samples, 0.0)._tracker
-    buffer = tracker._buffer
+    tracker = track_samples(reverberant_atlas, moving_samples, 0.0).tracker
+    buffer = tracker.buffer
     v, others = buffer.weights, np.linspace(0.1, 2.0, len(buffer))
     expected = v @ np.log(0.3 * buffer.densities.astype(float) + others[:, None])
     np.testing.assert_allclose(
-        tracker._observations.log_likelihoods(v, others, 0.3), expected, rtol=1e-4, atol=1e-3
+        tracker.buffer.log_likelihoods(v, others, 0.3), expected, rtol=1e-4, atol=1e-3
     )
     recent = buffer.bins_since(0.6)
     assert len(buffer) - recent.start == int((buffer.ages < 0.64).sum())  # whole steps
     densities = buffer.densities[recent].astype(float)
     expected = v[recent] @ np.log(0.3 * densities + others[recent, None])
-    L = tracker._observations.log_likelihoods(v[recent], others[recent], 0.3, recent)
+    L = tracker.buffer.log_likelihoods(v[recent], others[recent], 0.3, recent)
     np.testing.assert_allclose(L, expected, rtol=1e-4, atol=1e-3)
 
 
@@ -462,9 +535,9 @@ def test_crossing_sources_keep_their_track_ids(
     first: dict[int, float] = {}
     for k in range(x.shape[1] // STEP):
         front_end.step(x[:, k * STEP : (k + 1) * STEP], (k + 1) * STEP / RATE, STEP / RATE)
-        for track in front_end.confirmed:
+        for track in front_end.tracker.confirmed:
             first.setdefault(track.id, float(track.direction[0]))
-    last = {track.id: float(track.direction[0]) for track in front_end.confirmed}
+    last = {track.id: float(track.direction[0]) for track in front_end.tracker.confirmed}
     assert first.keys() == last.keys()
     assert sorted(np.sign(list(first.values()))) == [-1, 1]
     for track_id, azimuth in last.items():
@@ -489,9 +562,9 @@ def test_track_coasts_through_silence_and_is_deleted_on_time(
     for k in range(x.shape[1] // STEP):
         now = (k + 1) * STEP / RATE
         front_end.step(x[:, k * STEP : (k + 1) * STEP], now, STEP / RATE)
-        ids |= {track.id for track in front_end.confirmed}
-        if front_end.confirmed:
-            (track,) = front_end.confirmed
+        ids |= {track.id for track in front_end.tracker.confirmed}
+        if front_end.tracker.confirmed:
+            (track,) = front_end.tracker.confirmed
             last_hit, hits = track.last_hit_at, track.hits
             radii.append(track.radius_90)
             # This head hardly distinguishes front from back: only the side is tested.
@@ -502,3 +575,12 @@ def test_track_coasts_through_silence_and_is_deleted_on_time(
     assert max(radii[30:55]) > 1.3 * min(radii)  # it grows while coasting
     assert ended is not None
     assert 0 < ended - last_hit - max(0.5 * hits, 5.0) <= STEP / RATE + 1e-9
+
+
+def test_thresholds_follow_the_mixture_settings() -> None:
+    """Gains and cones of the tracker are those of the mixture it is given."""
+    mixture = OnsetMixtureSettings(min_gain_nats=(0.4, 0.7), same_cone_nats=0.3, cone_degrees=14.0)
+    initiation = InitiationSettings(first_nats_per_bin=0.1, mixture=mixture)
+    assert initiation.nats_per_bin == (0.1, 0.4, 0.7)
+    assert initiation.same_cone_nats_per_bin == 0.3
+    assert OnsetBufferSettings(mixture=mixture).cone_degrees == 14.0

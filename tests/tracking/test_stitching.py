@@ -16,15 +16,17 @@ from earatlas.atlas import Atlas
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
 from earatlas.geometry.angles import great_circle_error, to_vectors
 from earatlas.tracking import stitching
-from earatlas.tracking.offline import HOP_SECONDS, EstimatedTrajectory, TrajectoryOptions
+from earatlas.tracking.offline import EstimatedTrajectory, TrajectoryOptions
 from earatlas.tracking.stitching import (
     _assign,
     _overlapping_segments,
     _StitchedTrack,
     stitch_tracks,
 )
+from earatlas.tracking.trajectory_mixture import TrajectorySettings
 
 RATE = 16_000
+SETTINGS = TrajectorySettings()
 SECONDS = 24.0
 THERE_AND_BACK = ea.Trajectory((0, 8, 16, 24), ((70, 5), (-60, 5), (65, 5), (-40, 5)))
 STATIC = (-80.0, 0.0)
@@ -38,7 +40,7 @@ def trajectory(
     """Return a trajectory with the given azimuth in each window."""
     W = len(azimuths)
     vectors = to_vectors(np.column_stack([azimuths, np.zeros(W)]))
-    seconds = (np.arange(float(W)) + 0.5) * HOP_SECONDS
+    seconds = (np.arange(float(W)) + 0.5) * SETTINGS.window_seconds
     return EstimatedTrajectory(
         seconds, vectors, np.full(W, 7.0), np.full(W, onsets), moves, 0.5, onsets * W
     )
@@ -53,9 +55,9 @@ def test_tracks_are_continued_in_any_order() -> None:
             trajectory(moving[first : first + 16], moves=True),
             trajectory(static[first : first + 16] + 0.1),
         ]
-        _assign(tracks, first, trajectories[::-1] if reverse else trajectories)
+        _assign(tracks, first, trajectories[::-1] if reverse else trajectories, SETTINGS)
     assert len(tracks) == 2
-    moving_source, static_source = (track.stitched(40) for track in tracks)
+    moving_source, static_source = (track.stitched(40, SETTINGS) for track in tracks)
     assert moving_source.moves
     assert not static_source.moves
     np.testing.assert_allclose(moving_source.at(moving_source.seconds)[:, 0], moving, atol=1e-6)
@@ -65,13 +67,13 @@ def test_tracks_are_continued_in_any_order() -> None:
 def test_silent_track_coasts_at_its_last_direction() -> None:
     """A track without a segment waits; a trajectory far from all tracks is a new one."""
     tracks: list[_StitchedTrack] = []
-    _assign(tracks, 0, [trajectory(np.full(16, 50.0)), trajectory(np.full(16, -50.0))])
-    _assign(tracks, 12, [trajectory(np.full(16, 50.0))])
-    _assign(tracks, 24, [trajectory(np.full(16, 50.0)), trajectory(np.full(16, -48.0))])
+    _assign(tracks, 0, [trajectory(np.full(16, 50.0)), trajectory(np.full(16, -50.0))], SETTINGS)
+    _assign(tracks, 12, [trajectory(np.full(16, 50.0))], SETTINGS)
+    _assign(tracks, 24, [trajectory(np.full(16, 50.0)), trajectory(np.full(16, -48.0))], SETTINGS)
     assert [len(track.segments) for track in tracks] == [3, 2]
-    _assign(tracks, 36, [trajectory(np.full(16, 50.0)), trajectory(np.full(16, 170.0))])
+    _assign(tracks, 36, [trajectory(np.full(16, 50.0)), trajectory(np.full(16, 170.0))], SETTINGS)
     assert [len(track.segments) for track in tracks] == [4, 2, 1]
-    silent = tracks[1].stitched(52)
+    silent = tracks[1].stitched(52, SETTINGS)
     # In the gap the last direction is held, without onsets.
     np.testing.assert_allclose(silent.at(4.5)[0, 0], -50.0, atol=2.1)
     assert silent.weights[18] == 0.0
@@ -82,9 +84,12 @@ def test_track_with_more_onsets_is_continued(onsets: float, continued: int) -> N
     """Of two waiting tracks, a nearer one with few onsets is not continued."""
     tracks: list[_StitchedTrack] = []
     _assign(
-        tracks, 0, [trajectory(np.full(16, 40.0)), trajectory(np.full(16, 45.0), onsets=onsets)]
+        tracks,
+        0,
+        [trajectory(np.full(16, 40.0)), trajectory(np.full(16, 45.0), onsets=onsets)],
+        SETTINGS,
     )
-    _assign(tracks, 40, [trajectory(np.full(16, 44.0))])
+    _assign(tracks, 40, [trajectory(np.full(16, 44.0))], SETTINGS)
     assert [len(track.segments) for track in tracks] == [2 - continued, 1 + continued]
 
 
@@ -95,8 +100,8 @@ def test_assignment_uses_the_whole_overlap() -> None:
     static_source = replace(trajectory(static), weights=early)
     moving_source = replace(trajectory(moving, moves=True), weights=5.0 - 0.8 * early)
     tracks: list[_StitchedTrack] = []
-    _assign(tracks, 0, [static_source, moving_source])
-    _assign(tracks, 0, [trajectory(np.concatenate([static[:4], moving[4:]]), moves=True)])
+    _assign(tracks, 0, [static_source, moving_source], SETTINGS)
+    _assign(tracks, 0, [trajectory(np.concatenate([static[:4], moving[4:]]), moves=True)], SETTINGS)
     assert [len(track.segments) for track in tracks] == [1, 2]
 
 
@@ -115,15 +120,16 @@ def onset_blocks(ends: list[float], silent: set[int], every: int = 1) -> list[On
 def test_segments_cover_silent_blocks() -> None:
     """Segments of 44 s with silent blocks, and with the last onset long before the end."""
     for silent in (set[int](), {1, 2}, {0}):
-        segments = list(_overlapping_segments(SOUND, onset_blocks([12, 22, 32, 44], silent), 44.0))
-        spans = [(segment.first * HOP_SECONDS, segment.seconds) for segment in segments]
+        blocks = onset_blocks([12, 22, 32, 44], silent)
+        options = TrajectoryOptions(44.0, None, 6)
+        segments = list(_overlapping_segments(SOUND, blocks, options))
+        spans = [(segment.first * SETTINGS.window_seconds, segment.seconds) for segment in segments]
         assert spans == [(0.0, 12.0), (8.0, 14.0), (18.0, 14.0), (28.0, 16.0)]
-    first, second = list(
-        _overlapping_segments(SOUND, onset_blocks([12.1, 22], set(), every=7), 22.0)
-    )
+    blocks = onset_blocks([12.1, 22], set(), every=7)
+    first, second = list(_overlapping_segments(SOUND, blocks, TrajectoryOptions(22.0, None, 6)))
     # The last onset is in a window that has begun: the window belongs to the segment.
     assert first.seconds == 12.25
-    assert int(first.onsets.t.max() * 128 / RATE / HOP_SECONDS) == 48
+    assert int(first.onsets.t.max() * 128 / RATE / SETTINGS.window_seconds) == 48
     assert second.first == 49 - 16
     assert second.onsets.t.min() * 128 / RATE < 0.06
 
@@ -143,7 +149,7 @@ def fake_trajectories(
     def fake(
         _sound: object, _onsets: object, _directions: object, options: TrajectoryOptions
     ) -> list[EstimatedTrajectory]:
-        first, W = next(firsts), round(options.seconds / HOP_SECONDS)
+        first, W = next(firsts), round(options.seconds / SETTINGS.window_seconds)
         found = [trajectory(PATH[first : first + W], moves=True), *others.get(first, [])]
         if options.n_sources is None:
             return found[: options.max_sources]
@@ -204,9 +210,9 @@ def test_spurious_tracks_do_not_replace_sources(monkeypatch: pytest.MonkeyPatch)
 def test_segments_are_joined_in_the_middle_of_the_overlap() -> None:
     """Of eight shared windows, four are from the first segment and four from the second."""
     tracks: list[_StitchedTrack] = []
-    _assign(tracks, 0, [trajectory(np.full(16, 10.0), moves=True)])
-    _assign(tracks, 8, [trajectory(np.full(16, 20.0), moves=True)])
-    whole = tracks[0].stitched(24)
+    _assign(tracks, 0, [trajectory(np.full(16, 10.0), moves=True)], SETTINGS)
+    _assign(tracks, 8, [trajectory(np.full(16, 20.0), moves=True)], SETTINGS)
+    whole = tracks[0].stitched(24, SETTINGS)
     np.testing.assert_allclose(whole.at(whole.seconds)[:, 0], [10.0] * 12 + [20.0] * 12)
     assert whole.onset_bins == 160.0
 
@@ -287,7 +293,7 @@ def test_long_static_sources_are_not_changed_by_the_search(
     sounds = [ea.synthetic_speech(20.0, seed=m) for m in (1, 2)]
     scene = ea.render_scene(atlas_head, sounds, [(55.0, 10.0), (-40.0, -5.0)])
     found = atlas.separate(scene.mixture)
-    monkeypatch.setattr("earatlas.separation.separator.stitch_tracks", lambda *_: [])
+    monkeypatch.setattr("earatlas.separation.pipeline.stitch_tracks", lambda *_: [])
     without_search = atlas.separate(scene.mixture)
     assert not any(source.moves for source in found.sources)
     for a, b in zip(found.sources, without_search.sources, strict=True):

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from earatlas.geometry.angles import to_vectors
-from earatlas.tracking.identity_swaps import resolve_identity_swaps
+from earatlas.tracking.offline import select_fit
 from earatlas.tracking.trajectory_hmm import DirectionGridHMM, smooth_trajectory
-from earatlas.tracking.trajectory_mixture import PATH_PENALTY_NATS_PER_DEGREE, TrajectoryMixture
+from earatlas.tracking.trajectory_mixture import (
+    TrajectoryMixture,
+    TrajectorySettings,
+    resolve_identity_swaps,
+)
 
+SETTINGS = TrajectorySettings()
 PENALTY = 0.3  # nats per degree
 DIRECTIONS = np.column_stack([np.arange(-90.0, 91.0, 6.0), np.full(31, 10.0)])  # 31 cells
 
@@ -36,13 +41,13 @@ def small_grid() -> tuple[DirectionGridHMM, np.ndarray]:
     """Five cells at uneven distances, the last out of reach of the first; four windows."""
     directions = np.array([[0.0, 0], [5, 3], [9, -2], [17, 1], [24, 4]])
     L = np.random.default_rng(3).normal(scale=2.0, size=(4, 5)).astype(np.float32)
-    return DirectionGridHMM.from_directions(directions, 10.0), L
+    return DirectionGridHMM(to_vectors(directions), 10.0, PENALTY), L
 
 
 def test_viterbi_matches_exhaustive_search(small_grid: tuple[DirectionGridHMM, np.ndarray]) -> None:
     """Viterbi returns the best of all possible paths; some combinations are out of reach."""
     grid, L = small_grid
-    cells, value = grid.viterbi(L, PENALTY)
+    cells, value = grid.viterbi(L)
     best, largest = max(every_path(grid, L), key=lambda path: path[1])
     assert tuple(cells) == best
     assert value == pytest.approx(largest, rel=1e-5)
@@ -58,7 +63,7 @@ def test_forward_backward_matches_exhaustive_sums(
     for cells, value in every_path(grid, L):
         expected[np.arange(len(L)), cells] += np.exp(value)
     expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(grid.forward_backward(L, PENALTY), expected, rtol=1e-4)
+    np.testing.assert_allclose(grid.forward_backward(L), expected, rtol=1e-4)
 
 
 def test_smoothing_has_no_lag() -> None:
@@ -91,8 +96,9 @@ def onset_mixture(paths: list[np.ndarray], seed: int = 0, onsets: int = 900) -> 
     cell = np.clip(cell + rng.integers(-1, 2, size=onsets), 0, len(DIRECTIONS) - 1)
     distance = np.degrees(np.arccos(np.clip(centres[cell] @ centres.T, -1, 1)))
     g = 12 * np.exp(-0.5 * (distance / 6) ** 2) + 0.05
-    grid = DirectionGridHMM.from_directions(DIRECTIONS, 15.0)
-    return TrajectoryMixture(g.astype(np.float32), np.full(onsets, 0.5), window, W, grid)
+    grid = SETTINGS.hmm(DIRECTIONS)
+    weights = np.full(onsets, 0.5)
+    return TrajectoryMixture(g.astype(np.float32), weights, window, grid, W, SETTINGS)
 
 
 MOVING = np.round(np.linspace(3, 27, 40)).astype(int)
@@ -102,11 +108,11 @@ STATIC = np.full(40, 20)
 
 def test_moving_and_static_sources_are_counted() -> None:
     """A moving source is one path, alone and beside a static one."""
-    for true in ([MOVING], [MOVING, STATIC]):
-        mixture = onset_mixture(true)
-        fit = mixture.fit_unknown_count(5)
+    for true, seed in product(([MOVING], [MOVING, STATIC]), range(4)):
+        mixture = onset_mixture(true, seed)
+        fit = mixture.count_sources(5)
         assert len(fit.cells) == len(true)
-        fit, moves = mixture.static_where_possible(fit)
+        fit, moves = select_fit(mixture, fit)
         assert moves.sum() == 1
         moving = fit.cells[int(np.flatnonzero(moves)[0])]
         assert np.median(np.abs(moving - MOVING)) <= 1
@@ -119,22 +125,25 @@ def test_residual_motion_gain_is_large_only_with_motion() -> None:
     """Static directions explain the onsets of static sources, and not of moving ones."""
     static = onset_mixture([np.full(40, 6), STATIC])
     moving = onset_mixture([MOVING, STATIC])
-    assert static.residual_motion_gain(static.static_fit([6, 20])) < 0.05
-    assert moving.residual_motion_gain(moving.static_fit([6, 20])) > 0.2
-    fit, static_fit = static.fit_count(2), static.static_fit([6, 20])
-    assert static.score(fit) - static.score(static_fit) < 0.05 * static.total
-    fit, static_fit = moving.fit_count(2), moving.static_fit([6, 20])
-    assert moving.score(fit) - moving.score(static_fit) > 0.2 * moving.total
+    assert static.residual_motion_gain(static.fit_static([6, 20])) < 0.05
+    assert moving.residual_motion_gain(moving.fit_static([6, 20])) > 0.2
+    fit, static_fit = static.search(2)[-1], static.fit_static([6, 20])
+    assert static.score(fit) - static.score(static_fit) < 0.05
+    fit, static_fit = moving.search(2)[-1], moving.fit_static([6, 20])
+    assert moving.score(fit) - moving.score(static_fit) > 0.2
 
 
 def test_weights_and_gains_match_the_formula() -> None:
     """Mixing weights sum to 1; likelihood and responsibilities equal loops over onsets."""
     mixture = onset_mixture([MOVING, STATIC], onsets=60)
-    found = mixture.fit_count(2)
+    found = mixture.search(2)[-1]
     np.testing.assert_allclose(found.mixing_weights.sum(axis=0), 1.0)
     total, responsibilities = 0.0, np.zeros((2, 60))
-    for n, w in enumerate(mixture._w):
-        own = [found.mixing_weights[m, w] * mixture._g[n, found.cells[m, w]] for m in range(2)]
+    assert mixture.window is not None
+    for n, w in enumerate(mixture.window):
+        own = [
+            found.mixing_weights[m, w] * mixture.densities[n, found.cells[m, w]] for m in range(2)
+        ]
         mixed = sum(own) + found.mixing_weights[2, w]
         total += 0.5 * np.log(mixed)
         responsibilities[:, n] = [part / mixed for part in own]
@@ -143,15 +152,13 @@ def test_weights_and_gains_match_the_formula() -> None:
         np.testing.assert_allclose(
             mixture.responsibilities(found, m), responsibilities[m], rtol=1e-5
         )
-        counts = np.bincount(mixture._w, 0.5 * responsibilities[m], 40)
+        counts = np.bincount(mixture.window, 0.5 * responsibilities[m], 40)
         np.testing.assert_allclose(mixture.onset_counts(found, m), counts, rtol=1e-5, atol=1e-9)
         assert mixture.gain(found, m) > 0.1
-    steps = np.abs(np.diff(found.cells[0])) * 6 * np.cos(np.radians(10))
-    assert found.path_degrees[0] == pytest.approx(steps.sum(), rel=0.02)
-    assert (
-        mixture.score(found)
-        < found.log_likelihood - PATH_PENALTY_NATS_PER_DEGREE * found.path_degrees.sum() + 1e-6
-    )
+    steps = np.abs(np.diff(found.cells)) * 6 * np.cos(np.radians(10))
+    penalty = found.log_likelihood / mixture.total - mixture.score(found, same_cone_nats=0.0)
+    expected = SETTINGS.path_nats_per_degree * steps.sum() / mixture.total
+    assert penalty == pytest.approx(expected, rel=0.02)
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -162,12 +169,12 @@ def test_identity_swap_is_resolved_after_crossing(silent: bool) -> None:
     if silent:
         onset_counts[0, 16:24] = 0.0
     np.testing.assert_array_equal(
-        resolve_identity_swaps(vectors, onset_counts), [[0] * 40, [1] * 40]
+        resolve_identity_swaps(vectors, onset_counts, SETTINGS), [[0] * 40, [1] * 40]
     )
     swapped = vectors.copy()
     swapped[:, 20:] = vectors[::-1, 20:]
     onset_counts[:, 20:] = onset_counts[::-1, 20:]
-    assignment = resolve_identity_swaps(swapped, onset_counts)
+    assignment = resolve_identity_swaps(swapped, onset_counts, SETTINGS)
     resolved = np.take_along_axis(swapped, assignment[..., None], axis=0)
     errors = np.linalg.norm(resolved - vectors, axis=-1)
     assert np.median(errors, axis=1).max() < 1e-9
@@ -180,5 +187,5 @@ def test_no_swap_without_onsets() -> None:
     onset_counts = np.full((2, 40), 6.0)
     onset_counts[1, 15:] = 0.0
     np.testing.assert_array_equal(
-        resolve_identity_swaps(vectors, onset_counts), [[0] * 40, [1] * 40]
+        resolve_identity_swaps(vectors, onset_counts, SETTINGS), [[0] * 40, [1] * 40]
     )

@@ -9,8 +9,12 @@ import pytest
 import earatlas as ea
 from earatlas.localization.onset_likelihood import DirectSoundModel
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
-from earatlas.training.scenes import TrainingScenes, interaural_mismatch, perturb_direction
-from earatlas.training.source_pairs import fit_pair_calibration, match_pair
+from earatlas.training.reverberant import (
+    ReverberantTrainingSettings,
+    fit_pair_calibration,
+    match_pair,
+)
+from earatlas.training.scenes import TrainingScenes, UnitMismatch
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +55,14 @@ def test_simulation_does_not_change_responses(simulator: TrainingScenes) -> None
 def test_mismatch_of_other_units(rng: np.random.Generator) -> None:
     """Levels differ by about 1 dB, more at high frequencies, and directions by about 2°."""
     f = np.array([500.0, 2000.0, 6000.0])
-    mismatch = np.array([interaural_mismatch(f, rng) for _ in range(400)])
+    mismatch = np.array([UnitMismatch().interaural_factors(f, rng) for _ in range(400)])
     level = (20 * np.log10(np.abs(mismatch))).std(axis=0)
     assert level[0] < level[1] < level[2]
     assert 0.2 < level[0] < 1.0 < level[2] < 2.5
     sphere, true = ea.Sphere(), np.array([20.0, 40.0])
-    distances = [sphere.distance(true, perturb_direction(sphere, true, rng)) for _ in range(300)]
+    distances = [
+        sphere.distance(true, UnitMismatch().displaced(sphere, true, rng)) for _ in range(300)
+    ]
     assert 2.0 < np.sqrt(np.mean(np.square(distances))) < 3.6
 
 
@@ -103,11 +109,13 @@ def test_pair_calibration_uses_both_sources(
     simulator: TrainingScenes, sound: DirectSoundModel
 ) -> None:
     """Every scene contributes two sources, and a seed determines the result."""
-    multi_source_calibration = fit_pair_calibration(simulator, sound, n_scenes=6)
+    multi_source_calibration = fit_pair_calibration(
+        simulator, sound, ReverberantTrainingSettings(scenes=18)
+    )
     assert len(multi_source_calibration.features) == 12
     assert np.ptp(multi_source_calibration.features[:, 1]) > 5  # dB above the noise floor
     np.testing.assert_allclose(multi_source_calibration.mixture_weights.sum(axis=(1, 2)), 1.0)
-    again = fit_pair_calibration(simulator, sound, n_scenes=2)
+    again = fit_pair_calibration(simulator, sound, ReverberantTrainingSettings(scenes=6))
     np.testing.assert_array_equal(again.features, multi_source_calibration.features[:4])
 
 

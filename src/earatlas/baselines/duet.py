@@ -28,20 +28,19 @@ from earatlas.baselines.masking import MaskedMixture, Separation, check_n_source
 from earatlas.baselines.phat import delay_grid
 from earatlas.features.audio import Audio
 from earatlas.features.layout import CueLayout
-from earatlas.separation.demixing.masking import binary_masks
+from earatlas.separation.demixing.masks import binary_masks
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["histogram", "peaks", "separate"]
 
 
-# Evidence: docs/figures/settings/baselines.md, "duet".
-_MAX_ATTENUATION = 1.0  # largest |α| of the histogram (4 dB); larger values count at the edge
-_SMOOTHING = (1.0, 1.0)  # standard deviation of the smoothing, in cells of attenuation and delay
+def attenuation_grid(count: int = 35, max_attenuation: float = 1.0) -> Array:
+    """Return evenly spaced symmetric attenuations (A,), by default up to 4 dB.
 
-
-def attenuation_grid(count: int = 35) -> Array:
-    """Return evenly spaced symmetric attenuations (A,)."""
-    return np.linspace(-_MAX_ATTENUATION, _MAX_ATTENUATION, count)
+    Larger values count at the edge of the histogram. Evidence:
+    docs/figures/settings/baselines.md, "duet".
+    """
+    return np.linspace(-max_attenuation, max_attenuation, count)
 
 
 def histogram(
@@ -152,7 +151,7 @@ def separate(
     grid, attenuation = delay_grid(delays), attenuation_grid()
     frequencies = mixture.layout.frequencies_hz
     h = histogram(left, right, frequencies, delays_seconds=grid, attenuation=attenuation, p=p, q=q)
-    rows, columns = peaks(gaussian_filter(h, _SMOOTHING, mode="constant"), n_sources)
+    rows, columns = peaks(gaussian_filter(h, 1.0, mode="constant"), n_sources)  # 1.0 cells
     order = np.argsort(grid[columns], kind="stable")
     alpha, delay = attenuation[rows[order]], grid[columns[order]]
     gain = 0.5 * (alpha + np.sqrt(alpha**2 + 4))  # a - 1/a = α

@@ -20,9 +20,6 @@ from earatlas.types import Array
 __all__ = ["LookUp"]
 
 
-_BLOCK = 1024  # cue vectors per block, which bounds the memory of the distances
-
-
 @dataclass(frozen=True, eq=False)
 class LookUp:
     """Nearest-neighbour inverse map: x(y) = x_n with n = argmin_n Σ_d (y_d - y_nd)² / scale_d².
@@ -76,11 +73,12 @@ class LookUp:
         offset = self.cues.mean(axis=0)
         table = (self.cues - offset) / self.scale
         squares = (table**2).sum(axis=1)
+        size = 1024  # cue vectors per block, which bounds the memory of the distances
         indices = [
             np.argmin(
-                squares - 2 * ((queries[n : n + _BLOCK] - offset) / self.scale) @ table.T, axis=1
+                squares - 2 * ((queries[n : n + size] - offset) / self.scale) @ table.T, axis=1
             )
-            for n in range(0, max(len(queries), 1), _BLOCK)
+            for n in range(0, max(len(queries), 1), size)
         ]
         nearest: Array = self.directions[np.concatenate(indices)]
         return nearest

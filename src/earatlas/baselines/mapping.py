@@ -6,6 +6,7 @@ paper; in other spaces they are unit vectors, which have neither a seam behind t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,14 @@ from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.geometry.spaces import Plane, Space
 from earatlas.types import Array
 
-__all__ = ["InverseMap", "check_cues", "cue_scale", "from_targets", "to_targets"]
+__all__ = [
+    "InverseMap",
+    "check_cues",
+    "cue_scale",
+    "from_targets",
+    "select_ridge",
+    "to_targets",
+]
 
 
 class InverseMap(Protocol):
@@ -44,6 +52,29 @@ def cue_scale(cues: Array) -> Array:
     """
     deviation = cues.std(axis=0)
     return np.where(deviation > 0, deviation, np.inf)
+
+
+def select_ridge(
+    space: Space,
+    x: Array,
+    y: Array,
+    ridges: Sequence[float],
+    fit: Callable[[Array, Array], Sequence[InverseMap]],
+    *,
+    seed: int,
+) -> float:
+    """Return the ridge with the least mean error on a held-out fifth of the directions x (N, C).
+
+    `fit` returns one model per ridge for the directions and cues (N', D) of the other four fifths.
+    """
+    order = np.random.default_rng(seed).permutation(len(x))
+    cut = max(int(0.2 * len(x)), 1)
+    held_out, training = order[:cut], order[cut:]
+    errors = [
+        space.distance(x[held_out], model.inverse_map(y[held_out])).mean()
+        for model in fit(x[training], y[training])
+    ]
+    return ridges[int(np.argmin(errors))]
 
 
 def to_targets(space: Space, x: Array) -> Array:

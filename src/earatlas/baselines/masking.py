@@ -17,7 +17,7 @@ from earatlas.features.audio import Audio
 from earatlas.features.audio_checks import check_audio
 from earatlas.features.layout import CueLayout
 from earatlas.features.stft import stft
-from earatlas.separation.demixing.masking import apply_masks, binary_masks
+from earatlas.separation.demixing.masks import apply_masks, binary_masks
 from earatlas.types import Array, Spectra
 
 __all__ = ["MaskedMixture", "Separation", "check_n_sources"]

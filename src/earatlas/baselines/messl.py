@@ -35,6 +35,7 @@ References
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,33 +54,38 @@ from earatlas.features.layout import CueLayout, level_differences
 from earatlas.features.stft import squared_magnitude
 from earatlas.types import Array, Indices, Single
 
-__all__ = ["band_counts", "ild_prior", "separate"]
+__all__ = ["MESSLSettings", "band_counts", "ild_prior", "separate"]
 
 
 # Evidence: docs/figures/settings/baselines.md, "messl".
-_INITIAL_SIGMA = 1 / (2 * np.pi)  # turns, one radian
-_INITIAL_ETA = 10.0  # dB, also of the garbage source
-_PRIOR_RATIO = 0.03  # weight of the ILD prior over the number of frames
-_MIN_SIGMA = 1e-3  # turns; without it a single frame could have an infinite likelihood
-_MIN_ETA = 2.0  # dB, minimum deviation of the ILD
-_PHASE_FLOOR = 1e-16  # phase density of every source; if all phases are improbable, the ILD decides
-_PRUNING_RATIO = 1e-3  # delays below this ratio to the best ψ of their source are removed
-_BLOCK = 2**18  # numbers per work array, small enough for the cache
+@dataclass(frozen=True, slots=True)
+class MESSLSettings:
+    """Parameters of MESSL-G."""
 
-# ILD prior in dB = Σ_pq c_pq itd^p f^q with itd in ms and f in kHz; odd in the delay.
-_PRIOR_POWERS = ((1, 1), (1, 2), (1, 3), (1, 4), (3, 1), (3, 2), (3, 3), (3, 4))
-_PRIOR = (-35.14, 17.24, -3.138, 0.1753, 37.91, -19.45, 3.187, -0.1543)  # c_pq
-_PRIOR_MILLISECONDS = 0.8  # ms, largest delay of the fit
-_PRIOR_KILOHERTZ = 8.0  # kHz, highest frequency of the fit
+    initial_sigma: float = 1 / (2 * math.pi)  # deviation of the phase: one radian, in turns
+    initial_eta_db: float = 10.0  # deviation of the ILD, also of the garbage source
+    min_sigma: float = 1e-3  # turns; without it a single frame could have an infinite likelihood
+    min_eta_db: float = 2.0
+    prior_ratio: float = 0.03  # weight of the ILD prior over the number of frames
+    pruning_ratio: float = 1e-3  # delays below this ratio to their source's best ψ are removed
+
+
+_DEFAULTS = MESSLSettings()
 
 
 def ild_prior(delays_seconds: ArrayLike, frequencies_hz: ArrayLike) -> Array:
-    """Return the typical ILD (M, F) in dB of a head for sources with delays (M,)."""
-    itd = 1e3 * np.asarray(delays_seconds, dtype=np.float64)[:, None]
-    itd = np.clip(itd, -_PRIOR_MILLISECONDS, _PRIOR_MILLISECONDS)
-    f = np.minimum(1e-3 * np.asarray(frequencies_hz, dtype=np.float64), _PRIOR_KILOHERTZ)
-    terms = [c * itd**p * f**q for c, (p, q) in zip(_PRIOR, _PRIOR_POWERS, strict=True)]
-    prior: Array = np.sum(terms, axis=0)
+    """Return the typical ILD (M, F) in dB of a head for sources with delays (M,).
+
+    ILD = Σ_pq c_pq itd^p f^q with itd in ms, up to 0.8 ms, and f in kHz, up to 8 kHz; odd in the
+    delay. It was fitted to a head: docs/figures/settings/baselines.md, "messl".
+    """
+    c = {
+        (1, 1): -35.14, (1, 2): 17.24, (1, 3): -3.138, (1, 4): 0.1753,
+        (3, 1): 37.91, (3, 2): -19.45, (3, 3): 3.187, (3, 4): -0.1543,
+    }  # fmt: skip
+    itd = np.clip(1e3 * np.asarray(delays_seconds, dtype=np.float64)[:, None], -0.8, 0.8)
+    f = np.minimum(1e-3 * np.asarray(frequencies_hz, dtype=np.float64), 8.0)
+    prior: Array = np.sum([c_pq * itd**p * f**q for (p, q), c_pq in c.items()], axis=0)
     return prior
 
 
@@ -133,10 +139,10 @@ class Parameters:
         """Index (M,) of the first pair of each source."""
         return np.searchsorted(self.source, np.arange(len(self.mu) - 1))
 
-    def pruned(self) -> Parameters:
-        """Return the parameters without the improbable delays of each source."""
+    def pruned(self, ratio: float) -> Parameters:
+        """Return the parameters without delays whose ψ is below `ratio` times the best."""
         best = np.maximum.reduceat(self.psi, self.starts)
-        keep = self.psi > _PRUNING_RATIO * best[self.source]
+        keep = self.psi > ratio * best[self.source]
         return replace(
             self,
             source=self.source[keep],
@@ -170,7 +176,12 @@ def observe(mixture: MaskedMixture) -> Observations:
     )
 
 
-def initial_parameters(observations: Observations, delays: Array, candidates: Array) -> Parameters:
+def initial_parameters(
+    observations: Observations,
+    delays: Array,
+    candidates: Array,
+    settings: MESSLSettings = _DEFAULTS,
+) -> Parameters:
     """Return parameters of sources at delays (M,) seconds, ascending, within about a sample."""
     F, M, J = len(observations.phase), len(delays), len(candidates)
     width = np.full(M, 1 / 16_000)
@@ -187,10 +198,10 @@ def initial_parameters(observations: Observations, delays: Array, candidates: Ar
         psi=psi.reshape(-1),
         garbage=1 / (M + 1),
         xi=np.zeros((M * J, F)),
-        phase_variance=np.full((M * J, F), _INITIAL_SIGMA**2),
+        phase_variance=np.full((M * J, F), settings.initial_sigma**2),
         mu=mu,
-        level_variance=np.full((M + 1, F), _INITIAL_ETA**2),
-    ).pruned()
+        level_variance=np.full((M + 1, F), settings.initial_eta_db**2),
+    ).pruned(settings.pruning_ratio)
 
 
 class _Block:
@@ -210,7 +221,7 @@ class _Block:
         self.e += log_scale.astype(np.float32)[..., None]
         np.exp(self.e, out=self.e)
         self.phase = np.add.reduceat(self.e, p.starts, axis=0)  # (M, f, T)
-        self.phase += _PHASE_FLOOR
+        self.phase += 1e-16  # if all phases are improbable, the ILD decides
         mean, level_variance = p.mu[:, rows, None], p.level_variance[:, rows, None]
         self.a = observations.level[rows] - mean.astype(np.float32)  # (M + 1, f, T)
         level = self.a * self.a
@@ -225,9 +236,9 @@ class _Block:
         self.total = np.maximum(self.joint.sum(axis=0), 1e-30)
 
 
-def _blocks(pairs: int, F: int, T: int) -> list[slice]:
-    """Return slices of frequencies whose work arrays have about `_BLOCK` numbers."""
-    size = max(_BLOCK // (pairs * T), 1)
+def _blocks(pairs: int, F: int, T: int, numbers: int = 2**18) -> list[slice]:
+    """Return slices of frequencies whose work arrays, of about so many `numbers`, fit the cache."""
+    size = max(numbers // (pairs * T), 1)
     return [slice(f, min(f + size, F)) for f in range(0, F, size)]
 
 
@@ -258,7 +269,13 @@ def e_step(observations: Observations, p: Parameters) -> Statistics:
 
 
 def m_step(
-    p: Parameters, s: Statistics, *, bands: int, prior: Array, prior_frames: float
+    p: Parameters,
+    s: Statistics,
+    *,
+    bands: int,
+    prior: Array,
+    prior_frames: float,
+    settings: MESSLSettings = _DEFAULTS,
 ) -> Parameters:
     """Return the parameters that maximize the expected likelihood, ξ and σ² common to a band."""
     count, first, second = s.phase
@@ -268,10 +285,10 @@ def m_step(
     )
     edges = np.rint(np.linspace(0, p.xi.shape[1], bands + 1)).astype(np.intp)
     # A pair without any weight keeps its initial variance instead of 0.
-    regularizer = 1e-30 * np.array([1.0, 0.0, _INITIAL_SIGMA**2])[:, None, None]
+    regularizer = 1e-30 * np.array([1.0, 0.0, settings.initial_sigma**2])[:, None, None]
     sums = np.add.reduceat(np.stack([count, first, second]), edges[:-1], axis=-1) + regularizer
     xi = sums[1] / sums[0]
-    variance = np.maximum(sums[2] / sums[0] - xi**2, _MIN_SIGMA**2)
+    variance = np.maximum(sums[2] / sums[0] - xi**2, settings.min_sigma**2)
     xi, variance = (np.repeat(a, np.diff(edges), axis=-1) for a in (xi, variance))
     total = float(s.level[0].sum())
     # The prior counts like `prior_frames` frames with its ILD; the garbage source has no prior.
@@ -289,8 +306,8 @@ def m_step(
         xi=xi,
         phase_variance=variance,
         mu=p.mu + step,
-        level_variance=np.maximum(level_variance, _MIN_ETA**2),
-    ).pruned()
+        level_variance=np.maximum(level_variance, settings.min_eta_db**2),
+    ).pruned(settings.pruning_ratio)
 
 
 def masks(observations: Observations, p: Parameters) -> Array:
@@ -310,6 +327,7 @@ def separate(
     layout: CueLayout | None = None,
     iterations: int = 16,
     delays: int = 61,
+    settings: MESSLSettings = _DEFAULTS,
 ) -> Separation:
     """Separate a mixture with MESSL-G.
 
@@ -327,6 +345,8 @@ def separate(
         Number of EM iterations.
     delays : int
         Number of candidate delays.
+    settings : MESSLSettings, optional
+        Initial and minimum deviations, prior and pruning.
 
     Returns
     -------
@@ -363,7 +383,7 @@ def separate(
         whitened_cross_spectrum(mixture.spectra), observations.frequencies_hz, candidates
     )
     initial_delays = histogram_peaks(histogram, candidates, n_sources)
-    p = initial_parameters(observations, initial_delays, candidates)
+    p = initial_parameters(observations, initial_delays, candidates, settings)
     prior = p.mu[:-1]
     subset = observations.frames(max(mixture.layout.window // 4 // mixture.layout.hop, 1))
     for bands in band_counts(len(observations.phase), iterations):
@@ -373,7 +393,8 @@ def separate(
             statistics,
             bands=int(bands),
             prior=prior,
-            prior_frames=_PRIOR_RATIO * subset.phase.shape[1],
+            prior_frames=settings.prior_ratio * subset.phase.shape[1],
+            settings=settings,
         )
     best = [int(np.argmax(np.where(p.source == m, p.psi, -1.0))) for m in range(n_sources)]
     return Separation(masks(observations, p), p.delay[best], mixture)

@@ -33,6 +33,7 @@ from earatlas.baselines.mapping import (
     check_cues,
     cue_scale,
     from_targets,
+    select_ridge,
     to_targets,
 )
 from earatlas.errors import InputError, missing_extra
@@ -51,12 +52,19 @@ __all__ = ["MPLR"]
 
 
 # Evidence: docs/figures/settings/baselines.md, "mplr".
-_RIDGES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3)  # candidates, relative to unit variance
-_HELD_OUT_FRACTION = 0.2  # fraction of the directions that selects the ridge
+@dataclass(frozen=True, slots=True)
+class MPLRSettings:
+    """Parameters of the fit."""
+
+    # Candidates of the ridge, relative to unit variance
+    ridges: tuple[float, ...] = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3)
+    iterations: int = 50  # EM iterations of `fit`
+    plain_ridge: float = 1e-3  # ridge of `fit_plain`, relative to the variance of a cue
+    plain_iterations: int = 5  # EM iterations of `fit_plain`
+
+
+_DEFAULTS = MPLRSettings()
 _BLOCK_NUMBERS = 2**22  # numbers per work array (K, N, q), which bounds the memory
-_ITERATIONS = 50  # EM iterations of `fit`
-_PLAIN_RIDGE = 1e-3  # ridge of `fit_plain`, relative to the variance of a cue
-_PLAIN_ITERATIONS = 5  # EM iterations of `fit_plain`
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,25 +149,16 @@ class MPLR:
         if reduced < 1:
             raise InputError(f"reduced must be at least 1, got {reduced}. The default is 40.")
         if ridge is None:
-            ridge = cls._select_ridge(space, points, cues, components, reduced, seed)
+            ridges = _DEFAULTS.ridges
+
+            def fit_ridges(x: Array, y: Array) -> list[Self]:
+                K = min(components, max(len(x) // 2, 1))
+                return [cls._fit_reduced(space, x, y, K, reduced, ridge, seed) for ridge in ridges]
+
+            ridge = select_ridge(space, points, cues, ridges, fit_ridges, seed=seed)
         elif not ridge > 0:
             raise InputError(f"ridge must be positive, got {ridge}. Try 1e-4.")
         return cls._fit_reduced(space, points, cues, components, reduced, ridge, seed)
-
-    @classmethod
-    def _select_ridge(
-        cls, space: Space, x: Array, y: Array, components: int, reduced: int, seed: int
-    ) -> float:
-        """Return the ridge with the least mean error on a held-out fifth of the directions."""
-        order = np.random.default_rng(seed).permutation(len(x))
-        cut = max(int(_HELD_OUT_FRACTION * len(x)), 1)
-        held_out, training = order[:cut], order[cut:]
-        K = min(components, max(len(training) // 2, 1))
-        errors = []
-        for ridge in _RIDGES:
-            model = cls._fit_reduced(space, x[training], y[training], K, reduced, ridge, seed)
-            errors.append(space.distance(x[held_out], model.inverse_map(y[held_out])).mean())
-        return _RIDGES[int(np.argmin(errors))]
 
     @classmethod
     def _fit_reduced(
@@ -182,7 +181,7 @@ class MPLR:
         targets = to_targets(space, x)
         offset_x, width = targets.mean(axis=0), np.maximum(targets.std(axis=0), 1e-12)
         joint = np.hstack([(targets - offset_x) / width, (y - offset) @ projection])
-        mixture = _fit_gaussian_mixture(joint, components, ridge, _ITERATIONS, seed)
+        mixture = _fit_gaussian_mixture(joint, components, ridge, _DEFAULTS.iterations, seed)
         return cls._from_mixture(
             space, mixture, offset, projection, target_scaling=(offset_x, width)
         )
@@ -218,7 +217,9 @@ class MPLR:
         _check_components(components, len(points))
         offset, scale = cues.mean(axis=0), cue_scale(cues)
         joint = np.hstack([to_targets(space, points), (cues - offset) / scale])
-        mixture = _fit_gaussian_mixture(joint, components, _PLAIN_RIDGE, _PLAIN_ITERATIONS, seed)
+        mixture = _fit_gaussian_mixture(
+            joint, components, _DEFAULTS.plain_ridge, _DEFAULTS.plain_iterations, seed
+        )
         return cls._from_mixture(
             space, mixture, offset, np.diag(1 / scale), target_scaling=(0.0, 1.0)
         )

@@ -43,11 +43,12 @@ __all__ = [
     "whitened_cross_spectrum",
 ]
 
-_MAX_DELAY_SECONDS = 15 / 16_000  # s, 0.94 ms; larger than the interaural delay of any head
 
+def delay_grid(count: int = 61, max_seconds: float = 15 / 16_000) -> Array:
+    """Return evenly spaced delays (J,) in seconds, by default half a sample at 16 kHz apart.
 
-def delay_grid(count: int = 61, max_seconds: float = _MAX_DELAY_SECONDS) -> Array:
-    """Return evenly spaced delays (J,) in seconds, by default half a sample at 16 kHz apart."""
+    The default maximum, 0.94 ms, is larger than the interaural delay of any head.
+    """
     if count < 3:
         raise InputError(f"delays must be at least 3, got {count}. The default is 61.")
     return np.linspace(-max_seconds, max_seconds, count)

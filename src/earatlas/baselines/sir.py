@@ -32,6 +32,7 @@ from earatlas.baselines.mapping import (
     check_cues,
     cue_scale,
     from_targets,
+    select_ridge,
     to_targets,
 )
 from earatlas.errors import InputError
@@ -40,11 +41,6 @@ from earatlas.ppam.model import check_pairs
 from earatlas.types import Array
 
 __all__ = ["SIR", "covariance_spectrum", "sliced_axes"]
-
-
-# Evidence: docs/figures/settings/baselines.md, "sir".
-_RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e2)  # candidates of ρ
-_HELD_OUT_FRACTION = 0.2  # fraction of the directions that selects the ridge
 
 
 def _slice_means(target: Array, y: Array, slices: int) -> tuple[Array, Array]:
@@ -189,23 +185,12 @@ class SIR:
         if ridge is not None and not ridge > 0:
             raise InputError(f"ridge must be positive, got {ridge}. Try 0.01.")
         if ridge is None:
-            order = np.random.default_rng(seed).permutation(N)
-            cut = max(int(_HELD_OUT_FRACTION * N), 1)
-            held_out, training = order[:cut], order[cut:]
-            trials = cls._fit_ridges(
-                space,
-                points[training],
-                cues[training],
-                axes,
-                min(slices, len(training)),
-                degree,
-                _RIDGES,
-            )
-            errors = [
-                space.distance(points[held_out], trial.inverse_map(cues[held_out])).mean()
-                for trial in trials
-            ]
-            ridge = _RIDGES[int(np.argmin(errors))]
+            ridges = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e2)  # candidates of ρ
+
+            def fit_ridges(x: Array, y: Array) -> list[Self]:
+                return cls._fit_ridges(space, x, y, axes, min(slices, len(x)), degree, ridges)
+
+            ridge = select_ridge(space, points, cues, ridges, fit_ridges, seed=seed)
         return cls._fit_ridges(space, points, cues, axes, slices, degree, (ridge,))[0]
 
     @classmethod

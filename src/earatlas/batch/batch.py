@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 SUMMARY_FILE = "batch.jsonl"  # name within the output folder
-_MAX_LINE_BYTES = 1 << 24  # bytes read of the first line of a possible summary
 
 
 class SummaryError(InputError):
@@ -120,7 +119,7 @@ def _is_summary(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline(_MAX_LINE_BYTES))
+            first = json.loads(file.readline(1 << 24))  # 16 MB at most
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"file", "status"} <= first.keys()

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,19 @@ from earatlas.threads import single_threaded
 
 __all__ = ["cluster_client", "run_on_cluster"]
 
+
 # Evidence: docs/figures/settings/batch.md, "cluster".
-_CONNECT_SECONDS = 10  # s, timeout of connecting to the scheduler
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameter numbers of mallopt (malloc.h)
-_TRIM_BYTES, _MMAP_BYTES = 256 << 20, 32 << 20  # bytes; 32 MB is the maximum of the latter
-_VISIBILITY_TRIES, _VISIBILITY_SECONDS = 10, 0.5  # tries, and s between them
-_MAX_BROADCASTS = 4  # broadcasts of the atlas: the first, and one per worker death that Dask allows
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Timeouts and repetitions of a batch on a cluster."""
+
+    connect_seconds: float = 10  # timeout of connecting to the scheduler
+    visibility_tries: int = 10  # checks whether a worker sees a file
+    visibility_seconds: float = 0.5  # between two checks
+    max_broadcasts: int = 4  # of the atlas: the first, and one per worker death that Dask allows
+
+
+_CLUSTER = ClusterSettings()
 
 
 @contextmanager
@@ -47,7 +55,7 @@ def cluster_client(address: str) -> Iterator[Any]:
     except ImportError as error:
         raise missing_extra("cluster", "dask.distributed") from error
     try:
-        client = Client(address, timeout=_CONNECT_SECONDS)
+        client = Client(address, timeout=_CLUSTER.connect_seconds)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
             f"scheduler must be the address of a Dask scheduler, got '{address}' "
@@ -56,7 +64,7 @@ def cluster_client(address: str) -> Iterator[Any]:
     try:
         yield client
     finally:
-        client.close(timeout=_CONNECT_SECONDS)
+        client.close(timeout=_CLUSTER.connect_seconds)
 
 
 def run_on_cluster(
@@ -67,7 +75,7 @@ def run_on_cluster(
     if files:
         _check_shared_folders(job.folder, files, client)
     pending = dict(enumerate(files))
-    for _ in range(_MAX_BROADCASTS):
+    for _ in range(_CLUSTER.max_broadcasts):
         for number, outcome in _submit_all(job, recipe, pending, client):
             del pending[number]
             yield number, outcome
@@ -118,10 +126,10 @@ def _check_shared_folders(folder: Path, files: Sequence[Path], client: Any) -> N
 def _first_missing_folder(files: Sequence[Path]) -> Path | None:
     """Return the folder of the first file that does not exist, also after waiting, or None."""
     for file in files:
-        for _ in range(_VISIBILITY_TRIES):
+        for _ in range(_CLUSTER.visibility_tries):
             if file.exists():
                 break
-            time.sleep(_VISIBILITY_SECONDS)
+            time.sleep(_CLUSTER.visibility_seconds)
         else:
             return file.parent
     return None
@@ -181,5 +189,5 @@ def _keep_memory() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):  # not glibc
         library = ctypes.CDLL(None)
-        library.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
-        library.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        library.mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD of malloc.h, bytes
+        library.mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, whose maximum this is

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 
 __all__ = ["TimeEstimate"]
 
-_MIN_SECONDS = 1.0  # s after the first report before a remaining time is given
-
 
 class TimeEstimate:
     """Progress of a batch and estimate of the remaining time."""
@@ -71,6 +69,7 @@ class TimeEstimate:
         if self._first_report is None:
             return None
         elapsed, progress = self._clock() - self._first_report[0], self.done - self._first_report[1]
-        if elapsed < _MIN_SECONDS or progress <= 0:
+        # Before one second, the progress of a single file would be taken for that of the batch.
+        if elapsed < 1.0 or progress <= 0:
             return None
         return (self.total - self.done) * elapsed / progress

@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 HEAD_SUFFIXES = (".csv", ".sofa")
-_MAX_LIST_BYTES = 64 << 20  # bytes, about half a million names
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def _in_folder(folder: Path, suffixes: tuple[str, ...], file_kind: str) -> list[
 
 def _in_list(path: Path, file_kind: str) -> list[Path]:
     """Return the files that a list names; the names may contain any bytes, as file names do."""
-    if path.stat().st_size > _MAX_LIST_BYTES:
+    if path.stat().st_size > 64 << 20:  # about half a million names
         raise InputError(
             f"list must be a text file with file names, got '{path}' with "
             f"{path.stat().st_size / 1e6:.0f} MB. Check the name."

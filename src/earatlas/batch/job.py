@@ -33,6 +33,7 @@ from earatlas.batch.sidecar import (
     write_sidecar,
 )
 from earatlas.errors import EaratlasWarning, InputError, abbreviate
+from earatlas.files import record_moves
 from earatlas.types import Progress
 
 __all__ = ["BatchJob", "Outcome", "Status", "process_file"]
@@ -96,6 +97,8 @@ class Outcome:
 class BatchJob(ABC):
     """How to process each file of a batch; the fields are the settings that a sidecar records.
 
+    A field with the metadata `{"setting": False}` is not recorded.
+
     A subclass sets `command` (name of the CLI command) and `file_kind` (noun for the files in
     messages). `setting_keys` maps a field to its key in sidecars where the two differ.
     """
@@ -131,7 +134,11 @@ class BatchJob(ABC):
 
     def recipe(self) -> Recipe:
         """Return what determines the answers besides the files."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "folder"}
+        values = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name != "folder" and f.metadata.get("setting", True)
+        }
         atlas = values.pop("atlas", None)
         settings = {
             self.setting_keys.get(name, name): _json_value(value) for name, value in values.items()
@@ -174,11 +181,12 @@ def process_file(
         removed: list[str] = []
         try:
             inputs = fingerprints_of(job.inputs(file))
-            answer = job.answer(file, progress)
+            with record_moves() as written:
+                answer = job.answer(file, progress)
             stale = _stale_results(job, file, answer, before)
             messages = tuple(str(w.message) for w in caught)
             seconds = time.perf_counter() - start
-            outputs = fingerprints_of(job.outputs(answer), job.folder)
+            outputs = fingerprints_of(job.outputs(answer), job.folder, written=written)
             sidecar = Sidecar(recipe, inputs, outputs, answer, messages, round(seconds, 3))
             write_sidecar(sidecar_path(job.folder, file), sidecar)
             removed = _remove(stale)

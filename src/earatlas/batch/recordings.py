@@ -24,8 +24,7 @@ from earatlas.features.recording import FileRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import output_folder
 from earatlas.geometry.head_yaw import Yaw
-from earatlas.separation.options import SeparationOptions
-from earatlas.separation.pipeline import separate_file, source_file_name
+from earatlas.separation.pipeline import SeparationOptions, separate_file, source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.separation.separator import MAX_SOURCES
 from earatlas.types import Progress
@@ -47,6 +46,10 @@ class _RecordingJob(BatchJob):
     """A job that processes recordings with an atlas."""
 
     atlas: Atlas
+    # Further fields of the answers, which say how the atlas was chosen; they change nothing else.
+    atlas_fields: Mapping[str, str] = field(
+        default_factory=dict, kw_only=True, metadata={"setting": False}
+    )
 
     def workload(self, file: Path) -> float:
         """Return the duration of the recording in seconds, or 0 if it cannot be read."""
@@ -72,7 +75,7 @@ class LocalizationJob(_RecordingJob):
         localization = self.atlas.localize_file(
             file, channels=self.channels, threshold=self.threshold, yaw=self.yaw
         )
-        answer = {"file": str(file), **localization.to_dict()}
+        answer = {"file": str(file), **self.atlas_fields, **localization.to_dict()}
         answer["seconds"] = round(time.perf_counter() - start, 4)
         answer["recording_seconds"] = round(audio_seconds(file), 3)
         return answer
@@ -109,6 +112,7 @@ class SeparationJob(_RecordingJob):
         seconds = time.perf_counter() - start
         answer = {
             "file": str(file),
+            **self.atlas_fields,
             "n_sources": len(files),
             "sources": [
                 {**source.to_dict(), "file": str(path)}

@@ -16,10 +16,11 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import earatlas
@@ -39,7 +40,6 @@ __all__ = [
 ]
 
 _MAX_BYTES = 64 << 20  # bytes; a sidecar has a few thousand
-_MAX_DEPTH = 30  # nesting levels of values; an answer has five
 _FINGERPRINT_KEYS = ("inputs", "outputs")
 _FIRST_BYTES = b'{\n "earatlas": "'  # start of every file that `write_sidecar` writes
 
@@ -125,16 +125,30 @@ def sidecar_path(folder: Path, file: Path) -> Path:
 
 
 def fingerprints_of(
-    files: Iterable[Path], folder: Path | None = None
+    files: Iterable[Path],
+    folder: Path | None = None,
+    *,
+    written: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> tuple[FileFingerprint, ...]:
-    """Return fingerprints of the existing files, with paths absolute or relative to `folder`."""
-    return tuple(_fingerprint(file, folder) for file in files if file.is_file())
+    """Return fingerprints of the existing files, with paths absolute or relative to `folder`.
+
+    Files that another command has replaced since they were `written` (`record_moves`) get a
+    fingerprint that no file matches.
+    """
+    return tuple(_fingerprint(file, folder, written) for file in files if file.is_file())
 
 
-def _fingerprint(file: Path, folder: Path | None) -> FileFingerprint:
-    status = file.stat()  # before reading, so that a later change is detected
-    name = os.path.abspath(file) if folder is None else os.path.relpath(file, folder)
-    return FileFingerprint(name, status.st_size, status.st_mtime_ns, _sha256(file))
+def _fingerprint(
+    file: Path, folder: Path | None, written: Mapping[str, tuple[int, int]]
+) -> FileFingerprint:
+    path = os.path.abspath(file)
+    with file.open("rb") as opened:
+        status = os.fstat(opened.fileno())  # before reading, so that a later change is detected
+        identity = status.st_ino, status.st_mtime_ns
+        replaced = written.get(path, identity) != identity
+        sha256 = "" if replaced else hashlib.file_digest(opened, "sha256").hexdigest()
+    name = path if folder is None else os.path.relpath(file, folder)
+    return FileFingerprint(name, status.st_size, 0 if replaced else status.st_mtime_ns, sha256)
 
 
 def _sha256(file: Path) -> str:
@@ -216,8 +230,8 @@ def _reject_constant(word: str) -> float:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _check_depth(value: Any, max_depth: int = _MAX_DEPTH) -> None:
-    """Raise ValueError for values that are nested more deeply than in any answer."""
+def _check_depth(value: Any, max_depth: int = 30) -> None:
+    """Raise ValueError for values that are nested too deeply; an answer has five levels."""
     if max_depth == 0:
         raise ValueError("values are nested too deeply")
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -17,8 +17,6 @@ from contextlib import suppress
 
 __all__ = ["StoppedBySignal", "main"]
 
-_EXIT_INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
-
 
 class StoppedBySignal(SystemExit):
     """Exit of a command that was ended by a signal and has cleaned up."""
@@ -37,7 +35,7 @@ def main() -> None:
             sys.stderr.flush()
         os._exit(int(stopped.code or 0))
     except KeyboardInterrupt:
-        sys.exit(_EXIT_INTERRUPTED)
+        sys.exit(130)  # 128 + SIGINT, the convention of shells
     except BrokenPipeError:  # the reader, such as head(1), closed the pipe
         sys.stderr.close()
         sys.exit(0)

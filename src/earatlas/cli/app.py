@@ -25,6 +25,8 @@ COMMANDS = {
     "info": "Describe a head or an atlas.",
     "cues": "Measure the interaural cues of a recording, and plot them.",
     "learn": "Learn an atlas from a head.",
+    "adapt": "Adapt an atlas of many heads to a listener.",
+    "fit": "Find which of several heads made a recording.",
     "localize": "Estimate the direction of the sound in each recording.",
     "listen": "Localize or separate live sound.",
     "separate": "Separate each recording into its sources, and localize them.",
@@ -137,7 +139,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Localize and separate sound sources in binaural recordings.\n\n"
     "First learn an atlas from a head (its head-related transfer functions), then localize or "
-    "separate recordings made with that head.",
+    "separate recordings made with that head. Without an atlas, that of people in general is used.",
     epilog="A head is a .sofa file, a .csv table of calibration recordings, 'simulated' or 'kemar'."
     "\n\nStart with: earatlas demo",
 )

@@ -21,9 +21,7 @@ from earatlas.types import Array
 
 __all__ = ["AudioInput", "PcmFormat", "StreamClock", "to_pcm"]
 
-_MAX_CHANNELS = 64  # most channels of an input
 _FULL_SCALE = {"s16": 2.0**15, "s24": 2.0**23, "f32": 1.0}  # sample value at full scale
-_TOLERATED_LAG_SECONDS = 0.1  # recorders and sound cards buffer this much
 # First bytes of sound files, which raw samples do not have, and the names of the formats.
 _FILE_HEADERS = {b"RIFF": "WAV", b"RF64": "WAV", b"FORM": "AIFF", b"fLaC": "FLAC", b"OggS": "OGG"}
 _SAMPLE_BYTES = {"s16": 2, "s24": 3, "f32": 4}  # bytes per sample of one channel
@@ -58,7 +56,9 @@ class StreamClock:
         if not self.live:
             return
         self.lag_seconds = max(self.lag_seconds + seconds - samples / self.rate, 0.0)
-        self.late_blocks += self.lag_seconds > _TOLERATED_LAG_SECONDS
+        # Recorders and sound cards buffer 0.1 s. Evidence: docs/figures/settings/cli.md,
+        # "audio_input".
+        self.late_blocks += self.lag_seconds > 0.1
         self.latencies_seconds.append(seconds + self.lag_seconds)
         del self.latencies_seconds[:-10_000]  # bounds the memory of long streams
 
@@ -86,10 +86,10 @@ class AudioInput:
 
         `fast` reads a file without waiting for real time.
         """
-        if not 2 <= channels <= _MAX_CHANNELS:
+        if not 2 <= channels <= 64:
             raise InputError(
-                f"channels must be from 2 to {_MAX_CHANNELS}, with left and right first, got "
-                f"{channels}. Record both ears: one channel has no interaural cues."
+                f"channels must be from 2 to 64, with left and right first, got {channels}. "
+                "Record both ears: one channel has no interaural cues."
             )
         if stdin and file is not None:
             raise InputError(

@@ -41,8 +41,6 @@ from earatlas.wording import format_duration
 
 __all__ = ["BatchOptions", "run_batch"]
 
-_MAX_NAMED_FAILURES = 20  # failures listed below the table; batch.jsonl has all
-_MAX_COMMAND_LENGTH = 300  # characters; a longer command is not repeated
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
@@ -175,7 +173,7 @@ def _print_stopped(batch: Batch, outcomes: Sequence[Outcome], options: BatchOpti
     done = sum(outcome.status != "failed" for outcome in outcomes)
     arguments = [*sys.argv[1:], *([] if options.resume else ["--resume"])]
     command = f"earatlas {shlex.join(arguments)}"
-    if len(command) > _MAX_COMMAND_LENGTH:
+    if len(command) > 300:  # characters; a long command is not repeated
         command = "the same command with --resume"
     print_note(
         "[yellow]stopped:[/]",
@@ -241,11 +239,12 @@ def _print_summary(
     console.print(table, highlight=False)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     # Below the table, because its columns would break names within words.
-    for outcome in failed[:_MAX_NAMED_FAILURES]:
+    n_listed = 20  # batch.jsonl has all
+    for outcome in failed[:n_listed]:
         line = escape(sanitize(f"    {outcome.file.name}: {outcome.error}"))
         console.print(line, highlight=False, soft_wrap=True)
-    if len(failed) > _MAX_NAMED_FAILURES:
-        console.print(f"    and {len(failed) - _MAX_NAMED_FAILURES} more", highlight=False)
+    if len(failed) > n_listed:
+        console.print(f"    and {len(failed) - n_listed} more", highlight=False)
 
 
 def _speed(batch: Batch, pace: TimeEstimate) -> str:

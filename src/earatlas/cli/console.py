@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
 from rich.markup import escape
@@ -24,12 +24,17 @@ from rich.segment import Segment
 
 from earatlas.errors import EaratlasWarning, InputError, abbreviate, sanitize
 
+if TYPE_CHECKING:
+    from earatlas.geometry.alternatives import Alternative
+    from earatlas.geometry.spaces import Space
+
 __all__ = [
     "FailureTally",
     "FileWarnings",
     "err",
     "format_degrees",
     "out",
+    "print_alternatives",
     "print_doubts",
     "print_json",
     "print_line",
@@ -54,7 +59,6 @@ _OPTIONS = {
     "t60_seconds": "--t60",
 }
 _ARGUMENTS = re.compile(rf"(?<![\w'/.-])({'|'.join(_OPTIONS)})(?![\w'/-])")
-_MAX_REPEATED_LENGTH = 120  # characters of a warning that was printed before
 _NAME = re.compile(r"(?<!\w)'.*?'(?!\w)")  # a file name in a warning
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 _VARYING = "…"  # replaces a number that differs between files
@@ -104,6 +108,17 @@ def print_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
     """Print the caveats of a result, one per line."""
     for doubt in doubts:
         print_line(f"  {label}: {doubt}")
+
+
+def print_alternatives(
+    space: Space, alternatives: Sequence[Alternative], radius: float, label: str = ""
+) -> None:
+    """Print the alternatives of a direction of a 90 % credible radius, if there are any."""
+    from earatlas.wording import format_alternatives  # imports NumPy, which --help does not need
+
+    text = format_alternatives(space, alternatives, radius)
+    if text is not None:
+        print_line(f"  {label}{text}")
 
 
 def format_degrees(angle: float) -> str:
@@ -176,7 +191,7 @@ class FileWarnings:
             if self._count[kind] > 1:
                 text = "".join(chain(*zip(kind, [*numbers, ""], strict=True)))
                 more = f"{self._count[kind] - 1} more {self.file_kind}"
-                print_warning(f"the same for {more}: {abbreviate(text, _MAX_REPEATED_LENGTH)}")
+                print_warning(f"the same for {more}: {abbreviate(text, 120)}")
 
 
 def show_warnings_once() -> None:

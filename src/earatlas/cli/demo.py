@@ -27,8 +27,6 @@ __all__ = ["app", "demo"]
 app = command_app()
 
 _DIRECTIONS = ((41.0, 1.0), (-64.0, 24.0))  # degrees; between the learned directions
-_SPACING_DEGREES = 6.5  # angle between learned directions
-_RATE = 16_000  # Hz
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def demo(
     true = _render_talkers()
     true.write(output)  # before the learning, to fail early if the folder is not writable
     with progress("learning the simulated head") as update:
-        atlas = learn(simulated_head(Sphere().grid(_SPACING_DEGREES)), progress=update)
+        atlas = learn(simulated_head(Sphere().grid(6.5)), progress=update)  # degrees apart
     path = atlas.save(output / "simulated.atlas")
     separated = _separate(atlas, true, output)
     seconds = time.perf_counter() - begin
@@ -84,13 +82,14 @@ def _file_names() -> list[str]:
 
 def _render_talkers() -> SimulatedScene:
     """Render the talkers around the simulated head."""
-    names, sounds = talker_signals(len(_DIRECTIONS), _RATE)
+    rate = 16_000  # Hz
+    names, sounds = talker_signals(len(_DIRECTIONS), rate)
     with progress("rendering"):
         return render_scene(
             simulated_head(_DIRECTIONS),
             sounds,
             _DIRECTIONS,
-            rate=_RATE,
+            rate=rate,
             settings=SceneSettings(snr_db=30.0),
             names=names,
         )

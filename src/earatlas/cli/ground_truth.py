@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,19 @@ __all__ = [
     "read_truth",
 ]
 
+
 # Evidence: docs/figures/settings/cli.md, "ground_truth".
-_LENGTH_TOLERANCE_SECONDS = 0.1  # difference of length from the truth, for resampling and padding
-_MIN_CORRELATION = 0.985  # correlation of a recording with the mixture of its own scene
-_COMPARED_SECONDS = 60.0  # longest part of the recording that is correlated with the truth, s
-_MAX_SOURCES = 100  # most sources of a scene.json; each names a file that is read
-_MIN_NAME_LENGTH, _MAX_NAME_LENGTH = 11, 24  # characters of the longest name in a table
-_OTHER_COLUMNS_WIDTH = 69  # characters of a table row without the name
+@dataclass(frozen=True, slots=True)
+class TruthCheckSettings:
+    """How the ground truth of a scene is compared with a recording."""
+
+    length_tolerance_seconds: float = 0.1  # resampling and padding change the length by less
+    min_correlation: float = 0.985  # of a recording with the mixture of its own scene
+    compared_seconds: float = 60.0  # longest part of the recording that is correlated
+    max_sources: int = 100  # of a scene.json; each names a file that is read
+
+
+_CHECK = TruthCheckSettings()
 
 
 def read_truth(path: Path, seconds: float) -> GroundTruth:
@@ -45,7 +52,7 @@ def read_truth(path: Path, seconds: float) -> GroundTruth:
     file = _scene_file(path)
     try:
         sources = read_scene_file(file)["sources"]
-        if len(sources) > _MAX_SOURCES:
+        if len(sources) > _CHECK.max_sources:
             raise ValueError
         names = tuple(str(source["name"]) for source in sources)
         places = np.array([source["direction"] for source in sources], dtype=np.float64)
@@ -63,7 +70,7 @@ def read_truth(path: Path, seconds: float) -> GroundTruth:
     sounds, first = (tuple(map(_read_image, files)) for files in (images, early))
     known = GroundTruth(directions, sounds, names, first, trajectories)
     for image in known.images:
-        if abs(image.seconds - seconds) > _LENGTH_TOLERANCE_SECONDS:
+        if abs(image.seconds - seconds) > _CHECK.length_tolerance_seconds:
             raise InputError(
                 f"truth must be of this recording, which lasts {seconds:.1f} s, got '{path}' of "
                 f"{image.seconds:.1f} s. Name the folder of the same scene."
@@ -114,11 +121,11 @@ def check_truth(path: Path, recording: Path, channels: tuple[int, int]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EaratlasWarning)  # they are shown during the separation
         recorded = read_audio(recording, channels=channels, rate=rate).samples
-    n = min(int(_COMPARED_SECONDS * rate), *(part.shape[1] for part in (*parts, recorded)))
+    n = min(int(_CHECK.compared_seconds * rate), *(part.shape[1] for part in (*parts, recorded)))
     mixture = sum(part[:, :n] for part in parts)
-    max_lag = int(_LENGTH_TOLERANCE_SECONDS * rate)
+    max_lag = int(_CHECK.length_tolerance_seconds * rate)
     correlation = _max_correlation(recorded[:, :n], np.asarray(mixture), max_lag)
-    if correlation < _MIN_CORRELATION:
+    if correlation < _CHECK.min_correlation:
         raise InputError(
             f"truth must be of this recording, got '{path}', whose sounds add up to another one "
             f"(correlation {correlation:.2f}). Name the folder of the same scene."
@@ -313,9 +320,9 @@ def format_perceptual_scores(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _shorten(name: str) -> str:
     """Return a name that is shortened if it is long, or if a row would exceed the terminal."""
-    longest = _MAX_NAME_LENGTH
-    if out.is_terminal:
-        longest = min(max(out.width - _OTHER_COLUMNS_WIDTH, _MIN_NAME_LENGTH), longest)
+    longest = 24  # characters
+    if out.is_terminal:  # the other columns of a row have 69 characters
+        longest = min(max(out.width - 69, 11), longest)
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 

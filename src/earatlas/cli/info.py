@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from earatlas.atlas import PEOPLE, PEOPLE_ATLAS, Atlas
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.console import out, print_json, print_line, progress
 from earatlas.cli.options import (
@@ -41,6 +42,7 @@ app = command_app()
         "earatlas info ku100.sofa --plot ku100.png",
         "earatlas info simulated",
         "earatlas info ku100.atlas",
+        "earatlas info people",
     ),
 )
 def info(
@@ -48,7 +50,8 @@ def info(
         str,
         typer.Argument(
             metavar="HEAD",
-            help="Head (a .sofa file, a .csv table, 'simulated' or 'kemar') or .atlas file.",
+            help="Head (a .sofa file, a .csv table, 'simulated' or 'kemar'), .atlas file, or "
+            "'people' for the built-in atlas.",
         ),
     ],
     plot: Annotated[
@@ -66,12 +69,13 @@ def info(
     For a head: directions, coverage, symmetry, and what limits the localization. For an atlas: its
     head, held-out errors and cues.
     """
-    if Path(head).suffix.lower() == ".atlas" or atlas_header(Path(head)) is not None:
+    people = head == PEOPLE and not Path(head).exists()
+    if people or Path(head).suffix.lower() == ".atlas" or atlas_header(Path(head)) is not None:
         if plot is not None:
             raise InputError(
                 f"--plot must be used with a head, got the atlas '{head}'. Name the head instead."
             )
-        _print_atlas(Path(head), as_json=as_json)
+        _print_atlas(PEOPLE_ATLAS if people else Path(head), as_json=as_json)
         return
     outputs = OutputFiles(force=force)
     if plot is not None:
@@ -160,8 +164,6 @@ def _print_atlas(path: Path, *, as_json: bool) -> None:
 
 def _atlas_facts(path: Path) -> dict[str, Any]:
     """Return the description of an atlas as JSON values."""
-    from earatlas.atlas import Atlas
-
     atlas = Atlas.load(path)
     header = atlas_header(path)
     return {
@@ -171,10 +173,26 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
         "space": atlas.space.name,
         "components": len(atlas.model.weights),
         "rooms": atlas.reverberant_localizer is not None,
+        **_population_facts(atlas),
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
         "cues": {**atlas.layout.to_dict(), "n_cues": atlas.layout.n_cues},
         "version": None if header is None else header.get("version"),
         "bytes": path.stat().st_size,
+    }
+
+
+def _population_facts(atlas: Atlas) -> dict[str, Any]:
+    """Return the members of a population and whether it is adapted; nothing for a single head."""
+    from earatlas.population_atlas import PopulationAtlas
+
+    if not isinstance(atlas, PopulationAtlas):
+        return {}
+    return {
+        "members": [member.name for member in atlas.members if member.problem is None],
+        "omitted_heads": {
+            member.name: str(member.problem) for member in atlas.members if member.problem
+        },
+        "adapted": atlas.listener is not None,
     }
 
 
@@ -194,10 +212,11 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
     left_out, errors = facts.get("left_out"), facts["held_out"]
     return {
         "head": facts["head"],
+        **_population_rows(facts),
         "origin": facts.get("provenance") or "-",
         "licence": facts.get("licence") or "unknown",
-        "directions": f"{facts.get('directions', '?')}, {facts.get('spacing_degrees', '?')}° apart "
-        f"(median), on the {facts['space']}"
+        "directions": f"{facts.get('directions', '?')}{_format_spacing(facts)}, "
+        f"on the {facts['space']}"
         + (f"; {left_out} outside the {facts['space']} omitted" if left_out else ""),
         "coverage": facts["coverage"] or "not stored in this atlas",
         "charts": str(facts["components"])
@@ -209,6 +228,23 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
         "cues": _format_cues(facts["cues"]),
         "file": f"{facts['bytes'] / 1e6:.1f} MB, format version {facts['version']}",
     }
+
+
+def _format_spacing(facts: dict[str, Any]) -> str:
+    """Describe the spacing of the directions; the heads of a population may differ in it."""
+    if "members" in facts:
+        return " per head (median)"
+    return f", {facts.get('spacing_degrees', '?')}° apart (median)"
+
+
+def _population_rows(facts: dict[str, Any]) -> dict[str, str]:
+    """Return the table rows of a population; none for a single head."""
+    if "members" not in facts:
+        return {}
+    adapted = "adapted to recordings" if facts["adapted"] else "unknown: not adapted yet"
+    rows = {"members": str(len(facts["members"])), "listener": adapted}
+    omitted = [f"{name} ({problem})" for name, problem in facts["omitted_heads"].items()]
+    return rows | ({"omitted heads": "; ".join(omitted)} if omitted else {})
 
 
 def _format_cues(cues: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
-from rich.table import Table
 
 from earatlas.atlas import Atlas, learn
 from earatlas.batch.file_arguments import (
@@ -24,6 +23,7 @@ from earatlas.batch.job import BatchJob
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.batch_runner import BatchOptions, run_batch
 from earatlas.cli.console import out, print_json, print_line, print_note, progress
+from earatlas.cli.learn_population import accuracy_table, learn_population_command
 from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
@@ -40,17 +40,17 @@ from earatlas.cli.options import (
     WrongWayOption,
     read_head,
 )
-from earatlas.cli.outputs import OutputFiles, is_atlas
+from earatlas.cli.outputs import OutputFiles, check_atlas_name, is_atlas
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
 from earatlas.hrtf.diagnosis import diagnose
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import head_files
-from earatlas.hrtf.truncation import DIRECT_WINDOW_SECONDS
-from earatlas.localization.learned_head import Accuracy
+from earatlas.hrtf.truncation import TRUNCATION
+from earatlas.localization.head_mismatch import Unit
 from earatlas.types import Progress
 
-__all__ = ["accuracy_table", "app", "learn_command"]
+__all__ = ["app", "learn_command"]
 
 app = command_app()
 
@@ -78,6 +78,7 @@ _SPACES: dict[str, Space] = {
         "earatlas learn ku100.sofa -o ku100.atlas",
         "earatlas learn lab/positions.csv -o lab.atlas --direct",
         "earatlas learn heads/*.sofa -o atlases --jobs 4 --resume",
+        "earatlas learn --population people/*.sofa -o people.atlas",
         "earatlas learn calibration.csv -o robot.atlas --space cylinder --components 64",
     ),
 )
@@ -121,7 +122,7 @@ def learn_command(
         typer.Option(
             metavar="MS",
             help="Duration of the direct sound after its onset, in milliseconds. "
-            f"Default: {1000 * DIRECT_WINDOW_SECONDS:g}.",
+            f"Default: {1000 * TRUNCATION.window_seconds:g}.",
         ),
     ] = None,
     in_room: Annotated[
@@ -135,6 +136,14 @@ def learn_command(
         bool,
         typer.Option("--rooms/--no-rooms", help="Also train for reverberant rooms in general."),
     ] = True,
+    unit: Annotated[
+        Unit,
+        typer.Option(
+            metavar="UNIT",
+            help="Head that makes the recordings: same (the measured one, perhaps set up again), "
+            "other (perhaps another unit of it) or person (another person).",
+        ),
+    ] = Unit.OTHER,
     seed: Annotated[
         int,
         typer.Option(
@@ -143,6 +152,13 @@ def learn_command(
             help="Random seed of the initialization and of the held-out directions.",
         ),
     ] = 0,
+    population: Annotated[
+        bool,
+        typer.Option(
+            "--population",
+            help="Learn one atlas from all heads: people, or several units or set-ups of one head.",
+        ),
+    ] = False,
     kind: KindOption = Kind.auto,
     channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
@@ -162,6 +178,20 @@ def learn_command(
     direct_sound.check()
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     heads = expand_file_arguments(head, HEAD_SUFFIXES, "heads")
+    if population:
+        _check_population(
+            batch,
+            space=space,
+            components=components,
+            direct=direct or None,
+            direct_ms=direct_ms,
+            in_room=in_room or None,
+        )
+        options = HeadOptions(kind, channels, duplicates, wrong_way)
+        learn_population_command(
+            heads.files, output, options, rooms=rooms, seed=seed, force=force, as_json=as_json
+        )
+        return
     job = _LearningJob(
         batch.folder(output if heads.is_batch or resume else output.parent),
         HeadOptions(kind, channels, duplicates, wrong_way),
@@ -169,6 +199,7 @@ def learn_command(
         None if space is None else _SPACES[space.value],
         components,
         rooms,
+        unit,
         seed,
     )
     if heads.is_batch or resume:
@@ -176,7 +207,7 @@ def learn_command(
         _learn_many(job, heads.files, batch)
         return
     _check_single(batch)
-    _check_name(output)
+    check_atlas_name(output)
     outputs = OutputFiles(force=force)
     outputs.claim(output, is_atlas)
     whole = read_head(head[0], job.head_options, diagnosed=True)
@@ -205,6 +236,7 @@ class _LearningJob(BatchJob):
     space: Space | None
     components: int | None
     rooms: bool
+    unit: Unit
     seed: int
 
     command: ClassVar[str] = "learn"
@@ -245,6 +277,7 @@ class _LearningJob(BatchJob):
                 space=self.space,
                 components=self.components,
                 rooms=self.rooms,
+                unit=self.unit.value,
                 seed=self.seed,
                 progress=progressed,
             )
@@ -256,6 +289,18 @@ class _LearningJob(BatchJob):
 def _atlas_path(folder: Path, head: Path) -> Path:
     """Return the atlas file of a head in a folder."""
     return folder / f"{head.stem}.atlas"
+
+
+def _check_population(batch: BatchOptions, **options: object) -> None:
+    """Refuse options that apply to single heads only."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    given += ["--jobs"] if batch.jobs > 1 else []
+    given += ["--resume"] if batch.resume else []
+    given += ["--scheduler"] if batch.scheduler else []
+    if given:
+        raise InputError(
+            f"{given[0]} must be used without --population, got both. Remove one of them."
+        )
 
 
 def _check_single(batch: BatchOptions) -> None:
@@ -271,15 +316,6 @@ def _check_folder_name(output: Path) -> None:
         raise InputError(
             f"output must be a folder for several heads and with --resume, got '{output}'. "
             "Name a folder; each atlas is named after its head."
-        )
-
-
-def _check_name(output: Path) -> None:
-    """Refuse the suffix of a sound, a head or a table for an atlas."""
-    if output.suffix.lower() in {".csv", ".flac", ".json", ".sofa", ".wav"}:
-        raise InputError(
-            f"output must have the suffix of an atlas, got '{output}'. "
-            f"Name it {output.with_suffix('.atlas').name}."
         )
 
 
@@ -326,7 +362,7 @@ class _DirectSound:
         requested = self.requested or self.window_ms is not None
         if self.in_room or not (requested or head.is_reverberant()):
             return None
-        return 1000 * DIRECT_WINDOW_SECONDS if self.window_ms is None else self.window_ms
+        return 1000 * TRUNCATION.window_seconds if self.window_ms is None else self.window_ms
 
     def apply(self, head: Head, window_ms: float | None, *, verbose: bool = True) -> Head:
         """Return the head with truncated responses; print a note if this was automatic."""
@@ -377,18 +413,3 @@ def _print(atlas: Atlas, path: Path, seconds: float) -> None:
 def _ready_for_rooms(atlas: Atlas) -> str:
     """Return a remark if the atlas is trained for reverberant rooms."""
     return "" if atlas.reverberant_localizer is None else ", ready for reverberant rooms"
-
-
-def accuracy_table(accuracy: Accuracy, *, flat: bool = False) -> Table:
-    """Return a table of the held-out errors; `flat` omits the elevation."""
-    table = Table("held-out directions", str(accuracy.held_out), box=None, padding=(0, 2))
-    for name, value in (
-        ("median error", f"{accuracy.median_degrees:.2f}°"),
-        ("mean error", f"{accuracy.mean_degrees:.2f}°"),
-        ("beyond 30°", f"{100 * accuracy.beyond_30_share:.2f} %"),
-        ("mean azimuth error", f"{accuracy.mean_azimuth_degrees:.2f}°"),
-        ("mean elevation error", "" if flat else f"{accuracy.mean_elevation_degrees:.2f}°"),
-    ):
-        if value:
-            table.add_row(name, value)
-    return table

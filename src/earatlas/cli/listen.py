@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from earatlas.atlas import Atlas
 from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.atlas_argument import ChosenAtlas, is_recording
 from earatlas.cli.audio_input import AudioInput, PcmFormat
 from earatlas.cli.console import print_json, print_line
 from earatlas.cli.localize import format_localization
-from earatlas.cli.options import AtlasArgument, JsonOption, YawOption, read_yaw
+from earatlas.cli.options import JsonOption, YawOption, read_yaw
 from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_seconds
 from earatlas.localization.localizer import Localizer
@@ -44,6 +44,7 @@ class _ListenCommand(Command):
 @app.command(
     cls=_ListenCommand,
     epilog=examples(
+        "earatlas listen",
         "earatlas listen ku100.atlas",
         "earatlas listen ku100.atlas --separate -o tracks",
         "earatlas listen ku100.atlas --separate --from party.wav --json",
@@ -51,7 +52,14 @@ class _ListenCommand(Command):
     ),
 )
 def listen_command(
-    atlas: AtlasArgument,
+    atlas: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[ATLAS]",
+            help="Atlas file written by `earatlas learn`, or 'people' (the default) for heads that "
+            "nobody measured. A recording is played as with --from.",
+        ),
+    ] = None,
     separate: Annotated[
         bool, typer.Option("--separate", help="Track several sources, and separate them.")
     ] = False,
@@ -140,7 +148,10 @@ def listen_command(
     Prints the direction of the sound at regular intervals, until interrupted. With --separate,
     tracks and separates several sources at the same time.
     """
-    learned = Atlas.load(atlas)
+    if atlas is not None and from_file is None and is_recording(atlas):
+        atlas, from_file = None, atlas
+    chosen = ChosenAtlas.load(atlas)
+    learned = chosen.atlas
     _check(every, rate)
     audio = AudioInput(
         from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast
@@ -157,7 +168,7 @@ def listen_command(
             low_delay=low_delay or None,
         )
         localizer = learned.localizer(rate=audio.rate, memory_seconds=memory, yaw=head_yaw)
-        _localize_stream(localizer, audio, every, as_json=as_json)
+        _localize_stream(localizer, audio, every, chosen, as_json=as_json)
         return
     from earatlas.cli.listen_options import ListenOptions
     from earatlas.cli.listen_separate import BLOCK_SECONDS, separate_stream
@@ -193,12 +204,13 @@ def _check_without_separate(**options: object) -> None:
 
 
 def _localize_stream(
-    localizer: Localizer, audio: AudioInput, every: float, *, as_json: bool
+    localizer: Localizer, audio: AudioInput, every: float, chosen: ChosenAtlas, *, as_json: bool
 ) -> None:
     """Print the direction of the sound at intervals of `every` seconds."""
     for seconds, localization in _localizations(localizer, audio, every):
         if as_json:
-            print_json({"time": round(seconds, 3), **localization.to_dict()})
+            answer = {"time": round(seconds, 3), **chosen.fields, **localization.to_dict()}
+            print_json(answer)
         else:
             print_line(format_localization(f"{seconds:7.1f} s", localization))
             sys.stdout.flush()

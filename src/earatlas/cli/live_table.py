@@ -8,15 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from earatlas.errors import sanitize
+from earatlas.geometry.spaces import Sphere
 from earatlas.streaming.report import LiveReport, LiveSource
-from earatlas.wording import format_direction, format_duration, is_unknown
+from earatlas.wording import format_alternatives, format_direction, format_duration, is_unknown
 
 __all__ = ["live_line", "live_table"]
 
-_BAR_WIDTH, _SHORT_BAR_WIDTH = 12, 8  # characters
 _FULL_WIDTH = 118  # characters of a terminal in which all columns fit
-_QUIETEST_DB, _LOUDEST_DB = -60.0, -10.0  # ends of the level bar, dB
-_MOVING_DEGREES_PER_SECOND = 8  # a faster source is shown as moving
 # Readable on dark and light backgrounds; a track keeps its colour.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
@@ -34,7 +32,7 @@ def live_table(report: LiveReport, footer: str, width: int = _FULL_WIDTH) -> Ren
         table.add_column("azimuth", justify="right", min_width=7)
         table.add_column("elev.", justify="right", min_width=6)
     table.add_column("within", justify="right", min_width=6)
-    table.add_column("level", min_width=_BAR_WIDTH + 8 if wide else _SHORT_BAR_WIDTH)
+    table.add_column("level", min_width=20 if wide else 8)
     table.add_column("since", justify="right", min_width=8 if wide else 5)
     table.add_column("", min_width=22 if wide else 15)
     for source in sorted(report.sources, key=lambda s: (not s.confirmed, s.id)):
@@ -42,6 +40,10 @@ def live_table(report: LiveReport, footer: str, width: int = _FULL_WIDTH) -> Ren
     if not report.sources:
         table.add_row("", Text("no sources", style="dim"))
     lines: list[RenderableType] = [table]
+    for source in report.sources:
+        text = _format_alternatives(source)
+        if source.confirmed and text is not None:
+            lines.append(Text(f"track {source.id}: {text}", style="dim"))
     lines += [Text(f"doubtful: {sanitize(str(doubt))}", style="yellow") for doubt in report.doubts]
     lines.append(Text(footer, style="dim"))
     return Group(*lines)
@@ -67,6 +69,11 @@ def _cells(source: LiveSource, now: float, *, wide: bool) -> list[Text]:
     ]
 
 
+def _format_alternatives(source: LiveSource) -> str | None:
+    """Describe the other possible directions of a source; None if there are none."""
+    return format_alternatives(Sphere(), source.alternatives, source.radius_90)
+
+
 def _format_angle(angle: float) -> str:
     """Format an angle as a signed whole number of degrees."""
     return f"{round(float(angle)) + 0:+d}°".replace("-", "−").replace("+0°", "0°")
@@ -76,8 +83,9 @@ def _level_bar(source: LiveSource, style: str, *, wide: bool) -> Text:
     """Return the level of a source as a bar."""
     if not np.isfinite(source.level_db) or not source.confirmed:
         return Text("")
-    fraction = (source.level_db - _QUIETEST_DB) / (_LOUDEST_DB - _QUIETEST_DB)
-    length = _BAR_WIDTH if wide else _SHORT_BAR_WIDTH
+    quietest, loudest = -60.0, -10.0  # dB, ends of the bar
+    fraction = (source.level_db - quietest) / (loudest - quietest)
+    length = 12 if wide else 8  # characters; a wide bar is followed by the number
     filled = round(length * min(max(fraction, 0.0), 1.0))
     bar = Text("█" * filled, style=style)
     bar.append("░" * (length - filled), style="dim")
@@ -92,7 +100,7 @@ def _format_state(source: LiveSource) -> str:
         return "new"
     if not source.active:
         return f"silent for {format_duration(source.age)}"
-    return f"moves at {source.speed:.0f}°/s" if source.speed >= _MOVING_DEGREES_PER_SECOND else ""
+    return f"moves at {source.speed:.0f}°/s" if source.speed >= 8 else ""
 
 
 def live_line(report: LiveReport) -> str:
@@ -105,4 +113,6 @@ def _format_source(source: LiveSource) -> str:
     """Describe the direction of a source, its radius, and whether it is silent."""
     words = format_direction(source.direction, source.radius_90)
     radius = "" if is_unknown(source.radius_90) else f" ±{source.radius_90:.0f}°"
-    return f"{words}{radius}{'' if source.active else ', silent'}"
+    other = _format_alternatives(source)
+    others = "" if other is None else f", {other}"
+    return f"{words}{radius}{others}{'' if source.active else ', silent'}"

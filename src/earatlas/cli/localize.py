@@ -19,23 +19,25 @@ from earatlas.atlas import Atlas
 from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.recordings import LocalizationJob
 from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.atlas_argument import ChosenAtlas, split_atlas
 from earatlas.cli.batch_runner import BatchOptions, run_batch
 from earatlas.cli.console import (
     FailureTally,
     FileWarnings,
     format_degrees,
+    print_alternatives,
     print_doubts,
     print_json,
     print_line,
     progress,
 )
 from earatlas.cli.options import (
-    AtlasArgument,
+    AdaptOption,
+    AtlasAndRecordingsArgument,
     ChannelsOption,
     ForceOption,
     JobsOption,
     JsonOption,
-    RecordingsArgument,
     ResumeOption,
     SchedulerOption,
     YawOption,
@@ -48,6 +50,7 @@ from earatlas.features.layout import CueLayout
 from earatlas.features.recording import FileRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import atomic_write
+from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.head_yaw import Yaw
 from earatlas.geometry.spaces import Space
 from earatlas.localization.result import Localization
@@ -74,16 +77,17 @@ class _LocalizeOptions:
 @app.command(
     cls=Command,
     epilog=examples(
+        "earatlas localize talker.wav",
         "earatlas localize ku100.atlas talker.wav",
         "earatlas localize ku100.atlas *.wav --json",
         "earatlas localize ku100.atlas recordings -o places --jobs 4 --resume",
+        "earatlas localize day/*.wav --adapt -o places",
         "earatlas localize ku100.atlas walk.wav --track walk.csv",
         "earatlas localize ku100.atlas room.wav --yaw turning.csv",
     ),
 )
 def localize_command(
-    atlas: AtlasArgument,
-    recordings: RecordingsArgument,
+    arguments: AtlasAndRecordingsArgument,
     channels: ChannelsOption = (0, 1),
     plot: Annotated[
         Path | None,
@@ -115,6 +119,7 @@ def localize_command(
             help="Output folder for one NAME.json per recording.",
         ),
     ] = None,
+    adapt: AdaptOption = False,
     jobs: JobsOption = 1,
     resume: ResumeOption = False,
     scheduler: SchedulerOption = None,
@@ -126,20 +131,26 @@ def localize_command(
     Assumes one source per recording; use separate for several. Prints the direction and the radius
     around it that contains the true direction with 90 % probability.
     """
-    learned = Atlas.load(atlas)
+    atlas, names = split_atlas(arguments)
+    chosen = ChosenAtlas.load(atlas)
     head_yaw = read_yaw(yaw) or Yaw.constant(0.0)
     options = _LocalizeOptions(channels, plot, track, WindowSettings(window, hop, yaw=head_yaw))
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     recordings = list(
-        batch.files(expand_file_arguments(recordings, RECORDING_SUFFIXES, "recordings").files)
+        batch.files(expand_file_arguments(names, RECORDING_SUFFIXES, "recordings").files)
     )
     outputs = OutputFiles(force=force)
-    _check(options, learned, recordings, outputs)
+    _check(options, chosen.atlas, recordings, outputs)
     _check_folder(options, batch, output)
+    if adapt:
+        chosen = chosen.adapted(recordings, channels, output, force=force)
+    learned = chosen.atlas
     if output is not None:
         recordings = list(unique_files(recordings))
         check_unique_stems(recordings)
-        job = LocalizationJob(batch.folder(output), learned, channels, yaw=head_yaw)
+        job = LocalizationJob(
+            batch.folder(output), learned, channels, yaw=head_yaw, atlas_fields=chosen.fields
+        )
         run_batch(job, recordings, batch, partial(_show, learned.space))
         return
     tally, file_warnings = (
@@ -153,7 +164,7 @@ def localize_command(
         except InputError as error:
             tally.fail(recording, str(error))
             continue
-        _print_result(recording, result, as_json=as_json)
+        _print_result(recording, result, chosen, as_json=as_json)
         for text in _write_extras(recording, result, options, learned.layout):
             if not as_json:
                 print_line(text)
@@ -228,16 +239,18 @@ def _localize_recording(atlas: Atlas, recording: Path, options: _LocalizeOptions
     return _Result(windows.whole(), rows, time.perf_counter() - start)
 
 
-def _print_result(recording: Path, result: _Result, *, as_json: bool) -> None:
+def _print_result(recording: Path, result: _Result, chosen: ChosenAtlas, *, as_json: bool) -> None:
     """Print the localization of a recording."""
     if as_json:
-        answer = {"file": str(recording), **result.whole.to_dict()}
+        answer = {"file": str(recording), **chosen.fields, **result.whole.to_dict()}
         answer["seconds"] = round(result.seconds, 4)
         answer["recording_seconds"] = round(audio_seconds(recording), 3)
         print_json(answer)
     else:
-        print_line(format_localization(str(recording), result.whole))
-        print_doubts(result.whole.doubts)
+        whole = result.whole
+        print_line(format_localization(str(recording), whole))
+        print_alternatives(whole.posterior.space, whole.alternatives, whole.radius_90)
+        print_doubts(whole.doubts)
 
 
 def format_localization(name: str, result: Localization) -> str:
@@ -250,6 +263,8 @@ def _show(space: Space, answer: dict[str, Any]) -> None:
     """Print a localization given as JSON values."""
     direction, radius, share = (answer[n] for n in ("direction", "radius_90", "observed_share"))
     print_line(_format_line(answer["file"], direction, radius, share, space))
+    alternatives = [Alternative.from_dict(one) for one in answer.get("alternatives", [])]
+    print_alternatives(space, alternatives, radius)
     print_doubts(answer["doubts"])
 
 

@@ -48,7 +48,6 @@ _CUES = {
     "high ILD": CueLayout.high_ild,
     "high IPD": CueLayout.high_ipd,
 }
-_MIN_DIRECTIONS = 60  # fewer directions do not show a surface
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class _EmbeddingSettings:
 
     def check_head(self, head: Head) -> None:
         """Refuse a head with too few directions, or with only one elevation."""
-        minimum = max(_MIN_DIRECTIONS, 2 * self.neighbours)
+        minimum = max(60, 2 * self.neighbours)  # fewer directions do not show a surface
         if len(head) < minimum or head.space.dims != 2:
             raise InputError(
                 f"head must have at least {minimum} directions at several elevations, got "

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from earatlas.hrtf.head import Head
 
 __all__ = [
+    "AdaptOption",
+    "AtlasAndRecordingsArgument",
     "AtlasArgument",
     "ChannelsOption",
     "Duplicates",
@@ -78,7 +80,20 @@ HeadsArgument = Annotated[
     ),
 ]
 AtlasArgument = Annotated[
-    Path, typer.Argument(metavar="ATLAS", help="Atlas file written by `earatlas learn`.")
+    Path,
+    typer.Argument(
+        metavar="ATLAS",
+        help="Atlas file written by `earatlas learn`, or 'people' for the built-in one.",
+    ),
+]
+AtlasAndRecordingsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="[ATLAS] RECORDING",
+        help="Atlas file written by `earatlas learn`, or 'people' (the default) for heads that "
+        "nobody measured; then two-channel recordings: files, folders, patterns, or @LIST (a text "
+        "file with one name per line).",
+    ),
 ]
 RecordingsArgument = Annotated[
     list[Path],
@@ -124,6 +139,14 @@ SchedulerOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS", help="Run on the Dask cluster with this scheduler: tcp://HOST:8786."
+    ),
+]
+AdaptOption = Annotated[
+    bool,
+    typer.Option(
+        "--adapt",
+        help="First adapt the atlas, which must be of many heads, to the listener who made all of "
+        "these recordings.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -28,6 +28,7 @@ from earatlas.files import check_writable
 __all__ = [
     "OutputFiles",
     "atlas_header",
+    "check_atlas_name",
     "claim_scene",
     "is_atlas",
     "is_picture",
@@ -100,6 +101,15 @@ def atlas_header(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
     return header if isinstance(header, dict) and header.get("kind") == "atlas" else None
+
+
+def check_atlas_name(output: Path) -> None:
+    """Refuse the suffix of a sound, a head or a table for an atlas."""
+    if output.suffix.lower() in {".csv", ".flac", ".json", ".sofa", ".wav"}:
+        raise InputError(
+            f"output must have the suffix of an atlas, got '{output}'. "
+            f"Name it {output.with_suffix('.atlas').name}."
+        )
 
 
 def is_atlas(path: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from earatlas.atlas import Atlas
 from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.recordings import SeparationJob, check_no_overwrite, exclude_results
 from earatlas.cli.app import Command, command_app, examples
+from earatlas.cli.atlas_argument import ChosenAtlas, split_atlas
 from earatlas.cli.batch_runner import BatchOptions, run_batch
-from earatlas.cli.console import format_degrees, print_doubts, print_line, print_note
+from earatlas.cli.console import (
+    format_degrees,
+    print_alternatives,
+    print_doubts,
+    print_line,
+    print_note,
+)
 from earatlas.cli.ground_truth import (
     check_truth,
     compare_with_truth,
@@ -27,13 +33,13 @@ from earatlas.cli.ground_truth import (
     read_truth,
 )
 from earatlas.cli.options import (
-    AtlasArgument,
+    AdaptOption,
+    AtlasAndRecordingsArgument,
     ChannelsOption,
     ForceOption,
     JobsOption,
     JsonOption,
     OutputOption,
-    RecordingsArgument,
     ResumeOption,
     SchedulerOption,
 )
@@ -41,8 +47,9 @@ from earatlas.cli.outputs import OutputFiles
 from earatlas.errors import InputError
 from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.sound_file import RECORDING_SUFFIXES
-from earatlas.separation.options import SeparationOptions
-from earatlas.separation.pipeline import source_file_name
+from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.spaces import Space
+from earatlas.separation.pipeline import SeparationOptions, source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.types import Progress
 from earatlas.wording import format_direction, format_sampling_rate, format_speed, is_unknown
@@ -89,6 +96,7 @@ class _SeparateJob(SeparationJob):
 @app.command(
     cls=Command,
     epilog=examples(
+        "earatlas separate party.wav -o out",
         "earatlas separate ku100.atlas party.wav -o out",
         "earatlas separate ku100.atlas *.wav -n 2 -o out --jobs 4 --json",
         "earatlas separate ku100.atlas recordings -o out --jobs 4 --resume",
@@ -96,8 +104,7 @@ class _SeparateJob(SeparationJob):
     ),
 )
 def separate_command(
-    atlas: AtlasArgument,
-    recordings: RecordingsArgument,
+    arguments: AtlasAndRecordingsArgument,
     output: OutputOption,
     n_sources: Annotated[
         int | None,
@@ -135,6 +142,7 @@ def separate_command(
             help="Compare with the ground truth in this folder, written by `earatlas simulate`.",
         ),
     ] = None,
+    adapt: AdaptOption = False,
     jobs: JobsOption = 1,
     resume: ResumeOption = False,
     scheduler: SchedulerOption = None,
@@ -148,14 +156,21 @@ def separate_command(
     """
     options = SeparationOptions(n_sources, render.value, rate=rate, dry=dry)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
+    atlas, names = split_atlas(arguments)
     files = batch.files(
-        unique_files(expand_file_arguments(recordings, RECORDING_SUFFIXES, "recordings").files)
+        unique_files(expand_file_arguments(names, RECORDING_SUFFIXES, "recordings").files)
     )
     files = _exclude_results(files, output)
-    learned = Atlas.load(atlas)
-    job = _SeparateJob(batch.folder(output), learned, options, channels, report, truth)
+    chosen = ChosenAtlas.load(atlas)
+    folder = batch.folder(output)
+    job = _SeparateJob(
+        folder, chosen.atlas, options, channels, report, truth, atlas_fields=chosen.fields
+    )
     _check(job, files, force=force)
-    run_batch(job, files, batch, partial(_print, flat=learned.space.dims == 1))
+    if adapt:
+        chosen = chosen.adapted(files, channels, folder, force=force)
+        job = replace(job, atlas=chosen.atlas, atlas_fields=chosen.fields)
+    run_batch(job, files, batch, partial(_print, space=chosen.atlas.space))
 
 
 def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> None:
@@ -209,15 +224,18 @@ def _write_report(
     )
 
 
-def _print(answer: dict[str, Any], *, flat: bool) -> None:
+def _print(answer: dict[str, Any], *, space: Space) -> None:
     """Print the result of a recording as text."""
     count = answer["n_sources"]
     print_line(
         f"{answer['file']}: {count} source{'' if count == 1 else 's'} in "
         f"{answer['recording_seconds']:.1f} s of sound at {format_sampling_rate(answer['rate'])}"
     )
-    for line in _format_sources(answer["sources"], flat=flat):
+    for line in _format_sources(answer["sources"], flat=space.dims == 1):
         print_line(line)
+    for number, source in enumerate(answer["sources"], 1):
+        alternatives = [Alternative.from_dict(one) for one in source.get("alternatives", [])]
+        print_alternatives(space, alternatives, source["radius_90"], f"source {number}: ")
     print_doubts(answer["doubts"])
     for number, source in enumerate(answer["sources"], 1):
         print_doubts(source["doubts"], f"doubtful, source {number}")

@@ -35,7 +35,7 @@ app = command_app()
 def studio(
     head: Annotated[
         Path | None,
-        typer.Option(metavar="ATLAS", help="Atlas to start with. Default: a simulated head."),
+        typer.Option(metavar="ATLAS", help="Atlas to start with. Default: that of people."),
     ] = None,
     port: Annotated[
         int, typer.Option(metavar="PORT", help="Port of the page; 0 uses any free port.")

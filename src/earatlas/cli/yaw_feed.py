@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from earatlas.errors import InputError
+from earatlas.geometry.head_yaw import YawLimits
 
 __all__ = ["YawFeed"]
 
-_MAX_LINE_BYTES = 1 << 16  # a longer line is not a yaw
-_MAX_DEGREES_PER_SECOND = 990.0  # a stream refuses 1000 (`earatlas.geometry.head_yaw`)
+_MAX_DEGREES_PER_SECOND = 0.99 * YawLimits().degrees_per_second  # a stream refuses the limit
 
 
 class YawFeed:
@@ -78,7 +78,8 @@ class YawFeed:
 
     def _read(self) -> None:
         """Read the available bytes."""
-        while not self._ended and len(self._buffer) < _MAX_LINE_BYTES:
+        max_bytes = 1 << 16  # a longer line is not a yaw
+        while not self._ended and len(self._buffer) < max_bytes:
             try:
                 data = os.read(self._descriptor, 4096)
             except BlockingIOError:
@@ -88,7 +89,7 @@ class YawFeed:
             if not data:
                 self._ended = True
             self._buffer += data
-        if len(self._buffer) >= _MAX_LINE_BYTES and b"\n" not in self._buffer:
+        if len(self._buffer) >= max_bytes and b"\n" not in self._buffer:
             self._buffer, self.skipped = b"", self.skipped + 1
 
     def close(self) -> None:

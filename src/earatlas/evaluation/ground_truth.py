@@ -22,8 +22,7 @@ from earatlas.evaluation.masks import true_masks_at
 from earatlas.features.audio import Audio
 from earatlas.geometry.angles import great_circle_error
 from earatlas.geometry.spaces import Space
-from earatlas.separation.result import SceneSummary, SourceSummary
-from earatlas.separation.spectrogram_summary import SpectrogramSummary
+from earatlas.separation.result import SceneSummary, SourceSummary, SpectrogramSummary
 from earatlas.simulation.scene import SimulatedScene
 from earatlas.simulation.trajectories import Trajectory
 from earatlas.types import Array
@@ -37,9 +36,6 @@ __all__ = [
     "direction_distances",
     "true_masks",
 ]
-
-
-_TRAJECTORY_POINTS = 9  # points of a trajectory that are drawn on a map
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +117,7 @@ class GroundTruth:
         trajectory = self.trajectories[m] if self.trajectories else None
         if trajectory is None:
             return self.directions[m : m + 1]
-        return trajectory.at(
-            np.linspace(trajectory.seconds[0], trajectory.seconds[-1], _TRAJECTORY_POINTS)
-        )
+        return trajectory.at(np.linspace(trajectory.seconds[0], trajectory.seconds[-1], 9))
 
     def direction_error(self, m: int, source: SourceSummary) -> float:
         """Return the direction error of an estimate of true source m, in degrees.

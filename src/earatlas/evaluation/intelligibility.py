@@ -15,6 +15,8 @@ The tests compare it with `pystoi`: the results agree to 1e-9 if no resampling i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -26,13 +28,24 @@ from earatlas.types import Array
 
 __all__ = ["intelligibility", "stoi"]
 
-# Values of Taal et al. (2011).
-_RATE, _FRAME, _HOP, _FFT = 10_000, 256, 128, 512  # Hz, and samples
-_BANDS, _LOWEST_HERTZ = 15, 150.0  # third-octave bands, centre frequency of the first in Hz
-_SEGMENT = 30  # frames
-_RANGE_DB = 40.0  # dB below the loudest frame, at which a frame counts as silent
-_CLIP = 1 + 10 ** (15 / 20)  # clipping factor of the processed envelope, -15 dB
 _TINY = np.finfo(np.float64).eps  # avoids division by 0 for constant envelopes
+
+
+# Evidence: docs/figures/settings/evaluation.md, "intelligibility".
+@dataclass(frozen=True, slots=True)
+class STOISettings:
+    """Parameters of STOI, with the values of Taal et al. (2011)."""
+
+    rate_hz: int = 10_000
+    frame: int = 256  # samples; frames overlap by half and are padded to twice their length
+    bands: int = 15  # number of third-octave bands
+    lowest_hz: float = 150.0  # centre frequency of the first band
+    segment: int = 30  # frames
+    silence_db: float = 40.0  # level below the loudest frame at which a frame counts as silent
+    min_sdr_db: float = -15.0  # lower bound of the signal-to-distortion ratio: clips the envelope
+
+
+_STOI = STOISettings()
 
 
 def intelligibility(
@@ -108,20 +121,18 @@ def stoi(clean: Array, processed: Array, *, rate: int) -> float:
     1.0
 
     """
-    x, y = (resample(signal, check_rate(rate), _RATE) for signal in (clean, processed))
-    if len(x) < _FRAME:
+    x, y = (resample(signal, check_rate(rate), _STOI.rate_hz) for signal in (clean, processed))
+    if len(x) < _STOI.frame:
         return float("nan")
     X, Y = (_band_envelopes(signal) for signal in _remove_silent_frames(x, y))
     T = X.shape[1]
-    if T < _SEGMENT:
+    if _STOI.segment > T:
         return float("nan")
     windows = np.lib.stride_tricks.sliding_window_view
-    x_segments, y_segments = (
-        windows(X, _SEGMENT, axis=1),
-        windows(Y, _SEGMENT, axis=1),
-    )  # (J, T - 29, 30)
+    x_segments, y_segments = (windows(Z, _STOI.segment, axis=1) for Z in (X, Y))  # (J, T - 29, 30)
     scale = _norm(x_segments) / (_norm(y_segments) + _TINY)
-    clipped = np.minimum(y_segments * scale, _CLIP * x_segments)
+    clip = 1 + 10 ** (-_STOI.min_sdr_db / 20)
+    clipped = np.minimum(y_segments * scale, clip * x_segments)
     return float((_standardize(x_segments) * _standardize(clipped)).sum(axis=-1).mean())
 
 
@@ -138,37 +149,39 @@ def _standardize(values: Array) -> Array:
 
 
 def _window() -> Array:
-    return np.hanning(_FRAME + 2)[1:-1]
+    return np.hanning(_STOI.frame + 2)[1:-1]
 
 
 def _frames(x: Array, end: int) -> Array:
     """Return the windowed frames (T, 256) that start before sample `end`."""
-    views = np.lib.stride_tricks.sliding_window_view(x, _FRAME)[: max(end, 0) : _HOP]
-    return views * _window()
+    views = np.lib.stride_tricks.sliding_window_view(x, _STOI.frame)
+    return views[: max(end, 0) : _STOI.frame // 2] * _window()
 
 
 def _remove_silent_frames(x: Array, y: Array) -> tuple[Array, Array]:
     """Return both signals, overlap-added, without the frames in which the clean one is silent."""
-    clean, other = (_frames(signal, len(signal) - _FRAME + 1) for signal in (x, y))
+    clean, other = (_frames(signal, len(signal) - _STOI.frame + 1) for signal in (x, y))
     level = 20 * np.log10(np.sqrt((clean**2).sum(axis=1)) + _TINY)
-    active = level > level.max() - _RANGE_DB
+    active = level > level.max() - _STOI.silence_db
     return _overlap_add(clean[active]), _overlap_add(other[active])
 
 
 def _overlap_add(frames: Array) -> Array:
-    out = np.zeros((len(frames) - 1) * _HOP + _FRAME)
+    hop = _STOI.frame // 2
+    out = np.zeros((len(frames) - 1) * hop + _STOI.frame)
     for t, frame in enumerate(frames):
-        out[t * _HOP : t * _HOP + _FRAME] += frame
+        out[t * hop : t * hop + _STOI.frame] += frame
     return out
 
 
 def _band_envelopes(x: Array) -> Array:
     """Return the magnitude (J, T) of each third-octave band in each frame."""
-    power = squared_magnitude(np.fft.rfft(_frames(x, len(x) - _FRAME), _FFT))  # (T, 257)
-    hertz = np.arange(_FFT // 2 + 1) * _RATE / _FFT
-    k = np.arange(_BANDS)
+    n = 2 * _STOI.frame
+    power = squared_magnitude(np.fft.rfft(_frames(x, len(x) - _STOI.frame), n))  # (T, 257)
+    hertz = np.arange(n // 2 + 1) * _STOI.rate_hz / n
+    k = np.arange(_STOI.bands)
     low, high = (
-        np.abs(hertz - (_LOWEST_HERTZ * 2 ** ((2 * k + side) / 6))[:, None]).argmin(axis=1)
+        np.abs(hertz - (_STOI.lowest_hz * 2 ** ((2 * k + side) / 6))[:, None]).argmin(axis=1)
         for side in (-1, 1)
     )
     envelopes: Array = np.sqrt(

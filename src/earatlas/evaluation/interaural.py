@@ -29,12 +29,22 @@ from earatlas.features.audio import check_rate
 from earatlas.features.stft import squared_magnitude
 from earatlas.types import Array, Complex
 
-__all__ = ["InterauralErrors", "InterauralMeans", "interaural_errors"]
+__all__ = ["InterauralErrors", "InterauralMeans", "InterauralSettings", "interaural_errors"]
+
 
 # Evidence: docs/figures/settings/evaluation.md, "interaural".
-_LOWEST_HERTZ, _HIGHEST_HERTZ, _HIGHEST_ITD_HERTZ = 200.0, 8000.0, 1500.0  # Hz
-_QUIET_DB = 40.0  # dB below the strongest band, at which a band is ignored
-_MIN_SECONDS = 0.1  # s; in a shorter signal the lowest bands contain no frequency
+@dataclass(frozen=True, slots=True)
+class InterauralSettings:
+    """Frequency ranges and limits of the interaural errors."""
+
+    lowest_hz: float = 200.0  # lower edge of the first band
+    highest_hz: float = 8000.0  # upper edge of the last band
+    highest_itd_hz: float = 1500.0  # hearing follows the fine structure up to here
+    quiet_db: float = 40.0  # level below the strongest band at which a band is ignored
+    min_seconds: float = 0.1  # in a shorter signal the lowest bands contain no frequency
+
+
+_DEFAULTS = InterauralSettings()
 
 
 class InterauralMeans(NamedTuple):
@@ -70,7 +80,12 @@ class InterauralErrors:
 
 
 def interaural_errors(
-    images: ArrayLike, estimates: ArrayLike, *, rate: int, assignment: Assignment | None = None
+    images: ArrayLike,
+    estimates: ArrayLike,
+    *,
+    rate: int,
+    assignment: Assignment | None = None,
+    settings: InterauralSettings = _DEFAULTS,
 ) -> InterauralErrors:
     """Compute the errors of the interaural cues of separated sources.
 
@@ -84,6 +99,8 @@ def interaural_errors(
         Sampling rate in Hz.
     assignment : Assignment, optional
         Which estimate belongs to which source; by default both are in the same order.
+    settings : InterauralSettings, optional
+        Frequency ranges of the errors.
 
     Returns
     -------
@@ -118,40 +135,44 @@ def interaural_errors(
     """
     true, estimated, order = check_matched(images, estimates, assignment)
     rate = check_rate(rate)
-    if true.shape[-1] < _MIN_SECONDS * rate:
+    if true.shape[-1] < settings.min_seconds * rate:
         raise InputError(
-            f"images must be at least {_MIN_SECONDS:g} s long, got {true.shape[-1] / rate:.3f} s. "
-            "Give longer signals."
+            f"images must be at least {settings.min_seconds:g} s long, got "
+            f"{true.shape[-1] / rate:.3f} s. Give longer signals."
         )
     hertz = np.arange(true.shape[-1] // 2 + 1) * (rate / true.shape[-1])
     errors = [
-        (np.nan, np.nan) if j < 0 else _source_errors(image, estimated[j], hertz)
+        (np.nan, np.nan) if j < 0 else _source_errors(image, estimated[j], hertz, settings)
         for image, j in zip(true, order, strict=True)
     ]
     ild, itd = np.array(errors).T
     return InterauralErrors(ild, itd)
 
 
-def _source_errors(image: Array, estimate: Array, hertz: Array) -> tuple[float, float]:
+def _source_errors(
+    image: Array, estimate: Array, hertz: Array, settings: InterauralSettings
+) -> tuple[float, float]:
     """Return ΔILD in dB and ΔITD in µs of one source."""
     if not estimate.any(axis=1).all():
         return np.nan, np.nan
     (power, cross, frequency), (other_power, other_cross, _) = (
-        _band_spectra(x, hertz) for x in (image, estimate)
+        _band_spectra(x, hertz, settings) for x in (image, estimate)
     )
     loudest = power.max(axis=0)
-    active = loudest > 10 ** (-_QUIET_DB / 10) * loudest.max()
+    active = loudest > 10 ** (-settings.quiet_db / 10) * loudest.max()
     with np.errstate(divide="ignore", invalid="ignore"):  # the estimate may be silent in a band
         ild = 10 * np.log10(other_power[1] / other_power[0]) - 10 * np.log10(power[1] / power[0])
     level = np.abs(ild[active & np.isfinite(ild)])
-    low = active & (frequency < _HIGHEST_ITD_HERTZ)
+    low = active & (frequency < settings.highest_itd_hz)
     time = np.abs(np.angle(other_cross[low] * cross[low].conj())) / (2 * np.pi * frequency[low])
     return nan_mean(level), 1e6 * nan_mean(time)
 
 
-def _band_spectra(ears: Array, hertz: Array) -> tuple[Array, Complex, Array]:
+def _band_spectra(
+    ears: Array, hertz: Array, settings: InterauralSettings
+) -> tuple[Array, Complex, Array]:
     """Return powers (2, B), cross-spectra (B,) and mean frequencies (B,) of both ears (2, n)."""
-    edges = _band_edges(min(_HIGHEST_HERTZ, float(hertz[-1])))
+    edges = _band_edges(settings.lowest_hz, min(settings.highest_hz, float(hertz[-1])))
     first = np.searchsorted(hertz, edges)
     left, right = np.fft.rfft(ears)[:, first[0] : first[-1]]
     starts = first[:-1] - first[0]
@@ -164,9 +185,9 @@ def _band_spectra(ears: Array, hertz: Array) -> tuple[Array, Complex, Array]:
     return powers, cross, np.where(total > 0, frequency, np.inf)
 
 
-def _band_edges(highest: float) -> Array:
+def _band_edges(lowest: float, highest: float) -> Array:
     """Return the edges in Hz of bands that are 1 ERB wide."""
-    numbers = 21.4 * np.log10(1 + 0.00437 * np.array([_LOWEST_HERTZ, highest]))
+    numbers = 21.4 * np.log10(1 + 0.00437 * np.array([lowest, highest]))
     steps = np.arange(np.floor(numbers[1] - numbers[0]) + 1) + numbers[0]
     edges: Array = (10 ** (steps / 21.4) - 1) / 0.00437
     return edges

@@ -14,8 +14,6 @@ from earatlas.types import Array
 
 __all__ = ["oracle_masks", "true_masks_at"]
 
-_WINDOW_SECONDS = 0.064  # s, 1024 samples at 16 kHz, the window of every layout
-
 
 def oracle_masks(spectra: ArrayLike) -> Array:
     """Compute ideal binary masks from the spectra of the true images.
@@ -60,7 +58,7 @@ def true_masks_at(seconds: Array, frequencies_hz: Array, images: Sequence[Audio]
     those of the frames of a layout, it is the bin of the layout. All images have the same rate.
     """
     rate = images[0].rate
-    window = 2 * round(_WINDOW_SECONDS * rate / 2)
+    window = 2 * round(0.064 * rate / 2)  # 64 ms, the window of every layout
     window_shape = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
     bins = np.rint(frequencies_hz * window / rate).astype(int).clip(0, window // 2)
     spectra = []

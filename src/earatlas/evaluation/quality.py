@@ -59,8 +59,6 @@ __all__ = [
 # Evidence: docs/figures/settings/evaluation.md, "quality".
 LIMIT_DB = 100.0  # dB, largest absolute value of all measures
 FILTER_LENGTH = 512  # taps of the distortion filter of BSS-eval
-# Diagonal loading of the normal equations, which are singular for two equal images without it.
-_LOADING = 1e-14
 
 
 class QualityMeans(NamedTuple):
@@ -318,9 +316,10 @@ def pairwise_metrics(images: Array, estimates: Array, filter_length: int) -> dic
 
     # fast_bss_eval does not normalize signals below 1e-6, but a gain must not change the result.
     s, e = _to_full_scale(images), _to_full_scale(estimates)
+    # Without diagonal loading, the normal equations are singular for two equal images.
     ears = [
         square_cosine_metrics(
-            s[:, ear], e[:, ear], filter_length=int(filter_length), load_diag=_LOADING
+            s[:, ear], e[:, ear], filter_length=int(filter_length), load_diag=1e-14
         )
         for ear in range(2)
     ]

@@ -32,7 +32,6 @@ CUES = {
 }
 PAPER = {cue: "distorted" if cue == "high IPD" else "homeomorphic" for cue in CUES}
 METHODS = {"the paper's": "LTSA of the paper", "ours": "LTSA, ours"}  # in rows, and as shown
-_DRAWN = 3600  # points of the picture; the scores use all points
 ABOUT = """\
 "LTSA of the paper" uses the first three eigenvectors and 20 neighbours. "LTSA, ours" searches 10
 neighbours in 20 whitened principal components (30 on the paper's grid) and selects the three of
@@ -79,8 +78,9 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     score = faithfulness(bench.space, x, embedding.coordinates, seed=settings["seed"])
     levels = np.unique(np.round(x[:, 1], 3))
     drawn = np.arange(len(x))
-    if len(x) > _DRAWN and len(levels) < len(x) / 8:  # a subset of the elevations of a grid
-        some = levels[:: int(np.ceil(len(x) / _DRAWN))]
+    max_drawn = 3600  # points of the picture; the scores use all points
+    if len(x) > max_drawn and len(levels) < len(x) / 8:  # a subset of the elevations of a grid
+        some = levels[:: int(np.ceil(len(x) / max_drawn))]
         drawn = np.flatnonzero(np.isin(np.round(x[:, 1], 3), some))
     return {
         "score": asdict(score),

@@ -22,7 +22,6 @@ __all__ = ["EXPERIMENT"]
 
 
 _SQUARE = Plane(((-1.0, 1.0), (-1.0, 1.0)))  # domain of the toy surface, without unit
-_NOISE = 0.01  # standard deviation of the noise
 _HEADER = ["", "rms from the noiseless surface", "largest to smallest piece",
            "rank correlation of size and curvature"]  # fmt: skip
 ABOUT = """\
@@ -59,7 +58,8 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     N, K, seed = settings["N"], settings["K"], settings["seed"]
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (N, 2))
-    y = surface(x) + rng.normal(scale=_NOISE, size=(N, 3))
+    noise = 0.01  # standard deviation
+    y = surface(x) + rng.normal(scale=noise, size=(N, 3))
     learning_settings = EMSettings(spread_prior=None, temperature=1.0, max_iterations=200)
     model = PPAM.fit(_SQUARE, x, y, components=K, latent=0, settings=learning_settings, seed=seed)
     log_gating, u = model.log_gating(x)
@@ -74,7 +74,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "components": len(model.weights),
         "ways": {name: _measures(x, *method) for name, method in methods.items()},
-        "noise": _NOISE,
+        "noise": noise,
         "y": pack_array(y),
         "image": pack_array(image),
         "piece": piece.tolist(),

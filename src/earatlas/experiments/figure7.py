@@ -18,7 +18,7 @@ from earatlas.experiments.tables import group_by_head, speech_label
 from earatlas.experiments.talkers import render_talkers
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
-from earatlas.separation.spectrogram_summary import SpectrogramSummary
+from earatlas.separation.result import SpectrogramSummary
 
 __all__ = ["EXPERIMENT"]
 

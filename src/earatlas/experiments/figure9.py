@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,20 @@ from earatlas.experiments.tables import (
 __all__ = ["EXPERIMENT"]
 
 METHODS = {"PPAM": "PPAM", "PPAM, K = N/10": "PPAM", "PPAM, ours, K = N/10": "PPAM, ours"}
-_SAMPLES = 30  # directions per chart, as in the paper
-_DEGREES = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)  # δ, spacing of the training set
-_MANY_FROM_DEGREES = 4.0  # below it, one chart per ten directions takes minutes
-_TEST_DIRECTIONS = 100  # number of test directions per training set
-_HIGHEST_DEGREES = 20.0  # upper limit of the picture
+
+
+# Evidence: docs/figures/settings/experiments.md, "figure9".
+@dataclass(frozen=True, slots=True)
+class Figure9Settings:
+    """Training and test sets of Figure 9."""
+
+    spacings_degrees: tuple[float, ...] = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)  # δ
+    directions_per_chart: int = 30  # as in the paper
+    many_charts_from_degrees: float = 4.0  # below, one chart per ten directions takes minutes
+    test_directions: int = 100  # per training set
+
+
+_FIGURE = Figure9Settings()
 _DRAWN = ("mean", "lower_quartile", "upper_quartile")
 ABOUT = """\
 The paper prints no numbers but states that the mean error is always less than half the sparsity
@@ -56,24 +66,25 @@ def plan(bench: Bench) -> list[dict[str, Any]]:
     """Return one row per method, sparsity and subset."""
     coarse = bench.quick and bench.is_camil_grid
     spacing = 6.0 if coarse else 2.0 if bench.is_camil_grid else bench.planar_head.spacing_degrees
-    degrees = (8.0, 12.0) if coarse else (5.0, 10.0) if bench.quick else _DEGREES
+    degrees = (8.0, 12.0) if coarse else (5.0, 10.0) if bench.quick else _FIGURE.spacings_degrees
     return [
         {"method": method, "degrees": d, "seed": seed}
         for seed in range(bench.repeats(10))
         for d in degrees
         for method in METHODS
         if d > 1.12 * spacing  # at least a fifth remains for testing
-        and (method == "PPAM" or d >= _MANY_FROM_DEGREES)
+        and (method == "PPAM" or d >= _FIGURE.many_charts_from_degrees)
     ]
 
 
 def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the errors at 100 random test directions."""
     train, test = bench.random_subset(settings["degrees"], settings["seed"])
-    test = test[: min(_TEST_DIRECTIONS, len(test))]  # already in random order
+    test = test[: min(_FIGURE.test_directions, len(test))]  # already in random order
     x, y = bench.planar_head.directions, bench.cues()
     method, seed = settings["method"], settings["seed"]
-    K = len(train) // 10 if method != "PPAM" else max(round(len(train) / _SAMPLES), 1)
+    charts = max(round(len(train) / _FIGURE.directions_per_chart), 1)
+    K = charts if method == "PPAM" else len(train) // 10
     model = fit_method(METHODS[method], x[train], y[train], K, seed=seed)
     azimuth, elevation = azimuth_elevation_errors(x[test], model.inverse_map(y[test]))
     return {
@@ -95,7 +106,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
         style_axes,
     )
 
-    parts = []
+    parts, highest = [], 20.0  # degrees, upper limit of the picture
     for head, head_rows in group_by_head(rows).items():
         degrees = sorted({row["settings"]["degrees"] for row in head_rows})
         figure, lines = new_figure(9.6, 3.6), []
@@ -113,7 +124,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
                 axes.plot(list(pooled), mean, "o-", ms=4, linewidth=1.4, color=COLOURS[n],
                           label=method)  # fmt: skip
                 shifted = np.array(list(pooled)) + 0.06 * (n - 1)
-                axes.vlines(shifted, low, np.minimum(high, _HIGHEST_DEGREES), linewidth=0.8,
+                axes.vlines(shifted, low, np.minimum(high, highest), linewidth=0.8,
                             color=COLOURS[n])  # fmt: skip
                 top = max(top, float(mean.max()), float(high.max()))
                 lines.append(
@@ -121,7 +132,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
                 )
             axes.plot(degrees, np.array(degrees) / 2, "--", color=GREY, label="δ / 2")
             style_axes(axes, f"{what.capitalize()} error", "sparsity δ, degrees", "degrees")
-            axes.set_ylim(0, min(1.05 * top, _HIGHEST_DEGREES))
+            axes.set_ylim(0, min(1.05 * top, highest))
             axes.grid(color=MISSING, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, loc="upper left")
         for method in METHODS:
@@ -137,7 +148,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
         )
         sets = pluralize(len({row["settings"]["seed"] for row in head_rows}), "random subset")
         header = ["", *(f"δ = {d:g}°" for d in degrees)]
-        parts.append(f"**{head}**, {sets} per δ (paper: 10), {_TEST_DIRECTIONS} "
+        parts.append(f"**{head}**, {sets} per δ (paper: 10), {_FIGURE.test_directions} "
                      f"test directions each.\n\n{markdown}\n\n"
                      f"{markdown_table(header, lines)}")  # fmt: skip
     return "\n\n".join(parts)
@@ -187,7 +198,7 @@ def findings(rows: Sequence[Row]) -> str:
     cipic = [e for h in PAGE_HEADS if "cipic" in h for both in best[h].values() for e in both]
     return fill_template(
         FINDINGS,
-        samples=_SAMPLES,
+        samples=_FIGURE.directions_per_chart,
         paper=up_to,
         charts=max(sparser, default=0),
         above=sum(e > 1 for e in measured),

@@ -21,7 +21,6 @@ METHODS = (
     *("PPAM", "MPLR, plain", "SIR-1", "SIR-2"),  # methods of the paper
     *("PPAM, ours", "PPAM, ours, K = N/10", "MPLR, reduced", "look-up"),
 )
-_MPLR_RIDGE = 3e-6  # the ridge that MPLR selects for most heads and cues
 
 
 def paper_ppam(x: Array, y: Array, components: int, seed: int = 0) -> PPAM:
@@ -54,7 +53,7 @@ def fit_method(
         case "MPLR, reduced":
             from earatlas.baselines.mplr import MPLR
 
-            ridge = None if tuned else _MPLR_RIDGE
+            ridge = None if tuned else 3e-6  # what MPLR selects for most heads and cues
             return MPLR.fit(plane, x, y, components=components, ridge=ridge, seed=seed)
         case "SIR-1":
             return SIR.fit(plane, x, y, axes=1, seed=seed)

@@ -26,6 +26,7 @@ from earatlas.experiments.bench import Bench
 from earatlas.experiments.rows import Experiment, Row
 from earatlas.experiments.table2 import our_atlas
 from earatlas.experiments.tables import (
+    MIN_VALUES,
     fill_template,
     format_range,
     group_by_head,
@@ -50,12 +51,20 @@ REVERBERANT, ANECHOIC = "ready for rooms", "open air only"
 ATLASES = {REVERBERANT: "reverberant model", ANECHOIC: "anechoic model only"}
 SHOEBOX, RANDOM_REVERBERATION = "shoebox rooms", "rooms made from the head"
 _ROOM_LABELS = {SHOEBOX: "shoebox rooms", RANDOM_REVERBERATION: "random reverberation of the head"}
+
+
 # Evidence: docs/figures/settings/experiments.md, "rooms".
-_SECONDS = (3.0, 3.0)  # s, shortest and longest talker
-_DISTANCE_METRES = 1.5  # m, distance of the talkers
-_VOLUME_CUBIC_METRES, _DROP_DB = 90.0, 1.0  # m³ and dB of the random reverberation
-_DRAWS = 500  # samples of a posterior, for levels within 0.02
-_MIN_SOURCES = 3  # sources of which statistics are printed
+@dataclass(frozen=True, slots=True)
+class RoomSceneSettings:
+    """Scenes of the experiment."""
+
+    talker_seconds: float = 3.0
+    distance_metres: float = 1.5  # from the head to the talkers
+    volume_cubic_metres: float = 90.0  # of the random reverberation
+    drop_db: float = 1.0  # attenuation of its reflections
+
+
+_SCENES = RoomSceneSettings()
 _HEADS = ("simulated", "ku100")  # heads of the findings
 ABOUT = """\
 This is not part of the paper, whose recordings were made in the room of the training data. Here
@@ -150,7 +159,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
         order = assign_directions(scene.directions, directions).found
         errors = great_circle_error(scene.directions, directions[order])
         levels = [
-            posteriors[m].credible_level(truth, _DRAWS)
+            posteriors[m].credible_level(truth, 500)  # samples, for levels within 0.02
             for truth, m in zip(scene.directions, order, strict=True)
         ]
         radii = [posteriors[m].radius_90 for m in order]
@@ -174,11 +183,11 @@ def _scene(bench: Bench, settings: dict[str, Any]) -> SimulatedScene:
     """Return the scene of a row, anechoic or in a room."""
     _, test = bench.training_set("T2")
     M, seed, t60 = settings["talkers"], settings["seed"], settings["t60_seconds"]
-    sounds, directions = draw_talkers(bench, test, M, seed, seconds=_SECONDS)
+    sounds, directions = draw_talkers(bench, test, M, seed, seconds=(_SCENES.talker_seconds,) * 2)
     scene_settings = SceneSettings(
         snr_db=settings["snr_db"],
         overlap=0.6 if M > 1 else None,
-        distance_metres=_DISTANCE_METRES,
+        distance_metres=_SCENES.distance_metres,
         seed=seed,
     )
     head, room = bench.planar_head, None
@@ -198,7 +207,9 @@ def _with_random_reverberation(
         solid_angle_weights(head.directions),
         head.space.nearest(head.directions, directions),
     )
-    room = RandomReverberation(t60_seconds, _VOLUME_CUBIC_METRES, _DISTANCE_METRES, _DROP_DB)
+    room = RandomReverberation(
+        t60_seconds, _SCENES.volume_cubic_metres, _SCENES.distance_metres, _SCENES.drop_db
+    )
     responses = [room.response(ears, int(row), RATE, weights, rng) for row in rows]
     return replace(head, directions=directions, ears=ImpulseResponses(np.stack(responses), RATE))
 
@@ -232,7 +243,7 @@ class _Statistics:
     @property
     def cells(self) -> list[str]:
         """Cells of a line of the table."""
-        if len(self.errors) < _MIN_SOURCES:
+        if len(self.errors) < MIN_VALUES:
             return [str(len(self.errors)), *[""] * 6]
         shares = (self.beyond(20), self.beyond(30), self.within(0.5), self.within(0.9))
         return [

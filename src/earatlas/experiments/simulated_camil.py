@@ -13,6 +13,8 @@ direct sound. Reflections of the first 50 ms are included, which fit into the wi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import sph_harm_y
 
@@ -23,6 +25,7 @@ from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.simulated import SPEED_OF_SOUND, camil_directions, simulated_head
 from earatlas.simulation.image_source import Room, image_sources
+from earatlas.simulation.placement import EARLY_SECONDS
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["ROOM", "rotated_head_spectra", "simulated_camil"]
@@ -30,23 +33,35 @@ __all__ = ["ROOM", "rotated_head_spectra", "simulated_camil"]
 
 # Shoebox room: dimensions and position of the head in metres.
 ROOM = Room((7.0, 6.0, 3.0), t60_seconds=0.5, listener_metres=(3.1, 2.3, 1.4))
-_METRES = 2.7  # m, distance of the loudspeaker
-_EARLY_SECONDS = 0.05  # s, latest reflection
+
+
 # Evidence: docs/figures/settings/experiments.md, "simulated_camil".
-_ORDER = 30  # highest order of the spherical harmonics
-_LATTICE_DEGREES = 5.0  # degrees, spacing of the directions to which the harmonics are fitted
+@dataclass(frozen=True, slots=True)
+class RotatedHeadSettings:
+    """The measurement of the paper, and the interpolation of the head by spherical harmonics."""
+
+    distance_metres: float = 2.7  # from the head to the loudspeaker
+    early_seconds: float = EARLY_SECONDS  # latest reflection
+    order: int = 30  # highest order of the spherical harmonics
+    lattice_degrees: float = 5.0  # spacing of the directions to which the harmonics are fitted
 
 
-def _harmonics(directions: Array) -> tuple[Complex, Indices]:
+_DEFAULTS = RotatedHeadSettings()
+
+
+def _harmonics(directions: Array, order: int) -> tuple[Complex, Indices]:
     """Return spherical harmonics (N, S) at directions, sorted by order m, and the orders (S,)."""
-    pairs = [(m, n) for m in range(-_ORDER, _ORDER + 1) for n in range(abs(m), _ORDER + 1)]
+    pairs = [(m, n) for m in range(-order, order + 1) for n in range(abs(m), order + 1)]
     m, n = np.array(pairs).T
     azimuth, elevation = np.radians(directions).T
     return sph_harm_y(n, m, np.pi / 2 - elevation[:, None], azimuth[:, None]), m
 
 
 def rotated_head_spectra(
-    head: Head, every: int = 1, room: Room | None = ROOM
+    head: Head,
+    every: int = 1,
+    room: Room | None = ROOM,
+    settings: RotatedHeadSettings = _DEFAULTS,
 ) -> tuple[Array, Complex]:
     """Return every n-th of the paper's directions (N, 2) and the spectra at both ears (N, 2, F).
 
@@ -57,14 +72,14 @@ def rotated_head_spectra(
     x = camil_directions().reshape(180, 60, 2)[::every, every // 2 :: every]
     ears = head.responses()
     H = transfer_functions(ears.samples, ears.rate, f)
-    Y, m = _harmonics(head.directions)
+    Y, m = _harmonics(head.directions, settings.order)
     c = np.linalg.lstsq(Y, H.reshape(len(head), -1), rcond=None)[0]
-    ahead = np.array([_METRES, 0.0, 0.0])
+    ahead = np.array([settings.distance_metres, 0.0, 0.0])
     offsets, amplitudes = (ahead[None], np.ones(1)) if room is None else image_sources(room, ahead)
     metres = np.linalg.norm(offsets, axis=1)
-    delays = (metres - _METRES) / SPEED_OF_SOUND
-    early = delays < _EARLY_SECONDS
-    gains = (amplitudes * _METRES / metres)[early, None]
+    delays = (metres - settings.distance_metres) / SPEED_OF_SOUND
+    early = delays < settings.early_seconds
+    gains = (amplitudes * settings.distance_metres / metres)[early, None]
     arrivals = gains * np.exp(-2j * np.pi * delays[early, None] * f)  # (I, F)
     orders, starts = np.unique(m, return_index=True)
     turns = np.exp(1j * np.radians(np.outer(x[:, 0, 0], orders)))
@@ -72,18 +87,20 @@ def rotated_head_spectra(
     for row, tilt in enumerate(np.radians(x[0, :, 1])):
         cos, sin = np.cos(tilt), np.sin(tilt)
         lift = np.array([[cos, 0, -sin], [0, 1, 0], [sin, 0, cos]])
-        arriving = _harmonics(to_directions(offsets[early] @ lift.T))[0].T @ arrivals  # (S, F)
+        Y_tilted, _ = _harmonics(to_directions(offsets[early] @ lift.T), settings.order)
+        arriving = Y_tilted.T @ arrivals  # (S, F)
         by_order = np.add.reduceat(np.tile(arriving, 2) * c, starts, axis=0)
         spectra[:, row] = (turns @ by_order).reshape(len(x), 2, -1)
     return x.reshape(-1, 2), spectra.reshape(-1, 2, len(f))
 
 
-def simulated_camil(every: int = 1, room: Room | None = ROOM) -> Head:
+def simulated_camil(
+    every: int = 1, room: Room | None = ROOM, settings: RotatedHeadSettings = _DEFAULTS
+) -> Head:
     """Return the simulated head in a room, or anechoic, at every n-th of the paper's directions."""
     layout = CueLayout()
-    x, ear_spectra = rotated_head_spectra(
-        simulated_head(Sphere().grid(_LATTICE_DEGREES)), every, room
-    )
+    head = simulated_head(Sphere().grid(settings.lattice_degrees))
+    x, ear_spectra = rotated_head_spectra(head, every, room, settings)
     # The value at 0 Hz is arbitrary, because no cue uses it.
     spectra = np.concatenate([np.abs(ear_spectra[..., :1]), ear_spectra], axis=-1)
     return Head(

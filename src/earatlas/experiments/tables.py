@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from earatlas.experiments.rows import Row
 
 __all__ = [
+    "MIN_VALUES",
     "complete_splits",
     "fill_template",
     "format_mean_std",
@@ -42,10 +43,7 @@ __all__ = [
     "summarize_errors",
 ]
 
-_MIN_VALUES = 3  # values of which statistics are printed
-_POINTS = 20  # quantiles that are stored per row
-_FAR_DEGREES = 30.0  # degrees, errors counted in `beyond_30`
-_COLUMNS = 100  # line width of the page
+MIN_VALUES = 3  # values of which statistics are printed
 
 
 def summarize(values: ArrayLike) -> dict[str, float]:
@@ -63,11 +61,11 @@ def summarize_errors(degrees: ArrayLike) -> dict[str, Any]:
     v = np.sort(v[~np.isnan(v)])
     if not len(v):
         return summarize(v)
-    points = v if len(v) <= _POINTS else np.quantile(v, (np.arange(_POINTS) + 0.5) / _POINTS)
+    points = v if len(v) <= 20 else np.quantile(v, (np.arange(20) + 0.5) / 20)
     return {
         **summarize(v),
         "median": round(float(np.median(v)), 4),
-        "beyond_30": round(float((v > _FAR_DEGREES).mean()), 4),
+        "beyond_30": round(float((v > 30.0).mean()), 4),
         "points": np.round(points, 3).tolist(),
     }
 
@@ -102,14 +100,14 @@ def pool(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
 
 def format_mean_std(part: dict[str, float] | None) -> str:
     """Return mean±deviation with two digits, as in the paper, or "" for fewer than three values."""
-    if part is None or part["n"] < _MIN_VALUES:
+    if part is None or part["n"] < MIN_VALUES:
         return ""
     return f"{_two_digits(part['mean'])}±{_two_digits(part['std'])}"
 
 
 def format_medians(azimuth: dict[str, float], elevation: dict[str, float]) -> list[str]:
     """Return two cells, azimuth / elevation: medians, and shares beyond 30 degrees."""
-    both = [p for p in (azimuth, elevation) if p["n"] >= _MIN_VALUES and "median" in p]
+    both = [p for p in (azimuth, elevation) if p["n"] >= MIN_VALUES and "median" in p]
     return [
         " / ".join(_two_digits(p["median"]) for p in both),
         " / ".join(f"{100 * p['beyond_30']:.0f} %" for p in both),
@@ -213,7 +211,7 @@ def fill_template(template: str, **numbers: object) -> str:
     return "\n".join(
         textwrap.fill(
             line.format(**numbers),
-            _COLUMNS,
+            100,  # columns of the page
             subsequent_indent="  " if line.startswith("- ") else "",
             break_long_words=False,
             break_on_hyphens=False,

@@ -37,7 +37,6 @@ __all__ = [
 
 RATE = 16_000  # Hz
 SPEECH_SYNTHESIZER, SYNTHETIC_SPEECH = "built-in voices", "built-in synthetic speech"
-_MIN_SEPARATION_DEGREES = 15.0  # angle between talkers
 _VOICES = ("en-us+f1", "en-gb+m3", "en-gb-scotland+linda", "en-us+m1", "en-gb+f3", "en-us+m7")
 
 
@@ -118,7 +117,7 @@ def draw_talkers(
     while True:
         directions = head.directions[rng.choice(test, n_sources, replace=False)]
         gaps = Sphere().distance(directions[pairs[0]], directions[pairs[1]])
-        if not len(gaps) or gaps.min() >= _MIN_SEPARATION_DEGREES:
+        if not len(gaps) or gaps.min() >= 15.0:
             break
     sounds = []
     for voice in rng.choice(len(voices), n_sources, replace=False):

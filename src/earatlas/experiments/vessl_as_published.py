@@ -16,7 +16,7 @@ from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.stft import stft
 from earatlas.features.tf_bins import ObservedBins
-from earatlas.separation.demixing.masking import apply_masks
+from earatlas.separation.demixing.masks import apply_masks
 from earatlas.separation.multiscale_initialization import multiscale_vessl
 from earatlas.separation.source_model import SourceModel, VESSLSettings
 from earatlas.separation.vessl import VESSL
@@ -54,12 +54,6 @@ def separate_as_published(
         spectra, layout, np.full(layout.n_frequencies, float(floor))
     )
     state = multiscale_vessl(sources, observed, M, seed=seed)
-    all_bins = np.indices((layout.n_frequencies, spectra.shape[-1])).reshape(2, -1)
-    bins = ObservedBins.at(spectra, layout, all_bins[0], all_bins[1])
-    masks = (
-        VESSL(sources[-1], observed)
-        .posterior_masks(state, bins)
-        .reshape(M, layout.n_frequencies, -1)
-    )
+    masks = VESSL(sources[-1], observed).masks(state, spectra)
     found = np.stack([source.posterior.best for source in state.sources])
     return apply_masks(spectra, masks, layout, scene.mixture.samples.shape[1]), found

@@ -25,7 +25,6 @@ __all__ = ["MAX_ABS_SAMPLE", "Audio", "resample"]
 
 # Evidence: docs/figures/settings/features.md, "audio".
 MAX_ABS_SAMPLE = 1e6  # largest accepted magnitude of a sample, in units of full scale
-_CHANNELS_PER_CALL = 4096  # channels resampled at once; soxr accepts at most 65,535
 
 _FORMATS = {  # file name extension: (format, subtype) of libsndfile
     ".wav": ("WAV", "FLOAT"),
@@ -187,7 +186,7 @@ def resample(samples: ArrayLike, rate: float, new_rate: float) -> Array:
     rows = x.reshape(-1, x.shape[-1])
     out = [
         soxr.resample(part.T, rate, new_rate, quality="VHQ").T
-        for part in _split_rows(rows, _CHANNELS_PER_CALL)
+        for part in _split_rows(rows, 4096)  # soxr accepts at most 65,535 channels
     ]
     return np.concatenate(out).reshape(*x.shape[:-1], -1)
 

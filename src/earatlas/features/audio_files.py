@@ -25,6 +25,7 @@ __all__ = [
     "audio_channels",
     "audio_rate",
     "audio_seconds",
+    "example_recording",
     "read_all_channels",
     "read_audio",
     "read_blocks",
@@ -33,9 +34,6 @@ __all__ = [
 
 # Regular expression that matches the beginning of the warning about extra channels.
 EXTRA_CHANNELS_WARNING = r".* channels; the first two are used"
-
-# Evidence: docs/figures/settings/features.md, "audio_files".
-_CLIPPING_LEVEL = 0.999  # fraction of full scale from which on samples may be clipped
 
 _CHANNELS_HINT = SettingHint("channels=(2, 3)", "--channels 2 3")
 
@@ -106,7 +104,7 @@ class _RecordingChecks:
         self.energies = self.energies + (samples**2).sum(axis=1)
         self.peaks = np.maximum(self.peaks, np.abs(samples).max(axis=1, initial=0.0))
         self.identical = self.identical and bool(np.array_equal(samples[0], samples[1]))
-        loud = np.abs(samples) >= _CLIPPING_LEVEL
+        loud = np.abs(samples) >= 0.999  # of full scale; such samples may be clipped
         # Count only repeated values at full scale: samples of float files may exceed 1.
         self.n_clipped += int((loud[:, 1:] & (samples[:, 1:] == samples[:, :-1])).sum())
 
@@ -204,6 +202,30 @@ def read_audio(
             f"The recording '{path}' is too short to be resampled. Record a longer one."
         )
     return Audio(np.concatenate([b.samples for b in blocks], axis=1), blocks[0].rate)
+
+
+def example_recording() -> Audio:
+    """Read the recording that ships with the package: two talkers, who speak at the same time.
+
+    Synthetic speech from (40, 0) and (-60, 19) degrees, with 40 dB SNR and without reverberation,
+    at the ears of a KEMAR (subject 21 of the CIPIC HRTF database).
+
+    Returns
+    -------
+    Audio
+        Two channels of 2.5 s at 16 kHz.
+
+    See Also
+    --------
+    people_atlas : An atlas for heads that nobody measured, which does not contain this one.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.example_recording()
+    Audio(2 channels, 2.51 s, 16000 Hz)
+    """
+    return read_audio(Path(__file__).parents[1] / "data" / "recording.flac")
 
 
 def read_blocks(

@@ -46,11 +46,6 @@ __all__ = [
     "spectra_cues",
 ]
 
-# Evidence: docs/figures/settings/features.md, "cues".
-_NOISE_ON_RATIO = 0.05  # -13 dB; frames of a noise recording above it contain the noise
-_NOISE_SECONDS = 2  # duration of the noise that is convolved with long responses
-_TINY = 1e-200  # power below which a response has no cues
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cues:
@@ -344,7 +339,8 @@ def mean_cues(audio: Audio, layout: CueLayout | None = None) -> Array:
     audio = check_audio(audio, layout)
     spectra = stft(audio.samples, layout.window, layout.hop)
     power = bin_power(spectra, layout.window).sum(axis=1).min(axis=0)  # (T,), of the weaker ear
-    on = power > _NOISE_ON_RATIO * np.quantile(power, 0.95)
+    # Frames above -13 dB contain the noise. Evidence: docs/figures/settings/features.md, "cues".
+    on = power > 0.05 * np.quantile(power, 0.95)
     no_threshold = Threshold(relative_db=-180.0, absolute_db=-240.0)
     cues = spectra_cues(spectra[..., on], layout, threshold=no_threshold)
     mask = cues.cue_observed
@@ -417,7 +413,7 @@ def response_cues(
     if responses_are_reverberant(h, rate, layout):
         return _filtered_noise_cues(h, rate, layout, seed)
     left, right = np.moveaxis(transfer_functions(h, rate, layout.frequencies_hz), 1, 0)
-    silent = (squared_magnitude(left) < _TINY) | (squared_magnitude(right) < _TINY)
+    silent = np.minimum(squared_magnitude(left), squared_magnitude(right)) < 1e-200
     if silent.any():
         n, f = np.argwhere(silent)[0]
         raise InputError(
@@ -432,7 +428,7 @@ def _filtered_noise_cues(responses: Array, rate: float, layout: CueLayout, seed:
     from scipy.signal import oaconvolve
 
     taps = int(np.ceil(responses.shape[-1] * layout.rate / rate))
-    n_noise = _NOISE_SECONDS * layout.rate
+    n_noise = 2 * layout.rate  # two seconds
     noise = np.random.default_rng(seed).normal(size=n_noise + taps)
     out = np.empty((len(responses), layout.n_cues))
     for n, pair in enumerate(responses):

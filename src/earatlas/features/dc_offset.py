@@ -9,6 +9,8 @@ beginning looks like an onset at all frequencies.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from earatlas.features.audio import MAX_ABS_SAMPLE
@@ -16,24 +18,33 @@ from earatlas.types import Array
 
 __all__ = ["DCOffsetFilter", "estimate_dc_offset"]
 
+
 # Evidence: docs/figures/settings/features.md, "dc_offset".
-_NEGLIGIBLE_RATIO = 1e-4  # m² / p of a recording below which the offset is ignored
-_DETECTION_RATIO = 1e-2  # m² / p of a stream above which an offset is detected
-_CONSTANT_RATIO = 0.9  # m² / p of a signal that is a constant rather than sound
-_CONFIDENT_SECONDS = 0.5  # in shorter signals the detection ratio is larger
-_MEMORY_SECONDS = 1.0  # time constant of the running mean
-_RAMP_SECONDS = 0.1  # duration of a change of the removed offset; a step would be an onset
-_FIRST_HOP_SECONDS, _HOP_SECONDS = 0.25, 0.008  # default hops of the filter
+@dataclass(frozen=True, slots=True)
+class DCOffsetSettings:
+    """Parameters of the detection of an offset in a recording or stream, and of its removal."""
+
+    negligible_ratio: float = 1e-4  # m² / p of a recording below which the offset is ignored
+    detection_ratio: float = 1e-2  # m² / p of a stream above which an offset is detected
+    constant_ratio: float = 0.9  # m² / p of a signal that is a constant rather than sound
+    confident_seconds: float = 0.5  # in shorter signals the detection ratio is larger
+    memory_seconds: float = 1.0  # time constant of the running mean
+    ramp_seconds: float = 0.1  # of a change of the removed offset; a step would be an onset
+    first_hop_seconds: float = 0.25  # default of the filter
+    hop_seconds: float = 0.008  # default of the filter after the first hop
 
 
-def estimate_dc_offset(samples: Array) -> Array:
+_DEFAULTS = DCOffsetSettings()
+
+
+def estimate_dc_offset(samples: Array, settings: DCOffsetSettings = _DEFAULTS) -> Array:
     """Return the DC offset (2, 1) of samples (2, n), or 0 where it is negligible."""
     if not np.abs(samples).max(initial=0.0) < MAX_ABS_SAMPLE:  # NaN, too; rejected later
         return np.zeros((2, 1))
     count = max(samples.shape[1], 1)
     mean = samples.sum(axis=1, keepdims=True) / count
     power = (samples**2).sum(axis=1, keepdims=True) / count
-    return np.where(mean**2 > _NEGLIGIBLE_RATIO * power, mean, 0.0)
+    return np.where(mean**2 > settings.negligible_ratio * power, mean, 0.0)
 
 
 class DCOffsetFilter:
@@ -44,10 +55,12 @@ class DCOffsetFilter:
     takes 0.25 s and the others take 8 ms.
     """
 
-    def __init__(self, rate: int, hop: int | None = None) -> None:
-        self._rate = rate
-        self._hop = max(round(_HOP_SECONDS * rate), 1) if hop is None else hop
-        self._next_hop = max(round(_FIRST_HOP_SECONDS * rate), 1) if hop is None else hop
+    def __init__(
+        self, rate: int, hop: int | None = None, settings: DCOffsetSettings = _DEFAULTS
+    ) -> None:
+        self._rate, self._settings = rate, settings
+        self._hop = max(round(settings.hop_seconds * rate), 1) if hop is None else hop
+        self._next_hop = max(round(settings.first_hop_seconds * rate), 1) if hop is None else hop
         self._buffer = np.zeros((2, 0))
         self._count = 0.0  # number of samples, with exponential forgetting
         self._seconds = 0.0  # duration so far, without forgetting
@@ -78,22 +91,22 @@ class DCOffsetFilter:
 
     def _subtract_offset(self, x: Array) -> Array:
         """Update the running mean with a hop (2, n) and subtract the offset from it."""
-        n = x.shape[1]
+        n, settings = x.shape[1], self._settings
         seconds, first = n / self._rate, self._count == 0.0
-        forgetting = float(np.exp(-seconds / _MEMORY_SECONDS))
+        forgetting = float(np.exp(-seconds / settings.memory_seconds))
         self._count = forgetting * self._count + n
         self._seconds += seconds
         self._sum = forgetting * self._sum + x.sum(axis=1, keepdims=True)
         self._squares = forgetting * self._squares + (x**2).sum(axis=1, keepdims=True)
         mean, power = self._sum / self._count, self._squares / self._count
-        uncertainty = 1 + (_CONFIDENT_SECONDS / self._seconds) ** 2
-        min_ratio = min(_DETECTION_RATIO * uncertainty, _CONSTANT_RATIO)
+        uncertainty = 1 + (settings.confident_seconds / self._seconds) ** 2
+        min_ratio = min(settings.detection_ratio * uncertainty, settings.constant_ratio)
         self._detected |= mean**2 > min_ratio * power
         if not self._detected.any():
             return x
         target = np.where(self._detected, mean, 0.0)
         previous = target if first else self._offset
-        self._offset = previous + min(seconds / _RAMP_SECONDS, 1.0) * (target - previous)
+        self._offset = previous + min(seconds / settings.ramp_seconds, 1.0) * (target - previous)
         ramp = (np.arange(n) + 1) / n
         filtered: Array = x - previous - (self._offset - previous) * ramp
         return filtered

@@ -17,13 +17,10 @@ import numpy as np
 from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics
+from earatlas.features.stft import FRAMES_AT_ONCE
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["HopStatistics", "hop_statistics", "sliding_statistics"]
-
-# Evidence: docs/figures/settings/features.md, "hop_statistics".
-_FRAMES_AT_ONCE = 256  # frames processed together, as many as fit into the cache
-_HOPS_AT_ONCE = 160  # hops summed together (a few megabytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +86,7 @@ def _split(spectra: Spectra, step: int, begun: int) -> Iterator[Spectra]:
     """Yield segments: the end of a hop with `begun` frames, groups of hops, and the remainder."""
     T = spectra.shape[-1]
     start = min(step - begun, T) if begun else 0
-    group = max(_FRAMES_AT_ONCE // step, 1) * step
+    group = max(FRAMES_AT_ONCE // step, 1) * step
     end = T - (T - start) % step
     for first, last in pairwise([0, *range(start, end, group), end, T]):
         if last > first:
@@ -112,18 +109,21 @@ def _sum_segment(spectra: Spectra, layout: CueLayout, floors: Indices, step: int
     return HopStatistics(table, np.full(hops, float(frames)))
 
 
-def sliding_statistics(parts: Iterable[HopStatistics], length: int) -> Iterator[HopStatistics]:
+# Evidence: docs/figures/settings/features.md, "hop_statistics".
+def sliding_statistics(
+    parts: Iterable[HopStatistics], length: int, *, hops_at_once: int = 160
+) -> Iterator[HopStatistics]:
     """Yield the statistics of every window of `length` successive hops.
 
     If there are fewer hops, the only window contains all of them. No sums are subtracted, so that
-    silence gives exactly zero.
+    silence gives exactly zero. `hops_at_once` are summed together, in a few megabytes.
     """
     buffer: list[HopStatistics] = []
     count, too_few = 0, True
     for part in parts:
         buffer.append(part)
         count += len(part)
-        if count >= max(2 * length, _HOPS_AT_ONCE):
+        if count >= max(2 * length, hops_at_once):
             hops = HopStatistics.concatenate(buffer)
             yield _sliding_sums(hops, length)
             buffer = [hops[len(hops) - length + 1 :]] if length > 1 else []

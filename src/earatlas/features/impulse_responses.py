@@ -9,10 +9,6 @@ from earatlas.types import Array, Spectra
 
 __all__ = ["responses_are_reverberant", "transfer_functions"]
 
-# Evidence: docs/figures/settings/features.md, "impulse_responses".
-_EARLY_FRACTION = 0.25  # fraction of the window; the response of a head lasts no longer
-_MAX_LATE_ENERGY = 0.01  # largest fraction of the energy after that of an anechoic response
-
 
 def responses_are_reverberant(responses: Array, rate: float, layout: CueLayout) -> bool:
     """Return whether responses (N, 2, taps) were measured in a room.
@@ -26,8 +22,11 @@ def responses_are_reverberant(responses: Array, rate: float, layout: CueLayout) 
     if not power.any():
         return False
     first = int(np.argmax(power > 1e-4 * power.max()))
-    late = power[first + round(_EARLY_FRACTION * layout.window / layout.rate * rate) :].sum()
-    return bool(late > _MAX_LATE_ENERGY * power.sum())
+    # The response of a head lasts no longer than a quarter of a window; of an anechoic one, at most
+    # 1 % of the energy comes later. Evidence: docs/figures/settings/features.md,
+    # "impulse_responses".
+    late = power[first + round(0.25 * layout.window / layout.rate * rate) :].sum()
+    return bool(late > 0.01 * power.sum())
 
 
 def transfer_functions(responses: Array, rate: float, frequencies_hz: Array) -> Spectra:

@@ -24,9 +24,6 @@ from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["CueLayout", "Threshold", "level_differences", "phase_differences"]
 
-# Floor of powers in double and single precision: without it, silent bins give log(0).
-_TINY, _TINY_SINGLE = 1e-200, 1e-30
-
 
 def level_differences(left_power: Array, right_power: Array, *, out: Array | None = None) -> Array:
     """Return the ILD in dB, right over left, of the powers of both ears; 0 dB for silence."""
@@ -53,8 +50,8 @@ def phase_differences(
 
 
 def _tiny(power: Array) -> float:
-    """Return the floor for the precision of an array."""
-    return _TINY if power.dtype == np.float64 else _TINY_SINGLE
+    """Return the floor for the precision of an array: without it, silent bins give log(0)."""
+    return 1e-200 if power.dtype == np.float64 else 1e-30
 
 
 def _span(bins: Indices) -> slice:

@@ -21,25 +21,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.features.level_tables import add_frames
-from earatlas.features.onset_candidates import TINY_POWER, DecayingEnvelope, OnsetCandidates
-from earatlas.features.reverberation import DecayEstimator
-from earatlas.features.stft import FrameStream, squared_magnitude
+from earatlas.features.reverberation import (
+    UNKNOWN_REVERBERATION,
+    DecayEstimator,
+    ReverberationEstimate,
+)
+from earatlas.features.statistics import LevelTable
+from earatlas.features.stft import FrameStream, frame_groups, squared_magnitude
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["OnsetBins", "OnsetDetector", "OnsetDetectorSettings"]
+__all__ = ["OnsetBins", "OnsetDetector", "OnsetDetectorSettings", "OnsetStatementSettings"]
 
-# Evidence: docs/figures/settings/features.md, "onset_detector".
 _LOWEST_DB, _HIGHEST_DB = -160, 80  # range of the level table; levels outside count at its ends
-_CANDIDATES_PER_BIN = 8  # candidates kept per returned bin, until the quiet level is known
-_SNR_BINS = 500  # strongest onsets that tell the signal-to-noise ratio
-_CLEAN_SNR_DB = 18.0  # minimum median SNR of the onsets of a recording with hardly any noise
-_FRAMES_AT_ONCE = 256  # frames processed together, as many as fit into the cache
-_MAX_SCALE = 1e100  # scale of the level table at which it is renormalized, to avoid overflow
+_TINY_POWER = 1e-20  # floor of powers: without it, silent bins give log(0)
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,21 @@ class OnsetDetectorSettings:
         return float(10 ** (-6 * self.hop / (self.rate * self.decay_seconds)))
 
 
+@dataclass(frozen=True, slots=True)
+class OnsetStatementSettings:
+    """When onsets support statements about a recording.
+
+    Evidence: docs/figures/settings/features.md, "onset_detector".
+    """
+
+    min_bins: int = 20  # fewest onsets for any statement
+    snr_bins: int = 500  # strongest onsets that tell the signal-to-noise ratio
+    clean_snr_db: float = 18.0  # their median SNR in a recording with hardly any noise
+
+
+_STATEMENTS = OnsetStatementSettings()
+
+
 @dataclass(frozen=True, eq=False)
 class OnsetBins:
     """B onset bins, ordered by frequency."""
@@ -106,7 +120,7 @@ class OnsetBins:
     rise_db: Array  # (B,), onset strength
     snr_db: Array  # (B,), above the quiet level
     frames: float  # number of frames analysed
-    decay_seconds: float = math.nan  # T60 of the fastest decays (earatlas.features.reverberation)
+    reverberation: ReverberationEstimate = UNKNOWN_REVERBERATION  # of the whole sound
     interaural_difference: float = math.nan  # 0 if the ears have the same signal up to a gain
 
     def __len__(self) -> int:
@@ -157,13 +171,18 @@ class OnsetBins:
     @cached_property
     def median_snr_db(self) -> float:
         """Median SNR of the strongest onsets in dB; NaN if there are none."""
-        strongest = self.strongest(_SNR_BINS)
+        strongest = self.strongest(_STATEMENTS.snr_bins)
         return float(np.median(strongest.snr_db)) if len(self) else math.nan
 
     @property
     def is_clean(self) -> bool:
         """Whether the recording has hardly any noise."""
-        return self.median_snr_db >= _CLEAN_SNR_DB
+        return self.median_snr_db >= _STATEMENTS.clean_snr_db
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough bins for any statement; hundreds are usual."""
+        return len(self) >= _STATEMENTS.min_bins
 
     def to_single_precision(self) -> OnsetBins:
         """Return the bins with spectra in single precision, which saves a third of the memory."""
@@ -174,6 +193,84 @@ class OnsetBins:
         if len(self) <= count:
             return self
         return self[np.sort(np.argsort(-self.rise_db, kind="stable")[:count])]
+
+
+class OnsetCandidates(NamedTuple):
+    """Bins that rise above the envelope; they are onsets if they also exceed the quiet level."""
+
+    f: Indices  # (n,), index into the frequencies of the detector
+    t: Indices  # (n,), frame since the start
+    z: Complex  # (n, 2), spectra of the left and the right ear
+    power: Array  # (n,), of both ears
+    rise_db: Array  # (n,), above the envelope
+
+    def take(self, rows: Indices) -> OnsetCandidates:
+        """Return some of the candidates."""
+        return OnsetCandidates._make(column[rows] for column in self)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[OnsetCandidates]) -> OnsetCandidates:
+        """Concatenate several sets of candidates."""
+        if not parts:
+            index, pairs = np.zeros(0, dtype=np.intp), np.zeros((0, 2), dtype=np.complex128)
+            return cls(index, index, pairs, np.zeros(0), np.zeros(0))
+        return cls._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+    def best(self, count: int, now: int, forgetting: float) -> OnsetCandidates:
+        """Return the `count` strongest candidates at frame `now`; older ones are discounted."""
+        if len(self.f) <= count:
+            return self
+        merit = self.rise_db + (now - self.t) * (10 * np.log10(forgetting))
+        # Ties are resolved by time and frequency, so that the block sizes do not matter.
+        limit = np.partition(merit, -count)[-count]
+        above, tied = np.flatnonzero(merit > limit), np.flatnonzero(merit == limit)
+        tied = tied[np.lexsort((self.f[tied], self.t[tied]))[: count - len(above)]]
+        return self.take(np.sort(np.concatenate([above, tied])))
+
+
+class DecayingEnvelope:
+    """Envelope e_ft = max(P_ft, δ e_f,t-1), and the bins that rise above it."""
+
+    def __init__(self, settings: OnsetDetectorSettings) -> None:
+        self._decay = settings.decay
+        self._envelope: Array = np.zeros(len(settings.rows))
+        self._min_ratio = 10 ** (settings.rise_db / 10)
+        full_scale_power = (settings.window / 4) ** 2  # of a sine in a bin
+        # Without a floor (-100 dB), sound after digital silence would rise by an unlimited amount.
+        self._silence = 10 ** (-100 / 10) * full_scale_power
+        slope = -np.log10(settings.decay)  # single precision can represent a growth of 12 decades
+        self._growth = 10 ** (slope * np.arange(max(int(12 / slope), 1) + 1.0))  # δ^-t
+        self.count = 0  # frames so far
+
+    def candidates(self, X: Complex, P: Array) -> OnsetCandidates:
+        """Return the candidates of the next frames, spectra (2, t, F) with powers (t, F)."""
+        before = self._decayed(P)
+        np.maximum(before, self._silence, out=before)
+        index = np.flatnonzero(self._min_ratio * before < P + _TINY_POWER)
+        n, f = np.divmod(index, P.shape[1])
+        power = P.ravel().take(index)
+        rise_db = 10 * np.log10((power + _TINY_POWER) / before.ravel().take(index))
+        found = OnsetCandidates(f, self.count + n, X[:, n, f].T, power, rise_db)
+        self.count += len(P)
+        return found
+
+    def _decayed(self, P: Array) -> Array:
+        """Return δ e_f,t-1 (t, F) for frames with powers (t, F), and update the envelope.
+
+        Multiplied by δ^-t, the envelope is a running maximum:
+        e_t δ^-t = max(P_t δ^-t, e_t-1 δ^-(t-1)).
+        """
+        growth = self._growth.astype(P.dtype)[:, None]
+        out = np.empty_like(P)
+        for start in range(0, len(P), len(growth) - 1):
+            power = P[start : start + len(growth) - 1]
+            t = len(power)
+            e = np.concatenate([self._envelope[None], power * growth[1 : t + 1]])
+            np.maximum.accumulate(e, axis=0, out=e)
+            e /= growth[: t + 1]
+            np.multiply(e[:-1], self._decay, out=out[start : start + t])
+            self._envelope = e[-1]
+        return out
 
 
 class OnsetDetector:
@@ -196,12 +293,12 @@ class OnsetDetector:
         self._segment: list[OnsetCandidates] | None = [] if segments else None
         self._stft = FrameStream(onset_settings.window, onset_settings.hop, single=single)
         F = len(onset_settings.rows)
-        self._envelope = self._new_envelope()
-        self._levels = np.zeros((_HIGHEST_DB - _LOWEST_DB + 1, F))
-        self._scale = 1.0  # weight of a new frame in the level table
+        self._envelope = DecayingEnvelope(onset_settings)
+        self._levels = LevelTable(_HIGHEST_DB - _LOWEST_DB + 1, F, forgetting=forgetting)
         self._peak = 0.0
         self._n_frames = 0.0  # with forgetting
         self._candidates: list[OnsetCandidates] = []
+        self._max_candidates = 8 * onset_settings.most_bins  # until the quiet level is known
         self._n_candidates = 0
         first, last = onset_settings.rows[[0, -1]] if len(onset_settings.rows) else (0, -1)
         self._rows = slice(int(first), int(last) + 1)  # gives a view instead of a copy
@@ -212,32 +309,19 @@ class OnsetDetector:
         )
         self._products = np.zeros(3)  # sums of |L|², |R|² and Re L R*
 
-    def _new_envelope(self) -> DecayingEnvelope:
-        settings = self._settings
-        return DecayingEnvelope(
-            len(settings.rows),
-            decay=settings.decay,
-            min_rise_db=settings.rise_db,
-            full_scale_power=(settings.window / 4) ** 2,
-        )
-
     def push(self, samples: Array) -> None:
         """Add samples (2, n)."""
-        self._add_all(self._stft.push(samples))
+        for X in self._split(self._stft.push(samples)):
+            self._add(X)
 
     def finish(self) -> None:
         """Add the last frames, which reach beyond the end of the sound."""
-        self._add_all(self._stft.finish())
-
-    def _add_all(self, spectra: Complex) -> None:
-        for X in self._split(spectra):
+        for X in self._split(self._stft.finish()):
             self._add(X)
 
     def _split(self, spectra: Complex) -> Iterator[Complex]:
-        """Yield groups of frames (2, t, F) of spectra (2, B, t) at the frequencies of interest."""
-        X = spectra.swapaxes(1, 2)[..., self._rows]
-        for start in range(0, X.shape[1], _FRAMES_AT_ONCE):
-            yield X[:, start : start + _FRAMES_AT_ONCE]
+        """Return groups of frames (2, t, F) of spectra (2, B, t) at the frequencies of interest."""
+        return frame_groups(spectra.swapaxes(1, 2)[..., self._rows], axis=1)
 
     def _add(self, X: Complex) -> None:
         """Update all statistics with frames (2, t, F)."""
@@ -246,9 +330,7 @@ class OnsetDetector:
         P = left + right
         new = self._envelope.candidates(X, P)
         self._decay.push(P.T)
-        weight = self._scale * g ** -np.arange(1.0, t + 1)
-        self._count_levels(P, weight)
-        self._scale = float(weight[-1])
+        self._count_levels(P)
         decay = g ** np.arange(t - 1.0, -1.0, -1.0)
         self._products *= g**t
         cross = X[0].real * X[1].real + X[0].imag * X[1].imag
@@ -264,25 +346,18 @@ class OnsetDetector:
         if self._n_candidates > 2 * self._max_candidates:  # rarely, because sorting is slow
             self._candidates = [self._best_candidates()]
             self._n_candidates = len(self._candidates[0].f)
-        if self._scale > _MAX_SCALE:
-            self._levels /= self._scale
-            self._scale = 1.0
 
-    def _count_levels(self, P: Array, weight: Array) -> None:
-        """Add powers (t, F) with weights (t,) to the level table."""
-        level = np.log(P + TINY_POWER)
+    def _count_levels(self, P: Array) -> None:
+        """Add powers (t, F) to the level table."""
+        level = np.log(P + _TINY_POWER)
         level *= 10 / np.log(10)
         np.clip(np.floor(level, out=level), _LOWEST_DB, _HIGHEST_DB, out=level)
-        add_frames([self._levels], level.astype(np.intp) - _LOWEST_DB, [weight[:, None]])
-
-    def _floor(self) -> float:
-        """Return the minimum power of an onset, relative to the peak."""
-        return self._peak * 10 ** (-self._settings.below_peak_db / 10)
+        self._levels.add(level.astype(np.intp) - _LOWEST_DB, np.ones((len(P), 1)))
 
     def _noise_power(self) -> Array:
         """Return q (F,), the mean noise power, from the quantile of the quietest frames."""
         fraction = self._settings.quiet_share
-        cumulative = np.cumsum(self._levels, axis=0)
+        cumulative = np.cumsum(self._levels.sums[0], axis=0)
         row = np.argmax(cumulative >= fraction * cumulative[-1], axis=0)
         # The powers of noise are exponentially distributed, which relates the quantile to the mean.
         noise: Array = 10 ** ((row + _LOWEST_DB + 0.5) / 10) / -np.log(1 - fraction)
@@ -293,8 +368,9 @@ class OnsetDetector:
         onsets = self._onsets(self._best_candidates())
         discount_db = (self._envelope.count - onsets.t) * (10 * np.log10(self._forgetting))
         order = np.argsort(-(onsets.rise_db + discount_db), kind="stable")
-        order = order[: self._settings.most_bins]
-        return onsets[order[np.lexsort((onsets.t[order], onsets.f[order]))]]
+        bins = onsets[order[: self._settings.most_bins]].by_frequency()
+        estimate = ReverberationEstimate(self._decay.seconds(), bins.median_snr_db)
+        return replace(bins, reverberation=estimate)
 
     def onsets_since(self, since: int) -> OnsetBins:
         """Return all onsets from frame `since` on, given the current quiet level."""
@@ -303,7 +379,7 @@ class OnsetDetector:
         )
         candidates = OnsetCandidates.concatenate(list(parts))
         new = np.flatnonzero(candidates.t >= since)
-        return self._onsets(candidates[new[np.lexsort((candidates.t[new], candidates.f[new]))]])
+        return self._onsets(candidates.take(new)).by_frequency()
 
     def onsets_since_last_call(self) -> OnsetBins:
         """Return the strongest onsets since the previous call, given the current quiet level.
@@ -320,10 +396,6 @@ class OnsetDetector:
         """Number of complete frames."""
         return self._envelope.count
 
-    @property
-    def _max_candidates(self) -> int:
-        return _CANDIDATES_PER_BIN * self._settings.most_bins
-
     def _best_candidates(self) -> OnsetCandidates:
         candidates = OnsetCandidates.concatenate(self._candidates)
         return candidates.best(self._max_candidates, self._envelope.count, self._forgetting)
@@ -332,22 +404,17 @@ class OnsetDetector:
         """Return the candidates that also rise above the quiet level."""
         settings = self._settings
         noise = self._noise_power()[candidates.f]
-        snr = 10 * np.log10((candidates.power + TINY_POWER) / (noise + TINY_POWER))
+        snr = 10 * np.log10((candidates.power + _TINY_POWER) / (noise + _TINY_POWER))
         rise = np.minimum(candidates.rise_db, snr)
-        is_onset = (
-            (rise > settings.rise_db) & (snr > settings.snr_db) & (candidates.power > self._floor())
-        )
+        floor = self._peak * 10 ** (-settings.below_peak_db / 10)
+        left, right, cross = self._products
+        difference = float(1 - cross**2 / max(left * right, 1e-300))  # 0 if ears differ by a gain
+        is_onset = (rise > settings.rise_db) & (snr > settings.snr_db) & (candidates.power > floor)
         bins = OnsetBins(
             candidates.f, candidates.t, candidates.z, rise, snr, self._n_frames,
-            decay_seconds=self._decay.seconds(),
-            interaural_difference=self._interaural_difference(),
+            interaural_difference=difference,
         )  # fmt: skip
         return bins[is_onset]
-
-    def _interaural_difference(self) -> float:
-        """Return 1 - (Re L R*)² / (|L|² |R|²), which is 0 if the ears differ only by a gain."""
-        left, right, cross = self._products
-        return float(1 - cross**2 / max(left * right, 1e-300))
 
     def second_pass(self, blocks: Iterable[Array]) -> Iterator[OnsetBins]:
         """Yield all onsets of the same sound, given the final quiet level.
@@ -355,14 +422,15 @@ class OnsetDetector:
         For each block (2, n), yield the onsets of the frames that it completes, in order of time.
         """
         stft = FrameStream(self._settings.window, self._settings.hop, single=self._single)
-        envelope = self._new_envelope()
+        envelope, reverberation = DecayingEnvelope(self._settings), self.bins().reverberation
 
         def onsets(spectra: Complex) -> OnsetBins:
             parts = [
                 envelope.candidates(X, squared_magnitude(X).sum(axis=0))
                 for X in self._split(spectra)
             ]
-            return self._onsets(OnsetCandidates.concatenate(parts))
+            found = self._onsets(OnsetCandidates.concatenate(parts))
+            return replace(found, reverberation=reverberation)
 
         for block in blocks:
             yield onsets(stft.push(block))

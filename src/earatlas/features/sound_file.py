@@ -15,7 +15,7 @@ from earatlas.errors import InputError, existing_file
 from earatlas.features.wav import libsndfile_path
 from earatlas.types import Array
 
-__all__ = ["RECORDING_SUFFIXES", "SequentialSoundFile", "open_sound_file"]
+__all__ = ["RECORDING_SUFFIXES", "SUPPORTED_RATES_HZ", "SequentialSoundFile", "open_sound_file"]
 
 # Suffixes of the formats that libsndfile reads; all messages about formats list these.
 RECORDING_SUFFIXES = (
@@ -24,12 +24,7 @@ RECORDING_SUFFIXES = (
 )  # fmt: skip
 
 # Evidence: docs/figures/settings/features.md, "sound_file".
-_UNKNOWN_FRAMES = 1 << 62  # frames that libsndfile reports for FLAC files written to a pipe
-_MAX_FRAMES_PER_BYTE = 5000  # more than any encoder reaches, even for digital silence in FLAC
-_MIN_RATE_HZ, _MAX_RATE_HZ = 1000, 10**6  # supported sampling rates
-_UNKNOWN_CHUNK_BYTES = 0x7FFFF000  # chunk sizes from here on stand for "unknown" (pipes)
-_MAX_CHUNKS = 1000  # chunks searched for the samples; malicious files may contain millions
-_MAX_BLOCK_VALUES = 1 << 22  # values per block over all channels (32 MB)
+SUPPORTED_RATES_HZ = (1000, 10**6)  # lowest and highest sampling rate of recordings and heads
 
 
 class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
@@ -46,11 +41,13 @@ class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
     @property
     def has_known_length(self) -> bool:
         """Whether the header tells the number of samples."""
-        return bool(self.frames < _UNKNOWN_FRAMES)
+        # libsndfile reports very many samples for FLAC files that were written to a pipe.
+        return bool(self.frames < 1 << 62)
 
     def read_blocks(self, path: str | Path, block_seconds: float) -> Iterator[Array]:
         """Yield all samples in blocks (n, channels); raise InputError if the file is truncated."""
-        size = min(int(block_seconds * self.samplerate), _MAX_BLOCK_VALUES // self.channels)
+        # At most 4 million values (32 MB) per block, over all channels.
+        size = min(int(block_seconds * self.samplerate), (1 << 22) // self.channels)
         done = 0
         while True:
             remaining = self.frames - done if self.has_known_length else size
@@ -104,12 +101,14 @@ def open_sound_file(path: str | Path) -> SequentialSoundFile:
 
 def _check_header(sound: SequentialSoundFile, path: Path, size: int) -> None:
     """Refuse impossible headers before anything is decoded; `size` is the file size in bytes."""
-    if not _MIN_RATE_HZ <= sound.samplerate <= _MAX_RATE_HZ:
+    lowest, highest = SUPPORTED_RATES_HZ
+    if not lowest <= sound.samplerate <= highest:
         raise InputError(
             f"The recording '{path}' has a sampling rate of {sound.samplerate} Hz. Rates from "
-            f"{_MIN_RATE_HZ} Hz to 1 MHz are supported. Record it again, or repair its header."
+            f"{lowest} Hz to 1 MHz are supported. Record it again, or repair its header."
         )
-    if sound.has_known_length and sound.frames > _MAX_FRAMES_PER_BYTE * size:
+    # No encoder reaches 5000 samples per byte, not even FLAC for digital silence.
+    if sound.has_known_length and sound.frames > 5000 * size:
         raise InputError(
             f"The header of '{path}' announces {sound.frames} samples per channel, but the file "
             f"has only {size} bytes. Copy or record it again."
@@ -131,12 +130,13 @@ def _is_truncated(path: Path) -> bool:
             return last < 0 or not _is_last_page(tail[last:])
         if kind not in (b"RIFF", b"FORM"):
             return False
-        for _ in range(_MAX_CHUNKS):
+        for _ in range(1000):  # chunks; a malicious file may contain millions
             if len(header := file.read(8)) < 8:
                 break
             length = int.from_bytes(header[4:], "little" if kind == b"RIFF" else "big")
             if header[:4] in (b"data", b"SSND"):
-                streamed = length == 0 or length >= _UNKNOWN_CHUNK_BYTES
+                # Programs that write to a pipe leave 0 or a number near 2³¹ or 2³².
+                streamed = length == 0 or length >= 0x7FFFF000
                 return not streamed and file.tell() + length > size
             file.seek(length + length % 2, 1)
     return False

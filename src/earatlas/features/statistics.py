@@ -11,7 +11,12 @@ which is additive over the parts of a recording and is all that a posterior depe
 Which bins are observed depends on the peak and on the noise of the whole recording, which a stream
 does not know in advance. `LevelStatistics` therefore accumulates Q, R and E separately for each
 whole dB of level and sums the levels above the floors at the end: one pass, constant memory, and
-the result of the whole recording. The floors are defined in `earatlas.features.noise_floor`.
+the result of the whole recording.
+
+The floor of a bin is at least the threshold relative to the peak of the recording. The quietest
+frames of a bin tell its noise level. If they have no common direction, that is, if their phase
+differences are random, they are noise or reverberation, which pull level differences towards 0 dB;
+then the floor is raised above the noise.
 """
 
 from __future__ import annotations
@@ -25,19 +30,29 @@ from numpy.typing import ArrayLike
 
 from earatlas.features.cues import Cues, bin_power
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.level_tables import add_frames
-from earatlas.features.noise_floor import (
-    HIGHEST_DB,
-    LOWEST_DB,
-    estimate_floors_db,
-    level_table_rows,
-)
+from earatlas.features.stft import frame_groups
 from earatlas.types import Array, Indices, Spectra
 
-__all__ = ["CueStatistics", "LevelStatistics"]
+__all__ = ["CueStatistics", "LevelHistogram", "LevelStatistics", "LevelTable", "NoiseFloorSettings"]
 
-_FRAMES_AT_ONCE = 512  # frames counted together; bounds the memory for blocks of any size
-_MAX_SCALE = 1e100  # scale of the table at which it is renormalized, to avoid overflow
+LOWEST_DB, HIGHEST_DB = -140, 60  # range of the tables; levels outside count at its ends
+_N_LEVELS = HIGHEST_DB - LOWEST_DB + 1
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFloorSettings:
+    """Settings of the level that a bin must reach to be observed.
+
+    Evidence: docs/figures/settings/features.md, "statistics".
+    """
+
+    quiet_fraction: float = 0.15  # quietest fraction of the frames of a bin, which are its noise
+    directional_coherence: float = 0.7  # phase coherence above which quiet frames are no noise
+    min_observed_fraction: float = 0.002  # if fewer bins remain, the floor is not raised
+    margin_db: float = 18.0  # margin of the floor above the mean noise power
+
+
+_FLOOR = NoiseFloorSettings()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,6 +140,61 @@ class CueStatistics:
         )
 
 
+class LevelTable:
+    """Sums (S, levels, D) of frames by level, with optional exponential forgetting.
+
+    With `forgetting` = g < 1, a frame has the weight g^a after a further frames. The weight of new
+    frames grows instead of the table decaying.
+    """
+
+    def __init__(
+        self, n_levels: int, n_columns: int, *, n_sums: int = 1, forgetting: float = 1.0
+    ) -> None:
+        self._table = np.zeros((n_sums, n_levels, n_columns))
+        self._forgetting, self._scale = forgetting, 1.0  # weight of a new frame
+
+    @property
+    def sums(self) -> Array:
+        """Sums (S, levels, D)."""
+        return self._table / self._scale
+
+    def add(self, rows: Indices, *values: Array) -> None:
+        """Add values, each (t, D) or (t, 1), of t frames to the rows (t, D) of the S tables."""
+        g, t = self._forgetting, len(rows)
+        if g < 1:
+            weight = self._scale * g ** -np.arange(1.0, t + 1)[:, None]
+            values = tuple(weight * value for value in values)
+            self._scale = float(weight[-1, 0])
+        index = rows * rows.shape[1]
+        index += np.arange(rows.shape[1])
+        for table, own in zip(self._table, values, strict=True):
+            flat = table.reshape(-1)
+            if t <= 16:  # faster than np.add.at, which adds equal indices
+                for position, value in zip(index, own, strict=True):
+                    flat[position] += value  # within a frame, every column occurs once
+            else:
+                np.add.at(flat, index.ravel(), np.broadcast_to(own, rows.shape).ravel())
+        self._renormalize()
+
+    def advance(self, frames: int) -> None:
+        """Decay the sums by a number of frames that were added elsewhere."""
+        decay = self._forgetting**frames
+        if decay > 1e-200:
+            self._scale /= decay
+            self._renormalize()
+        else:  # all is forgotten, and the scale would overflow
+            self._table[:], self._scale = 0.0, 1.0
+
+    def _renormalize(self) -> None:
+        if self._scale > 1e100:  # long before it overflows
+            self._table /= self._scale
+            self._scale = 1.0
+
+    def merge(self, other: LevelTable) -> None:
+        """Add the sums of another table."""
+        self._table += self._scale * other.sums
+
+
 class LevelStatistics:
     """Statistics of a stream by level, with optional exponential forgetting.
 
@@ -136,16 +206,16 @@ class LevelStatistics:
     def __init__(self, layout: CueLayout, *, forgetting: float = 1.0) -> None:
         self._layout = layout
         self._forgetting = forgetting
-        levels = HIGHEST_DB - LOWEST_DB + 1
-        self._table = np.zeros((3, levels, layout.n_cues))  # Q, R, E by level and cue
-        self._scale = 1.0  # weight of a new frame; it grows instead of the table decaying
+        self._table = LevelTable(
+            _N_LEVELS, layout.n_cues, n_sums=3, forgetting=forgetting
+        )  # Q, R, E
         self._frames = 0.0
         self._peak = 0.0
 
     def push(self, spectra: Spectra) -> None:
         """Add the frames of two-channel spectra (2, B, t)."""
-        for start in range(0, spectra.shape[-1], _FRAMES_AT_ONCE):
-            self._add(spectra[..., start : start + _FRAMES_AT_ONCE])
+        for part in frame_groups(spectra):
+            self._add(part)
 
     def _add(self, spectra: Spectra) -> None:
         layout, g = self._layout, self._forgetting
@@ -159,34 +229,24 @@ class LevelStatistics:
         # np.take, unlike indexing, keeps the memory order of the rows, as the table needs it.
         cue_rows = np.take(rows.astype(np.intp) - LOWEST_DB, layout.cue_frequencies, axis=1)
         t = len(y)
-        weight = np.ones((t, 1)) if g == 1 else self._scale * g ** -np.arange(1.0, t + 1)[:, None]
-        weighted = y if g == 1 else weight * y
-        add_frames(list(self._table), cue_rows, (weight, weighted, weighted * y))
+        self._table.add(cue_rows, np.ones((t, 1)), y, y * y)
         decay = g ** np.arange(t - 1.0, -1.0, -1.0)
-        self._scale = float(weight[-1, 0])
         self._frames = self._frames * g**t + float(decay.sum())
         self._peak = max(self._peak * g**t, float((power.max(axis=(0, 1)) * decay).max()))
-        self._renormalize()
 
     def advance(self, frames: int) -> None:
         """Decay the statistics by a number of frames that were added to another object."""
         decay = self._forgetting**frames
-        self._scale /= decay
+        self._table.advance(frames)
         self._frames *= decay
         self._peak *= decay
-        self._renormalize()
-
-    def _renormalize(self) -> None:
-        if self._scale > _MAX_SCALE:
-            self._table /= self._scale
-            self._scale = 1.0
 
     @classmethod
     def merge(cls, parts: Sequence[LevelStatistics]) -> LevelStatistics:
         """Add up several objects with the same layout and forgetting."""
         whole = cls(parts[0]._layout, forgetting=parts[0]._forgetting)
         for part in parts:
-            whole._table += part._table / part._scale
+            whole._table.merge(part._table)
         whole._frames = sum(part._frames for part in parts)
         whole._peak = max(part._peak for part in parts)
         return whole
@@ -198,8 +258,8 @@ class LevelStatistics:
 
     def floors_db(self, threshold: Threshold | None = None) -> Indices:
         """Return the level (D,) in whole dB that the bin of each cue must reach."""
-        counts, sums = self._table[:2] / self._scale
-        return estimate_floors_db(counts, sums, self._layout, self._peak, threshold or Threshold())
+        counts, sums, _ = self._table.sums
+        return _estimate_floors_db(counts, sums, self._layout, self._peak, threshold or Threshold())
 
     def statistics(self, threshold: Threshold | None = None) -> CueStatistics:
         """Return Q, R and E of the bins above their floors, given all frames so far."""
@@ -207,6 +267,99 @@ class LevelStatistics:
 
     def statistics_above(self, floors: Indices) -> CueStatistics:
         """Return Q, R and E of the bins above given floors (D,) in whole dB."""
-        observed = np.arange(self._table.shape[1])[:, None] >= level_table_rows(floors)
-        counts, sums, squares = (self._table * observed).sum(axis=1) / self._scale
+        observed = np.arange(_N_LEVELS)[:, None] >= _level_rows(floors)
+        counts, sums, squares = (self._table.sums * observed).sum(axis=1)
         return CueStatistics(counts, sums, squares, self._frames)
+
+
+def _estimate_floors_db(
+    counts: Array, sums: Array, layout: CueLayout, peak: float, threshold: Threshold
+) -> Indices:
+    """Return the level (D,) in whole dB that the bin of each cue must reach.
+
+    `counts` (levels, D) is how often the bin of each cue had each level, and `sums` (levels, D) the
+    sums of the cues at that level, of which only those of the phases are used. `peak` is the power
+    of the strongest bin.
+    """
+    floors = np.full(layout.n_cues, threshold.floor_db(peak), dtype=np.intp)
+    cos, sin = (layout.cue_kinds == kind for kind in ("ipd_cos", "ipd_sin"))
+    if not cos.any():
+        return floors
+    # Exclude digital silence (padding, a muted input), whose phase is meaningless.
+    rows = np.arange(len(counts))[:, None]
+    sound = counts * (rows >= int(threshold.absolute_db) - LOWEST_DB)
+    cumulative = np.cumsum(sound, axis=0)
+    quiet = np.argmax(
+        cumulative >= _FLOOR.quiet_fraction * cumulative[-1], axis=0
+    )  # (D,), table rows
+    is_quiet = (rows >= int(threshold.absolute_db) - LOWEST_DB) & (rows <= quiet)
+    n_quiet = np.maximum((counts * is_quiet).sum(axis=0), 1e-300)
+    mean = (sums * is_quiet).sum(axis=0) / n_quiet
+    if np.hypot(mean[cos], mean[sin]).mean() > _FLOOR.directional_coherence:
+        return floors  # the quiet frames have a direction: a steady sound, or its decay
+    # The powers of noise are exponentially distributed, which relates the quantile to the mean.
+    to_mean_db = -10 * np.log10(-np.log(1 - _FLOOR.quiet_fraction))
+    noise = quiet + LOWEST_DB + np.ceil(to_mean_db + _FLOOR.margin_db).astype(np.intp)
+    raised: Indices = np.maximum(floors, noise)
+    if counts[rows >= _level_rows(raised)].sum() < _FLOOR.min_observed_fraction * sound.sum():
+        return floors  # nothing exceeds the noise: several steady sounds rather than noise
+    return raised
+
+
+def _level_rows(floors_db: Indices) -> Indices:
+    """Return the first row of a level table that is above each floor (D,) in dB."""
+    rows: Indices = np.clip(floors_db, LOWEST_DB, HIGHEST_DB) - LOWEST_DB
+    return rows
+
+
+class LevelHistogram:
+    """Histogram of levels, sufficient for the floors; three times as fast as `LevelStatistics`."""
+
+    def __init__(self, layout: CueLayout) -> None:
+        self._layout = layout
+        self._counts = np.zeros((_N_LEVELS, layout.n_frequencies))
+        self._cos, self._sin = np.zeros((2, _N_LEVELS, len(layout.ipd_frequencies)))
+        self._peak = 0.0
+
+    def push(self, spectra: Spectra) -> None:
+        """Add the frames of two-channel spectra (2, B, t)."""
+        for part in frame_groups(spectra):
+            self._add(part)
+
+    def _add(self, spectra: Spectra) -> None:
+        power = bin_power(spectra, self._layout.window).swapaxes(-1, -2)  # (2, t, F)
+        self._peak = max(self._peak, float(power.max()))
+        with np.errstate(divide="ignore"):
+            level = np.log(power.min(axis=0))
+        level *= 10 / np.log(10)
+        rows = np.clip(np.floor(level, out=level), LOWEST_DB, HIGHEST_DB, out=level)
+        rows = rows.astype(np.intp) - LOWEST_DB
+        self._counts += _histogram(rows)
+        band = self._layout.ipd_frequencies
+        if len(band):
+            left, right = (ear[band[0] + 1 : band[-1] + 2].T for ear in spectra)
+            cross = right * left.conj()
+            cross /= np.maximum(np.abs(cross), np.finfo(cross.real.dtype).tiny)
+            band_rows = rows[:, band[0] : band[-1] + 1]
+            self._cos += _histogram(band_rows, cross.real)
+            self._sin += _histogram(band_rows, cross.imag)
+
+    def floors_db(self, threshold: Threshold | None = None) -> Indices:
+        """Return the level (D,) in whole dB that the bin of each cue must reach."""
+        layout = self._layout
+        counts = self._counts[:, layout.cue_frequencies]
+        no_ild = np.zeros((_N_LEVELS, len(layout.ild_frequencies)))
+        sums = np.hstack([no_ild, self._cos, self._sin])
+        return _estimate_floors_db(counts, sums, layout, self._peak, threshold or Threshold())
+
+
+def _histogram(rows: Indices, weights: Array | None = None) -> Array:
+    """Return the histogram (levels, F) of rows (t, F), optionally with weights (t, F)."""
+    F = rows.shape[1]
+    index = (rows * F + np.arange(F)).ravel()
+    flat = None if weights is None else weights.ravel()
+    return (
+        np.bincount(index, weights=flat, minlength=_N_LEVELS * F)
+        .reshape(_N_LEVELS, F)
+        .astype(float)
+    )

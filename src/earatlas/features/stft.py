@@ -13,6 +13,7 @@ Why it does not use `scipy.signal.ShortTimeFFT`: docs/figures/settings/features.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -21,9 +22,21 @@ from numpy.typing import ArrayLike
 
 from earatlas.types import Array, Spectra
 
-__all__ = ["FrameStream", "istft", "squared_magnitude", "stft"]
+__all__ = ["FRAMES_AT_ONCE", "FrameStream", "frame_groups", "istft", "squared_magnitude", "stft"]
 
-_FRAMES_AT_ONCE = 256  # frames transformed together, as many as fit into the cache
+FRAMES_AT_ONCE = 256  # frames processed together, as many as fit into the cache
+
+
+def frame_groups(spectra: Spectra, axis: int = -1) -> Iterator[Spectra]:
+    """Yield consecutive parts of spectra along the axis of the frames, small enough for the cache.
+
+    >>> [part.shape for part in frame_groups(np.zeros((2, 5, 300), dtype=complex))]
+    [(2, 5, 256), (2, 5, 44)]
+    """
+    for start in range(0, spectra.shape[axis], FRAMES_AT_ONCE):
+        part = [slice(None)] * spectra.ndim
+        part[axis] = slice(start, start + FRAMES_AT_ONCE)
+        yield spectra[tuple(part)]
 
 
 @lru_cache(maxsize=8)
@@ -39,8 +52,8 @@ def _transform(padded: Array, window: int, hop: int, frames: int) -> Spectra:
     dtype = np.complex64 if padded.dtype == np.float32 else np.complex128
     spectra = np.empty((len(padded), frames, window // 2 + 1), dtype=dtype)
     w = _hann(window).astype(padded.dtype)
-    for start in range(0, frames, _FRAMES_AT_ONCE):
-        part = slice(start, min(start + _FRAMES_AT_ONCE, frames))
+    for start in range(0, frames, FRAMES_AT_ONCE):
+        part = slice(start, min(start + FRAMES_AT_ONCE, frames))
         spectra[:, part] = scipy.fft.rfft(views[:, part] * w, axis=-1)
     return spectra.swapaxes(-1, -2)
 

@@ -1,31 +1,45 @@
-"""Quasi-random points of a direction posterior and its density at them, for credible-region sizes.
+"""Credible regions: sets of grid cells, and the points from which their sizes are estimated.
 
-Input: the components of a `DirectionPosterior`. Output: n points and the density at each of them in
-single precision, which is enough for sizes that are reported with two digits.
-
-    K   components           w_k   weights
-    n   points               v_k   variance of an isotropic component, square degrees
+Input: a `DirectionPosterior`, a level and the spacing of a grid. Output: a `CredibleRegion`, the
+smallest set of cells that holds the level. `DirectionPosterior` and `summarize_posteriors` estimate
+radii and areas without a grid, from `quasi_random_draws`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
 
-from earatlas.types import Array, Indices, Mask, Single
+from earatlas.geometry.spaces import Circle, Plane, Space
+from earatlas.types import Array
 
 if TYPE_CHECKING:
     from earatlas.geometry.direction_posterior import DirectionPosterior
 
-__all__ = ["densities", "isotropic_components", "quasi_random_draws", "unique_rows"]
+__all__ = [
+    "REGION_SETTINGS",
+    "CredibleRegion",
+    "RegionSettings",
+    "grid_region",
+    "quasi_random_draws",
+]
+
 
 # Evidence: docs/figures/settings/geometry.md, "credible_region".
-_MIN_EXPONENT = np.float32(-60)  # smaller exponents do not matter, and subnormals are slow
-_BLOCK_NUMBERS = 50_000  # numbers per block, so that a block stays in the cache
+@dataclass(frozen=True, slots=True)
+class RegionSettings:
+    """Settings of the best direction and of the sizes of credible regions."""
+
+    n_points: int = 1000  # quasi-random points for the size of a region
+    mass: float = 0.998  # probability that the components used for region sizes hold
+    n_candidates: int = 16  # component means at which the maximum of the density is sought
+
+
+REGION_SETTINGS = RegionSettings()
 
 
 @cache
@@ -42,84 +56,89 @@ def quasi_random_draws(n: int, dims: int) -> tuple[Array, Array]:
     return u[:, 0], ndtri(u[:, 1:])
 
 
-def unique_rows(rows: Array) -> tuple[Array, Indices]:
-    """Return the unique rows of an array (K, C), and the index (K,) of each row among them."""
-    order = np.lexsort(rows.T)
-    ordered = rows[order]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    inverse = np.empty(len(rows), dtype=np.intp)
-    inverse[order] = np.cumsum(first) - 1
-    return ordered[first], inverse
+@dataclass(frozen=True, eq=False)
+class CredibleRegion:
+    """The smallest set of grid cells that holds a given probability.
 
+    Regions are made by `DirectionPosterior.credible_region`.
 
-def isotropic_components(posterior: DirectionPosterior) -> tuple[Mask, Array]:
-    """Return which components (K,) are isotropic with mean zero, and the variance (K,) of each."""
-    variances = posterior.covariances[:, 0, 0]
-    scaled_identity = variances[:, None, None] * np.eye(posterior.space.dims)
-    isotropic: Mask = (posterior.means == 0).all(axis=1) & (
-        posterior.covariances == scaled_identity
-    ).all(axis=(1, 2))
-    return isotropic, variances
+    Attributes
+    ----------
+    level : float
+        Probability that was asked for.
+    cells : ndarray of shape (G, C)
+        Midpoints of the cells in degrees, most probable first.
+    area : float
+        Area of the cells: degrees of an arc, or square degrees.
+    mass : float
+        Probability that the cells hold, at least `level`.
+    equivalent_radius_degrees : float
+        Radius of a disc, or half the length of an arc, of the same area.
+    space : Space
+        Space of the directions.
 
-
-def densities(posterior: DirectionPosterior, points: Array) -> Array:
-    """Return the density (n,) at points (n, C), with a relative error of about 1e-3.
-
-    Several components often share one centre with different widths (after a convolution, and for
-    onsets), so distances are computed once per unique centre.
+    Examples
+    --------
+    >>> import earatlas as ea, numpy as np
+    >>> posterior = ea.DirectionPosterior(
+    ...     ea.Sphere(), np.zeros((1, 2)), np.ones(1), np.zeros((1, 2)), 25 * np.eye(2)[None]
+    ... )
+    >>> posterior.credible_region(0.9)
+    CredibleRegion(90 %, 360 square degrees)
     """
-    isotropic, variances = isotropic_components(posterior)
-    norms = posterior.weights / np.sqrt(np.linalg.det(2 * np.pi * posterior.covariances))
-    p = np.zeros(len(points))
-    if isotropic.any():
-        exponents = _isotropic_exponents(posterior, isotropic, variances, points)
-        _add_components(p, exponents, norms[isotropic].astype(np.float32))
-    if not isotropic.all():
-        exponents = _general_exponents(posterior, ~isotropic, points)
-        _add_components(p, exponents, norms[~isotropic].astype(np.float32))
-    return p
+
+    level: float  # probability that was asked for
+    cells: Array  # (G, C) midpoints in degrees, most probable first
+    area: float  # degrees of an arc, or square degrees
+    mass: float  # probability that the cells hold, at least `level`
+    equivalent_radius_degrees: float  # radius of a disc (or half an arc) of the same area
+    space: Space
+
+    def __repr__(self) -> str:
+        size = f"{self.area:.1f}" if self.area < 10 else f"{self.area:.0f}"
+        unit = "degrees" if self.space.dims == 1 else "square degrees"
+        if not self.space.holds_directions:
+            unit = "units" if self.space.dims == 1 else "square units"
+        return f"CredibleRegion({100 * self.level:g} %, {size} {unit})"
 
 
-def _add_components(p: Array, exponents: Callable[[slice], Single], norms: Single) -> None:
-    """Add Σ_k norms_k exp(exponent_nk) to p (n,) in place, block by block."""
-    size = max(_BLOCK_NUMBERS // len(norms), 1)
-    for start in range(0, len(p), size):
-        block = slice(start, start + size)
-        e = exponents(block)
-        np.maximum(e, _MIN_EXPONENT, out=e)
-        p[block] += np.exp(e, out=e) @ norms
+def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> CredibleRegion:
+    """Return the credible region of a posterior on `space.grid(spacing)`."""
+    p, space = posterior.pruned(1e-6), posterior.space  # lighter components add no cells
+    centres = space.exp(p.centres, p.means)
+    reach = 5 * np.sqrt(np.linalg.eigvalsh(p.covariances)[:, -1]) + 2 * spacing
+    cells, density, size = _grid_density(p, space, centres, reach, spacing)
+    outside = density.sum() * size < 0.5 * level
+    if outside and isinstance(space, Plane):
+        # Most of the posterior lies outside the bounds, which limit only grids: widen them.
+        low = (centres - reach[:, None]).min(axis=0)
+        high = (centres + reach[:, None]).max(axis=0)
+        pairs = zip(space.bounds, low, high, strict=True)
+        wider = Plane(tuple((min(b[0], a), max(b[1], z)) for b, a, z in pairs))
+        cells, density, size = _grid_density(p, wider, centres, reach, spacing)
+    if density.sum() * size < 0.5 * level:
+        # The posterior is sharper than a cell and lies between the midpoints: use its own means.
+        cells, density = centres, p.weights / size
+    order = np.argsort(-density)
+    mass = np.cumsum(density[order]) / density.sum()
+    count = int(np.searchsorted(mass, level)) + 1
+    kept = cells[order[:count]]
+    area = count * size
+    return CredibleRegion(level, kept, area, float(mass[count - 1]), space.radius(area), space)
 
 
-def _isotropic_exponents(
-    posterior: DirectionPosterior, isotropic: Mask, variances: Array, points: Array
-) -> Callable[[slice], Single]:
-    """Return a function of a block of points that computes -d² / (2 v_k); no chart is needed."""
-    centres, index = unique_rows(posterior.centres[isotropic])
-    squared = posterior.space.approximate_squared_distances(centres, points)  # (n, P)
-    factors = (-0.5 / variances[isotropic]).astype(np.float32)
-    return lambda block: squared[block].take(index, axis=1) * factors
-
-
-def _general_exponents(
-    posterior: DirectionPosterior, general: Mask, points: Array
-) -> Callable[[slice], Single]:
-    """Return a function of a block that computes -|W (u - m)|² / 2 in each chart, Wᵀ W = V⁻¹."""
-    centres, index = unique_rows(posterior.centres[general])
-    u = np.moveaxis(posterior.space.charts(centres, points), -1, 0).astype(np.float32)  # (L, n, P)
-    means = posterior.means[general].T.astype(np.float32)[:, None]
-    inverse_root = np.linalg.inv(np.linalg.cholesky(posterior.covariances[general]))
-    W = (np.sqrt(0.5) * inverse_root.transpose(1, 2, 0)).astype(np.float32)  # (L, L, K), lower
-
-    def exponents(block: slice) -> Single:
-        residuals = u[:, block].take(index, axis=2) - means  # (L, n, K)
-        total = np.zeros(residuals.shape[1:], dtype=np.float32)
-        for i, row in enumerate(W):
-            white = row[0] * residuals[0]
-            for j in range(1, i + 1):
-                white += row[j] * residuals[j]
-            white *= white
-            total -= white
-        return total
-
-    return exponents
+def _grid_density(
+    posterior: DirectionPosterior, space: Space, centres: Array, reach: Array, spacing: float
+) -> tuple[Array, Array, float]:
+    """Return the cells (G, C) within reach of a component, the density there and the cell size."""
+    cells = space.grid(spacing)
+    size = space.area / len(cells)
+    if isinstance(space, Circle):
+        cells[:, 1] = centres[0, 1]  # the circle may have been measured above or below the ears
+    near = np.zeros(len(cells), dtype=bool)
+    for centre, radius in zip(centres, reach, strict=True):
+        remaining = np.flatnonzero(~near)
+        near[remaining] = space.distance(centre, cells[remaining]) < radius
+    cells = cells[near]
+    density = np.exp(posterior.log_density(cells)) if len(cells) else np.zeros(0)
+    return cells, density, size

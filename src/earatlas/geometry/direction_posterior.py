@@ -20,25 +20,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.geometry.chart_gaussians import log_gaussians
-from earatlas.geometry.credible_region import (
-    densities,
-    isotropic_components,
-    quasi_random_draws,
-    unique_rows,
+from earatlas.geometry.alternatives import ALTERNATIVE_SETTINGS, Alternative, find_alternatives
+from earatlas.geometry.chart_gaussians import (
+    log_components,
+    mixture_product,
+    quadrature_product,
 )
-from earatlas.geometry.grid_region import CredibleRegion, grid_region
-from earatlas.geometry.posterior_products import mixture_product, quadrature_product
+from earatlas.geometry.credible_region import (
+    REGION_SETTINGS,
+    CredibleRegion,
+    grid_region,
+    quasi_random_draws,
+)
 from earatlas.geometry.posterior_summary import PosteriorSummary
 from earatlas.geometry.spaces import Space
 from earatlas.types import Array, Indices
 
 __all__ = ["DirectionPosterior"]
-
-# Evidence: docs/figures/settings/geometry.md, "direction_posterior".
-_NEGLIGIBLE_WEIGHT = 1e-12  # components below this weight change no digit that is shown
-_N_POINTS = 1000  # quasi-random points for the size of a region
-_REGION_MASS = 0.998  # probability that the components used for region sizes hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +111,32 @@ class DirectionPosterior:
         if len(p.weights) == 1:
             return self.space.exp(p.centres[0], p.means[0])
         peaks = np.log(p.weights) - 0.5 * np.linalg.slogdet(p.covariances)[1]
-        top = np.argsort(-peaks)[:16]
+        top = np.argsort(-peaks)[: REGION_SETTINGS.n_candidates]
         points = self.space.exp(p.centres[top], p.means[top])
         best: Array = points[np.argmax(p.log_density(points))]
         return best
+
+    @cached_property
+    def direction(self) -> Array:
+        """The reported direction (C,) in degrees: that of the most probable peak.
+
+        It is `best` unless the posterior is wide and another peak holds more probability.
+        """
+        return self.alternatives[0].direction
+
+    @cached_property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """The possible directions: the peaks of the posterior, that of `direction` first.
+
+        There is one if 90 % of the probability are within 20 degrees of `best`, or if the points of
+        the space are no directions.
+        """
+        _, points = self._quasi_random_points
+        radius = float(np.quantile(self.space.distance(self.best, points), 0.9))
+        if not self.space.holds_directions or radius < ALTERNATIVE_SETTINGS.min_radius_degrees:
+            return (Alternative(self.best, 1.0, radius),)
+        # The direction of a posterior that was summarized in a batch is `best`.
+        return find_alternatives(self, points, best_first="direction" in vars(self))
 
     @cached_property
     def mean(self) -> Array:
@@ -138,33 +158,12 @@ class DirectionPosterior:
             log p, per degree of each chart coordinate.
         """
         p = self.pruned()
-        terms = p._log_components(self.space.check(points, "points"))
+        terms = log_components(p, self.space.check(points, "points"))
         terms += np.log(p.weights)
         top = terms.max(axis=1)
         terms -= top[:, None]
         result: Array = np.log(np.exp(terms, out=terms).sum(axis=1)) + top
         return result
-
-    def _log_components(self, x: Array) -> Array:
-        """Return log N (N, K) of each component at points (N, C).
-
-        Charts are computed once per unique centre; isotropic components around their own centre
-        need only distances.
-        """
-        L = self.space.dims
-        isotropic, variances = isotropic_components(self)
-        logs = np.empty((len(x), len(isotropic)))
-        if not isotropic.all():
-            centres, index = unique_rows(self.centres[~isotropic])
-            u = np.moveaxis(self.space.charts(centres, x), -1, 0)[..., index]
-            residuals = np.moveaxis(u, 0, -1) - self.means[~isotropic]
-            logs[:, ~isotropic] = log_gaussians(residuals, self.covariances[~isotropic])
-        if isotropic.any():
-            centres, index = unique_rows(self.centres[isotropic])
-            v = variances[isotropic]
-            squared = self.space.squared_distances(centres, x)[:, index]
-            logs[:, isotropic] = -0.5 * (squared / v + L * np.log(2 * np.pi * v))
-        return logs
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Draw random directions.
@@ -241,10 +240,10 @@ class DirectionPosterior:
         float
             Square degrees, or degrees on a circle; at most the area of the whole space.
         """
-        if level in self._areas:
-            return self._areas[level]
+        if level in self._sizes:
+            return self._sizes[level][1]
         p, points = self._quasi_random_points
-        density = densities(p, points)
+        density = np.exp(p.log_density(points))
         inside = density >= np.quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
         return min(area, self.space.max_region_area)  # a broad posterior may cover the whole space
@@ -273,11 +272,11 @@ class DirectionPosterior:
 
     @property
     def radius_90(self) -> float:
-        """Radius around `best`, in degrees, that contains 90 % of the probability mass."""
+        """Radius around `direction`, in degrees, that contains 90 % of the probability mass."""
         return self.credible_radius(0.9)
 
     def credible_radius(self, level: float) -> float:
-        """Return the radius around `best` that contains a given probability.
+        """Return the radius around `direction` that contains a given probability.
 
         For one peak this is the radius of its credible region. For two peaks, such as front and
         back, the radius reaches the second peak if that has enough probability, so that the true
@@ -293,10 +292,10 @@ class DirectionPosterior:
         float
             Degrees, within a few percent.
         """
-        if level in self._radii:
-            return self._radii[level]
+        if level in self._sizes:
+            return self._sizes[level][0]
         _, points = self._quasi_random_points
-        return float(np.quantile(self.space.distance(self.best, points), level))
+        return float(np.quantile(self.space.distance(self.direction, points), level))
 
     def credible_level(self, point: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
         """Return the level of the smallest credible region that contains a point.
@@ -323,13 +322,8 @@ class DirectionPosterior:
         return float(np.mean(p.log_density(p.sample(draws, seed)) > at_point))
 
     @cached_property
-    def _radii(self) -> dict[float, float]:
-        """Radii that were computed in a batch, by level."""
-        return {}
-
-    @cached_property
-    def _areas(self) -> dict[float, float]:
-        """Areas that were computed in a batch, by level."""
+    def _sizes(self) -> dict[float, tuple[float, float]]:
+        """Radii and areas that were computed in a batch, by level."""
         return {}
 
     def cache_summary(self, summary: PosteriorSummary) -> None:
@@ -340,20 +334,20 @@ class DirectionPosterior:
         summary : PosteriorSummary
             Best and mean direction, radius and area of this posterior.
         """
-        vars(self).update(best=summary.best, mean=summary.mean)
-        self._radii[0.9], self._areas[0.9] = summary.radius_90, summary.area_90
+        vars(self).update(best=summary.best, direction=summary.best, mean=summary.mean)
+        self._sizes[0.9] = summary.radius_90, summary.area_90
 
     @cached_property
     def _quasi_random_points(self) -> tuple[DirectionPosterior, Array]:
         """The heaviest components, and quasi-random points (n, C) of them."""
-        p = self._heaviest(_REGION_MASS)
-        uniforms, normals = quasi_random_draws(_N_POINTS, self.space.dims)
+        p = self._heaviest(REGION_SETTINGS.mass)
+        uniforms, normals = quasi_random_draws(REGION_SETTINGS.n_points, self.space.dims)
         k = np.searchsorted(np.cumsum(p.weights)[:-1], uniforms, side="right")
         return p, p._points(k, normals)
 
     # --- transformations -----------------------------------------------------------------------
 
-    def pruned(self, negligible: float = _NEGLIGIBLE_WEIGHT) -> DirectionPosterior:
+    def pruned(self, negligible: float = 1e-12) -> DirectionPosterior:
         """Return the posterior without components of negligible weight.
 
         Parameters

@@ -21,10 +21,18 @@ from earatlas.types import Array
 
 __all__ = ["Yaw", "check_yaw_step"]
 
-_MAX_DEGREES_PER_SECOND = 1000.0  # human heads reach about 600
-_MARGIN_SECONDS = 0.1  # time by which a tracker may start late or end early
-_MAX_SECONDS = 1e9  # absolute value of a time
-_MAX_DEGREES = 1e6  # absolute value of a yaw; larger numbers lose their fractional digits
+
+@dataclass(frozen=True, slots=True)
+class YawLimits:
+    """Limits that are valid for the yaw of a head."""
+
+    degrees_per_second: float = 1000.0  # human heads reach about 600
+    margin_seconds: float = 0.1  # time by which a tracker may start late or end early
+    seconds: float = 1e9  # absolute value of a time
+    degrees: float = 1e6  # absolute value; larger numbers lose their fractional digits
+
+
+_LIMITS = YawLimits()
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -93,12 +101,12 @@ class Yaw:
         >>> ea.Yaw.constant(30.0).at([0.0, 5.0]).tolist()
         [30.0, 30.0]
         """
-        if not abs(degrees) <= _MAX_DEGREES:
+        if not abs(degrees) <= _LIMITS.degrees:
             raise InputError(
-                f"yaw must be finite and between -{_MAX_DEGREES:g} and {_MAX_DEGREES:g} degrees, "
-                f"got {degrees}. Give degrees."
+                f"yaw must be finite and between -{_LIMITS.degrees:g} and {_LIMITS.degrees:g} "
+                f"degrees, got {degrees}. Give degrees."
             )
-        return cls(np.array([-_MAX_SECONDS, _MAX_SECONDS]), np.full(2, degrees))
+        return cls(np.array([-_LIMITS.seconds, _LIMITS.seconds]), np.full(2, degrees))
 
     @classmethod
     def of(cls, yaw: float | Yaw | ArrayLike) -> Yaw:
@@ -182,7 +190,7 @@ class Yaw:
         InputError
             If the first time is more than 0.1 s after the start.
         """
-        if self.times[0] > _MARGIN_SECONDS:
+        if self.times[0] > _LIMITS.margin_seconds:
             raise InputError(
                 f"yaw must start with the sound, got one that starts {self.times[0]:.3g} s after "
                 "it. Trim the recording, or add the yaw at 0 s."
@@ -201,7 +209,7 @@ class Yaw:
         InputError
             If the last time is more than 0.1 s before the end.
         """
-        if self.times[-1] < seconds - _MARGIN_SECONDS:
+        if self.times[-1] < seconds - _LIMITS.margin_seconds:
             raise InputError(
                 f"yaw must last as long as the sound ({seconds:.3g} s), got one that ends at "
                 f"{self.times[-1]:.3g} s. Record it to the end, or trim the recording."
@@ -214,20 +222,20 @@ def _check(times: Array, degrees: Array) -> None:
             f"yaw must have one time per value and at least two values, got {times.size} times and "
             f"{degrees.size} values. Give a number if the head does not move."
         )
-    valid_times = np.abs(times) <= _MAX_SECONDS
+    valid_times = np.abs(times) <= _LIMITS.seconds
     if not valid_times.all():  # such as a tracker's clock that counts from 1970
         row = int(np.argmin(valid_times))
         raise InputError(
-            f"yaw must have times in seconds from the sound's start, between -{_MAX_SECONDS:g} and "
-            f"{_MAX_SECONDS:g}, got {times[row]} s in row {row}. Subtract the time at which the "
-            "sound starts."
+            f"yaw must have times in seconds from the sound's start, between -{_LIMITS.seconds:g} "
+            f"and {_LIMITS.seconds:g}, got {times[row]} s in row {row}. Subtract the time at which "
+            "the sound starts."
         )
-    valid_degrees = np.abs(degrees) <= _MAX_DEGREES
+    valid_degrees = np.abs(degrees) <= _LIMITS.degrees
     if not valid_degrees.all():
         row = int(np.argmin(valid_degrees))
         raise InputError(
-            f"yaw must be finite and between -{_MAX_DEGREES:g} and {_MAX_DEGREES:g} degrees, got "
-            f"{degrees[row]} at {times[row]} s in row {row}. Remove that row."
+            f"yaw must be finite and between -{_LIMITS.degrees:g} and {_LIMITS.degrees:g} degrees, "
+            f"got {degrees[row]} at {times[row]} s in row {row}. Remove that row."
         )
     increasing = np.diff(times) > 0
     if not increasing.all():
@@ -241,10 +249,10 @@ def _check(times: Array, degrees: Array) -> None:
 def check_yaw_step(degrees: Array, times: Array) -> None:
     """Raise an InputError if the yaw jumps between two times (2,)."""
     speed = abs(degrees[1] - degrees[0]) / (times[1] - times[0])
-    if speed > _MAX_DEGREES_PER_SECOND:
+    if speed > _LIMITS.degrees_per_second:
         raise InputError(
             f"yaw must not jump, got {abs(degrees[1] - degrees[0]):.3g} degrees between "
             f"{times[0]:g} and {times[1]:g} s. No head turns faster than "
-            f"{_MAX_DEGREES_PER_SECOND:g} degrees per second: check the tracker, or the unit of "
+            f"{_LIMITS.degrees_per_second:g} degrees per second: check the tracker, or the unit of "
             "the times."
         )

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.geometry.angles import SPHERE_SQUARE_DEGREES, wrap_degrees
-from earatlas.types import Array, Indices, Mask, Single
+from earatlas.types import Array, Indices, Mask
 
 __all__ = ["Space", "check_spacing", "grid_axis"]
 
@@ -262,23 +262,6 @@ class Space(ABC):
         """
         squared: Array = (self.charts(centres, points) ** 2).sum(axis=-1)
         return squared
-
-    def approximate_squared_distances(self, centres: Array, points: Array) -> Single:
-        """Return `squared_distances` in single precision, faster where few digits are needed.
-
-        Parameters
-        ----------
-        centres : ndarray of shape (K, C)
-            Centres in degrees.
-        points : ndarray of shape (N, C)
-            Points in degrees.
-
-        Returns
-        -------
-        ndarray of float32, shape (N, K)
-            Squared distances in square degrees.
-        """
-        return self.squared_distances(centres, points).astype(np.float32)
 
     def check(self, points: ArrayLike, name: str = "directions") -> Array:
         """Return points as a float array, or raise an error that names the invalid row.

@@ -6,7 +6,6 @@ v (..., 3)   unit vectors of points: x front, y left, z up
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,31 +20,9 @@ from earatlas.geometry.angles import (
     wrap_degrees,
 )
 from earatlas.geometry.space import Space, check_spacing
-from earatlas.types import Array, Indices, Single
+from earatlas.types import Array, Indices
 
-__all__ = ["Sphere", "interpolate_by_versine"]
-
-_TABLE_STEPS = 4096  # steps of the table over 1 - cos, from 0 to 2
-
-
-def interpolate_by_versine(versine: Single, values: Single, slopes: Single) -> Single:
-    """Interpolate a table (S,) over even steps of 1 - cos linearly; overwrites `versine`."""
-    step = versine
-    step *= np.float32(len(values) / 2)
-    np.clip(step, 0, len(values) - 1, out=step)
-    row = step.astype(np.int32)
-    step -= row
-    step *= slopes.take(row)
-    step += values.take(row)
-    return step
-
-
-@cache
-def _squared_angles() -> tuple[Single, Single]:
-    """Return squared angles (S,) in degrees² at even steps of 1 - cos, and their differences."""
-    half = np.sqrt(np.arange(_TABLE_STEPS + 1) / _TABLE_STEPS)  # sine of half the angle
-    squared = np.degrees(2 * np.arcsin(half)) ** 2
-    return squared[:-1].astype(np.float32), np.diff(squared).astype(np.float32)
+__all__ = ["Sphere"]
 
 
 @dataclass(frozen=True)
@@ -253,24 +230,6 @@ class Sphere(Space):
         cosines = np.clip(to_vectors(points) @ to_vectors(centres).T, -1.0, 1.0)
         squared: Array = np.degrees(np.arccos(cosines, out=cosines)) ** 2
         return squared
-
-    def approximate_squared_distances(self, centres: Array, points: Array) -> Single:
-        """Return squared distances by table, within 1e-3 square degrees except at the antipode.
-
-        Parameters
-        ----------
-        centres : ndarray of shape (K, 2)
-            Centres in degrees.
-        points : ndarray of shape (N, 2)
-            Points in degrees.
-
-        Returns
-        -------
-        ndarray of float32, shape (N, K)
-            Squared distances in square degrees.
-        """
-        versine = (1 - to_vectors(points) @ to_vectors(centres).T).astype(np.float32)
-        return interpolate_by_versine(versine, *_squared_angles())
 
     def radius(self, area: float) -> float:
         """Return the radius of a spherical cap of a given area.

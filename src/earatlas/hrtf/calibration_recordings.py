@@ -34,10 +34,6 @@ __all__ = ["Kind", "read_recordings", "recording_files"]
 
 Kind = Literal["auto", "noise", "responses"]
 
-# Evidence: docs/figures/settings/hrtf.md, "calibration_recordings".
-_ACTIVE_DB = 15.0  # range below the loudest 10 ms that is analysed
-_MIN_FIRST_HALF_ENERGY = 0.7  # fraction of the energy in the first half of an impulse response
-
 
 def _read_rows(path: Path) -> list[tuple[Path, float, float]]:
     """Return (file, azimuth, elevation) of every row; files are relative to the table."""
@@ -63,20 +59,27 @@ def recording_files(path: str | Path) -> list[Path]:
     return [file for file, _, _ in _read_rows(existing_file(path, "table"))]
 
 
-def _is_response(audio: Audio, window_seconds: float) -> bool:
+def _is_response(
+    audio: Audio,
+    window_seconds: float,
+    *,
+    active_db: float = 15.0,
+    min_first_half_energy: float = 0.7,
+) -> bool:
     """Return whether a recording is an impulse response: shorter than a window, or decaying.
 
-    Only the part within 15 dB of the loudest 10 ms is analysed, which excludes silence and noise
-    around it. The first half of an exponential decay contains 85 % of its energy at any decay rate.
+    Only the part within `active_db` of the loudest 10 ms is analysed, which excludes silence and
+    noise around it. The first half of an exponential decay contains 85 % of its energy at any decay
+    rate. Evidence: docs/figures/settings/hrtf.md, "calibration_recordings".
     """
     step = max(audio.rate // 100, 1)
     power = (audio.samples**2).sum(axis=0)
     energy = np.add.reduceat(power, np.arange(0, len(power), step))
-    active = np.flatnonzero(energy > 10 ** (-_ACTIVE_DB / 10) * energy.max())
+    active = np.flatnonzero(energy > 10 ** (-active_db / 10) * energy.max())
     segment = energy[active[0] : active[-1] + 1]
     if min(len(segment) * step, len(power)) <= window_seconds * audio.rate:
         return True
-    return bool(segment[: len(segment) // 2].sum() > _MIN_FIRST_HALF_ENERGY * segment.sum())
+    return bool(segment[: len(segment) // 2].sum() > min_first_half_energy * segment.sum())
 
 
 def _stack_responses(responses: list[Audio], path: Path) -> ImpulseResponses:

@@ -18,19 +18,32 @@ from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
-from earatlas.types import Array
+from earatlas.types import Array, Mask
 from earatlas.wording import rounded_repr
 
-__all__ = ["HeadReport", "coverage_map", "diagnose", "format_coverage", "nearest_neighbour_errors"]
+__all__ = [
+    "DiagnosisSettings",
+    "HeadReport",
+    "coverage_map",
+    "diagnose",
+    "format_coverage",
+    "nearest_neighbour_errors",
+]
+
 
 # Evidence: docs/figures/settings/hrtf.md, "diagnosis".
-_MEDIAN_PLANE_DEGREES = 2.0  # maximum distance of a direction on the median plane
-_MIRROR_DEGREES = 1.0  # maximum distance of a direction from the mirror image of another
-_MAX_AZIMUTH_GAP_DEGREES = 20.0  # azimuths with smaller gaps, or up to two spacings, go all round
-_MIN_MEDIAN_ILD_DB = 0.5  # below, nothing can be learned on the median plane
-_MIRRORED_ILD_DB = 1e-3  # below, the ears are exact mirror images
-_FEW_DIRECTIONS = 30  # with fewer, estimates are coarse
-_GAP_GRID_DEGREES = 3.0  # spacing of the grid on which the largest gap is searched
+@dataclass(frozen=True, slots=True)
+class DiagnosisSettings:
+    """Thresholds of the diagnosis of a head."""
+
+    median_plane_degrees: float = 2.0  # maximum distance of a direction on the median plane
+    mirror_degrees: float = 1.0  # maximum distance of a direction from another's mirror image
+    min_median_ild_db: float = 0.5  # below, nothing can be learned on the median plane
+    mirrored_ild_db: float = 1e-3  # below, the ears are exact mirror images
+    min_directions: int = 30  # with fewer, estimates are coarse
+
+
+_DEFAULTS = DiagnosisSettings()
 
 
 @dataclass(frozen=True)
@@ -106,13 +119,15 @@ class HeadReport:
         }
 
 
-def diagnose(head: Head) -> HeadReport:
+def diagnose(head: Head, settings: DiagnosisSettings = _DEFAULTS) -> HeadReport:
     """Measure the coverage and the symmetry of a head.
 
     Parameters
     ----------
     head : Head
         The head.
+    settings : DiagnosisSettings, optional
+        Thresholds of the warnings.
 
     Returns
     -------
@@ -131,8 +146,9 @@ def diagnose(head: Head) -> HeadReport:
     x, v = head.directions, to_vectors(head.directions)
     ild_layout = CueLayout(ipd_band_hz=None)
     ild = head.cues(ild_layout)
-    median_ild = _median_plane_ild(ild, v)
-    mirror = _mirror_ild(ild, v)
+    on_median = np.abs(v[:, 1]) <= np.sin(np.radians(settings.median_plane_degrees))
+    median_ild = _rms(ild[on_median])
+    mirror = _mirror_ild(ild, v, ~on_median, settings.mirror_degrees)
     space = head.space
     ears = head.ears if isinstance(head.ears, ImpulseResponses) else None
     return HeadReport(
@@ -149,13 +165,13 @@ def diagnose(head: Head) -> HeadReport:
         provenance=head.provenance,
         median_plane_ild_db=median_ild,
         mirror_ild_db=mirror,
-        warnings=tuple(_warnings(head, median_ild, mirror)),
+        warnings=tuple(_warnings(head, median_ild, mirror, settings)),
     )
 
 
 def _largest_gap(space: Space, x: Array) -> float:
     """Return the largest distance in degrees from any point to the nearest of the directions."""
-    grid = space.grid(_GAP_GRID_DEGREES)
+    grid = space.grid(3.0)  # spacing in degrees; gaps of interest are larger
     return float(space.distance(grid, x[space.nearest(x, grid)]).max())
 
 
@@ -168,10 +184,13 @@ def format_coverage(space: Space, directions: Array, spacing_degrees: float) -> 
 
 
 def _format_azimuths(azimuths: Array, spacing_degrees: float) -> str:
-    """Return "all round", or the range from the leftmost to the rightmost azimuth."""
+    """Return "all round", or the range from the leftmost to the rightmost azimuth.
+
+    Azimuths go all round if no gap is larger than 20 degrees or two spacings.
+    """
     ordered = np.sort(azimuths)
     gaps = np.diff(ordered, append=ordered[0] + 360)
-    if gaps.max() <= max(_MAX_AZIMUTH_GAP_DEGREES, 2 * spacing_degrees):
+    if gaps.max() <= max(20.0, 2 * spacing_degrees):
         return "all round"
     widest = int(np.argmax(gaps))
     first, last = ordered[widest], ordered[(widest + 1) % len(ordered)]
@@ -182,26 +201,26 @@ def _format_range(first: float, last: float) -> str:
     return f"{first:.0f}°" if first == last else f"{first:.0f}° … {last:.0f}°"
 
 
-def _median_plane_ild(ild: Array, v: Array) -> float:
-    """Return the RMS ILD over the unit vectors v (N, 3) near the median plane; NaN without any."""
-    near = np.abs(v[:, 1]) <= np.sin(np.radians(_MEDIAN_PLANE_DEGREES))
-    return float(np.sqrt(np.mean(ild[near] ** 2))) if near.any() else float("nan")
+def _rms(values: Array) -> float:
+    """Return the root mean square, NaN without values."""
+    return float(np.sqrt(np.mean(values**2))) if values.size else float("nan")
 
 
-def _mirror_ild(ild: Array, v: Array) -> float:
-    """Return the RMS of ILD(x) + ILD(mirror image of x); 0 if one ear is a copy of the other."""
+def _mirror_ild(ild: Array, v: Array, lateral: Mask, max_degrees: float) -> float:
+    """Return the RMS of ILD(x) + ILD(mirror image of x); 0 if one ear is a copy of the other.
+
+    Pairs are lateral directions within `max_degrees` of each other's mirror image.
+    """
     from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
 
     chord, partner = cKDTree(v).query(v * (1.0, -1.0, 1.0))
-    pairs = (chord < np.radians(_MIRROR_DEGREES)) & (
-        np.abs(v[:, 1]) > np.sin(np.radians(_MEDIAN_PLANE_DEGREES))
-    )
-    if not pairs.any():
-        return float("nan")
-    return float(np.sqrt(np.mean((ild[pairs] + ild[partner[pairs]]) ** 2)))
+    pairs = (chord < np.radians(max_degrees)) & lateral
+    return _rms(ild[pairs] + ild[partner[pairs]])
 
 
-def _warnings(head: Head, median_ild: float, mirror: float) -> list[str]:
+def _warnings(
+    head: Head, median_ild: float, mirror: float, settings: DiagnosisSettings
+) -> list[str]:
     """Return sentences about what cannot be learned from the head."""
     notes = []
     if isinstance(head.space, Circle):
@@ -209,14 +228,14 @@ def _warnings(head: Head, median_ild: float, mirror: float) -> list[str]:
             "All directions have one elevation: azimuth can be learned on the circle, elevation "
             "cannot."
         )
-    if mirror < _MIRRORED_ILD_DB:
+    if mirror < settings.mirrored_ild_db:
         notes.append("The ears are exact mirror images: one ear was measured and copied.")
-    if median_ild < _MIN_MEDIAN_ILD_DB:
+    if median_ild < settings.min_median_ild_db:
         notes.append(
             f"The median plane has {median_ild:.2f} dB of level difference: elevation and "
             "front/back cannot be learned there. Use a head measured at both ears."
         )
-    if len(head) < _FEW_DIRECTIONS:
+    if len(head) < settings.min_directions:
         notes.append(f"Only {len(head)} directions: expect coarse estimates. Measure more.")
     return notes
 

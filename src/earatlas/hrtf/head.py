@@ -21,7 +21,7 @@ from earatlas.features.impulse_responses import responses_are_reverberant
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors, wrap_degrees
 from earatlas.geometry.spaces import Circle, Space, Sphere
-from earatlas.hrtf.truncation import DIRECT_WINDOW_SECONDS, truncate_to_direct_sound
+from earatlas.hrtf.truncation import TRUNCATION, truncate_to_direct_sound
 from earatlas.types import Array, Indices
 
 __all__ = [
@@ -37,13 +37,6 @@ __all__ = [
 
 Duplicates = Literal["error", "first"]
 WrongWay = Literal["ears", "azimuths"]  # what to correct if ears and azimuths contradict
-
-# Evidence: docs/figures/settings/hrtf.md, "head".
-_RESAMPLING_MARGIN = 64  # samples on both sides of a response for the ringing of the resampler
-_MIN_ELEVATION_RANGE = 1.0  # degrees; below, all directions lie on a circle
-_LATERAL_DEGREES = 50.0  # maximum distance of the azimuth from ±90 degrees that tells the sides
-_MAX_LATERAL_ELEVATION = 45.0  # degrees; higher directions say little about the sides
-_MIRRORED_DB = 3.0  # level by which the wrong ear must be louder
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,7 +62,8 @@ class ImpulseResponses:
         """Return resampled responses (N, 2, taps'), with a common delay so that none is cut off."""
         if rate == self.rate:
             return self.samples
-        margin = int(np.ceil(_RESAMPLING_MARGIN * max(self.rate / rate, 1.0)))
+        # The resampler rings for up to 64 samples on both sides of an onset.
+        margin = int(np.ceil(64 * max(self.rate / rate, 1.0)))
         padded = np.pad(self.samples, ((0, 0), (0, 0), (margin, margin)))
         return resample(padded, self.rate, rate)
 
@@ -233,7 +227,7 @@ class Head:
             return False
         return responses_are_reverberant(self.ears.samples, self.ears.rate, layout or CueLayout())
 
-    def direct(self, window_seconds: float = DIRECT_WINDOW_SECONDS) -> Head:
+    def direct(self, window_seconds: float = TRUNCATION.window_seconds) -> Head:
         """Truncate the impulse responses to the direct sound, which removes the room.
 
         Each response is windowed from its onset on. One window serves both ears, so that the
@@ -262,7 +256,8 @@ class Head:
                 "head as it is."
             )
         ears = self.ears
-        truncated = truncate_to_direct_sound(ears.samples, ears.rate, window_seconds)
+        settings = replace(TRUNCATION, window_seconds=window_seconds)
+        truncated = truncate_to_direct_sound(ears.samples, ears.rate, settings)
         note = f"direct sound: {1000 * window_seconds:g} ms of each response"
         return replace(
             self,
@@ -273,7 +268,7 @@ class Head:
     @property
     def space(self) -> Space:
         """Space of the directions: a circle if all have one elevation, otherwise the sphere."""
-        flat = np.ptp(self.directions[:, 1]) < _MIN_ELEVATION_RANGE
+        flat = np.ptp(self.directions[:, 1]) < 1.0  # degrees; positioning errors are smaller
         return Circle() if flat else Sphere()
 
     @property
@@ -313,12 +308,15 @@ def remove_duplicates(head: Head, duplicates: Duplicates, where: str) -> Head:
     return head.subset(np.sort(first))
 
 
-def is_mirrored(head: Head) -> bool:
-    """Return whether sounds from the left are louder in the right ear, if levels are known."""
+def is_mirrored(head: Head, min_level_db: float = 3.0) -> bool:
+    """Return whether sounds from the left are louder in the right ear, if levels are known.
+
+    The right ear must be louder by `min_level_db` for sounds from the left than for sounds from the
+    right. Evidence: docs/figures/settings/hrtf.md, "head".
+    """
     azimuth, elevation = head.directions.T
-    lateral = (np.abs(np.abs(azimuth) - 90) < _LATERAL_DEGREES) & (
-        np.abs(elevation) <= _MAX_LATERAL_ELEVATION
-    )
+    # Directions within 50 degrees of ±90 degrees and below 45 degrees tell the sides apart.
+    lateral = (np.abs(np.abs(azimuth) - 90) < 50.0) & (np.abs(elevation) <= 45.0)
     left, right = lateral & (azimuth > 0), lateral & (azimuth < 0)
     if isinstance(head.ears, ImpulseResponses):
         energy = (head.ears.samples**2).sum(axis=2) + 1e-300
@@ -327,7 +325,7 @@ def is_mirrored(head: Head) -> bool:
         level_db = head.ears.values[:, head.ears.layout.cue_kinds == "ild"]
     if not (left.any() and right.any() and level_db.size):
         return False
-    return bool(level_db[left].mean() > level_db[right].mean() + _MIRRORED_DB)
+    return bool(level_db[left].mean() > level_db[right].mean() + min_level_db)
 
 
 def correct_mirroring(head: Head, where: str, wrong_way: WrongWay | None = None) -> Head:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from earatlas.features.impulse_responses import transfer_functions
 from earatlas.geometry.angles import to_vectors
@@ -22,14 +24,7 @@ from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head
 from earatlas.types import Array, Complex, Indices
 
-__all__ = ["InterauralTemplates", "LocalLinearInterpolation"]
-
-# Evidence: docs/figures/settings/hrtf.md, "interaural_templates".
-_MAX_DELAY_SECONDS = 1.1e-3  # largest interaural delay of a head
-_DELAY_BANDWIDTH_HZ = 1800.0  # standard deviation of the Gaussian low-pass for the delay
-_MIN_DELAY_HZ = 100.0  # lowest frequency used for the delay
-_OVERSAMPLING = 8  # delay steps per sample
-_RIDGE = 0.005  # relative ridge of the slopes; without it, collinear neighbours are singular
+__all__ = ["InterauralTemplates", "LocalLinearInterpolation", "correlation_lags"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +36,20 @@ class LocalLinearInterpolation:
 
     @classmethod
     def of(
-        cls, space: Space, known: Array, wanted: Array, *, neighbours: int, spacing: float
+        cls,
+        space: Space,
+        known: Array,
+        wanted: Array,
+        *,
+        neighbours: int,
+        spacing: float,
+        ridge: float = 0.005,
     ) -> LocalLinearInterpolation:
         """Fit a local linear model to the nearest known directions of each wanted direction.
 
-        `known` (N, C) and `wanted` (G, C) are in degrees, `spacing` is that of the known ones.
+        `known` (N, C) and `wanted` (G, C) are in degrees, `spacing` is that of the known ones. The
+        relative `ridge` of the slopes keeps the model of collinear neighbours regular. Evidence:
+        docs/figures/settings/hrtf.md, "interaural_templates".
         """
         from scipy.spatial import cKDTree
 
@@ -59,7 +63,7 @@ class LocalLinearInterpolation:
         A = np.concatenate([np.ones((*w.shape, 1)), u], axis=-1)
         M = np.einsum("gk,gka,gkb->gab", w, A, A)
         slopes = np.arange(1, A.shape[-1])
-        M[:, slopes, slopes] += _RIDGE * w.sum(axis=1)[:, None]
+        M[:, slopes, slopes] += ridge * w.sum(axis=1)[:, None]
         M += 1e-9 * np.eye(A.shape[-1])
         value = np.linalg.inv(M)[:, 0]  # (G, L + 1), the row of the intercept
         return cls(rows.astype(np.intp), np.einsum("ga,gka,gk->gk", value, A, w))
@@ -110,17 +114,44 @@ class InterauralTemplates:
         return ratios
 
 
-def _delays(responses: Array, rate: float) -> Array:
-    """Return the delay (N,) in seconds of the right ear: the peak of the cross-correlation."""
+def _delays(
+    responses: Array,
+    rate: float,
+    *,
+    max_delay_seconds: float = 1.1e-3,
+    min_hz: float = 100.0,
+    bandwidth_hz: float = 1800.0,
+) -> Array:
+    """Return the delay (N,) in seconds of the right ear: the peak of the cross-correlation.
+
+    The delay is that of the frequencies above `min_hz` that pass a Gaussian low-pass with the
+    standard deviation `bandwidth_hz`. Evidence: docs/figures/settings/hrtf.md,
+    "interaural_templates".
+    """
     n = 4 * responses.shape[-1]
     H = np.fft.rfft(responses, n)
     f = np.fft.rfftfreq(n, 1 / rate)
-    cross = H[:, 1] * H[:, 0].conj()
-    # Partial whitening, half-way to PHAT, reduces the influence of both resonances and noise.
-    cross /= np.sqrt(np.maximum(np.abs(cross), 1e-9))
-    cross *= np.exp(-0.5 * (f / _DELAY_BANDWIDTH_HZ) ** 2) * (f > _MIN_DELAY_HZ)
-    correlation = np.fft.irfft(cross, _OVERSAMPLING * n)
-    max_lag = int(_MAX_DELAY_SECONDS * rate * _OVERSAMPLING)
-    lags = np.concatenate([correlation[:, -max_lag:], correlation[:, : max_lag + 1]], axis=1)
-    delays: Array = (np.argmax(lags, axis=1) - max_lag) / (rate * _OVERSAMPLING)
-    return delays
+    cross = H[:, 1] * H[:, 0].conj() * (f > min_hz)
+    max_lag = max_delay_seconds * rate
+    return correlation_lags(cross, f / bandwidth_hz, min_lag=-max_lag, max_lag=max_lag) / rate
+
+
+def correlation_lags(
+    cross: Complex, f: NDArray[np.floating[Any]], *, min_lag: float, max_lag: float
+) -> Array:
+    """Return the lag in samples, to 1/8, at which a correlation is largest.
+
+    `cross` (..., F) are cross spectra of an even FFT length, `f` (F,) their frequencies relative to
+    the standard deviation of a Gaussian low-pass. Partial whitening, half-way to PHAT, reduces the
+    influence of both resonances and noise.
+    """
+    oversampling = 8  # lags per sample
+    size = oversampling * 2 * (cross.shape[-1] - 1)
+    # The floor prevents 0 / 0 where one spectrum is zero.
+    weights = np.exp(-0.5 * f**2) / np.sqrt(np.maximum(np.abs(cross), np.finfo(np.float64).tiny))
+    correlation = np.fft.irfft(cross * weights, size)
+    first, last = int(oversampling * min_lag), int(oversampling * max_lag)
+    correlation[..., last + 1 : size + first] = -np.inf  # negative lags are at the end
+    peak = correlation.argmax(axis=-1)
+    lags: Array = np.where(peak > last, peak - size, peak) / oversampling
+    return lags

@@ -22,26 +22,19 @@ import scipy.fft
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head
-from earatlas.hrtf.interaural_templates import LocalLinearInterpolation
+from earatlas.hrtf.interaural_templates import LocalLinearInterpolation, correlation_lags
 from earatlas.types import Array, Complex
 
-__all__ = ["MAX_GAP_DEGREES", "InterpolatedResponses", "check_covered"]
-
-# Evidence: docs/figures/settings/hrtf.md, "interpolation".
-MAX_GAP_DEGREES = 10.0  # largest distance from a measured direction
-_MIN_DIRECTIONS = 3  # fewer cannot be interpolated
-_NEIGHBOURS = 6  # measured directions per interpolated one
-_DELAY_BANDWIDTH_HZ = 4000.0  # standard deviation of the Gaussian low-pass for the delay
-_OVERSAMPLING = 8  # delay steps per sample
-_TAIL = 32  # samples by which a delay may shift a response beyond its end
-_MIN_MAGNITUDE = 1e-4  # floor relative to the strongest frequency; without it, zeros give log(0)
+__all__ = ["InterpolatedResponses", "check_covered"]
 
 
-def check_covered(head: Head, directions: Array, name: str = "directions") -> None:
+def check_covered(
+    head: Head, directions: Array, name: str = "directions", *, max_gap_degrees: float = 10.0
+) -> None:
     """Raise InputError for directions (G, 2) far from all measured ones; `name` is the argument."""
     nearest = Sphere().nearest(head.directions, directions)
     gap = Sphere().distance(head.directions[nearest], directions)
-    if (gap > MAX_GAP_DEGREES).any():
+    if (gap > max_gap_degrees).any():
         m = int(np.argmax(gap))
         direction = [round(float(v), 2) + 0.0 for v in directions[m]]
         raise InputError(
@@ -60,29 +53,33 @@ class InterpolatedResponses:
     delay_seconds: Array  # (N, 2)
     frequencies_hz: Array  # (F,)
     taps: int  # length of the interpolated responses, samples
+    # Measured directions per interpolated one. Evidence: docs/figures/settings/hrtf.md,
+    # "interpolation".
+    neighbours: int = 6
 
     @classmethod
     def of(cls, head: Head, rate: int) -> InterpolatedResponses:
         """Decompose the responses of a head, resampled to `rate` in Hz."""
-        if len(head) < _MIN_DIRECTIONS:
+        if len(head) < 3:  # a plane has three coefficients
             raise InputError(
-                f"The head must have at least {_MIN_DIRECTIONS} directions to be interpolated, got "
-                f"{len(head)}. Choose a head that was measured more densely."
+                f"The head must have at least 3 directions to be interpolated, got {len(head)}. "
+                "Choose a head that was measured more densely."
             )
         h = head.responses().at_rate(rate)
-        n = scipy.fft.next_fast_len(2 * (h.shape[-1] + _TAIL), True)
+        taps = h.shape[-1] + 32  # a delay may shift a response beyond its end
+        n = 2 * scipy.fft.next_fast_len(taps, True)  # even, so that F = n / 2 + 1
         H = np.fft.rfft(h, n)
         f = np.arange(n // 2 + 1) * (rate / n)
         delay = _delays(H, f, n) / rate
         H *= np.exp(2j * np.pi * f * delay[..., None])
         magnitude = np.maximum(np.abs(H), np.finfo(np.float64).tiny)
-        return cls(head, 20 * np.log10(magnitude), H / magnitude, delay, f, h.shape[-1] + _TAIL)
+        return cls(head, 20 * np.log10(magnitude), H / magnitude, delay, f, taps)
 
     def at(self, directions: Array) -> Array:
         """Return the responses (G, 2, taps) at directions (G, 2) in degrees."""
         known, spacing = self.head.directions, self.head.spacing_degrees
         interpolation = LocalLinearInterpolation.of(
-            Sphere(), known, directions, neighbours=_NEIGHBOURS, spacing=spacing
+            Sphere(), known, directions, neighbours=self.neighbours, spacing=spacing
         )
         rows, w = interpolation.rows, interpolation.weights
         level = np.einsum("gk,gkef->gef", w, self.level_db[rows])
@@ -96,21 +93,19 @@ class InterpolatedResponses:
         return responses[..., : self.taps]
 
 
-def _delays(H: Complex, f: Array, n: int) -> Array:
+def _delays(H: Complex, f: Array, n: int, bandwidth_hz: float = 4000.0) -> Array:
     """Return the delay (N, 2) in samples relative to the minimum-phase response.
 
-    H (N, 2, F) are the transfer functions at the frequencies f of an FFT of length n.
+    H (N, 2, F) are the transfer functions at the frequencies f of an FFT of length n. The delay is
+    that of the frequencies that pass a Gaussian low-pass with the standard deviation
+    `bandwidth_hz`. Evidence: docs/figures/settings/hrtf.md, "interpolation".
     """
     magnitude = np.abs(H)
-    magnitude = np.maximum(magnitude, _MIN_MAGNITUDE * magnitude.max(axis=-1, keepdims=True))
+    # The floor is -80 dB; without it, zeros give log(0), and no minimum phase exists.
+    magnitude = np.maximum(magnitude, 1e-4 * magnitude.max(axis=-1, keepdims=True))
     cepstrum = np.fft.irfft(np.log(magnitude), n)
     cepstrum[..., 1 : n // 2] *= 2
     cepstrum[..., n // 2 + 1 :] = 0
     cross = H * np.exp(np.fft.rfft(cepstrum, n)).conj()
-    # Partial whitening, as in `interaural_templates`.
-    cross /= np.sqrt(np.maximum(np.abs(cross), np.finfo(np.float64).tiny))
-    cross *= np.exp(-0.5 * (f / _DELAY_BANDWIDTH_HZ) ** 2)
-    correlation = np.fft.irfft(cross, _OVERSAMPLING * n)
-    half = _OVERSAMPLING * n // 2  # positive lags
-    delays: Array = correlation[..., :half].argmax(axis=-1) / _OVERSAMPLING
-    return delays
+    # The minimum-phase response is the earliest with this magnitude, so lags are positive.
+    return correlation_lags(cross, f / bandwidth_hz, min_lag=0.0, max_lag=n / 2 - 1)

@@ -45,23 +45,37 @@ from earatlas.types import Array, Complex
 __all__ = [
     "LEFT_EAR",
     "RIGHT_EAR",
+    "SPEED_OF_SOUND",
     "Ear",
     "Scatterer",
+    "SimulatedHeadSettings",
     "camil_directions",
     "simulated_head",
     "simulated_responses",
     "sphere_transfer",
 ]
 
-# Evidence: docs/figures/settings/hrtf.md, "simulated".
-HEAD_RADIUS_M = 0.0875  # average adult head
 SPEED_OF_SOUND = 343.0  # metres per second, in air at 20 degrees Celsius
-_RATE_HZ = 48_000  # default sampling rate
-_GRID_DEGREES = 4.0  # default spacing of the directions
-_RESPONSE_SECONDS = 5e-3  # duration after which a response has decayed
-_DELAY_SECONDS = 1e-3  # delay at the centre of the head; keeps the responses causal
-_FADE_START = 0.8  # fraction of half the sampling rate at which spectra begin to fade
-_MIN_RATE_HZ = 20_000  # so that the fade begins above 8 kHz, the upper limit of the cues
+
+
+# Evidence: docs/figures/settings/hrtf.md, "simulated".
+@dataclass(frozen=True, slots=True)
+class SimulatedHeadSettings:
+    """Parameters of the sphere and of the synthesis of its responses."""
+
+    radius_m: float = 0.0875  # of the sphere; average adult head
+    response_seconds: float = 5e-3  # duration after which a response has decayed
+    delay_seconds: float = 1e-3  # at the centre of the head; keeps the responses causal
+    max_cue_hz: float = 8000.0  # upper limit of the cues; spectra are exact up to there
+    fade_start: float = 0.8  # fraction of half the sampling rate at which spectra begin to fade
+
+    @property
+    def min_rate_hz(self) -> float:
+        """Lowest sampling rate in Hz at which the fade begins above the cues."""
+        return 2.0 * self.max_cue_hz / self.fade_start
+
+
+DEFAULT_SETTINGS = SimulatedHeadSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +139,10 @@ RIGHT_EAR = Ear(
 def simulated_responses(
     directions: ArrayLike,
     *,
-    rate: int = _RATE_HZ,
+    rate: int = 48_000,
     taps: int = 256,
     ears: tuple[Ear, Ear] = (LEFT_EAR, RIGHT_EAR),
+    settings: SimulatedHeadSettings = DEFAULT_SETTINGS,
 ) -> Array:
     """Compute the impulse responses of a simulated head: sphere times (direct sound + echoes).
 
@@ -141,6 +156,8 @@ def simulated_responses(
         Length of the responses in samples, at least 5 ms; more only adds zeros.
     ears : (Ear, Ear), optional
         Left and right ear. Ears without scatterers give a bare sphere.
+    settings : SimulatedHeadSettings, optional
+        Radius of the head, delay and duration of the responses.
 
     Returns
     -------
@@ -158,14 +175,14 @@ def simulated_responses(
     (2, 2, 256)
     """
     angles = Sphere().check(directions)
-    length = _response_length(rate, taps)
+    length = _response_length(rate, taps, settings)
     f = np.fft.rfftfreq(length, 1.0 / rate).astype(np.float64)
-    common = _fade(f) * np.exp(-2j * np.pi * f * _DELAY_SECONDS)
+    common = _fade(f, settings.fade_start) * np.exp(-2j * np.pi * f * settings.delay_seconds)
     s = to_vectors(angles)
     responses = np.zeros((len(s), 2, taps))
     for channel, ear in enumerate(ears):
         e = to_vectors(np.array([ear.azimuth_degrees, ear.elevation_degrees]))
-        transfer = sphere_transfer(s @ e, f) * _echo_factor(ear, s, f) * common
+        transfer = sphere_transfer(s @ e, f, settings.radius_m) * _echo_factor(ear, s, f) * common
         responses[:, channel, :length] = np.fft.irfft(transfer, n=length, axis=1)
     return responses
 
@@ -176,14 +193,16 @@ def camil_directions() -> Array:
     return np.stack(np.meshgrid(azimuths, elevations, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
-def sphere_transfer(incidence_cosines: Array, frequencies: Array) -> Complex:
+def sphere_transfer(
+    incidence_cosines: Array, frequencies: Array, radius_m: float = DEFAULT_SETTINGS.radius_m
+) -> Complex:
     """Return the transfer function (N, F) of a rigid sphere, relative to the free field.
 
     H = -j/x² sum_m j^m (2m + 1) P_m(cos) / h_m'(x),  x = 2π f a/c,  H = 1 at f = 0,
-    with the spherical Hankel function h_m of the second kind. `incidence_cosines` (N,) are the
-    cosines of the angle of incidence, `frequencies` (F,) are in Hz.
+    with the radius a and the spherical Hankel function h_m of the second kind. `incidence_cosines`
+    (N,) are the cosines of the angle of incidence, `frequencies` (F,) are in Hz.
     """
-    x = 2.0 * np.pi * frequencies * HEAD_RADIUS_M / SPEED_OF_SOUND
+    x = 2.0 * np.pi * frequencies * radius_m / SPEED_OF_SOUND
     # Beyond m = x by a few x^(1/3), the terms fall faster than exponentially; with this number of
     # terms the remainder is below 1e-15.
     x_max = x.max(initial=0.0)
@@ -219,26 +238,26 @@ def _echo_factor(ear: Ear, s: Array, f: Array) -> Complex:
     return total
 
 
-def _fade(f: Array) -> Array:
+def _fade(f: Array, start: float) -> Array:
     """Return the fade (F,) to zero at half the sampling rate, as half a cosine period."""
-    position = np.clip((f / f[-1] - _FADE_START) / (1.0 - _FADE_START), 0.0, 1.0)
+    position = np.clip((f / f[-1] - start) / (1.0 - start), 0.0, 1.0)
     fade: Array = 0.5 + 0.5 * np.cos(np.pi * position)
     return fade
 
 
-def _response_length(rate: int, taps: int) -> int:
+def _response_length(rate: int, taps: int, settings: SimulatedHeadSettings) -> int:
     """Return the length of a response in samples, an even number; raise InputError if invalid."""
-    if not rate >= _MIN_RATE_HZ:
+    if not rate >= settings.min_rate_hz:
         raise InputError(
-            f"rate must be at least {_MIN_RATE_HZ} Hz for cues up to 8 kHz, got {rate}. "
-            "Use 48000 and resample."
+            f"rate must be at least {settings.min_rate_hz:.0f} Hz for cues up to "
+            f"{settings.max_cue_hz / 1000:g} kHz, got {rate}. Use 48000 and resample."
         )
-    length = 2 * round(_RESPONSE_SECONDS * rate / 2.0)
+    length = 2 * round(settings.response_seconds * rate / 2.0)
     if taps < length:
         raise InputError(
-            f"taps must be at least {length} at {rate} Hz (5 ms), got {taps}. "
-            "Increase taps or lower the rate: a shorter response would cut the echo of the "
-            "shoulder."
+            f"taps must be at least {length} at {rate} Hz "
+            f"({1000 * settings.response_seconds:g} ms), got {taps}. Increase taps or lower the "
+            "rate: a shorter response would cut the echo of the shoulder."
         )
     return length
 
@@ -274,11 +293,12 @@ def simulated_head(directions: ArrayLike | None = None) -> Head:
     >>> head.responses().samples.shape
     (2, 2, 256)
     """
-    x = Sphere().grid(_GRID_DEGREES) if directions is None else Sphere().check(directions)
+    x = Sphere().grid(4.0) if directions is None else Sphere().check(directions)
+    rate = 48_000
     return Head(
         name="simulated",
         directions=x,
-        ears=ImpulseResponses(simulated_responses(x), float(_RATE_HZ)),
+        ears=ImpulseResponses(simulated_responses(x, rate=rate), float(rate)),
         licence="MIT, as this package",
         provenance="simulated: rigid sphere, asymmetric ears, pinna and shoulder scatterers",
     )

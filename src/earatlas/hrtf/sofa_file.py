@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from earatlas.errors import InputError, abbreviate
+from earatlas.features.sound_file import SUPPORTED_RATES_HZ
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.types import Array
 
 if TYPE_CHECKING:
     import netCDF4
 
-__all__ = ["SofaData", "read_sofa_file"]
+__all__ = ["SofaData", "SofaLimits", "read_sofa_file"]
 
 _CONVENTIONS = (
     "SimpleFreeFieldHRIR",
@@ -46,15 +47,26 @@ _CONVENTIONS = (
     "MultiSpeakerBRIR",
 )
 
-# Evidence: docs/figures/settings/hrtf.md, "sofa_file".
-_UNWRITTEN = 1e30  # larger values are fill values of netCDF (1e37), not samples
-_MIN_RATE_HZ, _MAX_RATE_HZ = 1000.0, 1e6  # supported sampling rates
 # Reasons for the error codes of netCDF-C.
 _ERROR_REASONS = {-51: "it is not a netCDF file", -101: "it is truncated or damaged"}
-_MAX_TEXT_LENGTH = 10_000  # characters of an attribute; some contain a whole licence
-_MAX_BYTES_PER_BYTE, _MIN_LIMIT_BYTES = 8, 32 << 20  # data in memory per size of the file
-_MAX_DELAY_SECONDS = 1.0  # largest accepted Data.Delay
-_SINC_MARGIN = 32  # samples for the tails of fractional delays
+
+
+# Evidence: docs/figures/settings/hrtf.md, "sofa_file".
+@dataclass(frozen=True, slots=True)
+class SofaLimits:
+    """Limits for the contents of a SOFA file, and for the process that reads it."""
+
+    max_text_length: int = 10_000  # characters of an attribute; some contain a whole licence
+    max_delay_seconds: float = 1.0  # largest accepted Data.Delay
+    data_per_byte: int = 8  # memory of the data per byte of the file
+    data_bytes: int = 32 << 20  # memory that the data may take in addition
+    memory_per_byte: int = 24  # memory of the process per byte: the data exist three times
+    memory_bytes: int = 200 << 20  # memory that the process may take in addition
+    bytes_per_second: float = 10e6  # bytes of the file per second of processor time
+    seconds: int = 10  # processor time that the process may take in addition
+
+
+LIMITS = SofaLimits()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -150,7 +162,7 @@ class _SofaFile:
         if "\ufffd" in value:  # not UTF-8; nearly all such text is latin-1
             value = str(owner.getncattr(name, encoding="latin-1"))
             self.latin1.add(name)
-        return value[:_MAX_TEXT_LENGTH].strip(" \t\r\n\0")
+        return value[: LIMITS.max_text_length].strip(" \t\r\n\0")
 
     def _numbers(self, name: str) -> Array:
         """Return a numeric variable, with NaN where nothing was written."""
@@ -169,7 +181,7 @@ class _SofaFile:
 
     def _check_size(self, size: int) -> None:
         """Raise InputError before more memory is allocated than the file can contain."""
-        if size > _MAX_BYTES_PER_BYTE * self.path.stat().st_size + _MIN_LIMIT_BYTES:
+        if size > LIMITS.data_per_byte * self.path.stat().st_size + LIMITS.data_bytes:
             raise _too_large_error(self.path)
 
     def _check_contents(self) -> None:
@@ -201,9 +213,10 @@ class _SofaFile:
                 f"{abbreviate(str(rates.tolist()), 60)} Hz in '{self.path}'. Repair "
                 "Data.SamplingRate."
             )
-        if not _MIN_RATE_HZ <= rates[0] <= _MAX_RATE_HZ:
+        lowest, highest = SUPPORTED_RATES_HZ
+        if not lowest <= rates[0] <= highest:
             raise InputError(
-                f"The head must have a sampling rate from {_MIN_RATE_HZ:g} Hz to 1 MHz, got "
+                f"The head must have a sampling rate from {lowest} Hz to 1 MHz, got "
                 f"{rates[0]:g} Hz in '{self.path}'. Repair Data.SamplingRate."
             )
         return float(rates[0])
@@ -217,7 +230,7 @@ class _SofaFile:
                 f"The head must have two receivers (ears), got {receivers} in '{self.path}'. "
                 "Choose a binaural set, because one ear carries no interaural cues."
             )
-        h[np.abs(h) > _UNWRITTEN] = np.nan
+        h[np.abs(h) > 1e30] = np.nan  # netCDF fills what was never written with 1e37
         if h.ndim == 3:
             return h[:, None]
         if self._text(self.file, "DataType").upper() == "FIRE":
@@ -229,12 +242,12 @@ class _SofaFile:
         if "Data.Delay" not in self.file.variables:
             return np.zeros(shape)
         delay = self._numbers("Data.Delay")
-        valid = np.abs(delay) <= _MAX_DELAY_SECONDS * rate  # false for NaN
+        valid = np.abs(delay) <= LIMITS.max_delay_seconds * rate  # false for NaN
         if not valid.all():
             first = delay.flat[np.argmax(~valid)]
             raise InputError(
-                f"Every Data.Delay must be within {_MAX_DELAY_SECONDS:g} s, got {first:g} samples "
-                f"at {rate:g} Hz in '{self.path}'. Repair Data.Delay."
+                f"Every Data.Delay must be within {LIMITS.max_delay_seconds:g} s, got {first:g} "
+                f"samples at {rate:g} Hz in '{self.path}'. Repair Data.Delay."
             )
         # The file has the axes M R E or M R.
         aligned = np.moveaxis(delay, 2, 1) if delay.ndim == 3 else delay[..., None, :]
@@ -380,7 +393,8 @@ def _apply_delays(h: Array, delay_samples: Array) -> Array:
     longest = float(shift.max())
     if longest == 0:
         return h
-    margin = 0 if np.array_equal(shift, np.round(shift)) else _SINC_MARGIN
+    # Fractional delays have tails: those of a sinc function, of which 32 samples are kept.
+    margin = 0 if np.array_equal(shift, np.round(shift)) else 32
     taps = h.shape[-1] + int(np.ceil(longest)) + 2 * margin
     size = scipy.fft.next_fast_len(taps, real=True)
     angles = -2 * np.pi * np.arange(size // 2 + 1) / size

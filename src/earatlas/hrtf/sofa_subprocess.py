@@ -25,7 +25,7 @@ from typing import IO, Any
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.hrtf.sofa_file import SofaData, read_sofa_file
+from earatlas.hrtf.sofa_file import LIMITS, SofaData, read_sofa_file
 from earatlas.types import Array
 
 __all__ = ["read_in_subprocess", "serve"]
@@ -34,10 +34,6 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from earatlas.hrtf.sofa_subprocess import serve; serve()"
 )
-
-# Evidence: docs/figures/settings/hrtf.md, "sofa_subprocess".
-_CPU_SECONDS, _BYTES_PER_SECOND = 10, 10e6  # processor time: constant, and per size of the file
-_MEMORY_BYTES, _MEMORY_PER_BYTE = 200 << 20, 24  # memory: constant, and per byte of the file
 
 
 class _Reader:
@@ -116,7 +112,7 @@ class _Reader:
 
 def _exit_reason(code: int) -> str:
     if code == -getattr(signal, "SIGXCPU", 0):
-        return f"it takes more than {_CPU_SECONDS} s"
+        return f"it takes more than {LIMITS.seconds} s"
     return "it crashes the library that reads such files"
 
 
@@ -184,10 +180,10 @@ def _limit_resources(size: int) -> None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    seconds = int(used + _CPU_SECONDS + size / _BYTES_PER_SECOND) + 1
+    seconds = int(used + LIMITS.seconds + size / LIMITS.bytes_per_second) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
     pages = Path("/proc/self/statm")
     if pages.exists():
         current = int(pages.read_text().split()[0]) * resource.getpagesize()
-        limit = current + _MEMORY_PER_BYTE * size + _MEMORY_BYTES
+        limit = current + LIMITS.memory_per_byte * size + LIMITS.memory_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))

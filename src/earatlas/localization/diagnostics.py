@@ -1,52 +1,38 @@
-"""Doubts: reasons why a localization may be wrong, as plain sentences with the measured values.
+"""Diagnosis of a localization, and doubts: reasons why it may be wrong, as plain sentences.
 
-Input: the onsets of a recording and its `CalibratedPosterior`. Output: `Doubt`s, each a text that
-begins with one of the words of `DoubtKind`. An answer without doubts is not guaranteed to be right,
-and one with doubts may be right: its posterior is as wide as such answers require.
+Input: numbers that the localizer measured. Output: flags, which decide how wide the posterior must
+be, and `Doubt`s, which are made from the same numbers when the answer is complete. Nothing here
+computes a posterior, and nothing depends on the text of a doubt.
 
-The thresholds lie between the conditions that were measured in
-docs/figures/settings/localization.md, "diagnostics".
+    RecordingDiagnosis   length, onsets, noise and reverberation of a recording
+    HeadFit              whether its cues and onsets are those of the learned head
+    SourceDiagnosis      both, and whether one source explains the onsets
+    SceneDiagnosis       both, for several sources
+
+An answer without doubts is not guaranteed to be right, and one with doubts may be right: its
+posterior is as wide as such answers require. The thresholds lie between the conditions that were
+measured in docs/figures/settings/localization.md, "diagnostics".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.localization.learned_head import CalibratedPosterior, LearnedHead
-from earatlas.localization.onset_mixture import OnsetMixture
+from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
 
 __all__ = [
+    "DiagnosisSettings",
     "Doubt",
     "DoubtKind",
-    "channels_identical",
-    "head_mismatch",
-    "localization_doubts",
-    "mismatch_doubts",
-    "recording_doubts",
-    "with_onset_score",
+    "HeadFit",
+    "RecordingDiagnosis",
+    "SceneDiagnosis",
+    "SourceDiagnosis",
 ]
-
-# Evidence: docs/figures/settings/localization.md, "diagnostics".
-_MIN_SECONDS = 0.45  # shortest sound without a doubt, s; slightly less than the default window
-_NOISY_DB = 13.0  # median SNR of the onsets
-_REVERBERANT_SECONDS = 0.22  # T60 from which a recording is reverberant
-_CERTAINLY_REVERBERANT_SECONDS = 0.35  # T60 from which it is, even with overlapping sources
-_ANECHOIC_SECONDS = 0.175  # T60 above which a bad fit is due to a room, not to another head
-_IDENTICAL_FRACTION = 1e-7  # fraction of the energy that differs between identical ears, at most
-_MIN_ONSETS = 20  # fewest onsets for any statement about them
-_UNDIRECTED_NATS = 0.5  # nats per onset of the best direction
-_SECOND_SOURCE_NATS = 0.22  # nats per onset that a second source adds
-_MAX_RESIDUAL_RATIO = 2.0  # residual ratio of a sound of the learned head
-_TYPICAL_RATIO = 0.97  # nats per onset over the typical ones from which it is not another head
-_MISMATCH_RATIO = 0.85  # nats per onset over the typical ones below which it is another head
-_NO_ONSET_SCALE = 2.5  # factor of the residual limit if onsets cannot be used
-
-# The texts hold for a direction with a large radius and for an unknown one.
-_HEAD_REMEDY = "Use the atlas of the head that made the recording."
 
 
 class DoubtKind(StrEnum):
@@ -82,164 +68,293 @@ class Doubt(str):
         return self.word, self.removeprefix(f"{self.word}: "), self.value
 
 
-def channels_identical(onsets: OnsetBins) -> bool:
-    """Whether both channels have the same signal, as from one microphone."""
-    return onsets.interaural_difference < _IDENTICAL_FRACTION
+@dataclass(frozen=True, slots=True)
+class DiagnosisSettings:
+    """Thresholds between what is usual and what is doubted.
 
-
-def recording_doubts(onsets: OnsetBins | None, seconds: float, *, fits: bool) -> Iterator[Doubt]:
-    """Yield doubts about the recording itself; `fits`: its cues fit the learned head."""
-    if seconds < _MIN_SECONDS:
-        reason = f"{seconds:.1f} s of sound is little evidence. Record one second or more."
-        yield Doubt(DoubtKind.TOO_SHORT, reason, seconds)
-    if onsets is None:
-        return
-    if channels_identical(onsets):
-        reason = (
-            "both channels carry the same signal. It has no direction: record with one "
-            "microphone per ear."
-        )
-        yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, onsets.interaural_difference)
-    elif len(onsets) < _MIN_ONSETS and not fits:
-        reason = (
-            f"{len(onsets)} onsets were detected where hundreds are usual. They do not "
-            "determine a direction: record sound with clear onsets, such as speech."
-        )
-        yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, len(onsets))
-    if fits or len(onsets) < _MIN_ONSETS or seconds < _MIN_SECONDS:
-        return  # sound without pauses that fits may have a low SNR: its noise floor is the sound
-    snr_db = onsets.median_snr_db
-    if snr_db < _NOISY_DB:
-        reason = (
-            f"onsets are {snr_db:.0f} dB above the noise floor where 20 dB are usual. Noise "
-            "makes directions uncertain: record closer to the source or with less noise."
-        )
-        yield Doubt(DoubtKind.NOISY, reason, snr_db)
-    elif onsets.decay_seconds > _REVERBERANT_SECONDS:
-        yield _reverberant(onsets.decay_seconds)
-
-
-def localization_doubts(
-    head: LearnedHead,
-    calibrated: CalibratedPosterior,
-    onsets: OnsetBins | None,
-    seconds: float,
-    *,
-    static_onsets: OnsetBins | None = None,
-) -> tuple[Doubt, ...]:
-    """Return the doubts about the localization of one source.
-
-    `static_onsets` are onsets during which the head did not rotate. They are tested for several
-    sources, which takes as long as the localization. None: the test is left out.
+    Evidence: docs/figures/settings/localization.md, "diagnostics".
     """
-    localizer, typical = head.reverberant_localizer, math.nan
-    if localizer is not None:
-        typical = localizer.score_calibration.typical_nats_per_onset
-    nats = calibrated.nats_per_onset
-    fits = calibrated.residual_ratio <= 1 and not nats < _MISMATCH_RATIO * typical
-    doubts = list(recording_doubts(onsets, seconds, fits=fits))
-    if fits:
-        return tuple(doubts)
-    if localizer is None or onsets is None:
-        mismatch = mismatch_doubts(calibrated.residual_ratio, residual_scale=_NO_ONSET_SCALE)
-        return tuple(doubts) or tuple(mismatch)
-    only_reverberant = not _words(doubts) - {DoubtKind.REVERBERANT}
-    if only_reverberant and static_onsets is not None and len(static_onsets) >= _MIN_ONSETS:
-        gain = OnsetMixture(localizer.direct_sound, static_onsets).second_source_gain()
-        required = _SECOND_SOURCE_NATS if nats > _UNDIRECTED_NATS else 2 * _SECOND_SOURCE_NATS
-        if gain > required:
+
+    min_seconds: float = 0.45  # shortest sound without a doubt; a little less than a window
+    noisy_snr_db: float = 13.0  # median SNR of the onsets below which a recording is noisy
+    identical_fraction: float = 1e-7  # fraction of the energy that differs between identical ears
+    undirected_nats: float = 0.5  # nats per onset of the best direction
+    second_source_nats: float = 0.22  # nats per onset that a second source adds
+    max_residual_ratio: float = 2.0  # residual ratio of a sound of the learned head
+    no_onset_residual_ratio: float = 5.0  # the same if onsets cannot confirm it
+    typical_share: float = 0.97  # share of the typical nats from which it is not another head
+    mismatch_share: float = 0.85  # share of the typical nats below which it is another head
+    doubted_mismatch: float = 0.6  # magnitude of the deviation of another head (`head_mismatch`)
+
+
+_SETTINGS = DiagnosisSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingDiagnosis:
+    """What the onsets of a recording say about it, whatever its directions are."""
+
+    seconds: float
+    fits: bool  # the cues fit the learned head: noise and reverberation do not matter
+    too_short: bool  # there is little evidence of any kind
+    onsets: OnsetBins | None = None  # None: onsets were not analysed
+    identical_channels: bool = False  # as from one microphone
+    few_onsets: bool = False  # neither the cues nor the onsets determine a direction
+    noisy: bool = False  # noise makes directions uncertain
+    reverberant: bool = False  # reverberation makes directions uncertain
+
+    @classmethod
+    def measure(
+        cls,
+        onsets: OnsetBins | None,
+        seconds: float,
+        *,
+        fits: bool,
+        settings: DiagnosisSettings = _SETTINGS,
+    ) -> RecordingDiagnosis:
+        """Return the diagnosis of a recording with these onsets."""
+        too_short = seconds < settings.min_seconds
+        if onsets is None:
+            return cls(seconds, fits, too_short)
+        # Sound without pauses that fits may have a low SNR: its noise floor is the sound itself.
+        onsets_matter = onsets.enough and not (fits or too_short)
+        noisy = onsets_matter and onsets.median_snr_db < settings.noisy_snr_db
+        return cls(
+            seconds,
+            fits,
+            too_short,
+            onsets,
+            identical_channels=onsets.interaural_difference < settings.identical_fraction,
+            few_onsets=not (onsets.enough or fits),
+            noisy=noisy,
+            reverberant=onsets_matter and not noisy and onsets.reverberation.reverberant,
+        )
+
+    @property
+    def directional(self) -> bool:
+        """Whether the recording has directions at all."""
+        return not (self.identical_channels or self.few_onsets)
+
+    @property
+    def only_reverberant(self) -> bool:
+        """Whether there is no doubt about the recording, except its reverberation."""
+        return self.directional and not (self.too_short or self.noisy)
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Yield the doubts about the recording."""
+        if self.too_short:
+            reason = f"{self.seconds:.1f} s of sound is little evidence. Record one second or more."
+            yield Doubt(DoubtKind.TOO_SHORT, reason, self.seconds)
+        if self.onsets is None:
+            return
+        if self.identical_channels:
             reason = (
-                f"two sources explain the onsets better than one (+{gain:.1f} nats per onset). "
-                "Use separate to find each source."
+                "both channels carry the same signal. It has no direction: record with one "
+                "microphone per ear."
             )
-            # If one source begins as the other ends, decays are slow without reverberation.
-            doubts = [doubt for doubt in doubts if doubt.value > _CERTAINLY_REVERBERANT_SECONDS]
-            return (*doubts, Doubt(DoubtKind.SEVERAL_SOUNDS, reason, gain))
-    if DoubtKind.NOT_DIRECTIONAL not in _words(doubts) and nats < _UNDIRECTED_NATS:
-        reason = (
-            f"the onsets have {max(nats, 0):.1f} nats per bin where 4 are usual without "
-            "reverberation. They do not determine a direction: check that the channels are the "
-            "left and the right ear."
+            yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, self.onsets.interaural_difference)
+        elif self.few_onsets:
+            reason = (
+                f"{len(self.onsets)} onsets were detected where hundreds are usual. They do not "
+                "determine a direction: record sound with clear onsets, such as speech."
+            )
+            yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, len(self.onsets))
+        if self.noisy:
+            snr_db = self.onsets.median_snr_db
+            reason = (
+                f"onsets are {snr_db:.0f} dB above the noise floor where 20 dB are usual. Noise "
+                "makes directions uncertain: record closer to the source or with less noise."
+            )
+            yield Doubt(DoubtKind.NOISY, reason, snr_db)
+        elif self.reverberant:
+            yield _reverberant_doubt(self.onsets.reverberation)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFit:
+    """How well a sound without noise fits the learned head."""
+
+    residual_ratio: float  # residual of the anechoic model; above 1 it does not fit
+    nats_per_onset: float  # of the best direction; NaN: onsets were not used
+    typical_nats: float  # the same, as is typical for the learned head
+    reverberation: ReverberationEstimate
+    fits: bool  # neither the residual nor the onsets give a reason for doubt
+    large_residual: bool  # the residual is too large, and the onsets do not contradict
+    few_nats: bool  # onsets have far fewer nats than is typical
+    deviation: float  # from one source at this head, from 0 to 1
+    mismatch: float = math.nan  # magnitude of the deviation of the head; NaN: not determined
+    deviating_head: bool = False  # the mismatch is that of another head
+
+    @classmethod
+    def measure(
+        cls,
+        residual_ratio: float,
+        nats_per_onset: float = math.nan,
+        typical_nats: float = math.nan,
+        reverberation: ReverberationEstimate = UNKNOWN_REVERBERATION,
+        *,
+        mismatch: float = math.nan,
+        onsets_analysed: bool = True,
+        settings: DiagnosisSettings = _SETTINGS,
+    ) -> HeadFit:
+        """Compare the residual and the onsets with what is usual for the learned head.
+
+        `onsets_analysed`: False if no onsets can confirm a large residual. In a room, onsets have
+        fewer nats for any head, and the score calibration accounts for it.
+        """
+        if onsets_analysed:
+            max_residual_ratio = settings.max_residual_ratio
+        else:
+            max_residual_ratio = settings.no_onset_residual_ratio
+        share = nats_per_onset / typical_nats
+        few_nats = share < settings.mismatch_share
+        if math.isnan(share):
+            deviation = 1.0
+        elif reverberation.any_room:
+            deviation = 0.0
+        else:
+            width = settings.typical_share - settings.mismatch_share
+            deviation = min(max((settings.typical_share - share) / width, 0.0), 1.0)
+        deviating_head = mismatch >= settings.doubted_mismatch
+        return cls(
+            residual_ratio,
+            nats_per_onset,
+            typical_nats,
+            reverberation,
+            fits=residual_ratio <= 1 and not few_nats and not deviating_head,
+            large_residual=residual_ratio > max_residual_ratio
+            and not share >= settings.typical_share,
+            few_nats=few_nats,
+            deviation=deviation,
+            mismatch=mismatch,
+            deviating_head=deviating_head,
         )
-        doubts.append(Doubt(DoubtKind.NOT_DIRECTIONAL, reason, nats))
-    if doubts or len(onsets) < _MIN_ONSETS or not onsets.is_clean:
-        return tuple(doubts)
-    return tuple(mismatch_doubts(calibrated.residual_ratio, nats, typical, onsets.decay_seconds))
+
+    @property
+    def other_head(self) -> bool:
+        """Whether the sound was recorded with another head; a slow decay would explain it, too."""
+        if not math.isnan(self.mismatch):
+            return self.deviating_head
+        return (self.large_residual or self.few_nats) and not self.reverberation.any_room
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Yield a doubt about the head, or about the room that explains the deviation."""
+        remedy = "Use the atlas of the head that made the recording."
+        if self.deviating_head:
+            reason = (
+                f"its cues deviate by {self.mismatch:g} times the difference between two people. "
+                f"{remedy}"
+            )
+            yield Doubt(DoubtKind.HEAD_MISMATCH, reason, self.mismatch)
+            return
+        if not math.isnan(self.mismatch) or not (self.large_residual or self.few_nats):
+            return
+        if not self.other_head:
+            yield _reverberant_doubt(self.reverberation)
+        elif self.large_residual:
+            ratio = self.residual_ratio
+            times = f"{ratio:.1f} times" if math.isfinite(ratio) else "far above"
+            reason = f"the cue residual is {times} what is usual for the learned head. {remedy}"
+            yield Doubt(DoubtKind.HEAD_MISMATCH, reason, ratio)
+        else:
+            reason = (
+                f"its onsets have {self.nats_per_onset:.2f} nats per bin where "
+                f"{self.typical_nats:.1f} are usual. {remedy}"
+            )
+            yield Doubt(DoubtKind.HEAD_MISMATCH, reason, self.nats_per_onset)
 
 
-def with_onset_score(
-    head: LearnedHead, calibrated: CalibratedPosterior, onsets: OnsetBins | None
-) -> CalibratedPosterior:
-    """Add the nats per onset if the anechoic model fitted, so that onsets were not used.
+@dataclass(frozen=True, slots=True)
+class SourceDiagnosis:
+    """Diagnosis of the localization of one source.
 
-    The anechoic model of a head with large residuals also fits two talkers and loud noise; their
-    onsets reveal them.
+    Of the last four flags at most one holds, except that several sources and another head may both
+    explain the same onsets.
     """
-    localizer = head.reverberant_localizer
-    if localizer is None or onsets is None or len(onsets) < _MIN_ONSETS:
-        return calibrated
-    if not math.isnan(calibrated.nats_per_onset):
-        return calibrated
-    likelihood = localizer.direct_sound.log_likelihood(onsets)
-    return replace(calibrated, nats_per_onset=float(likelihood.features[0]))
+
+    recording: RecordingDiagnosis
+    fit: HeadFit
+    second_source_gain: float  # nats per onset that a second source adds; NaN: not tested
+    several_sources: bool  # two sources explain the onsets better than one
+    undirected: bool  # the onsets have no common direction
+    other_head: bool  # the sound was recorded with another head
+    small_room: bool  # the sound is not that of this head in the free field, but of a room
+
+    @classmethod
+    def measure(
+        cls,
+        recording: RecordingDiagnosis,
+        fit: HeadFit,
+        second_source_gain: float = math.nan,
+        settings: DiagnosisSettings = _SETTINGS,
+    ) -> SourceDiagnosis:
+        """Find the reason why a sound does not fit."""
+        several = undirected = other_head = small_room = False
+        onsets, directed = recording.onsets, fit.nats_per_onset > settings.undirected_nats
+        if second_source_gain > settings.second_source_nats * (1 if directed else 2):
+            several = True
+            # The onsets of one source at another head may resemble those of two sources.
+            other_head = fit.deviating_head and second_source_gain < 2 * settings.second_source_nats
+        elif not fit.fits:
+            undirected = recording.directional and fit.nats_per_onset < settings.undirected_nats
+            explained = undirected or recording.reverberant or not recording.only_reverberant
+            if not explained and (onsets is None or (onsets.enough and onsets.is_clean)):
+                other_head = fit.other_head
+                small_room = (fit.large_residual or fit.few_nats) and not other_head
+        return cls(recording, fit, second_source_gain, several, undirected, other_head, small_room)
+
+    @property
+    def directional(self) -> bool:
+        """Whether there is a direction at all."""
+        return self.recording.directional and not self.undirected
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Yield all doubts about the localization."""
+        # If one source begins as the other ends, decays are slow without reverberation.
+        if not self.several_sources or self.fit.reverberation.certainly_reverberant:
+            yield from self.recording.doubts()
+        if self.several_sources:
+            reason = (
+                "two sources explain the onsets better than one "
+                f"(+{self.second_source_gain:.1f} nats per onset). Use separate to find each "
+                "source."
+            )
+            yield Doubt(DoubtKind.SEVERAL_SOUNDS, reason, self.second_source_gain)
+        if self.undirected:
+            nats = self.fit.nats_per_onset
+            if math.isnan(self.second_source_gain):
+                remedy = "several sounds at once are a frequent cause. Use separate to find them."
+            else:
+                remedy = "check that the channels are the left and the right ear."
+            reason = (
+                f"the onsets have {max(nats, 0):.1f} nats per bin where 4 are usual without "
+                f"reverberation. They do not determine a direction: {remedy}"
+            )
+            yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, nats)
+        if self.other_head or self.small_room:
+            yield from self.fit.doubts()
 
 
-def _reverberant(decay_seconds: float) -> Doubt:
+@dataclass(frozen=True, slots=True)
+class SceneDiagnosis:
+    """Diagnosis of all directions of a scene with several sources."""
+
+    recording: RecordingDiagnosis
+    fit: HeadFit  # of the source that fits worst
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Yield the doubts that concern all directions."""
+        recording = tuple(self.recording.doubts())
+        yield from recording
+        if not recording and not self.recording.fits:
+            yield from self.fit.doubts()
+
+
+def _reverberant_doubt(reverberation: ReverberationEstimate) -> Doubt:
+    decay_seconds = reverberation.decay_seconds
+    known = not math.isnan(decay_seconds)
+    duration = f"is about {decay_seconds:.2f} s" if known else "was long before the pause"
     reason = (
-        f"T60 is about {decay_seconds:.2f} s. Reverberation makes directions uncertain; the radius "
-        "accounts for it."
+        f"T60 {duration}. Reverberation makes directions uncertain; the radius accounts for it."
     )
     return Doubt(DoubtKind.REVERBERANT, reason, decay_seconds)
-
-
-def _words(doubts: list[Doubt]) -> set[DoubtKind]:
-    return {doubt.word for doubt in doubts}
-
-
-def mismatch_doubts(
-    residual_ratio: float,
-    nats: float = math.nan,
-    typical_nats: float = math.nan,
-    decay_seconds: float = math.nan,
-    *,
-    residual_scale: float = 1.0,
-) -> Iterator[Doubt]:
-    """Yield a doubt if sound without noise and reverberation was recorded with another head.
-
-    Two tests are made: of the residual ratio against its limit, which is multiplied by
-    `residual_scale`, and of the nats per onset against the typical value. A slow decay is
-    attributed to a room instead.
-    """
-    large_residual = residual_ratio / residual_scale > _MAX_RESIDUAL_RATIO
-    large_residual = large_residual and not nats >= _TYPICAL_RATIO * typical_nats
-    if not large_residual and not nats < _MISMATCH_RATIO * typical_nats:
-        return
-    if decay_seconds > _ANECHOIC_SECONDS:
-        yield _reverberant(decay_seconds)
-    elif large_residual:
-        ratio = f"{residual_ratio:.1f} times" if math.isfinite(residual_ratio) else "far above"
-        reason = f"the cue residual is {ratio} what is usual for the learned head. {_HEAD_REMEDY}"
-        yield Doubt(DoubtKind.HEAD_MISMATCH, reason, residual_ratio)
-    else:
-        reason = (
-            f"its onsets have {nats:.2f} nats per bin where {typical_nats:.1f} are usual. "
-            f"{_HEAD_REMEDY}"
-        )
-        yield Doubt(DoubtKind.HEAD_MISMATCH, reason, nats)
-
-
-def head_mismatch(
-    head: LearnedHead, calibrated: CalibratedPosterior, onsets: OnsetBins | None
-) -> float:
-    """Return how much a doubted sound deviates from one source at this head, from 0 to 1.
-
-    In a room, onsets have fewer nats for any head, and the score calibration accounts for it.
-    """
-    localizer = head.reverberant_localizer
-    if localizer is None or onsets is None or math.isnan(calibrated.nats_per_onset):
-        return 1.0
-    if onsets.decay_seconds > _ANECHOIC_SECONDS:
-        return 0.0
-    share = calibrated.nats_per_onset / localizer.score_calibration.typical_nats_per_onset
-    deviation = (_TYPICAL_RATIO - share) / (_TYPICAL_RATIO - _MISMATCH_RATIO)
-    return min(max(deviation, 0.0), 1.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -23,11 +24,13 @@ from earatlas.geometry.angles import (
     wrap_degrees,
 )
 from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
-from earatlas.localization.reverberant_localizer import ReverberantLocalizer
-from earatlas.ppam.calibration import Calibration
+from earatlas.localization.head_mismatch import HeadMismatch, Unit
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
+from earatlas.ppam.calibration import CalibratedPosteriorBatch, Calibration
+from earatlas.ppam.head_deviations import people_deviations
 from earatlas.ppam.model import PPAM
-from earatlas.ppam.posterior_batch import CalibratedPosteriorBatch
 from earatlas.types import Array
 from earatlas.wording import rounded_repr
 
@@ -99,6 +102,7 @@ class CalibratedPosterior:
     posterior: DirectionPosterior
     residual_ratio: float  # residual of the anechoic model; above 1 it does not fit
     nats_per_onset: float = math.nan  # value at the best direction; NaN: onsets were not used
+    mismatch: float = math.nan  # magnitude of the deviation of the head; NaN: not determined
 
     def rotated(self, degrees: float) -> CalibratedPosterior:
         """Return a copy with the posterior rotated to the left."""
@@ -127,6 +131,24 @@ class LearnedHead:
     def space(self) -> Space:
         """Space of the directions."""
         return self.model.space
+
+    @cached_property
+    def mismatch(self) -> HeadMismatch | None:
+        """How other heads deviate from this one; None: it is not known for its cues."""
+        deviations = people_deviations()
+        if (
+            deviations is None
+            or self.reverberant_localizer is None
+            or not deviations.apply_to(self.model, self.layout)
+        ):
+            return None
+        return HeadMismatch(
+            self.model,
+            self.calibration,
+            deviations,
+            self.reverberant_localizer,
+            Unit(self.about.get("unit", Unit.OTHER)),
+        )
 
     def posterior(
         self, statistics: CueStatistics, onsets: OnsetBins | None = None
@@ -164,8 +186,38 @@ class LearnedHead:
         CalibratedPosterior
             The posterior, the residual of the anechoic model, and the nats per onset.
         """
-        anechoic, residual_ratio = self.calibration.calibrated_posterior(self.model, statistics)
-        return self.combine(anechoic, residual_ratio, onsets)
+        batch = self.calibration.calibrated_posteriors(
+            self.model, CueStatistics.stack([statistics])
+        )
+        ratio = float(batch.residual_ratios[0])
+        (anechoic,) = batch.posteriors(np.arange(1))
+        combined = self.combine(anechoic, ratio, onsets)
+        return self._with_mismatch(combined, batch.effective[0], onsets)
+
+    def _with_mismatch(
+        self, combined: CalibratedPosterior, effective: CueStatistics, onsets: OnsetBins | None
+    ) -> CalibratedPosterior:
+        """Return the posterior if another head made the recording; the same if not.
+
+        `effective` are the saturated and tempered statistics (D,) of one sound. If a small room
+        would explain them as well, both posteriors are mixed.
+        """
+        mismatch = self.mismatch
+        if mismatch is None or onsets is None:
+            return combined
+        if not mismatch.is_possible(combined.residual_ratio, onsets):
+            return combined
+        found = mismatch.posterior(effective, onsets)
+        if found is None:
+            return combined
+        posterior = apply_front_prior(found.posterior)
+        if onsets.reverberation.any_room:
+            weight = mismatch.settings.small_room_weight
+            mixture = posterior_mixture(posterior, combined.posterior, weight)
+            return replace(combined, posterior=mixture)
+        return CalibratedPosterior(
+            posterior, combined.residual_ratio, found.nats_per_onset, found.magnitude
+        )
 
     def combine(
         self,
@@ -174,7 +226,9 @@ class LearnedHead:
         onsets: OnsetBins | None,
         yaw: Array | None = None,
     ) -> CalibratedPosterior:
-        """Combine the anechoic posterior with the onsets; see `ReverberantLocalizer.combine`.
+        """Combine the anechoic posterior with the onsets and with the prior of front before rear.
+
+        See `ReverberantLocalizer.combine` and `earatlas.geometry.front_prior`.
 
         Parameters
         ----------
@@ -193,9 +247,9 @@ class LearnedHead:
             The combined posterior with the measures of fit.
         """
         if self.reverberant_localizer is None or onsets is None:
-            return CalibratedPosterior(anechoic, residual_ratio)
+            return CalibratedPosterior(apply_front_prior(anechoic), residual_ratio)
         posterior, nats = self.reverberant_localizer.combine(anechoic, residual_ratio, onsets, yaw)
-        return CalibratedPosterior(posterior, residual_ratio, nats)
+        return CalibratedPosterior(apply_front_prior(posterior), residual_ratio, nats)
 
     def combine_batch(
         self, anechoic: CalibratedPosteriorBatch, onsets: Sequence[OnsetBins | None]
@@ -217,12 +271,15 @@ class LearnedHead:
         """
         given = [bins for bins in onsets if bins is not None]
         if self.reverberant_localizer is None or len(given) < len(onsets):
-            posteriors = anechoic.posteriors(np.arange(len(onsets)))
+            posteriors = map(apply_front_prior, anechoic.posteriors(np.arange(len(onsets))))
             return list(map(CalibratedPosterior, posteriors, anechoic.residual_ratios.tolist()))
         combined = self.reverberant_localizer.combine_batch(anechoic, given)
+        ratios = anechoic.residual_ratios.tolist()
         return [
-            CalibratedPosterior(posterior, ratio, nats)
-            for (posterior, nats), ratio in zip(
-                combined, anechoic.residual_ratios.tolist(), strict=True
+            self._with_mismatch(
+                CalibratedPosterior(apply_front_prior(posterior), ratio, nats),
+                anechoic.effective[n],
+                given[n],
             )
+            for n, ((posterior, nats), ratio) in enumerate(zip(combined, ratios, strict=True))
         ]

@@ -2,13 +2,14 @@
 
 Input: a learned head and either a recording, blocks of samples, or cue statistics with onsets.
 Output: a `Localization`. Recordings and streams accumulate the same statistics in one pass and in
-constant memory (`earatlas.localization.pose_statistics`), so that a finished stream has the result
+constant memory (`earatlas.localization.head_rotation`), so that a finished stream has the result
 of the recording. (The DC offset is known from the beginning of a recording but must be estimated in
 a stream; with an offset the two results differ slightly.)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,20 +23,20 @@ from earatlas.features.dc_offset import DCOffsetFilter
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
-from earatlas.features.statistics import CueStatistics
 from earatlas.features.stft import FrameStream, squared_magnitude
-from earatlas.localization.diagnostics import (
-    Doubt,
-    DoubtKind,
-    head_mismatch,
-    localization_doubts,
-    with_onset_score,
+from earatlas.localization.detected_sources import SourceDetector, widen_posterior
+from earatlas.localization.diagnostics import HeadFit, RecordingDiagnosis, SourceDiagnosis
+from earatlas.localization.head_rotation import (
+    HeadMotion,
+    Pose,
+    PoseStatistics,
+    YawLike,
+    check_yaw,
+    rotating_head_posterior,
+    static_onsets,
+    total_statistics,
 )
-from earatlas.localization.head_motion import HeadMotion, YawLike, check_yaw
-from earatlas.localization.head_rotation import rotating_head_posterior
 from earatlas.localization.learned_head import CalibratedPosterior, LearnedHead
-from earatlas.localization.multi_source_posterior import widen_posterior
-from earatlas.localization.pose_statistics import Pose, PoseStatistics, total_statistics
 from earatlas.localization.result import Localization, uninformative_posterior
 from earatlas.types import Array, Spectra
 
@@ -43,15 +44,10 @@ __all__ = [
     "Localizer",
     "localization_from_posterior",
     "localize",
-    "localize_rotating_head",
-    "localize_statistics",
+    "localize_poses",
     "observed_shares",
     "require_observed",
 ]
-
-_STATIC_DEGREES = 6.0  # range of yaw in which the head counts as static
-_ACTIVE_RATIO = 0.01  # power over that of the loudest frame; words are above it, pauses below
-_LOUDEST_SECONDS = 10.0  # time constant with which the loudest frame is forgotten
 
 
 def localize(
@@ -71,13 +67,7 @@ def localize(
     return localizer.finish()
 
 
-def localize_statistics(head: LearnedHead, statistics: CueStatistics) -> Localization:
-    """Return the localization given the cue statistics of a static head, without onsets."""
-    calibrated = head.calibrated_posterior(statistics, None)
-    return _localization(head, calibrated, statistics, None, static_onsets=None)
-
-
-def localize_rotating_head(
+def localize_poses(
     head: LearnedHead,
     poses: Sequence[Pose],
     onsets: OnsetBins | None,
@@ -85,21 +75,26 @@ def localize_rotating_head(
     *,
     test_several: bool = True,
 ) -> Localization:
-    """Return the localization for a rotating head, in the frame of the room.
+    """Return the localization given the cue statistics of each pose, in the frame of the room.
 
     `yaw_of_bins` (B,) is the yaw at each onset in degrees. `test_several`: test for several
     sources, which takes as long as the localization.
     """
     calibrated = rotating_head_posterior(head, poses, onsets, yaw_of_bins)
-    static = None if onsets is None or not test_several else _static_onsets(onsets, yaw_of_bins)
-    return _localization(head, calibrated, total_statistics(poses), onsets, static_onsets=static)
-
-
-def _static_onsets(onsets: OnsetBins, yaw_of_bins: Array) -> OnsetBins:
-    """Return the onsets of the most frequent yaw: rotation would spread one source."""
-    number = np.floor(yaw_of_bins / _STATIC_DEGREES + 0.5)
-    values, counts = np.unique(number, return_counts=True)
-    return onsets if len(values) < 2 else onsets[number == values[counts.argmax()]]
+    statistics = total_statistics(poses)
+    frames = np.array([statistics.frames])
+    share = observed_shares(head.layout, statistics.counts[None], frames)
+    static = None
+    if onsets is not None and test_several:
+        static = static_onsets(onsets, yaw_of_bins)
+    return localization_from_posterior(
+        head,
+        calibrated,
+        onsets,
+        observed_share=float(share[0]),
+        seconds=statistics.frames * head.layout.hop / head.layout.rate,
+        static=static,
+    )
 
 
 def localization_from_posterior(
@@ -109,40 +104,59 @@ def localization_from_posterior(
     *,
     observed_share: float,
     seconds: float,
-    static_onsets: OnsetBins | None = None,
+    static: OnsetBins | None = None,
 ) -> Localization:
-    """Return the localization with its doubts, and with a wider posterior where they require it.
+    """Return the localization: a posterior as wide as its diagnosis requires, and its doubts.
 
-    `static_onsets`: see `earatlas.localization.diagnostics.localization_doubts`.
+    `static` are the onsets during which the head did not rotate. They are tested for several
+    sources. None: the test is left out.
     """
     posterior = calibrated.posterior
-    doubts: tuple[Doubt, ...] = ()
-    if observed_share > 0:
-        calibrated = with_onset_score(head, calibrated, static_onsets)
-        doubts = localization_doubts(head, calibrated, onsets, seconds, static_onsets=static_onsets)
-    words = {doubt.word for doubt in doubts}
-    if words & {DoubtKind.HEAD_MISMATCH, DoubtKind.SEVERAL_SOUNDS}:
-        posterior = widen_posterior(posterior, head_mismatch(head, calibrated, onsets))
-    if DoubtKind.NOT_DIRECTIONAL in words:
+    if observed_share == 0:
+        return Localization(posterior, observed_share, seconds)
+    diagnosis = _diagnosis(head, calibrated, onsets, seconds, static)
+    # The posterior of a determined mismatch is as wide as the deviation of the head requires.
+    if diagnosis.several_sources or (diagnosis.other_head and math.isnan(calibrated.mismatch)):
+        posterior = widen_posterior(posterior, diagnosis.fit.deviation)
+    if not diagnosis.directional:
         posterior = uninformative_posterior(posterior)
-    return Localization(posterior, observed_share, seconds, doubts)
+    return Localization(posterior, observed_share, seconds, tuple(diagnosis.doubts()))
 
 
-def _localization(
+def _diagnosis(
     head: LearnedHead,
     calibrated: CalibratedPosterior,
-    statistics: CueStatistics,
     onsets: OnsetBins | None,
-    *,
-    static_onsets: OnsetBins | None,
-) -> Localization:
-    """Return the localization with the observed share and duration of the statistics."""
-    layout, frames = head.layout, np.array([statistics.frames])
-    share = float(observed_shares(layout, statistics.counts[None], frames)[0])
-    seconds = statistics.frames * layout.hop / layout.rate
-    return localization_from_posterior(
-        head, calibrated, onsets, observed_share=share, seconds=seconds, static_onsets=static_onsets
+    seconds: float,
+    static: OnsetBins | None,
+) -> SourceDiagnosis:
+    """Measure what the diagnosis needs: the score of the onsets, and the gain of a second source.
+
+    If the anechoic model fits, the onsets were not used for the posterior. But the anechoic model
+    of a head with large residuals also fits two talkers and loud noise; their onsets reveal them.
+    """
+    localizer = head.reverberant_localizer
+    if localizer is None or onsets is None:
+        fit = HeadFit.measure(calibrated.residual_ratio, onsets_analysed=False)
+        return SourceDiagnosis.measure(
+            RecordingDiagnosis.measure(None, seconds, fits=fit.fits), fit
+        )
+    static = static if static is not None and static.enough else None
+    nats, gain = calibrated.nats_per_onset, math.nan
+    if static is not None and math.isnan(nats):
+        nats = float(localizer.direct_sound.log_likelihood(static).features[0])
+    typical = localizer.score_calibration.typical_nats_per_onset
+    fit = HeadFit.measure(
+        calibrated.residual_ratio,
+        nats,
+        typical,
+        onsets.reverberation,
+        mismatch=calibrated.mismatch,
     )
+    recording = RecordingDiagnosis.measure(onsets, seconds, fits=fit.fits)
+    if static is not None and not fit.fits and recording.only_reverberant:
+        gain = SourceDetector(localizer.direct_sound, static).second_source_gain()
+    return SourceDiagnosis.measure(recording, fit, gain)
 
 
 def observed_shares(layout: CueLayout, counts: Array, frames: Array) -> Array:
@@ -165,18 +179,21 @@ def _forgetting(hop_seconds: float, memory_seconds: float | None) -> float:
 
 
 class _SilenceTimer:
-    """Time since a stream was last active."""
+    """Time since a stream was last active: above 1 % of the power of the loudest frame.
+
+    Words are above it, pauses below. The loudest frame is forgotten within 10 s.
+    """
 
     def __init__(self, frame_seconds: float) -> None:
         self._frame = frame_seconds
-        self._forgetting = float(np.exp(-frame_seconds / _LOUDEST_SECONDS))
+        self._forgetting = float(np.exp(-frame_seconds / 10))
         self._loudest = self.seconds = 0.0
 
     def push(self, spectra: Spectra) -> None:
         """Add frames (2, B, t)."""
         for power in squared_magnitude(spectra[:, 1:]).sum(axis=(0, 1)):
             self._loudest = max(self._forgetting * self._loudest, float(power))
-            active = power > _ACTIVE_RATIO * self._loudest
+            active = power > 0.01 * self._loudest
             self.seconds = 0.0 if active else self.seconds + self._frame
 
 
@@ -324,17 +341,14 @@ class Localizer:
             With `memory_seconds`, it has an age, and its posterior widens during silence.
 
         """
-        localization = self._localization()
-        return localization if self._silence is None else localization.aged(self._silence.seconds)
-
-    def _localization(self) -> Localization:
         poses = self._statistics.poses(self._threshold)
-        if self._onsets is None or self._head.reverberant_localizer is None:
-            return localize_rotating_head(self._head, poses, None, np.zeros(0))
-        bins = self._onsets.bins()
-        onset_settings = self._head.reverberant_localizer.direct_sound.onset_settings
-        yaw = self._motion.at(bins.t * (onset_settings.hop / onset_settings.rate))
-        return localize_rotating_head(self._head, poses, bins, yaw)
+        bins, yaw = None, np.zeros(0)
+        if self._onsets is not None and self._head.reverberant_localizer is not None:
+            bins = self._onsets.bins()
+            onset_settings = self._head.reverberant_localizer.direct_sound.onset_settings
+            yaw = self._motion.at(bins.t * (onset_settings.hop / onset_settings.rate))
+        localization = localize_poses(self._head, poses, bins, yaw)
+        return localization if self._silence is None else localization.aged(self._silence.seconds)
 
     def finish(self) -> Localization:
         """End the stream and return the final localization.

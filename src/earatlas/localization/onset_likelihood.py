@@ -27,7 +27,7 @@ onset: v gives each frequency about one vote. b = 0 is the diffuse component.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -43,29 +43,38 @@ __all__ = [
     "N_TABLE_STEPS",
     "SHARPNESS",
     "DirectSoundModel",
+    "DirectSoundSettings",
     "DirectionLogLikelihood",
     "LeaveOneOutTemplates",
+    "best_cells",
     "bin_class",
     "bin_weights",
     "stokes",
 ]
 
-# Evidence: docs/figures/settings/localization.md, "onset_likelihood".
+# The shape and the meaning of the table of densities, which is a part of atlas files
 N_TABLE_STEPS = 512  # steps of u from -1 to 1 in the tables of log g
 SHARPNESS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.992, 0.997])  # b_j
 RISES_DB = (3.0, 5.0, 8.0, 12.0, 17.0)  # lower edges of the rise classes
 BANDS_HZ = (150.0, 1500.0, 4000.0)  # lower edges of the frequency bands
 N_CLASSES = len(RISES_DB) * len(BANDS_HZ)
-_COARSE_DEGREES, _FINE_DEGREES = 5.0, 2.0  # grid spacing: everywhere, and around the maxima
-_POINTS_PER_GAP = 7.0  # most grid points between two measured directions
-_BINS_PER_BATCH = 48  # bins of which the values stay in the cache
-_N_FINE_CELLS = 130  # coarse cells that are evaluated on the fine grid
-_ROTATION_STEP_DEGREES = 3.0  # bins of a rotating head within this yaw are evaluated together
-_ROTATED_NEIGHBOURS = 4  # grid points from which a rotated direction is interpolated
 _CACHED = ("grid", "interpolation", "cells", "coarse_points", "_points")  # shared by copies
-_NEIGHBOURS = 6  # measured directions from which a grid point is interpolated
-_SPARSE_DEGREES = 6.0  # spacing beyond which leave-one-out templates are blended
-_SPARSE_FRACTION = 0.25  # weight of leave-one-out templates then: errors grow as the gap squared
+
+
+# Evidence: docs/figures/settings/localization.md, "onset_likelihood".
+@dataclass(frozen=True, slots=True)
+class DirectSoundSettings:
+    """Grid of directions of a `DirectSoundModel`, and interpolation of its templates."""
+
+    coarse_degrees: float = 5.0  # spacing of the cells that are evaluated everywhere
+    fine_degrees: float = 2.0  # spacing of the grid around the maxima
+    points_per_gap: float = 7.0  # most grid points between two measured directions
+    fine_cells: int = 130  # coarse cells that are evaluated on the fine grid
+    neighbours: int = 6  # measured directions from which a grid point is interpolated
+    rotated_neighbours: int = 4  # grid points from which a rotated direction is interpolated
+    rotation_step_degrees: float = 3.0  # bins within this yaw of the head are evaluated together
+    sparse_degrees: float = 6.0  # spacing beyond which leave-one-out templates are blended
+    sparse_fraction: float = 0.25  # weight of leave-one-out templates then
 
 
 def stokes(z: Complex) -> Array:
@@ -124,6 +133,7 @@ class DirectSoundModel:
     whitening: Complex  # (F, 2, 2) Γ^(-1/2)
     log_densities: Single  # (classes, N_TABLE_STEPS) log g
     onset_settings: OnsetDetectorSettings
+    settings: DirectSoundSettings = field(default_factory=DirectSoundSettings)
 
     def __repr__(self) -> str:
         N, F = self.templates.level_db.shape
@@ -139,7 +149,7 @@ class DirectSoundModel:
     @property
     def fine_degrees(self) -> float:
         """Spacing of the fine grid, which is wider for sparsely measured heads."""
-        return max(_FINE_DEGREES, self.spacing_degrees / _POINTS_PER_GAP)
+        return max(self.settings.fine_degrees, self.spacing_degrees / self.settings.points_per_gap)
 
     @cached_property
     def grid(self) -> Array:
@@ -162,7 +172,11 @@ class DirectSoundModel:
     def interpolation_for(self, known: Array, wanted: Array) -> LocalLinearInterpolation:
         """Return the interpolation of directions (G, C) from known directions."""
         return LocalLinearInterpolation.of(
-            self.space, known, wanted, neighbours=_NEIGHBOURS, spacing=self.spacing_degrees
+            self.space,
+            known,
+            wanted,
+            neighbours=self.settings.neighbours,
+            spacing=self.spacing_degrees,
         )
 
     @cached_property
@@ -173,9 +187,9 @@ class DirectSoundModel:
         if isinstance(self.space, Circle):
             every = np.arange(len(self.grid))
             return every, every
-        wanted, v = Sphere().grid(_COARSE_DEGREES), to_vectors(self.grid)
-        chord, near = cKDTree(v).query(to_vectors(wanted))
-        coarse = np.unique(near[np.degrees(chord) < _COARSE_DEGREES]).astype(np.intp)
+        spacing, v = self.settings.coarse_degrees, to_vectors(self.grid)
+        chord, near = cKDTree(v).query(to_vectors(Sphere().grid(spacing)))
+        coarse = np.unique(near[np.degrees(chord) < spacing]).astype(np.intp)
         return coarse, cKDTree(v[coarse]).query(v)[1].astype(np.intp)
 
     @cached_property
@@ -219,10 +233,11 @@ class DirectSoundModel:
         wanted = np.concatenate([known[rows], self.grid[near]])
         without = self.interpolation_for(known[others], wanted)
         points = self.interpolated_points(replace(without, rows=others[without.rows]))
-        if self.spacing_degrees > _SPARSE_DEGREES:
+        if self.spacing_degrees > self.settings.sparse_degrees:
             own = self.interpolated_points(self.interpolation_for(known, known[rows]))
             whole = np.concatenate([own, self.points(near)], axis=2)
-            points = (1 - _SPARSE_FRACTION) * whole + _SPARSE_FRACTION * points
+            fraction = self.settings.sparse_fraction
+            points = (1 - fraction) * whole + fraction * points
             points /= np.linalg.norm(points, axis=1, keepdims=True)
         own, around = np.split(points, [len(rows)], axis=2)
         return LeaveOneOutTemplates(near, around.astype(np.float32)), own
@@ -255,11 +270,26 @@ class DirectSoundModel:
         s = self.stokes_points(bins) * half
         classes = bin_class(bins.rise_db, self.onset_settings.frequencies_hz[bins.f])
         centres = (classes * (N_TABLE_STEPS + 2) + 1).astype(np.float32)[:, None] + half
-        for first in range(0, len(bins), _BINS_PER_BATCH):
-            own = slice(first, first + _BINS_PER_BATCH)
+        batch = 48  # bins of which the values stay in the cache
+        for first in range(0, len(bins), batch):
+            own = slice(first, first + batch)
             u = np.matmul(s[own, None], points[bins.f[own]])[:, 0]
             u += centres[own]
             yield own, flat.take(u.astype(np.int32))
+
+    def densities(
+        self, bins: OnsetBins, rows: Indices, leave_one_out: LeaveOneOutTemplates | None = None
+    ) -> Single:
+        """Return g (B, rows): the density of every bin at rows of the grid."""
+        out = np.empty((len(bins), len(rows)), dtype=np.float32)
+        table = np.exp(self.log_densities)
+        for own, values in self.iter_table_values(table, bins, self.points(rows)):
+            out[own] = values
+        if leave_one_out is not None:
+            hit, replaced = leave_one_out.of(rows)
+            for own, values in self.iter_table_values(table, bins, replaced):
+                out[own, hit] = values
+        return out
 
     def log_likelihood(
         self, bins: OnsetBins, leave_one_out: LeaveOneOutTemplates | None = None
@@ -294,7 +324,7 @@ class DirectSoundModel:
         bins, V = bins[by_time], V[:, by_time]
         coarse, cell = self.cells
         at_cells = self._weighted_sums(bins, V, self.coarse_points)
-        best = np.stack([_best_cells(L) for L in at_cells])
+        best = np.stack([best_cells(L, self.settings.fine_cells) for L in at_cells])
         fine = np.flatnonzero(np.logical_or.reduce(best)[cell])
         at_fine = at_cells
         if len(fine) != len(coarse):
@@ -325,7 +355,7 @@ class DirectSoundModel:
         interpolated between grid points. Where x - ψ was not measured, the bin is taken as diffuse:
         log g = 0.
         """
-        v, number = bin_weights(bins.f), np.floor(yaw / _ROTATION_STEP_DEGREES + 0.5)
+        v, number = bin_weights(bins.f), np.floor(yaw / self.settings.rotation_step_degrees + 0.5)
         poses = [np.flatnonzero(number == n) for n in np.unique(number)]
 
         def evaluate(rows: Indices, fine: bool) -> Array:
@@ -349,9 +379,10 @@ class DirectSoundModel:
         Fine: from the surrounding fine points. Coarse: from the nearest cell centre.
         """
         every = np.arange(len(self.grid))
-        among, neighbours, spacing = every, _ROTATED_NEIGHBOURS, self.fine_degrees
+        among, neighbours = every, self.settings.rotated_neighbours
+        spacing = self.fine_degrees
         if not fine:
-            among, neighbours, spacing = self.cells[0], 1, _COARSE_DEGREES
+            among, neighbours, spacing = self.cells[0], 1, self.settings.coarse_degrees
         if isinstance(self.space, Circle):
             spacing = 1.0
         at = LocalLinearInterpolation.of(
@@ -367,7 +398,7 @@ class DirectSoundModel:
         """Evaluate L at all coarse cells, then at the fine points of the best cells."""
         coarse, cell = self.cells
         L = evaluate(coarse, False)
-        best = _best_cells(L)
+        best = best_cells(L, self.settings.fine_cells)
         fine = np.flatnonzero(best[cell])
         at_fine = evaluate(fine, True) if len(fine) != len(L) else L
         return self._assemble(bins, L, best, fine, at_fine)
@@ -394,9 +425,9 @@ class DirectSoundModel:
         )
 
 
-def _best_cells(L: Array) -> Mask:
+def best_cells(L: Array, count: int) -> Mask:
     """Return which (C,) cells have the largest L."""
-    count = min(_N_FINE_CELLS, len(L))
+    count = min(count, len(L))
     best = np.zeros(len(L), dtype=bool)
     best[np.argpartition(-L, count - 1)[:count]] = True
     return best

@@ -1,281 +1,329 @@
-"""Directions of several simultaneous sources: a mixture model of onset bins.
+"""Mixture of sources over onset bins: mixing weights, one more source, placement, model order.
 
-Input: onset bins of a mixture (`earatlas.features.onset_detector`) and a head's `DirectSoundModel`
-(`earatlas.localization.onset_likelihood`). Output: the directions of M sources, a log-likelihood of
-directions for each source, and the evidence for each source.
+Inputs: the density g of each onset bin at each cell of a direction grid, relative to diffuse sound
+(`earatlas.localization.onset_likelihood`), and a weight of each bin. Output: one path over the
+cells for each source. The bins are divided into W windows; a source has a cell per window, so that
+a static source has a constant path, and a static scene is the case of one window. Most onset bins
+are dominated by one source: with w(n) the window of bin n,
 
-Most onset bins are dominated by one source. With g the density of a bin given a direction, relative
-to diffuse sound, and x_1 … x_M the directions,
-
-    L(x_1 … x_M) = Σ_n v_n log (Σ_m π_m g(s_n · s_x_m) + w_0)      Σ_m π_m = 1 - w_0
+    L(x_1 … x_M) = Σ_n v_n log (Σ_m π_m,w(n) g_n(x_m,w(n)) + π_0,w(n))      Σ_m π_m + π_0 = 1
 
 is maximized one source at a time over the whole grid, so the result does not depend on an
-initialization: first one source alone, then each further source given the previous ones, and then
-each source again given the others. The log-likelihood of source m is L as a function of x_m with
-the other directions fixed: bins that the others explain carry little information about it, and a
-front-back ambiguity remains if the bins leave it open. The evidence of a source is the increase of
-L over the other sources alone, to which its mixing weight is then distributed.
+initialization: first one source alone, then one more given the others, then each again given the
+others. The mixing weights are those of maximum likelihood, because talkers have unequal numbers of
+onsets: with equal weights, two directions of a loud talker explain more than one direction of each.
+The number of sources maximizes
 
-    v_n   weight of a bin: about one vote per frequency       w_0   weight of the diffuse component
-    B  onset bins    G  directions    M  sources
+    J(x_1 … x_M) = L / Σ_n v_n - cost per source - cost per pair on one cone of confusion
+
+What a room adds to one talker resembles the same talker elsewhere on the cone of confusion: floor
+and ceiling reflect from about the same lateral angle, and a blurred direct sound leaves front,
+above and behind open. A source on the cone of another must therefore gain much more.
+
+Static sources use `OnsetMixture` (`earatlas.localization.detected_sources`), moving ones its
+subclass `earatlas.tracking.trajectory_mixture.TrajectoryMixture`. The online tracker fits the
+weights of its tracks with `fit_mixing_weights`, with the densities at the direction that each track
+had at the time of the bin, and searches new tracks with `source_log_likelihoods`, given the
+likelihoods of all tracks.
+
+    B, C, M, W  onset bins, cells, sources, windows
+    g (B, C)    densities           π (M + 1, W)  mixing weights; the last row is diffuse sound
+    v (B,)      weights of bins     e (B,)        likelihood of the other components
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from earatlas.features.onset_detector import OnsetBins
-from earatlas.geometry.angles import to_vectors
-from earatlas.localization.mixture_scan import MixtureScan
-from earatlas.localization.onset_likelihood import (
-    DirectionLogLikelihood,
-    DirectSoundModel,
-    LeaveOneOutTemplates,
-    bin_weights,
-)
-from earatlas.localization.source_counter import (
-    DIFFUSE_WEIGHT,
-    MIN_SEPARATION_DEGREES,
-    SourceCounter,
-)
 from earatlas.types import Array, Indices, Mask, Single
 
-__all__ = ["DetectedSource", "OnsetMixture"]
+__all__ = [
+    "MIXTURE_SETTINGS",
+    "MixtureFit",
+    "OnsetMixture",
+    "OnsetMixtureSettings",
+    "fit_mixing_weights",
+    "source_log_likelihoods",
+]
+
 
 # Evidence: docs/figures/settings/localization.md, "onset_mixture".
-_EM_STEPS = 15  # EM iterations of the mixing weights
-_RARE_WEIGHT = 0.1  # initial mixing weight of a further source with few onsets
-_MIN_WEIGHT = 0.03  # smallest mixing weight
-_REFINEMENT_ROUNDS = 3  # rounds in which each source is placed again given the others
-_N_FINE_CELLS = 60  # coarse cells per source that are evaluated on the fine grid
-_FINE_ROUNDS = 2  # rounds of refinement on the fine grid
+@dataclass(frozen=True, slots=True)
+class OnsetMixtureSettings:
+    """Settings of an onset mixture, for recordings and streams."""
+
+    # Mixing weights
+    diffuse_weight: float = 0.1  # initial weight of the diffuse component
+    em_iterations: int = 10
+    min_weight: float = 0.02  # smallest weight of a component, so that it can grow again
+    window_prior_bins: float = 4.0  # weighted bins by which a window is drawn to the mean weights
+
+    # Search
+    new_weights: tuple[float, ...] = (0.1, 0.3)  # weights that a further source is searched with
+    refinement_rounds: int = 3  # most rounds in which each source is placed again
+    min_improvement_nats: float = 1e-3  # nats per bin that a round must gain
+    min_separation_degrees: float = 10.0  # closer directions coincide
+    coincidence_nats: float = np.inf  # cost of two sources in one direction, nats per window
+
+    # Model order
+    min_gain_nats: tuple[float, ...] = (0.075, 0.055, 0.05)  # per bin: 2nd, 3rd, further sources
+    same_cone_nats: float = 0.2  # additional gain of each pair on one cone, nats per bin
+    cone_degrees: float = 10.0  # difference of lateral angles of two directions on one cone
+    may_be_more_ratio: float = 0.6  # part of the required gain from which one more may exist
+
+    def required_gain(self, n_sources: int) -> float:
+        """Return the gain of one more source beside `n_sources`, off all cones, nats per bin."""
+        return self.min_gain_nats[min(n_sources, len(self.min_gain_nats)) - 1]
+
+
+MIXTURE_SETTINGS = OnsetMixtureSettings()
+
+
+def fit_mixing_weights(
+    densities: Array,
+    weights: Array,
+    settings: OnsetMixtureSettings,
+    window: Indices | None = None,
+    n_windows: int = 1,
+) -> Array:
+    """Return the mixing weights π (M + 1, W) of sources with densities g (B, M), by EM.
+
+        r_nm = π_m,w(n) g_nm / Σ_k π_k,w(n) g_nk                       E-step; g = 1 if diffuse
+        N_mw = Σ_n v_n r_nm over the bins of window w                  M-step
+        π_mw ∝ N_mw + (Σ_w N_mw / Σ_n v_n) window_prior_bins           at least `min_weight`
+
+    `weights` v (B,) are those of the bins, and `window` (B,) is the window of each bin. The prior
+    has no effect with one window. Without sources, all weight is diffuse.
+    """
+    B, M = densities.shape
+    g = np.concatenate([densities.T, np.ones((1, B))])
+    pi = np.full((M + 1, n_windows), (1 - settings.diffuse_weight) / max(M, 1))
+    pi[-1] = settings.diffuse_weight if M else 1.0
+    v, total = weights, max(float(weights.sum()), 1e-9)
+    for _ in range(settings.em_iterations if M else 0):
+        at_bins = pi if window is None else pi[:, window]
+        scaled = g * (v / (at_bins * g).sum(axis=0))  # r v / π
+        if window is None:
+            counts = pi * scaled.sum(axis=1, keepdims=True)
+        else:
+            counts = pi * np.stack([np.bincount(window, row, n_windows) for row in scaled])
+        counts += settings.window_prior_bins / total * counts.sum(axis=1, keepdims=True)
+        pi = np.maximum(counts / np.maximum(counts.sum(axis=0), 1e-300), settings.min_weight)
+        pi /= pi.sum(axis=0)
+    return pi
+
+
+def source_log_likelihoods(
+    densities: Single, weights: Array, others: Array, weight: float
+) -> Single:
+    """Return L (C,) = Σ_n v_n log (π g_n(x) + e_n) of one more source in each cell x.
+
+    `densities` g (B, C), `weights` v (B,), `others` e (B,), `weight` π.
+    """
+    block_size = 64  # bins per block, so that the logarithms stay in the cache
+    v, e = weights.astype(np.float32), others.astype(np.float32)[:, None]
+    L = np.zeros(densities.shape[1], dtype=np.float32)
+    for first in range(0, len(densities), block_size):
+        block = slice(first, first + block_size)
+        mixed = densities[block] * np.float32(weight)
+        mixed += e[block]
+        L += v[block] @ np.log(mixed, out=mixed)
+    return L
 
 
 @dataclass(frozen=True, eq=False)
-class DetectedSource:
-    """One of several sources, estimated from its onsets."""
+class MixtureFit:
+    """Paths of several sources, their mixing weights and their likelihood."""
 
-    log_likelihood: DirectionLogLikelihood  # given the directions of the other sources
-    direction: Array  # (C,) of the maximum
-    bins: float  # expected number of its onset bins
-    nats_per_bin: float  # per (weighted) bin of its own, over diffuse sound
-    evidence: float  # nats per (weighted) bin of all bins that the source adds
-    responsibilities: Array  # (B,) posterior probability that a bin belongs to the source
+    cells: Indices  # (M, W)
+    mixing_weights: Array  # (M + 1, W); the last row is the diffuse component
+    log_likelihood: float  # L, nats
+
+    def __len__(self) -> int:
+        return len(self.cells)
 
 
 class OnsetMixture:
-    """Mixture model of the onsets of several sources, on a grid of directions."""
+    """The onset bins of a recording, as a mixture of sources on a grid of directions."""
 
     def __init__(
         self,
-        model: DirectSoundModel,
-        bins: OnsetBins,
-        leave_one_out: LeaveOneOutTemplates | None = None,
+        densities: Single,
+        weights: Array,
+        vectors: Array,
+        settings: OnsetMixtureSettings = MIXTURE_SETTINGS,
+        window: Indices | None = None,
+        n_windows: int = 1,
     ) -> None:
-        self.model, self.bins, self._leave_one_out = model, bins, leave_one_out
-        self._weights = bin_weights(bins.f).astype(np.float32)
-        self._table = np.exp(model.log_densities)
-        self._coarse, self._cell = model.cells
-        self._densities = self._densities_at(self._coarse, model.coarse_points)
-        self._scan = MixtureScan(self._densities, self._weights)
+        """Take g (B, C), v (B,), unit vectors (C, 3), and the window (B,) of each bin."""
+        self.densities, self.vectors, self.settings = densities, vectors, settings
+        self.window, self.n_windows = window, n_windows
+        self.weights = weights
+        self.total = max(float(self.weights.sum()), 1e-9)
+        self._lateral = np.degrees(np.arcsin(np.clip(vectors[:, 1], -1, 1)))
+        if window is not None:
+            order = np.argsort(window, kind="stable")
+            ends = np.searchsorted(window[order], np.arange(1, n_windows))
+            self._rows = np.split(order, ends)  # the bins of each window
 
-    def _densities_at(self, rows: Indices, points: Single) -> Single:
-        """Return g (B, rows) of every bin at points (F, 3, rows) of the grid."""
-        out = np.empty((len(self.bins), len(rows)), dtype=np.float32)
-        for own, densities in self.model.iter_table_values(self._table, self.bins, points):
-            out[own] = densities
-        if self._leave_one_out is not None:
-            hit, replaced = self._leave_one_out.of(rows)
-            for own, densities in self.model.iter_table_values(self._table, self.bins, replaced):
-                out[own, hit] = densities
-        return out
+    # --- one fit -------------------------------------------------------------------------------
 
-    def _likelihoods(self, densities: Single, others: Single, weight: float) -> Single:
-        """Return L (G,) of a source at G directions, given the density of the others (B,)."""
-        mixed = densities * np.float32(weight)
-        mixed += others[:, None]
-        likelihoods: Single = self._weights @ np.log(mixed, out=mixed)
+    def fit_weights(self, cells: Indices) -> MixtureFit:
+        """Return the fit of sources in cells (M, W)."""
+        g = self.densities_along(cells)
+        pi = fit_mixing_weights(g, self.weights, self.settings, self.window, self.n_windows)
+        mixed = self._mixture_likelihoods(g, pi)
+        return MixtureFit(cells, pi, float(self.weights @ np.log(mixed)))
+
+    def fit_static(self, cells: list[int]) -> MixtureFit:
+        """Return the fit of static sources in these cells."""
+        paths = np.repeat(np.array(cells, dtype=np.intp)[:, None], self.n_windows, axis=1)
+        return self.fit_weights(paths)
+
+    def densities_along(self, cells: Indices) -> Array:
+        """Return g (B, M) of the bins along paths (M, W)."""
+        if self.window is None:
+            g = self.densities[:, cells[:, 0]]
+        else:
+            g = self.densities[np.arange(len(self.window)), cells[:, self.window]].T
+        return g.astype(np.float64)
+
+    def likelihoods_without(self, fit: MixtureFit, m: int) -> Array:
+        """Return e (B,), the likelihood of all components but source m."""
+        g = self.densities_along(np.delete(fit.cells, m, axis=0))
+        return self._mixture_likelihoods(g, np.delete(fit.mixing_weights, m, axis=0))
+
+    def _mixture_likelihoods(self, g: Array, pi: Array) -> Array:
+        """Return the likelihood (B,) of sources with densities g (B, M) and of diffuse sound."""
+        at_bins = pi if self.window is None else pi[:, self.window]
+        likelihoods: Array = (at_bins[:-1] * g.T).sum(axis=0) + at_bins[-1]
         return likelihoods
 
-    def search_up_to(self, count: int) -> list[list[int]]:
-        """Return the best cells found for 1, 2, …, `count` sources."""
-        fits: list[list[int]] = []
-        for _ in range(count):
-            fits.append(self._add_source(fits[-1] if fits else []))
+    def responsibilities(self, fit: MixtureFit, m: int) -> Array:
+        """Return the posterior probability (B,) that each bin belongs to source m."""
+        pi = fit.mixing_weights[m] if self.window is None else fit.mixing_weights[m][self.window]
+        own = pi * self.densities_along(fit.cells[m : m + 1])[:, 0]
+        responsibilities: Array = own / (own + self.likelihoods_without(fit, m))
+        return responsibilities
+
+    def gain(self, fit: MixtureFit, m: int) -> float:
+        """Return the gain of having source m, in nats per bin; the others are fitted again."""
+        without = self.fit_weights(np.delete(fit.cells, m, axis=0))
+        return (fit.log_likelihood - without.log_likelihood) / self.total
+
+    # --- search --------------------------------------------------------------------------------
+
+    def search(self, count: int) -> list[MixtureFit]:
+        """Return the best fits of 1, 2, …, `count` sources, which may be on one cone."""
+        fits = [self.add_source(self.fit_static([]), same_cone_nats=0.0)]
+        while len(fits) < count:
+            fits.append(self.add_source(fits[-1], same_cone_nats=0.0))
         return fits
 
-    def _add_source(self, cells: list[int]) -> list[int]:
+    def count_sources(self, max_sources: int) -> MixtureFit:
+        """Return the fit of as many sources as the bins support, at most `max_sources`."""
+        fit = self.add_source(self.fit_static([]))
+        while len(fit) < max_sources:
+            more = self.add_source(fit)
+            if self.score(more) - self.score(fit) < self.settings.required_gain(len(fit)):
+                break
+            fit = more
+        return fit
+
+    def next_source_ratio(self, fit: MixtureFit) -> float:
+        """Return the gain of one more source, as a ratio of the gain that is required."""
+        settings = self.settings
+        more = self.add_source(fit, settings.may_be_more_ratio * settings.same_cone_nats)
+        required = settings.required_gain(len(fit)) + settings.same_cone_nats * max(
+            self._cone_pairs(more) - self._cone_pairs(fit), 0.0
+        )
+        return (more.log_likelihood - fit.log_likelihood) / self.total / required
+
+    def score(self, fit: MixtureFit, same_cone_nats: float | None = None) -> float:
+        """Return J in nats per bin, without the cost that depends on the number alone."""
+        cost = self.settings.same_cone_nats if same_cone_nats is None else same_cone_nats
+        return fit.log_likelihood / self.total - cost * self._cone_pairs(fit)
+
+    def add_source(self, fit: MixtureFit, same_cone_nats: float | None = None) -> MixtureFit:
         """Add one source, and place all sources again given the others.
 
-        Sources have unequal numbers of onsets: the new source is tried both with the same mixing
-        weight as the others and with a small one, and the better fit is taken.
+        Sources have unequal numbers of onsets: several mixing weights of the new source are tried.
         """
-        M = len(cells) + 1
-        tried: list[list[int]] = []
-        refined: dict[tuple[int, ...], list[int]] = {}  # results by their starting cells
-        for weight in ((1 - DIFFUSE_WEIGHT) / M, _RARE_WEIGHT) if cells else (1 - DIFFUSE_WEIGHT,):
-            before = self.mixing_weights(cells)
-            weights = np.append(
-                before * (1 - DIFFUSE_WEIGHT - weight) / (1 - DIFFUSE_WEIGHT), weight
-            )
-            chosen = [*cells, self._best_cell(cells, weights[:-1], weight)]
-            if tuple(chosen) not in refined:
-                refined[tuple(chosen)] = self._refine(chosen) if M > 1 else chosen
-            tried.append(refined[tuple(chosen)])
-        return max(tried, key=self.score)
+        cost = self.settings.same_cone_nats if same_cone_nats is None else same_cone_nats
+        candidates: dict[bytes, MixtureFit] = {}
+        for start in self._starts(fit):
+            e = self._mixture_likelihoods(self.densities_along(start.cells), start.mixing_weights)
+            first = (1 - self.settings.diffuse_weight,)
+            for weight in self.settings.new_weights if len(fit) else first:
+                pi = np.full(self.n_windows, weight)
+                path = self._place((1 - weight) * e, pi, start.cells, cost)
+                cells = np.concatenate([start.cells, path[None]])
+                if cells.tobytes() not in candidates:
+                    candidates[cells.tobytes()] = self._refine(self.fit_weights(cells), cost)
+        return max(candidates.values(), key=lambda candidate: self.score(candidate, cost))
 
-    def _refine(self, cells: list[int]) -> list[int]:
-        """Move each source in turn to its best cell given the others."""
-        chosen = list(cells)
-        for _ in range(_REFINEMENT_ROUNDS):
-            before, weights = list(chosen), self.mixing_weights(chosen)
-            for m in range(len(chosen)):
-                others = chosen[:m] + chosen[m + 1 :]
-                chosen[m] = self._best_cell(others, np.delete(weights, m), weights[m])
-            if chosen == before:
+    def _starts(self, fit: MixtureFit) -> Iterator[MixtureFit]:
+        """Yield the fits to which one more source is added."""
+        yield fit
+
+    def _refine(self, fit: MixtureFit, same_cone_nats: float) -> MixtureFit:
+        """Place each source again given the others, while J increases."""
+        for _ in range(self.settings.refinement_rounds if len(fit) > 1 else 0):
+            refined = self.fit_weights(self.placed_again(fit, same_cone_nats))
+            improvement = self.score(refined, same_cone_nats) - self.score(fit, same_cone_nats)
+            if improvement <= self.settings.min_improvement_nats:
                 break
-        return chosen
+            fit = refined
+        return fit
 
-    def mixing_weights(self, cells: list[int]) -> Array:
-        """Return the maximum-likelihood mixing weights (M,), by EM; they sum to 1 - w_0."""
-        if not cells:
-            return np.zeros(0)
-        p, v = self._densities[:, cells], self._weights / max(float(self._weights.sum()), 1e-9)
-        w = np.full(len(cells), (1 - DIFFUSE_WEIGHT) / len(cells))
-        for _ in range(_EM_STEPS):
-            w = np.maximum(w * (v / (p @ w + DIFFUSE_WEIGHT) @ p), _MIN_WEIGHT)
-            w *= (1 - DIFFUSE_WEIGHT) / w.sum()
-        return w
+    def placed_again(
+        self, fit: MixtureFit, same_cone_nats: float, fixed: int | None = None
+    ) -> Indices:
+        """Return paths (M, W), each placed again given the others; source `fixed` is kept."""
+        cells = fit.cells.copy()
+        for m in set(range(len(cells))) - {fixed}:
+            e = self.likelihoods_without(MixtureFit(cells, fit.mixing_weights, np.nan), m)
+            occupied = np.delete(cells, m, axis=0)
+            cells[m] = self._place(e, fit.mixing_weights[m], occupied, same_cone_nats)
+        return cells
 
-    def _best_cell(self, others: list[int], weights: Array, weight: float) -> int:
-        """Return the best cell of a further source given the others."""
-        L = self._scan.at(weight, self._mixture_density(others, weights))
-        grid, coarse = self.model.grid, self._coarse
-        L[_too_near(grid[coarse], grid[coarse[others]])] = -np.inf
-        return int(L.argmax())
+    def _place(self, e: Array, pi: Array, occupied: Indices, same_cone_nats: float) -> Indices:
+        """Return the best path (W,) of a source, given the likelihoods and paths of the others."""
+        settings = self.settings
+        L = self.log_likelihoods(e, pi)
+        min_cosine = np.cos(np.radians(settings.min_separation_degrees))
+        for cells in occupied:
+            L[self.vectors[cells] @ self.vectors.T > min_cosine] -= settings.coincidence_nats
+            L[self._on_cone(cells)] -= same_cone_nats * self.total / self.n_windows
+        return self.best_path(L)
 
-    def _mixture_density(self, cells: list[int], weights: Array) -> Single:
-        """Return the density (B,) of sources in these cells and the diffuse component."""
-        density: Single = (self._densities[:, cells] @ weights + DIFFUSE_WEIGHT).astype(np.float32)
-        return density
-
-    def count_sources(self, max_sources: int) -> list[int]:
-        """Return the cells of as many sources as the onsets support."""
-        return self._counter.count(max_sources)
-
-    def next_source_ratio(self, cells: list[int]) -> float:
-        """Return the gain of one more source, as a ratio of the gain that is required."""
-        return self._counter.next_source_ratio(cells)
-
-    @cached_property
-    def _counter(self) -> SourceCounter:
-        return SourceCounter(self._densities, self._weights, self.model.grid[self._coarse])
-
-    def second_source_gain(self) -> float:
-        """Return the nats per onset by which two sources fit better than one."""
-        one, two = self.search_up_to(2)
-        return self.score(two) - self.score(one)
-
-    def score(self, cells: list[int]) -> float:
-        """Return L per (weighted) bin of sources in these cells, at the best mixing weights."""
-        logs = np.log(self._mixture_density(cells, self.mixing_weights(cells)))
-        return float(self._weights @ logs / max(float(self._weights.sum()), 1e-9))
-
-    def detected_sources(self, cells: list[int]) -> list[DetectedSource]:
-        """Return the sources in these cells, refined on the fine grid given the others."""
-        M, weights = len(cells), self.mixing_weights(cells)
-        own = [weights[m] * np.take(self._densities, cell, axis=1) for m, cell in enumerate(cells)]
-        directions = [self.model.grid[self._coarse[cell]] for cell in cells]
-        rows: list[Indices] = []
-        fine: list[Single] = []
-        for round_number in range(_FINE_ROUNDS):
-            for m in range(M):
-                others = _others(own, m)
-                if round_number == 0:
-                    coarse = self._scan.at(weights[m], others)
-                    rows.append(self._fine_rows(coarse))
-                    fine.append(self._densities_at(rows[m], self.model.points(rows[m])))
-                L = self._likelihoods(fine[m], others, weights[m])
-                occupied = np.array(directions[:m] + directions[m + 1 :])
-                L[_too_near(self.model.grid[rows[m]], occupied)] = -np.inf
-                best = int(L.argmax())
-                own[m] = weights[m] * np.take(fine[m], best, axis=1)
-                directions[m] = self.model.grid[rows[m][best]]
-        return [self._source(own, m, weights[m], rows[m], fine[m], directions) for m in range(M)]
-
-    def _fine_rows(self, L: Single) -> Indices:
-        """Return the grid rows in the cells of largest L."""
-        count = min(_N_FINE_CELLS, len(L))
-        best = np.zeros(len(L), dtype=bool)
-        best[np.argpartition(-L, count - 1)[:count]] = True
-        return np.flatnonzero(best[self._cell])
-
-    def _source(
-        self,
-        every: list[Single],
-        m: int,
-        weight: float,
-        rows: Indices,
-        fine: Single,
-        directions: list[Array],
-    ) -> DetectedSource:
-        """Assemble source m; its L is relative to a diffuse component of the same weight."""
-        v, grid, coarse = self._weights, self.model.grid, self._coarse
-        own, others = every[m], _others(every, m)
-        rest = 1 - DIFFUSE_WEIGHT - weight  # without source m, the others take over its weight
-        without = np.ones_like(others)
-        if rest > 1e-6:
-            without = (others - DIFFUSE_WEIGHT) * ((1 - DIFFUSE_WEIGHT) / rest) + DIFFUSE_WEIGHT
-        evidence = float(v @ np.log((others + own) / without)) / max(float(v.sum()), 1e-9)
-        diffuse = float(v @ np.log(others + weight))
-        near = self._likelihoods(fine, others, weight).astype(np.float64) - diffuse
-        far = np.setdiff1d(np.arange(len(coarse)), self._cell[rows])
-        L = self._scan.at(weight, others)[far].astype(np.float64) - diffuse
-        sizes = np.bincount(self._cell, minlength=len(coarse))[far]
-        responsibilities = (own / (own + others)).astype(np.float64)
-        count, own_weight = float(responsibilities.sum()), float(v @ responsibilities)
-        nats_per_bin = float(near.max()) / max(own_weight, 1e-9)
-        every_direction = np.concatenate([grid[rows], grid[coarse[far]]])
-        likelihoods = np.concatenate([near, L])
-        # Exclude the directions of the others; otherwise both posteriors peak at the louder source.
-        occupied = np.array(directions[:m] + directions[m + 1 :])
-        likelihoods[_too_near(every_direction, occupied)] = -np.inf
-        snr_db = _weighted_median(self.bins.snr_db, responsibilities)
-        log_likelihood = DirectionLogLikelihood(
-            every_direction,
-            likelihoods,
-            np.concatenate([np.ones(len(rows)), sizes]),
-            np.array([nats_per_bin, snr_db, np.log2(max(count, 1.0))]),
-        )
-        return DetectedSource(
-            log_likelihood, directions[m], count, nats_per_bin, evidence, responsibilities
+    def log_likelihoods(self, e: Array, pi: Array) -> Single:
+        """Return L (W, C) of a source with mixing weights (W,), given e (B,) of the others."""
+        g, v = self.densities, self.weights
+        if self.window is None:
+            return source_log_likelihoods(g, v, e, float(pi[0]))[None]
+        return np.stack(
+            [
+                source_log_likelihoods(g[rows], v[rows], e[rows], float(weight))
+                for rows, weight in zip(self._rows, pi, strict=True)
+            ]
         )
 
+    def best_path(self, L: Single) -> Indices:
+        """Return the best path (W,) for L (W, C): one cell for all windows."""
+        return np.full(self.n_windows, L.sum(axis=0).argmax())
 
-def _too_near(directions: Array, others: Array) -> Mask:
-    """Return which (G,) directions are too close to those of other sources."""
-    if not len(others):
-        return np.zeros(len(directions), dtype=bool)
-    cosines = to_vectors(directions) @ to_vectors(others).T
-    near: Mask = (cosines > np.cos(np.radians(MIN_SEPARATION_DEGREES))).any(axis=1)
-    return near
+    def _on_cone(self, cells: Indices) -> Mask:
+        """Return which (W, C) cells are on the cone of confusion of a path (W,)."""
+        gaps = np.abs(self._lateral[cells][:, None] - self._lateral)
+        on_cone: Mask = gaps < self.settings.cone_degrees
+        return on_cone
 
-
-def _others(own: list[Single], m: int) -> Single:
-    """Return the density (B,) of all sources but m, and of the diffuse component."""
-    total = np.full(len(own[m]), DIFFUSE_WEIGHT, dtype=np.float32)
-    for k, density in enumerate(own):
-        if k != m:
-            total += density
-    return total
-
-
-def _weighted_median(values: Array, weights: Array) -> float:
-    """Return the weighted median of the values, at most 60."""
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order])
-    middle = int(np.searchsorted(below, 0.5 * below[-1]))
-    return min(float(values[order[min(middle, len(values) - 1)]]), 60.0)
+    def _cone_pairs(self, fit: MixtureFit) -> float:
+        """Return the number of pairs of sources on one cone, averaged over the windows."""
+        lateral = self._lateral[fit.cells]
+        same = np.abs(lateral[:, None] - lateral) < self.settings.cone_degrees
+        return float(np.triu(same.mean(axis=2), 1).sum())

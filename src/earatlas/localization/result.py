@@ -6,19 +6,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.credible_region import CredibleRegion
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.grid_region import CredibleRegion
 from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.types import Array
-from earatlas.wording import UNKNOWN_DIRECTION, is_unknown
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives
 
-__all__ = ["Localization", "uninformative_posterior"]
+__all__ = ["Localization", "ResultSettings", "uninformative_posterior"]
 
-# Evidence: docs/figures/settings/localization.md, "result".
-_PAUSE_SECONDS = 0.5  # silence that is usual between words and raises no doubt
-_DRIFT_DEGREES_PER_SECOND = 5.0  # assumed speed of a silent source
-# Blurred fraction of an uninformative posterior, whose rest keeps the mode, and width of the blur.
-_BLURRED_FRACTION, _BLUR_DEGREES = 0.95, 90.0
+
+@dataclass(frozen=True, slots=True)
+class ResultSettings:
+    """How posteriors widen in silence.
+
+    Evidence: docs/figures/settings/localization.md, "result".
+    """
+
+    pause_seconds: float = 0.5  # silence that is usual between words and raises no doubt
+    drift_degrees_per_second: float = 5.0  # assumed speed of a silent source
+
+
+_SETTINGS = ResultSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +73,23 @@ class Localization:
             unit = " degrees" if self.posterior.space.holds_directions else ""
             place = ", ".join(f"{v:.1f}" for v in self.direction)
             where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
+        where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
         words = ", ".join(doubt.word for doubt in self.doubts)
         doubts = f", doubts: {words}" if words else ""
         return f"Localization({where}, {100 * self.observed_share:.0f} % observed{doubts})"
 
     @cached_property
     def direction(self) -> Array:
-        """Most probable direction (C,) in degrees."""
-        return self.posterior.best
+        """Most probable direction (C,) in degrees, that of the first of the `alternatives`."""
+        return self.posterior.direction
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """The possible directions with their probabilities; `direction` is that of the first.
+
+        There are several if, for example, front and back are both probable.
+        """
+        return self.posterior.alternatives
 
     @cached_property
     def mean(self) -> Array:
@@ -121,9 +139,9 @@ class Localization:
             A copy with `age_seconds`; after 0.5 s also with a wider posterior and a doubt.
 
         """
-        if seconds <= _PAUSE_SECONDS:
+        if seconds <= _SETTINGS.pause_seconds:
             return replace(self, age_seconds=seconds)
-        posterior = self.posterior.blurred([_DRIFT_DEGREES_PER_SECOND * seconds], [1.0])
+        posterior = self.posterior.blurred([_SETTINGS.drift_degrees_per_second * seconds], [1.0])
         reason = (
             f"no sound for {seconds:.1f} s. The source may have moved; the radius grows until it "
             "is active again."
@@ -137,17 +155,28 @@ class Localization:
         Returns
         -------
         dict
-            Keys direction, mean, radius_90, credible_90_area, observed_share and doubts; age for a
-            stream with memory.
+            Keys direction, mean, radius_90, credible_90_area, alternatives, observed_share and
+            doubts; age for a stream with memory.
 
         """
+        summary = self._summary()
+        alternatives = [one.to_dict() for one in self.alternatives]
+        return {**summary, "alternatives": alternatives, **self._remarks()}
+
+    def _summary(self) -> dict[str, Any]:
+        """Return direction, mean and sizes of the posterior as JSON values."""
         radius, area = self.posterior.rounded_region_size(0.9)
-        age = {} if self.age_seconds is None else {"age": round(self.age_seconds, 2)}
         return {
             "direction": [round(float(v), 2) for v in self.direction],
             "mean": [round(float(v), 2) for v in self.mean],
             "radius_90": radius,
             "credible_90_area": area,
+        }
+
+    def _remarks(self) -> dict[str, Any]:
+        """Return the other values for JSON."""
+        age = {} if self.age_seconds is None else {"age": round(self.age_seconds, 2)}
+        return {
             "observed_share": round(self.observed_share, 4),
             "doubts": [str(doubt) for doubt in self.doubts],
             **age,
@@ -164,10 +193,11 @@ class Localization:
         Returns
         -------
         dict
-            The key time and the keys of `to_dict`.
+            The key time and the keys of `to_dict` without alternatives, whose search takes longer
+            than the localization of a window.
 
         """
-        fields = self.to_dict() if self.observed_share > 0 else _SILENT
+        fields = {**self._summary(), **self._remarks()} if self.observed_share > 0 else _SILENT
         return {"time": round(time, 4), **fields}
 
 
@@ -184,4 +214,4 @@ _SILENT: dict[str, Any] = {
 
 def uninformative_posterior(posterior: DirectionPosterior) -> DirectionPosterior:
     """Return a posterior that is spread over nearly all directions, with the same mode."""
-    return posterior.blurred([0.0, _BLUR_DEGREES], [1 - _BLURRED_FRACTION, _BLURRED_FRACTION])
+    return posterior.blurred([0.0, 90.0], [0.05, 0.95])

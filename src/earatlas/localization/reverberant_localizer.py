@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,12 @@ from earatlas.geometry.spaces import Space, Sphere
 from earatlas.hrtf.interaural_templates import InterauralTemplates
 from earatlas.localization.onset_likelihood import N_CLASSES, N_TABLE_STEPS, DirectSoundModel
 from earatlas.localization.score_calibration import BETAS, KERNEL_WIDTHS_DEGREES, ScoreCalibration
-from earatlas.ppam.posterior_batch import CalibratedPosteriorBatch
+from earatlas.ppam.calibration import CalibratedPosteriorBatch
 from earatlas.types import Array
 
-__all__ = ["ReverberantLocalizer"]
+__all__ = ["ReverberantLocalizer", "posterior_mixture"]
 
-_MIN_BINS = 20  # onset bins below which onsets are not used
-# Weights of the anechoic posterior that are rounded to 0 and to 1.
-_NEGLIGIBLE_WEIGHT, _FULL_WEIGHT = 0.01, 0.99
+_NEGLIGIBLE_WEIGHT = 0.01  # a posterior of this weight or less is left out of the mixture
 # Names of the arrays of a `ScoreCalibration` in atlas files, and of its fields.
 _CALIBRATION_ARRAYS = {
     "features": "features",
@@ -72,10 +70,10 @@ class ReverberantLocalizer:
             likelihood = self.direct_sound.rotated_log_likelihood(onsets, yaw)
         weight = self.score_calibration.anechoic_weight(likelihood.features, residual_ratio)
         nats = float(likelihood.features[0])
-        if weight > _FULL_WEIGHT:
+        if weight > 1 - _NEGLIGIBLE_WEIGHT:
             return anechoic, nats
         reverberant = self.score_calibration.posterior(self.direct_sound.space, likelihood)
-        return _mixture(anechoic, reverberant, weight), nats
+        return posterior_mixture(anechoic, reverberant, weight), nats
 
     def combine_batch(
         self, anechoic: CalibratedPosteriorBatch, onsets: Sequence[OnsetBins]
@@ -101,7 +99,7 @@ class ReverberantLocalizer:
             mixed = [
                 (n, likelihood)
                 for n, likelihood in zip(used, likelihoods, strict=True)
-                if weights[n] <= _FULL_WEIGHT
+                if weights[n] <= 1 - _NEGLIGIBLE_WEIGHT
             ]
             reverberant = self.score_calibration.posteriors(
                 self.direct_sound.space, [likelihood for _, likelihood in mixed]
@@ -110,13 +108,15 @@ class ReverberantLocalizer:
         needed = np.flatnonzero(weights >= _NEGLIGIBLE_WEIGHT)
         for n, posterior in zip(needed.tolist(), anechoic.posteriors(needed), strict=True):
             posteriors[n] = (
-                _mixture(posterior, posteriors[n], weights[n]) if n in posteriors else posterior
+                posterior_mixture(posterior, posteriors[n], weights[n])
+                if n in posteriors
+                else posterior
             )
         return [(posteriors[n], float(nats[n])) for n in range(len(onsets))]
 
     def _uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
         """Whether the anechoic model fits badly and there are enough onsets."""
-        return residual_ratio > self.residual_threshold and len(onsets) >= _MIN_BINS
+        return residual_ratio > self.residual_threshold and onsets.enough
 
     def to_arrays(self) -> dict[str, Array]:
         """Return all arrays for a file; `from_arrays` is the inverse."""
@@ -188,7 +188,19 @@ class ReverberantLocalizer:
             name: array.astype(np.float32).astype(np.float64)
             for name, array in self.to_arrays().items()
         }
-        return ReverberantLocalizer.from_arrays(self.direct_sound.space, arrays, self.to_dict())
+        sound, multi_source = self.direct_sound, self.multi_source_calibration
+        copied = ReverberantLocalizer.from_arrays(sound.space, arrays, self.to_dict())
+        rounded_multi_source = copied.multi_source_calibration
+        if multi_source is not None and rounded_multi_source is not None:
+            rounded_multi_source = replace(rounded_multi_source, settings=multi_source.settings)
+        return replace(  # files do not hold these settings
+            copied,
+            direct_sound=replace(copied.direct_sound, settings=sound.settings),
+            score_calibration=replace(
+                copied.score_calibration, settings=self.score_calibration.settings
+            ),
+            multi_source_calibration=rounded_multi_source,
+        )
 
 
 def _calibration_arrays(calibration: ScoreCalibration | None, prefix: str) -> dict[str, Array]:
@@ -214,10 +226,12 @@ def _read_calibration(arrays: dict[str, Array], prefix: str = "") -> ScoreCalibr
         and own["mixture_weights"].min() >= 0
     ):
         raise ValueError("its arrays for the score calibration do not fit each other")
-    return ScoreCalibration(**own)
+    return ScoreCalibration(own["features"], own["scale"], own["mixture_weights"], own["weights"])
 
 
-def _mixture(a: DirectionPosterior, b: DirectionPosterior, weight: float) -> DirectionPosterior:
+def posterior_mixture(
+    a: DirectionPosterior, b: DirectionPosterior, weight: float
+) -> DirectionPosterior:
     """Return weight a + (1 - weight) b; a negligible weight is rounded to 0."""
     if weight < _NEGLIGIBLE_WEIGHT:
         return b

@@ -33,6 +33,7 @@ from earatlas.types import Array
 
 __all__ = [
     "ScoreCalibration",
+    "ScoreCalibrationSettings",
     "direction_probabilities",
     "direction_scores",
     "fit_anechoic_weight",
@@ -40,20 +41,33 @@ __all__ = [
     "tempered_posterior",
 ]
 
-# Evidence: docs/figures/settings/localization.md, "score_calibration".
+# The axes of the mixture weights, which are a part of atlas files
 KERNEL_WIDTHS_DEGREES = 2.0 ** np.arange(7)  # standard deviations of the kernels, 1 … 64
 BETAS = 2.0 ** np.arange(1.0, -7.01, -1.0)  # inverse temperatures, 2 … 1/128
-_POINT_DEGREES = 0.5  # width of a grid point: a quarter of the grid spacing
-_PEAK_RADIUS_DEGREES = 3.2  # neighbours of the best point on a grid of 2 degrees
-_N_SIMILAR_SCENES = 15  # approximate number of scenes of a local fit
-_PRIOR_SCENES = 3.0  # strength of the prior from all scenes, in scenes
-_KERNEL_VARIANCE = 0.25  # variance of the kernel over φ that selects scenes similar to a recording
-_MAX_COMPONENTS, _MASS = 400, 0.995  # most components of a posterior, and mass that they hold
-_NEGLIGIBLE_WEIGHT = 1e-6  # weight below which an inverse temperature changes no printed digit
-_MIN_SPREAD = np.array([0.1, 2.0, 0.5])  # smallest scale of the features; 0 would divide by 0
-_FEATURE_SCALES = np.array([1.0, 0.5, 1.0])  # the SNR separates noise from reverberation
-_ANECHOIC_PERCENTILE = 85  # 15 % of the training scenes are anechoic
-_RIDGE = 0.3  # penalty of the logistic weights, which are fitted to about forty scenes
+
+
+# Evidence: docs/figures/settings/localization.md, "score_calibration".
+@dataclass(frozen=True, slots=True)
+class ScoreCalibrationSettings:
+    """Fit of a `ScoreCalibration`, and its use."""
+
+    # Fit
+    similar_scenes: int = 15  # approximate number of scenes of a local fit
+    prior_scenes: float = 3.0  # strength of the prior from all scenes
+    min_spread: tuple[float, ...] = (0.1, 2.0, 0.5)  # smallest standard deviations of the features
+    feature_scales: tuple[float, ...] = (1.0, 0.5, 1.0)  # the SNR separates noise and rooms
+    ridge: float = 0.3  # penalty of the logistic weights
+
+    # Use
+    kernel_variance: float = 0.25  # of the kernel over φ that selects scenes
+    anechoic_percentile: float = 85.0  # 15 % of the training scenes are anechoic
+    max_components: int = 400  # most components of a posterior
+    mass: float = 0.995  # probability that they hold
+    point_degrees: float = 0.5  # width of a grid point: a quarter of the grid spacing
+    peak_radius_degrees: float = 3.2  # neighbours of the best point on a grid of 2 degrees
+
+
+CALIBRATION_SETTINGS = ScoreCalibrationSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +78,18 @@ class ScoreCalibration:
     scale: Array  # (3,) of distances between features
     mixture_weights: Array  # (n, I, J) a, fitted around each scene
     weights: Array  # (4,) of the logistic function for π
+    settings: ScoreCalibrationSettings = CALIBRATION_SETTINGS
 
     @cached_property
     def typical_nats_per_onset(self) -> float:
         """Log-likelihood per onset that is typical for anechoic scenes."""
-        return float(np.percentile(self.features[:, 0], _ANECHOIC_PERCENTILE))
+        return float(np.percentile(self.features[:, 0], self.settings.anechoic_percentile))
 
     def local_mixture_weights(self, features: Array) -> Array:
         """Return the mixture weights (..., I, J) of scenes similar to the features (..., 3)."""
         squared = (((self.features - features[..., None, :]) / self.scale) ** 2).sum(axis=-1)
-        w = np.exp(-0.5 * (squared - squared.min(axis=-1, keepdims=True)) / _KERNEL_VARIANCE)
+        squared = squared - squared.min(axis=-1, keepdims=True)
+        w = np.exp(-0.5 * squared / self.settings.kernel_variance)
         kernel = w / w.sum(axis=-1, keepdims=True)
         mixture_weights: Array = np.tensordot(kernel, self.mixture_weights, axes=1)
         return mixture_weights
@@ -94,17 +110,16 @@ class ScoreCalibration:
             return []
         weights = self.local_mixture_weights(np.array([one.features for one in likelihoods]))
         beta_weights = weights.sum(axis=2)
-        used = beta_weights > _NEGLIGIBLE_WEIGHT * beta_weights.sum(axis=1, keepdims=True)
+        # Inverse temperatures of a smaller weight change no printed digit.
+        used = beta_weights > 1e-6 * beta_weights.sum(axis=1, keepdims=True)
         betas = np.exp(beta_weights @ np.log(BETAS) / beta_weights.sum(axis=1))
-        widths = np.hypot(KERNEL_WIDTHS_DEGREES, _POINT_DEGREES)
-        return [
-            _gaussian_mixture(
-                space, one, direction_probabilities(one, BETAS[own]).T @ a[own], widths, peak
-            )
-            for one, own, a, peak in zip(
-                likelihoods, used, weights, _peaks(space, likelihoods, betas), strict=True
-            )
-        ]
+        widths = np.hypot(KERNEL_WIDTHS_DEGREES, self.settings.point_degrees)
+        peaks = _peaks(space, likelihoods, betas, self.settings)
+        posteriors = []
+        for one, own, a, peak in zip(likelihoods, used, weights, peaks, strict=True):
+            p = direction_probabilities(one, BETAS[own]).T @ a[own]
+            posteriors.append(_gaussian_mixture(space, one, p, widths, peak, self.settings))
+        return posteriors
 
 
 def tempered_posterior(
@@ -112,28 +127,33 @@ def tempered_posterior(
 ) -> DirectionPosterior:
     """Return p_g ∝ size_g exp(β L_g) as a mixture of Gaussians of one width."""
     p = direction_probabilities(likelihood, np.array([beta]))
-    (peak,) = _peaks(space, [likelihood], np.array([beta]))
-    return _gaussian_mixture(space, likelihood, p.T, np.array([width_degrees]), peak)
+    (peak,) = _peaks(space, [likelihood], np.array([beta]), CALIBRATION_SETTINGS)
+    widths = np.array([width_degrees])
+    return _gaussian_mixture(space, likelihood, p.T, widths, peak, CALIBRATION_SETTINGS)
 
 
 def _gaussian_mixture(
-    space: Space, likelihood: DirectionLogLikelihood, p: Array, widths: Array, peak: Array
+    space: Space,
+    likelihood: DirectionLogLikelihood,
+    p: Array,
+    widths: Array,
+    peak: Array,
+    settings: ScoreCalibrationSettings,
 ) -> DirectionPosterior:
     """Return Gaussians of widths (J,) at the directions, with probabilities p (P, J).
 
     Components of little probability are left out. The best direction is shifted between the grid
     points, to `peak` (L,) of its chart.
     """
-    flat = p.ravel()
+    flat, most = p.ravel(), min(settings.max_components, p.size)
     # Partition only the components above the mean: a twentieth of the time of sorting all.
     above = np.flatnonzero(flat > flat.mean())
-    if len(above) < _MAX_COMPONENTS:
+    if len(above) < most:
         above = np.arange(len(flat))
-    most = min(_MAX_COMPONENTS, len(flat))
     top = np.sort(above[np.argpartition(-flat[above], most - 1)[:most]])
     order = top[np.argsort(-flat[top], kind="stable")]
     mass = np.cumsum(flat[order])
-    count = min(int(np.searchsorted(mass, _MASS * flat.sum())) + 1, _MAX_COMPONENTS)
+    count = min(int(np.searchsorted(mass, settings.mass * flat.sum())) + 1, most)
     kept = np.sort(order[:count])
     direction, width = np.divmod(kept, len(widths))
     means = np.zeros((len(kept), space.dims))
@@ -170,14 +190,19 @@ def direction_probabilities(likelihood: DirectionLogLikelihood, betas: Array) ->
     return p
 
 
-def _peaks(space: Space, likelihoods: Sequence[DirectionLogLikelihood], betas: Array) -> Array:
+def _peaks(
+    space: Space,
+    likelihoods: Sequence[DirectionLogLikelihood],
+    betas: Array,
+    settings: ScoreCalibrationSettings,
+) -> Array:
     """Return chart coordinates (N, L) of the peaks, from each best point and its neighbours."""
+    radius = settings.peak_radius_degrees
     best = [int(np.argmax(one.log_likelihoods)) for one in likelihoods]
     # The difference of the last coordinate is a lower bound of the distance and excludes most.
     neighbours = [
         np.flatnonzero(
-            (np.abs(one.directions[:, -1] - one.directions[n, -1]) < _PEAK_RADIUS_DEGREES)
-            & (one.sizes == 1)
+            (np.abs(one.directions[:, -1] - one.directions[n, -1]) < radius) & (one.sizes == 1)
         )
         for one, n in zip(likelihoods, best, strict=True)
     ]
@@ -192,7 +217,7 @@ def _peaks(space: Space, likelihoods: Sequence[DirectionLogLikelihood], betas: A
     centres = np.array([one.directions[n] for one, n in zip(likelihoods, best, strict=True)])
     u = space.log(centres[sound], directions)
     w = np.exp(np.minimum(2 * betas, 1.0)[sound] * gains)
-    w[np.linalg.norm(u, axis=1) >= _PEAK_RADIUS_DEGREES] = 0.0
+    w[np.linalg.norm(u, axis=1) >= radius] = 0.0
     N = len(likelihoods)
     sums = [np.bincount(sound, w * axis, minlength=N) for axis in u.T]
     peaks: Array = np.stack(sums, axis=1) / np.bincount(sound, w, minlength=N)[:, None]
@@ -223,11 +248,14 @@ def _fit_mixture_weights(scores: Array, weight: Array, prior: Array, strength: f
 
 
 def fit_score_calibration(
-    space: Space, likelihoods: Sequence[DirectionLogLikelihood], truths: Array
+    space: Space,
+    likelihoods: Sequence[DirectionLogLikelihood],
+    truths: Array,
+    settings: ScoreCalibrationSettings = CALIBRATION_SETTINGS,
 ) -> ScoreCalibration:
     """Fit the mixture weights around each scene; π is fitted later and is 0 until then."""
     features = np.array([one.features for one in likelihoods])
-    scale = np.maximum(features.std(axis=0), _MIN_SPREAD) * _FEATURE_SCALES
+    scale = np.maximum(features.std(axis=0), settings.min_spread) * settings.feature_scales
     scores = np.stack(
         [
             direction_scores(space, one, truth).ravel()
@@ -239,15 +267,19 @@ def fit_score_calibration(
     mixture_weights = np.empty_like(scores)
     for n, own in enumerate(features):
         squared = (((features - own) / scale) ** 2).sum(axis=1)
-        width = max(np.sort(squared)[min(_N_SIMILAR_SCENES, len(squared) - 1)] / 2, 1e-6)
+        width = max(np.sort(squared)[min(settings.similar_scenes, len(squared) - 1)] / 2, 1e-6)
         kernel = np.exp(-0.5 * squared / width) + 1e-3
-        mixture_weights[n] = _fit_mixture_weights(scores, kernel, prior, _PRIOR_SCENES)
+        mixture_weights[n] = _fit_mixture_weights(scores, kernel, prior, settings.prior_scenes)
     by_scene = mixture_weights.reshape(-1, len(BETAS), len(KERNEL_WIDTHS_DEGREES))
-    return ScoreCalibration(features, scale, by_scene, np.array([-30.0, 0.0, 0.0, 0.0]))
+    return ScoreCalibration(features, scale, by_scene, np.array([-30.0, 0.0, 0.0, 0.0]), settings)
 
 
 def fit_anechoic_weight(
-    features: Array, residual_ratios: Array, anechoic_scores: Array, onset_scores: Array
+    features: Array,
+    residual_ratios: Array,
+    anechoic_scores: Array,
+    onset_scores: Array,
+    settings: ScoreCalibrationSettings = CALIBRATION_SETTINGS,
 ) -> Array:
     """Return the weights (4,) of π that maximize the combined posterior of the true directions.
 
@@ -261,7 +293,7 @@ def fit_anechoic_weight(
 
     def loss(v: Array) -> float:
         pi = expit(X @ v)
-        return float(-np.log(pi * a + (1 - pi) * b).sum() + _RIDGE * (v**2).sum())
+        return float(-np.log(pi * a + (1 - pi) * b).sum() + settings.ridge * (v**2).sum())
 
     weights: Array = minimize(loss, np.zeros(X.shape[1]), method="BFGS").x
     return weights

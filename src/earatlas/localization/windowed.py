@@ -9,7 +9,7 @@ some windows, not the recording.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,22 +19,30 @@ import numpy as np
 from earatlas.errors import InputError
 from earatlas.features.hop_statistics import HopStatistics, sliding_statistics
 from earatlas.features.layout import CueLayout, Threshold
+from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import Recording
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.head_yaw import Yaw
-from earatlas.localization.head_motion import YawLike, check_yaw
+from earatlas.geometry.posterior_summary import summarize_posteriors
+from earatlas.geometry.spaces import Sphere
+from earatlas.localization.head_rotation import (
+    Pose,
+    YawLike,
+    check_yaw,
+    merge_poses,
+    total_statistics,
+)
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.localizer import (
+    localization_from_posterior,
     localize,
-    localize_rotating_head,
-    localize_statistics,
+    localize_poses,
+    observed_shares,
     require_observed,
 )
-from earatlas.localization.pose_statistics import Pose, merge_poses, total_statistics
 from earatlas.localization.result import Localization
-from earatlas.localization.windowed_batch import WindowBatchLocalizer
 from earatlas.localization.windowed_features import WindowedFeatures
-from earatlas.types import Array, Progress
+from earatlas.types import Array, Indices, Progress
 
 __all__ = ["Track", "WindowSettings", "WindowedLocalizer", "localize_windows"]
 
@@ -87,7 +95,7 @@ class Track:
         Yields
         ------
         dict
-            The key time, in seconds, and the keys of `Localization.to_dict`.
+            The key time, in seconds, and the keys of `Localization.to_dict` without alternatives.
 
         """
         for time, window in zip(self.times, self.windows, strict=True):
@@ -185,7 +193,7 @@ class WindowedLocalizer:
         statistics, onsets = self._features.total()
         pose = Pose(float(yaw.degrees[0]), statistics)
         yaws = np.zeros(0) if onsets is None else np.full(len(onsets), pose.yaw_degrees)
-        return require_observed(localize_rotating_head(self._head, [pose], onsets, yaws))
+        return require_observed(localize_poses(self._head, [pose], onsets, yaws))
 
 
 def _localize_static(
@@ -193,13 +201,80 @@ def _localize_static(
 ) -> Iterator[tuple[int, Localization]]:
     """Yield (first frame, localization) of each window of a static head, many at once."""
     step, length = settings.frames(head.layout)
-    localizer, begin = WindowBatchLocalizer(head, float(yaw.degrees[0])), 0
+    localizer, begin = _WindowBatchLocalizer(head, float(yaw.degrees[0])), 0
     for windows in sliding_statistics(features.hops(step, settings.threshold), length):
         begins = begin + step * np.arange(len(windows))
         spans = zip(begins.tolist(), windows.frames.tolist(), strict=True)
         onsets = [features.onsets(first, frames) for first, frames in spans]
         yield from zip(begins.tolist(), localizer(windows, onsets), strict=True)
         begin += step * len(windows)
+
+
+class _WindowBatchLocalizer:
+    """Localizer of many windows at once, for a head with a constant yaw.
+
+    The results are those of `localize_poses` without the test for several sources. On the sphere,
+    the summaries of all posteriors (direction, mean, radius, area) are computed together.
+    """
+
+    def __init__(self, head: LearnedHead, yaw_degrees: float) -> None:
+        self._head, self._yaw = head, yaw_degrees
+        self._silence: Localization | None = None  # the result of every window without bins
+
+    def __call__(
+        self, windows: HopStatistics, onsets: Sequence[OnsetBins | None]
+    ) -> Iterator[Localization]:
+        """Yield the localization of each window; its onsets are sorted by time."""
+        layout = self._head.layout
+        shares = observed_shares(layout, windows.table[0], windows.frames)
+        rows = np.flatnonzero(windows.table[0].any(axis=1))
+        observed = iter(self._localize(windows, rows, [onsets[n] for n in rows.tolist()], shares))
+        for n, frames in enumerate(windows.frames.tolist()):
+            if windows.table[0, n].any():
+                yield next(observed)
+            else:
+                yield replace(self._silent(windows), seconds=frames * layout.hop / layout.rate)
+
+    def _silent(self, windows: HopStatistics) -> Localization:
+        if self._silence is None:
+            nothing = np.zeros(windows.table.shape[-1])
+            statistics = CueStatistics(nothing, nothing, nothing)
+            self._silence = localize_poses(self._head, [Pose(0.0, statistics)], None, np.zeros(0))
+        return self._silence
+
+    def _localize(
+        self,
+        windows: HopStatistics,
+        rows: Indices,
+        onsets: Sequence[OnsetBins | None],
+        shares: Array,
+    ) -> list[Localization]:
+        """Localize the windows in these rows, all of which have observed bins."""
+        if not len(rows):
+            return []
+        head = self._head
+        counts, sums, squares = windows.table[:, rows]
+        statistics = CueStatistics(counts, sums, squares)
+        anechoic = head.calibration.calibrated_posteriors(head.model, statistics, all_charts=False)
+        combined = head.combine_batch(anechoic, onsets)
+        frame = head.layout.hop / head.layout.rate
+        localizations = [
+            localization_from_posterior(
+                head,
+                calibrated.rotated(self._yaw),
+                own,
+                observed_share=float(shares[n]),
+                seconds=float(windows.frames[n]) * frame,
+            )
+            for n, calibrated, own in zip(rows, combined, onsets, strict=True)
+        ]
+        if isinstance(head.space, Sphere):
+            posteriors = [localization.posterior for localization in localizations]
+            for posterior, summary in zip(
+                posteriors, summarize_posteriors(posteriors), strict=True
+            ):
+                posterior.cache_summary(summary)
+        return localizations
 
 
 def _localize_rotating(
@@ -217,7 +292,7 @@ def _localize_rotating(
         poses = merge_poses(parts)
         statistics = total_statistics(poses)
         if not statistics.counts.any():  # all silent windows have the same posterior
-            silence = silence or localize_statistics(head, statistics)
+            silence = silence or localize_poses(head, [Pose(0.0, statistics)], None, np.zeros(0))
             yield begin, replace(silence, seconds=statistics.frames * seconds)
             continue
         onsets = features.onsets(begin, statistics.frames)
@@ -227,7 +302,7 @@ def _localize_rotating(
                 head.reverberant_localizer.direct_sound.onset_settings.most_bins
             )
             times = features.seconds_of(onsets)
-        yield begin, localize_rotating_head(head, poses, onsets, yaw.at(times), test_several=False)
+        yield begin, localize_poses(head, poses, onsets, yaw.at(times), test_several=False)
 
 
 def _sliding_hops(parts: Iterable[HopStatistics], length: int) -> Iterator[list[CueStatistics]]:

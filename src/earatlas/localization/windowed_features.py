@@ -18,10 +18,9 @@ from earatlas.features.audio import Audio
 from earatlas.features.cues import spectra_blocks
 from earatlas.features.hop_statistics import HopStatistics, hop_statistics
 from earatlas.features.layout import Threshold
-from earatlas.features.noise_floor import LevelHistogram
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
-from earatlas.features.statistics import CueStatistics
+from earatlas.features.statistics import CueStatistics, LevelHistogram
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.types import Array
 

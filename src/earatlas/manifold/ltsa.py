@@ -30,10 +30,7 @@ from earatlas.types import Array, Indices
 
 __all__ = ["Manifold", "alignment_matrix", "ltsa", "neighbour_graph", "pca"]
 
-# Evidence: docs/figures/settings/manifold.md, "ltsa".
 _BLOCK_NUMBERS = 2_000_000  # numbers per work array, 16 MB
-_MAX_COMBINATIONS = 5000  # largest number of sets of eigenvectors that are compared; takes seconds
-_SHIFT = 1e-10  # relative to B's largest diagonal element: above rounding, below eigenvalues
 
 
 def nearest_neighbours(y: Array, k: int, points: Array | None = None) -> Indices:
@@ -106,7 +103,9 @@ def smallest_eigenpairs(B: csr_array, count: int) -> tuple[Array, Array]:
     ):  # too few points for a Krylov method; the constant vector is made the largest
         values, vectors = np.linalg.eigh(B.toarray() + B.diagonal().sum() / N)
         return values[:count], vectors[:, :count]
-    shift = _SHIFT * float(B.diagonal().max())
+    # Above the rounding errors of B, below its eigenvalues. Evidence:
+    # docs/figures/settings/manifold.md, "ltsa".
+    shift = 1e-10 * float(B.diagonal().max())
     # Symmetric elimination has half the fill-in, and B + shift needs no pivoting.
     factor = splu(
         (B + shift * eye_array(N)).tocsc(),
@@ -349,9 +348,9 @@ def ltsa(
             f"dims must be at least 1, coordinates from 1 to 12 and candidates at most 24, got "
             f"{dims}, {Q} and {count}. Use 2, 3 and 9, for example."
         )
-    if comb(count, Q) > _MAX_COMBINATIONS:
+    if comb(count, Q) > 5000:  # comparing so many takes seconds
         raise InputError(
-            f"candidates must allow at most {_MAX_COMBINATIONS} combinations of {Q} coordinates, "
+            f"candidates must allow at most 5000 combinations of {Q} coordinates, "
             f"got {count} with {comb(count, Q)}. Use fewer candidates, or {Q} for the first "
             "eigenvectors."
         )

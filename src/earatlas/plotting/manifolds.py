@@ -19,8 +19,6 @@ from earatlas.types import Array
 
 __all__ = ["plot_manifolds"]
 
-_LIMITS = (-0.56, 0.56)  # limits of each axis; with matplotlib's 3-D margins, the unit ball fits
-
 
 def plot_manifolds(
     embeddings: Sequence[Embedding], directions: Array, spacing_degrees: float, *, title: str = ""
@@ -92,7 +90,8 @@ def _draw(
             alpha=0.75,
         )
     )
-    axes.set(xlim=_LIMITS, ylim=_LIMITS, zlim=_LIMITS, box_aspect=(1, 1, 1))
+    limits = (-0.56, 0.56)  # with matplotlib's 3-D margins, the unit ball fits
+    axes.set(xlim=limits, ylim=limits, zlim=limits, box_aspect=(1, 1, 1))
     axes.view_init(elev=22, azim=-58)
     axes.set_axis_off()
     name = escape_mathtext(f"{e.cue}, {e.method}")

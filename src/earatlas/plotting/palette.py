@@ -12,6 +12,7 @@ __all__ = [
     "AZIMUTH_TICKS",
     "BLACK",
     "COLOURS",
+    "DEGREE_STEPS",
     "DIFFERENCE_MAP",
     "ELEVATION_MAP",
     "ELEVATION_TICKS",
@@ -43,6 +44,7 @@ DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # colour maps of ILD a
 ELEVATION_MAP = "turbo"  # colour map of the lines of manifolds
 ILD_LIMIT_DB, LEVEL_RANGE_DB = 20.0, 60.0  # ends of the colour scales of a recording
 AZIMUTH_TICKS, ELEVATION_TICKS = (180, 90, 0, -90, -180), (-90, -45, 0, 45, 90)  # degrees
+DEGREE_STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 90.0)  # distances of ticks of close-ups
 MISSING_OPACITY = 0.43  # opacity of the grey of missing bins, on light and dark pages
 
 

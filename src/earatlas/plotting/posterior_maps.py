@@ -22,6 +22,7 @@ from earatlas.types import Array
 
 __all__ = [
     "LOG_DENSITY_FLOOR",
+    "MapSettings",
     "PosteriorMap",
     "cell_edges",
     "polar_cap_map",
@@ -29,12 +30,21 @@ __all__ = [
     "zoomed_map",
 ]
 
-# Evidence: docs/figures/settings/plotting.md, "posterior_maps".
 LOG_DENSITY_FLOOR = -12.0  # nats below the peak at which maps are blank
-_ZOOM_HALF_HEIGHTS = (2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0)  # close-ups, degrees
-_CELLS = 180  # cells along the longer side: 2 degrees each on a sphere
-_ZOOM_SAMPLES, _ZOOM_COVERAGE = 2000, 0.995  # a close-up contains this fraction of the samples
-_BATCH = 2048  # points per evaluation of a density, so that intermediate arrays fit in the cache
+
+
+# Evidence: docs/figures/settings/plotting.md, "posterior_maps".
+@dataclass(frozen=True, slots=True)
+class MapSettings:
+    """Resolution of a map, and choice of a close-up."""
+
+    cells: int = 180  # along the longer side: 2 degrees each on a sphere
+    half_heights_degrees: tuple[float, ...] = (2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0)
+    zoom_samples: int = 2000  # of the posterior
+    zoom_coverage: float = 0.995  # fraction of the samples that a close-up contains
+
+
+_DEFAULTS = MapSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,61 +96,69 @@ def _bounds(space: Space, best: Array) -> tuple[Array, Array]:
     return np.where(best < low, best - margin, low), np.where(best > high, best + margin, high)
 
 
-def posterior_map(posterior: DirectionPosterior, *, cells: int = _CELLS) -> PosteriorMap:
+def posterior_map(
+    posterior: DirectionPosterior, *, settings: MapSettings = _DEFAULTS
+) -> PosteriorMap:
     """Return the posterior over the whole space; a plane is extended to a peak outside of it."""
-    low, high = _bounds(posterior.space, posterior.best)
-    return _map_between(posterior, low, high, cells)
+    low, high = _bounds(posterior.space, posterior.direction)
+    return _map_between(posterior, low, high, settings.cells)
 
 
 def zoomed_map(
-    posterior: DirectionPosterior, *, truth: ArrayLike | None = None, cells: int = _CELLS
+    posterior: DirectionPosterior,
+    *,
+    truth: ArrayLike | None = None,
+    settings: MapSettings = _DEFAULTS,
 ) -> PosteriorMap:
     """Return a close-up around the peak that contains the posterior and the true direction.
 
     A sharp posterior of one or two degrees would be a dot on a map of the whole space. For a broad
     posterior the map of the whole space is returned.
     """
-    space, best = posterior.space, posterior.best
+    space, best = posterior.space, posterior.direction
     low, high = _bounds(space, best)
-    samples = posterior.sample(_ZOOM_SAMPLES)
-    reach = np.quantile(_coordinate_distances(space, best, samples), _ZOOM_COVERAGE, axis=0)
+    samples = posterior.sample(settings.zoom_samples)
+    reach = np.quantile(_coordinate_distances(space, best, samples), settings.zoom_coverage, axis=0)
     if truth is not None:
         true = np.asarray(truth, dtype=np.float64)
         reach = np.maximum(reach, _coordinate_distances(space, best, true))
     unit = float((high - low).max()) / 360
     needed = 1.3 * max(0.5 * float(reach[0]), float(reach[1]) if space.dims == 2 else 0.0)
-    half = next((h * unit for h in _ZOOM_HALF_HEIGHTS if h * unit >= needed), None)
+    half = next((h * unit for h in settings.half_heights_degrees if h * unit >= needed), None)
     if half is None:
-        return posterior_map(posterior, cells=cells)
+        return posterior_map(posterior, settings=settings)
     # Twice as wide as high, like the whole map; moved where it would extend beyond a pole.
     middle = best.copy()
     if space.dims == 2 and high[1] == 90:
         middle[1] = np.clip(best[1], low[1] + half, high[1] - half)
     half_sizes = half * np.array([2.0, 1.0])[: space.columns]
-    return _map_between(posterior, middle - half_sizes, middle + half_sizes, cells)
+    return _map_between(posterior, middle - half_sizes, middle + half_sizes, settings.cells)
 
 
 def polar_cap_map(
-    posterior: DirectionPosterior, *, truth: ArrayLike | None = None, cells: int = _CELLS
+    posterior: DirectionPosterior,
+    *,
+    truth: ArrayLike | None = None,
+    settings: MapSettings = _DEFAULTS,
 ) -> PosteriorMap | None:
     """Return the posterior around a pole at all azimuths; None if it does not surround a pole.
 
     A map over azimuth would show a posterior close to a pole as a long bar.
     """
-    space, best = posterior.space, posterior.best
+    space, best = posterior.space, posterior.direction
     if not isinstance(space, Sphere):
         return None
-    samples = posterior.sample(_ZOOM_SAMPLES)
+    samples = posterior.sample(settings.zoom_samples)
     pole = np.array([0.0, np.copysign(90.0, best[1])])
-    reach = np.quantile(space.distance(best, samples), _ZOOM_COVERAGE)
-    needed = 1.15 * float(np.quantile(space.distance(pole, samples), _ZOOM_COVERAGE))
+    reach = np.quantile(space.distance(best, samples), settings.zoom_coverage)
+    needed = 1.15 * float(np.quantile(space.distance(pole, samples), settings.zoom_coverage))
     if truth is not None:
         needed = max(needed, 1.15 * float(space.distance(pole, truth)))
-    radius = next((2 * h for h in _ZOOM_HALF_HEIGHTS if 2 * h >= needed), None)
+    radius = next((2 * h for h in settings.half_heights_degrees if 2 * h >= needed), None)
     if radius is None or radius > 40 or space.distance(pole, best) > reach:
         return None
-    x = _cell_midpoints(-180.0, 180.0, 360 / cells)
-    y = _cell_midpoints(90 - radius, 90.0, 4 * radius / cells)
+    x = _cell_midpoints(-180.0, 180.0, 360 / settings.cells)
+    y = _cell_midpoints(90 - radius, 90.0, 4 * radius / settings.cells)
     return _evaluate(posterior, x, y if best[1] > 0 else -y[::-1])
 
 
@@ -148,7 +166,7 @@ def _map_between(
     posterior: DirectionPosterior, low: Array, high: Array, cells: int
 ) -> PosteriorMap:
     """Return the map between two corners (C,)."""
-    best = posterior.best
+    best = posterior.direction
     if posterior.space.dims == 1:
         x = _cell_midpoints(low[0], high[0], (high[0] - low[0]) / (4 * cells))
         return _evaluate(posterior, x, best[1:] if len(best) > 1 else np.zeros(1))
@@ -172,13 +190,14 @@ def _evaluate(posterior: DirectionPosterior, x: Array, y: Array) -> PosteriorMap
     # Components of a smaller weight are below LOG_DENSITY_FLOOR, or narrower than a cell.
     pruned = posterior.pruned(1e-6)
     log_density = np.concatenate([pruned.log_density(batch) for batch in _batches(points)])
-    peak = max(float(pruned.log_density(posterior.best[None])[0]), float(log_density.max()))
+    peak = max(float(pruned.log_density(posterior.direction[None])[0]), float(log_density.max()))
     areas = np.cos(np.radians(y)) if isinstance(space, Sphere) else np.ones_like(y)
     return PosteriorMap(x, y, log_density.reshape(len(y), len(x)) - peak, areas[:, None])
 
 
 def _batches(points: Array) -> list[Array]:
-    return [points[i : i + _BATCH] for i in range(0, len(points), _BATCH)]
+    size = 2048  # points per evaluation of a density: intermediate arrays fit in the cache
+    return [points[i : i + size] for i in range(0, len(points), size)]
 
 
 def _cell_midpoints(low: float, high: float, width: float) -> Array:

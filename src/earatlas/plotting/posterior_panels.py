@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from earatlas.geometry.angles import wrap_degrees
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane, Space
-from earatlas.plotting.palette import INK, MEAN_COLOUR, TRUTH_COLOUR, source_colour
+from earatlas.plotting.palette import DEGREE_STEPS, INK, MEAN_COLOUR, TRUTH_COLOUR, source_colour
 from earatlas.plotting.posterior_maps import (
     LOG_DENSITY_FLOOR,
     PosteriorMap,
@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 REGION_TINTS = ((0.5, 0.75), (0.9, 0.35), (0.99, 0.1))  # (credible level, tint of the colour)
-_TICK_SPACINGS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0)  # degrees
 _OUTLINE = [withStroke(linewidth=3.6, foreground="white")]  # keeps marks visible on a colour
 
 
@@ -63,7 +62,7 @@ def posterior_marks(
     posterior: DirectionPosterior, *, truth: ArrayLike | None = None, mean: bool = False
 ) -> list[Mark]:
     """Return the marks of the peak (+), optionally the mean (1), and the truth (x) if given."""
-    marks = [Mark("peak", posterior.best, INK, "+", "-")]
+    marks = [Mark("peak", posterior.direction, INK, "+", "-")]
     if mean:
         marks.append(Mark("mean", posterior.mean, MEAN_COLOUR, "1", ":"))
     if truth is not None:
@@ -124,7 +123,7 @@ def draw_density_curve(axes: Axes, drawn: PosteriorMap, colour: str) -> None:
 
 def _tick_spacing(span: float) -> float:
     """Return the degrees between ticks of an axis of this span."""
-    return next((spacing for spacing in _TICK_SPACINGS if span / spacing < 5.5), 90.0)
+    return next((spacing for spacing in DEGREE_STEPS if span / spacing < 5.5), 90.0)
 
 
 def label_axes(axes: Axes, space: Space, title: str) -> None:
@@ -185,7 +184,7 @@ def draw_posteriors(
         if space.dims == 1:
             draw_density_curve(axes, drawn, source_colour(m))
         else:
-            _draw_source(axes, drawn, posterior.best, m)
+            _draw_source(axes, drawn, posterior.direction, m)
     for place in () if directions is None else np.asarray(directions, dtype=np.float64):
         if space.dims == 1:
             axes.axvline(place[0], color=TRUTH_COLOUR, linewidth=1.2, linestyle="--")

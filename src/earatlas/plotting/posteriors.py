@@ -22,6 +22,7 @@ from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane, Space
 from earatlas.plotting.palette import COLOURS, GREY, INK, MISSING
 from earatlas.plotting.posterior_maps import (
+    MapSettings,
     PosteriorMap,
     polar_cap_map,
     posterior_map,
@@ -49,9 +50,6 @@ from earatlas.types import Array
 from earatlas.wording import format_position, format_radius, is_unknown
 
 __all__ = ["HasPosterior", "plot_posterior", "plot_reliability"]
-
-_CELLS = 360  # cells along the longer side of a map: 1 degree each on the whole sphere
-_TARGETS = ((50, 45, 55), (90, 85, 95))  # nominal level, lowest and highest target coverage, %
 
 
 class HasPosterior(Protocol):
@@ -115,9 +113,10 @@ def plot_posterior(
     space = found.space
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(2, 2, width_ratios=(2.9, 1.0), height_ratios=(1.0, 1.2))
-    whole = posterior_map(found, cells=_CELLS)
-    cap = polar_cap_map(found, truth=truth, cells=_CELLS)
-    close_up = cap or zoomed_map(found, truth=truth, cells=_CELLS)
+    fine = MapSettings(cells=360)  # 1 degree each on the whole sphere
+    whole = posterior_map(found, settings=fine)
+    cap = polar_cap_map(found, truth=truth, settings=fine)
+    close_up = cap or zoomed_map(found, truth=truth, settings=fine)
     marks = posterior_marks(found, truth=truth, mean=True)
     description = _describe(found)
     if cap is None:
@@ -148,7 +147,7 @@ def _direction_posterior(value: object) -> DirectionPosterior:
 def _describe(posterior: DirectionPosterior) -> str:
     """Describe the peak and the 90 % radius of a posterior, or say that it is unknown."""
     space, radius = posterior.space, posterior.radius_90
-    place = format_position(space, posterior.best, radius)
+    place = format_position(space, posterior.direction, radius)
     if is_unknown(radius, space):
         return place
     return f"{place}; 90 % within {format_radius(space, radius)}"
@@ -289,7 +288,8 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
         dash = ("-", "--", ":")[i // len(COLOURS) % 3]
         axes.plot(100 * nominal, inside, dash, color=COLOURS[i % len(COLOURS)], linewidth=1.4,
                   label=name)  # fmt: skip
-    level, lowest, highest = np.array(_TARGETS).T
+    # Targets: 45 to 55 % of the truths in the 50 % region, 85 to 95 % in the 90 % region.
+    level, lowest, highest = np.array([(50, 45, 55), (90, 85, 95)]).T
     axes.errorbar(level, (lowest + highest) / 2, (highest - lowest) / 2, fmt="none", ecolor=INK,
                   elinewidth=1.6, capsize=5, capthick=1.6, zorder=3, label="target")  # fmt: skip
     axes.set_xlim(0, 100)

@@ -41,8 +41,7 @@ from earatlas.plotting.style import (
     tint_colormap,
 )
 from earatlas.plotting.tracks import draw_direction_tracks, draw_levels
-from earatlas.separation.result import SceneSummary
-from earatlas.separation.spectrogram_summary import SpectrogramSummary
+from earatlas.separation.result import SceneSummary, SpectrogramSummary
 from earatlas.types import Array
 from earatlas.wording import format_position
 

@@ -18,18 +18,17 @@ from earatlas.plotting.palette import (
     source_colour,
 )
 from earatlas.plotting.style import add_grid, style_axes
-from earatlas.separation.source_track import SourceTrack
+from earatlas.separation.result import SourceTrack
 from earatlas.types import Array, Indices
 
 __all__ = ["azimuth_radius", "continuous_runs", "draw_direction_tracks", "draw_levels"]
-
-_WRAP_DEGREES = 180.0  # a larger step between two rows is a wrap at ±180 degrees
 
 
 def continuous_runs(values: Array) -> list[Indices]:
     """Return the rows of values (W,) as runs without NaN (silence) or a wrap in between."""
     rows = np.flatnonzero(np.isfinite(values))
-    broken = (np.diff(rows) > 1) | (np.abs(np.diff(values[rows])) >= _WRAP_DEGREES)
+    # A step of more than half a turn is a wrap at ±180 degrees.
+    broken = (np.diff(rows) > 1) | (np.abs(np.diff(values[rows])) >= 180.0)
     return [run for run in np.split(rows, np.flatnonzero(broken) + 1) if len(run)]
 
 

@@ -12,7 +12,7 @@ held-out mean cue vectors serve as sounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,25 +25,36 @@ from earatlas.geometry.chart_gaussians import log_gaussians
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.ppam.model import PPAM
+from earatlas.ppam.posterior import ChartPosteriors
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import parallel_map
-from earatlas.types import Array
+from earatlas.types import Array, Indices
 
 __all__ = [
     "KERNEL_WIDTHS_DEGREES",
+    "CalibratedPosteriorBatch",
     "Calibration",
+    "CalibrationSettings",
     "HeldOutSounds",
     "fit_calibration",
     "held_out_statistics",
 ]
 
-# Evidence: docs/figures/settings/ppam.md, "calibration".
-_MIN_SOUNDS = 60  # held-out sounds; heads with fewer directions are used several times
 TYPICAL_FRAME_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², and of unit vectors
-_CUES_PER_TEMPERATURE = 45  # neighbouring cues err together and count as one: 730 cues give 16
 # Standard deviations of the kernels: 0.1 to 51.2 degrees.
 KERNEL_WIDTHS_DEGREES = np.array([0.1 * 2**j for j in range(10)], dtype=np.float64)
-_KERNEL_STEPS = 300  # EM iterations for the kernel weights
+
+
+# Evidence: docs/figures/settings/ppam.md, "calibration".
+@dataclass(frozen=True, slots=True)
+class CalibrationSettings:
+    """Settings with which a calibration is fitted."""
+
+    min_sounds: int = 60  # held-out sounds; heads with fewer directions are used several times
+    cues_per_temperature: int = 45  # neighbouring cues err together and count as one
+
+
+_SETTINGS = CalibrationSettings()
 
 
 @dataclass(frozen=True)
@@ -83,14 +94,18 @@ class Calibration:
         that fits no direction as well as held-out sounds did (noise, a room that was not learned)
         is widened by it.
         """
+        batch = self.calibrated_posteriors(model, CueStatistics.stack([statistics]))
+        return next(batch.posteriors(np.arange(1))), float(batch.residual_ratios[0])
+
+    def calibrated_posteriors(
+        self, model: PPAM, statistics: CueStatistics, *, all_charts: bool = True
+    ) -> CalibratedPosteriorBatch:
+        """Return the same for each row of statistics (W, D); `all_charts`: `PPAM.posteriors`."""
         effective = self.effective_statistics(statistics, model.noise)
-        posterior = model.posterior(effective)
-        residual_ratio = model.normalized_residual(effective, posterior.best) / self.max_residual
-        if residual_ratio <= 1:
-            return self.blur(posterior), residual_ratio
-        relaxed = self.relaxed(residual_ratio)
-        effective = relaxed.effective_statistics(statistics, model.noise)
-        return relaxed.blur(model.posterior(effective)), residual_ratio
+        posteriors = model.posteriors(effective, all_charts=all_charts)
+        residuals = model.normalized_residuals(effective, posteriors.best())
+        ratios = residuals / self.max_residual
+        return CalibratedPosteriorBatch(self, model, effective, posteriors, ratios, all_charts)
 
     def effective_statistics(self, statistics: CueStatistics, noise: Array) -> CueStatistics:
         """Return the saturated and tempered statistics (..., D): steps 1 and 2."""
@@ -136,7 +151,7 @@ class Calibration:
                 blurred = p.covariances + width**2 * np.eye(space.dims)
                 logs[i, j] = logsumexp(np.log(p.weights) + log_gaussians(residuals, blurred))
         weights = np.full(len(widths), 1.0 / len(widths))
-        for _ in range(_KERNEL_STEPS):
+        for _ in range(300):  # EM has converged long before
             terms = logs + np.log(weights)
             r = np.exp(terms - logsumexp(terms, axis=1, keepdims=True))
             # Half a pseudo-sample keeps tails that a small held-out set does not show.
@@ -144,6 +159,33 @@ class Calibration:
         score = float(logsumexp(logs + np.log(weights), axis=1).mean())
         keep = weights > 1e-3
         return widths[keep], weights[keep] / weights[keep].sum(), score
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedPosteriorBatch:
+    """Normalized residuals of W sounds under the anechoic model, and posteriors on demand."""
+
+    _calibration: Calibration
+    _model: PPAM
+    effective: CueStatistics  # (W, D), saturated and tempered
+    _unrelaxed: ChartPosteriors
+    residual_ratios: Array  # (W,) normalized residuals divided by `Calibration.max_residual`
+    _all_charts: bool
+
+    def posteriors(self, rows: Indices) -> Iterator[DirectionPosterior]:
+        """Yield the calibrated posteriors of some of the sounds: steps 3 and 4."""
+        factors = np.maximum(self.residual_ratios[rows], 1.0)
+        exceeding = rows[factors > 1]
+        relaxed: Iterator[DirectionPosterior] = iter(())
+        if len(exceeding):
+            # Effective statistics are proportional to the inverse temperature.
+            scaled = self.effective[exceeding].scaled(1 / factors[factors > 1])
+            relaxed = iter(self._model.posteriors(scaled, all_charts=self._all_charts))
+        for row, factor in zip(rows.tolist(), factors.tolist(), strict=True):
+            if factor > 1:
+                yield self._calibration.relaxed(factor).blur(next(relaxed))
+            else:
+                yield self._calibration.blur(self._unrelaxed[row])
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +204,7 @@ def held_out_statistics(
 
     The directions of a small head are used several times, with different sounds.
     """
-    rows = np.tile(np.arange(len(head)), max(_MIN_SOUNDS // len(head), 1))
+    rows = np.tile(np.arange(len(head)), max(_SETTINGS.min_sounds // len(head), 1))
     head = head.subset(rows)
     if isinstance(head.ears, MeasuredCues):
         sounds = [CueStatistics.from_vector(y) for y in head.cues(layout)]
@@ -211,15 +253,18 @@ def fit_calibration(models: Sequence[PPAM], held_out: HeldOutSounds) -> Calibrat
     `models[n]` must not have been trained on the direction of sound n.
     """
     tempered = Calibration(
-        temperature=float(max(round(len(held_out.frame_noise) / _CUES_PER_TEMPERATURE), 1)),
+        temperature=float(
+            max(round(len(held_out.frame_noise) / _SETTINGS.cues_per_temperature), 1)
+        ),
         # Rounded to float32, as everything that an atlas stores.
         frame_noise=held_out.frame_noise.astype(np.float32).astype(np.float64),
     )
 
     def infer(n: int) -> tuple[DirectionPosterior, float]:
-        effective = tempered.effective_statistics(held_out.statistics[n], models[n].noise)
-        posterior = models[n].posterior(effective)
-        return posterior, models[n].normalized_residual(effective, posterior.best)
+        model, sound = models[n], CueStatistics.stack([held_out.statistics[n]])
+        effective = tempered.effective_statistics(sound, model.noise)
+        posteriors = model.posteriors(effective)
+        return posteriors[0], model.normalized_residuals(effective, posteriors.best())[0]
 
     posteriors, residuals = zip(*parallel_map(infer, range(len(models))), strict=True)
     widths, weights, _ = Calibration.kernel(posteriors, held_out.directions)

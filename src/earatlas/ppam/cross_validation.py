@@ -18,8 +18,6 @@ from earatlas.types import Array, Indices
 
 __all__ = ["CrossValidation"]
 
-_N_FOLDS = 10  # nine tenths of the directions are almost as dense as all of them
-
 
 @dataclass(frozen=True, eq=False)
 class CrossValidation:
@@ -30,11 +28,21 @@ class CrossValidation:
 
     @classmethod
     def of(
-        cls, model: PPAM, x: Array, y: Array, *, constrained: bool = True, seed: int
+        cls,
+        model: PPAM,
+        x: Array,
+        y: Array,
+        *,
+        n_folds: int = 10,
+        constrained: bool = True,
+        seed: int,
     ) -> CrossValidation:
-        """Refit a model of directions (N, C) and cues (N, D) without each fold."""
+        """Refit a model of directions (N, C) and cues (N, D) without each fold.
+
+        Nine tenths of the directions are almost as dense as all of them.
+        """
         order = cls.fold_order(len(x), seed)
-        n_folds = min(_N_FOLDS, len(x))
+        n_folds = min(n_folds, len(x))
         folds = [order[i::n_folds] for i in range(n_folds)]
 
         def refit(fold: Indices) -> PPAM:

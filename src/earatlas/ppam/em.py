@@ -1,22 +1,28 @@
-"""Expectation-maximization (EM) for PPAM (paper, section 5).
+"""Expectation-maximization (EM) for PPAM (paper, section 5.1).
 
 Input: directions x (N, C), cues y (N, D) and `EMSettings`. Output: `PPAMParameters`. The symbols
 are those of `earatlas.ppam.model`; in addition
 
     r_nk (N, K)       responsibilities      φ_nk = (u_nk, 1)   regressors (L+1)
-    S = (Σ + B Bᵀ)⁻¹  noise precision       β = 1 / temperature
+    S = (Σ + B Bᵀ)⁻¹  noise precision       M_k = (A_k, b_k)   affine maps (D, L+1)
+    β                 inverse temperature   n, K'              rows of a block, charts that matter
 
-One iteration is one pass over the data in blocks of n rows with the K' components that matter there
-(`earatlas.ppam.data_blocks`): two matrix products of (n × D) with (D × K'(L+1)), and no array over
-N, K and D at once. All cues share the regressors φ, so weighted least squares maximizes over
-(A_k, b_k) for any S; noise and latent map are then the factor analysis of the residuals.
+The algorithm (`EM.run`) alternates
+
+    E-step  r_nk ∝ w_k N(u_nk; 0, Γ_k) N(y_n; M_k φ_nk, S⁻¹)^β             eqs. 4, 5 and 8
+            Σ_n r_nk, Σ_n r_nk φ_nk φ_nkᵀ, Σ_n r_nk φ_nk y_nᵀ              `earatlas.ppam.e_step`
+    M-step  c_k, Γ_k, w_k; (A_k, b_k) by weighted least squares            eqs. 6 and 10
+            Σ and B by factor analysis of the residuals                    eq. 10 for L_w = 0
+
+All cues share the regressors φ, so weighted least squares maximizes over (A_k, b_k) for any S. One
+iteration is one pass over the data (`earatlas.ppam.data_blocks`): for each block two matrix
+products of (n × D) with (D × K'(L+1)), and no array over N, K and D at once.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,13 +30,14 @@ import numpy as np
 from earatlas.errors import InputError
 from earatlas.geometry.chart_gaussians import change_chart
 from earatlas.geometry.spaces import Space
-from earatlas.ppam.data_blocks import ChartSupport, spatial_blocks
-from earatlas.ppam.parameters import PPAMParameters, latent_root
-from earatlas.ppam.sufficient_statistics import (
+from earatlas.ppam.data_blocks import BlockSettings, ChartSupport, TrainingData
+from earatlas.ppam.e_step import (
+    LogJoint,
     ResponsibilityBlock,
     SufficientStatistics,
-    accumulate,
+    normalize,
 )
+from earatlas.ppam.parameters import PPAMParameters
 from earatlas.types import Array, Indices
 
 __all__ = ["EM", "EMSettings", "fit", "refit"]
@@ -50,7 +57,7 @@ class EMSettings:
     temperature: float | None = None  # divides the log-likelihood of y; None: max(1, D / 25)
     min_samples: float | None = None  # components with fewer are dropped; None: L + 2
     spread_prior: float | None = 3.0  # pseudo-samples of the common noise; None: g = 1 (paper)
-    block_megabytes: float = 24.0  # size of work arrays, MB; a copy of y may have eight times that
+    blocks: BlockSettings = field(default_factory=BlockSettings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,38 +72,9 @@ class EM:
     constrained: bool  # equal weights and chart volumes, as in the paper
 
     @cached_property
-    def offset(self) -> Array:
-        """Mean cues (D,)."""
-        mean: Array = self.y.mean(axis=0)
-        return mean
-
-    @cached_property
-    def _spatial_order(self) -> tuple[Indices, Indices]:
-        """Rows (N,) of the data sorted by spatial block, and the end of each block."""
-        blocks = spatial_blocks(self.space, self.x)
-        return np.concatenate(blocks), np.cumsum([len(rows) for rows in blocks])
-
-    @cached_property
-    def _centred_cues(self) -> Array | None:
-        """All centred cues (N, D), or None if they exceed the memory setting."""
-        fits = self.y.nbytes <= 8e6 * self.settings.block_megabytes
-        return self.y[self._spatial_order[0]] - self.offset if fits else None
-
-    def centred(self, s: slice) -> Array:
-        """Return the centred cues (n, D) of rows sorted by spatial block."""
-        return (
-            self.y[self._spatial_order[0][s]] - self.offset
-            if self._centred_cues is None
-            else self._centred_cues[s]
-        )
-
-    @cached_property
-    def squares(self) -> Array:
-        """Σ_n y_nd² (D,) of the centred cues."""
-        total = np.zeros(self.y.shape[1])
-        for s in self.row_blocks(1):
-            total += (self.centred(s) ** 2).sum(axis=0)
-        return total
+    def data(self) -> TrainingData:
+        """The data in blocks."""
+        return TrainingData(self.space, self.x, self.y, self.settings.blocks)
 
     @cached_property
     def temperature(self) -> float:
@@ -104,42 +82,33 @@ class EM:
         given = self.settings.temperature
         return max(1.0, self.y.shape[1] / 25) if given is None else given
 
-    def row_blocks(self, columns: int) -> Iterator[slice]:
-        """Yield slices of rows; `columns` + 2 D numbers per row fit the memory setting."""
-        N, D = self.y.shape
-        size = max(int(self.settings.block_megabytes * 1e6 / 8 / (columns + 2 * D)), 1)
-        return (slice(i, min(i + size, N)) for i in range(0, N, size))
-
-    def spatial_row_blocks(self, columns: int) -> Iterator[tuple[slice, Indices]]:
-        """Yield `row_blocks`, split at the ends of spatial blocks, with their rows (n,)."""
-        rows, ends = self._spatial_order
-        for block in self.row_blocks(columns):
-            cuts = ends[(ends > block.start) & (ends < block.stop)].tolist()
-            for start, stop in itertools.pairwise([block.start, *cuts, block.stop]):
-                yield slice(start, stop), rows[start:stop]
-
     def run(self, model: PPAMParameters, max_iterations: int) -> PPAMParameters:
         """Alternate E- and M-steps until the gain is below the tolerance.
 
         A decrease beyond rounding errors does not count as convergence.
         """
-        history, K = list(model.log_likelihoods), 0
+        history, converged, same_count = list(model.log_likelihoods), False, False
         for step in range(max_iterations + 1):
             statistics = self.e_step(model)
-            gain = statistics.log_likelihood - history[-1] if history else np.inf
-            same_count, K = len(model.weights) == K, len(model.weights)
             history.append(statistics.log_likelihood)
-            # At a fixed point the sum still varies in its last digits.
-            rounding = 1e-14 * (self.squares / model.noise).sum()
-            converged = same_count and -rounding <= gain < self.settings.tolerance * len(self.x)
+            converged = same_count and self._has_converged(history, model)
             if converged or step == max_iterations:
                 break
+            K = len(model.weights)
             model = self.m_step(model.centres, statistics, (model.noise, model.latent))
+            same_count = len(model.weights) == K  # a dropped component changes the likelihood
         return replace(model, log_likelihoods=tuple(history), converged=converged)
+
+    def _has_converged(self, history: list[float], model: PPAMParameters) -> bool:
+        """Return whether the gain of the last iteration is below the tolerance."""
+        gain = history[-1] - history[-2]
+        # At a fixed point the sum still varies in its last digits.
+        rounding = 1e-14 * float((self.data.squares / model.noise).sum())
+        return -rounding <= gain < self.settings.tolerance * len(self.data)
 
     def finalize(self, model: PPAMParameters) -> PPAMParameters:
         """Add the mean of the cues again, and estimate the spread unless it is fixed to 1."""
-        shifted = replace(model, b=model.b + self.offset)
+        shifted = replace(model, b=model.b + self.data.offset)
         prior = self.settings.spread_prior
         return shifted if prior is None else self.estimate_spread(shifted, prior)
 
@@ -158,80 +127,44 @@ class EM:
         labels = np.zeros(N, dtype=np.intp)
         for _ in range(20):
             step, counts = np.zeros((K, L)), np.full(K, 1e-9)
-            for s in self.row_blocks(4 * K * L):
+            for s in self.data.slices(4 * K * L):
                 squared = self.space.squared_distances(centres, self.x[s])
                 labels[s] = label = np.argmin(squared, axis=1)
                 np.add.at(counts, label, 1.0)
                 np.add.at(step, label, self.space.log(centres[label], self.x[s]))
             centres = self.space.exp(centres, step / counts[:, None])
-        return self.m_step(
-            centres,
-            accumulate(self.hard_assignments(centres, labels), (K, self.y.shape[1], L)),
-            None,
-        )
+        blocks = self.hard_assignments(centres, labels)
+        statistics = SufficientStatistics.of(blocks, (K, self.y.shape[1], L))
+        return self.m_step(centres, statistics, None)
 
     def hard_assignments(self, centres: Array, labels: Indices) -> Iterator[ResponsibilityBlock]:
         """Yield blocks as `responsibilities` does, for hard assignments (N,)."""
-        for s, rows in self.spatial_row_blocks(3 * len(centres) * (self.space.dims + 1)):
-            components = np.unique(labels[rows])
-            u = np.moveaxis(self.space.charts(centres[components], self.x[rows]), -1, 0)
-            r = (labels[rows, None] == components).astype(np.float64)
-            yield ResponsibilityBlock(components, self.centred(s), u, r, np.zeros((len(r), 0)), 0.0)
+        for block in self.data.blocks(3 * len(centres) * (self.space.dims + 1)):
+            own = labels[block.rows]
+            k = np.unique(own)
+            u = np.moveaxis(self.space.charts(centres[k], block.x), -1, 0)
+            r = (own[:, None] == k).astype(np.float64)
+            yield ResponsibilityBlock(k, block.y, u, r, np.zeros((len(r), 0)), 0.0)
 
     def responsibilities(self, model: PPAMParameters) -> Iterator[ResponsibilityBlock]:
         """Yield blocks of the data with r_nk, F y and the log-likelihood."""
-        # E-step: r_nk ∝ w_k N(u_nk; 0, Γ_k) N(y_n; A_k u_nk + b_k, S⁻¹)^β.
-        # With M_k = (A_k, b_k), φ = (u_nk, 1) and H_k = β M_kᵀ S M_k, -2 log of the right side is
-        #   uᵀ Γ_k⁻¹ u + φᵀ H_k φ - 2β yᵀ S M_k φ + β yᵀ S y
-        #   + log|2π Γ_k| - 2 log w_k + β log|2π S⁻¹|.
-        (K, D, L), beta = model.A.shape, 1 / self.temperature
-        maps = np.concatenate([model.A.transpose(2, 0, 1), model.b[None]])  # (L+1, K, D): M_k
-        F = latent_root(model.noise, model.latent)  # S = Σ⁻¹ - Fᵀ F
-        weighted = maps / model.noise - (maps @ F.T) @ F  # S M_k
-        H = beta * np.einsum("lkd,mkd->klm", maps, weighted, optimize=True)  # β M_kᵀ S M_k
-        product = (-2 * beta) * weighted  # -2β S M_k
-        forms = H[:, :L, :L] + np.linalg.inv(model.gammas)  # Γ_k⁻¹ + β A_kᵀ S A_k
-        constant = (
-            H[:, L, L]
-            + np.linalg.slogdet(2 * np.pi * model.gammas)[1]
-            - 2 * np.log(model.weights)
-            + beta * model.log_determinants
-        )
+        (K, _, L), beta = model.A.shape, 1 / self.temperature
+        log_joint = LogJoint.of(model, beta)
+        support = ChartSupport.of(model, self.settings.blocks)
         # Mean of yᵀ Σ⁻¹ y over all rows; summed over all blocks this gives the exact total.
-        mean_square = (self.squares / model.noise).sum() / len(self.y)
-        support = ChartSupport.of(model)
-        for s, rows in self.spatial_row_blocks(3 * K * (L + 1)):
-            y, components = self.centred(s), support.relevant_components(self.x[rows])
-            u = np.moveaxis(self.space.charts(model.centres[components], self.x[rows]), -1, 0)
-            maps = np.concatenate([product[:, components].reshape(-1, D), F]).T
-            # yS[i] (n, K') = -2β yᵀ S M_k, column i of M_k;  Fy (n, L_w) = F y
-            *yS, Fy = np.split(y @ maps, len(components) * np.arange(1, L + 2), axis=1)
-            total = yS[L] + constant[components]
-            block_forms, slopes = forms[components], 2 * H[components, :, L]
-            # total += Σ_i u_i (yS_i + 2 H_iL + forms_ii u_i + Σ_{j<i} 2 forms_ij u_j)
-            for i in range(L):
-                partial = yS[i] + slopes[:, i]
-                partial += block_forms[:, i, i] * u[i]
-                for j in range(i):
-                    partial += (2 * block_forms[:, i, j]) * u[j]
-                partial *= u[i]
-                total += partial
-            total *= -0.5  # log p(x_n, y_n, z_n = k), but for -β yᵀ S y / 2
-            top = total.max(axis=1, keepdims=True)
-            total -= top
-            # Without this floor, subnormal numbers make the product below ten times as slow.
-            np.maximum(total, -200.0, out=total)
-            r = np.exp(total, out=total)
-            norm = r.sum(axis=1, keepdims=True)
-            r /= norm  # r_nk = p(z_n = k | x_n, y_n)
-            remainder = len(y) * mean_square - (Fy**2).sum()  # Σ_n y_nᵀ S y_n
-            # Σ_n log Σ_k p(x_n, y_n, z_n = k)
-            log_likelihood = float((top + np.log(norm)).sum() - 0.5 * beta * remainder)
-            yield ResponsibilityBlock(components, y, u, r, Fy, log_likelihood)
+        mean_square = (self.data.squares / model.noise).sum() / len(self.data)
+        for block in self.data.blocks(3 * K * (L + 1)):
+            k = support.relevant_components(block.x)
+            u = np.moveaxis(self.space.charts(model.centres[k], block.x), -1, 0)
+            logs, Fy = log_joint(k, u, block.y)
+            r, log_sums = normalize(logs)  # r_nk = p(z_n = k | x_n, y_n)
+            ySy = len(block.y) * mean_square - (Fy**2).sum()  # Σ_n y_nᵀ S y_n
+            log_likelihood = float(log_sums.sum() - 0.5 * beta * ySy)
+            yield ResponsibilityBlock(k, block.y, u, r, Fy, log_likelihood)
 
     def e_step(self, model: PPAMParameters) -> SufficientStatistics:
         """Compute the responsibilities and accumulate the sufficient statistics."""
-        return accumulate(self.responsibilities(model), model.A.shape)
+        return SufficientStatistics.of(self.responsibilities(model), model.A.shape)
 
     def m_step(
         self,
@@ -239,7 +172,7 @@ class EM:
         statistics: SufficientStatistics,
         before: tuple[Array, Array] | None,
     ) -> PPAMParameters:
-        """Maximize the expected log-likelihood, in charts around new centres.
+        """Maximize the expected log-likelihood (eq. 10), in charts around new centres.
 
         `before` holds the noise and the latent map of the previous iteration, which are improved by
         one EM step of factor analysis; None estimates them from scratch.
@@ -273,7 +206,7 @@ class EM:
         A = np.linalg.solve(jacobian.mT, A).mT  # (K, D, L): A_k J_k⁻¹
         weights = counts / counts.sum()  # w_k = r_k / N
         if self.constrained:
-            # |Γ_k|^(1/L) = Σ_j w_j |Γ_j|^(1/L) for all k, and w_k = 1 / K
+            # Eq. 6: |Γ_k|^(1/L) = Σ_j w_j |Γ_j|^(1/L) for all k, and w_k = 1 / K
             roots = np.linalg.det(gammas) ** (1 / L)
             gammas = gammas * (weights @ roots / roots)[:, None, None]
             weights = np.full(len(counts), 1 / len(counts))
@@ -296,9 +229,9 @@ class EM:
         """
         N = len(self.y)
         # diag W
-        variance = (self.squares - (explained**2).sum(axis=0)) / N
+        variance = (self.data.squares - (explained**2).sum(axis=0)) / N
         # Without the floor, a cue that is constant or exactly affine would have infinite weight.
-        floor = 1e-8 * self.squares / N + 1e-12 * self.squares.mean() / N + 1e-300
+        floor = 1e-8 * self.data.squares / N + 1e-12 * self.data.squares.mean() / N + 1e-300
         variance = np.maximum(variance, floor)
         if self.L_w == 0:
             return variance, np.zeros((len(variance), 0))
@@ -326,12 +259,8 @@ class EM:
 
     def residual_product(self, P: Array, explained: Array) -> Array:
         """Return W P for P (D, J), without forming W (D, D)."""
-        total = np.zeros_like(P)
-        for s in self.row_blocks(P.shape[1]):
-            y = self.centred(s)
-            total += y.T @ (y @ P)
-        total -= explained.T @ (explained @ P)
-        return total / len(self.y)
+        product = self.data.gram_product(P) - explained.T @ (explained @ P)
+        return product / len(self.data)
 
     def principal_axes(self, scale: Array, n: int, explained: Array) -> tuple[Array, Array]:
         """Return leading eigenvectors (D, n) and eigenvalues (n,) of W / (scale scaleᵀ).
@@ -355,7 +284,7 @@ class EM:
         It is the residual variance of a component over the common one, shrunk towards 1 as if by
         `prior` samples.
         """
-        local = replace(model, b=model.b - self.offset)
+        local = replace(model, b=model.b - self.data.offset)
         squares = np.zeros_like(model.b)
 
         def with_squares() -> Iterator[ResponsibilityBlock]:
@@ -363,7 +292,7 @@ class EM:
                 squares[block.components] += block.r.T @ block.y**2
                 yield block
 
-        statistics = accumulate(with_squares(), model.A.shape)
+        statistics = SufficientStatistics.of(with_squares(), model.A.shape)
         M = np.concatenate([local.A.transpose(0, 2, 1), local.b[:, None]], axis=1)  # (K, L+1, D)
         # Σ_n r_nk (y - M_k φ)² = Σ_n r_nk y² + (M_k Σ r φφᵀ - 2 Σ r y φᵀ) M_kᵀ, per cue
         residual = squares + ((statistics.grams @ M - 2 * statistics.cross) * M).sum(axis=1)
@@ -414,6 +343,6 @@ def refit(
     """Return the parameters after one EM iteration on other data, with a new spread."""
     settings = settings or EMSettings()
     em = EM(model.space, x, y, settings, model.latent.shape[1], constrained)
-    local = replace(model, b=model.b - em.offset, spread=np.ones_like(model.spread))
+    local = replace(model, b=model.b - em.data.offset, spread=np.ones_like(model.spread))
     before = (local.noise, local.latent)
     return em.finalize(em.m_step(local.centres, em.e_step(local), before))

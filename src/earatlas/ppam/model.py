@@ -28,7 +28,8 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.ppam.em import EMSettings, fit, refit
-from earatlas.ppam.parameters import PPAMParameters, latent_root
+from earatlas.ppam.parameters import PPAMParameters
+from earatlas.ppam.posterior import ChartPosteriors, Charts
 from earatlas.types import Array, field_values
 
 __all__ = ["PPAM", "check_pairs"]
@@ -268,10 +269,12 @@ class PPAM(PPAMParameters):
             log p(y_n | x_n) in nats.
         """
         logs, u = self.log_gating(x)
-        quadratic, slopes, forms = self._residual_forms(np.asarray(y, dtype=np.float64))
-        quadratic = quadratic - 2 * (slopes * u).sum(axis=-1)
-        quadratic = quadratic + _forms(forms, np.moveaxis(u, -1, 0))
-        terms = logs - 0.5 * (quadratic + self.log_determinants)
+        cues = np.asarray(y, dtype=np.float64)
+        H, log_det = self.charts.forms(1 / self.noise[None], cues)
+        v = np.concatenate([-np.moveaxis(u, (0, 1, 2), (2, 1, 0)), np.ones((1, *logs.T.shape))])
+        squared = np.einsum("ikn,ijkn,jkn->nk", v, H, v, optimize=True)
+        log_norms = np.log(2 * np.pi * self.noise).sum() + self.charts.log_spread.sum(axis=1)
+        terms = logs - 0.5 * (squared + log_det[:, None] + log_norms)
         density: Array = logsumexp(terms, axis=1) - logsumexp(logs, axis=1)
         return density
 
@@ -290,12 +293,7 @@ class PPAM(PPAMParameters):
         ndarray of shape (N, C)
             The direction of the highest posterior density, as `DirectionPosterior.best`.
         """
-        weights, means, covariances = self.inverse_batch(y)
-        best = []
-        for w, m in zip(weights, means, strict=True):
-            posterior = DirectionPosterior(self.space, self.centres, w, m, covariances)
-            best.append(posterior.best)
-        return np.stack(best)
+        return np.stack([posterior.best for posterior in self._inverse(y)])
 
     def inverse_density(self, y: ArrayLike) -> DirectionPosterior:
         """Return the posterior p(x | y) of one complete cue vector.
@@ -329,13 +327,14 @@ class PPAM(PPAMParameters):
         covariances : ndarray of shape (K, L, L)
             Covariances in chart coordinates, the same for all vectors.
         """
-        quadratic, slopes, forms = self._residual_forms(np.asarray(y, dtype=np.float64))
-        V = np.asarray(np.linalg.inv(np.linalg.inv(self.gammas) + forms), dtype=np.float64)
-        means = np.einsum("klm,nkm->nkl", V, slopes)
-        volume = np.linalg.slogdet(V)[1] - np.linalg.slogdet(self.gammas)[1]
-        fit = quadratic - (slopes * means).sum(axis=-1)
-        logs = np.log(self.weights) + 0.5 * (volume - fit - self.log_determinants)
-        return np.exp(logs - logsumexp(logs, axis=1, keepdims=True)), means, V
+        posteriors = self._inverse(y)
+        covariances = posteriors.covariances[..., 0].transpose(2, 0, 1)
+        return posteriors.weights.T, posteriors.means.transpose(2, 1, 0), covariances
+
+    def _inverse(self, y: ArrayLike) -> ChartPosteriors:
+        """Return the posteriors of complete cue vectors (N, D)."""
+        P, log_factors = 1 / self.noise[None], -0.5 * self.charts.log_spread.sum(axis=1)[None]
+        return self.charts.posteriors(P, np.asarray(y, dtype=np.float64), log_factors)
 
     def posterior(self, statistics: CueStatistics) -> DirectionPosterior:
         """Return the posterior p(x | observations) of a recording (docs/method.md).
@@ -351,85 +350,73 @@ class PPAM(PPAMParameters):
         DirectionPosterior
             The posterior; all frames share one latent vector w.
         """
-        Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
-        P = Q / self.noise
-        maps, root, inverse_spread = self._scaled
-        # R / Q, and below the part of E that R does not explain: this avoids cancellation.
-        residual = (statistics.means - self.b) * root  # (K, D)
-        Z = np.concatenate([maps, residual[:, None]], axis=1)  # (K, L+1, D)
-        ZP = Z * P
-        H = ZP @ Z.mT
-        if self.latent.shape[1]:
-            # Schur complement; the latent block I + Bᵀ P B is the same for every component.
-            G = np.eye(self.latent.shape[1]) + self.latent.T @ (P[:, None] * self.latent)
-            U = np.linalg.solve(np.linalg.cholesky(G), (ZP @ self.latent).mT)
-            H = H - U.mT @ U
-        L = self.space.dims
-        h = H[:, :L, L]
-        V = np.linalg.inv(np.linalg.inv(self.gammas) + H[:, :L, :L])
-        V = 0.5 * (V + V.mT)
-        means = np.einsum("klm,km->kl", V, h)
-        fit = (
-            H[:, L, L]
-            + inverse_spread @ (statistics.scatter / self.noise)
-            - (h * means).sum(axis=-1)
-        )
-        volume = np.linalg.slogdet(V)[1] - np.linalg.slogdet(self.gammas)[1]
-        spread = self.log_spread @ Q
-        logs = np.log(self.weights) + 0.5 * (volume - fit - spread)
-        weights = np.exp(logs - logsumexp(logs))
-        return DirectionPosterior(self.space, self.centres, weights, means, V)
+        return self.posteriors(CueStatistics.stack([statistics]))[0]
 
-    def normalized_residual(self, statistics: CueStatistics, direction: Array) -> float:
-        """Return the normalized residual of observed cues at a direction.
+    def posteriors(self, statistics: CueStatistics, *, all_charts: bool = True) -> ChartPosteriors:
+        """Return the posteriors of many sounds at once.
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics (W, D) of W sounds, as for `posterior`.
+        all_charts : bool, default True
+            Whether to evaluate all charts. Otherwise only those are evaluated that may have a
+            noticeable weight, which takes less time for many sounds.
+
+        Returns
+        -------
+        ChartPosteriors
+            A sequence of W posteriors.
+        """
+        Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
+        # The squares E enter only through the scatter around the mean cues.
+        squared = (statistics.scatter / self.noise) @ (self.charts.scales**2).T
+        log_factors = -0.5 * (squared + Q @ self.charts.log_spread.T)
+        charts = self.charts
+        infer = charts.posteriors if all_charts else charts.selected_posteriors
+        return infer(Q / self.noise, statistics.means, log_factors)
+
+    def normalized_residuals(self, statistics: CueStatistics, directions: Array) -> Array:
+        """Return the normalized residuals of the cues of W sounds at one direction each.
 
         This is the mean squared residual divided by the model's noise variance.
 
         Parameters
         ----------
         statistics : CueStatistics
-            Statistics of the D cues of a recording.
-        direction : ndarray of shape (C,)
-            Direction, in degrees for a head.
+            Statistics (W, D) of the cues.
+        directions : ndarray of shape (W, C)
+            Directions, in degrees for a head.
 
         Returns
         -------
-        float
+        ndarray of shape (W,)
             About 1 if the cues deviate from the model by as much as its noise; more if they do not
             fit.
         """
         Q = statistics.counts
-        residual = statistics.means - self.forward_map(direction[None])[0]
-        variance = self.noise + (self.latent**2).sum(axis=1)
-        return float(Q @ (residual**2 / variance) / max(float(Q.sum()), 1e-300))
-
-    # --- kernels -------------------------------------------------------------------------------
+        residuals = statistics.means - self.forward_map(directions)
+        variances = self.noise + (self.latent**2).sum(axis=1)
+        total = (Q * residuals**2) @ (1 / variances)
+        normalized: Array = total / np.maximum(Q.sum(axis=1), 1e-300)
+        return normalized
 
     @cached_property
-    def _scaled(self) -> tuple[Array, Array, Array]:
-        """A_kᵀ / √g_k (K, L, D), 1 / √g_k (K, D) and 1 / g_k (K, D)."""
-        root = 1 / np.sqrt(self.spread)
-        maps = np.ascontiguousarray(self.A.transpose(0, 2, 1)) * root[:, None]
-        return maps, root, 1 / self.spread
-
-    def _residual_forms(self, y: Array) -> tuple[Array, Array, Array]:
-        """Return eᵀS_k⁻¹e (N, K), A_kᵀS_k⁻¹e (N, K, L) and A_kᵀS_k⁻¹A_k (K, L, L), e = y - b_k."""
-        K, D, L = self.A.shape
-        maps, root, inverse_spread = self._scaled
-        whiten = latent_root(self.noise, self.latent)  # (L_w, D): Σ⁻¹BG^{-1/2}, transposed
-        forms = (maps / self.noise) @ maps.mT
-        inner = maps @ whiten.T  # (K, L, L_w)
-        forms = forms - inner @ inner.mT
-        precision = inverse_spread / self.noise  # (K, D)
-        linear = (maps / self.noise - inner @ whiten) * root[:, None]  # (K, L, D): A_kᵀ S_k⁻¹
-        slopes = (y @ linear.reshape(K * L, D).T).reshape(len(y), K, L)
-        slopes = slopes - np.einsum("kld,kd->kl", linear, self.b)
-        quadratic = y**2 @ precision.T - 2 * y @ (precision * self.b).T
-        quadratic = quadratic + (precision * self.b**2).sum(axis=1)
-        for row in whiten:  # one latent coordinate at a time avoids an array (N, K, L_w)
-            project = root * row
-            quadratic -= (y @ project.T - (project * self.b).sum(axis=1)) ** 2
-        return quadratic, slopes, forms
+    def charts(self) -> Charts:
+        """The charts in the form that posteriors need."""
+        scales, origin = 1 / np.sqrt(self.spread), self.b.mean(axis=0)
+        return Charts(
+            space=self.space,
+            centres=self.centres,
+            weights=self.weights,
+            gammas=self.gammas,
+            maps=np.ascontiguousarray(self.A.transpose(2, 0, 1)) * scales,
+            offsets=(self.b - origin) * scales,
+            scales=scales,
+            log_spread=np.log(self.spread),
+            latent=self.latent,
+            origin=origin,
+        )
 
 
 def check_pairs(space: Space, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:

@@ -67,17 +67,12 @@ class PPAMParameters:
         return f"{name}({space}, K={K}, D={D}, L={L}, L_w={self.latent.shape[1]})"
 
     @cached_property
-    def log_spread(self) -> Array:
-        """log g_kd (K, D)."""
-        return np.log(self.spread)
-
-    @cached_property
     def log_determinants(self) -> Array:
         """log |2 pi S_k| (K,), by the matrix determinant lemma."""
         B, D = self.latent, len(self.noise)
         inner = np.linalg.slogdet(np.eye(B.shape[1]) + B.T @ (B / self.noise[:, None]))[1]
         shared = D * np.log(2 * np.pi) + np.log(self.noise).sum() + inner
-        total: Array = shared + self.log_spread.sum(axis=1)
+        total: Array = shared + np.log(self.spread).sum(axis=1)
         return total
 
 

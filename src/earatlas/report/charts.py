@@ -20,9 +20,6 @@ __all__ = ["Chart", "Ticks", "line_chart", "spectrogram_chart", "tick_values", "
 
 Ticks = Sequence[tuple[float, str]]  # (position as a fraction of the axis, label)
 
-# Distances of time ticks, s.
-_TIME_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200)
-_KHZ_STEPS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # distances of frequency ticks, kHz
 _TRANSLUCENT = ' class="clear"'
 
 
@@ -71,7 +68,8 @@ def tick_values(low: float, high: float, most: int, steps: Sequence[float]) -> A
 
 def time_ticks(start: float, end: float) -> Ticks:
     """Return the ticks of a time axis from `start` to `end` in seconds."""
-    times = tick_values(max(start, 0.0), end, 6, _TIME_STEPS)
+    steps = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+    times = tick_values(max(start, 0.0), end, 6, steps)
     return [((t - start) / (end - start), _format_time(round(t, 3), end > 120)) for t in times]
 
 
@@ -95,7 +93,7 @@ def spectrogram_chart(
     """
     start, end = cell_edges(seconds)
     low, high = (f / 1000 for f in cell_edges(frequencies_hz))
-    khz = tick_values(low, high, 6, _KHZ_STEPS)
+    khz = tick_values(low, high, 6, (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50))
     return Chart(
         caption,
         f'<img src="{image}" alt="{escape(alt)}"{"" if opaque else _TRANSLUCENT}>',

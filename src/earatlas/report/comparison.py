@@ -39,7 +39,7 @@ _MEASURES_NOTE = (
     "STOI: speech intelligibility, at most 1. ILD and ITD: interaural level and time "
     "difference.</p>"
 )
-_MAX_SECONDS = 60.0  # BSS Eval of longer recordings takes too long for a report
+_MAX_SCORED_SECONDS = 60.0  # BSS Eval of longer recordings takes too long for a report
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def _measure(
     Returns None if a sound is missing or the recording is too long.
     """
     names = [source.name for source in scene.sources]
-    if not names or scene.seconds > _MAX_SECONDS or not {MIXTURE, *names} <= set(sounds):
+    if not names or scene.seconds > _MAX_SCORED_SECONDS or not {MIXTURE, *names} <= set(sounds):
         return None
     estimated = [_read(sounds[name], None) for name in names]
     rate = estimated[0].rate
@@ -160,8 +160,9 @@ def _notes(scene: SceneSummary, comparison: SceneComparison) -> list[str]:
     if pairs is not None and pairs.missed and comparison.truth.directions is None:
         names = ", ".join(escape(comparison.truth.names[m]) for m in pairs.missed)
         notes.append(f"Not found: {names}.")
-    if comparison.truth.images and scene.seconds > _MAX_SECONDS:
-        notes.append(f"SDR and SIR are omitted: the recording is longer than {_MAX_SECONDS:.0f} s.")
+    if comparison.truth.images and scene.seconds > _MAX_SCORED_SECONDS:
+        limit = f"{_MAX_SCORED_SECONDS:.0f} s"
+        notes.append(f"SDR and SIR are omitted: the recording is longer than {limit}.")
     if (
         comparison.by_direction is not None
         and comparison.by_sound is not None

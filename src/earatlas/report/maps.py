@@ -15,7 +15,7 @@ import numpy as np
 from earatlas.geometry.angles import wrap_degrees
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
-from earatlas.plotting.palette import source_colour
+from earatlas.plotting.palette import DEGREE_STEPS, source_colour
 from earatlas.plotting.posterior_maps import PosteriorMap
 from earatlas.report.charts import Chart, Ticks, tick_values
 from earatlas.report.images import mask_image, text_colour
@@ -40,9 +40,7 @@ _OPACITIES = (
     (0.99, 0.03),
     (1.0, 0.0),
 )
-_DEGREE_STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 90.0)  # distances of ticks
-_COMPASS_RADIUS, _LOBE_HEIGHT = 78.0, 30.0  # SVG units
-_LOBE_DEGREES = 3.0  # smoothing of a lobe, so that a sharp posterior stays visible
+_COMPASS_RADIUS = 78.0  # SVG units
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,8 @@ class _Frame:
     def ticks(self) -> tuple[Ticks, Ticks]:
         """Return the ticks of both axes."""
         if self.azimuth:
-            x = tick_values(self.left, self.right, 5, _DEGREE_STEPS)
-            y = tick_values(self.low, self.high, 6, _DEGREE_STEPS)
+            x = tick_values(self.left, self.right, 5, DEGREE_STEPS)
+            y = tick_values(self.low, self.high, 6, DEGREE_STEPS)
             labels = ([_format_azimuth(v) for v in x], [f"{v:g}°".replace("-", "−") for v in y])
         else:
             steps = tuple(m * 10.0**p for p in range(-2, 6) for m in (1, 2, 5))
@@ -126,12 +124,14 @@ def map_chart(
     posteriors: Sequence[tuple[int, DirectionPosterior, PosteriorMap]],
     *,
     truths: Sequence[Array] = (),
+    alternatives: Sequence[tuple[int, Array]] = (),
     caption: str,
     alt: str,
     key: str = "",
 ) -> str:
     """Return a map of sources (m, posterior, its map) in their colours, and rings at `truths`.
 
+    `alternatives` are further possible directions of sources m, which are small dots.
     `caption` and `key` are HTML, `alt` is text.
     """
     frame = _Frame.of(posteriors)
@@ -144,7 +144,8 @@ def map_chart(
     # A single source needs no number, and a smaller mark hides less of its regions.
     mark, size = (_dot, 4 * unit) if len(posteriors) == 1 else (_badge, 8 * unit)
     parts += [_ring(*frame.mark_position(place), size + 3 * unit) for place in truths]
-    parts += [mark(m, *frame.mark_position(p.best), size) for m, p, _ in posteriors]
+    parts += [_dot(m, *frame.mark_position(place), 2.5 * unit) for m, place in alternatives]
+    parts += [mark(m, *frame.mark_position(p.direction), size) for m, p, _ in posteriors]
     inside = (
         f'<svg viewBox="0 0 {width:.2f} {height:.2f}" role="img" aria-label="{escape(alt)}">'
         f"{''.join(parts)}</svg>"
@@ -219,19 +220,27 @@ def _lobe(m: int, posterior: DirectionPosterior) -> str:
     azimuth = posterior.sample(8000)[:, 0]
     counts = np.histogram((azimuth + 181.0) % 360.0, bins=180, range=(0.0, 360.0))[0]
     distance = np.minimum(cells + 180, 180 - cells)
-    kernel = np.exp(-0.5 * (distance / _LOBE_DEGREES) ** 2)
+    # Smoothed by 3 degrees, so that the lobe of a sharp posterior stays visible.
+    kernel = np.exp(-0.5 * (distance / 3.0) ** 2)
     density = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel), n=len(cells)).clip(0.0)
     # The first value is repeated, so that the lobe has no slit behind the head.
     angles, height = np.append(cells, 180.0), np.append(density, density[0]) / density.max()
-    outer = _compass_points(angles, _COMPASS_RADIUS + _LOBE_HEIGHT * height)
+    outer = _compass_points(angles, _COMPASS_RADIUS + 30.0 * height)
     inner = _compass_points(angles[::-1], _COMPASS_RADIUS)
     return f'<polygon points="{outer} {inner}" fill="{source_colour(m)}" fill-opacity=".6"/>'
 
 
 def compass(
-    posteriors: Sequence[tuple[int, DirectionPosterior]], *, truths: Sequence[Array] = (), alt: str
+    posteriors: Sequence[tuple[int, DirectionPosterior]],
+    *,
+    truths: Sequence[Array] = (),
+    alternatives: Sequence[tuple[int, Array]] = (),
+    alt: str,
 ) -> str:
-    """Return a head seen from above, with the density over azimuth of each source around it."""
+    """Return a head seen from above, with the density over azimuth of each source around it.
+
+    `alternatives` are further possible directions of sources m, which are small dots.
+    """
     r = _COMPASS_RADIUS
     parts = [
         f'<circle class="grid" r="{r}"/>',
@@ -245,7 +254,8 @@ def compass(
     ]
     parts += [_lobe(m, posterior) for m, posterior in posteriors]
     parts += [_ring(*_compass_position(place[:1]), 12.5) for place in truths]
-    parts += [_badge(m, *_compass_position(p.best[:1]), 9.0) for m, p in posteriors]
+    parts += [_dot(m, *_compass_position(place[:1]), 4.0) for m, place in alternatives]
+    parts += [_badge(m, *_compass_position(p.direction[:1]), 9.0) for m, p in posteriors]
     return (
         f'<svg class="compass" viewBox="-112 -112 224 224" role="img" aria-label="{escape(alt)}">'
         f"{''.join(parts)}</svg>"

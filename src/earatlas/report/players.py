@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -23,9 +24,17 @@ from earatlas.wording import format_duration
 
 __all__ = ["players"]
 
+
 # Evidence: docs/figures/settings/report.md, "players".
-_MAX_SECONDS = 60.0  # longest embedded excerpt of a sound, s
-_MAX_MEGABYTES = 8.0  # size of all embedded sounds together, MB
+@dataclass(frozen=True, slots=True)
+class EmbeddedSoundLimits:
+    """Limits of the sounds that a page contains."""
+
+    seconds: float = 60.0  # longest excerpt of a sound
+    megabytes: float = 8.0  # size of all excerpts together
+
+
+_LIMITS = EmbeddedSoundLimits()
 
 
 def _excerpt(sound: Audio | Path, seconds: float) -> Audio:
@@ -44,7 +53,7 @@ def _flac(sound: Audio, gain: float) -> bytes:
 
 def _encode_excerpts(sounds: Mapping[str, Audio | Path]) -> tuple[dict[str, bytes], float]:
     """Return FLAC excerpts of equal length that fit into the page together, and their length."""
-    seconds = _MAX_SECONDS
+    seconds = _LIMITS.seconds
     while True:
         clips = {name: _excerpt(sound, seconds) for name, sound in sounds.items()}
         peak = max((float(np.abs(c.samples).max(initial=0.0)) for c in clips.values()), default=0.0)
@@ -52,9 +61,9 @@ def _encode_excerpts(sounds: Mapping[str, Audio | Path]) -> tuple[dict[str, byte
         gain = min(1.0, 0.99 / peak) if peak > 0 else 1.0
         encoded = {name: _flac(clip, gain) for name, clip in clips.items()}
         size = sum(map(len, encoded.values())) * 4 / 3  # as base64
-        if size <= 1e6 * _MAX_MEGABYTES or seconds < 1.0:
+        if size <= 1e6 * _LIMITS.megabytes or seconds < 1.0:
             return encoded, seconds
-        seconds *= 0.9 * 1e6 * _MAX_MEGABYTES / size
+        seconds *= 0.9 * 1e6 * _LIMITS.megabytes / size
 
 
 def _link(file: Path, folder: Path) -> str:

@@ -28,6 +28,7 @@ from earatlas.report.tracks import track_charts
 from earatlas.separation.result import SceneSummary, SourceSummary
 from earatlas.types import Array
 from earatlas.wording import (
+    format_alternatives,
     format_coordinates,
     format_duration,
     format_error,
@@ -36,6 +37,7 @@ from earatlas.wording import (
     format_region,
     format_sampling_rate,
     format_speed,
+    listed_alternatives,
 )
 
 __all__ = ["Sections"]
@@ -75,6 +77,12 @@ def _source_place(source: SourceSummary) -> str:
     return format_position(source.posterior.space, source.direction, source.radius_90)
 
 
+def _alternative_places(m: int, source: SourceSummary) -> list[tuple[int, Array]]:
+    """Return the number of a source with each of its further possible directions."""
+    listed = listed_alternatives(source.alternatives, source.radius_90, source.posterior.space)
+    return [(m, one.direction) for one in listed]
+
+
 def _facts(source: SourceSummary, true: Array | None, direction_error: float) -> str:
     """Describe a source; with the true direction also its error in degrees."""
     space, track = source.posterior.space, source.track
@@ -91,6 +99,9 @@ def _facts(source: SourceSummary, true: Array | None, direction_error: float) ->
         truth = "" if true is None else f"median error {error} along its path"
     elif not source.direction_known:
         coordinates, region = "unknown", "more than half of all directions"
+    alternatives = format_alternatives(space, source.alternatives, source.radius_90)
+    if alternatives is not None:
+        place += f"<br><small>{alternatives}</small>"
     truth_row = f"<dt>Truth</dt><dd>{truth}</dd>" if truth else ""
     return (
         f'<p class="place">{place}</p><dl><dt>Direction</dt><dd>{coordinates}</dd>'
@@ -105,6 +116,7 @@ def _close_up(m: int, source: SourceSummary, true: Array | None, positions: Sequ
     return map_chart(
         [(m, source.posterior, zoomed_map(source.posterior, truth=true))],
         truths=positions,
+        alternatives=_alternative_places(m, source),
         caption=f"Close-up <span>{_MAP_NOTES[space.dims]}</span>",
         alt=f"Posterior of the direction of {source.name}: {_source_place(source)}",
         key="" if true is None else _TRUTH_KEY,
@@ -162,6 +174,7 @@ class Sections:
         above = compass(
             [(m, source.posterior) for m, source in enumerate(sources)],
             truths=truths,
+            alternatives=self._alternatives(),
             alt=f"The head from above. {description}",
         )
         return _card(heading, f'<div class="overview">{above}{whole_map}</div>', self._tracks())
@@ -177,10 +190,19 @@ class Sections:
         return map_chart(
             [(m, s.posterior, posterior_map(s.posterior)) for m, s in enumerate(sources)],
             truths=truths,
+            alternatives=self._alternatives(),
             caption=f"All sources <span>{_MAP_NOTES[sources[0].posterior.space.dims]}</span>",
             alt=f"Map of all directions. {description}",
             key=names + (_TRUTH_KEY if len(truths) else ""),
         )
+
+    def _alternatives(self) -> list[tuple[int, Array]]:
+        """Return the further possible directions of all sources."""
+        return [
+            place
+            for m, source in enumerate(self.scene.sources)
+            for place in _alternative_places(m, source)
+        ]
 
     def _tracks(self) -> str:
         """Return charts of direction and level over time, unless there is a single row."""

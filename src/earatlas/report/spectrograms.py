@@ -24,9 +24,6 @@ from earatlas.types import Array
 
 __all__ = ["LevelSpectrogram", "level_spectrogram"]
 
-_WINDOW_SECONDS = 0.032  # STFT window, s; rounded up to a power of two samples
-_MAX_COLUMNS, _MAX_ROWS = 1200, 256  # largest size, as that of a `SpectrogramSummary`
-
 
 @dataclass(frozen=True, eq=False)
 class LevelSpectrogram:
@@ -42,17 +39,19 @@ class LevelSpectrogram:
         return float(self.level_db.max(initial=-200.0))
 
 
-def level_spectrogram(sound: Audio | Path) -> LevelSpectrogram:
+def level_spectrogram(
+    sound: Audio | Path, *, max_columns: int = 1200, max_rows: int = 256
+) -> LevelSpectrogram:
     """Compute the level spectrogram of a sound or a file."""
     if isinstance(sound, Audio):
         rate, seconds = sound.rate, sound.seconds
     else:
         rate, seconds = audio_rate(sound), audio_seconds(sound)
-    window = 2 ** int(np.ceil(np.log2(_WINDOW_SECONDS * rate)))
+    window = 2 ** int(np.ceil(np.log2(0.032 * rate)))  # 32 ms or the next power of two samples
     hop = window // 4
     frames = 1 + int(seconds * rate) // hop
-    frames_per_column = -(-frames // _MAX_COLUMNS)
-    bins_per_row = max(window // 2 // _MAX_ROWS, 1)
+    frames_per_column = -(-frames // max_columns)
+    bins_per_row = max(window // 2 // max_rows, 1)
     shape = -(-frames // frames_per_column), window // 2 // bins_per_row
     sums, counts, done = np.zeros(shape), np.zeros(shape[0]), 0
     for power in _powers(sound, window, hop):  # (B, t)

@@ -18,7 +18,7 @@ from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.plotting.tracks import azimuth_radius, continuous_runs
 from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
-from earatlas.separation.source_track import SourceTrack
+from earatlas.separation.result import SourceTrack
 from earatlas.types import Array, Indices
 
 __all__ = ["track_charts"]

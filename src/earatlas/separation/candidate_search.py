@@ -34,11 +34,6 @@ from earatlas.types import Array, Indices, Single
 
 __all__ = ["CandidateSearch", "CandidateSearchSettings", "SourceCandidates"]
 
-_MAX_SETS = 20_000  # sets of candidates that are compared; limits the candidates of many sources
-_PRUNE_INTERVAL = 4  # EM iterations between prunings of the grid
-_ACTIVE_WEIGHT = 0.03  # relative to a uniform weight: directions below it are left out
-_SUBSAMPLING = 4  # every fourth bin is used for the choice of the variance
-
 
 # Evidence: docs/figures/settings/separation.md, "candidate_search".
 @dataclass(frozen=True)
@@ -53,6 +48,10 @@ class CandidateSearchSettings:
     separation_degrees: float = 10.0  # smallest distance between candidates
     diffuse_weight: float = 0.1  # w_0
     noises: tuple[tuple[float, float], ...] = ((0.3, 0.005), (10.0, 0.15))  # ILD in dB², IPD
+    max_sets: int = 20_000  # sets that are compared; limits the candidates of many sources
+    prune_interval: int = 4  # EM iterations between prunings of the grid
+    active_weight: float = 0.03  # relative to a uniform weight: directions below are left out
+    subsampling: int = 4  # every fourth bin is used for the choice of the variance
 
     def __post_init__(self) -> None:
         counts = (self.bins, self.frames, self.iterations, self.candidates)
@@ -71,7 +70,7 @@ class SourceCandidates:
     likelihoods: Single  # (J, N) of the selected bins, up to a factor per bin
     diffuse_likelihood: Single  # (N,) of the diffuse component, up to the same factor
     weights: Array  # (G,) of all directions of the grid
-    diffuse_weight: float  # w_0
+    settings: CandidateSearchSettings
 
     def best_sets(self, n_sources: int, count: int) -> list[Array]:
         """Return the `count` most likely sets (M, C) of candidates."""
@@ -81,15 +80,15 @@ class SourceCandidates:
                 f"n_sources must be at most the number of candidate directions, {J}, got {M}. "
                 "Ask for fewer sources, or set more candidates."
             )
-        while J > M and math.comb(J, M) > _MAX_SETS:
+        while J > M and math.comb(J, M) > self.settings.max_sets:
             J -= 1
         sets = np.array(list(combinations(range(J), M)))
-        p = self.likelihoods
+        p, diffuse_weight = self.likelihoods, self.settings.diffuse_weight
         scores = np.empty(len(sets))
         for i, chosen in enumerate(sets):
             mixture = p[chosen].sum(axis=0)
-            mixture *= (1 - self.diffuse_weight) / M
-            mixture += self.diffuse_weight * self.diffuse_likelihood
+            mixture *= (1 - diffuse_weight) / M
+            mixture += diffuse_weight * self.diffuse_likelihood
             scores[i] = np.log(mixture, out=mixture).sum()
         order = np.argsort(-scores, kind="stable")[:count]
         return [self.candidates[sets[i]] for i in order]
@@ -124,21 +123,19 @@ class CandidateSearch:
         chosen = bins.subset(loudest(bins, settings.bins, settings.frames))
         chosen = chosen.restricted_to(self.layout)
         all_directions = np.arange(len(self.grid))
-        subsample = chosen.subset(np.arange(0, len(chosen), _SUBSAMPLING))
+        subsample = chosen.subset(np.arange(0, len(chosen), settings.subsampling))
         trials = []
         for coefficients in self._coefficients:
             p, diffuse, scale = _likelihoods(subsample, coefficients, all_directions)
-            weights, log_likelihood = convex_weights(
-                p, diffuse, settings.diffuse_weight, settings.iterations // 2
-            )
+            weights, log_likelihood = convex_weights(p, diffuse, settings, settings.iterations // 2)
             trials.append((log_likelihood + scale, coefficients, weights))
         _, coefficients, weights = max(trials, key=lambda trial: trial[0])
-        active = np.flatnonzero(weights >= min(_ACTIVE_WEIGHT / len(weights), weights.max()))
+        active = np.flatnonzero(
+            weights >= min(settings.active_weight / len(weights), weights.max())
+        )
         p, diffuse, _ = _likelihoods(chosen, coefficients, active)
         weights = np.zeros(len(self.grid))
-        weights[active], _ = convex_weights(
-            p, diffuse, settings.diffuse_weight, settings.iterations
-        )
+        weights[active], _ = convex_weights(p, diffuse, settings, settings.iterations)
         peaks = self._peaks(weights)
         row = np.zeros(len(self.grid), dtype=np.intp)
         row[active] = np.arange(len(active))
@@ -147,9 +144,7 @@ class CandidateSearch:
         likelihoods[known] = p[row[peaks[known]]]
         if not known.all():  # directions that only fill up the candidates explain no bins
             likelihoods[~known] = 0.0
-        return SourceCandidates(
-            self.grid[peaks], likelihoods, diffuse, weights, settings.diffuse_weight
-        )
+        return SourceCandidates(self.grid[peaks], likelihoods, diffuse, weights, settings)
 
     def _peaks(self, weights: Array) -> Indices:
         """Return grid indices of the largest weights, at least `separation_degrees` apart.
@@ -181,20 +176,19 @@ def loudest(bins: ObservedBins, count: int, frames: int) -> Indices:
 
 
 def convex_weights(
-    p: Single, diffuse: Single, diffuse_weight: float, iterations: int
+    p: Single, diffuse: Single, settings: CandidateSearchSettings, iterations: int
 ) -> tuple[Array, float]:
     """Return the EM estimate of the weights (G,) from likelihoods (G, N), and the log-likelihood.
 
     Directions with decaying weights are pruned on the way, so most iterations are cheap.
     """
-    G, N = p.shape
-    active, w = np.arange(G), np.full(G, (1 - diffuse_weight) / G, dtype=np.float32)
-    w_0 = diffuse_weight
+    (G, N), w_0, interval = p.shape, settings.diffuse_weight, settings.prune_interval
+    active, w = np.arange(G), np.full(G, (1 - w_0) / G, dtype=np.float32)
     for i in range(iterations):
         inverse = 1 / (w @ p + w_0 * diffuse)
         w = w * (p @ inverse) / N
         w_0 = w_0 * float(diffuse @ inverse) / N
-        if i % _PRUNE_INTERVAL == _PRUNE_INTERVAL - 1 and i + 1 < iterations:
+        if i % interval == interval - 1 and i + 1 < iterations:
             keep = w > 0.01 / (G * (iterations - i))
             if keep.any() and keep.mean() < 0.8:  # if all bins are diffuse, no direction remains
                 w, active, p = w[keep], active[keep], p[keep]

@@ -1,8 +1,18 @@
 """Separation of a recording: number of sources, their directions, and their signals.
 
 Input: a `Separator` (a learned head prepared for mixtures) and a recording. Output: a `Scene`, or a
-`SceneSummary` and audio files. `source_estimation` estimates the sources and the masks of each
-block; here the signals of neighbouring blocks are cross-faded and each source is localized.
+`SceneSummary` and audio files. The steps are:
+
+1. observe the recording: coherent bins and onsets (`earatlas.separation.separator`);
+2. estimate the number of sources and fit them (`earatlas.separation.model_order`), and estimate
+   trajectories if some source moves (`earatlas.tracking`);
+3. in every block: masks (`earatlas.separation.source_masks`), demixing and cross-fading
+   (`earatlas.separation.assembly`);
+4. localize each source (`earatlas.separation.source_directions`) and collect the doubts.
+
+Static and moving sources differ in their masks and demixing filters (step 3) and in step 4: the
+directions of moving sources are trajectories, and no doubts are raised about the head, the number
+of sources, or sources that are close to each other.
 
 Sources are estimated at the rate of the head's cues; their signals have the recording's own rate or
 the requested one (`earatlas.separation.demixing.band_extension`).
@@ -10,39 +20,120 @@ the requested one (`earatlas.separation.demixing.band_extension`).
 
 from __future__ import annotations
 
+import time
 import warnings
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from earatlas.errors import EaratlasWarning
-from earatlas.features.audio import Audio
+from earatlas.errors import EaratlasWarning, InputError, SettingHint
+from earatlas.features.audio import Audio, check_rate
 from earatlas.features.audio_checks import check_audio
 from earatlas.features.audio_writer import incremental_wav_writer
+from earatlas.features.layout import Threshold
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
 from earatlas.files import output_folder
-from earatlas.localization.diagnostics import Doubt, DoubtKind
+from earatlas.localization.diagnostics import Doubt, SceneDiagnosis
 from earatlas.localization.localizer import localize
-from earatlas.localization.result import uninformative_posterior
-from earatlas.separation.assembly import OutputSettings, SceneAssembler
-from earatlas.separation.blocks import overlap_samples
-from earatlas.separation.moving_sources import MovingSources
-from earatlas.separation.options import SeparationOptions
-from earatlas.separation.progress import SeparationProgress
+from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembler
+from earatlas.separation.demixing.rendering import Rendering, check_rendering
+from earatlas.separation.initialization import Initialization, OnsetDetections
+from earatlas.separation.model_order import fit_sources
 from earatlas.separation.result import LocatedSource, Scene, SceneSummary, Source
-from earatlas.separation.separator import REVERBERANT_DECAY_SECONDS, Separator
+from earatlas.separation.separator import (
+    MAX_SOURCES,
+    ObservedRecording,
+    Separator,
+    check_source_count,
+    observe_recording,
+)
 from earatlas.separation.source_directions import (
+    OnsetMasks,
+    SceneMismatch,
+    diagnose_scene,
     flag_colocated_sources,
-    locate_sources,
-    scene_doubts,
+    locate_moving_source,
+    locate_static_sources,
+    needs_source_onsets,
+    scene_mismatch,
     source_count_doubts,
 )
-from earatlas.separation.source_estimation import StaticSources, estimate_sources
+from earatlas.separation.source_masks import SourceMasks, StaticMasks, TrajectoryMasks
+from earatlas.tracking.offline import (
+    EstimatedTrajectory,
+    TrajectoryOptions,
+    find_moving_trajectories,
+)
+from earatlas.tracking.stitching import stitch_tracks
 from earatlas.types import Progress, field_values
 
-__all__ = ["separate", "separate_file", "source_file_name"]
+__all__ = [
+    "SeparationOptions",
+    "SeparationProgress",
+    "separate",
+    "separate_file",
+    "source_file_name",
+]
+
+
+@dataclass(frozen=True)
+class SeparationOptions:
+    """Options of a separation.
+
+    Parameters
+    ----------
+    n_sources : int or None, default None
+        Number of sources, from 1 to 6. None estimates the number.
+    rendering : {"spatial", "soft", "binary"}, default "spatial"
+        How the signals are made from the masks: by demixing filters, soft masks or binary masks.
+    threshold : Threshold, optional
+        Level that a time-frequency bin must exceed to be used.
+    rate : int or None, default None
+        Sampling rate of the separated signals in Hz, from 2000 to 384000. None keeps the rate of
+        the recording.
+    dry : bool, default False
+        Whether to reduce the late reverberation of each source. The signals then no longer sum to
+        the mixture.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> SeparationOptions(n_sources=2).rendering
+    'spatial'
+    """
+
+    n_sources: int | None = None  # None: estimate the number
+    rendering: Rendering = "spatial"
+    threshold: Threshold = field(default_factory=Threshold)
+    rate: int | None = None  # Hz, of the separated signals; None: that of the recording
+    dry: bool = False  # reduce late reverberation
+
+    def __post_init__(self) -> None:
+        if self.n_sources is not None:
+            remedy = "Leave it out to estimate the number."
+            n_sources = check_source_count("n_sources", self.n_sources, remedy)
+            object.__setattr__(self, "n_sources", n_sources)
+        check_rendering(self.rendering)
+        if self.rate is not None:
+            object.__setattr__(self, "rate", check_rate(self.rate))
+            lowest, highest = 2_000, 384_000  # Hz: range of speech, and of audio converters
+            if not lowest <= self.rate <= highest:
+                raise InputError(
+                    f"rate must be from {lowest} to {highest} Hz for separated signals, got "
+                    f"{self.rate}. Choose another output rate.",
+                    hint=SettingHint("rate=48000", "--rate 48000"),
+                )
+
+    def with_rate_of(self, recording: Recording) -> SeparationOptions:
+        """Return the options with the recording's rate if no rate is given."""
+        return self if self.rate is not None else replace(self, rate=recording.rate)
 
 
 def separate(separator: Separator, audio: Audio, options: SeparationOptions) -> Scene:
@@ -92,14 +183,9 @@ def separate(separator: Separator, audio: Audio, options: SeparationOptions) -> 
     if wide.offset.any():
         narrow = wide.audio.at_rate(separator.layout.rate)
     recording = MemoryRecording(narrow, wide.offset)
-    options = options.with_rate_of(wide)
-    sources = estimate_sources(separator, recording, options)
-    assembler = _scene_assembler(separator, wide, sources, options)
-    segments = []
-    for block in sources.blocks:
-        segments.append(assembler.add(block))
-        sources.record_masks(block)
-    summary = _scene_summary(separator, recording, sources, options, assembler)
+    run = _Separation(separator, recording, wide, options.with_rate_of(wide))
+    segments = list(run.segments())
+    summary = run.summary()
     signals = np.concatenate([segment.signals for segment in segments], axis=-1)
     masks = np.concatenate([segment.masks for segment in segments], axis=-1)
     separated = tuple(
@@ -169,18 +255,14 @@ def separate_file(
     folder, report = Path(folder), SeparationProgress(progress)
     with output_folder(folder):
         options, recording = options.with_rate_of(recording), recording.without_dc_offset()
-        sources = estimate_sources(separator, recording, options, report)
-        report.begin_second_pass()
-        assembler = _scene_assembler(separator, recording, sources, options)
-        names = [source_file_name(recording.path, m) for m in range(sources.n_sources)]
-        rate = assembler.rate
-        samples = round(sources.samples * rate / separator.layout.rate)
+        run = _Separation(separator, recording, recording, options, report)
+        names = [source_file_name(recording.path, m) for m in range(run.masks.n_sources)]
+        rate = run.assembler.rate
+        samples = round(run.observed.samples * rate / separator.layout.rate)
         with incremental_wav_writer(folder, names, rate, samples=samples) as append:
-            for block in sources.blocks:
-                append(assembler.add(block).signals)
-                sources.record_masks(block)
-                report.report_second_pass(block.end / sources.samples)
-            summary = _scene_summary(separator, recording, sources, options, assembler)
+            for segment in run.segments():
+                append(segment.signals)
+            summary = run.summary()
     return summary, [folder / name for name in names]
 
 
@@ -189,36 +271,144 @@ def source_file_name(path: str | Path, m: int) -> str:
     return f"{Path(path).stem}_source{m + 1}.wav"
 
 
-def _scene_assembler(
+class _Separation:
+    """One separation, from the observations to the scene without signals.
+
+    `recording` is analysed; `output` is the same sound, from which the output signals are made.
+    """
+
+    def __init__(
+        self,
+        separator: Separator,
+        recording: Recording,
+        output: Recording,
+        options: SeparationOptions,
+        progress: SeparationProgress | None = None,
+    ) -> None:
+        self._separator, self._recording, self._options = separator, recording, options
+        self._progress = progress or SeparationProgress(None)
+        rate = options.rate or separator.layout.rate
+        self.observed = observe_recording(
+            separator, recording, rate, options.threshold, self._progress.report_first_pass
+        )
+        start = Initialization(separator, self.observed.bins, self.observed.onsets)
+        self._fit = fit_sources(start, options.n_sources)
+        self._trajectories = _moving_trajectories(
+            separator, self.observed, self._fit.detections, options.n_sources
+        )
+        self.masks: SourceMasks
+        if self._trajectories:
+            self.masks = TrajectoryMasks(separator, self._trajectories)
+        else:
+            self.masks = StaticMasks(separator, self._fit, self.observed)
+        self._onset_masks = self._new_onset_masks()
+        self.assembler = self._scene_assembler(output, rate)
+
+    def _new_onset_masks(self) -> OnsetMasks | None:
+        """Return storage for the masks at onset bins of static sources detected by onsets."""
+        head, detections = self._separator.head, self._fit.detections
+        localizer, onsets = head.reverberant_localizer, detections.onsets
+        if self._trajectories or localizer is None or onsets is None or not len(detections):
+            return None
+        settings = localizer.direct_sound.onset_settings
+        return OnsetMasks(head.layout, settings, onsets, self.masks.n_sources)
+
+    def _scene_assembler(self, output: Recording, rate: int) -> SceneAssembler:
+        """Return an assembler for the sources."""
+        separator, options = self._separator, self._options
+        localizer = separator.head.reverberant_localizer
+        onset_settings = None
+        if localizer is not None and not self._trajectories and needs_source_onsets(self._fit):
+            onset_settings = localizer.direct_sound.onset_settings
+        return SceneAssembler(
+            separator.layout,
+            self.masks.n_sources,
+            samples=self.observed.samples,
+            overlap=separator.overlap_samples(rate),
+            output=OutputPlan(
+                options.rendering,
+                rate,
+                output.chunks(rate),
+                output.offset,
+                onset_settings=onset_settings,
+                reverberation=self._fit.detections.reverberation,
+                dry=options.dry,
+            ),
+        )
+
+    def segments(self) -> Iterator[OutputSegment]:
+        """Separate block by block; yield the final signals and masks."""
+        self._progress.begin_second_pass()
+        for block in self.observed.blocks:
+            separated = self.masks.separate(block)
+            if self._onset_masks is not None:
+                self._onset_masks.add(separated)
+            yield self.assembler.add(separated)
+            self._progress.report_second_pass(block.end / self.observed.samples)
+
+    def summary(self) -> SceneSummary:
+        """Return the scene without signals, after the last block.
+
+        Warns if dereverberation was requested and has no effect.
+        """
+        if self._options.dry and not self.assembler.dry:
+            warnings.warn(_no_dereverberation(self.observed.onsets), EaratlasWarning, stacklevel=4)
+        located, doubts = self._located()
+        return self.assembler.summary(located, doubts, self.masks.free_energies)
+
+    def _located(self) -> tuple[list[LocatedSource], tuple[Doubt, ...]]:
+        """Localize each source; return the sources and the doubts that concern all of them.
+
+        A single static source is localized as by `localize`, several ones by onsets and masks.
+        """
+        head, fit, detections = self._separator.head, self._fit, self._fit.detections
+        if self._trajectories:
+            located = [locate_moving_source(head.space, t) for t in self._trajectories]
+            diagnosis = self._diagnose(located, self.observed.onsets)
+            return located, tuple(diagnosis.doubts())
+        source_onsets = self.assembler.source_onsets()
+        mismatch = scene_mismatch(head, fit)
+        located = locate_static_sources(head, fit, source_onsets, self._onset_masks, mismatch)
+        count_doubts = source_count_doubts(detections.next_source_ratio)
+        if len(located) > 1:
+            diagnosis = self._diagnose(located, detections.onsets, mismatch)
+            if not diagnosis.recording.directional:
+                located = [source.without_direction() for source in located]
+            return flag_colocated_sources(located), (*diagnosis.doubts(), *count_doubts)
+        threshold = self._options.threshold
+        single = localize(head, self._recording, threshold=threshold, second_pass=True)
+        source = LocatedSource.static(single.posterior, located[0].evidence)
+        return [source], (*single.doubts, *count_doubts)
+
+    def _diagnose(
+        self,
+        located: list[LocatedSource],
+        onsets: OnsetBins | None,
+        mismatch: SceneMismatch | None = None,
+    ) -> SceneDiagnosis:
+        """Diagnose several sources; the reverberation is that which their signals follow."""
+        if onsets is not None:
+            onsets = replace(onsets, reverberation=self.assembler.reverberation)
+        seconds = self.observed.samples / self._separator.layout.rate
+        return diagnose_scene(self._separator.head, located, onsets, seconds, mismatch)
+
+
+def _moving_trajectories(
     separator: Separator,
-    recording: Recording,
-    sources: StaticSources | MovingSources,
-    options: SeparationOptions,
-) -> SceneAssembler:
-    """Return an assembler for the sources; warn if dereverberation has no effect."""
-    layout, localizer = separator.layout, separator.head.reverberant_localizer
-    rate = options.rate or layout.rate
-    onset_settings = None
-    if localizer is not None and sources.needs_source_onsets:
-        onset_settings = localizer.direct_sound.onset_settings
-    if options.dry and not sources.reverberant:
-        warnings.warn(_no_dereverberation(sources.onsets), EaratlasWarning, stacklevel=4)
-    output = OutputSettings(
-        options.rendering,
-        rate,
-        recording.chunks(rate),
-        recording.offset,
-        onset_settings=onset_settings,
-        reverberant=None if sources.possibly_reverberant else sources.reverberant,
-        dry=options.dry and sources.reverberant,
-    )
-    return SceneAssembler(
-        layout,
-        sources.n_sources,
-        samples=sources.samples,
-        overlap=overlap_samples(layout, rate),
-        output=output,
-    )
+    observed: ObservedRecording,
+    detections: OnsetDetections,
+    n_sources: int | None,
+) -> list[EstimatedTrajectory]:
+    """Return the trajectories of all sources if one of them moves, otherwise none."""
+    localizer, onsets = separator.head.reverberant_localizer, observed.onsets
+    if localizer is None or onsets is None or not len(detections):
+        return []
+    sound, directions = localizer.direct_sound, detections.directions
+    seconds = observed.samples / separator.layout.rate
+    options = TrajectoryOptions(seconds, n_sources, MAX_SOURCES)
+    if observed.single_block:
+        return find_moving_trajectories(sound, onsets, directions, options)
+    return stitch_tracks(sound, observed.segments, directions, options)
 
 
 def _no_dereverberation(onsets: OnsetBins | None) -> str:
@@ -226,56 +416,49 @@ def _no_dereverberation(onsets: OnsetBins | None) -> str:
     effect = "Dereverberation has no effect: the signals are not changed, and sum to the mixture"
     if onsets is None:
         return f"{effect}. This atlas has no model of reverberant rooms; learn the head again."
-    if np.isnan(onsets.decay_seconds):
+    reverberation = onsets.reverberation
+    if np.isnan(reverberation.decay_seconds):
         return f"{effect}. The recording has too few onsets to measure its reverberation."
     return (
         f"{effect}. The recording is not reverberant: sound decays by 60 dB in "
-        f"{onsets.decay_seconds:.2f} s, in reverberant rooms in {REVERBERANT_DECAY_SECONDS} s or "
-        "more."
+        f"{reverberation.decay_seconds:.2f} s, in reverberant rooms in "
+        f"{reverberation.settings.reverberant_seconds:g} s or more."
     )
 
 
-def _scene_summary(
-    separator: Separator,
-    recording: Recording,
-    sources: StaticSources | MovingSources,
-    options: SeparationOptions,
-    assembler: SceneAssembler,
-) -> SceneSummary:
-    """Return the scene without signals, after the last block."""
-    if isinstance(sources, MovingSources):
-        located, doubts = sources.located(separator)
-    else:
-        onsets = assembler.source_onsets()
-        located, doubts = _locate_static(separator, recording, sources, options, onsets)
-    return assembler.summary(located, doubts, sources.free_energies)
+class SeparationProgress:
+    """Reports non-decreasing progress, as a fraction of the total time.
 
-
-def _locate_static(
-    separator: Separator,
-    recording: Recording,
-    sources: StaticSources,
-    options: SeparationOptions,
-    source_onsets: list[OnsetBins],
-) -> tuple[list[LocatedSource], tuple[Doubt, ...]]:
-    """Return the located sources and the doubts that concern all of them.
-
-    A single source is localized as by `localize`, several ones by onsets and masks.
-    `source_onsets` are the onsets of each separated signal.
+    A long recording is read twice. Between the passes the sources are estimated, which takes as
+    long for a minute as for an hour. The first pass therefore counts as a fixed fraction
+    (docs/figures/settings/separation.md, "pipeline"); in the second, the remaining time is
+    extrapolated from the blocks that are done.
     """
-    fit, head = sources.fit, separator.head
-    detections = replace(fit.detections, source_onsets=tuple(source_onsets))
-    located = locate_sources(head, fit.state, fit.residual_ratios, detections, sources.onset_masks)
-    count_doubts = source_count_doubts(detections.next_source_ratio)
-    if len(located) > 1:
-        seconds = sources.samples / separator.layout.rate
-        doubts = scene_doubts(head, located, detections.onsets, seconds)
-        if any(doubt.word is DoubtKind.NOT_DIRECTIONAL for doubt in doubts):
-            located = [
-                replace(source, posterior=uninformative_posterior(source.posterior))
-                for source in located
-            ]
-        return flag_colocated_sources(located), (*doubts, *count_doubts)
-    single = localize(head, recording, threshold=options.threshold, second_pass=True)
-    source = replace(located[0], posterior=single.posterior, doubts=())
-    return [source], (*single.doubts, *count_doubts)
+
+    first_pass_fraction = 0.2  # estimated fraction of the total time that the first pass takes
+
+    def __init__(
+        self, report: Progress | None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._report, self._clock = report, clock
+        self._start = self._second_start = clock()
+        self._last = 0.0
+
+    def report_first_pass(self, fraction: float) -> None:
+        """Report that a fraction of the first pass is done."""
+        self._report_fraction(self.first_pass_fraction * fraction)
+
+    def begin_second_pass(self) -> None:
+        """Start the clock of the second pass, once the sources are estimated."""
+        self._second_start = self._clock()
+
+    def report_second_pass(self, fraction: float) -> None:
+        """Report that a fraction of the second pass is done, at constant speed."""
+        now = self._clock()
+        remaining = (now - self._second_start) * (1 - fraction) / max(fraction, 1e-9)
+        self._report_fraction((now - self._start) / max(now - self._start + remaining, 1e-9))
+
+    def _report_fraction(self, fraction: float) -> None:
+        self._last = max(self._last, fraction)
+        if self._report is not None:
+            self._report(self._last, 1.0)

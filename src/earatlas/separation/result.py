@@ -9,33 +9,44 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from earatlas.features.audio import Audio
+from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.diagnostics import Doubt
-from earatlas.separation.source_track import SourceLevels, SourceTrack, static_track
-from earatlas.separation.spectrogram_summary import SpectrogramSummary
-from earatlas.types import Array, Single
-from earatlas.wording import UNKNOWN_DIRECTION, is_unknown
+from earatlas.localization.result import uninformative_posterior
+from earatlas.types import Array, Mask, Single
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives
 
-__all__ = ["Evidence", "LocatedSource", "Scene", "SceneSummary", "Source", "SourceSummary"]
+__all__ = [
+    "ConstantTrajectory",
+    "Evidence",
+    "LocatedSource",
+    "Scene",
+    "SceneSummary",
+    "Source",
+    "SourceSummary",
+    "SourceTrack",
+    "SpectrogramSummary",
+    "Trajectory",
+]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence for a source; NaN where its onsets were not analysed."""
+    """Evidence for a source; NaN where it is not known."""
 
-    residual_ratio: float  # residual of the anechoic model; above 1 it does not fit
+    residual_ratio: float  # residual of the anechoic model; above 1 it does not fit; NaN if moving
     onset_bins: float = math.nan  # expected number of its onset bins
     nats_per_bin: float = math.nan  # directional information of these, over diffuse sound
     gain: float = math.nan  # nats per onset of the recording that the source adds
     direct: bool = False  # whether the posterior is that of the onsets
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; None where the onsets were not analysed."""
+        """Return plain JSON values; None where they are not known."""
         numbers = {
             "misfit": self.residual_ratio,
             "onset_bins": self.onset_bins,
@@ -46,17 +57,96 @@ class Evidence:
         return {**rounded, "direct": self.direct}
 
 
+class Trajectory(Protocol):
+    """The direction of a source over time."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the direction changes."""
+
+    def at(self, seconds: Array) -> Array:
+        """Return directions (T, C) in degrees at times (T,)."""
+
+    def radius_at(self, seconds: Array) -> Array:
+        """Return the radii (T,) that hold the source with a probability of 90 %, in degrees."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantTrajectory:
+    """The trajectory of a static source."""
+
+    direction: Array  # (C,) degrees
+    radius_90: float  # degrees
+
+    @property
+    def moves(self) -> bool:
+        """Whether the direction changes: no."""
+        return False
+
+    def at(self, seconds: Array) -> Array:
+        """Return the direction (T, C) at times (T,)."""
+        return np.broadcast_to(self.direction, (len(seconds), len(self.direction)))
+
+    def radius_at(self, seconds: Array) -> Array:
+        """Return the radius (T,) at times (T,)."""
+        return np.full(len(seconds), self.radius_90)
+
+
 @dataclass(frozen=True, eq=False)
 class LocatedSource:
-    """The direction posterior of one source, with the evidence for it and doubts about it."""
+    """The direction of one source, with the evidence for it and doubts about it."""
 
-    posterior: DirectionPosterior
+    posterior: DirectionPosterior  # over the whole recording
+    trajectory: Trajectory
     evidence: Evidence
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Doubt, ...] = ()
 
-    def track(self, levels: SourceLevels, m: int) -> SourceTrack:
-        """Return the track of source m, which is static."""
-        return static_track(self.posterior, levels, m)
+    @classmethod
+    def static(
+        cls, posterior: DirectionPosterior, evidence: Evidence, doubts: tuple[Doubt, ...] = ()
+    ) -> LocatedSource:
+        """Return a source with the same direction at all times."""
+        trajectory = ConstantTrajectory(posterior.direction, posterior.radius_90)
+        return cls(posterior, trajectory, evidence, doubts)
+
+    def without_direction(self) -> LocatedSource:
+        """Return the source with an uninformative posterior."""
+        posterior = uninformative_posterior(self.posterior)
+        return LocatedSource.static(posterior, self.evidence, self.doubts)
+
+
+@dataclass(frozen=True, eq=False)
+class SourceTrack:
+    """Direction and level of a source in W rows of time; NaN where it is silent."""
+
+    seconds: Array  # (W,) centre of each row
+    directions: Array  # (W, C) degrees; NaN where the source is silent
+    radius_90: Array  # (W,) degrees that hold it with a probability of 90 %; NaN where silent
+    level_db: Array  # (W,) dB re a full-scale sine in both ears
+    moves: bool = False  # whether the direction changes over time
+
+    def __repr__(self) -> str:
+        motion = "moving" if self.moves else "static"
+        return (
+            f"SourceTrack({len(self.seconds)} rows, active in {int(self.active.sum())}, {motion})"
+        )
+
+    @property
+    def active(self) -> Mask:
+        """Whether the source is active, and so has a direction, in each row (W,)."""
+        return np.asarray(np.isfinite(self.directions).all(axis=1))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return plain JSON values, one entry per row; None where the source is silent."""
+        return [
+            {
+                "time": round(float(self.seconds[w]), 3),
+                "direction": [round(float(v), 2) for v in self.directions[w]] if active else None,
+                "radius_90": round(float(self.radius_90[w]), 2) if active else None,
+                "level_db": round(float(self.level_db[w]), 1),
+            }
+            for w, active in enumerate(self.active)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +179,7 @@ class SourceSummary:
     def __repr__(self) -> str:
         where = f"({', '.join(f'{v:.1f}' for v in self.direction)}) degrees"
         where = where if self.direction_known else UNKNOWN_DIRECTION
+        where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
         share = f"{100 * self.share:.0f} % of the energy"
         return f"{type(self).__name__}({self.name!r}, {where}, {share})"
 
@@ -100,7 +191,18 @@ class SourceSummary:
     @cached_property
     def direction(self) -> Array:
         """Most probable direction (C,), in degrees."""
-        return self.posterior.best
+        return self.posterior.direction
+
+    @cached_property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """The possible directions with their probabilities; `direction` is that of the first.
+
+        The posterior of a moving source has peaks along its path, which are no alternatives: there
+        is one.
+        """
+        if self.moves:
+            return (Alternative(self.direction, 1.0, self.radius_90),)
+        return self.posterior.alternatives
 
     @cached_property
     def credible_90_area(self) -> float:
@@ -124,7 +226,8 @@ class SourceSummary:
         -------
         dict
             Keys `name`, `direction` (degrees), `share`, `radius_90` (degrees), `credible_90_area`
-            (square degrees), `moves`, `track` (one entry per row), `evidence` and `doubts`.
+            (square degrees), `alternatives`, `moves`, `track` (one entry per row), `evidence` and
+            `doubts`.
         """
         radius, area = self.posterior.rounded_region_size(0.9)
         return {
@@ -133,6 +236,7 @@ class SourceSummary:
             "share": round(self.share, 4),
             "radius_90": radius,
             "credible_90_area": area,
+            "alternatives": [one.to_dict() for one in self.alternatives],
             "moves": self.moves,
             "track": self.track.rows(),
             "evidence": self.evidence.to_dict(),
@@ -177,6 +281,21 @@ class Source(SourceSummary):
 
     audio: Audio  # both ears
     mask: Single = field(repr=False)  # (F, T) of the bins above 0 Hz
+
+
+@dataclass(frozen=True, eq=False)
+class SpectrogramSummary:
+    """Spectrograms of a scene; a cell is the mean of its bins, NaN where none was observed."""
+
+    seconds: Array  # (T',) time of each column
+    frequencies_hz: Array  # (F',)
+    level_db: Array  # (F', T') of both ears, dB re a full-scale sine
+    ild_db: Array  # (F', T') interaural level difference of the mixture
+    masks: Array  # (M, F', T') assignment probabilities
+
+    def __repr__(self) -> str:
+        M, rows, columns = self.masks.shape
+        return f"SpectrogramSummary({M} sources, {rows} x {columns})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,75 +16,63 @@ noise, because the filters colour the noise. Evidence: docs/figures/settings/sep
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
-from earatlas.features.tf_bins import ObservedBins
-from earatlas.localization.diagnostics import (
-    Doubt,
-    DoubtKind,
-    mismatch_doubts,
-    recording_doubts,
-)
-from earatlas.localization.learned_head import LearnedHead
-from earatlas.localization.multi_source_posterior import (
-    LOW_EVIDENCE_NATS,
+from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.front_prior import apply_front_prior
+from earatlas.geometry.spaces import Space
+from earatlas.localization.detected_sources import (
+    DETECTION_SETTINGS,
+    DetectedSource,
     detected_source_posterior,
     widen_posterior,
 )
+from earatlas.localization.diagnostics import (
+    Doubt,
+    DoubtKind,
+    HeadFit,
+    RecordingDiagnosis,
+    SceneDiagnosis,
+)
+from earatlas.localization.head_mismatch import HeadMismatch
+from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import bin_weights
-from earatlas.localization.onset_mixture import DetectedSource
-from earatlas.localization.source_counter import MAY_BE_MORE_RATIO, MIN_SEPARATION_DEGREES
+from earatlas.localization.onset_mixture import MIXTURE_SETTINGS
 from earatlas.separation.assembly import SeparatedBlock
+from earatlas.separation.initialization import SourceFit
 from earatlas.separation.result import Evidence, LocatedSource
-from earatlas.separation.separator import OnsetDetections, Separator
-from earatlas.separation.vessl import VESSLState
+from earatlas.tracking.offline import EstimatedTrajectory
 from earatlas.types import Array
 
 __all__ = [
-    "MULTI_SOURCE_FACTOR",
     "OnsetMasks",
+    "SceneMismatch",
+    "SourceDirectionSettings",
+    "diagnose_scene",
     "existence_doubt",
     "flag_colocated_sources",
-    "locate_sources",
+    "locate_moving_source",
+    "locate_static_sources",
     "needs_source_onsets",
-    "residual_ratios",
-    "scene_doubts",
+    "scene_mismatch",
     "source_count_doubts",
 ]
 
+
 # Evidence: docs/figures/settings/separation.md, "source_directions".
-MULTI_SOURCE_FACTOR = 3.0  # normalized residual among M sources, per further source, anechoic
-_MIN_ONSETS = 20  # onsets that a separated source needs to be localized by itself
-_MIN_NATS_PER_BIN = 0.3  # directional information below which a separated source is doubtful
-_NEGLIGIBLE_ASSIGNMENT = 1e-6  # assignment probability that is set to 0
-_MAX_RELATIVE_VARIANCE = 100.0  # median of v, relative to a single anechoic source
-_TYPICAL_GAIN_NATS = 0.1  # nats per onset that a source usually adds
+@dataclass(frozen=True, slots=True)
+class SourceDirectionSettings:
+    """Settings of the directions of separated sources."""
 
-
-def residual_ratios(separator: Separator, state: VESSLState, bins: ObservedBins) -> Array:
-    """Return the residual ratio (M,) of the anechoic model; up to 1 it fits.
-
-    The mean cues of a source may fit although single bins do not: independent noise at the ears has
-    mean level and phase differences of 0. The variance of single bins is therefore limited as well.
-    """
-    head, M = separator.head, len(state.sources)
-    q = state.assignments
-    weights = np.where(q > _NEGLIGIBLE_ASSIGNMENT, q, 0.0)
-    statistics = bins.restricted_to(head.layout).statistics(weights)
-    typical = head.calibration.max_residual * MULTI_SOURCE_FACTOR * max(M - 1, 1)
-    relative_variance = float(np.median(state.noise / separator.source_model.noise))
-    scatter = relative_variance / _MAX_RELATIVE_VARIANCE
-    ratios = []
-    for m, source in enumerate(state.sources):
-        effective = head.calibration.effective_statistics(statistics[m], head.model.noise)
-        residual = head.model.normalized_residual(effective, source.posterior.best)
-        ratios.append(max(residual / typical, scatter))
-    return np.array(ratios)
+    min_nats_per_bin: float = 0.3  # information below which a separated source is doubtful
+    min_window_onsets: float = 1.0  # weighted onsets of a window that determine a direction
+    max_components: int = 240  # of the posterior of a moving source: one minute of windows
 
 
 class OnsetMasks:
@@ -106,67 +94,144 @@ class OnsetMasks:
 
     def add(self, separated: SeparatedBlock) -> None:
         """Read the masks of a block at its onset bins."""
-        t = self._t - separated.block.start // self._hop
+        t = self._t - separated.observed.block.start // self._hop
         inside = (t >= 0) & (t < separated.masks.shape[-1])
         self.masks[:, inside] = separated.masks[:, self._f[inside], t[inside]]
 
 
-def needs_source_onsets(residual_ratios: Array, detections: OnsetDetections) -> bool:
+def needs_source_onsets(fit: SourceFit) -> bool:
     """Whether some source must be localized by itself, from the onsets of its separated signal."""
-    if detections.onsets is None or len(detections) < 2 or bool((residual_ratios <= 1).all()):
+    detections = fit.detections
+    if detections.onsets is None or len(detections) < 2 or fit.anechoic:
         return False
-    gains = (source.evidence for source in detections.sources)
-    return detections.onsets.is_clean and min(gains) < LOW_EVIDENCE_NATS
+    return detections.onsets.is_clean and not detections.reliable
 
 
-def locate_sources(
+@dataclass(frozen=True, eq=False)
+class SceneMismatch:
+    """How much the head that made a recording of several sources deviates from the learned one."""
+
+    model: HeadMismatch
+    magnitudes: tuple[float, ...]  # of each source
+    cue_posteriors: tuple[DirectionPosterior, ...]  # of each source, at its magnitude
+
+    @property
+    def magnitude(self) -> float:
+        """Magnitude of the source that fits best: errors of the masks only increase it."""
+        return min(self.magnitudes)
+
+    @property
+    def other_head(self) -> bool:
+        """Whether all sources deviate more than another set-up of the learned head does."""
+        return self.magnitude > self.model.settings.max_same_unit
+
+    def posterior(self, m: int, own: DetectedSource) -> DirectionPosterior:
+        """Return the posterior of source m, given its onsets."""
+        return self.model.mixture(self.magnitudes[m], self.cue_posteriors[m], own.log_likelihood)
+
+
+def scene_mismatch(head: LearnedHead, fit: SourceFit) -> SceneMismatch | None:
+    """Return the mismatch of the head; None if noise or a room would explain it, too."""
+    mismatch, onsets = head.mismatch, fit.detections.onsets
+    if mismatch is None or onsets is None or fit.effective is None:
+        return None
+    if fit.n_sources < 2 or not mismatch.is_possible_in_mixture(onsets):
+        return None
+    if (fit.residual_ratios <= 1).all():  # the anechoic model of this head fits every source
+        return None
+    found = [mismatch.most_probable(fit.effective[m]) for m in range(fit.n_sources)]
+    magnitudes, posteriors = zip(*found, strict=True)
+    return SceneMismatch(mismatch, magnitudes, posteriors)
+
+
+def locate_static_sources(
     head: LearnedHead,
-    state: VESSLState,
-    residual_ratios: Array,
-    detections: OnsetDetections,
+    fit: SourceFit,
+    source_onsets: Sequence[OnsetBins],
     onset_masks: OnsetMasks | None,
+    mismatch: SceneMismatch | None = None,
+    settings: SourceDirectionSettings | None = None,
 ) -> list[LocatedSource]:
-    """Return the posterior of every source of VESSL, with evidence and doubts."""
-    M, localizer, onsets = len(state.sources), head.reverberant_localizer, detections.onsets
-    detected, source_onsets = detections.sources, detections.source_onsets
-    calibration = head.calibration.relaxed(MULTI_SOURCE_FACTOR * max(M - 1, 1))
-    anechoic = [calibration.blur(source.posterior) for source in state.sources]
-    fits = bool((residual_ratios <= 1).all())
-    if localizer is None or onset_masks is None or onsets is None or len(detected) != M:
-        if localizer is not None and not fits:
+    """Return the posterior of every source of VESSL, with evidence and doubts.
+
+    `source_onsets` are the onsets of each separated signal, if some source needs them. If another
+    head made the recording (`mismatch`), its deviation is part of the posteriors.
+    """
+    settings = settings or SourceDirectionSettings()
+    localizer, onsets = head.reverberant_localizer, fit.detections.onsets
+    detected = fit.detections.sources
+    calibration = head.calibration.relaxed(fit.residual_factor)
+    anechoic = [calibration.blur(source.posterior) for source in fit.state.sources]
+    no_match = onset_masks is None or onsets is None or len(detected) != fit.n_sources
+    if localizer is None or onset_masks is None or onsets is None or no_match:
+        if localizer is not None and not fit.anechoic:
             anechoic = [widen_posterior(posterior) for posterior in anechoic]
         return [
-            LocatedSource(posterior, Evidence(float(ratio)), ())
-            for posterior, ratio in zip(anechoic, residual_ratios, strict=True)
+            LocatedSource.static(apply_front_prior(posterior), Evidence(float(ratio)))
+            for posterior, ratio in zip(anechoic, fit.residual_ratios, strict=True)
         ]
     clean = onsets.is_clean
     located = []
     for m, match in enumerate(_match_sources(onset_masks.masks, detected, onsets)):
         own, alone = detected[match], source_onsets[m] if source_onsets else None
-        direct = not (fits and clean)
         evidence = Evidence(
-            float(residual_ratios[m]), own.bins, own.nats_per_bin, own.evidence, direct
+            float(fit.residual_ratios[m]),
+            own.bins,
+            own.nats_per_bin,
+            own.evidence,
+            direct=not (fit.anechoic and clean),
         )
-        posterior, doubtful = anechoic[m], own.evidence < LOW_EVIDENCE_NATS
-        if not fits and clean and doubtful and alone is not None and len(alone) >= _MIN_ONSETS:
+        posterior, doubtful = anechoic[m], own.evidence < DETECTION_SETTINGS.low_evidence_nats
+        if not fit.anechoic and clean and doubtful and alone is not None and alone.enough:
             log_likelihood = localizer.direct_sound.log_likelihood(alone)
             posterior = localizer.score_calibration.posterior(head.space, log_likelihood)
             evidence = replace(evidence, nats_per_bin=float(log_likelihood.features[0]))
-            doubtful = evidence.nats_per_bin < _MIN_NATS_PER_BIN
+            doubtful = evidence.nats_per_bin < settings.min_nats_per_bin
         elif doubtful:  # its onsets duplicate those of another source: use the masks' posterior
             posterior, evidence = widen_posterior(posterior), replace(evidence, direct=False)
         elif evidence.direct:
             posterior = detected_source_posterior(localizer, own)
+        if mismatch is not None and mismatch.other_head and not doubtful:
+            posterior = mismatch.posterior(m, own)
         doubts = (existence_doubt(own.evidence),) if doubtful else ()
-        located.append(LocatedSource(posterior, evidence, doubts))
+        located.append(LocatedSource.static(apply_front_prior(posterior), evidence, doubts))
     return located
+
+
+def locate_moving_source(
+    space: Space, trajectory: EstimatedTrajectory, settings: SourceDirectionSettings | None = None
+) -> LocatedSource:
+    """Return a source whose posterior is a mixture over all windows with enough onsets.
+
+    The posterior of a trajectory that does not move has a single component.
+    """
+    settings = settings or SourceDirectionSettings()
+    if trajectory.moves:
+        windows = np.flatnonzero(trajectory.weights > settings.min_window_onsets)
+    else:
+        windows = np.zeros(1, dtype=np.intp)
+    windows = windows if len(windows) else np.array([int(trajectory.weights.argmax())])
+    windows = windows[:: -(-len(windows) // settings.max_components)]
+    # 90 % radius of a Gaussian in standard deviations, in one and two dimensions.
+    width = trajectory.radius_90[windows] / (1.645 if space.dims == 1 else 2.146)
+    posterior = DirectionPosterior(
+        space,
+        trajectory.at(trajectory.seconds)[windows],
+        np.full(len(windows), 1 / len(windows)),
+        np.zeros((len(windows), space.dims)),
+        (width**2)[:, None, None] * np.eye(space.dims),
+    )
+    evidence = Evidence(math.nan, trajectory.onset_bins, gain=trajectory.gain, direct=True)
+    doubtful = trajectory.gain < DETECTION_SETTINGS.low_evidence_nats
+    doubts = (existence_doubt(trajectory.gain),) if doubtful else ()
+    return LocatedSource(posterior, trajectory, evidence, doubts)
 
 
 def existence_doubt(gain: float) -> Doubt:
     """Return the doubt about a source that adds `gain` nats per onset."""
     reason = (
         f"it explains {max(gain, 0):.2f} nats per onset more than the other sources do; sources "
-        f"that exist usually explain {_TYPICAL_GAIN_NATS} or more. It may be an echo of another "
+        f"that exist usually explain 0.1 or more. It may be an echo of another "
         "source. Listen to it, or separate again with one source fewer."
     )
     return Doubt(DoubtKind.MAY_NOT_EXIST, reason, gain)
@@ -174,7 +239,7 @@ def existence_doubt(gain: float) -> Doubt:
 
 def source_count_doubts(next_source_ratio: float) -> tuple[Doubt, ...]:
     """Return a doubt if the evidence for one more source is close to the limit."""
-    if next_source_ratio < MAY_BE_MORE_RATIO:
+    if next_source_ratio < MIXTURE_SETTINGS.may_be_more_ratio:
         return ()
     percent = min(100 * next_source_ratio, 99)
     reason = (
@@ -188,36 +253,44 @@ def flag_colocated_sources(located: Sequence[LocatedSource]) -> list[LocatedSour
     """Add a doubt to every source that is close to an earlier one, which has more bins."""
     flagged: list[LocatedSource] = []
     for source in located:
-        direction, doubts = source.posterior.best, source.doubts
+        direction, doubts = source.posterior.direction, source.doubts
         distance = source.posterior.space.distance
-        gaps = [float(distance(direction, other.posterior.best)) for other in flagged]
-        if gaps and min(gaps) < MIN_SEPARATION_DEGREES and not doubts:
+        gaps = [float(distance(direction, other.posterior.direction)) for other in flagged]
+        if gaps and min(gaps) < MIXTURE_SETTINGS.min_separation_degrees and not doubts:
             reason = (
                 f"another source is {min(gaps):.1f}° away; closer than "
-                f"{MIN_SEPARATION_DEGREES:g}°, one sound may be counted as two. Listen to both, or "
-                "separate again with one source fewer."
+                f"{MIXTURE_SETTINGS.min_separation_degrees:g}°, one sound may be counted as two. "
+                "Listen to both, or separate again with one source fewer."
             )
             doubts = (Doubt(DoubtKind.MAY_NOT_EXIST, reason, min(gaps)),)
         flagged.append(replace(source, doubts=doubts))
     return flagged
 
 
-def scene_doubts(
-    head: LearnedHead, located: Sequence[LocatedSource], onsets: OnsetBins | None, seconds: float
-) -> tuple[Doubt, ...]:
-    """Return the doubts that concern all directions of a scene with several sources."""
-    residual_ratio = max(source.evidence.residual_ratio for source in located)
-    doubts = list(recording_doubts(onsets, seconds, fits=residual_ratio <= 1))
-    if not doubts and residual_ratio > 1:
+def diagnose_scene(
+    head: LearnedHead,
+    located: Sequence[LocatedSource],
+    onsets: OnsetBins | None,
+    seconds: float,
+    mismatch: SceneMismatch | None = None,
+) -> SceneDiagnosis:
+    """Return the diagnosis that concerns all directions of a scene with several sources.
+
+    The residual of moving sources is not known (NaN), so noise and reverberation matter, but
+    nothing is said about the head.
+    """
+    residual_ratio = float(np.max([source.evidence.residual_ratio for source in located]))
+    fit = HeadFit.measure(residual_ratio)
+    if head.reverberant_localizer is not None and onsets is not None:
         nats_per_bin = max(source.evidence.nats_per_bin for source in located)
-        if head.reverberant_localizer is None or onsets is None:
-            doubts.extend(mismatch_doubts(residual_ratio))
-        else:
-            typical = head.reverberant_localizer.score_calibration.typical_nats_per_onset
-            doubts.extend(
-                mismatch_doubts(residual_ratio, nats_per_bin, typical, onsets.decay_seconds)
-            )
-    return tuple(doubts)
+        typical = head.reverberant_localizer.score_calibration.typical_nats_per_onset
+        magnitude = math.nan if mismatch is None else mismatch.magnitude
+        fit = HeadFit.measure(
+            residual_ratio, nats_per_bin, typical, onsets.reverberation, mismatch=magnitude
+        )
+    fits = residual_ratio <= 1 and not fit.deviating_head
+    recording = RecordingDiagnosis.measure(onsets, seconds, fits=fits)
+    return SceneDiagnosis(recording, fit)
 
 
 def _match_sources(

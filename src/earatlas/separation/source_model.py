@@ -6,16 +6,13 @@ its symbols.
 
     s_md | z_m = k, u, w         ~ N(A_k u + b_k + √g_k ∘ B w, ω σ_d² g_kd)
 
-P_d is the precision of the mean ȳ_d of a source's bins. With s integrated out, (u, w) is Gaussian
-in every chart, with precision Γ_k⁻¹ ⊕ I + Σ_d p_kd a_kd a_kdᵀ and p = P / (1 + ω σ² g P); a_kd is
-the row of (A_k, √g_k ∘ B). The latent block of that sum is a weighted sum of B_dᵀ B_d, which is one
-matrix product for all charts.
+P_d is the precision of the mean ȳ_d of a source's bins. With s integrated out, ȳ_d has the
+precision P / (1 + ω σ² g P) in chart k, and (u, w) is Gaussian (`earatlas.ppam.posterior`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -26,14 +23,12 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import full_band_layout
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.ppam.model import PPAM
+from earatlas.ppam.posterior import ChartPosteriors
 from earatlas.types import Array, Indices, Mask
 
 __all__ = ["SourceModel", "SourcePosterior", "VESSLSettings", "expected_log_likelihood"]
 
-LOG_2PI = float(np.log(2 * np.pi))  # log 2π of Gaussian log densities, nats
 _PHASE_VARIANCE = 0.5  # prior variance of the cosine and sine of an unknown phase
-_NEGLIGIBLE_WEIGHT = 1e-9  # relative weight of a chart that is left out of a source's cues
-_ACTIVE_CHART_NATS = 50.0  # a chart this far below the best one is skipped in most iterations
 
 
 # Evidence: docs/figures/settings/separation.md, "source_model".
@@ -62,6 +57,10 @@ class VESSLSettings:
         Largest number of iterations.
     tolerance : float, default 0.01
         Smallest increase of the free energy per iteration, in nats per bin.
+    active_chart_nats : float, default 50.0
+        Charts this far below the best one are skipped in most iterations, in nats.
+    negligible_weight : float, default 1e-9
+        Charts with a smaller weight, relative to the best one, are left out of a source's cues.
 
     Raises
     ------
@@ -84,6 +83,8 @@ class VESSLSettings:
     weight_prior_bins: float = 1.0  # weight of uniform mixing weights, in bins per cell
     max_iterations: int = 20
     tolerance: float = 0.01  # nats per bin
+    active_chart_nats: float = 50.0  # charts this far below the best one are skipped
+    negligible_weight: float = 1e-9  # charts below are left out of a source's cues
 
     def __post_init__(self) -> None:
         smallest = min(
@@ -130,106 +131,6 @@ class SourcePosterior:
 
 
 @dataclass(frozen=True, eq=False)
-class _ChartParameters:
-    """Parameters of the PPAM charts in the form that the E-XZ step needs."""
-
-    weights: Array  # (K,)
-    A: Array  # (K, D, L)
-    b: Array  # (K, D)
-    root: Array  # (K, D) √g
-    latent: Array  # (D, L_w) B
-    latent_products: Array  # (D, L_w²) products of two columns of B
-    offset_variances: Array  # (K, D) ω σ² g
-    precisions: Array  # (K, L + L_w, L + L_w) prior precision of (u, w)
-    log_determinants: Array  # (K,) of the prior precisions
-
-    @classmethod
-    def from_ppam(cls, model: PPAM, omega: float) -> _ChartParameters:
-        """Return the charts of a model with offset variance ω."""
-        K, D, L = model.A.shape
-        L_w = model.latent.shape[1]
-        precisions = np.zeros((K, L + L_w, L + L_w))
-        precisions[:, :L, :L] = np.linalg.inv(model.gammas)
-        precisions[:, range(L, L + L_w), range(L, L + L_w)] = 1.0
-        return cls(
-            weights=model.weights,
-            A=model.A,
-            b=model.b,
-            root=np.sqrt(model.spread),
-            latent=model.latent,
-            latent_products=(model.latent[:, :, None] * model.latent[:, None]).reshape(
-                D, L_w * L_w
-            ),
-            offset_variances=omega * model.noise * model.spread,
-            precisions=precisions,
-            log_determinants=np.linalg.slogdet(precisions)[1],
-        )
-
-    def __getitem__(self, k: Mask) -> _ChartParameters:
-        """Return a subset of the charts."""
-        per_chart = (
-            "weights", "A", "b", "root", "offset_variances", "precisions", "log_determinants",
-        )  # fmt: skip
-        return replace(self, **{name: getattr(self, name)[k] for name in per_chart})
-
-    @property
-    def maps(self) -> Array:
-        """Affine maps (K, D, L + L_w) from (u, w) to cues."""
-        return np.concatenate([self.A, self.root[:, :, None] * self.latent], axis=2)
-
-    def normal_equations(self, p: Array, residual: Array) -> tuple[Array, Array]:
-        """Return precision (K, L + L_w, L + L_w) and linear term (K, L + L_w) of (u, w).
-
-        `residual` (K, D) is ȳ - b, with weights p (K, D).
-        """
-        L, L_w, B = self.A.shape[2], self.latent.shape[1], self.latent
-        rooted, weighted = p * self.root, p[:, None] * self.A.mT  # (K, D), (K, L, D)
-        H = self.precisions.copy()
-        H[:, :L, :L] += weighted @ self.A
-        cross = (weighted * self.root[:, None]) @ B
-        H[:, :L, L:] += cross
-        H[:, L:, :L] += cross.mT
-        H[:, L:, L:] += ((rooted * self.root) @ self.latent_products).reshape(len(p), L_w, L_w)
-        linear = (weighted @ residual[:, :, None])[..., 0]
-        return H, np.concatenate([linear, (rooted * residual) @ B], axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class _ChartPosteriors:
-    """q(u, w, s | z = k) of one source in each evaluated chart."""
-
-    logs: Array  # (K,) log α up to a constant
-    means: Array  # (K, L + L_w) of (u, w)
-    V: Array  # (K, L + L_w, L + L_w) covariances of (u, w)
-    map_weight: Array  # (K, D) weight of the learned map against the source's own mean cues
-    charts: _ChartParameters
-
-    @property
-    def alpha(self) -> Array:
-        """Chart probabilities α (K,)."""
-        alpha: Array = np.exp(self.logs - self.log_evidence)
-        return alpha
-
-    @cached_property
-    def log_evidence(self) -> float:
-        """log Σ_k exp(logs)."""
-        # Written out: the overhead of scipy's logsumexp took a quarter of an iteration.
-        top = float(self.logs.max())
-        return top + float(np.log(np.exp(self.logs - top).sum()))
-
-    def cues(self, y: Array) -> tuple[Array, Array]:
-        """Return E[s] and E[s²] (D,) of the learned cues, given their observed means y (D,)."""
-        alpha = self.alpha
-        used = alpha > _NEGLIGIBLE_WEIGHT * alpha.max()
-        charts = self.charts[used]
-        a, keep, maps = alpha[used] / alpha[used].sum(), self.map_weight[used], charts.maps
-        mapped = np.einsum("kdl,kl->kd", maps, self.means[used]) + charts.b
-        variance = keep**2 * ((maps @ self.V[used]) * maps).sum(axis=2)
-        s = keep * mapped + (1 - keep) * y
-        return a @ s, a @ (s**2 + variance + charts.offset_variances * keep)
-
-
-@dataclass(frozen=True, eq=False)
 class SourceModel:
     """The generative model of one source: a PPAM, extended to the cues of a wider layout."""
 
@@ -237,7 +138,6 @@ class SourceModel:
     layout: CueLayout  # layout of the bins; its cues include the model's
     learned: Indices  # (D_model,) indices of the model's cues in the layout
     noise: Array  # (D,) initial v
-    charts: _ChartParameters
     settings: VESSLSettings = field(default_factory=VESSLSettings)
 
     @classmethod
@@ -264,7 +164,6 @@ class SourceModel:
             layout=wide,
             learned=learned,
             noise=wide_noise,
-            charts=_ChartParameters.from_ppam(model, settings.offset_variance),
             settings=settings,
         )
 
@@ -279,55 +178,52 @@ class SourceModel:
     ) -> SourcePosterior:
         """E-XZ: return the posterior of a source from bin statistics (D,) and noise v (D,).
 
-        `charts` (K,) restricts the evaluation to some charts; all others get no weight.
+        `charts` (K,) restricts the evaluation, and the posterior, to some charts.
         """
         Q, mean = statistics.counts, statistics.means
         P = self.frame_weight * Q / v  # (D,) precision of ȳ = R / Q
         k = np.ones(len(self.model.weights), dtype=bool) if charts is None else charts
-        fit = self._chart_posteriors(k, P[self.learned], mean[self.learned])
         cues, squares = np.zeros(len(Q)), np.zeros(len(Q))
-        cues[self.learned], squares[self.learned] = fit.cues(mean[self.learned])
+        fit, cues[self.learned], squares[self.learned] = self._learned_cues(
+            k, P[self.learned], mean[self.learned]
+        )
         free = np.ones(len(Q), dtype=bool)
         free[self.learned] = False
         keep = 1 / (1 + _PHASE_VARIANCE * P[free])
         cues[free] = (1 - keep) * mean[free]
         squares[free] = cues[free] ** 2 + _PHASE_VARIANCE * keep
         # log ∫ p(x, z, w, s) p(y | s)^τ; the KL divergence is τ E[log p(y | s)] minus this.
-        scatter = Q * (LOG_2PI + np.log(v)) + statistics.scatter / v
+        scatter = Q * np.log(2 * np.pi * v) + statistics.scatter / v
         log_evidence = (
-            fit.log_evidence
+            float(fit.log_evidence[0])
             + 0.5 * (np.log(keep) - P[free] * keep * mean[free] ** 2).sum()
             - 0.5 * self.frame_weight * scatter.sum()
         )
         likelihood = self.frame_weight * expected_log_likelihood(statistics, cues, squares, v)
         active = np.zeros(len(k), dtype=bool)
-        active[k] = fit.logs > fit.logs.max() - _ACTIVE_CHART_NATS
-        direction = self._direction_posterior(k, fit)
-        return SourcePosterior(direction, cues, squares, likelihood - log_evidence, active)
+        active[k] = fit.logs[:, 0] > fit.logs.max() - self.settings.active_chart_nats
+        return SourcePosterior(fit[0], cues, squares, likelihood - log_evidence, active)
 
-    def _chart_posteriors(self, k: Mask, P: Array, y: Array) -> _ChartPosteriors:
-        """Return the posterior in each chart k from learned mean cues ȳ (D_model,) of precision P.
+    def _learned_cues(self, k: Mask, P: Array, y: Array) -> tuple[ChartPosteriors, Array, Array]:
+        """Return the posterior in the charts k, and E[s] and E[s²] (D_model,) of the learned cues.
 
-        With s integrated out, ȳ is N(A u + √g B w + b, ω σ² g + 1 / P).
+        y are the mean cues ȳ, of precision P. With s integrated out, ȳ is distributed as
+        N(A u + √g B w + b, ω σ² g + 1 / P), and s is between ȳ and the learned map.
         """
-        charts = self.charts if k.all() else self.charts[k]
-        keep, residual = 1 / (1 + charts.offset_variances * P), y - charts.b
-        H, h = charts.normal_equations(P * keep, residual)
-        V = np.linalg.inv(H)
-        V = 0.5 * (V + V.mT)
-        means = np.einsum("klm,km->kl", V, h)
-        distance = np.einsum("kd,kd->k", P * keep, residual**2) - (h * means).sum(axis=1)
-        log_volume = charts.log_determinants - np.linalg.slogdet(H)[1]
-        logs = np.log(charts.weights) + 0.5 * (log_volume - distance + np.log(keep).sum(axis=1))
-        return _ChartPosteriors(logs, means, V, keep, charts)
-
-    def _direction_posterior(self, k: Mask, fit: _ChartPosteriors) -> DirectionPosterior:
-        """Return p(x) over all charts; charts that were not evaluated have weight 0."""
-        model, L = self.model, self.model.space.dims
-        weights, means = np.zeros(len(k)), np.zeros((len(k), L))
-        covariances = model.gammas.copy()
-        weights[k], means[k], covariances[k] = fit.alpha, fit.means[:, :L], fit.V[:, :L, :L]
-        return DirectionPosterior(model.space, model.centres, weights, means, covariances)
+        charts = self.model.charts if k.all() else self.model.charts[k]
+        offsets = self.settings.offset_variance * self.model.noise * self.model.spread[k]  # ω σ² g
+        keep = 1 / (1 + offsets * P)  # (K, D) weight of the learned map against ȳ
+        precisions = P * keep / charts.scales**2  # of cues that are divided by √g
+        fit = charts.posterior_of_charts(precisions, y, 0.5 * np.log(keep).sum(axis=1))
+        alpha = fit.weights[:, 0]
+        used = alpha > self.settings.negligible_weight * alpha.max()
+        a, own, keep = alpha[used] / alpha[used].sum(), charts[used], keep[used]
+        means, V = own.joint_moments(precisions[used], y)
+        maps = own.joint_maps
+        mapped = ((maps @ means[..., None])[..., 0] + own.offsets) / own.scales + own.origin
+        variance = (keep / own.scales) ** 2 * ((maps @ V) * maps).sum(axis=2)
+        s = keep * mapped + (1 - keep) * y
+        return fit, a @ s, a @ (s**2 + variance + offsets[used] * keep)
 
     def expected(self, directions: Array) -> tuple[Array, Array]:
         """Return E[s] and E[s²] (M, D) of sources at known directions (M, C)."""
@@ -344,4 +240,4 @@ def expected_log_likelihood(
 ) -> float:
     """Return Σ q E[log N(y; s, v)] over all bins and cues, from their statistics."""
     Q, errors = statistics.counts, statistics.expected_squared_errors(cues, squares)
-    return float(-0.5 * (Q * (LOG_2PI + np.log(v)) + errors / v).sum())
+    return float(-0.5 * (Q * (np.log(2 * np.pi * v)) + errors / v).sum())

@@ -42,21 +42,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp
 
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import ObservedBins
+from earatlas.separation.bin_assignment import (
+    CueDensities,
+    WeightCells,
+    dense_masks,
+    responsibilities,
+)
 from earatlas.separation.source_model import (
-    LOG_2PI,
     SourceModel,
     SourcePosterior,
     expected_log_likelihood,
 )
-from earatlas.types import Array, Indices
+from earatlas.types import Array, Indices, Spectra
 
-__all__ = ["VESSL", "VESSLState", "cue_moments", "mixing_weight_cells"]
-
-_ALL_CHART_STEPS = 1  # number of first iterations that evaluate every chart
+__all__ = ["VESSL", "VESSLState", "cue_moments"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,8 @@ class VESSL:
     ) -> None:
         self.source_model, self.settings = source_model, source_model.settings
         self.bins, self.prior_statistics = bins, prior_statistics
-        self.cells, self.n_cells = mixing_weight_cells(bins, self.settings.weight_bands)
+        self.cells = WeightCells(bins.layout.n_frequencies, bins.frames, self.settings.weight_bands)
+        self.cell = self.cells.of(bins.f, bins.t)  # (N,)
 
     # --- initialization ------------------------------------------------------------------------
 
@@ -192,7 +195,7 @@ class VESSL:
     def _initialize(self, cues: Array, squares: Array, noise: Array) -> VESSLState:
         """Return assignments by cue moments (M, D), with uniform mixing weights."""
         M = len(cues)
-        mixing_weights = np.full((M, self.n_cells), 1 / M)
+        mixing_weights = np.full((M, len(self.cells)), 1 / M)
         q, _ = self._assign(cues, squares, noise, mixing_weights, None)
         return VESSLState(q, noise, mixing_weights)
 
@@ -220,24 +223,22 @@ class VESSL:
         VESSLState
             State after the iteration, with one more free energy.
         """
-        settings, bins, model = self.settings, self.bins, self.source_model
+        bins, model = self.bins, self.source_model
         M = len(state.assignments)
         observed = bins.statistics(state.assignments)
         statistics = observed if self.prior_statistics is None else observed + self.prior_statistics
-        every_chart = all_charts or len(state.free_energies) < _ALL_CHART_STEPS
+        every_chart = all_charts or not state.free_energies  # the first iteration does
         charts = [
             None if every_chart or not state.sources else s.active_charts for s in state.sources
         ]
         charts = charts or [None] * M
         sources = tuple(model.posterior(statistics[m], state.noise, charts[m]) for m in range(M))
         cues, squares = cue_moments(sources)
-        v = self._noise(statistics, cues, squares)
+        errors = statistics.expected_squared_errors(cues, squares)
+        v = self.noise_variances(errors, statistics.counts)
         q, evidence = self._assign(cues, squares, v, state.mixing_weights, blocks)
         free_energy = evidence - sum(s.kl_divergence for s in sources) / model.frame_weight
-        free_energy -= (
-            0.5 * settings.noise_prior_frames * float((np.log(v) + model.noise / v).sum())
-        )
-        free_energy += self.mixing_weight_log_prior(state.mixing_weights)
+        free_energy += self.log_prior(v, state.mixing_weights)
         if self.prior_statistics is not None:
             free_energy += expected_log_likelihood(self.prior_statistics, cues, squares, v)
         free_energies = (*state.free_energies, free_energy)
@@ -262,81 +263,73 @@ class VESSL:
         for done in range(1, max_steps):
             before, state = state.free_energy, self.step(state)
             gain = state.free_energy - before
-            if done > _ALL_CHART_STEPS and gain < self.settings.tolerance * len(self.bins):
+            if done > 1 and gain < self.settings.tolerance * len(self.bins):
                 break
         return self.step(state, all_charts=True)
 
-    # --- kernels -------------------------------------------------------------------------------
+    def masks(self, state: VESSLState, spectra: Spectra) -> Array:
+        """Return the soft masks of all bins, observed or not.
 
-    def log_likelihoods(self, cues: Array, squares: Array, v: Array, bins: ObservedBins) -> Array:
-        """Return E[log p(y_n | s_m)] (M, N)."""
-        constant = -0.5 * (LOG_2PI + np.log(v) + squares / v)
-        return bins.quadratic(np.broadcast_to(-0.5 / v, cues.shape), cues / v, constant)
+        Parameters
+        ----------
+        state : VESSLState
+            Posterior of the sources.
+        spectra : array of shape (2, B, T)
+            Spectra of both ears in the frames of the bins.
 
-    def posterior_masks(self, state: VESSLState, bins: ObservedBins) -> Array:
-        """Return soft masks (M, N), which sum to 1, of any bins of the same frames."""
-        logs = self.log_likelihoods(*cue_moments(state.sources), state.noise, bins)
-        cells, _ = mixing_weight_cells(bins, self.settings.weight_bands)
-        logs += np.log(np.maximum(state.mixing_weights, 1e-300))[:, cells]
-        logs -= logs.max(axis=0)
-        q: Array = np.exp(logs, out=logs)
-        q /= q.sum(axis=0)
-        return q
+        Returns
+        -------
+        array of shape (M, F, T)
+            Masks of the bins above 0 Hz, which sum to 1 over the sources.
+        """
+        if len(state.sources) == 1:
+            return np.ones((1, spectra.shape[1] - 1, spectra.shape[2]))
+        densities = CueDensities.from_moments(*cue_moments(state.sources), state.noise)
+        weights, layout = state.mixing_weights, self.bins.layout
+        return dense_masks([densities], np.array([0]), self.cells, weights, spectra, layout)
+
+    # --- E-W and M -----------------------------------------------------------------------------
 
     def _assign(
         self, cues: Array, squares: Array, v: Array, mixing_weights: Array, blocks: int | None
     ) -> tuple[Array, float]:
         """E-W: return q (M, N) and Σ_n log Σ_m λ p(y_n | m)."""
-        logs = self.log_likelihoods(cues, squares, v, self.bins)
-        logs += np.log(np.maximum(mixing_weights, 1e-300))[:, self.cells]
-        if blocks is not None:
-            F = self.bins.layout.n_frequencies
-            block = self.bins.t * blocks + self.bins.f * blocks // F
-            tied = np.stack([np.bincount(block, row) for row in logs])
-            top = logsumexp(tied, axis=0)
-            observed = np.bincount(block) > 0
-            return np.exp(tied - top)[:, block], float(top[observed].sum())
-        top = logs.max(axis=0)
-        logs -= top
-        q: Array = np.exp(logs, out=logs)
-        total = q.sum(axis=0)
-        q /= total
-        return q, float((top + np.log(total)).sum())
+        logs = CueDensities.from_moments(cues, squares, v).of_bins(self.bins)
+        logs += np.log(np.maximum(mixing_weights, 1e-300))[:, self.cell]
+        if blocks is None:
+            q, evidence = responsibilities(logs)
+            return q, float(evidence.sum())
+        # Progressive masking: the bins of a block have one assignment.
+        block = self.bins.t * blocks + self.bins.f * blocks // self.bins.layout.n_frequencies
+        _, block = np.unique(block, return_inverse=True)
+        tied = np.array([np.bincount(block, row) for row in logs], dtype=np.float64)
+        q, evidence = responsibilities(tied)
+        return q[:, block], float(evidence.sum())
 
-    def _noise(self, statistics: CueStatistics, cues: Array, squares: Array) -> Array:
-        """Return v (D,): the mean squared error of bins, with a prior at the initial variances."""
+    def noise_variances(self, errors: Array, counts: Array) -> Array:
+        """Return v (D,): the mean squared error of bins, with a prior at the initial variances.
+
+        `errors` (M, D) are sums over the bins of each source, `counts` (M, D) their numbers.
+        """
         frames, initial = self.settings.noise_prior_frames, self.source_model.noise
-        errors = np.maximum(statistics.expected_squared_errors(cues, squares), 0.0).sum(axis=0)
-        weight = statistics.counts.sum(axis=0) + frames
-        mean = (errors + frames * initial) / np.where(weight > 0, weight, 1.0)
-        return np.where(weight > 0, mean, initial)
+        weight = counts.sum(axis=0) + frames
+        total = np.maximum(errors, 0.0).sum(axis=0) + frames * initial
+        return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), initial)
 
     def mixing_weights(self, q: Array) -> Array:
-        """Return λ: the mean of the assignments per cell, with a prior at uniform weights."""
-        counts = [np.bincount(self.cells, row, self.n_cells) for row in q]
-        total = np.array(counts, dtype=np.float64) + self.settings.weight_prior_bins
-        sums = total.sum(axis=0)
-        return np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), 1.0 / len(q))
+        """Return λ (M, cells): the mean of the assignments per cell, with a uniform prior."""
+        return self.cells.mean(q, self.cell, self.settings.weight_prior_bins)
 
-    def mixing_weight_log_prior(self, mixing_weights: Array) -> float:
-        """Return the log prior of λ in the cells with observed bins, up to a constant."""
-        if not self.settings.weight_prior_bins:
-            return 0.0
-        observed = np.bincount(self.cells, minlength=self.n_cells) > 0
-        return self.settings.weight_prior_bins * float(np.log(mixing_weights[:, observed]).sum())
+    def log_prior(self, v: Array, mixing_weights: Array) -> float:
+        """Return the log priors of v, and of λ in the cells with observed bins, up to constants."""
+        frames, bins = self.settings.noise_prior_frames, self.settings.weight_prior_bins
+        log_prior = -0.5 * frames * float((np.log(v) + self.source_model.noise / v).sum())
+        if bins:
+            observed = np.bincount(self.cell, minlength=len(self.cells)) > 0
+            log_prior += bins * float(np.log(mixing_weights[:, observed]).sum())
+        return log_prior
 
 
 def cue_moments(sources: Sequence[SourcePosterior]) -> tuple[Array, Array]:
     """Return E[s] and E[s²] (M, D) of all sources."""
     return np.stack([s.cues for s in sources]), np.stack([s.squares for s in sources])
-
-
-def mixing_weight_cells(bins: ObservedBins, bands: int | None) -> tuple[Indices, int]:
-    """Return the cell (N,) of every bin and the number of cells.
-
-    A cell is one of `bands` bands of a frame; with None, it is a frequency.
-    """
-    F = bins.layout.n_frequencies
-    if bands is None:
-        return bins.f, F
-    return bins.t * bands + bins.f * bands // F, bins.frames * bands

@@ -43,11 +43,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Room", "image_sources", "room_responses"]
 
+
 # Evidence: docs/figures/settings/simulation.md, "image_source".
-LEAD_SECONDS = 0.001  # silence before the direct sound
-_MAX_IMAGES = 5_000_000  # image sources; pyroomacoustics needs about 300 bytes per image
-_BLOCK = 256  # samples rendered at a time, so that (block, 2, taps) values stay in the cache
-_MAX_MEAN_ANGLE = 10.0  # degrees from a reflection to the measured direction that replaces it
+@dataclass(frozen=True, slots=True)
+class ImageSourceSettings:
+    """Limits and layout of room responses."""
+
+    lead_seconds: float = 0.001  # silence before the direct sound
+    max_images: int = 5_000_000  # pyroomacoustics needs about 300 bytes per image
+    # Energy-weighted mean angle from a reflection to the measured direction that replaces it,
+    # above which a warning is issued
+    max_mean_angle_degrees: float = 10.0
+
+
+_DEFAULTS = ImageSourceSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,7 @@ def room_responses(
     rate: float,
     *,
     distance_metres: float = 1.5,
+    settings: ImageSourceSettings = _DEFAULTS,
 ) -> Array:
     """Return binaural room impulse responses (M, 2, n) of sources in the directions (M, 2).
 
@@ -161,8 +171,14 @@ def room_responses(
     measured = Sphere().check(head_directions, "head_directions")
     h = np.asarray(head_responses, dtype=np.float64)
     _check(room, sources, measured, h, rate, distance_metres)
+    images = _image_count(_image_order(room))
+    if images > settings.max_images:
+        raise InputError(
+            f"room must need at most {settings.max_images:,} image sources, got {images:,}. "
+            "Give a shorter T60 or a larger room."
+        )
 
-    lead = round(LEAD_SECONDS * rate)
+    lead = round(settings.lead_seconds * rate)
     last = lead + math.ceil(room.t60_seconds * rate)
     tree = cKDTree(to_vectors(measured))
     responses = np.empty((len(sources), 2, last + h.shape[-1]))
@@ -183,7 +199,7 @@ def room_responses(
             shape=(last + 1, len(measured)),
         )
         responses[m] = _render(trains, h)[:, : responses.shape[-1]]
-    if angle_sum > _MAX_MEAN_ANGLE * energy_sum:
+    if angle_sum > settings.max_mean_angle_degrees * energy_sum:
         warnings.warn(
             f"Reflections in this room arrive on average {angle_sum / energy_sum:.1f} degrees from "
             "the nearest measured direction of the head and are rendered from that direction. "
@@ -225,12 +241,6 @@ def _check(
             f"distance_metres must be positive and keep the sources inside the room, "
             f"got {distance_metres}. In the direction {sources[closest].tolist()} "
             f"the wall is {walls[closest]:.3f} m away: give at most {fits:g} m."
-        )
-    images = _image_count(_image_order(room))
-    if images > _MAX_IMAGES:
-        raise InputError(
-            f"room must need at most {_MAX_IMAGES:,} image sources, got {images:,}. "
-            "Give a shorter T60 or a larger room."
         )
 
 
@@ -279,15 +289,16 @@ def _render(trains: csr_array, h: Array) -> Array:
     """
     rows, (directions, _, taps) = trains.shape[0], h.shape
     flat = h.reshape(directions, 2 * taps)
-    width = taps + _BLOCK
-    blocks = math.ceil(rows / _BLOCK)
-    sound = np.zeros((2, blocks * _BLOCK + taps - 1))
-    for start in range(0, rows, _BLOCK):
-        block = trains[start : start + _BLOCK]
-        images = np.zeros((2, _BLOCK, width))
+    size = 256  # samples per block, so that the (size, 2, taps) values of one stay in the cache
+    width = taps + size
+    blocks = math.ceil(rows / size)
+    sound = np.zeros((2, blocks * size + taps - 1))
+    for start in range(0, rows, size):
+        block = trains[start : start + size]
+        images = np.zeros((2, size, width))
         images[:, : block.shape[0], :taps] = np.moveaxis((block @ flat).reshape(-1, 2, taps), 1, 0)
         # Row t must be delayed by t samples. It was written at t * width = t * (width - 1) + t,
         # so the same memory, read in rows that are one element shorter, has it in column t.
-        delayed = images.reshape(2, -1)[:, :-_BLOCK].reshape(2, _BLOCK, width - 1)
+        delayed = images.reshape(2, -1)[:, :-size].reshape(2, size, width - 1)
         sound[:, start : start + width - 1] += delayed.sum(axis=1)
     return sound

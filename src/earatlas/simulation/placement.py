@@ -24,6 +24,7 @@ from earatlas.simulation.trajectories import Trajectory, render_moving_source
 from earatlas.types import Array, Indices
 
 __all__ = [
+    "EARLY_SECONDS",
     "DirectionOrTrajectory",
     "MovingPlacement",
     "PlacedSource",
@@ -32,9 +33,7 @@ __all__ = [
     "place_sources",
 ]
 
-_EARLY_SECONDS = 0.05  # limit of early reflections after the direct sound, as in C50 for speech
-_ONSET_LEVEL = 0.5  # level relative to a response's peak at which the direct sound begins
-_MAX_ANECHOIC_SECONDS = 0.1  # longest response that is interpolated: reflections cannot be
+EARLY_SECONDS = 0.05  # limit of early reflections after the direct sound, as in C50 for speech
 
 DirectionOrTrajectory = Array | Trajectory  # a direction is (2,) degrees
 
@@ -56,7 +55,8 @@ class StaticPlacement:
     def early(self, rate: int) -> PlacedSource:
         """Return the source without reflections after 50 ms, or itself if it has none."""
         size = np.abs(self.response).max(axis=0)
-        last = int((size >= _ONSET_LEVEL * size.max()).argmax()) + round(_EARLY_SECONDS * rate)
+        onset = int((size >= 0.5 * size.max()).argmax())  # the direct sound is 6 dB below its peak
+        last = onset + round(EARLY_SECONDS * rate)
         if not size[last + 1 :].any():
             return self
         late = np.arange(len(size)) > last
@@ -129,7 +129,8 @@ def place_sources(
             hint=SettingHint("room=None", "no --t60 and --room"),
         )
     ears = head.responses()
-    if ears.samples.shape[-1] > _MAX_ANECHOIC_SECONDS * ears.rate:
+    # Responses of more than 0.1 s contain reflections, which cannot be interpolated.
+    if ears.samples.shape[-1] > 0.1 * ears.rate:
         raise InputError(
             f"head must be anechoic for directions between the measured ones, got "
             f"responses of {ears.samples.shape[-1] / ears.rate:.2f} s in '{head.name}'. "

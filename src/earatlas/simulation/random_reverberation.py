@@ -18,17 +18,13 @@ import numpy as np
 
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.simulated import SPEED_OF_SOUND
 from earatlas.types import Array
 
 __all__ = ["RandomReverberation", "solid_angle_weights"]
 
+
 # Evidence: docs/figures/settings/simulation.md, "random_reverberation".
-_SPEED_OF_SOUND = 343.0  # metres per second
-_MAX_IMAGE_RATE = 3000.0  # image sources per second; denser ones are replaced at equal energy
-_FIRST_REFLECTION_SECONDS = 0.7e-3  # a wall or a table is at least 10 cm away
-_MAX_SECONDS = 0.8  # longest reverberation that is rendered, s
-
-
 @dataclass(frozen=True)
 class RandomReverberation:
     """Parameters of a random room."""
@@ -37,6 +33,9 @@ class RandomReverberation:
     volume_cubic_metres: float
     distance_metres: float  # distance of the source from the head
     drop_db: float  # attenuation of reflections by the walls and by the talker's directivity
+    first_reflection_seconds: float = 0.7e-3  # a wall or a table is at least 10 cm away
+    max_image_rate: float = 3000.0  # images per second; denser ones are replaced at equal energy
+    max_seconds: float = 0.8  # longest reverberation that is rendered
 
     @classmethod
     def sample(cls, rng: np.random.Generator) -> Self:
@@ -55,12 +54,12 @@ class RandomReverberation:
 
         `weights` (N,) are the probabilities of the directions of reflections; they sum to 1.
         """
-        n, taps = int(rate * min(self.t60_seconds, _MAX_SECONDS)), responses.shape[-1]
-        t0 = self.distance_metres / _SPEED_OF_SOUND
+        n, taps = int(rate * min(self.t60_seconds, self.max_seconds)), responses.shape[-1]
+        t0 = self.distance_metres / SPEED_OF_SOUND
         tau = (np.arange(n) + 0.5) / rate
-        density = 4 * np.pi * _SPEED_OF_SOUND**3 * (t0 + tau) ** 2 / self.volume_cubic_metres
-        density[tau < _FIRST_REFLECTION_SECONDS] = 0.0
-        rendered = np.minimum(density, _MAX_IMAGE_RATE)
+        density = 4 * np.pi * SPEED_OF_SOUND**3 * (t0 + tau) ** 2 / self.volume_cubic_metres
+        density[tau < self.first_reflection_seconds] = 0.0
+        rendered = np.minimum(density, self.max_image_rate)
         arrivals = np.flatnonzero(rng.random(n) < rendered / rate)
         gain = t0 / (t0 + tau[arrivals]) * 10 ** (-3 * tau[arrivals] / self.t60_seconds)
         gain *= 10 ** (-self.drop_db / 20) * np.sqrt(density[arrivals] / rendered[arrivals])

@@ -15,11 +15,9 @@ from earatlas.simulation.placement import PlacedSource
 from earatlas.simulation.scene_settings import SceneSettings
 from earatlas.types import Array
 
-__all__ = ["high_pass", "high_pass_sounds", "source_images", "white_noise"]
+__all__ = ["PEAK", "high_pass", "high_pass_sounds", "source_images", "white_noise"]
 
-# Evidence: docs/figures/settings/simulation.md, "scene".
-_HIGH_PASS_HERTZ = 20.0  # cutoff of the filter for dry sounds
-_MIN_AUDIBLE_FRACTION = 1e-6  # fraction of the energy above the cutoff; below, it is rounding noise
+PEAK = 0.5  # largest absolute sample of rendered and spoken sounds; full scale is 1
 
 
 def source_images(sources: Sequence[PlacedSource], dry: Sequence[Array], starts: Array) -> Array:
@@ -40,22 +38,25 @@ def white_noise(images: Array, settings: SceneSettings) -> Array:
     return noise
 
 
-def high_pass_sounds(dry: Sequence[Array], rate: float) -> list[Array]:
-    """Return the sounds above 20 Hz; raise an InputError for a sound without any energy there."""
-    audible = [high_pass(sound, rate) for sound in dry]
+def high_pass_sounds(dry: Sequence[Array], rate: float, cutoff_hz: float = 20.0) -> list[Array]:
+    """Return the sounds above a cutoff; raise an InputError for a sound without any energy there.
+
+    Evidence: docs/figures/settings/simulation.md, "scene".
+    """
+    audible = [high_pass(sound, rate, cutoff_hz) for sound in dry]
     for m, (sound, filtered) in enumerate(zip(dry, audible, strict=True)):
-        if (filtered**2).sum() < _MIN_AUDIBLE_FRACTION * (sound**2).sum():
+        if (filtered**2).sum() < 1e-6 * (sound**2).sum():  # what is left is rounding noise
             raise InputError(
-                f"sounds must have energy above {_HIGH_PASS_HERTZ:g} Hz, got almost none in "
+                f"sounds must have energy above {cutoff_hz:g} Hz, got almost none in "
                 f"sound {m}. Choose an audible sound."
             )
     return audible
 
 
-def high_pass(sound: Array, rate: float) -> Array:
-    """Return a sound (n,) above 20 Hz, filtered as if its first sample had lasted forever."""
+def high_pass(sound: Array, rate: float, cutoff_hz: float = 20.0) -> Array:
+    """Return a sound (n,) above a cutoff, filtered as if its first sample had lasted forever."""
     from scipy.signal import butter, sosfilt, sosfilt_zi
 
-    sections = butter(2, _HIGH_PASS_HERTZ, "high", fs=rate, output="sos")
+    sections = butter(2, cutoff_hz, "high", fs=rate, output="sos")
     audible: Array = sosfilt(sections, sound, zi=sosfilt_zi(sections) * sound[0])[0]
     return audible

@@ -30,16 +30,13 @@ from earatlas.hrtf.head import Head
 from earatlas.simulation.image_source import Room
 from earatlas.simulation.overlap import overlap_share, starts_for_overlap
 from earatlas.simulation.placement import check_directions, place_sources
-from earatlas.simulation.rendering import high_pass_sounds, source_images, white_noise
+from earatlas.simulation.rendering import PEAK, high_pass_sounds, source_images, white_noise
 from earatlas.simulation.scene_settings import SceneSettings
 from earatlas.simulation.trajectories import Trajectory
 from earatlas.types import Array
 
 __all__ = ["SceneSettings", "SimulatedScene", "read_scene_file", "render_scene"]
 
-# Evidence: docs/figures/settings/simulation.md, "scene".
-_MAX_FILE_BYTES = 1 << 20  # largest scene.json; `write` needs about 200 bytes per source
-_PEAK = 0.5  # largest absolute sample of a mixture; full scale is 1
 _FILE_KEYS = ("file", "early_file")  # keys of the file names of a source in scene.json
 
 
@@ -216,7 +213,8 @@ class SimulatedScene:
 def read_scene_file(path: Path) -> Any:
     """Return the content of a scene.json; raise a ValueError if it is invalid or too large."""
     # Reading a pipe could block forever, and a device could be endless.
-    if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
+    # `write` needs about 200 bytes per source, so 1 MiB is enough for any scene.
+    if not path.is_file() or path.stat().st_size > 1 << 20:
         raise ValueError
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -344,7 +342,7 @@ def render_scene(
     gains = 10 ** (levels / 20) / np.sqrt((images**2).sum(axis=(1, 2)) / lengths)
     images *= gains[:, None, None]
     noise = white_noise(images, settings)
-    scale = _PEAK / np.abs(images.sum(axis=0) + noise).max()
+    scale = PEAK / np.abs(images.sum(axis=0) + noise).max()
     images, noise = images * scale, noise * scale
     early, early_sources = images, [source.early(int(rate)) for source in sources]
     if any(part is not whole for part, whole in zip(early_sources, sources, strict=True)):

@@ -10,8 +10,6 @@ from earatlas.errors import InputError
 
 __all__ = ["SceneSettings"]
 
-_MAX_DB = 200.0  # beyond this, the weaker sound vanishes in the rounding of the stronger one
-
 
 @dataclass(frozen=True)
 class SceneSettings:
@@ -58,14 +56,15 @@ class SceneSettings:
             raise InputError(
                 f"overlap must be between 0 and 1, got {self.overlap}. The paper uses 0.6."
             )
-        if not self.snr_db >= -_MAX_DB:
+        max_db = 200.0  # beyond this, the weaker sound vanishes in the rounding of the stronger one
+        if not self.snr_db >= -max_db:
             raise InputError(
-                f"snr_db must be at least {-_MAX_DB:g}, got {self.snr_db}. "
+                f"snr_db must be at least {-max_db:g}, got {self.snr_db}. "
                 "Give dB, or inf for no noise."
             )
-        if not all(abs(level) <= _MAX_DB for level in self.levels_db):
+        if not all(abs(level) <= max_db for level in self.levels_db):
             raise InputError(
-                f"levels_db must be numbers within ±{_MAX_DB:g}, got {self.levels_db}. "
+                f"levels_db must be numbers within ±{max_db:g}, got {self.levels_db}. "
                 "Give dB; 0 for every source means equal levels."
             )
         if not 0 < self.distance_metres < np.inf:

@@ -37,19 +37,11 @@ __all__ = [
     "speak",
     "speech_available",
     "synthetic_demo_talkers",
+    "synthetic_talker",
     "variants",
     "voices",
 ]
 
-PEAK = 0.5  # largest absolute sample of spoken sounds
-_SYNTHETIC_SECONDS = 4.0  # length of synthetic talkers; the spoken sentences have 3.7 to 4.0 s
-
-# From espeak-ng's speak_lib.h.
-_SYNCHRONOUS = 2  # samples go to the callback, in the calling thread, without an audio device
-_DONT_EXIT = 0x8000  # return an error instead of ending the process
-_PARAMETER_RATE = 1  # number of the parameter "rate", words per minute
-_PARAMETER_PITCH = 3  # number of the parameter "pitch", 0 to 100
-_CHARACTERS_UTF8 = 1  # encoding of the text
 _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
 )
@@ -91,6 +83,7 @@ def speak(
     import numpy as np
 
     from earatlas.features.audio import resample
+    from earatlas.simulation.rendering import PEAK
 
     _check(text, pitch, words_per_minute)
     if rate <= 0:
@@ -205,7 +198,9 @@ def _synthesize(
 ) -> bytes:
     """Return the sample rate (four bytes) and int16 samples. Call it once per process only."""
     espeak = ctypes.CDLL(library)
-    rate = espeak.espeak_Initialize(_SYNCHRONOUS, 0, data.encode(), _DONT_EXIT)
+    # The numbers are those of espeak-ng's speak_lib.h. Samples go to the callback, in this thread,
+    # without an audio device (2); errors are returned instead of ending the process (0x8000).
+    rate = espeak.espeak_Initialize(2, 0, data.encode(), 0x8000)
     if rate <= 0:
         sys.exit(f"it could not read its data in {data}. Reinstall espeakng-loader.")
     chunks = [int(rate).to_bytes(4, sys.byteorder)]
@@ -220,12 +215,12 @@ def _synthesize(
     espeak.espeak_SetSynthCallback(callback)
     if espeak.espeak_SetVoiceByName(voice.encode()) != 0:
         sys.exit(f"it could not load the voice {voice}.")
-    espeak.espeak_SetParameter(_PARAMETER_RATE, words_per_minute, 0)
-    espeak.espeak_SetParameter(_PARAMETER_PITCH, pitch, 0)
+    espeak.espeak_SetParameter(1, words_per_minute, 0)
+    espeak.espeak_SetParameter(3, pitch, 0)
     espeak.espeak_ng_SetRandSeed(ctypes.c_long(1))
     utf8 = text.encode()
     size = ctypes.c_size_t(len(utf8) + 1)
-    if espeak.espeak_Synth(utf8, size, 0, 0, 0, _CHARACTERS_UTF8, None, None) != 0:
+    if espeak.espeak_Synth(utf8, size, 0, 0, 0, 1, None, None) != 0:  # 1: the text is UTF-8
         sys.exit("it could not speak the text.")
     return b"".join(chunks)
 
@@ -267,12 +262,17 @@ def demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float
 
 def synthetic_demo_talkers(n: int, rate: int = 16_000) -> list[tuple[str, NDArray[np.float64]]]:
     """Return synthetic speech for the same talkers, for use without text to speech."""
+    return [
+        (talker.name, synthetic_talker(number, rate))
+        for number, talker in enumerate(_first_talkers(n))
+    ]
+
+
+def synthetic_talker(number: int, rate: int) -> NDArray[np.float64]:
+    """Return synthetic speech of the length of a spoken sentence, different for each number."""
     from earatlas.simulation.synthetic_speech import synthetic_speech
 
-    return [
-        (talker.name, synthetic_speech(_SYNTHETIC_SECONDS, rate, seed=seed))
-        for seed, talker in enumerate(_first_talkers(n))
-    ]
+    return synthetic_speech(4.0, rate, seed=number)
 
 
 def _first_talkers(n: int) -> tuple[Talker, ...]:

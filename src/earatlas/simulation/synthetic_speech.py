@@ -17,26 +17,25 @@ from earatlas.types import Array
 
 __all__ = ["SyntheticTalkers", "synthetic_speech"]
 
+
 # Evidence: docs/figures/settings/simulation.md, "synthetic_speech".
-_N_VOICES = 32  # long signals that excerpts are taken from
-_VOICE_SECONDS = 6.0  # length of each
-
-
 @dataclass(frozen=True)
 class SyntheticTalkers:
     """Excerpts of a few long synthetic speech signals, which are generated on first use."""
 
     rate: int  # samples per second
     seed: int = 0
+    n_voices: int = 32  # long signals that excerpts are taken from
+    voice_seconds: float = 6.0  # length of each
 
     @cached_property
     def voices(self) -> tuple[Array, ...]:
         """The long signals. Access them once before threads take excerpts of them."""
-        rngs = (np.random.default_rng((self.seed, n)) for n in range(_N_VOICES))
-        return tuple(synthetic_speech(_VOICE_SECONDS, self.rate, rng) for rng in rngs)
+        rngs = (np.random.default_rng((self.seed, n)) for n in range(self.n_voices))
+        return tuple(synthetic_speech(self.voice_seconds, self.rate, rng) for rng in rngs)
 
     def excerpt(self, seconds: float, rng: np.random.Generator) -> Array:
-        """Return an excerpt (n,) of a random signal, of at most six seconds."""
+        """Return an excerpt (n,) of a random signal, of at most `voice_seconds`."""
         n = int(seconds * self.rate)
         voice = self.voices[rng.integers(len(self.voices))]
         start = int(rng.integers(len(voice) - n + 1))

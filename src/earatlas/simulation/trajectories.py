@@ -26,12 +26,6 @@ from earatlas.types import Array
 
 __all__ = ["Trajectory", "parse_trajectory", "render_moving_source"]
 
-# Evidence: docs/figures/settings/simulation.md, "trajectories".
-_MAX_DEGREES_PER_SECOND = 360.0  # largest speed of a source
-_MAX_LEG_DEGREES = 179.0  # beyond this the shortest path between two waypoints is ambiguous
-_FRAME_HOP_SECONDS = 0.005  # time between the centres of two frames
-_FRAMES_PER_BATCH = 128  # a few megabytes of spectra
-
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
@@ -83,16 +77,19 @@ class Trajectory:
         object.__setattr__(self, "directions", waypoints)
         self._check_speed()
 
-    def _check_speed(self) -> None:
-        """Raise an InputError for a path that jumps or that is ambiguous."""
+    def _check_speed(self, max_degrees_per_second: float = 360.0) -> None:
+        """Raise an InputError for a path that jumps or that is ambiguous.
+
+        Evidence: docs/figures/settings/simulation.md, "trajectories".
+        """
         legs = Sphere().distance(self.directions[:-1], self.directions[1:])
         for (begin, end), degrees in zip(pairwise(self.seconds), legs, strict=True):
-            if degrees > _MAX_DEGREES_PER_SECOND * (end - begin):
+            if degrees > max_degrees_per_second * (end - begin):
                 raise InputError(
                     f"path must not jump, got {degrees:.0f} degrees from {begin:g} to {end:g} s. "
-                    f"Allow more time: at most {_MAX_DEGREES_PER_SECOND:g} degrees per second."
+                    f"Allow more time: at most {max_degrees_per_second:g} degrees per second."
                 )
-            if degrees > _MAX_LEG_DEGREES:
+            if degrees > 179.0:  # the shortest path between opposite directions is ambiguous
                 raise InputError(
                     f"path must say which way it goes, got opposite directions at {begin:g} and "
                     f"{end:g} s. Add a waypoint between them."
@@ -163,9 +160,13 @@ def render_moving_source(
     *,
     start: int,
     rate: int,
+    hop_seconds: float = 0.005,
 ) -> Array:
-    """Return the image (2, n + taps - 1) of a dry sound (n,) that begins at sample `start`."""
-    hop = max(round(_FRAME_HOP_SECONDS * rate), 1)
+    """Return the image (2, n + taps - 1) of a dry sound (n,) that begins at sample `start`.
+
+    The direction changes with every frame, after `hop_seconds`.
+    """
+    hop = max(round(hop_seconds * rate), 1)
     count = -(-len(sound) // hop) + 1  # frame i is centred on sample i * hop
     padded = np.pad(sound, (hop, (count + 1) * hop - len(sound)))
     window = 0.5 - 0.5 * np.cos(np.pi * np.arange(2 * hop) / hop)
@@ -174,8 +175,9 @@ def render_moving_source(
     taps = responses.taps
     size = scipy.fft.next_fast_len(2 * hop + taps - 1, True)
     out = np.zeros((2, (count - 1) * hop + size))
-    for first in range(0, count, _FRAMES_PER_BATCH):
-        batch = slice(first, min(first + _FRAMES_PER_BATCH, count))
+    n_batch = 128  # frames per batch: a few megabytes of spectra
+    for first in range(0, count, n_batch):
+        batch = slice(first, min(first + n_batch, count))
         H = scipy.fft.rfft(responses.at(directions[batch]), size)
         filtered = scipy.fft.irfft(H * scipy.fft.rfft(window * frames[batch], size)[:, None], size)
         for i, frame in enumerate(filtered, start=first):

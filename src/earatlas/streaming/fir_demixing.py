@@ -1,49 +1,79 @@
 """Separation of two static tracks with FIR filters that are longer than the latency allows windows.
 
 The output of a window is available only when the window has ended. Therefore long windows are used
-only to estimate the filters, which are then applied to the samples (`fir_filters`): with all past
-samples that they need, and with as much look-ahead as the latency of the stream allows. In a
-reverberant room the filters are as long as the windows, to cover most reflections. In anechoic
-sound they are short: taps far from the centre contain more estimation error than signal.
+only to estimate the filters, which are then applied to the samples: with all past samples that they
+need, and with as much look-ahead as the latency of the stream allows. In a reverberant room the
+filters are as long as the windows, to cover most reflections. In anechoic sound they are short:
+taps far from the centre contain more estimation error than signal.
 
 Inputs: hops (2, hop) of a stream, and at first masks of two tracks from shorter windows. Output:
 hops of the image of the first track at both ears; the remainder is the second track.
 
-    H = a_1 w_1ᵀ
+    H = a_1 w_1ᵀ                    w_1 the first row of A⁻¹
+    y(n) = Σ_l h(l) x(n - l)        l from -n_future to n_past - 1
 
-    A = (a_1, a_2)  (F, 2, 2) steering vectors (relative transfer functions)
-    w_1             first row of A⁻¹
-    H               (F + 1, 2, 2) filter of the first track, from 0 Hz on
+Filters H that are estimated at each frequency separately need more look-ahead than the latency
+allows, and truncating them degrades the separation. Among all h with the allowed look-ahead, the
+best is the one whose output is closest to that of H for signals with the observed covariances:
+
+    J(h) = Σ_f tr (H_f - ĥ_f) Φ_f (H_f - ĥ_f)ᴴ
+
+Samples beyond the look-ahead are thereby predicted from the others, which works since speech is far
+from white. J is a least-squares problem whose products are FFTs, so that a few steps of conjugate
+gradients are cheap.
+
+    N     length of the FFT in which H was estimated
+    A     (F, 2, 2) steering vectors (relative transfer functions)
+    h     (n_future + n_past, 2, 2) taps
+    H, ĥ  (N / 2 + 1, 2, 2) filters, and the transform of h, from 0 Hz on
+    Φ     (N / 2 + 1, 2, 2) covariances of the two channels
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
 import scipy.signal
 
-from earatlas.separation.demixing.matrices_2x2 import inverse
-from earatlas.separation.demixing.permutation_alignment import FINE_PERMUTATION, PermutationSettings
-from earatlas.streaming.expected_cues import ExpectedCues
+from earatlas.separation.demixing.determined import DemixingSettings, inverse
+from earatlas.separation.demixing.permutation_alignment import ExpectedCues, PermutationSettings
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank
-from earatlas.streaming.fir_filters import FirFilterBank, fit_taps, truncated_taps
-from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
+from earatlas.streaming.online_demixing import OnlineSteeringVectors, SteeringSettings
 from earatlas.types import Array, Complex, Indices
 
-__all__ = ["FirDemixer"]
+__all__ = ["FirDemixer", "FirFilterBank", "FirSettings", "fit_taps", "truncated_taps"]
+
 
 # Evidence: docs/figures/settings/streaming.md, "fir_demixing".
-# Bins and frames over which powers are smoothed, anechoic and reverberant: the values of
-# `_SECOND_SMOOTHING` and `_LONG_WINDOW_SMOOTHING` in `separation.demixing.spatial_filtering`.
-_NARROW_SMOOTHING, _WIDE_SMOOTHING = (5, 1), (9, 3)
-_REVERBERANT_FRAMES, _ANECHOIC_FRAMES = 8, 4  # frames per window that are kept
-_MASK_UPDATES = 14  # updates that begin with masks: about 5 s
-_ANECHOIC_SECONDS = 0.048  # length of the filters on either side of the centre
-_ANECHOIC_FADE, _REVERBERANT_FADE = 1.0, 1 / 6  # part of either side that is faded
-_REVERBERANT_FIT_STEPS, _ANECHOIC_FIT_STEPS = 15, 0  # conjugate-gradient steps
+@dataclass(frozen=True, slots=True)
+class FirSettings:
+    """Settings of FIR filters, for anechoic or for reverberant sound."""
+
+    demixing: DemixingSettings
+    frames_per_window: int  # frames that are kept
+    side_seconds: float  # largest length of the filters on either side of the centre
+    fade_fraction: float  # part of either side that is faded
+    fit_steps: int  # conjugate-gradient steps of `fit_taps`
+    mask_updates: int = 14  # updates that begin with masks: about 5 s
+
+
+_ANECHOIC = FirSettings(
+    DemixingSettings(((5, 1),) * 3, ((5, 1),), permutation=PermutationSettings()),
+    frames_per_window=4,
+    side_seconds=0.048,
+    fade_fraction=1.0,
+    fit_steps=0,
+)
+_REVERBERANT = FirSettings(
+    DemixingSettings(((9, 3),) * 3, ((9, 3),)),
+    frames_per_window=8,
+    side_seconds=np.inf,  # half of the windows from which they are estimated
+    fade_fraction=1 / 6,
+    fit_steps=15,
+)
 
 
 class FirDemixer:
@@ -54,30 +84,28 @@ class FirDemixer:
         filterbank: Filterbank,
         mask_frequencies_hz: Array,
         window_hops: int,
+        settings: SteeringSettings,
         *,
         reverberant: bool,
     ) -> None:
         """Prepare for a stream with a filterbank and masks at the given frequencies."""
         long_filterbank = replace(filterbank, window_hops=window_hops, synthesis_hops=window_hops)
-        smoothing = _WIDE_SMOOTHING if reverberant else _NARROW_SMOOTHING
-        frames = _REVERBERANT_FRAMES if reverberant else _ANECHOIC_FRAMES
-        permutation = FINE_PERMUTATION if reverberant else PermutationSettings()
-        settings = SteeringSettings(
-            max(window_hops // frames, 1),
-            (smoothing,) * 3,
-            (smoothing,),
-            _MASK_UPDATES,
-            permutation=permutation,
-        )
+        self._settings = fir = _REVERBERANT if reverberant else _ANECHOIC
         self._frames = AnalysisFrames(long_filterbank)
-        self.steering = OnlineSteeringVectors(long_filterbank, mask_frequencies_hz, settings)
-        anechoic_taps = round(_ANECHOIC_SECONDS * filterbank.rate)
-        self._past_taps = long_filterbank.window // 2 if reverberant else anechoic_taps
-        self._future_taps = min(filterbank.latency_samples - filterbank.hop, self._past_taps)
-        self._fade = _REVERBERANT_FADE if reverberant else _ANECHOIC_FADE
-        self._fit_steps = _REVERBERANT_FIT_STEPS if reverberant else _ANECHOIC_FIT_STEPS
-        delay = filterbank.latency_samples - filterbank.hop - self._future_taps
-        self._fir = FirFilterBank(filterbank.hop, self._future_taps + self._past_taps, delay)
+        self.steering = OnlineSteeringVectors(
+            long_filterbank,
+            mask_frequencies_hz,
+            settings,
+            fir.demixing,
+            stride_hops=max(window_hops // fir.frames_per_window, 1),
+            mask_updates=fir.mask_updates,
+            keep_identity=False,  # the masks are those of steering vectors that keep it
+        )
+        window, look_ahead = long_filterbank.window, filterbank.latency_samples - filterbank.hop
+        self._n_past = round(min(fir.side_seconds * filterbank.rate, window // 2))
+        self._n_future = min(look_ahead, self._n_past)
+        n_taps = self._n_future + self._n_past
+        self._fir = FirFilterBank(filterbank.hop, n_taps, look_ahead - self._n_future)
         # Hops from the centre of a long window to that of a synthesis window that ends with it
         self._lag = (window_hops - filterbank.synthesis_hops) // 2
 
@@ -116,10 +144,11 @@ class FirDemixer:
         self.steering.update(track_ids, q, forgetting, expected)
         if self.steering.vectors is not None:
             H = self._demixing_filters(self.steering)
-            taps = truncated_taps(H, self._future_taps, self._past_taps, self._fade)
-            if self._fit_steps:
+            fade_fraction, n_steps = self._settings.fade_fraction, self._settings.fit_steps
+            taps = truncated_taps(H, self._n_future, self._n_past, fade_fraction)
+            if n_steps:
                 Phi = self.steering.covariances()
-                taps = fit_taps(H, Phi, taps, self._future_taps, self._fit_steps)
+                taps = fit_taps(H, Phi, taps, self._n_future, n_steps)
             self._fir.set_taps(taps)
 
     def separate_offline(self, masks: Array, hops: Array | Indices, x: Array) -> Array:
@@ -159,3 +188,93 @@ def _nearest(values: Array | Indices, targets: Array | Indices) -> Indices:
     after = np.clip(np.searchsorted(values, targets), 1, len(values) - 1)
     before_is_closer = targets - values[after - 1] <= values[after] - targets
     return np.asarray(after - before_is_closer, dtype=np.intp)
+
+
+def truncated_taps(spectrum: Complex, n_future: int, n_past: int, fade_fraction: float) -> Array:
+    """Return h (n_future + n_past, 2, 2), truncated from filters (N / 2 + 1, 2, 2).
+
+    The outer `fade_fraction` of either side is faded to avoid ringing.
+    """
+    h = scipy.fft.irfft(spectrum, axis=0)
+    taps: Array = np.concatenate([h[len(h) - n_future :], h[:n_past]])
+    for n_taps, edge in ((n_future, taps), (n_past, taps[::-1])):
+        n_fade = int(fade_fraction * n_taps)
+        fade = np.sin(0.5 * np.pi * (np.arange(n_fade) + 0.5) / max(n_fade, 1)) ** 2
+        edge[:n_fade] *= fade[:, None, None]
+    return taps
+
+
+def fit_taps(spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_steps: int) -> Array:
+    """Minimize J by conjugate gradients from `start` (n_future + n_past, 2, 2).
+
+    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J.
+    """
+    N = 2 * (len(spectrum) - 1)
+    power = np.trace(Phi, axis1=1, axis2=2).real
+    # Loaded relative to the mean power, so that silent frequencies stay determined.
+    loaded_covariances = Phi / max(float(power.mean()), 1e-300) + 1e-4 * np.eye(2)
+
+    def restrict(values: Complex) -> Array:
+        """Return the taps within the look-ahead of filters times Φ."""
+        h = scipy.fft.irfft(values @ loaded_covariances, n=N, axis=0)
+        return np.concatenate([h[N - n_future :], h[: len(start) - n_future]])
+
+    def transform(h: Array) -> Complex:
+        """Return the transform (N / 2 + 1, 2, 2) of taps."""
+        padded = np.zeros((N, 2, 2))
+        padded[N - n_future :], padded[: len(h) - n_future] = h[:n_future], h[n_future:]
+        return np.asarray(scipy.fft.rfft(padded, axis=0))
+
+    h = start
+    residual = restrict(spectrum - transform(h))  # negative gradient, per output channel
+    direction, size = residual, (residual**2).sum(axis=(0, 2))
+    for _ in range(n_steps):
+        image = restrict(transform(direction))
+        step = size / ((direction * image).sum(axis=(0, 2)) + 1e-300)
+        h = h + step[:, None] * direction
+        residual = residual - step[:, None] * image
+        previous_size, size = size, (residual**2).sum(axis=(0, 2))
+        direction = residual + (size / (previous_size + 1e-300))[:, None] * direction
+    return h
+
+
+class FirFilterBank:
+    """Applies 2 × 2 FIR filters to a stream, hop by hop (overlap-save).
+
+    The output is `n_future` samples late or more. A change of taps is crossfaded over a hop.
+    """
+
+    def __init__(self, hop: int, n_taps: int, delay: int = 0) -> None:
+        """Prepare for filters of `n_taps` samples, with `delay` samples of extra latency."""
+        self._hop = hop
+        self._size = scipy.fft.next_fast_len(n_taps + hop - 1, real=True)
+        self._samples = np.zeros((2, self._size + delay))
+        self._filter: Complex | None = None  # (F, 2, 2), current
+        self._next: Complex | None = None  # (F, 2, 2), from the next hop on
+
+    def append(self, x: Array) -> None:
+        """Append a hop (2, hop)."""
+        self._samples = np.concatenate([self._samples[:, self._hop :], x], axis=1)
+
+    def set_taps(self, taps: Array) -> None:
+        """Use other taps (n_taps, 2, 2) from the next output on."""
+        self._next = scipy.fft.rfft(taps, n=self._size, axis=0)
+
+    def output(self) -> Array:
+        """Return the hop (2, hop) that the last input completes."""
+        X = scipy.fft.rfft(self._samples[:, : self._size], axis=-1)
+        old, self._filter = self._filter, self._filter if self._next is None else self._next
+        self._next = None
+        assert self._filter is not None, "set_taps must be called first"
+        y = self._filtered(X, self._filter)
+        if old is None or old is self._filter:
+            return y
+        fade_in = (np.arange(self._hop) + 0.5) / self._hop
+        faded: Array = fade_in * y + (1 - fade_in) * self._filtered(X, old)
+        return faded
+
+    def _filtered(self, X: Complex, H: Complex) -> Array:
+        """Return the last hop of the filtered samples, from spectra X (2, F)."""
+        Y = np.einsum("fei,if->ef", H, X)
+        y: Array = scipy.fft.irfft(Y, n=self._size, axis=-1)[:, -self._hop :]
+        return y

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
@@ -26,39 +26,48 @@ from earatlas.features.cues import bin_power
 from earatlas.features.layout import Threshold
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import ObservedBins
+from earatlas.separation.bin_assignment import CueDensities, WeightCells, responsibilities
+from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.separation.separator import Separator
 from earatlas.separation.source_model import SourcePosterior
 from earatlas.separation.vessl import VESSL
-from earatlas.streaming.expected_cues import ExpectedCues
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["OnlineMasks"]
+__all__ = ["OnlineMaskSettings", "OnlineMasks"]
+
 
 # Evidence: docs/figures/settings/streaming.md, "online_masks".
-_N_BANDS = 4  # bands of the mixing weights, as in a recording
-_WEIGHT_ITERATIONS = 3  # EM iterations of the mixing weights
-_WEIGHT_PRIOR_BINS = 4.0  # weight of equal mixing weights in a band, bins
-_MEMORY_SECONDS = 6.0  # time constant (1/e) of the cue statistics of a track
-_DIRECTION_PRIOR_FRAMES = 5.0  # weight of the cues expected at a track's direction, frames
-_FULL_SEARCH_INTERVAL = 8  # updates from one with all charts to the next
-_DIRECTION_TOLERANCE_DEGREES = 1.0  # larger changes of direction renew the expected cues
-_MIN_CUE_FRAMES = 2.0  # observed frames from which on cues determine a direction
-_MAX_CUE_RADIUS_DEGREES = 10.0  # largest radius of such a direction
-_PEAK_SECONDS = 10.0  # time constant (1/e) of the loudest bin
+@dataclass(frozen=True, slots=True)
+class OnlineMaskSettings:
+    """Settings of the masks of a stream."""
+
+    weight_iterations: int = 3  # EM iterations of the mixing weights
+    weight_prior_bins: float = 4.0  # weight of equal mixing weights in a band, bins
+    memory_seconds: float = 6.0  # time constant (1/e) of the cue statistics of a track
+    direction_prior_frames: float = 5.0  # weight of the cues expected at a track's direction
+    full_search_interval: int = 8  # updates from one with all charts to the next
+    direction_tolerance_degrees: float = 1.0  # larger changes renew the expected cues
+    min_cue_frames: float = 2.0  # observed frames from which on cues determine a direction
+    max_cue_radius_degrees: float = 10.0  # largest radius of such a direction
+    peak_seconds: float = 10.0  # time constant (1/e) of the loudest bin
 
 
 class OnlineMasks:
     """Cues of the tracks of a stream, and the masks that follow from them."""
 
-    def __init__(self, separator: Separator, frame_seconds: float) -> None:
+    def __init__(
+        self,
+        separator: Separator,
+        frame_seconds: float,
+        settings: OnlineMaskSettings | None = None,
+    ) -> None:
+        self._settings = settings or OnlineMaskSettings()
         self._model, self._layout = separator.source_model, separator.layout
         self.separator = separator
         self._frame_seconds = frame_seconds
         self._window = 0.5 - 0.5 * np.cos(
             2 * np.pi * np.arange(self._layout.window) / self._layout.window
         )
-        F = self._layout.n_frequencies
-        self._band = np.arange(F) * _N_BANDS // F
         self._noise = self._model.noise
         self._statistics: dict[int, CueStatistics] = {}
         self._sources: dict[int, SourcePosterior] = {}
@@ -74,22 +83,18 @@ class OnlineMasks:
         spectra = scipy.fft.rfft(samples[:, -layout.window :] * self._window, axis=-1)[..., None]
         self._frames.append(spectra)
         self._peak = max(
-            self._peak * float(np.exp(-self._frame_seconds / _PEAK_SECONDS)),
+            self._peak * float(np.exp(-self._frame_seconds / self._settings.peak_seconds)),
             float(bin_power(spectra, layout.window).max()),
         )
 
     def latest_masks(self, ids: Sequence[int]) -> Array:
         """Return the masks (M, F) of the last frame."""
-        return self._masks(self.latest_frame, ids)[..., 0]
+        return self.masks_of(self.latest_frame, ids)[..., 0]
 
     @property
     def latest_frame(self) -> Complex:
         """Spectra (2, B, 1) of the last frame."""
         return self._frames[-1]
-
-    def masks_of(self, spectra: Complex, ids: Sequence[int]) -> Array:
-        """Return the masks (M, F, T) of earlier frames (2, B, T), with the current cues."""
-        return self._masks(spectra, ids)
 
     def masks_at_directions(self, spectra: Complex, directions: Array) -> Array:
         """Return the masks (M, F, T) of earlier frames for sources at directions (M, C)."""
@@ -99,39 +104,30 @@ class OnlineMasks:
         trial.update(dict(enumerate(directions)), {})
         return trial.masks_of(spectra, range(len(directions)))
 
-    def _masks(self, spectra: Complex, ids: Sequence[int]) -> Array:
-        """Return the masks (M, F, T) of spectra (2, B, T)."""
+    def masks_of(self, spectra: Complex, ids: Sequence[int]) -> Array:
+        """Return the masks (M, F, T) of frames (2, B, T), with the current cues."""
         M, F, T = len(ids), self._layout.n_frequencies, spectra.shape[-1]
         if M <= 1:
             return np.ones((M, F, T))
         f, t = (index.ravel() for index in np.indices((F, T)))
         bins = ObservedBins.at(spectra, self._model.layout, f, t)
         cues, squares = (np.stack([self._cues[i][part] for i in ids]) for part in (0, 1))
-        v = self._noise
-        constant = -0.5 * (np.log(2 * np.pi * v) + squares / v)
-        logs = bins.quadratic(np.broadcast_to(-0.5 / v, cues.shape), cues / v, constant)
+        logs = CueDensities.from_moments(cues, squares, self._noise).of_bins(bins)
         audible = bins.level_db >= Threshold().floor_db(self._peak)
-        return self._assign(logs, self._band[f] * T + t, audible, _N_BANDS * T).reshape(M, F, T)
+        cells = WeightCells(F, T, self._model.settings.weight_bands)
+        return self._assign(logs, cells, cells.of(f, t), audible).reshape(M, F, T)
 
-    def _assign(self, logs: Array, cells: Indices, audible: Mask, n_cells: int) -> Array:
+    def _assign(self, logs: Array, cells: WeightCells, cell: Indices, audible: Mask) -> Array:
         """Return masks q (M, N) from log-likelihoods (M, N), with mixing weights per cell.
 
-        Each of the N bins belongs to one of `n_cells` cells (a band of a frame); the weights are
-        estimated from the audible bins.
+        Bin n is in `cell` n; the weights are estimated from the audible bins.
         """
-        M = len(logs)
-        mixing_weights = np.full((M, n_cells), 1 / M)
-        logs -= logs.max(axis=0)
-        p = np.exp(logs)
-        for _ in range(_WEIGHT_ITERATIONS):
-            q = p * mixing_weights[:, cells]
-            q /= q.sum(axis=0)
-            counts = np.stack([np.bincount(cells, audible * row, n_cells) for row in q])
-            total = counts.sum(axis=0) + _WEIGHT_PRIOR_BINS
-            mixing_weights = (counts + _WEIGHT_PRIOR_BINS / M) / total
-        q = p * mixing_weights[:, cells]
-        masks: Array = q / q.sum(axis=0)
-        return masks
+        M, prior_bins = len(logs), self._settings.weight_prior_bins / len(logs)
+        log_weights = np.full((M, len(cells)), -np.log(M))
+        for _ in range(self._settings.weight_iterations):
+            q, _ = responsibilities(logs + log_weights[:, cell])
+            log_weights = np.log(cells.mean(audible * q, cell, prior_bins))
+        return responsibilities(logs + log_weights[:, cell])[0]
 
     def update(self, directions: Mapping[int, Array], forgetting: Mapping[int, float]) -> None:
         """Update the cues of each track from the frames since the last update.
@@ -148,7 +144,9 @@ class OnlineMasks:
         spectra, self._frames = self._recent(), []
         if not ids or spectra is None:
             return
-        decay = float(np.exp(-spectra.shape[-1] * self._frame_seconds / _MEMORY_SECONDS))
+        decay = float(
+            np.exp(-spectra.shape[-1] * self._frame_seconds / self._settings.memory_seconds)
+        )
         direction_priors = CueStatistics.stack(
             [self._direction_prior(i, directions[i]) for i in ids]
         )
@@ -161,7 +159,7 @@ class OnlineMasks:
         state = vessl.initialize_from(sources, self._noise)
         # Usually only the nearby charts are evaluated; now and then all of them.
         self._updates += 1
-        full_search = self._updates % _FULL_SEARCH_INTERVAL == 0
+        full_search = self._updates % self._settings.full_search_interval == 0
         state = vessl.step(
             replace(state, sources=sources, free_energies=(0.0,)), all_charts=full_search
         )
@@ -189,9 +187,9 @@ class OnlineMasks:
         """Return the directions, relative to the head, of tracks whose cues determine them."""
         directions = {}
         for track_id, statistics in self._statistics.items():
-            if float(np.mean(statistics.counts)) >= _MIN_CUE_FRAMES:
+            if float(np.mean(statistics.counts)) >= self._settings.min_cue_frames:
                 posterior = self._model.posterior(statistics, self._noise).posterior
-                if posterior.radius_90 <= _MAX_CUE_RADIUS_DEGREES:
+                if posterior.radius_90 <= self._settings.max_cue_radius_degrees:
                     directions[track_id] = posterior.best
         return directions
 
@@ -210,7 +208,8 @@ class OnlineMasks:
     def _direction_prior(self, track_id: int, direction: Array) -> CueStatistics:
         """Return the prior statistics of a track's direction, cached until the track moves."""
         cached, distance = self._priors.get(track_id), self._model.model.space.distance
-        if cached is None or distance(cached[0], direction) > _DIRECTION_TOLERANCE_DEGREES:
+        tolerance = self._settings.direction_tolerance_degrees
+        if cached is None or distance(cached[0], direction) > tolerance:
             cached = self._priors[track_id] = (direction, self._prior_at(direction[None])[0])
         return cached[1]
 
@@ -220,8 +219,8 @@ class OnlineMasks:
         counts, sums, squares = (
             np.zeros((len(directions), self._model.layout.n_cues)) for _ in range(3)
         )
-        learned = self._model.learned
-        counts[:, learned] = _DIRECTION_PRIOR_FRAMES
-        sums[:, learned] = _DIRECTION_PRIOR_FRAMES * means
-        squares[:, learned] = _DIRECTION_PRIOR_FRAMES * (means**2 + variances)
-        return CueStatistics(counts, sums, squares, _DIRECTION_PRIOR_FRAMES)
+        learned, frames = self._model.learned, self._settings.direction_prior_frames
+        counts[:, learned] = frames
+        sums[:, learned] = frames * means
+        squares[:, learned] = frames * (means**2 + variances)
+        return CueStatistics(counts, sums, squares, frames)

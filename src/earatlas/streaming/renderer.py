@@ -1,7 +1,7 @@
 """Rendering of the tracks of a stream: analysis frames, filters and synthesis, one hop at a time.
 
 In a reverberant room, longer analysis windows hold more of the reflections and separate better; in
-anechoic sound they are worse (`earatlas.separation.demixing.spatial_filtering`). Whether the sound
+anechoic sound they are worse (`earatlas.separation.demixing.rendering`). Whether the sound
 is reverberant is known only after a while. Both kinds of windows have the same synthesis window,
 so that the stream can change between them from one hop to the next; the filters are then estimated
 again from the recent hops, which are kept.
@@ -19,21 +19,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from earatlas.streaming.expected_cues import ExpectedCues
+from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd
 from earatlas.streaming.fir_demixing import FirDemixer
-from earatlas.streaming.online_demixing import OnlineDemixer
-from earatlas.streaming.online_steering import RECENT_SECONDS, STATIC_FORGETTING
+from earatlas.streaming.online_demixing import OnlineDemixer, SteeringSettings
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["DEFAULT_LATENCY", "LOW_LATENCY", "LatencyProfile", "StreamRenderer"]
 
 
-@dataclass(frozen=True)
+# Evidence: docs/figures/settings/streaming.md, "renderer".
+@dataclass(frozen=True, slots=True)
 class LatencyProfile:
     """Hop and window lengths for one latency."""
 
@@ -43,6 +43,12 @@ class LatencyProfile:
     synthesis_hops: int  # synthesis window: the latency
     reverberant_fir_hops: int  # window from which long filters are estimated, reverberant
     anechoic_fir_hops: int  # the same for anechoic sound
+    steering: SteeringSettings = field(default_factory=SteeringSettings)
+
+    @property
+    def history_seconds(self) -> float:
+        """Input from which filters are estimated."""
+        return self.steering.recent_seconds + self.reverberant_fir_hops * self.hop_seconds
 
     def filterbank(self, rate: int) -> Filterbank:
         """Return the filterbank for anechoic sound at a rate in Hz."""
@@ -58,10 +64,11 @@ class LatencyProfile:
     ) -> FirDemixer:
         """Return a new FIR demixer for masks at the given frequencies."""
         hops = self.reverberant_fir_hops if reverberant else self.anechoic_fir_hops
-        return FirDemixer(filterbank, mask_frequencies_hz, hops, reverberant=reverberant)
+        return FirDemixer(
+            filterbank, mask_frequencies_hz, hops, self.steering, reverberant=reverberant
+        )
 
 
-# Evidence: docs/figures/settings/streaming.md, "renderer".
 DEFAULT_LATENCY = LatencyProfile(0.016, 7, 16, 7, 32, 8)  # 112 ms
 LOW_LATENCY = LatencyProfile(0.008, 8, 32, 3, 48, 16)  # 24 ms
 
@@ -79,14 +86,14 @@ class StreamRenderer:
         self._frames = AnalysisFrames(self.filterbank)
         self._overlap_add = OverlapAdd(self.filterbank, n_sources)
         self._n_stft_hops = 0  # hops in a row that were separated in the STFT domain
-        self.demixer = OnlineDemixer(self.filterbank, mask_frequencies_hz)
+        self.demixer = self._new_demixer(reverberant=False)
         self._fir_demixer = self._new_fir_demixer(reverberant=False)
         self._fir_is_current = False  # the FIR filters are those of the rendered tracks
         self._active_fir: FirDemixer | None = None  # source of the output; None: the STFT domain
         # Rows of the two tracks that FIR filters separate; None: the track was deleted
         self._fir_rows: tuple[int | None, int | None] = (None, None)
-        count = round(RECENT_SECONDS / self.filterbank.hop_seconds) + latency.reverberant_fir_hops
-        self._recent_hops: deque[Array] = deque(maxlen=count)
+        count = round(latency.steering.recent_seconds / self.filterbank.hop_seconds)
+        self._recent_hops: deque[Array] = deque(maxlen=count + latency.reverberant_fir_hops)
 
     @property
     def needs_frame_masks(self) -> bool:
@@ -98,7 +105,7 @@ class StreamRenderer:
         """Diffuse-to-direct ratio of a pair in anechoic windows; None without such a pair."""
         steering = self.demixer.steering
         pair = len(steering.track_ids) == 2 and steering.vectors is not None
-        return steering.diffuse_ratio if pair and not self.reverberant else None
+        return self.demixer.diffuse_to_direct if pair and not self.reverberant else None
 
     def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
         """Process a hop (2, hop); return signals (n_sources, 2, hop).
@@ -172,14 +179,21 @@ class StreamRenderer:
         self.reverberant, self.filterbank = reverberant, replace(self.filterbank, window_hops=hops)
         self._frames = AnalysisFrames(self.filterbank)
         self._overlap_add = self._overlap_add.with_filterbank(self.filterbank)
-        self.demixer = OnlineDemixer(
-            self.filterbank, self._mask_frequencies_hz, reverberant=reverberant
-        )
+        self.demixer = self._new_demixer(reverberant=reverberant)
         self._fir_demixer = self._new_fir_demixer(reverberant=reverberant)
         self._fir_is_current = False
         for x in self._recent_hops:
             self.demixer.append(self._frames.push(x))
             self._fir_demixer.append(x)
+
+    def _new_demixer(self, *, reverberant: bool) -> OnlineDemixer:
+        """Return a new demixer in the STFT domain."""
+        return OnlineDemixer(
+            self.filterbank,
+            self._mask_frequencies_hz,
+            self._latency.steering,
+            reverberant=reverberant,
+        )
 
     def _new_fir_demixer(self, *, reverberant: bool) -> FirDemixer:
         """Return a new FIR demixer."""
@@ -220,7 +234,7 @@ class StreamRenderer:
         rows = (tracks[ids[0]], tracks[ids[1]])
         if self._active_fir is fir_demixer and rows != self._fir_rows:
             return  # rows change at once, filters fade: the STFT domain takes over in between
-        if forgetting > STATIC_FORGETTING:
+        if forgetting > self._latency.steering.static_forgetting:
             fir_demixer.retain([])
             fir_demixer.steering.register_motion(forgetting)
         elif self.demixer.steering.vectors is not None:

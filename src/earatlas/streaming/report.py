@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from earatlas.geometry.alternatives import Alternative
 from earatlas.localization.diagnostics import Doubt
 from earatlas.types import Array
-from earatlas.wording import UNKNOWN_DIRECTION, is_unknown
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives
 
 __all__ = ["LiveReport", "LiveSource"]
 
@@ -44,6 +45,9 @@ class LiveSource:
         Reasons to doubt this source.
     samples : ndarray of shape (2, n)
         Separated signal at both ears.
+    alternatives : tuple of Alternative
+        Possible directions on the cone of confusion, `direction` first; empty or one if there is
+        no other.
 
     Examples
     --------
@@ -65,6 +69,7 @@ class LiveSource:
     speed: float  # degrees per second
     doubts: tuple[Doubt, ...] = ()
     samples: Array = field(default_factory=lambda: np.zeros((2, 0)))  # (2, n)
+    alternatives: tuple[Alternative, ...] = ()  # `direction` is that of the first
 
     def __repr__(self) -> str:
         if not self.confirmed:
@@ -74,7 +79,9 @@ class LiveSource:
         moving = f", moving at {self.speed:.0f}°/s" if self.speed else ""
         level = f", {self.level_db:.0f} dB" if np.isfinite(self.level_db) else ""
         radius = "" if is_unknown(self.radius_90) else f" ± {self.radius_90:.0f}°"
-        return f"LiveSource({self.id}: {_format_direction(self)}{radius}, {state}{moving}{level})"
+        place = f"{_format_direction(self)}{radius}"
+        place += repr_alternatives(self.alternatives, self.radius_90)
+        return f"LiveSource({self.id}: {place}, {state}{moving}{level})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON, without the samples.
@@ -83,7 +90,7 @@ class LiveSource:
         -------
         dict
             Keys `id`, `direction`, `radius_90`, `since`, `age`, `level_db` (None without a signal),
-            `confirmed`, `active`, `speed` and `doubts`.
+            `confirmed`, `active`, `speed`, `alternatives` and `doubts`.
 
         """
         return {
@@ -96,6 +103,7 @@ class LiveSource:
             "confirmed": self.confirmed,
             "active": self.active,
             "speed": round(self.speed, 1),
+            "alternatives": [one.to_dict() for one in self.alternatives],
             "doubts": [str(doubt) for doubt in self.doubts],
         }
 

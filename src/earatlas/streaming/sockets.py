@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import socket
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,15 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.types import Array
 
-__all__ = ["Broadcast", "LiveServer", "odas_tracks", "pcm_message", "to_pcm16"]
+__all__ = ["Broadcast", "BroadcastSettings", "LiveServer", "odas_tracks", "pcm_message", "to_pcm16"]
 
-_MAX_CLIENTS = 16  # most clients of a port
-_MAX_PENDING_BYTES = 1 << 20  # unsent bytes per client: 5 s of one source at 48 kHz
+
+@dataclass(frozen=True, slots=True)
+class BroadcastSettings:
+    """Limits of a port."""
+
+    max_clients: int = 16
+    max_pending_bytes: int = 1 << 20  # unsent bytes per client: 5 s of one source at 48 kHz
 
 
 class Broadcast:
@@ -42,6 +48,7 @@ class Broadcast:
                 f"socket must be a free port of this machine, got {host}:{port} ({error}). "
                 "Choose another port, or end the program that uses it."
             ) from error
+        self._settings = BroadcastSettings()
         self._socket.setblocking(False)
         self._clients: dict[socket.socket, deque[memoryview]] = {}
         self.dropped = 0  # number of dropped messages, over all clients
@@ -58,7 +65,7 @@ class Broadcast:
         """Send a message to every client whose queue is not full."""
         self._accept_clients()
         for client, pending in list(self._clients.items()):
-            if sum(map(len, pending)) + len(message) > _MAX_PENDING_BYTES:
+            if sum(map(len, pending)) + len(message) > self._settings.max_pending_bytes:
                 self.dropped += 1
             else:
                 pending.append(memoryview(message))
@@ -71,7 +78,7 @@ class Broadcast:
                 client, _ = self._socket.accept()
             except OSError:  # no pending connection
                 return
-            if len(self._clients) >= _MAX_CLIENTS:
+            if len(self._clients) >= self._settings.max_clients:
                 client.close()
                 continue
             client.setblocking(False)

@@ -13,52 +13,67 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space
-from earatlas.separation.demixing.speaker_similarity import SECONDS, speaker_similarity
+from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
+from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.online_masks import OnlineMasks
-from earatlas.streaming.online_steering import RECENT_SECONDS
 from earatlas.streaming.renderer import DEFAULT_LATENCY
 from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online_track import OnlineTrack
 from earatlas.types import Array, Complex, Single
 
-__all__ = ["SpeakerSplitMerge"]
+__all__ = ["SpeakerSplitMerge", "SpeakerTestSettings"]
+
 
 # Evidence: docs/figures/settings/streaming.md, "speaker_split_merge".
-_INTERVAL_STEPS = 8  # steps between tests
-_RECHECK_STEPS = 4  # steps until a split is confirmed by a second test
-_RARE_INTERVAL_STEPS = 16  # steps between tests after _SINGLE_CHECKS with one speaker
-_SINGLE_CHECKS = 4  # tests in a row with one speaker
-_MERGE_CHECKS = 3  # tests in a row with one speaker for two tracks, until they are merged
-_MIN_SECONDS = 2.0  # duration of the signals that are compared, at least
-_ANECHOIC_MAX_SIMILARITY = 0.4  # ρ below which an anechoic track has two speakers
-_ACTIVE_SECONDS = 0.5  # time since the last hit within which a track is active
-_ACTIVE_POWER_RATIO = 0.1  # power of the newest signal over its mean, for an active speaker
-_MASK_STRIDE_HOPS = 4  # hops of the filterbank from one mask frame to the next
+@dataclass(frozen=True, slots=True)
+class SpeakerTestSettings:
+    """When signals are compared, and what follows."""
+
+    interval_steps: int = 8  # steps between tests
+    recheck_steps: int = 4  # steps until a split is confirmed by a second test
+    rare_interval_steps: int = 16  # steps between tests after single_checks with one speaker
+    single_checks: int = 4  # tests in a row with one speaker
+    merge_checks: int = 3  # tests in a row with one speaker for two tracks, until they are merged
+    min_seconds: float = 2.0  # duration of the signals that are compared, at least
+    anechoic_max_similarity: float = 0.4  # ρ below which an anechoic track has two speakers
+    active_seconds: float = 0.5  # time since the last hit within which a track is active
+    active_power_ratio: float = 0.1  # power of the newest signal over its mean, while active
+    mask_stride_hops: int = 4  # hops of the filterbank from one mask frame to the next
 
 
 class SpeakerSplitMerge:
     """Tests whether tracks are one or two speakers. Signals for a split are at the head's rate."""
 
-    def __init__(self, space: Space, layout: CueLayout, rate: int, hop_seconds: float) -> None:
-        """Prepare for a stream at `rate` Hz with hops of `hop_seconds`."""
-        self._space, self._layout = space, layout
-        self._rate, self._hop_seconds = rate, hop_seconds
+    def __init__(
+        self,
+        space: Space,
+        layout: CueLayout,
+        stream_filterbank: Filterbank,
+        settings: SpeakerTestSettings,
+    ) -> None:
+        """Prepare for a stream with the rate and the hops of `stream_filterbank`."""
+        self._space, self._layout, self._settings = space, layout, settings
+        hop_seconds = stream_filterbank.hop_seconds
+        self._rate, self._hop_seconds = stream_filterbank.rate, hop_seconds
+        self._similarity = SimilaritySettings()
         self._filterbank = DEFAULT_LATENCY.filterbank(layout.rate)
-        self._signals: deque[dict[int, Single]] = deque(maxlen=round(SECONDS / hop_seconds))
-        windows = DEFAULT_LATENCY.reverberant_fir_hops * DEFAULT_LATENCY.hop_seconds
+        self._signals: deque[dict[int, Single]] = deque(
+            maxlen=round(self._similarity.seconds / hop_seconds)
+        )
         self._recent_samples: deque[Single] = deque(
-            maxlen=round((RECENT_SECONDS + windows) / hop_seconds)
+            maxlen=round(DEFAULT_LATENCY.history_seconds / hop_seconds)
         )
         self._split_candidate: int | None = None  # track with two speakers in the last test
         # A pair of tracks, and its number of tests in a row with one speaker
         self._merge_count: tuple[frozenset[int], int] = (frozenset(), 0)
         self._n_single = 0  # tests of one track in a row with one speaker
-        self._next_step = 2 * _INTERVAL_STEPS
+        self._next_step = 2 * self._settings.interval_steps
 
     def append(self, resampled: Array, signals: Mapping[int, Array]) -> None:
         """Append a hop of the input at the head's rate, and the signal (2, hop) of each track."""
@@ -82,14 +97,14 @@ class SpeakerSplitMerge:
         """
         if step < self._next_step:
             return
-        self._next_step = step + _INTERVAL_STEPS
-        tracks = {track.id: track for track in front_end.confirmed}
+        self._next_step = step + self._settings.interval_steps
+        tracks = {track.id: track for track in front_end.tracker.confirmed}
         pair = frozenset(rendered_ids) & tracks.keys()
         if len(pair) == 2 and self._keep_pair(front_end, pair, now):
             self._split_candidate, self._n_single = None, 0
             return
-        active = [t for t in tracks.values() if now - t.last_hit_at < _ACTIVE_SECONDS]
-        if len(active) == 1 and front_end.max_tracks > 1:
+        active = [t for t in tracks.values() if now - t.last_hit_at < self._settings.active_seconds]
+        if len(active) == 1 and front_end.tracker.settings.max_tracks > 1:
             self._check_split(step, now, front_end, active[0], masks, mask_frames, yaw)
         else:
             self._split_candidate = None
@@ -98,24 +113,24 @@ class SpeakerSplitMerge:
         """Test two tracks; return whether they are two speakers or cannot be tested."""
         signals = {i: self._recent_signal(i) for i in pair}
         n = min(signal.shape[1] for signal in signals.values())
-        tracks = [track for track in front_end.confirmed if track.id in pair]
+        tracks = [track for track in front_end.tracker.confirmed if track.id in pair]
         # In anechoic sound onsets show motion, and filters of static sources do not separate it.
-        may_have_moved = not (front_end.maybe_reverberant or _all_static(tracks, now))
-        if may_have_moved or n < _MIN_SECONDS * self._rate:
+        may_have_moved = not (front_end.reverberation.slow_decay or self._all_static(tracks, now))
+        if may_have_moved or n < self._settings.min_seconds * self._rate:
             return True
         first, second = (signal[:, -n:] for signal in signals.values())
-        similarity = speaker_similarity(first, second, self._rate)
+        similarity = speaker_similarity(first, second, self._rate, self._similarity)
         previous_pair, count = self._merge_count
         count = count + 1 if previous_pair == pair else 1
         self._merge_count = (pair, count if similarity.same_speaker else 0)
         if similarity.different_speakers:
-            front_end.confirm_by_signal(pair, now)
+            front_end.tracker.confirm_by_signal(pair, now)
             for i, signal in signals.items():
-                newest = signal[:, -round(_ACTIVE_SECONDS * self._rate) :]
-                if np.mean(newest**2) > _ACTIVE_POWER_RATIO * np.mean(signal**2):
-                    front_end.register_hit(i, now)
-        elif self._merge_count[1] >= _MERGE_CHECKS:
-            front_end.merge(pair)
+                newest = signal[:, -round(self._settings.active_seconds * self._rate) :]
+                if np.mean(newest**2) > self._settings.active_power_ratio * np.mean(signal**2):
+                    front_end.tracker.register_hit(i, now)
+        elif self._merge_count[1] >= self._settings.merge_checks:
+            front_end.tracker.merge(pair)
             self._merge_count = (frozenset(), 0)
         return similarity.different_speakers
 
@@ -130,35 +145,37 @@ class SpeakerSplitMerge:
         yaw: float,
     ) -> None:
         """Test one track, and split it if it has two speakers."""
-        directions = front_end.best_pair()
+        directions = front_end.tracker.buffer.best_pair()
         if directions is None or not mask_frames:
             return
         head_directions = np.stack(
             [self._space.rotated(direction, -yaw) for direction in directions]
         )
-        reverberant = front_end.maybe_reverberant
+        reverberant = front_end.reverberation.slow_decay
         first, second = self._split_signals(
             masks, mask_frames, head_directions, reverberant=reverberant
         )
-        similarity = speaker_similarity(first, second, self._layout.rate)
+        similarity = speaker_similarity(first, second, self._layout.rate, self._similarity)
         if reverberant:
             is_two = similarity.different_speakers and not track.moving
         else:
             is_two = (
                 similarity.different_speakers
-                and similarity.correlation < _ANECHOIC_MAX_SIMILARITY
-                and _all_static(front_end.confirmed, now)
+                and similarity.correlation < self._settings.anechoic_max_similarity
+                and self._all_static(front_end.tracker.confirmed, now)
             )
         self._n_single = 0 if similarity.different_speakers else self._n_single + 1
         clearly_two = reverberant and similarity.clearly_different_speakers
         if (is_two and self._split_candidate == track.id) or clearly_two:
-            front_end.split(track, directions, now)
+            front_end.tracker.split(track, directions, now)
             self._split_candidate = None
         else:
             self._split_candidate = track.id if is_two else None
-            rarely = self._n_single >= _SINGLE_CHECKS
-            interval = _RARE_INTERVAL_STEPS if rarely else _INTERVAL_STEPS
-            self._next_step = step + (_RECHECK_STEPS if is_two else interval)
+            rarely = self._n_single >= self._settings.single_checks
+            interval = (
+                self._settings.rare_interval_steps if rarely else self._settings.interval_steps
+            )
+            self._next_step = step + (self._settings.recheck_steps if is_two else interval)
 
     def _split_signals(
         self,
@@ -170,7 +187,7 @@ class SpeakerSplitMerge:
     ) -> tuple[Array, Array]:
         """Separate the last seconds into two signals (2, n) at directions (2, C) of the head."""
         filterbank = self._filterbank
-        stride = round(_MASK_STRIDE_HOPS * filterbank.hop_seconds / self._hop_seconds)
+        stride = round(self._settings.mask_stride_hops * filterbank.hop_seconds / self._hop_seconds)
         rows = np.arange(len(mask_frames) - 1, -1, -stride)[::-1]
         spectra = np.concatenate([mask_frames[i] for i in rows], axis=-1)
         q = masks.masks_at_directions(spectra, directions)
@@ -183,7 +200,7 @@ class SpeakerSplitMerge:
             fir_demixer.append(x[:, end - hop : end])
         hop_ratio = self._hop_seconds / filterbank.hop_seconds  # stream over filterbank
         ends = np.asarray(hop_ratio * (rows - len(mask_frames) + 1), dtype=np.float64)
-        recent = x[:, -round(SECONDS * self._layout.rate) :]
+        recent = x[:, -round(self._similarity.seconds * self._layout.rate) :]
         first = fir_demixer.separate_offline(q, ends, recent)
         return first, recent - first
 
@@ -196,7 +213,7 @@ class SpeakerSplitMerge:
             hops.append(signals[track_id])
         return np.concatenate([np.zeros((2, 0), dtype=np.float32), *hops[::-1]], axis=1)
 
-
-def _all_static(tracks: Sequence[OnlineTrack], now: float) -> bool:
-    """Return whether all tracks were static for as long as the signals that are compared."""
-    return all(not t.moving and now - t.static_since > SECONDS for t in tracks)
+    def _all_static(self, tracks: Sequence[OnlineTrack], now: float) -> bool:
+        """Return whether all tracks were static for as long as the signals that are compared."""
+        seconds = self._similarity.seconds
+        return all(not t.moving and now - t.static_since > seconds for t in tracks)

@@ -22,11 +22,6 @@ from earatlas.types import Array
 
 __all__ = ["GrowingWav", "TrackFiles", "is_track_file", "track_file"]
 
-_FRAME_BYTES = 8  # two channels of 32-bit float samples
-_HEADER_BYTES = 12 + 36 + 24 + 12 + 8  # RIFF, JUNK or ds64, fmt, fact, data
-_MAX_RIFF_BYTES = 0xFFFF_FFF0 - _HEADER_BYTES  # largest data of a RIFF file; beyond, RF64
-_IEEE_FLOAT = 3  # WAVE_FORMAT_IEEE_FLOAT
-
 
 def track_file(number: int) -> str:
     """Return the name of a track's file."""
@@ -75,9 +70,11 @@ class GrowingWav:
 
 def _header(rate: int, frames: int) -> bytes:
     """Return the header of a file with `frames` samples per channel."""
-    size = frames * _FRAME_BYTES
-    is_rf64 = size > _MAX_RIFF_BYTES
-    riff_size = size + _HEADER_BYTES - 8
+    frame_bytes, ieee_float = 8, 3  # two channels of 32-bit floats; WAVE_FORMAT_IEEE_FLOAT
+    header_bytes = 12 + 36 + 24 + 12 + 8  # RIFF, JUNK or ds64, fmt, fact, data
+    size = frames * frame_bytes
+    is_rf64 = size + header_bytes > 0xFFFF_FFF0  # a RIFF file has 32-bit sizes
+    riff_size = size + header_bytes - 8
     ds64 = struct.pack("<QQQI", riff_size, size, frames, 0) if is_rf64 else bytes(28)
     sizes32 = [0xFFFF_FFFF] * 3 if is_rf64 else [riff_size, frames, size]
     return b"".join(
@@ -85,7 +82,7 @@ def _header(rate: int, frames: int) -> bytes:
             struct.pack("<4sI4s", b"RF64" if is_rf64 else b"RIFF", sizes32[0], b"WAVE"),
             struct.pack("<4sI", b"ds64" if is_rf64 else b"JUNK", 28) + ds64,
             struct.pack(
-                "<4sIHHIIHH", b"fmt ", 16, _IEEE_FLOAT, 2, rate, rate * 8, _FRAME_BYTES, 32
+                "<4sIHHIIHH", b"fmt ", 16, ieee_float, 2, rate, rate * frame_bytes, frame_bytes, 32
             ),
             struct.pack("<4sII", b"fact", 4, sizes32[1]),
             struct.pack("<4sI", b"data", sizes32[2]),

@@ -11,6 +11,7 @@ The input is the atlas of the simulated head, the output JSON values:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,21 +36,32 @@ from earatlas.types import Array, Mask
 
 __all__ = ["explainer"]
 
-_SPACING = 7.0  # degrees between the directions that can be selected
-_ILD_BINS, _IPD_BINS = 8, 3  # frequency bins per value of a curve
-_N_CHARTS = 3  # charts shown per direction
 _DIRECTIONS = [[41.0, 1.0], [-64.0, 24.0]]  # true directions of the two voices, degrees
 _INITIAL_DIRECTIONS = [[8.0, -25.0], [-110.0, -5.0]]  # initial directions of VESSL, degrees
-_STEPS = 10  # VESSL iterations that are shown
+
+
 # Evidence: docs/figures/settings/studio.md, "explainer".
-_MANIFOLD_MAX_HZ = 2000.0  # highest frequency of the cues of the manifold
-_ROWS, _COLUMNS = 64, 120  # size of a mask image, pixels
+@dataclass(frozen=True, slots=True)
+class ExplainerSettings:
+    """What the page shows, and in which resolution."""
+
+    spacing_degrees: float = 7.0  # between the directions that can be selected
+    ild_bins: int = 8  # frequency bins per value of a curve of level differences
+    ipd_bins: int = 3  # the same of phase differences
+    n_charts: int = 3  # per direction
+    iterations: int = 10  # of VESSL
+    manifold_max_hz: float = 2000.0  # highest frequency of the cues of the manifold
+    mask_rows: int = 64  # pixels of a mask image
+    mask_columns: int = 120
+
+
+_PAGE = ExplainerSettings()
 
 
 def explainer(atlas: Atlas, reporter: ProgressReporter) -> dict[str, Any]:
     """Return all data of the page."""
     reporter.stage("computing cues", 0.0)
-    x = Sphere().grid(_SPACING)
+    x = Sphere().grid(_PAGE.spacing_degrees)
     observed = simulated_head(x).cues(atlas.layout)
     reporter.stage("computing the manifold", 0.3)
     manifold = _manifold(x, observed[:, _low_ild(atlas.layout)])
@@ -67,7 +79,7 @@ def explainer(atlas: Atlas, reporter: ProgressReporter) -> dict[str, Any]:
 
 def _low_ild(layout: CueLayout) -> Mask:
     """Return the mask (D,) of the level differences below 2 kHz."""
-    low = layout.frequencies_hz[layout.cue_frequencies] <= _MANIFOLD_MAX_HZ
+    low = layout.frequencies_hz[layout.cue_frequencies] <= _PAGE.manifold_max_hz
     return np.asarray(low & (layout.cue_kinds == "ild"))
 
 
@@ -88,16 +100,16 @@ def _manifold(x: Array, cues: Array) -> dict[str, Any]:
 def _frequencies(layout: CueLayout) -> dict[str, list[float]]:
     f = layout.frequencies_hz
     return {
-        "ild": _band_means(f[layout.ild_frequencies][None], _ILD_BINS)[0].round().tolist(),
-        "ipd": f[layout.ipd_frequencies][::_IPD_BINS].round().tolist(),
+        "ild": _band_means(f[layout.ild_frequencies][None], _PAGE.ild_bins)[0].round().tolist(),
+        "ipd": f[layout.ipd_frequencies][:: _PAGE.ipd_bins].round().tolist(),
     }
 
 
 def _curves(cues: Array, layout: CueLayout) -> dict[str, Any]:
     """Return level differences (N, f) in dB and phases (N, f) in radians of cues (N, D)."""
     ild, cosine, sine = (cues[:, layout.cue_kinds == k] for k in ("ild", "ipd_cos", "ipd_sin"))
-    phase = np.arctan2(sine, cosine)[:, ::_IPD_BINS]
-    levels = _band_means(ild, _ILD_BINS)
+    phase = np.arctan2(sine, cosine)[:, :: _PAGE.ipd_bins]
+    levels = _band_means(ild, _PAGE.ild_bins)
     return {"ild": np.round(levels, 1).tolist(), "ipd": np.round(phase, 2).tolist()}
 
 
@@ -113,7 +125,7 @@ def _charts(atlas: Atlas, x: Array) -> dict[str, Any]:
     logs, _ = atlas.model.log_gating(x)
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    best = np.argsort(-weights, axis=1)[:, :_N_CHARTS]
+    best = np.argsort(-weights, axis=1)[:, : _PAGE.n_charts]
     return {
         "centres": np.round(atlas.model.centres, 1).tolist(),
         "nearest": best.tolist(),
@@ -136,7 +148,7 @@ def _vessl_steps(atlas: Atlas) -> dict[str, Any]:
     vessl = VESSL(separator.source_model, bins)
     state = vessl.initialize_at(np.array(_INITIAL_DIRECTIONS))
     steps = []
-    for _ in range(_STEPS):
+    for _ in range(_PAGE.iterations):
         state = vessl.step(state, all_charts=True)
         steps.append(_step_view(state, bins))
     return {
@@ -163,9 +175,10 @@ def _step_view(state: VESSLState, bins: ObservedBins) -> dict[str, Any]:
 
 def _mask_grid(q: Array, bins: ObservedBins) -> Array:
     """Return the mean assignment probability (rows, columns) per cell; NaN in empty cells."""
-    rows = bins.f * _ROWS // bins.layout.n_frequencies
-    cell = rows * _COLUMNS + bins.t * _COLUMNS // bins.frames
-    size = _ROWS * _COLUMNS
+    n_rows, n_columns = _PAGE.mask_rows, _PAGE.mask_columns
+    rows = bins.f * n_rows // bins.layout.n_frequencies
+    cell = rows * n_columns + bins.t * n_columns // bins.frames
+    size = n_rows * n_columns
     count = np.bincount(cell, minlength=size)
     means: Array = np.bincount(cell, q, size) / np.where(count > 0, count, np.nan)
-    return means.reshape(_ROWS, _COLUMNS)
+    return means.reshape(n_rows, n_columns)

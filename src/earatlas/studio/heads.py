@@ -33,9 +33,6 @@ __all__ = [
 ]
 
 TABLE = "positions.csv"  # table of a folder of recordings, with the studio's file names
-_MAX_POINTS = 1500  # directions drawn on the sphere
-# Evidence: docs/figures/settings/studio.md, "heads".
-_EXAMPLE_SPACING = 8.0  # degrees between the directions of the example head
 
 
 def learn_uploaded_head(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any]:
@@ -100,9 +97,9 @@ def _describe_model(atlas: Atlas) -> dict[str, Any]:
 
 
 def _points(directions: np.ndarray) -> list[list[float]]:
-    """Return some of the directions (N, C), evenly chosen, as (azimuth, elevation)."""
+    """Return at most 1500 of the directions (N, C), evenly chosen, as (azimuth, elevation)."""
     x = np.column_stack([directions, np.zeros(len(directions))])[:, :2]
-    rounded: list[list[float]] = np.round(x[:: -(-len(x) // _MAX_POINTS)], 1).tolist()
+    rounded: list[list[float]] = np.round(x[:: -(-len(x) // 1500)], 1).tolist()
     return rounded
 
 
@@ -140,7 +137,8 @@ def _normalized(name: str) -> str:
 
 def write_example_atlas(path: Path) -> None:
     """Learn the simulated head that is shipped with the package, and write its atlas."""
-    learn(simulated_head(Sphere().grid(_EXAMPLE_SPACING))).save(path)
+    # A spacing of 8 degrees. Evidence: docs/figures/settings/studio.md, "heads".
+    learn(simulated_head(Sphere().grid(8.0))).save(path)
 
 
 if __name__ == "__main__":  # python -m earatlas.studio.heads

@@ -15,7 +15,7 @@ from earatlas.errors import InputError
 from earatlas.plotting.palette import source_colour
 from earatlas.report.images import text_colour
 from earatlas.streaming.report import LiveReport, LiveSource
-from earatlas.studio.views import azimuth_elevation, describe_uncertainty
+from earatlas.studio.views import alternatives_view, azimuth_elevation, describe_uncertainty
 from earatlas.types import Array
 from earatlas.wording import format_position
 
@@ -58,6 +58,7 @@ class LiveListener:
         return {
             **source.to_dict(),
             "direction": np.round(azimuth_elevation(source.direction)[0], 1).tolist(),
+            **alternatives_view(self._space, source.alternatives, source.radius_90),
             "place": format_position(self._space, source.direction, source.radius_90),
             "uncertainty": describe_uncertainty(self._space, source.radius_90),
             "colour": colour,

@@ -24,8 +24,7 @@ from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_seconds, read_audio
 from earatlas.report import write_report
 from earatlas.report.comparison import SceneComparison, format_decibels
-from earatlas.separation.options import SeparationOptions
-from earatlas.separation.pipeline import source_file_name
+from earatlas.separation.pipeline import SeparationOptions, source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.simulation.synthetic_speech import synthetic_speech
 from earatlas.studio.progress import ProgressReporter
@@ -46,7 +45,6 @@ MIXTURE = "mixture.wav"
 _RESULT = "separated.json"
 # Evidence: docs/figures/settings/studio.md, "recordings".
 _PREVIEW_SECONDS = 4.0  # longer recordings get a preview before their sounds are separated
-_MAX_SECONDS = 300.0  # longest recording that the page can hold in memory
 
 
 def separate_recording(
@@ -120,12 +118,15 @@ def warm_up(atlas: Atlas) -> None:
         atlas.separate(Audio(samples, 16_000), n_sources=2)
 
 
-def _write_mixture(file: Path, path: Path) -> Path:
-    """Write the recording as a WAV file at its own rate, which all browsers play."""
+def _write_mixture(file: Path, path: Path, max_seconds: float = 300.0) -> Path:
+    """Write the recording as a WAV file at its own rate, which all browsers play.
+
+    A page can hold at most `max_seconds` in memory.
+    """
     seconds = audio_seconds(file)
-    if seconds > _MAX_SECONDS:
+    if seconds > max_seconds:
         raise InputError(
-            f"recording must have at most {format_duration(_MAX_SECONDS)} in the studio, got "
+            f"recording must have at most {format_duration(max_seconds)} in the studio, got "
             f"{format_duration(seconds)}. Use the command `earatlas separate` for longer ones."
         )
     if file != path:

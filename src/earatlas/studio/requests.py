@@ -15,11 +15,10 @@ __all__ = ["parse_recording_options", "parse_scene_options"]
 
 _RENDERINGS = ("spatial", "soft", "binary")
 _N_TALKERS = range(1, 5)  # numbers of talkers of a scene
-_N_VOICES = 4  # number of voices in `earatlas.studio.scenes.TALKERS`
 
 
 def parse_recording_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the head, the number of sources (None: estimate it), and the rendering."""
+    """Return the head (None: the first), the number of sources (None: estimate), the rendering."""
     rendering = values.get("rendering") or "spatial"
     if rendering not in _RENDERINGS:
         raise InputError(
@@ -27,8 +26,8 @@ def parse_recording_options(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     count = values.get("n_sources")
     n_sources = None if count in (None, "", "auto") else int(_number("n_sources", count, 1, 6))
-    head = str(values.get("head") or "simulated")
-    return {"head": head, "n_sources": n_sources, "rendering": rendering}
+    head = values.get("head")
+    return {"head": None if not head else str(head), "n_sources": n_sources, "rendering": rendering}
 
 
 def parse_scene_options(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +58,8 @@ def _talker(talker: Any) -> dict[str, Any]:
     }
     if talker.get("sound"):
         return {**direction, "sound": str(talker["sound"])}
-    return {**direction, "voice": int(_number("voice", talker.get("voice"), 0, _N_VOICES - 1))}
+    # `earatlas.studio.scenes.TALKERS`, which is slow to import, has four voices.
+    return {**direction, "voice": int(_number("voice", talker.get("voice"), 0, 3))}
 
 
 def _number(name: str, value: Any, low: float, high: float) -> float:

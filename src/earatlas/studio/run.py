@@ -13,9 +13,6 @@ from earatlas.studio.server import Studio
 
 __all__ = ["create_server"]
 
-# Evidence: docs/figures/settings/studio.md, "run".
-_MAX_BLOCK_BYTES = 1 << 21  # largest block of live sound; one second at 48 kHz has 400,000 bytes
-
 
 def create_server(
     bound: socket.socket, folder: Path, head: Path | None
@@ -25,7 +22,8 @@ def create_server(
     studio = Studio(folder, token=token, port=port, head=head)
     config = uvicorn.Config(
         studio.app, log_level="error", access_log=False, ws="websockets-sansio",
-        ws_max_size=_MAX_BLOCK_BYTES, timeout_graceful_shutdown=1, server_header=False,
+        ws_max_size=studio.limits.live_block_bytes, timeout_graceful_shutdown=1,
+        server_header=False,
     )  # fmt: skip
     server = uvicorn.Server(config)
     return f"http://127.0.0.1:{port}/{token}/", lambda: server.run(sockets=[bound])

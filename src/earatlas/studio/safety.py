@@ -24,6 +24,7 @@ from earatlas.errors import InputError
 
 __all__ = [
     "Guard",
+    "Limits",
     "Refusal",
     "TooLargeError",
     "check_size",
@@ -36,13 +37,29 @@ _Message = MutableMapping[str, Any]
 _App = Callable[[_Message, Callable[[], Awaitable[_Message]], "_Send"], Awaitable[None]]
 _Send = Callable[[_Message], Awaitable[None]]
 
-_MAX_NAME_LENGTH = 120  # characters of a file name that are shown
 _OTHER_PAGE = "Only the studio's own page may send this request."
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self' ws://{host}; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+
+
+# Evidence: docs/figures/settings/studio.md, "safety".
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Most that pages may send to a studio, keep in it and let it compute at a time."""
+
+    upload_bytes: int = 500_000_000
+    json_bytes: int = 100_000  # JSON of a request
+    folder_files: int = 5000  # files of a folder of calibration recordings
+    sessions: int = 20  # open pages
+    entries: int = 100  # recordings, heads or sounds of a page
+    workers: int = 2
+    waiting: int = 12  # jobs in the queue
+    listeners: int = 2  # live pages at the same time, each with its own process
+    live_block_bytes: int = 1 << 21  # block of live sound; a second at 48 kHz has 400,000 bytes
+    pending_seconds: float = 2.0  # live sound that waits for its worker; older sound is dropped
 
 
 class TooLargeError(InputError):
@@ -65,7 +82,7 @@ def new_token() -> str:
 def display_name(name: str) -> str:
     """Return a file name that can be shown: its last part, printable and of limited length."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    printable = "".join(c for c in last if c.isprintable()).strip()[:_MAX_NAME_LENGTH]
+    printable = "".join(c for c in last if c.isprintable()).strip()[:120]
     return printable or "recording"
 
 

@@ -19,17 +19,12 @@ from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import simulated_head
 from earatlas.simulation.image_source import Room
 from earatlas.simulation.scene import SceneSettings, read_scene_file, render_scene
-from earatlas.simulation.speech import DEMO_TALKERS, Talker, speech_available
-from earatlas.simulation.synthetic_speech import synthetic_speech
+from earatlas.simulation.speech import DEMO_TALKERS, Talker, speech_available, synthetic_talker
 from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.views import truth_view
 from earatlas.types import Array
 
 __all__ = ["TALKERS", "read_scene_truth", "render", "talker_sound"]
-
-_RATE = 16_000  # sampling rate of a scene, Hz
-_SYNTHETIC_SECONDS = 4.0  # length of a talker without a speech synthesizer, s
-_REFLECTION_SPACING = 6.0  # degrees between the directions of a room's reflections
 
 # Voices of the talkers of a scene, in the order of the page.
 TALKERS = (
@@ -54,9 +49,7 @@ def render(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any
     room = None if t60 is None else Room(t60_seconds=float(t60))
     head = _head(request.get("head"), directions, reverberant=room is not None)
     settings = SceneSettings(snr_db=float(request.get("snr_db", 60.0)))
-    scene = render_scene(
-        head, sounds, directions, rate=_RATE, settings=settings, room=room, names=names
-    )
+    scene = render_scene(head, sounds, directions, settings=settings, room=room, names=names)
     scene.write(request["folder"])
     return {
         "truth": truth_view(scene.names, scene.directions),
@@ -66,22 +59,26 @@ def render(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any
     }
 
 
-def talker_sound(talker: dict[str, Any]) -> tuple[str, Array]:
-    """Return the name and the samples of a talker: a built-in voice or an uploaded file."""
+def talker_sound(talker: dict[str, Any], rate: int = 16_000) -> tuple[str, Array]:
+    """Return the name and the samples of a talker: a built-in voice or an uploaded file.
+
+    The default of `rate` in Hz is that of `render_scene`.
+    """
     if "file" in talker:
-        return str(talker["name"]), read_mono(talker["file"], rate=_RATE)
+        return str(talker["name"]), read_mono(talker["file"], rate=rate)
     number = int(talker["voice"])
     built_in = TALKERS[number]
     if speech_available():
-        return built_in.name, built_in.speak(rate=_RATE)
-    return built_in.name, synthetic_speech(_SYNTHETIC_SECONDS, _RATE, seed=number)
+        return built_in.name, built_in.speak(rate=rate)
+    return built_in.name, synthetic_talker(number, rate)
 
 
 def _head(source: str | None, directions: Array, *, reverberant: bool) -> Head:
     """Return the head; the simulated one is computed for exactly the requested directions."""
     if source is not None:
         return open_head(source)
-    reflections = Sphere().grid(_REFLECTION_SPACING) if reverberant else np.zeros((0, 2))
+    # Reflections come from a lattice with a spacing of 6 degrees.
+    reflections = Sphere().grid(6.0) if reverberant else np.zeros((0, 2))
     return simulated_head(np.concatenate([directions, reflections]))
 
 

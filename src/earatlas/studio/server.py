@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import wraps
 from importlib.resources import files
 from pathlib import Path
@@ -37,11 +36,18 @@ from earatlas.errors import InputError
 from earatlas.plotting.palette import COLOURS, shared_css
 from earatlas.studio.jobs import BusyError, Job, WorkerPool
 from earatlas.studio.requests import parse_recording_options, parse_scene_options
-from earatlas.studio.safety import Guard, TooLargeError, check_size, display_name, store_body
+from earatlas.studio.safety import (
+    Guard,
+    Limits,
+    TooLargeError,
+    check_size,
+    display_name,
+    store_body,
+)
 from earatlas.studio.session import HeadEntry, RecordingEntry, Session, Sessions, Uploads
 from earatlas.studio.sockets import LiveSocket
 
-__all__ = ["Limits", "Studio"]
+__all__ = ["Studio"]
 
 _MEDIA_TYPES = {
     ".html": "text/html",
@@ -49,20 +55,8 @@ _MEDIA_TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_MAX_JSON_BYTES = 100_000  # largest JSON request
 _T = TypeVar("_T")
 _Handler = Callable[["Studio", Request, Session], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of uploads, jobs and live pages."""
-
-    upload_bytes: int = 500_000_000
-    workers: int = 2
-    waiting: int = 12  # jobs in the queue
-    folder_files: int = 5000  # files of a folder of calibration recordings
-    listeners: int = 2  # live pages at the same time, each with its own process
 
 
 class _NotFoundError(Exception):
@@ -113,7 +107,7 @@ class Studio:
     ) -> None:
         self.limits = limits or Limits()
         self.pool = WorkerPool(self.limits.workers, self.limits.waiting)
-        self.sessions = Sessions(folder.resolve(), head, self.pool.cancel)
+        self.sessions = Sessions(folder.resolve(), head, self.pool.cancel, self.limits)
         self._static_files = _static_files()
         self._n_listeners = 0
         self._explainer_job: Job | None = None  # shared by all sessions
@@ -269,7 +263,7 @@ class Studio:
 
     def _separation_task(self, session: Session, options: dict[str, Any]) -> dict[str, Any]:
         """Return the request of a separation with the atlas of the selected head."""
-        head = _entry(session.heads, options.pop("head"))
+        head = _entry(session.heads, options.pop("head") or session.default_head)
         if not head.ready:
             raise InputError("This head is still being learned. Wait until it is ready.")
         return {"task": "separate", "atlas": str(head.atlas), **options}
@@ -285,7 +279,7 @@ class Studio:
     async def _separate(self, request: Request, session: Session) -> Response:
         """Separate a recording again, or a rendered scene."""
         entry = _entry(session.recordings, request.path_params["recording"])
-        task = self._separation_task(session, parse_recording_options(await _read_json(request)))
+        task = self._separation_task(session, parse_recording_options(await self._json(request)))
         if entry.job is not None and not entry.job.ended:
             raise InputError(
                 "recording must be separated completely before it is separated again, got a "
@@ -324,7 +318,7 @@ class Studio:
 
     @_with_session
     async def _add_scene(self, request: Request, session: Session) -> Response:
-        options = parse_scene_options(await _read_json(request))
+        options = parse_scene_options(await self._json(request))
         for talker in options["talkers"]:
             if "sound" in talker:
                 name, file = _entry(session.sounds, talker.pop("sound"))
@@ -380,7 +374,7 @@ class Studio:
             return
         self._n_listeners += 1
         try:
-            await LiveSocket(socket, str(head.atlas), int(rate)).run()
+            await LiveSocket(socket, str(head.atlas), int(rate), self.limits).run()
         finally:
             self._n_listeners -= 1
 
@@ -392,6 +386,20 @@ class Studio:
         if not size:
             path.unlink()
             raise InputError("file must not be empty, got 0 bytes. Choose another.")
+
+    async def _json(self, request: Request) -> dict[str, Any]:
+        """Return the JSON object of a request of limited size."""
+        data = b""
+        async for chunk in request.stream():
+            data += chunk
+            check_size(len(data), self.limits.json_bytes)
+        try:
+            value = json.loads(data or b"{}")
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise InputError("request must be a JSON object, got another value. Reload the page.")
+        return value
 
 
 def _entry(entries: dict[str, _T], entry_id: Any) -> _T:
@@ -407,21 +415,6 @@ def _folder(session: Session, request: Request) -> tuple[HeadEntry, Uploads]:
     if head.uploads is None:
         raise _NotFoundError
     return head, head.uploads
-
-
-async def _read_json(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request of limited size."""
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        check_size(len(data), _MAX_JSON_BYTES)
-    try:
-        value = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InputError("request must be a JSON object, got another value. Reload the page.")
-    return value
 
 
 def _static_files() -> dict[str, bytes]:

@@ -16,13 +16,22 @@ from typing import Any
 
 from earatlas.errors import InputError
 from earatlas.studio.jobs import Job
+from earatlas.studio.safety import Limits
 
-__all__ = ["BUILT_IN_ATLAS", "HeadEntry", "RecordingEntry", "Session", "Sessions", "Uploads"]
+__all__ = [
+    "PEOPLE_ATLAS",
+    "SIMULATED_ATLAS",
+    "HeadEntry",
+    "RecordingEntry",
+    "Session",
+    "Sessions",
+    "Uploads",
+]
 
-# The same file as earatlas.atlas.EXAMPLE_ATLAS, without importing numerical libraries.
-BUILT_IN_ATLAS = Path(__file__).parents[1] / "data" / "simulated.atlas"
-_MAX_SESSIONS = 20  # most sessions at a time
-_MAX_ENTRIES = 100  # most entries of each kind in a session
+# The same files as earatlas.atlas.PEOPLE_ATLAS and EXAMPLE_ATLAS, without importing numerical
+# libraries.
+PEOPLE_ATLAS = Path(__file__).parents[1] / "data" / "people.atlas"
+SIMULATED_ATLAS = PEOPLE_ATLAS.with_name("simulated.atlas")
 
 
 @dataclass(eq=False)
@@ -48,7 +57,7 @@ class HeadEntry:
     atlas: Path
     source: Path | None = None  # measurements for rendering scenes; None: only an atlas
     job: Job | None = None  # job that learns or reads it
-    built_in: bool = False
+    built_in: bool = False  # the simulated head, whose responses are computed
     uploads: Uploads | None = None  # uploads of a folder of recordings
 
     @property
@@ -114,6 +123,7 @@ class Session:
 
     id: str
     folder: Path
+    limits: Limits
     heads: dict[str, HeadEntry] = field(default_factory=dict)
     recordings: dict[str, RecordingEntry] = field(default_factory=dict)
     sounds: dict[str, tuple[str, Path]] = field(default_factory=dict)  # (name, file) by id
@@ -122,10 +132,10 @@ class Session:
 
     def _new_id(self, kind: str) -> str:
         """Return a unique id such as recording7."""
-        if max(len(self.heads), len(self.recordings), len(self.sounds)) >= _MAX_ENTRIES:
+        if max(len(self.heads), len(self.recordings), len(self.sounds)) >= self.limits.entries:
             raise InputError(
-                f"This page already has {_MAX_ENTRIES} recordings, heads or sounds. Remove some, "
-                "or open another page."
+                f"This page already has {self.limits.entries} recordings, heads or sounds. Remove "
+                "some, or open another page."
             )
         return f"{kind}{next(self._numbers)}"
 
@@ -150,6 +160,11 @@ class Session:
             self.jobs.pop(entry.job.id, None)
         shutil.rmtree(entry.folder, ignore_errors=True)
 
+    @property
+    def default_head(self) -> str:
+        """Id of the head that is used unless another one is selected: the first."""
+        return next(iter(self.heads))
+
     def own_jobs(self) -> list[Job]:
         """Return the jobs of its heads and recordings; the explainer's job is shared by all."""
         jobs = [head.job for head in self.heads.values()]
@@ -164,7 +179,7 @@ class Session:
         if replaced is not None:
             self.jobs.pop(replaced.id, None)
         ended = [old for old in self.jobs.values() if old.ended]
-        for old in ended[:-_MAX_ENTRIES]:
+        for old in ended[: -self.limits.entries]:
             del self.jobs[old.id]
         self.jobs[job.id] = job
         return job
@@ -173,8 +188,10 @@ class Session:
 class Sessions:
     """All sessions of a studio, each with a folder of its own."""
 
-    def __init__(self, folder: Path, head: Path | None, cancel: Callable[[Job], None]) -> None:
-        self._folder, self._head, self._cancel = folder, head, cancel
+    def __init__(
+        self, folder: Path, head: Path | None, cancel: Callable[[Job], None], limits: Limits
+    ) -> None:
+        self._folder, self._head, self._cancel, self._limits = folder, head, cancel, limits
         self._sessions: dict[str, Session] = {}  # ordered by last use
 
     def open(self) -> Session:
@@ -183,18 +200,19 @@ class Sessions:
         The jobs of a dropped session are cancelled. Its files are kept, because the user may have
         asked for that.
         """
-        while len(self._sessions) >= _MAX_SESSIONS:
+        while len(self._sessions) >= self._limits.sessions:
             for job in self._sessions.pop(next(iter(self._sessions))).own_jobs():
                 self._cancel(job)
         key = secrets.token_urlsafe(16)
         # The name of the folder is not the key: a listing of the disk gives no access.
         folder = self._folder / f"session-{secrets.token_hex(4)}"
         folder.mkdir(parents=True)
-        session = Session(key, folder)
+        session = Session(key, folder, self._limits)
         if self._head is not None:
             session.heads["given"] = HeadEntry("given", self._head.stem, self._head)
+        session.heads["people"] = HeadEntry("people", "People", PEOPLE_ATLAS)
         session.heads["simulated"] = HeadEntry(
-            "simulated", "Simulated head", BUILT_IN_ATLAS, built_in=True
+            "simulated", "Simulated head", SIMULATED_ATLAS, built_in=True
         )
         self._sessions[key] = session
         return session

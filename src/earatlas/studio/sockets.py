@@ -18,13 +18,11 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from earatlas.studio.safety import Limits
 from earatlas.studio.worker import Worker, WorkerEndedError
 
 __all__ = ["LiveSocket"]
 
-# Evidence: docs/figures/settings/studio.md, "sockets".
-_MAX_PENDING_SECONDS = 2.0  # sound that may wait for the worker; the oldest is then dropped, s
-_FRAME_BYTES = 8  # two channels of 32-bit floats
 _PROCESS_ENDED = "The live process was ended by the system. Start again."
 
 
@@ -33,6 +31,7 @@ class _PendingAudio:
     """Received sound that has not been processed yet."""
 
     rate: int
+    max_seconds: float  # beyond, the oldest sound is dropped
     blocks: deque[bytes] = field(default_factory=deque)
     size: int = 0  # bytes
     dropped: int = 0  # bytes
@@ -40,11 +39,17 @@ class _PendingAudio:
     open: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def bytes_per_second(self) -> int:
+        """Bytes per second: two channels of 32-bit floats."""
+        return 8 * self.rate
+
     def add(self, block: bytes) -> None:
         """Add a block, and drop the oldest ones beyond the limit."""
         self.blocks.append(block)
         self.size += len(block)
-        while self.size > _MAX_PENDING_SECONDS * self.rate * _FRAME_BYTES and len(self.blocks) > 1:
+        limit = self.max_seconds * self.bytes_per_second
+        while self.size > limit and len(self.blocks) > 1:
             dropped = len(self.blocks.popleft())
             self.size -= dropped
             self.dropped += dropped
@@ -62,9 +67,9 @@ class _PendingAudio:
 class LiveSocket:
     """The connection of one live page."""
 
-    def __init__(self, socket: WebSocket, atlas: str, rate: int) -> None:
+    def __init__(self, socket: WebSocket, atlas: str, rate: int, limits: Limits) -> None:
         self._socket, self._atlas = socket, atlas
-        self._pending = _PendingAudio(rate)
+        self._pending = _PendingAudio(rate, limits.pending_seconds)
 
     async def run(self) -> None:
         """Process sound until the page disconnects or the worker ends."""
@@ -110,7 +115,7 @@ class LiveSocket:
                 continue
             request = {"task": "live_push", "monitor": pending.monitor}  # type: ignore[dict-item]
             message, sound = await self._run(worker, request, data)
-            dropped_seconds = pending.dropped / (_FRAME_BYTES * pending.rate)
+            dropped_seconds = pending.dropped / pending.bytes_per_second
             await self._send({**message.get("done", message), "dropped_seconds": dropped_seconds})
             if sound:
                 await self._socket.send_bytes(sound)

@@ -18,16 +18,14 @@ from earatlas.studio import heads, recordings, scenes
 from earatlas.studio.explainer import explainer
 from earatlas.studio.live import LiveListener
 from earatlas.studio.progress import ProgressReporter
-from earatlas.studio.session import BUILT_IN_ATLAS
+from earatlas.studio.session import PEOPLE_ATLAS, SIMULATED_ATLAS
 
 __all__ = ["Tasks"]
 
-# Evidence: docs/figures/settings/studio.md, "tasks".
-_CACHED_ATLASES = 2  # most atlases in memory, about 10 MB each
 _Request = dict[str, Any]
 
 
-@lru_cache(maxsize=_CACHED_ATLASES)
+@lru_cache(maxsize=2)  # an atlas takes about 10 MB of memory
 def _load_atlas(path: str) -> Atlas:
     """Return an atlas whose separator is initialized."""
     atlas = Atlas.load(path)
@@ -62,7 +60,7 @@ class Tasks:
             ),
             "render": lambda request: scenes.render(request, self._reporter),
             "explainer": lambda request: explainer(
-                _load_atlas(str(BUILT_IN_ATLAS)), self._reporter
+                _load_atlas(str(SIMULATED_ATLAS)), self._reporter
             ),
             "live_begin": self._live_begin,
         }
@@ -89,7 +87,7 @@ class Tasks:
 
     def _warm_up(self, request: _Request) -> dict[str, Any]:
         """Import libraries and fill caches before the first recording."""
-        recordings.warm_up(_load_atlas(str(BUILT_IN_ATLAS)))
+        recordings.warm_up(_load_atlas(str(PEOPLE_ATLAS)))
         return {}
 
     def _live_begin(self, request: _Request) -> dict[str, Any]:

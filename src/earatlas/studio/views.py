@@ -12,23 +12,26 @@ from typing import Any
 
 import numpy as np
 
+from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.report.images import level_image, mask_image, text_colour
-from earatlas.separation.result import SceneSummary, SourceSummary
-from earatlas.separation.source_track import SourceTrack
+from earatlas.separation.result import SceneSummary, SourceSummary, SourceTrack
 from earatlas.types import Array
 from earatlas.wording import (
+    format_alternatives,
     format_percent,
     format_position,
     format_radius,
     format_region,
     is_unknown,
+    listed_alternatives,
 )
 
 __all__ = [
+    "alternatives_view",
     "azimuth_elevation",
     "describe_uncertainty",
     "region",
@@ -37,18 +40,14 @@ __all__ = [
     "truth_view",
 ]
 
-# Evidence: docs/figures/settings/studio.md, "views".
-_REGION_CELLS = 150  # approximate number of cells of a 90 % region
-_CELL_DEGREES = 0.5, 6.0  # width of the smallest and largest cell
-_SILENCE_DB = -90.0  # lowest level on the page, dB
-
 
 def region(posterior: DirectionPosterior) -> dict[str, Any]:
     """Return the cells of the 90 % region, most probable first; the first `half` are the 50 %."""
     size = posterior.credible_area(0.9)
     one_dimensional = posterior.space.dims == 1
-    width = size / _REGION_CELLS if one_dimensional else np.sqrt(size / _REGION_CELLS)
-    width = float(np.clip(width, *_CELL_DEGREES))
+    # About 150 cells of 0.5 to 6 degrees. Evidence: docs/figures/settings/studio.md, "views".
+    width = size / 150 if one_dimensional else np.sqrt(size / 150)
+    width = float(np.clip(width, 0.5, 6.0))
     whole, half = (posterior.credible_region(level, width).cells for level in (0.9, 0.5))
     return {
         "cells": np.round(azimuth_elevation(whole), 2).tolist(),
@@ -92,6 +91,7 @@ def _source_view(m: int, source: SourceSummary) -> dict[str, Any]:
     return {
         **source.to_dict(),
         "direction": np.round(azimuth_elevation(source.direction)[0], 2).tolist(),
+        **alternatives_view(source.posterior.space, source.alternatives, source.radius_90),
         "number": m + 1,
         "colour": colour,
         "text_colour": text_colour(colour),
@@ -99,6 +99,18 @@ def _source_view(m: int, source: SourceSummary) -> dict[str, Any]:
         "energy": format_percent(source.share),
         "region": region(source.posterior),
         "track": _track_view(source.track),
+    }
+
+
+def alternatives_view(
+    space: Space, alternatives: Sequence[Alternative], radius: float
+) -> dict[str, Any]:
+    """Return the further possible directions of a source, as points and as text ("" if none)."""
+    listed = listed_alternatives(alternatives, radius, space)
+    places = [np.round(azimuth_elevation(one.direction)[0], 1).tolist() for one in listed]
+    return {
+        "alternative_directions": places,
+        "alternatives_text": format_alternatives(space, alternatives, radius) or "",
     }
 
 
@@ -126,7 +138,7 @@ def _track_view(track: SourceTrack) -> dict[str, Any]:
         "azimuth": _numbers(places[:, 0]),
         "elevation": _numbers(np.where(track.active, places[:, 1], np.nan)),
         "radius": _numbers(track.radius_90),
-        "level_db": _numbers(np.maximum(track.level_db, _SILENCE_DB)),
+        "level_db": _numbers(np.maximum(track.level_db, -90.0)),
     }
 
 

@@ -12,41 +12,27 @@ unexplained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.localization.onset_likelihood import DirectSoundModel
-from earatlas.tracking.trajectory_hmm import DirectionGridHMM, smooth_trajectory
-from earatlas.tracking.trajectory_mixture import (
-    MAX_DEGREES_PER_SECOND,
-    PATH_PENALTY_NATS_PER_DEGREE,
-    TrajectoryFit,
-    TrajectoryMixture,
-)
-from earatlas.types import Array, Indices, Mask, Single
+from earatlas.localization.onset_mixture import MixtureFit
+from earatlas.tracking.trajectory_hmm import smooth_trajectory
+from earatlas.tracking.trajectory_mixture import TrajectoryMixture, TrajectorySettings
+from earatlas.types import Array, Indices, Mask
 
 __all__ = [
-    "HOP_SECONDS",
     "EstimatedTrajectory",
     "TrajectoryOptions",
     "find_moving_trajectories",
     "find_trajectories",
+    "select_fit",
 ]
-
-# Evidence: docs/figures/settings/tracking.md, "offline".
-HOP_SECONDS = 0.25  # length of a window of a trajectory
-_MIN_RESIDUAL_GAIN = 0.07  # residual motion gain that starts the search, nats per onset
-_MIN_SECONDS = 4.5  # shorter recordings are taken as static
-_MANY_SOURCES = 3  # with so many static sources the search is always done
-_MIN_TRAJECTORY_GAIN = 0.1  # gain of trajectories over static sources, nats per onset
-_STATIC_TOLERANCE = 0.02  # loss that is accepted for fewer moving sources, nats per onset
-_FINE_SEARCH_DEGREES = 8.0  # range of the fine search around the coarse path
-_SMOOTHING_WINDOWS = 2.0  # standard deviation of the smoothing kernel, windows
-_MODEL_ERROR_DEGREES = 6.0  # added to the radius for interpolation and other units of the head
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +61,12 @@ class EstimatedTrajectory:
 
 @dataclass(frozen=True)
 class TrajectoryOptions:
-    """Length of the recording and number of sources of a trajectory search."""
+    """Length of the recording, number of sources and settings of a trajectory search."""
 
     seconds: float  # length of the recording
     n_sources: int | None  # None: estimate the number
     max_sources: int
+    settings: TrajectorySettings = field(default_factory=TrajectorySettings)
 
 
 def find_moving_trajectories(
@@ -89,17 +76,18 @@ def find_moving_trajectories(
 
     `directions` (M, C) are those of the sources if all are static.
     """
-    if options.seconds < _MIN_SECONDS or not len(onsets):
+    settings = options.settings
+    if options.seconds < settings.min_seconds or not len(onsets):
         return []
-    search = _TrajectorySearch.from_onsets(sound, onsets, directions, options.seconds)
+    search = _TrajectorySearch.from_onsets(sound, onsets, directions, options)
     mixture, static_fit = search.mixture, search.static_fit
-    few = len(directions) < _MANY_SOURCES
-    if few and mixture.residual_motion_gain(static_fit) < _MIN_RESIDUAL_GAIN:
+    few = len(directions) < settings.many_sources
+    if few and mixture.residual_motion_gain(static_fit) < settings.min_residual_gain:
         return []
     fit = search.fit(options)
-    if mixture.score(fit) - mixture.score(static_fit) < _MIN_TRAJECTORY_GAIN * mixture.total:
+    if mixture.score(fit) - mixture.score(static_fit) < settings.min_trajectory_gain:
         return []
-    fit, moves = _select_fit(mixture, fit)
+    fit, moves = select_fit(mixture, fit)
     return search.fine_trajectories(fit, moves) if moves.any() else []
 
 
@@ -112,8 +100,8 @@ def find_trajectories(
     """
     if not len(onsets):
         return []
-    search = _TrajectorySearch.from_onsets(sound, onsets, directions, options.seconds)
-    return search.fine_trajectories(*_select_fit(search.mixture, search.fit(options)))
+    search = _TrajectorySearch.from_onsets(sound, onsets, directions, options)
+    return search.fine_trajectories(*select_fit(search.mixture, search.fit(options)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +111,21 @@ class _TrajectorySearch:
     sound: DirectSoundModel
     onsets: OnsetBins
     mixture: TrajectoryMixture
-    static_fit: TrajectoryFit
+    static_fit: MixtureFit
     fine: _FineGrid
 
     @classmethod
     def from_onsets(
-        cls, sound: DirectSoundModel, onsets: OnsetBins, directions: Array, seconds: float
+        cls,
+        sound: DirectSoundModel,
+        onsets: OnsetBins,
+        directions: Array,
+        options: TrajectoryOptions,
     ) -> _TrajectorySearch:
-        """Prepare the onsets of a recording that lasts `seconds`."""
-        n_windows = max(int(np.ceil(seconds / HOP_SECONDS)), 1)
-        settings = sound.onset_settings
-        position = onsets.t * settings.hop / settings.rate / HOP_SECONDS
+        """Prepare the onsets of a recording."""
+        settings, hop = options.settings, sound.onset_settings.hop / sound.onset_settings.rate
+        n_windows = settings.count_windows(options.seconds)
+        position = onsets.t * hop / settings.window_seconds
         window = np.minimum(position, n_windows - 1).astype(np.intp)
         weights = _window_weights(onsets, window)
         # The static directions are added to the cells; otherwise paths could fit better only
@@ -141,22 +133,20 @@ class _TrajectorySearch:
         coarse = sound.cells[0]
         exact = (to_vectors(sound.grid) @ to_vectors(directions).T).argmax(axis=0)
         rows = np.concatenate([coarse, exact])
-        grid = DirectionGridHMM.from_directions(
-            sound.grid[rows], MAX_DEGREES_PER_SECOND * HOP_SECONDS
-        )
-        densities = _densities(sound, onsets, rows)
-        mixture = TrajectoryMixture(densities, weights, window, n_windows, grid)
-        static_fit = mixture.static_fit(list(range(len(coarse), len(rows))))
-        fine = _FineGrid(sound, onsets, weights, window, n_windows)
+        grid = settings.hmm(sound.grid[rows])
+        g = sound.densities(onsets, rows)
+        mixture = TrajectoryMixture(g, weights, window, grid, n_windows, settings)
+        static_fit = mixture.fit_static(list(range(len(coarse), len(rows))))
+        fine = _FineGrid(sound, onsets, weights, window, n_windows, settings)
         return cls(sound, onsets, mixture, static_fit, fine)
 
-    def fit(self, options: TrajectoryOptions) -> TrajectoryFit:
+    def fit(self, options: TrajectoryOptions) -> MixtureFit:
         """Fit the given number of sources, or estimate it."""
         if options.n_sources is None:
-            return self.mixture.fit_unknown_count(options.max_sources)
-        return self.mixture.fit_count(options.n_sources)
+            return self.mixture.count_sources(options.max_sources)
+        return self.mixture.search(options.n_sources)[-1]
 
-    def fine_trajectories(self, fit: TrajectoryFit, moves: Mask) -> list[EstimatedTrajectory]:
+    def fine_trajectories(self, fit: MixtureFit, moves: Mask) -> list[EstimatedTrajectory]:
         """Return the trajectories of all sources on the fine grid."""
         return [
             self.fine.trajectory(self.mixture, fit, m, moves=bool(moves[m]))
@@ -164,13 +154,13 @@ class _TrajectorySearch:
         ]
 
 
-def _select_fit(mixture: TrajectoryMixture, fit: TrajectoryFit) -> tuple[TrajectoryFit, Mask]:
+def select_fit(mixture: TrajectoryMixture, fit: MixtureFit) -> tuple[MixtureFit, Mask]:
     """Select the fit with the fewest moving sources; return it and the mask (M,) of moving ones.
 
     Candidates are the fit with resolved identity swaps, the fit itself, and those with one more
     static source whose score is nearly as high.
     """
-    min_score = mixture.score(fit) - _STATIC_TOLERANCE * mixture.total
+    min_score = mixture.score(fit) - mixture.trajectory_settings.static_tolerance
     static_fits = mixture.with_one_static(fit) if len(fit.cells) > 1 else []
     equivalent = [each for each in static_fits if mixture.score(each) >= min_score]
     candidates = [
@@ -187,15 +177,6 @@ def _window_weights(onsets: OnsetBins, window: Indices) -> Array:
     return weights
 
 
-def _densities(sound: DirectSoundModel, onsets: OnsetBins, rows: Indices) -> Single:
-    """Return g (B, rows): the density of every onset around rows of the direction grid."""
-    out = np.empty((len(onsets), len(rows)), dtype=np.float32)
-    table, points = np.exp(sound.log_densities), sound.points(rows)
-    for own, values in sound.iter_table_values(table, onsets, points):
-        out[own] = values
-    return out
-
-
 @dataclass(frozen=True, eq=False)
 class _FineGrid:
     """Estimates trajectories on the fine grid, around the paths on the coarse one."""
@@ -205,46 +186,40 @@ class _FineGrid:
     weights: Array
     window: Indices
     n_windows: int
+    settings: TrajectorySettings
 
     def trajectory(
-        self, mixture: TrajectoryMixture, fit: TrajectoryFit, m: int, *, moves: bool
+        self, mixture: TrajectoryMixture, fit: MixtureFit, m: int, *, moves: bool
     ) -> EstimatedTrajectory:
         """Return the trajectory of source m, given the coarse paths of the others."""
-        sound, v = self.sound, mixture.grid.vectors
+        sound, settings, v = self.sound, self.settings, mixture.vectors
         path = v[np.unique(fit.cells[m])]
         coarse, cell = sound.cells
-        nearby = (v[: len(coarse)] @ path.T).max(axis=1) > np.cos(np.radians(_FINE_SEARCH_DEGREES))
+        min_cosine = np.cos(np.radians(settings.fine_search_degrees))
+        nearby = (v[: len(coarse)] @ path.T).max(axis=1) > min_cosine
         rows = np.flatnonzero(nearby[cell])
-        grid = DirectionGridHMM.from_directions(
-            sound.grid[rows], MAX_DEGREES_PER_SECOND * HOP_SECONDS
-        )
-        g = _densities(sound, self.onsets, rows)
-        fine = TrajectoryMixture(g, self.weights, self.window, self.n_windows, grid)
+        grid = settings.hmm(sound.grid[rows])
+        g = sound.densities(self.onsets, rows)
+        fine = TrajectoryMixture(g, self.weights, self.window, grid, self.n_windows, settings)
         L = fine.log_likelihoods(mixture.likelihoods_without(fit, m), fit.mixing_weights[m])
         responsibilities = mixture.responsibilities(fit, m)
         onset_counts = mixture.onset_counts(fit, m)
         if moves:
-            p = grid.forward_backward(L, PATH_PENALTY_NATS_PER_DEGREE)
+            p = grid.forward_backward(L)
             mean_vectors = smooth_trajectory(
-                p @ grid.vectors, onset_counts + 1e-3, _SMOOTHING_WINDOWS
+                p @ grid.vectors, onset_counts + 1e-3, settings.smoothing_windows
             )
         else:
-            p = _softmax(L.sum(axis=0))[None]
+            p = softmax(L.sum(axis=0)).astype(np.float64)[None]
             mean = p @ grid.vectors
             mean_vectors = np.repeat(mean / np.linalg.norm(mean), self.n_windows, axis=0)
             p = np.repeat(p, self.n_windows, axis=0)
         distances = np.degrees(np.arccos(np.clip(mean_vectors @ grid.vectors.T, -1, 1)))
         posterior_radius = _quantile(distances, p, 0.9)
-        seconds = (np.arange(float(self.n_windows)) + 0.5) * HOP_SECONDS
-        radius = np.hypot(posterior_radius, _MODEL_ERROR_DEGREES)
+        seconds = (np.arange(float(self.n_windows)) + 0.5) * settings.window_seconds
+        radius = np.hypot(posterior_radius, settings.model_error_degrees)
         gain, count = mixture.gain(fit, m), float(responsibilities.sum())
         return EstimatedTrajectory(seconds, mean_vectors, radius, onset_counts, moves, gain, count)
-
-
-def _softmax(logs: Array) -> Array:
-    """Return probabilities for log-probabilities."""
-    p = np.exp(logs - logs.max())
-    return np.asarray(p / p.sum(), dtype=np.float64)
 
 
 def _quantile(values: Array, p: Array, level: float) -> Array:

@@ -1,14 +1,17 @@
-"""Buffer of the onset bins of the last seconds, with the density of each around every direction.
+"""Buffer of the onset bins of the last seconds: the observations of the online tracker.
 
 Inputs: onset bins (`earatlas.features.onset_detector`), one step at a time, and the head's yaw at
 each bin. Output: densities around room directions, relative to diffuse sound
-(`earatlas.localization.onset_likelihood`).
+(`earatlas.localization.onset_likelihood`), log-likelihoods of directions, and which directions
+belong to a track: its gate, and its cone of confusion.
 
 Only the bins with the largest rise of each step are kept, equally many in loud and in quiet steps:
 the first word after a silence rises above all others and would dominate the buffer for seconds.
 
 Directions are relative to the room. A bin that was recorded at yaw ψ has the density around
-direction x that a head at yaw 0 has around x - ψ.
+direction x that a head at yaw 0 has around x - ψ. Two directions from which sound arrives with
+about the same interaural level and time difference are on one cone of confusion around the
+interaural axis, which follows the head's yaw.
 
     B, b  bins in the buffer, bins of one step     G  coarse directions, over the whole space
     F, C  frequencies, direction coordinates       P  fine directions, around a track
@@ -22,20 +25,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.geometry.front_prior import FRONT_PRIOR
 from earatlas.localization.onset_likelihood import (
     N_TABLE_STEPS,
     DirectSoundModel,
     bin_class,
     bin_weights,
 )
-from earatlas.types import Array, Indices, Single
+from earatlas.localization.onset_mixture import OnsetMixture, source_log_likelihoods
+from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.settings import OnsetBufferSettings
+from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = ["OnsetBuffer"]
-
-# Evidence: docs/figures/settings/tracking.md, "onset_buffer".
-_YAW_GROUP_DEGREES = 2.0  # bins whose head yaws differ by less are evaluated together
-_MAX_BINS_PER_STEP = 50  # bins with the largest rise that are kept per step
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +54,12 @@ class _Step:
 
 
 class OnsetBuffer:
-    """The onset bins of the last `max_steps` steps."""
+    """The onset bins of the last steps."""
 
-    def __init__(self, sound: DirectSoundModel, max_steps: int) -> None:
+    def __init__(self, sound: DirectSoundModel, settings: OnsetBufferSettings) -> None:
         from scipy.spatial import cKDTree
 
-        self._sound = sound
+        self._sound, self._settings = sound, settings
         self._frame_seconds = sound.onset_settings.hop / sound.onset_settings.rate
         self._table = np.exp(sound.log_densities)
         self.directions = sound.grid[sound.cells[0]]  # (G, C)
@@ -66,8 +69,10 @@ class OnsetBuffer:
         self.elevation = float(elevations[0]) if len(elevations) == 1 else None
         self._tree = cKDTree(to_vectors(sound.grid))
         self._coarse = sound.points(sound.cells[0])  # (F, 3, G) at yaw 0
-        self.max_steps = max_steps
-        self._steps: deque[_Step] = deque(maxlen=max_steps)
+        self._gate_cosine = float(np.cos(np.radians(settings.gate_degrees)))
+        self.set_yaw(0.0)
+        self.max_steps = settings.max_steps
+        self._steps: deque[_Step] = deque(maxlen=settings.max_steps)
         self._concatenate(0.0)
 
     def add(self, new: OnsetBins, yaws: Array, n_frames: int, seconds: float) -> None:
@@ -76,7 +81,7 @@ class OnsetBuffer:
         The bins are sorted by frequency; `n_frames` is the number of frames up to the end of the
         step.
         """
-        order = np.sort(np.argsort(-new.rise_db, kind="stable")[:_MAX_BINS_PER_STEP])
+        order = np.sort(np.argsort(-new.rise_db, kind="stable")[: self._settings.max_bins_per_step])
         new, yaws = new[order], yaws[order]
         classes = bin_class(new.rise_db, self._sound.onset_settings.frequencies_hz[new.f])
         ages = self._frame_seconds * (n_frames - new.t).astype(np.float64)
@@ -136,7 +141,7 @@ class OnsetBuffer:
         """Return densities (B, P) around fine directions (P, C); `rows` selects bins."""
         f, classes, stokes_points = self._f[rows], self._bin_class[rows], self._observed[rows]
         out = np.empty((len(f), len(directions)), dtype=np.float32)
-        for own, yaw in _group_by_yaw(self._yaws[rows]):
+        for own, yaw in self._group_by_yaw(self._yaws[rows]):
             points = self._template_points(directions, yaw)
             u = np.einsum("bi,bip->bp", stokes_points[own], points[f[own]])
             level = np.clip((u + 1) * (N_TABLE_STEPS / 2), 0, N_TABLE_STEPS - 1).astype(np.int32)
@@ -146,24 +151,98 @@ class OnsetBuffer:
     def _template_points(self, directions: Array, yaw: float) -> Single:
         """Return the template points (F, 3, P) of room directions for a head at a yaw."""
         relative = self._sound.space.rotated(directions, -yaw) if yaw else directions
-        return self._sound.points(self._nearest_grid_rows(relative))
-
-    def _nearest_grid_rows(self, directions: Array) -> Indices:
-        """Return the rows (P,) of the nearest grid directions."""
-        return np.asarray(self._tree.query(to_vectors(directions))[1], dtype=np.intp)
+        rows = np.asarray(self._tree.query(to_vectors(relative))[1], dtype=np.intp)
+        return self._sound.points(rows)
 
     def _coarse_densities(self, bins: OnsetBins, yaws: Array) -> Single:
         """Return densities (b, G) of new bins around all coarse directions."""
         out = np.empty((len(bins), len(self.directions)), dtype=np.float32)
-        for own, yaw in _group_by_yaw(yaws):
+        for own, yaw in self._group_by_yaw(yaws):
             points = self._template_points(self.directions, yaw) if yaw else self._coarse
             for rows, densities in self._sound.iter_table_values(self._table, bins[own], points):
                 out[own[rows]] = densities
         return out
 
+    def _group_by_yaw(self, yaws: Array) -> list[tuple[Indices, float]]:
+        """Group rows with about the same yaw; return the rows and the mean yaw of each group."""
+        group = np.round(yaws / self._settings.yaw_group_degrees)
+        groups = (np.flatnonzero(group == n) for n in np.unique(group))
+        return [(own, float(np.mean(yaws[own]))) for own in groups]
 
-def _group_by_yaw(yaws: Array) -> list[tuple[Indices, float]]:
-    """Group rows with about the same yaw; return the rows and the mean yaw of each group."""
-    group = np.round(yaws / _YAW_GROUP_DEGREES)
-    groups = (np.flatnonzero(group == n) for n in np.unique(group))
-    return [(own, float(np.mean(yaws[own]))) for own in groups]
+    # --- likelihoods ------------------------------
+
+    def log_likelihoods(
+        self, v: Array, other_likelihoods: Array, weight: float, rows: slice = slice(None)
+    ) -> Single:
+        """Return L (G,) = Σ_n v_n log(weight g_n(x) + other_likelihoods_n) for each direction x.
+
+        `weight` is the mixing weight of the source, `rows` selects bins; `v` and
+        `other_likelihoods` (B,) are those of the selected bins.
+        """
+        return source_log_likelihoods(self.densities[rows], v, other_likelihoods, weight)
+
+    def best_pair(self) -> Array | None:
+        """Return the two directions (2, C) that explain the bins best, on any cone.
+
+        Without bins, return None.
+        """
+        if not len(self):
+            return None
+        mixture = OnsetMixture(self.densities, self.weights, self.vectors, self._settings.mixture)
+        best: Array = self.directions[mixture.search(2)[-1].cells[:, 0]]
+        return best
+
+    # --- histories of tracks ------------------------------
+
+    def history_at(self, vector: Array) -> deque[Single]:
+        """Return the density history of a track that has always been at a unit vector (3,)."""
+        return self.split_by_step(self.densities_at(to_directions(vector)[None])[:, 0])
+
+    def split_by_step(self, densities: Single) -> deque[Single]:
+        """Split densities (B,) of all bins into one array per step."""
+        parts = np.split(densities, np.cumsum(self.bins_per_step)[:-1])
+        return deque(parts, maxlen=self.max_steps)
+
+    def rewrite_history(self, track: OnlineTrack, densities: Single, seconds: float) -> None:
+        """Replace the last `seconds` of a track's density history by densities (B,) of all bins."""
+        for s, part in enumerate(self.split_by_step(densities)):
+            if self.step_ages[s] <= seconds:
+                track.density_history[s] = part
+
+    # --- gates and cones of confusion ------------------------------
+
+    def is_in_gate(self, track: OnlineTrack, vector: Array) -> bool:
+        """Return whether a unit vector (3,) is in the gate of a track."""
+        return bool(track.vector @ vector > self._gate_cosine)
+
+    def gate_mask(self, track: OnlineTrack) -> Mask:
+        """Return the mask (G,) of directions in the gate of a track."""
+        in_gate: Mask = self.vectors @ track.vector > self._gate_cosine
+        return in_gate
+
+    def path_mask(self, track: OnlineTrack) -> Mask:
+        """Return the mask (G,) of directions in the gates along the recent path of a track."""
+        cosines: Array = self.vectors @ np.stack(track.vector_history).T
+        return np.asarray((cosines > self._gate_cosine).any(axis=1))
+
+    def set_yaw(self, yaw: float) -> None:
+        """Set the head's yaw in degrees, which turns the cones of confusion."""
+        self._axis = to_vectors(np.array([yaw + 90.0, 0.0]))  # towards the left ear
+        front = self.vectors @ to_vectors(np.array([yaw, 0.0]))
+        self.log_prior = FRONT_PRIOR.log_density(front)  # (G,) of front before rear
+
+    def lateral_angle(self, vectors: Array) -> Array:
+        """Return the lateral angles (...) of unit vectors (..., 3), degrees, for this yaw."""
+        angles: Array = np.degrees(np.arcsin(np.clip(vectors @ self._axis, -1, 1)))
+        return angles
+
+    def is_on_cone(self, track: OnlineTrack, vector: Array) -> bool:
+        """Return whether a unit vector (3,) is on the cone of confusion of a track."""
+        gap = abs(self.lateral_angle(vector) - self.lateral_angle(track.vector))
+        return bool(gap < self._settings.cone_degrees)
+
+    def cone_mask(self, track: OnlineTrack) -> Mask:
+        """Return the mask (G,) of directions on the cone of confusion of a track."""
+        gaps = np.abs(self.lateral_angle(self.vectors) - self.lateral_angle(track.vector))
+        on_cone: Mask = gaps < self._settings.cone_degrees
+        return on_cone

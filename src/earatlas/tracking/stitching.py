@@ -23,23 +23,15 @@ import numpy as np
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.localization.onset_likelihood import DirectSoundModel
 from earatlas.tracking.offline import (
-    HOP_SECONDS,
     EstimatedTrajectory,
     TrajectoryOptions,
     find_moving_trajectories,
     find_trajectories,
 )
+from earatlas.tracking.trajectory_mixture import TrajectorySettings
 from earatlas.types import Array
 
 __all__ = ["stitch_tracks"]
-
-# Evidence: docs/figures/settings/tracking.md, "stitching".
-_OVERLAP_SECONDS = 4.0  # overlap of consecutive segments
-_GATE_DEGREES = 25.0  # largest distance of a track that was active in the segment before
-_COASTING_GATE_DEGREES = 15.0  # the same for a track that was not
-_ONSET_PENALTY_DEGREES = 5.0  # cost of a coasting track per factor e of fewer onsets
-_STATIC_DEGREES = 10.0  # a static track stays within this distance in all segments
-_MIN_ONSET_FRACTION = 0.03  # part of all onsets that a source must have
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +77,7 @@ class _StitchedTrack:
         degrees = np.degrees(np.arccos(np.clip(cosines.ravel(), -1, 1)))
         return float(degrees @ onset_count / onset_count.sum())
 
-    def stitched(self, n_windows: int) -> EstimatedTrajectory:
+    def stitched(self, n_windows: int, settings: TrajectorySettings) -> EstimatedTrajectory:
         """Return one trajectory over all windows, joined in the middle of each overlap."""
         vectors = np.zeros((n_windows, 3))
         radius, weights = np.zeros(n_windows), np.zeros(n_windows)
@@ -104,7 +96,7 @@ class _StitchedTrack:
         gains = np.array([part.gain for _, part in self.segments])
         gain = float(gains @ onsets / onsets.sum())
         trajectory = EstimatedTrajectory(
-            (np.arange(float(n_windows)) + 0.5) * HOP_SECONDS,
+            (np.arange(float(n_windows)) + 0.5) * settings.window_seconds,
             vectors[last],
             radius[last],
             weights,
@@ -112,14 +104,15 @@ class _StitchedTrack:
             gain=gain,
             onset_bins=sum(part.onset_bins for _, part in self.segments),
         )
-        return self._made_static(trajectory) if self._is_static(trajectory) else trajectory
+        is_static = self._is_static(trajectory, settings.static_degrees)
+        return self._made_static(trajectory) if is_static else trajectory
 
-    def _is_static(self, trajectory: EstimatedTrajectory) -> bool:
+    def _is_static(self, trajectory: EstimatedTrajectory, static_degrees: float) -> bool:
         """Return whether no segment moves and all are near the mean direction."""
         if any(part.moves for _, part in self.segments):
             return False
-        mean_vector = self._mean_vector(trajectory)
-        return bool((trajectory.vectors @ mean_vector).min() > np.cos(np.radians(_STATIC_DEGREES)))
+        cosines = trajectory.vectors @ self._mean_vector(trajectory)
+        return bool(cosines.min() > np.cos(np.radians(static_degrees)))
 
     @staticmethod
     def _mean_vector(trajectory: EstimatedTrajectory) -> Array:
@@ -146,11 +139,12 @@ def stitch_tracks(
     `blocks` are the onset bins of consecutive parts of the recording, `directions` (M, C) those of
     the sources if all are static.
     """
-    segments = list(_overlapping_segments(sound, blocks, options.seconds))
+    settings = options.settings
+    segments = list(_overlapping_segments(sound, blocks, options))
     # A given number is only an upper bound here: some sources are silent in a segment.
     max_sources = options.n_sources or options.max_sources
     segment_options = [
-        TrajectoryOptions(segment.seconds, None, max_sources) for segment in segments
+        TrajectoryOptions(segment.seconds, None, max_sources, settings) for segment in segments
     ]
     moving_trajectories = [
         find_moving_trajectories(sound, segment.onsets, directions, own)
@@ -160,29 +154,35 @@ def stitch_tracks(
         return []
     found = zip(segments, segment_options, moving_trajectories, strict=True)
     tracks = _linked_tracks(
-        (segment.first, known or find_trajectories(sound, segment.onsets, directions, own))
-        for segment, own, known in found
+        (
+            (segment.first, known or find_trajectories(sound, segment.onsets, directions, own))
+            for segment, own, known in found
+        ),
+        settings,
     )
     kept = _select_tracks(tracks, options)
     if len(kept) < (options.n_sources or 0):  # as in a short recording: exactly the given number
         counted = (replace(own, n_sources=options.n_sources) for own in segment_options)
         tracks = _linked_tracks(
-            (segment.first, find_trajectories(sound, segment.onsets, directions, own))
-            for segment, own in zip(segments, counted, strict=True)
+            (
+                (segment.first, find_trajectories(sound, segment.onsets, directions, own))
+                for segment, own in zip(segments, counted, strict=True)
+            ),
+            settings,
         )
         kept = _by_onset_count(tracks)[: options.n_sources]
-    n_windows = int(np.ceil(options.seconds / HOP_SECONDS))
-    trajectories = [track.stitched(n_windows) for track in kept]
+    n_windows = settings.count_windows(options.seconds)
+    trajectories = [track.stitched(n_windows, settings) for track in kept]
     return trajectories if any(trajectory.moves for trajectory in trajectories) else []
 
 
 def _linked_tracks(
-    segments: Iterable[tuple[int, list[EstimatedTrajectory]]],
+    segments: Iterable[tuple[int, list[EstimatedTrajectory]]], settings: TrajectorySettings
 ) -> list[_StitchedTrack]:
     """Link the trajectories of all segments, each given with its first window, to tracks."""
     tracks: list[_StitchedTrack] = []
     for first, trajectories in segments:
-        _assign(tracks, first, trajectories)
+        _assign(tracks, first, trajectories, settings)
     return tracks
 
 
@@ -194,7 +194,7 @@ def _select_tracks(
     With a given number, tracks beyond it are appended to the nearest track that they can continue.
     """
     max_sources = options.n_sources or options.max_sources
-    min_count = _MIN_ONSET_FRACTION * sum(track.onset_count for track in tracks)
+    min_count = options.settings.min_onset_fraction * sum(track.onset_count for track in tracks)
     ranked = _by_onset_count(tracks)
     if options.n_sources is None:
         return [track for track in ranked if track.onset_count >= min_count][:max_sources]
@@ -220,12 +220,13 @@ def _append_to_nearest(kept: list[_StitchedTrack], track: _StitchedTrack) -> Non
 
 
 def _overlapping_segments(
-    sound: DirectSoundModel, blocks: Sequence[OnsetBins], seconds: float
+    sound: DirectSoundModel, blocks: Sequence[OnsetBins], options: TrajectoryOptions
 ) -> Iterator[_Segment]:
     """Yield each block together with the end of the one before."""
-    frames_per_window = HOP_SECONDS * sound.onset_settings.rate / sound.onset_settings.hop
-    n_windows = int(np.ceil(seconds / HOP_SECONDS))
-    overlap = round(_OVERLAP_SECONDS / HOP_SECONDS)
+    settings, onset_settings = options.settings, sound.onset_settings
+    frames_per_window = settings.window_seconds * onset_settings.rate / onset_settings.hop
+    n_windows = settings.count_windows(options.seconds)
+    overlap = round(settings.overlap_seconds / settings.window_seconds)
     before, end = None, 0
     for number, block in enumerate(blocks):
         first = max(end - overlap, 0)
@@ -235,12 +236,15 @@ def _overlapping_segments(
         onsets = block if before is None else OnsetBins.concatenate([before, block])
         onsets = onsets[np.flatnonzero(onsets.t >= first * frames_per_window)]
         t = np.maximum(onsets.t - round(first * frames_per_window), 0)
-        yield _Segment(first, replace(onsets, t=t), (end - first) * HOP_SECONDS)
+        yield _Segment(first, replace(onsets, t=t), (end - first) * settings.window_seconds)
         before = block
 
 
 def _assign(
-    tracks: list[_StitchedTrack], first: int, trajectories: list[EstimatedTrajectory]
+    tracks: list[_StitchedTrack],
+    first: int,
+    trajectories: list[EstimatedTrajectory],
+    settings: TrajectorySettings,
 ) -> None:
     """Assign the trajectories of a segment to tracks with minimal total distance.
 
@@ -254,10 +258,10 @@ def _assign(
     unassigned = set(range(len(trajectories)))
     if distance.size:
         overlapping = np.array([track.end > first for track in tracks])
-        gate = np.where(overlapping, _GATE_DEGREES, _COASTING_GATE_DEGREES)[:, None]
+        gate = np.where(overlapping, settings.gate_degrees, settings.coasting_gate_degrees)[:, None]
         onsets = np.array([track.onset_count for track in tracks])
         deficit = np.log((onsets.max() + 1e-9) / (onsets + 1e-3 * onsets.max() + 1e-9))
-        penalty = np.where(overlapping, 0.0, _ONSET_PENALTY_DEGREES * deficit)[:, None]
+        penalty = np.where(overlapping, 0.0, settings.onset_penalty_degrees * deficit)[:, None]
         # Pairs outside of the gate cost much more than any other, and are not assigned below.
         cost = np.where(distance <= gate, distance + penalty - 1000.0, 0.0)
         for m, k in zip(*linear_sum_assignment(cost), strict=True):

@@ -25,25 +25,18 @@ from functools import cached_property
 
 import numpy as np
 
-from earatlas.geometry.angles import to_vectors
 from earatlas.types import Array, Indices, Single
 
 __all__ = ["DirectionGridHMM", "smooth_trajectory"]
 
-_SLOPE_REGULARIZATION = 0.05  # a slope that one window suggests is not followed
-
 
 @dataclass(frozen=True, eq=False)
 class DirectionGridHMM:
-    """A grid of directions, and the cells that can be reached from one window to the next."""
+    """p(x_w | x_{w-1}) ∝ exp(-κ distance) within the largest step; any first cell is equal."""
 
     vectors: Array  # (C, 3) unit vectors of the cells
     max_step_degrees: float  # largest distance from one window to the next
-
-    @classmethod
-    def from_directions(cls, directions: Array, max_step_degrees: float) -> DirectionGridHMM:
-        """Make a grid of directions (C, 2) in degrees."""
-        return cls(to_vectors(directions), max_step_degrees)
+    nats_per_degree: float  # κ, cost of the distance
 
     @cached_property
     def _neighbourhood(self) -> tuple[Indices, Single]:
@@ -78,9 +71,9 @@ class DirectionGridHMM:
         """Distances (C, K) of the neighbours in degrees; infinite where padded."""
         return self._neighbourhood[1]
 
-    def viterbi(self, L: Single, penalty_per_degree: float) -> tuple[Indices, float]:
+    def viterbi(self, L: Single) -> tuple[Indices, float]:
         """Return the most probable path (W,) for L (W, C), and its score in nats."""
-        penalty = np.float32(penalty_per_degree) * self.neighbour_degrees
+        penalty = np.float32(self.nats_per_degree) * self.neighbour_degrees
         score, backpointers = L[0], []
         for row in L[1:]:
             candidates = score[self.neighbours] - penalty
@@ -92,9 +85,9 @@ class DirectionGridHMM:
             cells.append(int(backpointer[cells[-1]]))
         return np.array(cells[::-1]), float(score.max())
 
-    def forward_backward(self, L: Single, penalty_per_degree: float) -> Array:
+    def forward_backward(self, L: Single) -> Array:
         """Return the posterior (W, C) of the cells in each window for L (W, C)."""
-        penalty = np.float32(penalty_per_degree) * self.neighbour_degrees
+        penalty = np.float32(self.nats_per_degree) * self.neighbour_degrees
         forward = self._forward_messages(L, penalty)
         backward = self._forward_messages(L[::-1], penalty)[::-1]
         logs = forward + backward + L
@@ -125,7 +118,7 @@ def smooth_trajectory(vectors: Array, weights: Array, width: float) -> Array:
         d = (t - t[w]) / width
         k = weights * np.exp(-0.5 * d**2) + 1e-12
         s0, s1, s2 = k.sum(), k @ d, k @ d**2
-        moment = s2 + _SLOPE_REGULARIZATION * s0
+        moment = s2 + 0.05 * s0  # regularized: a slope that one window suggests is not followed
         kernel = k * (moment - s1 * d) / (s0 * moment - s1**2)
         out[w] = kernel @ vectors
     trajectory: Array = out / np.linalg.norm(out, axis=1, keepdims=True)

@@ -1,308 +1,264 @@
 """Mixture of sources with time-varying directions over the onset bins of a recording.
 
-Inputs: the onset bins of a mixture (`earatlas.features.onset_detector`), and the density of each
-around every direction (`earatlas.localization.onset_likelihood`). Output: a path over the cells of
-a direction grid for each source. A static source has one cell x; a moving one has a cell per
-window, x_1 … x_W. With g the density of an onset relative to diffuse sound, and w(n) its window,
+Inputs: the onset bins of a mixture with their windows, and the density of each around every cell of
+a direction grid. Output: a path over the cells for each source. A `TrajectoryMixture` is an
+`earatlas.localization.onset_mixture.OnsetMixture` of several windows in which the path of a source
+is the Viterbi path given the other sources (`earatlas.tracking.trajectory_hmm`):
 
-    L(x_1 … x_M) = Σ_n v_n log (Σ_m π_m,w(n) g(s_n · s_x_m,w(n)) + π_0) - κ Σ_m path length of m
+    L(x_1 … x_M) = Σ_n v_n log (Σ_m π_m,w(n) g_n(x_m,w(n)) + π_0,w(n)) - κ Σ_m path length of m
 
-is maximized one source at a time, by the Viterbi path given the other sources
-(`earatlas.tracking.trajectory_hmm`). Rest costs nothing, so the path of a static source is one
-cell, and speeds are bounded.
+Rest costs nothing, so the path of a static source is one cell, and speeds are bounded.
+
+Where two sources are in one direction, onsets do not determine which is which, and the likelihood
+is the same if the identities are swapped from there on. Therefore a line (position and velocity) is
+fitted to each trajectory before and after the encounter, and the assignment with the smaller change
+of both is chosen.
 
     B, C, M, W  onset bins, cells, sources, windows
-    g (B, C)    density of each onset around each cell
-    π (M, W)    mixing weights per window
-    v_n         weight of an onset
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from earatlas.localization.source_counter import (
-    CONE_DEGREES,
-    DIFFUSE_WEIGHT,
-    MIN_GAIN_NATS,
-    MIN_SEPARATION_DEGREES,
-    SAME_CONE_GAIN_NATS,
+from earatlas.geometry.angles import to_vectors
+from earatlas.localization.onset_mixture import (
+    MIXTURE_SETTINGS,
+    MixtureFit,
+    OnsetMixture,
+    OnsetMixtureSettings,
 )
-from earatlas.tracking.identity_swaps import WINDOWS_PER_SECOND, resolve_identity_swaps
 from earatlas.tracking.trajectory_hmm import DirectionGridHMM
 from earatlas.types import Array, Indices, Mask, Single
 
-__all__ = [
-    "MAX_DEGREES_PER_SECOND",
-    "PATH_PENALTY_NATS_PER_DEGREE",
-    "TrajectoryFit",
-    "TrajectoryMixture",
-]
+__all__ = ["TrajectoryMixture", "TrajectorySettings", "resolve_identity_swaps"]
+
 
 # Evidence: docs/figures/settings/tracking.md, "trajectory_mixture".
-MAX_DEGREES_PER_SECOND = 60.0  # largest speed of a source
-PATH_PENALTY_NATS_PER_DEGREE = 0.2  # κ, penalty of the path length
-MIN_MOTION_GAIN = 0.03  # gain of motion over rest that makes a source moving, nats per onset
-_COINCIDENCE_NATS = 1.0  # penalty of two sources in one direction, nats per window
-_NEW_WEIGHTS = (0.5, 0.2)  # mixing weights that a new source is searched with
-_MAX_ROUNDS = 3  # rounds in which each source is re-estimated given the others
-_WEIGHT_ITERATIONS = 10  # EM iterations of the mixing weights
-_WEIGHT_PRIOR_ONSETS = 4.0  # weight of the mean mixing weights in a window, weighted onsets
+@dataclass(frozen=True, slots=True)
+class TrajectorySettings:
+    """Settings of trajectories in a recording; gains are in nats per onset."""
+
+    window_seconds: float = 0.25  # length of a window
+    coincidence_nats: float = 1.0  # cost of two sources in one direction, nats per window
+
+    # Motion
+    max_degrees_per_second: float = 60.0  # largest speed of a source
+    path_nats_per_degree: float = 0.2  # κ, penalty of the path length
+    min_motion_gain: float = 0.03  # gain of motion over rest that makes a source moving
+
+    # Decision whether the sources of a recording move
+    min_seconds: float = 4.5  # shorter recordings are taken as static
+    min_residual_gain: float = 0.07  # residual motion gain that starts the search
+    many_sources: int = 3  # with so many static sources the search is always done
+    min_trajectory_gain: float = 0.1  # gain of trajectories over static sources
+    static_tolerance: float = 0.02  # loss that is accepted for fewer moving sources
+
+    # Trajectories on the fine grid
+    fine_search_degrees: float = 8.0  # range of the fine search around the coarse path
+    smoothing_windows: float = 2.0  # standard deviation of the smoothing kernel
+    model_error_degrees: float = 6.0  # added to the radius for interpolation and other heads
+
+    # Identity swaps
+    encounter_degrees: float = 45.0  # distance within which two sources may swap identities
+    line_windows: int = 8  # windows that a line is fitted to
+    max_line_seconds: float = 5.0  # largest distance of these windows from the encounter
+    min_line_onsets: float = 2.0  # weighted onsets of a window that is used
+
+    # Stitching of the segments of a long recording
+    overlap_seconds: float = 4.0  # overlap of consecutive segments
+    gate_degrees: float = 25.0  # largest distance of a track that was active in the last segment
+    coasting_gate_degrees: float = 15.0  # the same for a track that was not
+    onset_penalty_degrees: float = 5.0  # cost of a coasting track per factor e of fewer onsets
+    static_degrees: float = 10.0  # a static track stays within this distance in all segments
+    min_onset_fraction: float = 0.03  # part of all onsets that a source must have
+
+    @property
+    def mixture(self) -> OnsetMixtureSettings:
+        """Settings of the mixture."""
+        return replace(MIXTURE_SETTINGS, coincidence_nats=self.coincidence_nats)
+
+    def hmm(self, directions: Array) -> DirectionGridHMM:
+        """Return the model of motion over a grid of directions (C, 2)."""
+        max_step_degrees = self.max_degrees_per_second * self.window_seconds
+        return DirectionGridHMM(to_vectors(directions), max_step_degrees, self.path_nats_per_degree)
+
+    def count_windows(self, seconds: float) -> int:
+        """Return the number of windows of a recording."""
+        return max(int(np.ceil(seconds / self.window_seconds)), 1)
 
 
-@dataclass(frozen=True, eq=False)
-class TrajectoryFit:
-    """Paths of several sources and their likelihood."""
-
-    cells: Indices  # (M, W)
-    mixing_weights: Array  # (M + 1, W), the last row is the diffuse component
-    log_likelihood: float  # weighted by v, nats
-    path_degrees: Array  # (M,) length of each path
-
-
-class TrajectoryMixture:
-    """The densities of the onsets of a recording in every cell, assigned to windows."""
+class TrajectoryMixture(OnsetMixture):
+    """The onset bins of a recording, as a mixture of moving sources."""
 
     def __init__(
         self,
         densities: Single,
         weights: Array,
         window: Indices,
-        n_windows: int,
         grid: DirectionGridHMM,
+        n_windows: int,
+        trajectory_settings: TrajectorySettings,
     ) -> None:
-        """Take densities g (B, C), weights v (B,), and the window (B,) of each onset."""
-        self._g, self._v = densities, weights.astype(np.float32)
-        self._w, self._W, self.grid = window, n_windows, grid
-        # Sorted by window, so that the onsets of a window are contiguous.
-        self._order = np.argsort(window, kind="stable")
-        self._starts = np.searchsorted(window[self._order], np.arange(self._W))
-        self.total = float(self._v.sum())
-        self._lateral = np.degrees(np.arcsin(np.clip(grid.vectors[:, 1], -1, 1)))
-
-    def static_fit(self, cells: list[int]) -> TrajectoryFit:
-        """Return the fit of static sources in the given cells."""
-        return self._fit_weights(np.repeat(np.array(cells)[:, None], self._W, axis=1))
-
-    def fit_unknown_count(self, max_sources: int) -> TrajectoryFit:
-        """Fit sources one by one while the gain of one more exceeds the threshold."""
-        fit = self.add_source(np.zeros((0, self._W), dtype=np.intp))
-        while len(fit.cells) < max_sources:
-            larger = self.add_source(fit.cells)
-            threshold = MIN_GAIN_NATS[min(len(fit.cells), len(MIN_GAIN_NATS)) - 1] * self.total
-            if self.score(larger) - self.score(fit) < threshold:
-                break
-            fit = larger
-        return fit
-
-    def fit_count(self, count: int) -> TrajectoryFit:
-        """Fit `count` sources."""
-        fit = self._fit_weights(np.zeros((0, self._W), dtype=np.intp))
-        for _ in range(count):
-            fit = self.add_source(fit.cells)
-        return fit
-
-    def score(self, fit: TrajectoryFit) -> float:
-        """Return the log-likelihood minus penalties for path length and shared cones, in nats."""
-        lateral = self._lateral[fit.cells]  # (M, W)
-        same = np.abs(lateral[:, None] - lateral) < CONE_DEGREES
-        pairs = np.triu(same.mean(axis=2), 1).sum()
-        return float(
-            fit.log_likelihood
-            - PATH_PENALTY_NATS_PER_DEGREE * fit.path_degrees.sum()
-            - SAME_CONE_GAIN_NATS * self.total * pairs
+        """Take g (B, C), v (B,) and the window (B,) of each onset."""
+        super().__init__(
+            densities, weights, grid.vectors, trajectory_settings.mixture, window, n_windows
         )
+        self.grid, self.trajectory_settings = grid, trajectory_settings
 
-    def add_source(self, cells: Indices) -> TrajectoryFit:
-        """Add one source to those in cells (M, W), and re-estimate all."""
-        candidates = []
-        for start in self._initial_cells(cells):
-            for weight in _NEW_WEIGHTS if len(cells) else (1 - DIFFUSE_WEIGHT,):
-                candidates.append(self._refine(self._append_source(start, weight)))
-        return max(candidates, key=self.score)
+    def best_path(self, L: Single) -> Indices:
+        """Return the Viterbi path (W,) for L (W, C)."""
+        return self.grid.viterbi(L)[0]
 
-    def _initial_cells(self, cells: Indices) -> list[Indices]:
-        """Return starts (M, W): the given paths, and the same with each source static in turn.
+    def score(self, fit: MixtureFit, same_cone_nats: float | None = None) -> float:
+        """Return J minus the penalty of the path length, in nats per onset."""
+        v, cells = self.vectors[fit.cells], fit.cells
+        cosines = np.einsum("mwa,mwa->mw", v[:, 1:], v[:, :-1])
+        degrees = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+        length = float(degrees[cells[:, 1:] != cells[:, :-1]].sum())
+        penalty = self.grid.nats_per_degree * length / self.total
+        return super().score(fit, same_cone_nats) - penalty
+
+    def _starts(self, fit: MixtureFit) -> Iterator[MixtureFit]:
+        """Yield the fit, and the same with each source static in turn.
 
         A single path over two talkers would follow whichever is louder, from one to the other.
         """
-        starts = [cells]
-        for m in range(len(cells)):
-            known = self._fit_weights(np.delete(cells, m, axis=0))
-            weight = np.full(self._W, 0.5)
-            other_likelihoods = self._mixture_likelihoods(
-                known.cells, 0.5 * known.mixing_weights[:-1], known.mixing_weights[-1]
-            )
-            static = cells.copy()
-            static[m] = int(self.log_likelihoods(other_likelihoods, weight).sum(axis=0).argmax())
-            starts.append(static)
-        return starts
+        yield fit
+        for m in range(len(fit)):
+            others = self.fit_weights(np.delete(fit.cells, m, axis=0))
+            g = self.densities_along(others.cells)
+            e = 0.5 * self._mixture_likelihoods(g, others.mixing_weights)
+            cells = fit.cells.copy()
+            L = self.log_likelihoods(e, np.full(self.n_windows, 0.5))
+            cells[m] = super().best_path(L)
+            yield self.fit_weights(cells)
 
-    def _append_source(self, cells: Indices, weight: float) -> TrajectoryFit:
-        """Append the best path of one more source with a mixing weight in all windows."""
-        known = self._fit_weights(cells)
-        mixing_weights = np.concatenate(
-            [
-                known.mixing_weights[:-1] * (1 - weight),
-                np.full((1, self._W), weight),
-                known.mixing_weights[-1:],
-            ]
-        )
-        other_likelihoods = self._mixture_likelihoods(
-            cells, mixing_weights[: len(cells)], mixing_weights[-1]
-        )
-        path = self._best_path(other_likelihoods, mixing_weights[-2], cells)
-        return self._fit_weights(np.concatenate([cells, path[None]]))
-
-    def _refine(self, fit: TrajectoryFit) -> TrajectoryFit:
-        """Re-estimate all paths while the score improves."""
-        for _ in range(_MAX_ROUNDS if len(fit.cells) > 1 else 0):
-            refined = self._fit_weights(self._reestimate(fit))
-            if self.score(refined) <= self.score(fit) + 1e-3 * self.total:
-                break
-            fit = refined
-        return fit
-
-    def residual_motion_gain(self, fit: TrajectoryFit) -> float:
+    def residual_motion_gain(self, fit: MixtureFit) -> float:
         """Return the gain, in nats per onset, of one more source that may jump every second.
 
         It is large where a source moves and the fit has only static ones.
         """
-        e = self._mixture_likelihoods(fit.cells, fit.mixing_weights[:-1], fit.mixing_weights[-1])
-        second_of_onset = self._w // WINDOWS_PER_SECOND
-        gain = 0.0
-        for second in np.unique(second_of_onset):
-            own = np.flatnonzero(second_of_onset == second)
-            ratio = np.log(0.5 + 0.5 * self._g[own] / e[own, None])
-            gain += float((self._v[own] @ ratio).max())
-        return gain / self.total
+        e = self._mixture_likelihoods(self.densities_along(fit.cells), fit.mixing_weights)
+        L = self.log_likelihoods(0.5 * e, np.full(self.n_windows, 0.5))
+        starts = np.arange(0, self.n_windows, round(1 / self.trajectory_settings.window_seconds))
+        best = np.add.reduceat(L, starts, axis=0).max(axis=1)
+        return float(best.sum() - self.weights @ np.log(e)) / self.total
 
-    def _reestimate(self, fit: TrajectoryFit, fixed: int | None = None) -> Indices:
-        """Return paths (M, W), each re-estimated given the others; source `fixed` is kept."""
-        cells = fit.cells.copy()
-        for m in set(range(len(cells))) - {fixed}:
-            other_likelihoods = self.likelihoods_without(replace(fit, cells=cells), m)
-            cells[m] = self._best_path(
-                other_likelihoods, fit.mixing_weights[m], np.delete(cells, m, axis=0)
-            )
-        return cells
+    def resolve_identity_swaps(self, fit: MixtureFit) -> MixtureFit:
+        """Return the fit with identities assigned for smooth motion through encounters."""
+        counts = np.stack([self.onset_counts(fit, m) for m in range(len(fit))])
+        assignment = resolve_identity_swaps(
+            self.vectors[fit.cells], counts, self.trajectory_settings
+        )
+        permuted = self.fit_weights(np.take_along_axis(fit.cells, assignment, axis=0))
+        # A swap may leave a jump that is faster than the largest speed: place the sources again.
+        return self.fit_weights(self.placed_again(permuted, self.settings.same_cone_nats))
 
-    def log_likelihoods(self, other_likelihoods: Single, weight: Array) -> Single:
-        """Return L (W, C) of a source with mixing weights (W,), given the likelihoods of others."""
-        out = np.zeros((self._W, self._g.shape[1]), dtype=np.float32)
-        ends = np.append(self._starts[1:], len(self._order))
-        for w, (begin, end) in enumerate(zip(self._starts, ends, strict=True)):
-            own = self._order[begin:end]
-            if not len(own):
-                continue
-            mixed = self._g[own] * np.float32(weight[w])
-            mixed += other_likelihoods[own, None]
-            ratio = np.log(mixed, out=mixed) - np.log(
-                other_likelihoods[own, None] + np.float32(weight[w])
-            )
-            out[w] = self._v[own] @ ratio
-        return out
-
-    def _best_path(self, other_likelihoods: Single, weight: Array, other_cells: Indices) -> Indices:
-        """Return the Viterbi path (W,) of a source, given likelihoods and cells of the others."""
-        L = self.log_likelihoods(other_likelihoods, weight)
-        min_cosine = np.cos(np.radians(MIN_SEPARATION_DEGREES))
-        for cells in other_cells:
-            cosines = np.einsum("wa,ca->wc", self.grid.vectors[cells], self.grid.vectors)
-            L -= np.float32(_COINCIDENCE_NATS) * (cosines > min_cosine)
-            L -= np.float32(SAME_CONE_GAIN_NATS * self.total / self._W) * (
-                np.abs(self._lateral[cells][:, None] - self._lateral) < CONE_DEGREES
-            )
-        return self.grid.viterbi(L, PATH_PENALTY_NATS_PER_DEGREE)[0]
-
-    def _mixture_likelihoods(
-        self, cells: Indices, mixing_weights: Array, diffuse_weight: Array
-    ) -> Single:
-        """Return the likelihood (B,) of sources in cells (M, W) and the diffuse component."""
-        total = diffuse_weight[self._w]
-        rows = np.arange(len(self._w))
-        for own, weight in zip(cells, mixing_weights, strict=True):
-            total = total + weight[self._w] * self._g[rows, own[self._w]]
-        return np.asarray(total, dtype=np.float32)
-
-    def _fit_weights(self, cells: Indices) -> TrajectoryFit:
-        """Fit the mixing weights of sources in cells (M, W) by EM."""
-        M, rows = len(cells), np.arange(len(self._w))
-        p = np.stack([*(self._g[rows, own[self._w]] for own in cells), np.ones(len(rows))])
-        mixing_weights = np.full((M + 1, self._W), (1 - DIFFUSE_WEIGHT) / max(M, 1))
-        mixing_weights[-1] = DIFFUSE_WEIGHT if M else 1.0
-        mean = mixing_weights.mean(axis=1)
-        for _ in range(_WEIGHT_ITERATIONS if M else 0):
-            mixed = mixing_weights[:, self._w] * p
-            mixed *= self._v / mixed.sum(axis=0)
-            counts = np.stack([np.bincount(self._w, row, self._W) for row in mixed])
-            mean = counts.sum(axis=1) / self.total
-            smoothed_counts = counts + _WEIGHT_PRIOR_ONSETS * mean[:, None]
-            mixing_weights = smoothed_counts / smoothed_counts.sum(axis=0)
-        log_likelihood = float(self._v @ np.log((mixing_weights[:, self._w] * p).sum(axis=0)))
-        v = self.grid.vectors[cells]
-        cosines = np.einsum("mwa,mwa->mw", v[:, 1:], v[:, :-1])
-        steps = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
-        same = cells[:, 1:] == cells[:, :-1]
-        path_degrees = np.where(same, 0.0, steps).sum(axis=1)
-        return TrajectoryFit(cells, mixing_weights, log_likelihood, path_degrees)
-
-    def resolve_identity_swaps(self, fit: TrajectoryFit) -> TrajectoryFit:
-        """Return the fit with identities assigned for smooth motion through encounters.
-
-        See `earatlas.tracking.identity_swaps`.
-        """
-        onset_counts = np.stack([self.onset_counts(fit, m) for m in range(len(fit.cells))])
-        assignment = resolve_identity_swaps(self.grid.vectors[fit.cells], onset_counts)
-        permuted = self._fit_weights(np.take_along_axis(fit.cells, assignment, axis=0))
-        # A swap may leave a jump that is faster than the largest speed: re-estimate the paths.
-        return self._fit_weights(self._reestimate(permuted))
-
-    def static_where_possible(self, fit: TrajectoryFit) -> tuple[TrajectoryFit, Mask]:
+    def static_where_possible(self, fit: MixtureFit) -> tuple[MixtureFit, Mask]:
         """Replace paths without significant motion by one cell each.
 
         Return the fit and the mask (M,) of moving sources.
         """
-        cells, moving = fit.cells.copy(), np.zeros(len(fit.cells), dtype=bool)
-        for m in range(len(cells)):
+        settings = self.trajectory_settings
+        cells, moving = fit.cells.copy(), np.zeros(len(fit), dtype=bool)
+        for m in range(len(fit)):
             L = self.log_likelihoods(self.likelihoods_without(fit, m), fit.mixing_weights[m])
-            cell = int(L.sum(axis=0).argmax())
-            gain = self.grid.viterbi(L, PATH_PENALTY_NATS_PER_DEGREE)[1] - float(L[:, cell].sum())
-            moving[m] = gain > MIN_MOTION_GAIN * self.total
+            static = super().best_path(L)
+            rest = float(L[:, static[0]].sum())
+            gain = self.grid.viterbi(L)[1] - rest
+            moving[m] = gain > settings.min_motion_gain * self.total
             if not moving[m]:
-                cells[m] = cell
-        return self._fit_weights(cells), moving
+                cells[m] = static
+        return self.fit_weights(cells), moving
 
-    def with_one_static(self, fit: TrajectoryFit) -> list[TrajectoryFit]:
-        """Return one fit per source, with this source static and the others re-estimated."""
-        fits = []
-        for m, start in enumerate(self._initial_cells(fit.cells)[1:]):
-            static = self._fit_weights(start)
-            for _ in range(_MAX_ROUNDS - 1):
-                static = self._fit_weights(self._reestimate(static, fixed=m))
-            fits.append(static)
+    def with_one_static(self, fit: MixtureFit) -> list[MixtureFit]:
+        """Return one fit per source, with this source static and the others placed again."""
+        _, *fits = self._starts(fit)
+        for m in range(len(fits)):
+            for _ in range(self.settings.refinement_rounds - 1):
+                cells = self.placed_again(fits[m], self.settings.same_cone_nats, fixed=m)
+                fits[m] = self.fit_weights(cells)
         return fits
 
-    def likelihoods_without(self, fit: TrajectoryFit, m: int) -> Single:
-        """Return the likelihood (B,) of all components but source m."""
-        cells = np.delete(fit.cells, m, axis=0)
-        mixing_weights = np.delete(fit.mixing_weights[:-1], m, axis=0)
-        return self._mixture_likelihoods(cells, mixing_weights, fit.mixing_weights[-1])
-
-    def gain(self, fit: TrajectoryFit, m: int) -> float:
-        """Return the gain, in nats per onset, of having source m."""
-        reduced = self._fit_weights(np.delete(fit.cells, m, axis=0))
-        return (fit.log_likelihood - reduced.log_likelihood) / max(self.total, 1e-9)
-
-    def onset_counts(self, fit: TrajectoryFit, m: int) -> Array:
+    def onset_counts(self, fit: MixtureFit, m: int) -> Array:
         """Return the weighted number of onsets (W,) of source m in each window."""
-        responsibilities = self.responsibilities(fit, m)
-        return np.bincount(self._w, self._v * responsibilities, self._W).astype(np.float64)
+        weights = self.weights * self.responsibilities(fit, m)
+        assert self.window is not None
+        return np.bincount(self.window, weights, self.n_windows).astype(np.float64)
 
-    def responsibilities(self, fit: TrajectoryFit, m: int) -> Array:
-        """Return the responsibilities (B,) of source m for the onsets."""
-        densities = self._g[np.arange(len(self._w)), fit.cells[m][self._w]]
-        own = fit.mixing_weights[m][self._w] * densities
-        return np.asarray(own / (own + self.likelihoods_without(fit, m)), dtype=np.float64)
+
+def resolve_identity_swaps(
+    vectors: Array, onset_counts: Array, settings: TrajectorySettings
+) -> Indices:
+    """Return the index (M, W) of the trajectory that each source follows in each window.
+
+    `vectors` (M, W, 3) are the trajectories, `onset_counts` (M, W) their weighted onsets per
+    window.
+    """
+    M, W = onset_counts.shape
+    assignment = np.repeat(np.arange(M)[:, None], W, axis=1)
+    onset_counts = onset_counts.copy()
+    vectors = vectors.copy()
+    for a in range(M):
+        for b in range(a):
+            pair, swapped = [a, b], [b, a]
+            for w in _closest_approaches(vectors[a], vectors[b], settings):
+                if _swap_is_smoother(vectors[pair], onset_counts[pair], w, settings):
+                    for array in (assignment, onset_counts, vectors):
+                        array[pair, w:] = array[swapped, w:]
+    return assignment
+
+
+def _closest_approaches(a: Array, b: Array, settings: TrajectorySettings) -> list[int]:
+    """Return the window of the smallest distance of each encounter of two paths (W, 3)."""
+    distance = np.degrees(np.arccos(np.clip(np.einsum("wa,wa->w", a, b), -1, 1)))
+    encounters: list[list[int]] = []
+    for w in np.flatnonzero(distance < settings.encounter_degrees):
+        if not encounters or w - encounters[-1][-1] > settings.line_windows:
+            encounters.append([])
+        encounters[-1].append(int(w))
+    return [min(encounter, key=lambda w: float(distance[w])) for encounter in encounters]
+
+
+def _swap_is_smoother(
+    pair: Array, onset_counts: Array, w: int, settings: TrajectorySettings
+) -> bool:
+    """Return whether swapping two trajectories (2, W, 3) from window w on is smoother."""
+    lines = [
+        _fit_line(trajectory, weights, w, side, settings)
+        for trajectory, weights in zip(pair, onset_counts, strict=True)
+        for side in (-1, 1)
+    ]
+    if not all(map(len, lines)):
+        return False
+    a, a_after, b, b_after = lines
+    kept_cost = ((a - a_after) ** 2).sum() + ((b - b_after) ** 2).sum()
+    swapped_cost = ((a - b_after) ** 2).sum() + ((b - a_after) ** 2).sum()
+    return bool(swapped_cost < kept_cost)
+
+
+def _fit_line(
+    trajectory: Array, onset_counts: Array, w: int, side: int, settings: TrajectorySettings
+) -> Array:
+    """Fit position and velocity (2, 3) at window w to the windows on one side of it.
+
+    The velocity is per second. The result is empty with fewer than two windows that have onsets.
+    """
+    seconds = (np.arange(len(trajectory)) - w) * settings.window_seconds
+    distance = side * seconds
+    within = (distance > 0) & (distance <= settings.max_line_seconds)
+    rows = np.flatnonzero((onset_counts > settings.min_line_onsets) & within)
+    rows = rows[np.argsort(distance[rows])][: settings.line_windows]
+    if len(rows) < 2:
+        return np.zeros((0, 3))
+    weights = np.sqrt(onset_counts[rows])[:, None]
+    A = np.column_stack([np.ones(len(rows)), seconds[rows]]) * weights
+    # A prior of zero velocity: a few neighbouring windows do not determine a speed.
+    A = np.concatenate([A, [[0.0, np.sqrt(settings.min_line_onsets)]]])
+    y = np.concatenate([trajectory[rows] * weights, np.zeros((1, 3))])
+    line: Array = np.linalg.lstsq(A, y, rcond=None)[0]
+    return line

@@ -7,7 +7,7 @@ calibration come from ten-fold refits that were not trained on the directions th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,15 +30,23 @@ from earatlas.threads import parallel_map, run_both
 from earatlas.training.reverberant import DirectSoundTraining, reverberation_obstacle
 from earatlas.types import Array, Indices, Progress
 
-__all__ = ["MODEL_ARRAYS", "learn_head"]
+__all__ = ["MODEL_ARRAYS", "LearningSettings", "learn_head"]
+
+MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
+
 
 # Evidence: docs/figures/settings/training.md, "learn_head".
-_SAMPLES_PER_COORDINATE = 5  # directions per component and chart coordinate: ten on the sphere
-_MIN_DIRECTIONS = 6  # fewest directions of a head that can be learned
-_MIN_DIRECTIONS_TO_HOLD_OUT = 20  # with fewer, every direction is needed for learning
-_MAX_HELD_OUT = 240  # directions; the fraction of levels below 0.5 is then accurate within 3 %
-MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
-_STEPS = (4, 6, 1, 1)  # relative durations: fitting, simulation, calibration, reverberation
+@dataclass(frozen=True, slots=True)
+class LearningSettings:
+    """Sizes of a head and of its model."""
+
+    directions_per_coordinate: int = 5  # per component and chart coordinate: ten on the sphere
+    min_directions: int = 6  # fewest directions of a head that can be learned
+    min_directions_to_hold_out: int = 20  # with fewer, every direction is needed for learning
+    max_held_out: int = 240  # directions; fractions of levels are then accurate within 3 %
+
+
+LEARNING_SETTINGS = LearningSettings()
 
 
 def learn_head(
@@ -57,10 +65,12 @@ def learn_head(
     layout, space = layout or CueLayout(), space or head.space
     known = _restrict_to_space(head, space)
     x, y = known.directions, known.cues(layout)
-    advance = _progress_steps(progress, _STEPS)
+    settings = LEARNING_SETTINGS
+    # The relative durations of fitting, simulation, calibration and reverberation
+    advance = _progress_steps(progress, (4, 6, 1, 1))
     count = _component_count(len(known), space, components)
-    tested = CrossValidation.fold_order(len(known), seed)[:_MAX_HELD_OUT]
-    enough = len(known) >= _MIN_DIRECTIONS_TO_HOLD_OUT
+    tested = CrossValidation.fold_order(len(known), seed)[: settings.max_held_out]
+    enough = len(known) >= settings.min_directions_to_hold_out
 
     def fit() -> tuple[PPAM, CrossValidation]:
         model = _rounded(
@@ -144,10 +154,11 @@ def _restrict_to_space(head: Head, space: Space) -> Head:
             f"space must contain directions of the head, got none of {len(head)} in {space}. "
             "Choose another space."
         )
-    if inside.sum() < _MIN_DIRECTIONS:
+    fewest = LEARNING_SETTINGS.min_directions
+    if inside.sum() < fewest:
         raise InputError(
-            f"head must have at least {_MIN_DIRECTIONS} directions in the space, got "
-            f"{inside.sum()}. Measure more, or choose another space."
+            f"head must have at least {fewest} directions in the space, got {inside.sum()}. "
+            "Measure more, or choose another space."
         )
     known = head.subset(inside)
     if space.dims > 1 and known.space.dims == 1:
@@ -163,7 +174,7 @@ def _restrict_to_space(head: Head, space: Space) -> Head:
 def _component_count(directions: int, space: Space, requested: int | None) -> int:
     """Return the number K of components: as requested, or one per ten directions."""
     largest = max(directions // (space.dims + 1), 1)
-    default = max(directions // (_SAMPLES_PER_COORDINATE * space.dims), 1)
+    default = max(directions // (LEARNING_SETTINGS.directions_per_coordinate * space.dims), 1)
     count = default if requested is None else requested
     if not 1 <= count <= largest:
         raise InputError(

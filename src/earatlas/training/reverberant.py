@@ -5,6 +5,12 @@ The scenes are synthetic speech from measured directions: anechoic, noisy, and r
 random reverberation (`earatlas.simulation.random_reverberation`). Each scene is evaluated as if its
 direction had not been measured, so that the errors are those of new directions in new rooms.
 
+Sources that sound at the same time as others have a calibration of their own, fitted to scenes of
+two talkers. Each scene is decomposed by its onsets like a recording
+(`earatlas.localization.detected_sources`), and the log-likelihood of each source is compared with
+its true direction. Three and more sources use the calibration of two with equally many and equally
+informative onsets.
+
     B   onset bins of a scene     u   cosine between a bin and a template, on the Poincaré sphere
     J   components of the density of u, (1 - b_j²) / (1 - b_j u)²     Γ   diffuse-field coherence
 """
@@ -18,12 +24,13 @@ from scipy.special import logsumexp
 
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.hrtf.interaural_templates import InterauralTemplates
+from earatlas.localization.detected_sources import DETECTION_SETTINGS, SourceDetector
 from earatlas.localization.onset_likelihood import (
     N_CLASSES,
     N_TABLE_STEPS,
@@ -46,21 +53,35 @@ from earatlas.ppam.cross_validation import CrossValidation
 from earatlas.simulation.random_reverberation import solid_angle_weights
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import parallel_map
-from earatlas.training.scenes import TrainingScenes, interaural_mismatch, perturb_direction
-from earatlas.training.source_pairs import detect_onsets, fit_pair_calibration
+from earatlas.training.scenes import TrainingScenes
 from earatlas.types import Array, Complex, Indices, Single
 
-__all__ = ["DirectSoundTraining", "reverberation_obstacle"]
+__all__ = [
+    "DirectSoundTraining",
+    "ReverberantTrainingSettings",
+    "fit_pair_calibration",
+    "reverberation_obstacle",
+]
+
 
 # Evidence: docs/figures/settings/training.md, "reverberant".
-_N_SCENES = 180  # scenes with one source
-_SCENES_PER_PAIR = 3  # scenes with one source per scene with two, which take four times as long
-_N_WEIGHT_SCENES = 50  # scenes that the anechoic model localizes too; they fit four weights
-_MIN_BINS = 20  # scenes with fewer onset bins are skipped
-_OTHER_UNIT_FRACTION = 0.35  # fraction of the scenes with another unit of the head
-_MIN_EIGENVALUE = 0.02  # floor of the eigenvalues of Γ (trace 2), which may be singular without it
-_DENSITY_STEPS = 25  # EM iterations
-_PRIOR_BINS = 20.0  # pseudo-bins per class, distributed as in all classes together
+@dataclass(frozen=True, slots=True)
+class ReverberantTrainingSettings:
+    """Settings of the training on simulated scenes."""
+
+    scenes: int = 180  # scenes with one source
+    scenes_per_pair: int = 3  # of these, per scene with two, which takes four times as long
+    weight_scenes: int = 50  # scenes that the anechoic model localizes too; they fit four weights
+    other_unit_fraction: float = 0.35  # part of the scenes with another unit of the head
+    pair_other_unit_fraction: float = 0.5  # the same of scenes with two sources
+    min_eigenvalue: float = 0.02  # of Γ (trace 2), which may be singular without it
+    density_iterations: int = 25  # EM iterations of the densities of bins
+    prior_bins: float = 20.0  # pseudo-bins per class, distributed as in all classes together
+
+
+TRAINING_SETTINGS = ReverberantTrainingSettings()
+
+_LabelledLikelihood = tuple[DirectionLogLikelihood, Array]  # with the true direction (C,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +123,10 @@ class DirectSoundTraining:
         cls, head: Head, space: Space, layout: CueLayout, synthetic_talkers: SyntheticTalkers
     ) -> DirectSoundTraining:
         """Train on a head with anechoic impulse responses."""
+        settings = TRAINING_SETTINGS
         sound = untrained_model(head, space, OnsetDetectorSettings(rate=layout.rate))
         simulator = TrainingScenes.of(head, synthetic_talkers)
-        scenes = _simulate_scenes(simulator, sound, layout)
+        scenes = _simulate_scenes(simulator, sound, layout, settings)
         trained = sound.with_densities(
             fit_log_densities([s.cosines for s in scenes], [s.classes for s in scenes])
         )
@@ -115,9 +137,7 @@ class DirectSoundTraining:
         score_calibration = fit_score_calibration(
             space, likelihoods, np.array([scene.truth for scene in scenes])
         )
-        multi_source_calibration = fit_pair_calibration(
-            simulator, trained, n_scenes=_N_SCENES // _SCENES_PER_PAIR
-        )
+        multi_source_calibration = fit_pair_calibration(simulator, trained, settings)
         pairs = zip(scenes, likelihoods, strict=True)
         weight_scenes = tuple(
             (scene, log_likelihood)
@@ -198,7 +218,7 @@ def untrained_model(
     gamma = np.einsum("n,naf,nbf->fab", solid_angle_weights(head.directions), H, H.conj())
     gamma /= np.einsum("faa->f", gamma).real[:, None, None] / 2
     values, vectors = np.linalg.eigh(gamma)
-    roots = np.maximum(values, _MIN_EIGENVALUE) ** -0.5
+    roots = np.maximum(values, TRAINING_SETTINGS.min_eigenvalue) ** -0.5
     return DirectSoundModel(
         space=space,
         templates=templates,
@@ -210,25 +230,29 @@ def untrained_model(
 
 
 def _simulate_scenes(
-    simulator: TrainingScenes, sound: DirectSoundModel, layout: CueLayout
+    simulator: TrainingScenes,
+    sound: DirectSoundModel,
+    layout: CueLayout,
+    settings: ReverberantTrainingSettings,
 ) -> list[_Scene]:
     """Simulate the scenes with one source; some get statistics for the anechoic model."""
-    onset_settings, step = sound.onset_settings, max(_N_SCENES // _N_WEIGHT_SCENES, 1)
+    onset_settings, unit_mismatch = sound.onset_settings, simulator.unit_mismatch
+    step = max(settings.scenes // settings.weight_scenes, 1)
 
     def simulate(n: int) -> _Scene | None:
         # Every scene has its own generator, because scenes are simulated in parallel.
         rng = np.random.default_rng((simulator.synthetic_talkers.seed, n))
         row, samples = simulator.single_source(rng)
         bins = detect_onsets(samples, onset_settings)
-        mismatch = interaural_mismatch(onset_settings.frequencies_hz, rng)
+        mismatch = unit_mismatch.interaural_factors(onset_settings.frequencies_hz, rng)
         truth = simulator.directions[row]
-        if rng.random() < _OTHER_UNIT_FRACTION:
+        if rng.random() < settings.other_unit_fraction:
             bins = replace(
                 bins, z=bins.z * np.stack([np.ones(len(bins)), mismatch[bins.f]], axis=1)
             )
-            truth = perturb_direction(sound.space, truth, rng)
+            truth = unit_mismatch.displaced(sound.space, truth, rng)
             mismatch = np.ones_like(mismatch)
-        if len(bins) < _MIN_BINS:
+        if not bins.enough:
             return None
         scene = _make_scene(sound, row, truth, bins, mismatch)
         if n % step:
@@ -236,7 +260,7 @@ def _simulate_scenes(
         return replace(scene, statistics=_cue_statistics(samples, layout))
 
     _ = sound.grid, sound.interpolation  # computed once, before the threads need them
-    return [scene for scene in parallel_map(simulate, range(_N_SCENES)) if scene is not None]
+    return [scene for scene in parallel_map(simulate, range(settings.scenes)) if scene is not None]
 
 
 def _make_scene(
@@ -256,12 +280,12 @@ def fit_log_densities(cosines: list[Array], classes: list[Indices]) -> Single:
     u, c = np.concatenate(cosines), np.concatenate(classes)
     p = sharpness_components(u)
     w = np.full((N_CLASSES, len(SHARPNESS)), 1 / len(SHARPNESS))
-    for _ in range(_DENSITY_STEPS):
+    for _ in range(TRAINING_SETTINGS.density_iterations):
         r = p * w[c]
         r /= r.sum(axis=1, keepdims=True)
         counts = np.stack([np.bincount(c, column, N_CLASSES) for column in r.T], axis=1)
         pooled = counts.sum(axis=0) / counts.sum() + 0.02 / len(SHARPNESS)
-        w = counts + _PRIOR_BINS * pooled
+        w = counts + TRAINING_SETTINGS.prior_bins * pooled
         w /= w.sum(axis=1, keepdims=True)
     middles = (np.arange(N_TABLE_STEPS) + 0.5) / N_TABLE_STEPS * 2 - 1
     logs: Single = np.log(sharpness_components(middles) @ w.T).T.astype(np.float32)
@@ -272,3 +296,49 @@ def sharpness_components(u: Array) -> Array:
     """Return the components (1 - b_j²) / (1 - b_j u)² (n, J) of the density of u (n,)."""
     components: Array = (1 - SHARPNESS**2) / (1 - np.multiply.outer(u, SHARPNESS)) ** 2
     return components
+
+
+def fit_pair_calibration(
+    simulator: TrainingScenes, sound: DirectSoundModel, settings: ReverberantTrainingSettings
+) -> ScoreCalibration:
+    """Fit the score calibration of a source in the presence of another one."""
+    onset_settings = replace(sound.onset_settings, most_bins=DETECTION_SETTINGS.few_bins)
+
+    def localize(n: int) -> list[_LabelledLikelihood]:
+        # Every scene has its own generator, because scenes are simulated in parallel.
+        rng = np.random.default_rng((simulator.synthetic_talkers.seed, n, 2))
+        other_unit = rng.random() < settings.pair_other_unit_fraction
+        rows, samples = simulator.source_pair(rng, other_unit=other_unit)
+        bins = detect_onsets(samples, onset_settings)
+        if not bins.enough:
+            return []
+        truths = simulator.directions[rows]
+        if other_unit:
+            displaced = simulator.unit_mismatch.displaced
+            truths = np.stack([displaced(sound.space, truth, rng) for truth in truths])
+        detector = SourceDetector(sound, bins, sound.without_directions(rows)[0])
+        sources = detector.sources(detector.mixture.search(2)[-1])
+        estimates = np.stack([source.direction for source in sources])
+        return [
+            (sources[m].log_likelihood, truth)
+            for m, truth in zip(match_pair(sound.space, truths, estimates), truths, strict=True)
+        ]
+
+    scenes = parallel_map(localize, range(settings.scenes // settings.scenes_per_pair))
+    likelihoods, truths = zip(*(source for scene in scenes for source in scene), strict=True)
+    return fit_score_calibration(sound.space, likelihoods, np.stack(truths))
+
+
+def detect_onsets(samples: Array, onset_settings: OnsetDetectorSettings) -> OnsetBins:
+    """Detect the onset bins of a whole recording (2, n)."""
+    detector = OnsetDetector(onset_settings)
+    detector.push(samples)
+    detector.finish()
+    return detector.bins()
+
+
+def match_pair(space: Space, truths: Array, estimates: Array) -> tuple[int, int]:
+    """Return the estimate (2, C) of each of two true directions, minimizing the total error."""
+    errors = space.distance(truths[:, None], estimates[None])
+    straight, crossed = np.trace(errors), np.trace(errors[:, ::-1])
+    return (0, 1) if straight <= crossed else (1, 0)

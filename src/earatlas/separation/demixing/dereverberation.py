@@ -18,23 +18,38 @@ References
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from earatlas.features.stft import istft, squared_magnitude, stft
 from earatlas.types import Array, Complex, Spectra
 
-__all__ = ["delayed_frames", "dereverberate", "weighted_prediction_error"]
+__all__ = [
+    "DereverberationSettings",
+    "delayed_frames",
+    "dereverberate",
+    "weighted_prediction_error",
+]
+
 
 # Evidence: docs/figures/settings/separation.md, "demixing.dereverberation".
-_WINDOW_SECONDS = 0.064  # length of the STFT window, s
-_HOPS_PER_WINDOW = 4  # window length, hops
-_DELAY, _TAPS = 4, 6  # Δ and K, in hops of 16 ms
-_ITERATIONS = 2  # alternating updates of λ and G
-_LOADING = 1e-4  # diagonal loading relative to the mean diagonal
-_POWER_FLOOR = 1e-4  # floor of λ over its maximum; without it, silent frames (1/λ) dominate
+@dataclass(frozen=True, slots=True)
+class DereverberationSettings:
+    """Settings of the weighted prediction error."""
+
+    window_seconds: float = 0.064  # length of the STFT window
+    hops_per_window: int = 4  # window length, hops
+    delay: int = 4  # Δ, in hops of 16 ms
+    taps: int = 6  # K, in hops
+    iterations: int = 2  # alternating updates of λ and G
+    loading: float = 1e-4  # diagonal loading relative to the mean diagonal
+    power_floor: float = 1e-4  # of λ over its maximum; without it, silent frames (1/λ) dominate
 
 
-def dereverberate(signals: Array, rate: int) -> Array:
+def dereverberate(
+    signals: Array, rate: int, settings: DereverberationSettings | None = None
+) -> Array:
     """Reduce the late reverberation of each signal by weighted prediction error.
 
     Parameters
@@ -43,6 +58,8 @@ def dereverberate(signals: Array, rate: int) -> Array:
         Two-channel signals, one per source.
     rate : int
         Sampling rate in Hz.
+    settings : DereverberationSettings, optional
+        Window, delay and number of taps.
 
     Returns
     -------
@@ -61,48 +78,42 @@ def dereverberate(signals: Array, rate: int) -> Array:
     >>> dereverberate(noise, 16000).shape
     (1, 2, 8000)
     """
-    hop = max(round(_WINDOW_SECONDS * rate / _HOPS_PER_WINDOW), 1)
-    window = _HOPS_PER_WINDOW * hop
+    settings = settings or DereverberationSettings()
+    hop = max(round(settings.window_seconds * rate / settings.hops_per_window), 1)
+    window = settings.hops_per_window * hop
     dry = np.empty_like(signals)
     for signal, out in zip(signals, dry, strict=True):
         scale = float(np.abs(signal).max()) or 1.0
         X = stft((signal / scale).astype(np.float32), window, hop)
-        out[:] = scale * istft(weighted_prediction_error(X), window, hop, signal.shape[1])
+        out[:] = scale * istft(weighted_prediction_error(X, settings), window, hop, signal.shape[1])
     return dry
 
 
-def weighted_prediction_error(X: Spectra) -> Spectra:
+def weighted_prediction_error(X: Spectra, settings: DereverberationSettings) -> Spectra:
     """Return the prediction error d (2, F, T) of spectra X (2, F, T)."""
-    x, z = X.swapaxes(0, 1), delayed_frames(X)  # (F, 2, T), (F, 2 K, T)
+    x = X.swapaxes(0, 1)  # (F, 2, T)
+    z = delayed_frames(X, settings.delay, settings.taps)  # (F, 2 K, T)
     d = x
-    for _ in range(_ITERATIONS):
+    for _ in range(settings.iterations):
         power = squared_magnitude(d).mean(axis=1)
-        power = (power + _previous(power) + _next(power)) / 3
-        floor = _POWER_FLOOR * power.max(axis=1, keepdims=True) + 1e-12
+        padded = np.pad(power, ((0, 0), (1, 1)), mode="edge")
+        power = (padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]) / 3
+        floor = settings.power_floor * power.max(axis=1, keepdims=True) + 1e-12
         weighted = z / np.maximum(power, floor)[:, None]
         R = weighted @ z.conj().mT
         diagonal = np.trace(R, axis1=1, axis2=2).real / R.shape[1]
-        R += (_LOADING * diagonal + 1e-12)[:, None, None] * np.eye(R.shape[1], dtype=R.dtype)
+        loading = settings.loading * diagonal + 1e-12
+        R += loading[:, None, None] * np.eye(R.shape[1], dtype=R.dtype)
         G = np.linalg.solve(R, weighted @ x.conj().mT)
         d = x - G.conj().mT @ z
     return d.swapaxes(0, 1)
 
 
-def delayed_frames(X: Spectra) -> Complex:
+def delayed_frames(X: Spectra, delay: int, taps: int) -> Complex:
     """Return z (F, 2 K, T): both ears of the K frames that end Δ frames before each frame."""
     ears, F, T = X.shape
-    z = np.zeros((F, ears * _TAPS, T), dtype=X.dtype)
-    for k in range(min(_TAPS, max(T - _DELAY, 0))):
-        lag = _DELAY + k
+    z = np.zeros((F, ears * taps, T), dtype=X.dtype)
+    for k in range(min(taps, max(T - delay, 0))):
+        lag = delay + k
         z[:, ears * k : ears * (k + 1), lag:] = X[:, :, : T - lag].swapaxes(0, 1)
     return z
-
-
-def _previous(power: Array) -> Array:
-    """Shift by one frame; the first frame is repeated."""
-    return np.concatenate([power[:, :1], power[:, :-1]], axis=1)
-
-
-def _next(power: Array) -> Array:
-    """Shift by minus one frame; the last frame is repeated."""
-    return np.concatenate([power[:, 1:], power[:, -1:]], axis=1)

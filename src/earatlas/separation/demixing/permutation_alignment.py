@@ -16,14 +16,16 @@ best order maximizes
     k_ij   exp(-|pitch_i - pitch_j| / reach): distant bands are less correlated
     b_i    correlation of d_i and the dominance of the masks
     g_i    from -1 to 1, agreement of the estimated steering vectors with the expected ones as they
-           stand, relative to swapped
+           stand, relative to swapped (`ExpectedCues.agreement`)
     w      weight of the expected steering vectors
 
 Distant bands may be anti-correlated (one talker has a fricative while the other has a vowel), hence
 the limited reach; `PermutationSettings.far_weight` adds a weak coupling over long distances, for
 low bands that are isolated by uninformative ones. The expected steering vectors resolve two talkers
-who hold the same pitch for a while. The search starts at the order of the masks and swaps, as long
-as J grows, the run of neighbouring bands for which it grows most.
+who hold the same pitch for a while; they follow from the directions of the sources, by the
+interaural ratio with its phase where phases were learned, and by its level elsewhere. The search
+starts at the order of the masks and swaps, as long as J grows, the run of neighbouring bands for
+which it grows most.
 
 References
 ----------
@@ -39,31 +41,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.features.stft import squared_magnitude
-from earatlas.types import Array, Complex, Mask
+from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = [
-    "FINE_PERMUTATION",
-    "PermutationSettings",
-    "align_permutation",
-    "expected_steering_vectors",
-    "steering_vector_agreement",
-]
-
-_PITCH_KNEE_HZ = 1000.0  # pitch is log2(1 + f / knee): linear below the knee, octaves above
-_REACH, _FAR_REACH = 0.25, 2.0  # decay of the coupling between bands, in pitch units
-_MAX_SEARCHES = 100  # passes of the greedy search
-_COLLINEARITY_LOADING = 0.02  # limits g where the expected steering vectors nearly coincide
+__all__ = ["FINE_PERMUTATION", "ExpectedCues", "PermutationSettings", "align_permutation"]
 
 
 # Evidence: docs/figures/settings/separation.md, "demixing.permutation_alignment".
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PermutationSettings:
     """Settings of the coupling between frequency bands."""
 
     band_hz: float = 8.0  # width of the lowest band; the others have the same width in pitch
     amplitudes: bool = False  # dominance from amplitudes (roots of powers) instead of powers
     silence: float = 0.1  # relative to a source's mean power (or amplitude); damps d below it
-    far_weight: float = 0.0  # weight of the coupling with reach `_FAR_REACH`
+    reach: float = 0.25  # decay of the coupling between bands, in pitch units
+    far_reach: float = 2.0  # the same of the weak coupling over long distances
+    far_weight: float = 0.0  # weight of the coupling over long distances
+    pitch_knee_hz: float = 1000.0  # pitch is log2(1 + f / knee): linear below, octaves above
+    expected_weight: float = 20.0  # w
 
 
 FINE_PERMUTATION = PermutationSettings(  # for long windows, with one bin every 4 Hz
@@ -71,11 +66,51 @@ FINE_PERMUTATION = PermutationSettings(  # for long windows, with one bin every 
 )
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ExpectedCues:
+    """Interaural cues of two sources that the head model predicts; NaN where not learned."""
+
+    level_db: Array  # (2, F) interaural level, right over left
+    phase_radians: Array  # (2, F) interaural phase, right over left
+
+    def at(self, rows: Indices, ear_levels: Array) -> ExpectedCues:
+        """Return the cues at some frequencies, of spectra divided by `ear_levels` (2, rows)."""
+        offset_db = 20 * np.log10(ear_levels[0] / ear_levels[1])
+        return ExpectedCues(self.level_db[:, rows] + offset_db, self.phase_radians[:, rows])
+
+    def agreement(self, A: Complex) -> Array:
+        """Return g (F,): how much better unit steering vectors A (F, 2, 2) agree than swapped.
+
+        g is 0 where no cue is known, and about 0 where the cues of both sources coincide.
+        """
+        level_known, phase_known = (
+            np.isfinite(cue).all(axis=0) for cue in (self.level_db, self.phase_radians)
+        )
+        amplitudes = 10 ** (np.where(level_known, self.level_db, 0.0) / 20)
+        ratios = amplitudes.astype(np.complex128)
+        by_level = np.where(level_known, _agreement(np.abs(A) + 0j, ratios), 0.0)
+        ratios = ratios * np.exp(1j * np.where(phase_known, self.phase_radians, 0.0))
+        by_phase = _agreement(A, ratios)
+        return np.where(level_known & phase_known, by_phase, by_level)
+
+
+def _agreement(A: Complex, ratios: Complex) -> Array:
+    """Return the agreement g (F,) of A (F, 2, 2) with interaural ratios (2, F), right over left."""
+    expected = np.stack([np.ones_like(ratios), ratios]).transpose(2, 0, 1)  # (F, 2, 2)
+    expected = expected / np.sqrt(squared_magnitude(expected).sum(axis=1, keepdims=True))
+    match = squared_magnitude(np.einsum("fam,fan->fmn", A.conj(), expected))
+    excess = match[:, 0, 0] + match[:, 1, 1] - match[:, 0, 1] - match[:, 1, 0]
+    collinearity = squared_magnitude((expected[..., 0].conj() * expected[..., 1]).sum(axis=1))
+    # The loading limits g where the expected steering vectors nearly coincide.
+    g: Array = np.clip(0.5 * excess / (1 - collinearity + 0.02), -1, 1)
+    return g
+
+
 def align_permutation(
     powers: Array,
     masks: Array,
     frequencies_hz: Array,
-    prior: Array | float = 0.0,
+    agreement: Array | float = 0.0,
     settings: PermutationSettings | None = None,
 ) -> Mask:
     """Find the frequencies at which two sources must be swapped.
@@ -88,8 +123,8 @@ def align_permutation(
         Soft masks, which indicate the order where they are reliable.
     frequencies_hz : array of shape (F,)
         Frequencies, ascending.
-    prior : float or array of shape (F,), default 0
-        w g: evidence from expected steering vectors, positive if the order is right.
+    agreement : float or array of shape (F,), default 0
+        g: agreement with the expected steering vectors, positive if the order is right.
     settings : PermutationSettings, optional
         Settings of the coupling between bands.
 
@@ -117,8 +152,9 @@ def align_permutation(
     array([20, 21, 22, 23, 24, 25, 26, 27, 28, 29])
     """
     settings = settings or PermutationSettings()
-    pitch = np.log2(1 + frequencies_hz / _PITCH_KNEE_HZ)
-    band = np.floor(pitch / np.log2(1 + settings.band_hz / _PITCH_KNEE_HZ)).astype(np.intp)
+    pitch = np.log2(1 + frequencies_hz / settings.pitch_knee_hz)
+    band_width = np.log2(1 + settings.band_hz / settings.pitch_knee_hz)
+    band = np.floor(pitch / band_width).astype(np.intp)
     _, first, band = np.unique(band, return_index=True, return_inverse=True)
     counts = np.diff(np.append(first, len(frequencies_hz)))
     d, mask = (
@@ -127,39 +163,15 @@ def align_permutation(
     )
     d /= np.maximum(np.sqrt((d**2).sum(axis=1, keepdims=True)), 1e-12)
     band_pitch = np.add.reduceat(pitch, first) / counts
-    coupling = _exponential_coupling(band_pitch, _REACH)
+    coupling = _exponential_coupling(band_pitch, settings.reach)
     if settings.far_weight:
-        coupling += settings.far_weight * _exponential_coupling(band_pitch, _FAR_REACH)
-    band_prior = np.add.reduceat(np.broadcast_to(prior, frequencies_hz.shape), first) / counts
-    signs = _best_signs(coupling * (d @ d.T), (d * mask).sum(axis=1) + band_prior)
+        far = _exponential_coupling(band_pitch, settings.far_reach)
+        coupling += settings.far_weight * far
+    g = np.add.reduceat(np.broadcast_to(agreement, frequencies_hz.shape), first) / counts
+    unary = (d * mask).sum(axis=1) + settings.expected_weight * g
+    signs = _best_signs(coupling * (d @ d.T), unary)
     swap: Mask = signs[band] < 0
     return swap
-
-
-def expected_steering_vectors(ratios: Complex, ear_levels: Array) -> tuple[Complex, Mask]:
-    """Return unit steering vectors (F, 2, 2) of two sources, and where (F,) they are known.
-
-    `ratios` (2, F) are interaural transfer functions (right over left), NaN where unknown;
-    `ear_levels` (2, F) is the normalization of the spectra that the vectors refer to.
-    """
-    known: Mask = np.asarray(np.isfinite(ratios).all(axis=0))
-    filled = np.where(known, ratios, 1.0)
-    unscaled = np.stack([np.ones_like(filled), filled]).transpose(2, 0, 1)
-    vectors = np.asarray(unscaled / ear_levels.T[:, :, None], dtype=np.complex128)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors, known
-
-
-def steering_vector_agreement(A: Complex, expected: Complex) -> Array:
-    """Return g (F,): how much better A (F, 2, 2) agrees with `expected` as it stands than swapped.
-
-    All steering vectors have unit length. g is about 0 where both expected vectors coincide.
-    """
-    match = squared_magnitude(np.einsum("fam,fan->fmn", A.conj(), expected))
-    excess = match[:, 0, 0] + match[:, 1, 1] - match[:, 0, 1] - match[:, 1, 0]
-    collinearity = squared_magnitude((expected[..., 0].conj() * expected[..., 1]).sum(axis=1))
-    g: Array = np.clip(0.5 * excess / (1 - collinearity + _COLLINEARITY_LOADING), -1, 1)
-    return g
 
 
 def _exponential_coupling(pitch: Array, reach: float) -> Array:
@@ -197,7 +209,7 @@ def _best_signs(pairwise: Array, unary: Array) -> Array:
     min_gain = 1e-9 * float(np.abs(J).sum())
     square = np.zeros((n + 1, n + 1))
     no_run = np.where(np.tri(n + 1, dtype=bool), -np.inf, 0.0)
-    for _ in range(_MAX_SEARCHES):
+    for _ in range(100):  # ends long before
         # A flip keeps the terms within the run, and changes the sign of all terms with the rest.
         np.cumsum(J.cumsum(axis=0), axis=1, out=square[1:, 1:])
         inside, linear = np.diag(square), np.append(0.0, (2 * J.sum(axis=1) + field).cumsum())

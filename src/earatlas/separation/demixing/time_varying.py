@@ -2,7 +2,7 @@
 
 Input: spectra of a recording, masks of its sources, and the interaural transfer function of each
 source over time. Output: signals that sum to the recording. The steering vectors of static sources
-are estimated from the signal (`earatlas.separation.demixing.spatial_filtering`); a moving source
+are estimated from the signal (`earatlas.separation.demixing.determined`); a moving source
 does not stay long enough in one direction. Its direction is known, however, and the head model
 gives the steering vector for it:
 
@@ -19,26 +19,18 @@ from itertools import pairwise
 import numpy as np
 
 from earatlas.features.layout import CueLayout
-from earatlas.features.stft import istft, squared_magnitude
+from earatlas.features.stft import istft
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
-from earatlas.separation.demixing.frames import FLOOR
-from earatlas.separation.demixing.spatial_filtering import (
-    ACTIVITY_SECONDS,
-    FILTER_LEAKAGE,
-    MASK_UNCERTAINTY,
-    source_activity,
-)
-from earatlas.separation.demixing.steering_vectors import (
-    image_powers,
+from earatlas.separation.demixing.determined import SecondMoments, regularize_collinear
+from earatlas.separation.demixing.wiener import (
+    WienerSettings,
     multichannel_wiener_filter,
-    regularize_collinear,
+    source_activity,
+    source_powers,
 )
 from earatlas.types import Array, Complex, Indices, Spectra
 
 __all__ = ["interaural_ratios_at", "separate_moving"]
-
-# Evidence: docs/figures/settings/separation.md, "demixing.time_varying".
-_DIFFUSE_TO_DIRECT = 0.03  # ε
 
 
 def interaural_ratios_at(
@@ -62,25 +54,22 @@ def separate_moving(
     spectra: Spectra, masks: Array, ratios: Complex, starts: Indices, layout: CueLayout, n: int
 ) -> Array:
     """Return the signals (M, 2, n) of moving sources; spectra (2, B, T) are in the layout."""
-    X, M = spectra[:, 1:], len(masks)
-    power = squared_magnitude(X).sum(axis=0)
-    floor = FLOOR * max(float(power.max()), 1e-300)
-    averaging = ACTIVITY_SECONDS * layout.rate / layout.hop
-    weights = masks + MASK_UNCERTAINTY * source_activity(masks, power, averaging)
+    X, M, settings = spectra[:, 1:], len(masks), WienerSettings()
+    moments = SecondMoments.from_spectra(X)
+    max_power = float(moments.power.max())
+    averaging = settings.activity_seconds * layout.rate / layout.hop
+    activity = source_activity(masks, moments.power, averaging)
+    vectors = np.stack([np.ones_like(ratios), ratios], axis=2)  # (M, S, 2, F)
+    vectors = vectors / np.linalg.norm(vectors, axis=2, keepdims=True)
     images = np.empty((M, *X.shape), dtype=np.complex128)
-    for s, (begin, end) in enumerate(pairwise([*starts, X.shape[2]])):
+    steps = pairwise([*starts, X.shape[2]])
+    for A, (begin, end) in zip(vectors.transpose(1, 3, 2, 0), steps, strict=True):
         step = slice(begin, end)
-        images[..., step] = _separate_step(X[..., step], weights[..., step], ratios[:, s], floor)
+        own = SecondMoments(moments.values[..., step], max_power)
+        fractions = own.power_fractions(regularize_collinear(A)) if M == 2 else None
+        v = source_powers(own, masks[..., step], activity[..., step], settings, fractions=fractions)
+        images[..., step] = multichannel_wiener_filter(
+            X[..., step], A, v, settings.moving_diffuse_to_direct
+        )
     dc = np.broadcast_to(spectra[:, :1] / M, (M, 2, 1, X.shape[2]))
     return istft(np.concatenate([dc, images], axis=2), layout.window, layout.hop, n)
-
-
-def _separate_step(X: Spectra, weights: Array, ratios: Complex, floor: float) -> Complex:
-    """Return the images (M, 2, F, t) of sources with interaural ratios (M, F)."""
-    vectors = np.stack([np.ones_like(ratios), ratios], axis=1)  # (M, 2, F)
-    A = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).transpose(2, 1, 0)
-    power = squared_magnitude(X).sum(axis=0)
-    if len(weights) == 2:
-        v = image_powers(X, regularize_collinear(A))
-        weights = np.sqrt(weights * (v / (v.sum(axis=0) + floor) + FILTER_LEAKAGE))
-    return multichannel_wiener_filter(X, A, weights * power + floor, _DIFFUSE_TO_DIRECT)

@@ -122,11 +122,12 @@ class LivePage {
     const { item } = known;
     if (source.active) { item.trail.push(source.direction); item.trail.splice(0, item.trail.length - TRAIL); }
     item.direction = source.direction;
+    item.alternatives = source.alternative_directions;
     item.region = disc(source.direction, source.radius_90);
     item.faint = source.active ? 1 : Math.max(0.25, 0.8 - source.age / FADE);
     known.card.classList.toggle("quiet", !source.active);
     known.place.textContent = source.place;
-    known.note.textContent = [source.uncertainty, source.active ? null : `silent for ${source.age.toFixed(0)} s`].filter(Boolean).join(" · ");
+    known.note.textContent = [source.alternatives_text, source.uncertainty, source.active ? null : `silent for ${source.age.toFixed(0)} s`].filter(Boolean).join(" · ");
     known.meter.value = source.active ? Math.max(-60, source.level_db ?? -60) : -60;
     known.doubts.textContent = source.doubts.join("; ");
     known.doubts.hidden = !source.doubts.length;

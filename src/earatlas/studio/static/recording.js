@@ -245,9 +245,9 @@ export class RecordingPage {
 
   sphereCard() {
     const items = this.view.sources.map((source) => ({
-      direction: source.direction, colour: source.colour, on: source.text_colour, label: String(source.number), region: source.region,
+      direction: source.direction, alternatives: source.alternative_directions, colour: source.colour, on: source.text_colour, label: String(source.number), region: source.region,
     }));
-    const description = this.view.sources.map((source) => `${source.number}: ${source.place}, ${source.uncertainty}`).join("; ");
+    const description = this.view.sources.map((source) => [`${source.number}: ${source.place}`, source.alternatives_text, source.uncertainty].filter(Boolean).join(", ")).join("; ");
     const big = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `Sphere around the head; arrow keys rotate it. ${description}` });
     const top = el("canvas", { class: "small", role: "img", "aria-label": `From above. ${description}` });
     const side = el("canvas", { class: "small", role: "img", "aria-label": `From the right. ${description}` });
@@ -274,6 +274,7 @@ export class RecordingPage {
       const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.text_colour }, "aria-label": `Source ${i}` },
         el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(i)),
           el("div", { class: "grow" }, el("p", { class: "place" }, source.place),
+            source.alternatives_text ? el("p", { class: "note" }, source.alternatives_text) : null,
             el("p", { class: "note" }, `${source.uncertainty} · ${source.energy} of the energy${source.moves ? " · moving" : ""}`)),
           el("div", { class: "toggles" }, solo, mute)),
         source.doubts.length ? el("ul", { class: "doubts" }, source.doubts.map((doubt) => el("li", {}, doubt))) : null);

@@ -26,7 +26,7 @@ const EQUATOR = ring((a) => vector([a, 0]));
 const LABELS = [["front", [0, 0]], ["left", [90, 0]], ["behind", [180, 0]], ["right", [-90, 0]], ["above", [0, 90]]];
 
 export class Sphere {
-  // items: {direction, colour, on, label, name, region, faint, trail}; marks: true directions.
+  // items: {direction, alternatives, colour, on, label, name, region, faint, trail}; marks: true directions.
   constructor(canvas, { yaw = HOME.yaw, pitch = HOME.pitch, turns = true, drags = null, labels = true, small = false } = {}) {
     this.canvas = canvas;
     this.home = { yaw, pitch };
@@ -99,6 +99,7 @@ export class Sphere {
     for (const { item, where } of shown) if (where[2] <= 0) this.stalk(c, item, where);
     for (const mark of this.marks) this.truth(c, mark);
     shown.sort((a, b) => b.where[2] - a.where[2]);
+    for (const { item } of shown) this.alternatives(c, item);
     for (const { item, where } of shown) this.badge(c, item, where);
     this.frames += 1;
   }
@@ -299,6 +300,14 @@ export class Sphere {
     c.fillText(item.label, bx, by + 0.5);
     if (item.name && !this.small) this.label(c, item.name, bx, by, r);
     c.globalAlpha = 1;
+  }
+
+  // Further possible directions are small dots of the same colour.
+  alternatives(c, item) {
+    for (const place of item.alternatives ?? []) {
+      const [x, y] = this.at(vector(place));
+      this.disc(c, x, y, 3.5, item.colour);
+    }
   }
 
   disc(c, x, y, r, colour) {

@@ -1,0 +1,203 @@
+"""Directions of several simultaneous sources, from the onset bins of a recording.
+
+Input: onset bins of a mixture (`earatlas.features.onset_detector`) and a head's `DirectSoundModel`
+(`earatlas.localization.onset_likelihood`). Output: one `DetectedSource` per source, with a
+log-likelihood of directions and the evidence for the source, and its posterior.
+
+The sources are searched on coarse cells (`earatlas.localization.onset_mixture`) and refined on the
+fine grid. The log-likelihood of source m is that of the mixture as a function of x_m with the other
+directions fixed: bins that the others explain carry little information about it, and a front-back
+ambiguity remains if the bins leave it open. The evidence of a source is the increase of the
+log-likelihood over the other components alone, to which its mixing weight is then distributed.
+
+    B  onset bins    G  grid directions    M  sources    e  (B,) likelihood of other components
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from earatlas.features.onset_detector import OnsetBins
+from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.localization.onset_likelihood import (
+    DirectionLogLikelihood,
+    DirectSoundModel,
+    LeaveOneOutTemplates,
+    best_cells,
+    bin_weights,
+)
+from earatlas.localization.onset_mixture import MixtureFit, OnsetMixture, source_log_likelihoods
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.types import Array, Indices, Mask, Single
+
+__all__ = [
+    "DETECTION_SETTINGS",
+    "DetectedSource",
+    "DetectionSettings",
+    "SourceDetector",
+    "detected_source_posterior",
+    "widen_posterior",
+]
+
+
+# Evidence: docs/figures/settings/localization.md, "detected_sources".
+@dataclass(frozen=True, slots=True)
+class DetectionSettings:
+    """Settings of the detection of several sources; all of its users share them."""
+
+    few_bins: int = 800  # strongest onset bins, which give the best directions
+    many_bins: int = 1500  # the same if one source dominates those
+    low_evidence_nats: float = 0.03  # nats per onset below which a source may not exist
+    fine_cells: int = 60  # coarse cells per source that are evaluated on the fine grid
+    fine_rounds: int = 2  # rounds of refinement on the fine grid
+
+
+DETECTION_SETTINGS = DetectionSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class DetectedSource:
+    """One of several sources, estimated from its onsets."""
+
+    log_likelihood: DirectionLogLikelihood  # given the directions of the other sources
+    direction: Array  # (C,) of the maximum
+    bins: float  # expected number of its onset bins
+    nats_per_bin: float  # per (weighted) bin of its own, over diffuse sound
+    evidence: float  # nats per (weighted) bin of all bins that the source adds
+    responsibilities: Array  # (B,) posterior probability that a bin belongs to the source
+
+
+class SourceDetector:
+    """The onset bins of a recording, the densities at all coarse cells, and their mixture."""
+
+    def __init__(
+        self,
+        model: DirectSoundModel,
+        bins: OnsetBins,
+        leave_one_out: LeaveOneOutTemplates | None = None,
+    ) -> None:
+        self.model, self.bins, self._leave_one_out = model, bins, leave_one_out
+        coarse = model.cells[0]
+        self.mixture = OnsetMixture(
+            model.densities(bins, coarse, leave_one_out),
+            bin_weights(bins.f),
+            to_vectors(model.grid[coarse]),
+        )
+
+    def second_source_gain(self) -> float:
+        """Return the nats per onset by which two sources fit better than one."""
+        one, two = self.mixture.search(2)
+        return (two.log_likelihood - one.log_likelihood) / self.mixture.total
+
+    def sources(self, fit: MixtureFit) -> list[DetectedSource]:
+        """Return the sources of a fit, refined on the fine grid given the others."""
+        model, mixture = self.model, self.mixture
+        coarse, cell = model.cells
+        pi, diffuse = fit.mixing_weights[:-1, 0], float(fit.mixing_weights[-1, 0])
+        own = [
+            weight * g for weight, g in zip(pi, mixture.densities_along(fit.cells).T, strict=True)
+        ]
+        directions = list(model.grid[coarse[fit.cells[:, 0]]])
+        rows: list[Indices] = []
+        fine: list[Single] = []
+        for round_number in range(DETECTION_SETTINGS.fine_rounds):
+            for m, weight in enumerate(pi):
+                e = sum(own[:m] + own[m + 1 :], np.full(len(self.bins), diffuse))
+                if round_number == 0:
+                    L = mixture.log_likelihoods(e, pi[m : m + 1])[0]
+                    rows.append(np.flatnonzero(best_cells(L, DETECTION_SETTINGS.fine_cells)[cell]))
+                    fine.append(model.densities(self.bins, rows[m], self._leave_one_out))
+                L = source_log_likelihoods(fine[m], mixture.weights, e, weight)
+                L[self._too_near(model.grid[rows[m]], directions, m)] = -np.inf
+                best = int(L.argmax())
+                own[m], directions[m] = weight * fine[m][:, best], model.grid[rows[m][best]]
+        likelihoods = np.array(own), diffuse
+        return [
+            self._source(likelihoods, m, weight, rows[m], fine[m], directions)
+            for m, weight in enumerate(pi)
+        ]
+
+    def _source(
+        self,
+        likelihoods: tuple[Array, float],
+        m: int,
+        weight: float,
+        rows: Indices,
+        fine: Single,
+        directions: list[Array],
+    ) -> DetectedSource:
+        """Assemble source m; its L is relative to a diffuse component of the same weight.
+
+        `likelihoods` are those of all sources (M, B) and of the diffuse component; `fine` (B, G)
+        are the densities at the grid points `rows`.
+        """
+        v, grid, (coarse, cell) = self.mixture.weights, self.model.grid, self.model.cells
+        own = likelihoods[0][m]
+        e = np.delete(likelihoods[0], m, axis=0).sum(axis=0) + likelihoods[1]
+        # Without source m, its weight goes to the other components.
+        gain = float(v @ np.log((e + own) * (1 - weight) / e))
+        diffuse = float(v @ np.log(e + weight))
+        near = source_log_likelihoods(fine, v, e, weight).astype(np.float64) - diffuse
+        far = np.setdiff1d(np.arange(len(coarse)), cell[rows])
+        L = self.mixture.log_likelihoods(e, np.array([weight]))[0, far].astype(np.float64) - diffuse
+        sizes = np.bincount(cell, minlength=len(coarse))[far]
+        responsibilities = own / (own + e)
+        count, own_weight = float(responsibilities.sum()), float(v @ responsibilities)
+        nats_per_bin = float(near.max()) / max(own_weight, 1e-9)
+        every_direction = np.concatenate([grid[rows], grid[coarse[far]]])
+        L = np.concatenate([near, L])
+        # Exclude the directions of the others; otherwise both posteriors peak at the louder source.
+        L[self._too_near(every_direction, directions, m)] = -np.inf
+        snr_db = _weighted_median(self.bins.snr_db, responsibilities)
+        log_likelihood = DirectionLogLikelihood(
+            every_direction,
+            L,
+            np.concatenate([np.ones(len(rows)), sizes]),
+            np.array([nats_per_bin, snr_db, np.log2(max(count, 1.0))]),
+        )
+        evidence = gain / self.mixture.total
+        return DetectedSource(
+            log_likelihood, directions[m], count, nats_per_bin, evidence, responsibilities
+        )
+
+    def _too_near(self, directions: Array, sources: list[Array], m: int) -> Mask:
+        """Return which (G,) directions are too close to those of sources other than m."""
+        others = np.array(sources[:m] + sources[m + 1 :]).reshape(-1, directions.shape[1])
+        cosines = to_vectors(directions) @ to_vectors(others).T
+        largest = np.cos(np.radians(self.mixture.settings.min_separation_degrees))
+        near: Mask = (cosines > largest).any(axis=1)
+        return near
+
+
+def _weighted_median(values: Array, weights: Array) -> float:
+    """Return the weighted median of the values, at most 60."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    middle = int(np.searchsorted(below, 0.5 * below[-1]))
+    return min(float(values[order[min(middle, len(values) - 1)]]), 60.0)
+
+
+def detected_source_posterior(
+    localizer: ReverberantLocalizer, source: DetectedSource
+) -> DirectionPosterior:
+    """Return the calibrated posterior of one of several sources.
+
+    Its spread was measured for similar sources in simulated scenes of two sources
+    (`earatlas.training.reverberant`).
+    """
+    space = localizer.direct_sound.space
+    if localizer.multi_source_calibration is None:
+        # The calibration for a single source is overconfident here.
+        return widen_posterior(localizer.score_calibration.posterior(space, source.log_likelihood))
+    return localizer.multi_source_calibration.posterior(space, source.log_likelihood)
+
+
+def widen_posterior(posterior: DirectionPosterior, amount: float = 1.0) -> DirectionPosterior:
+    """Blur a posterior that no other evidence supports, by an amount from 0 to 1.
+
+    Up to 70 % of it is blurred by 30 degrees (standard deviation).
+    """
+    return posterior.blurred([0.0, 30.0], [1 - 0.7 * amount, 0.7 * amount])

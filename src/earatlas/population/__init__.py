@@ -1,0 +1,1 @@
+"""Many heads in one model: populations, adaptation to a listener, and comparison of heads."""

@@ -1,0 +1,325 @@
+"""An atlas of a population of heads: for listeners whose head nobody measured.
+
+Input: heads of people, or of several units or set-ups of a dummy head. Output: a `PopulationAtlas`,
+which is used like any `Atlas` and adapts to a listener from recordings.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from earatlas.atlas import PEOPLE_ATLAS, Atlas
+from earatlas.atlas_format import VERSION
+from earatlas.container import container_digest, write_container
+from earatlas.errors import InputError
+from earatlas.features.audio import Audio
+from earatlas.features.audio_files import read_audio
+from earatlas.features.layout import CueLayout
+from earatlas.features.recording import MemoryRecording
+from earatlas.features.statistics import CueStatistics, LevelStatistics
+from earatlas.features.stft import stft
+from earatlas.hrtf.head import Head
+from earatlas.hrtf.loading import open_head
+from earatlas.population.adaptation_report import Adaptation, adapt_to_recordings
+from earatlas.population.comparison import AtlasFit, compare_learned_heads
+from earatlas.population.learning import (
+    LearnedPopulation,
+    PopulationSettings,
+    learn_population_model,
+)
+from earatlas.population.population import Listener
+from earatlas.population.storage import from_population_contents, to_population_contents
+from earatlas.threads import single_threaded_blas
+from earatlas.types import Array, field_values
+
+__all__ = ["PopulationAtlas", "compare_heads", "learn_population", "people_atlas"]
+
+_SEGMENT_SECONDS = 3.0  # longer recordings are adapted to in segments, whose sources may differ
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PopulationAtlas(Atlas, LearnedPopulation):
+    """An atlas of many heads, for one listener who may be known in part.
+
+    `learn_population` makes one, `people_atlas` loads the packaged one. It has all methods of
+    `Atlas`.
+
+    Attributes
+    ----------
+    model : PPAM
+        The PPAM of the listener.
+    layout : CueLayout
+        Layout of the cues.
+    calibration : Calibration
+        Calibration of the posteriors, on heads that were held out.
+    accuracy : Accuracy
+        Errors for heads that were held out.
+    about : dict
+        Names, licence and description of the heads.
+    reverberant_localizer : ReverberantLocalizer or None
+        Models for reverberant recordings.
+    population : Population
+        The expected head and how heads deviate from it.
+    members : tuple of Membership
+        The heads that it was learned from, and why some were left out.
+    listener : Listener or None
+        What is known about the listener; None if nothing is.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> atlas = ea.people_atlas()
+    >>> len(atlas.members), atlas.listener
+    (31, None)
+    """
+
+    listener: Listener | None = field(default=None, kw_only=True)  # None: an unknown listener
+
+    def for_listener(self, listener: Listener | None) -> Self:
+        """Return the atlas of a listener.
+
+        Parameters
+        ----------
+        listener : Listener or None
+            Coordinates of the listener. None: an unknown listener.
+
+        Returns
+        -------
+        PopulationAtlas
+            The atlas.
+        """
+        return replace(self, listener=listener, model=self.population.model(listener))
+
+    def adapt(
+        self,
+        recordings: Sequence[Audio | str | Path],
+        labels: Sequence[ArrayLike | None] | None = None,
+    ) -> tuple[Self, Adaptation]:
+        """Adapt to the listener who made the recordings.
+
+        Parameters
+        ----------
+        recordings : sequence of Audio, str or Path
+            Recordings of one source at a time, from several directions.
+        labels : sequence of array_like or None, optional
+            Azimuth and elevation in degrees of each recording, or None where it is unknown.
+
+        Returns
+        -------
+        atlas : PopulationAtlas
+            The adapted atlas, or this one if adaptation would make it worse.
+        adaptation : Adaptation
+            The verdict, and the fit before and after.
+
+        Raises
+        ------
+        InputError
+            If a recording cannot be used, or if the labels do not match the recordings.
+        """
+        if isinstance(recordings, Audio | str | Path):
+            raise InputError(
+                "recordings must be a list, got a single recording. Put it into a list, with "
+                "others of the same listener."
+            )
+        given = _check_labels(labels, len(recordings))
+        sounds: list[CueStatistics] = []
+        directions: list[np.ndarray | None] = []
+        for recording, label in zip(recordings, given, strict=True):
+            audio = recording if isinstance(recording, Audio) else read_audio(recording)
+            parts = _segment_statistics(audio, self.layout)
+            sounds += parts
+            directions += [label] * len(parts)
+        with single_threaded_blas():
+            found = adapt_to_recordings(self.population, self.calibration, sounds, directions)
+        return (self.for_listener(found.listener) if found.adapted else self), found
+
+    def save(self, path: str | Path) -> Path:
+        """Write the atlas to one file, without loss.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        Path
+            The same path.
+        """
+        return write_container(path, "atlas", VERSION, *to_population_contents(self, self.listener))
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the contents, the same in memory and in a file."""
+        return container_digest("atlas", VERSION, *to_population_contents(self, self.listener))
+
+    @classmethod
+    def _from_contents(cls, about: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        """Return the atlas that a file contains; raise a ValueError or similar if it is invalid."""
+        learned, listener = from_population_contents(about, arrays)
+        return cls(**field_values(learned)).for_listener(listener)
+
+
+def learn_population(
+    heads: Sequence[Head | str | Path],
+    *,
+    layout: CueLayout | None = None,
+    settings: PopulationSettings | None = None,
+    rooms: bool = True,
+    seed: int = 0,
+) -> PopulationAtlas:
+    """Learn an atlas from many heads.
+
+    Parameters
+    ----------
+    heads : sequence of Head, str or Path
+        Heads of one kind: people, or several units or set-ups of a dummy head. Grids, rates and
+        coverage may differ.
+    layout : CueLayout, optional
+        Layout of the cues.
+    settings : PopulationSettings, optional
+        Settings of the population.
+    rooms : bool, default True
+        Whether to prepare the atlas for reverberant recordings in unknown rooms.
+    seed : int, default 0
+        Seed of all simulated sounds.
+
+    Returns
+    -------
+    PopulationAtlas
+        The atlas of an unknown listener. Its `members` say which heads were left out.
+
+    Raises
+    ------
+    InputError
+        If fewer than three heads belong together.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.learn_population(["head.sofa"])
+    Traceback (most recent call last):
+        ...
+    earatlas.errors.InputError: head must be an existing file, got 'head.sofa'. Check the name.
+    """
+    opened = [open_head(head) if isinstance(head, str | Path) else head for head in heads]
+    with single_threaded_blas():
+        learned = learn_population_model(
+            opened, layout=layout, settings=settings, rooms=rooms, seed=seed
+        )
+    return PopulationAtlas(**field_values(learned))
+
+
+def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> list[AtlasFit]:
+    """Return how well a recording of one source fits each atlas, best first.
+
+    Parameters
+    ----------
+    recording : Audio, str or Path
+        Two-channel recording of one source, left ear first.
+    atlases : sequence of Atlas
+        Learned heads with one layout of cues.
+
+    Returns
+    -------
+    list of AtlasFit
+        One fit per atlas, the best first.
+
+    Raises
+    ------
+    InputError
+        If the layouts of the atlases differ.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> scene = ea.render_scene(ea.simulated_head([[40, 0]]), [ea.synthetic_speech(1.0)], [[40, 0]])
+    >>> fits = ea.compare_heads(scene.mixture, [ea.people_atlas(), ea.example_atlas()])
+    >>> [fit.index for fit in fits]
+    [1, 0]
+    """
+    for atlas in atlases[1:]:
+        if atlas.layout != atlases[0].layout:
+            names = [str(one.about.get("head", "?")) for one in (atlases[0], atlas)]
+            raise InputError(
+                f"atlases must have the same layout of cues to be compared, got '{names[0]}' and "
+                f"'{names[1]}', which differ in it. Learn them with the same settings."
+            )
+    audio = recording if isinstance(recording, Audio) else read_audio(recording)
+    return compare_learned_heads(_statistics(audio, atlases[0].layout), atlases)
+
+
+def _check_labels(labels: Sequence[ArrayLike | None] | None, count: int) -> list[Array | None]:
+    """Return one direction (2,) or None per recording."""
+    if labels is None:
+        return [None] * count
+    if len(labels) != count:
+        raise InputError(
+            f"labels must have one entry per recording, got {len(labels)} for {count} recordings. "
+            "Use None where a direction is unknown."
+        )
+    checked: list[Array | None] = []
+    for label in labels:
+        try:
+            direction = None if label is None else np.asarray(label, dtype=np.float64)
+        except (TypeError, ValueError):
+            direction = np.zeros(0)
+        if direction is not None and not (
+            direction.shape == (2,) and abs(direction[0]) <= 360 and abs(direction[1]) <= 90
+        ):
+            raise InputError(
+                "labels must be azimuths within ±360° and elevations within ±90°, got "
+                f"{label!r}. Use None where a direction is unknown."
+            )
+        checked.append(direction)
+    return checked
+
+
+def _statistics(audio: Audio, layout: CueLayout) -> CueStatistics:
+    """Return the cue statistics of a recording."""
+    levels = LevelStatistics(layout)
+    blocks = [block.samples for block in MemoryRecording(audio).without_dc_offset().blocks(layout)]
+    levels.push(stft(np.concatenate(blocks, axis=1), layout.window, layout.hop))
+    return levels.statistics()
+
+
+def _segment_statistics(audio: Audio, layout: CueLayout) -> list[CueStatistics]:
+    """Return the statistics of each segment of a recording."""
+    count = max(round(audio.seconds / _SEGMENT_SECONDS), 1)
+    edges = np.linspace(0, audio.samples.shape[1], count + 1).astype(int)
+    return [
+        _statistics(Audio(audio.samples[:, start:stop], audio.rate), layout)
+        for start, stop in itertools.pairwise(edges.tolist())
+    ]
+
+
+def people_atlas() -> PopulationAtlas:
+    """Load the atlas of people that ships with the package, for heads that nobody measured.
+
+    It was learned from 31 subjects of the CIPIC HRTF database [1]_.
+
+    Returns
+    -------
+    PopulationAtlas
+        The atlas of a listener who was not recorded yet. `PopulationAtlas.adapt` adapts it.
+
+    References
+    ----------
+    .. [1] V. R. Algazi, R. O. Duda, D. M. Thompson and C. Avendano, "The CIPIC HRTF database",
+       IEEE Workshop on Applications of Signal Processing to Audio and Acoustics, 2001.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> ea.people_atlas().space
+    Sphere()
+    """
+    return PopulationAtlas.load(PEOPLE_ATLAS)

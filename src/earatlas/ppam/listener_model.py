@@ -1,0 +1,154 @@
+"""A PPAM of a head that is only partly known: its charts may deviate as people deviate.
+
+Input: what is known about a listener. Output: `ListenerPPAM`, a PPAM whose posterior integrates
+over the deviations of the head that made the recording from the expected one.
+
+    z (J,)            deviation of the head at the direction of a recording, z ~ N(0, I)
+    A_k, b_k          charts of the expected head (K, D, L), (K, D)
+    β_k (K, H, J)     loadings: how the cues of band h change with z at chart k
+    ψ_kd (K, D)       variance of what neither the charts nor z explain
+    h(d)              band of cue d (`earatlas.ppam.cue_bands`)
+
+    y_d | x, k, z ~ N(a_kd·u_k(x) + b_kd + β_k,h(d)·z, ψ_kd)
+
+Integrating z out gives the covariance β_k β_kᵀ + ψ_k, which differs between charts: people differ
+in other cues in front than behind. This is what resolves the cone of confusion for an unknown head;
+one covariance for all charts does not (docs/figures/settings/population.md, "model").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from earatlas.features.statistics import CueStatistics
+from earatlas.ppam.cue_bands import CueBands
+from earatlas.ppam.model import PPAM
+from earatlas.ppam.posterior import ChartPosteriors
+from earatlas.types import Array, Indices
+
+__all__ = ["ListenerPPAM"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ListenerPPAM(PPAM):
+    """PPAM with deviations of the head that are integrated out for every recording.
+
+    p(x, y) = sum_k weights[k] N(u_k(x); 0, gammas[k]) N(y; A[k] u_k(x) + b[k], C[k]), with
+    C[k] = diag(residual[k]) + E loadings[k] loadings[k]ᵀ Eᵀ, where E repeats the value of a band
+    for all of its cues. `noise` and `spread` describe the diagonal of C, for everything that treats
+    cues as independent.
+    """
+
+    bands: CueBands = field(kw_only=True)
+    loadings: Array = field(kw_only=True)  # (K, H, J) β
+    residual: Array = field(kw_only=True)  # (K, D) ψ
+
+    def posteriors(self, statistics: CueStatistics, *, all_charts: bool = True) -> ChartPosteriors:
+        """Return the posteriors of W sounds; `all_charts` changes nothing here.
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics (W, D) of W sounds, as for `PPAM.posterior`.
+        all_charts : bool, default True
+            Accepted for compatibility with `PPAM.posteriors`.
+
+        Returns
+        -------
+        ChartPosteriors
+            A sequence of W posteriors. `logs` are log p(recording, k), but for constants that
+            depend on the recording alone.
+        """
+        found = [self._evidence(statistics[n]) for n in range(len(statistics.counts))]
+        logs, means, V = (np.stack(parts, axis=-1) for parts in zip(*found, strict=True))
+        return ChartPosteriors(
+            self.space, self.centres, logs, means.transpose(1, 0, 2), V.transpose(1, 2, 0, 3)
+        )
+
+    def log_joint(self, statistics: CueStatistics, charts: Indices) -> Array:
+        """Return log p(recording, k) of one sound in some charts.
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics (D,) of one sound.
+        charts : ndarray of int
+            Indices k of the charts.
+
+        Returns
+        -------
+        ndarray
+            One value per chart, but for a constant that depends on the recording alone.
+        """
+        return self._evidence(statistics, charts)[0]
+
+    def _evidence(
+        self, statistics: CueStatistics, charts: Indices | slice = slice(None)
+    ) -> tuple[Array, Array, Array]:
+        """Return log p(recording, k) (K,), and mean (K, L) and covariance (K, L, L) of u given k.
+
+        With P = Q / ψ, Z_k = (A_k, ȳ - b_k) and G_k = I + β_kᵀ Eᵀ P E β_k,
+        H_k = Z_kᵀ P Z_k - N_k G_k⁻¹ N_kᵀ with N_k = Z_kᵀ P E β_k, as in `earatlas.ppam.posterior`.
+        """
+        Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
+        psi, beta, gammas = self.residual[charts], self.loadings[charts], self.gammas[charts]
+        P, L = Q / psi, self.space.dims
+        residual = statistics.means - self.b[charts]
+        Z = np.concatenate([self._slopes[charts], residual[:, None]], axis=1)
+        ZP = Z * P[:, None]  # (K, L+1, D)
+        G = np.eye(beta.shape[2]) + beta.mT @ (self.bands.sum(P)[..., None] * beta)
+        root = np.linalg.cholesky(G)
+        U = np.linalg.solve(root, (self.bands.sum(ZP) @ beta).mT)  # (K, J, L+1)
+        H = ZP @ Z.mT - U.mT @ U
+        V = np.linalg.inv(np.linalg.inv(gammas) + H[:, :L, :L])
+        V = 0.5 * (V + V.mT)
+        means = np.einsum("klm,km->kl", V, H[:, :L, L])
+        scatter = (statistics.scatter / psi).sum(axis=1)
+        distance = H[:, L, L] + scatter - (H[:, :L, L] * means).sum(axis=-1)
+        log_volume = np.linalg.slogdet(V)[1] - np.linalg.slogdet(gammas)[1]
+        log_det = self._log_residual[charts] @ Q
+        log_det = log_det + 2 * np.log(np.einsum("kjj->kj", root)).sum(axis=1)
+        logs = np.log(self.weights[charts]) + 0.5 * (log_volume - distance - log_det)
+        return logs, means, V
+
+    def normalized_residuals(self, statistics: CueStatistics, directions: Array) -> Array:
+        """Return the normalized residuals of W sounds at directions.
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics (W, D) of W sounds.
+        directions : ndarray of shape (W, C)
+            One direction per sound, in degrees.
+
+        Returns
+        -------
+        ndarray of shape (W,)
+            Squared residual relative to the covariance of the nearest chart, per observed cue:
+            about 1 if a head deviates from the expected one as the heads of the population do.
+        """
+        expected = self.forward_map(directions)
+        nearest = np.argmax(self.log_gating(directions)[0], axis=1)
+        Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
+        P = Q / self.residual[nearest]  # (W, D)
+        beta, residual = self.loadings[nearest], statistics.means - expected
+        G = np.eye(beta.shape[2]) + beta.mT @ (self.bands.sum(P)[..., None] * beta)
+        N = np.einsum("whj,wh->wj", beta, self.bands.sum(P * residual))
+        explained = np.einsum("wj,wj->w", N, np.linalg.solve(G, N[..., None])[..., 0])
+        squared = (P * residual**2).sum(axis=1) - explained
+        ratios: Array = squared / np.maximum(Q.sum(axis=1), 1e-300)
+        return ratios
+
+    @cached_property
+    def _slopes(self) -> Array:
+        """A_kᵀ (K, L, D)."""
+        return np.ascontiguousarray(self.A.transpose(0, 2, 1))
+
+    @cached_property
+    def _log_residual(self) -> Array:
+        """log ψ_kd (K, D)."""
+        logs: Array = np.log(self.residual)
+        return logs

@@ -1,0 +1,91 @@
+"""Model order: the number of sources of a recording, and the start of VESSL that is taken.
+
+Input: the starts of VESSL in a recording (`earatlas.separation.initialization`) and the number of
+sources, if it is given. Output: the `SourceFit`. The decisions are those of a tree
+(docs/method.md#model-order), which `fit_sources` follows from top to bottom:
+
+    onsets are analysed?
+      no    start: candidate search;   number: given, or increased by the free energy
+      yes   every detected source has enough evidence?
+              yes   start: detections           no    start: candidate search
+            number is given, or the recording is reverberant?
+              yes   number: given, or that of the onsets
+              no    the free energy may change the number, if the anechoic model then fits
+
+VESSL takes reflections for sources. It is therefore not asked for the number of sources in
+reverberant recordings, and its answer is ignored if it does not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from earatlas.separation.initialization import Initialization, SourceFit
+from earatlas.separation.separator import MAX_SOURCES
+from earatlas.separation.vessl import VESSLState
+
+__all__ = ["ModelOrderSettings", "fit_sources"]
+
+
+# Evidence: docs/figures/settings/separation.md, "model_order".
+@dataclass(frozen=True, slots=True)
+class ModelOrderSettings:
+    """Settings of the decision by the free energy whether there is one more source."""
+
+    min_gain_nats: float = 0.1  # nats per bin that one more source must add to the free energy
+    min_trial_gain_nats: float = -0.2  # nats per bin after a trial, below which it is given up
+    explained_variance: float = 12.0  # 90th percentile of v over that of one source: needs no more
+
+
+def fit_sources(
+    start: Initialization, n_sources: int | None, settings: ModelOrderSettings | None = None
+) -> SourceFit:
+    """Return the sources of a recording; with `n_sources` None, their number is estimated."""
+    settings = settings or ModelOrderSettings()
+    detections = start.detect_sources(n_sources)
+    if not len(detections):
+        state = start.at_candidates(n_sources or 1)
+        if n_sources is None:
+            state = _add_sources(start, state, settings)
+        return start.source_fit(state, detections)
+    if detections.reliable:
+        state = start.at_directions(detections.directions)
+    else:  # the onsets of one source mask those of the others
+        state = start.at_candidates(len(detections))
+    fit = start.source_fit(state, detections)
+    if n_sources is not None or detections.reverberation.reverberant:
+        return fit
+    if not (detections.reliable and fit.anechoic):
+        state = _add_sources(start, start.at_candidates(1), settings)
+    elif not _is_explained(fit, settings):
+        state = _add_sources(start, fit.state, settings)
+    if len(state.sources) == fit.n_sources:
+        return fit
+    other = start.source_fit(state, detections)
+    if not other.anechoic:
+        return fit
+    return replace(other, detections=start.detect_sources(other.n_sources))
+
+
+def _is_explained(fit: SourceFit, settings: ModelOrderSettings) -> bool:
+    """Whether the bins scatter so little around the cues of the sources that no more are needed."""
+    relative_variance = fit.state.noise / fit.vessl.source_model.noise
+    return float(np.quantile(relative_variance, 0.9)) < settings.explained_variance
+
+
+def _add_sources(
+    start: Initialization, state: VESSLState, settings: ModelOrderSettings
+) -> VESSLState:
+    """Add one source at a time while the free energy increases enough."""
+    n_bins = len(start.vessl.bins)
+    for count in range(len(state.sources) + 1, MAX_SOURCES + 1):
+        trial = start.trial(count)
+        if trial.free_energy < state.free_energy + settings.min_trial_gain_nats * n_bins:
+            break
+        trial = start.vessl.run(trial)
+        if trial.free_energy <= state.free_energy + settings.min_gain_nats * n_bins:
+            break
+        state = trial
+    return state

@@ -1,0 +1,268 @@
+"""The three parts of a live stream: tracks, masks and rendered signals, one hop at a time.
+
+    TrackStage    samples ──▶ onsets ──▶ tracks               (a step of the tracker every few hops)
+    MaskStage     samples ──▶ frame ──▶ masks of the rendered tracks
+    RenderStage   samples, masks ──▶ separated signals, with a fixed latency
+
+After each step the tracks are corrected by the directions that follow from the cues of the masks
+and by the separated signals (`earatlas.streaming.speaker_split_merge`). Then cues, masks and
+filters are updated for the tracks (`earatlas.streaming.stream` has the loop).
+
+    hop, n   samples of a hop at the stream's rate, and at the head's rate
+    B, F     bins of a frame, frequencies of the masks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.separation.separator import Separator
+from earatlas.streaming.filterbank import Filterbank
+from earatlas.streaming.hops import Hop
+from earatlas.streaming.online_masks import OnlineMasks
+from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
+from earatlas.streaming.speaker_split_merge import SpeakerSplitMerge, SpeakerTestSettings
+from earatlas.tracking.front_end import TrackingFrontEnd
+from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.settings import TrackerSettings
+from earatlas.types import Array, Complex
+
+__all__ = [
+    "MaskStage",
+    "RenderSettings",
+    "RenderStage",
+    "TrackPositions",
+    "TrackStage",
+    "TrackStageSettings",
+]
+
+
+# Evidence: docs/figures/settings/streaming.md, "stages".
+@dataclass(frozen=True, slots=True)
+class TrackStageSettings:
+    """Steps of the tracker, and a head that turns."""
+
+    step_seconds: float = 0.128  # time between steps of the tracker
+    static_head_seconds: float = 6.0  # time without rotation after which cues and signals are used
+    static_head_degrees: float = 3.0  # smaller rotations do not count
+
+
+@dataclass(frozen=True, slots=True)
+class RenderSettings:
+    """Which tracks are rendered, and how often their filters are updated."""
+
+    gain_decay_seconds: float = 1.0  # time constant (1/e) of a track's gain without a hit
+    rendered_bonus: float = 1.5  # factor of the gain of a track that is rendered already
+    active_seconds: float = 1.5  # time since the last hit within which a third track is rendered
+    reverberant_min_hits: int = 24  # hits that a third track needs in a reverberant room
+    update_interval_steps: int = 2  # steps between filter updates of a new pair; twice that later
+    new_pair_updates: int = 8  # filter updates for which a pair is new
+    moving_seconds: float = 1.5  # history of masks that is used while a source moves
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TrackPositions:
+    """Where the confirmed tracks are relative to the head, by track id."""
+
+    directions: Mapping[int, Array]  # (C,) degrees
+    forgetting: Mapping[int, float]  # 0 to 1, part of the signal statistics that motion voids
+
+
+class TrackStage:
+    """Tracks the sources of a stream: from samples at the head's rate to confirmed tracks."""
+
+    def __init__(
+        self,
+        separator: Separator,
+        localizer: ReverberantLocalizer,
+        filterbank: Filterbank,
+        yaw_at: Callable[[Array], Array],
+        *,
+        max_sources: int,
+    ) -> None:
+        """Track up to `max_sources`; `yaw_at` returns the head's yaw at times in seconds."""
+        self._settings = TrackStageSettings()
+        self.space, self._yaws_at = separator.head.space, yaw_at
+        self.front_end = TrackingFrontEnd(
+            localizer, yaw_at, TrackerSettings(max_tracks=max_sources)
+        )
+        self.tracker = self.front_end.tracker
+        self.speaker_test = SpeakerSplitMerge(
+            self.space, separator.layout, filterbank, SpeakerTestSettings()
+        )
+        self._hop_seconds = filterbank.hop_seconds
+        self._hops_per_step = max(round(self._settings.step_seconds / self._hop_seconds), 1)
+        self._samples: list[Array] = []  # since the last step, at the head's rate
+        self._n_hops = 0
+        self._reference_yaw, self._turned_at = 0.0, -np.inf  # degrees, seconds
+        self._last_yaw = 0.0  # degrees, at the last call of `positions`
+
+    @property
+    def now(self) -> float:
+        """Seconds of the stream that are processed."""
+        return self._n_hops * self._hop_seconds
+
+    @property
+    def _yaw(self) -> float:
+        """The head's current yaw in degrees."""
+        return float(self._yaws_at(np.array([self.now]))[0])
+
+    def push(self, hop: Hop, diffuse_ratio: float | None) -> bool:
+        """Process a hop; return whether it completed a step, so that the tracks have changed.
+
+        `diffuse_ratio` is the diffuse-to-direct ratio of two separated sources, if it is known.
+        """
+        self._n_hops += 1
+        self._samples.append(hop.resampled)
+        if self._n_hops % self._hops_per_step:
+            return False
+        samples, self._samples = np.concatenate(self._samples, axis=1), []
+        seconds = self._hops_per_step * self._hop_seconds
+        self.front_end.step(samples, self.now, seconds, diffuse_ratio)
+        return True
+
+    def correct(self, masks: MaskStage, rendered_ids: Sequence[int]) -> None:
+        """Correct the tracks by directions from cues, and by the separated signals.
+
+        Both need seconds of sound during which the head did not turn.
+        """
+        settings, now, yaw = self._settings, self.now, self._yaw
+        step = self._n_hops // self._hops_per_step
+        if step % self.tracker.settings.front_end.interval_steps == 0:
+            if abs(yaw - self._reference_yaw) > settings.static_head_degrees:
+                self._reference_yaw, self._turned_at = yaw, now
+            static = now - self._turned_at >= settings.static_head_seconds
+            anechoic = self.front_end.reverberation.anechoic
+            directions = masks.model.cue_directions() if anechoic and static else {}
+            self.tracker.apply_cue_directions(
+                {i: self.space.rotated(direction, yaw) for i, direction in directions.items()}
+            )
+        if now - self._turned_at >= settings.static_head_seconds:
+            self.speaker_test.check(
+                step, now, self.front_end, rendered_ids, masks.model, masks.frames, yaw
+            )
+
+    def positions(self) -> TrackPositions:
+        """Return where the confirmed tracks are, and how they moved since the last call."""
+        yaw, tracks = self._yaw, self.tracker.confirmed
+        turn, self._last_yaw = yaw - self._last_yaw, yaw
+        return TrackPositions(
+            {t.id: self.space.rotated(t.direction[: self.space.columns], -yaw) for t in tracks},
+            {track.id: track.motion_forgetting(turn) for track in tracks},
+        )
+
+
+class MaskStage:
+    """Masks of the rendered tracks: the frames of a stream at the head's rate, and their cues."""
+
+    def __init__(
+        self, separator: Separator, filterbank: Filterbank, latency: LatencyProfile
+    ) -> None:
+        layout = separator.layout
+        self.model = OnlineMasks(separator, filterbank.hop_seconds)
+        # Masks belong to the centre of the synthesis window, or as near to it as theirs reaches.
+        centre = round(filterbank.latency_samples / 2 / filterbank.rate * layout.rate)
+        lag = max(centre - layout.window // 2, 0)
+        self._window = layout.window
+        self._samples = np.zeros((2, layout.window + lag))
+        self.frames: list[Complex] = []  # spectra (2, B, 1) of the last seconds
+        self._max_frames = round(latency.steering.recent_seconds / filterbank.hop_seconds)
+
+    def push(self, hop: Hop, ids: Sequence[int] | None) -> Array | None:
+        """Process a hop; return the masks (M, F) of tracks in its frame, or None without ids."""
+        n = hop.resampled.shape[1]
+        self._samples = np.concatenate([self._samples[:, n:], hop.resampled], axis=1)
+        self.model.append(self._samples[:, : self._window])
+        self.frames.append(self.model.latest_frame)
+        del self.frames[: -self._max_frames]
+        return None if ids is None else self.model.latest_masks(ids)
+
+
+class RenderStage:
+    """Renders the signals of the tracks. Each confirmed track has a row of the renderer."""
+
+    def __init__(
+        self, rate: int, latency: LatencyProfile, mask_frequencies_hz: Array, max_sources: int
+    ) -> None:
+        self._settings, self._max_sources = RenderSettings(), max_sources
+        self.renderer = StreamRenderer(rate, latency, mask_frequencies_hz, max_sources)
+        self.ids: tuple[int, ...] = ()  # tracks that are separated from each other
+        self._rows: dict[int, int] = {}  # row of the renderer, by track id
+        self._n_steps = 0
+
+    @property
+    def mask_ids(self) -> tuple[int, ...] | None:
+        """Tracks whose masks the next hop needs; None if it needs none."""
+        return self.ids if self.renderer.needs_frame_masks else None
+
+    def push(self, hop: Hop, masks: Array | None) -> dict[int, Array]:
+        """Process a hop; return the signal (2, hop) of each confirmed track."""
+        rendered = self.renderer.push(hop.samples, masks, [self._rows[i] for i in self.ids])
+        return {i: rendered[row] for i, row in self._rows.items()}
+
+    def select(self, tracks: Sequence[OnlineTrack], now: float, *, reverberant: bool) -> bool:
+        """Assign rows to the confirmed tracks and select those that are separated.
+
+        Return whether the filters are due for an update.
+        """
+        settings, renderer = self._settings, self.renderer
+        self._n_steps += 1
+        ids = {track.id for track in tracks}
+        for removed in set(self._rows) - ids:
+            renderer.clear_row(self._rows.pop(removed))
+        renderer.retain([track.id for track in tracks])
+        for added in sorted(ids - set(self._rows)):
+            self._rows[added] = min(set(range(self._max_sources)) - set(self._rows.values()))
+        changed = reverberant != renderer.reverberant
+        if changed:
+            renderer.set_reverberant(reverberant)
+        before, self.ids = self.ids, self._ranked(tracks, now, reverberant=reverberant)
+        is_new = renderer.n_updates(self.ids) < settings.new_pair_updates
+        interval = settings.update_interval_steps * (1 if is_new else 2)
+        return changed or self.ids != before or self._n_steps % interval == 0
+
+    def _ranked(
+        self, tracks: Sequence[OnlineTrack], now: float, *, reverberant: bool
+    ) -> tuple[int, ...]:
+        """Return the ids of the tracks that are separated: the two with the largest gain, and more.
+
+        Further tracks are added while they are active. A ranking by the last hit alone would let
+        reflections alternate with talkers.
+        """
+        settings = self._settings
+
+        def order(track: OnlineTrack) -> tuple[float, float, int]:
+            age = now - track.last_hit_at
+            bonus = settings.rendered_bonus if track.id in self.ids else 1.0
+            gain = bonus * track.gain * np.exp(-age / settings.gain_decay_seconds)
+            return -max(gain, 0.0), age, track.id
+
+        ranked = sorted(tracks, key=order)
+        chosen = ranked[:2]
+        # In a reverberant room a third track may be a reflection, which would take sound from the
+        # other two: it needs more hits.
+        min_hits = settings.reverberant_min_hits if reverberant else 0
+        for track in ranked[2:]:
+            active = now - track.last_hit_at < settings.active_seconds
+            if active and track.hits >= min_hits and not track.low_likelihood_steps:
+                chosen.append(track)
+        return tuple(sorted(track.id for track in chosen))
+
+    def update(self, masks: MaskStage, positions: TrackPositions) -> None:
+        """Update the filters of the selected tracks."""
+        renderer, ids = self.renderer, self.ids
+        forgetting = max((positions.forgetting[i] for i in ids), default=0.0)
+        recent_masks = expected = None
+        if renderer.needs_masks(ids) and masks.frames:
+            n_moving = round(self._settings.moving_seconds / renderer.filterbank.hop_seconds)
+            frames = masks.frames[-n_moving:] if forgetting else masks.frames
+            recent_masks = masks.model.masks_of(renderer.select_kept(frames), ids)
+            # Reflections change the interaural ratio from what is expected for the direction.
+            if len(ids) == 2 and not renderer.reverberant:
+                expected = masks.model.expected_cues(ids)
+        rows = {i: self._rows[i] for i in ids}
+        renderer.update(rows, recent_masks, forgetting, expected)

@@ -1,0 +1,155 @@
+"""The mismatch between the learned head and the one that made a recording."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.features.layout import CueLayout
+from earatlas.features.reverberation import ReverberationEstimate
+from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.spaces import Sphere
+from earatlas.localization.diagnostics import DoubtKind, HeadFit
+from earatlas.localization.head_mismatch import HeadMismatch, Unit
+from earatlas.ppam.cue_bands import CueBands
+from earatlas.ppam.head_deviations import HeadDeviations
+from earatlas.separation.result import Evidence, LocatedSource
+from earatlas.separation.source_directions import SceneMismatch, diagnose_scene
+from earatlas.training.reverberant import detect_onsets
+from earatlas.types import Array
+
+
+@pytest.fixture(scope="module")
+def deviations() -> HeadDeviations:
+    """Three components of deviations, the same in all directions, as large as those of people."""
+    layout, rng = ea.CueLayout(), np.random.default_rng(4)
+    bands = CueBands.of(layout)
+    level = bands.mean((layout.cue_kinds == "ild").astype(float))
+    scale = np.where(level > 0.5, 3.0, 0.2)
+    loadings = rng.normal(size=(len(bands), 3)) * scale[:, None] / np.sqrt(3)
+    centres = Sphere().grid(20.0)
+    residual = np.tile(0.1 * bands.expand(scale) ** 2, (len(centres), 1))
+    return HeadDeviations(layout, centres, bands, np.tile(loadings, (len(centres), 1, 1)), residual)
+
+
+def mismatch_of(
+    atlas: ea.Atlas, deviations: HeadDeviations, unit: Unit = Unit.OTHER
+) -> HeadMismatch:
+    """Return the mismatch of an atlas with given deviations."""
+    assert atlas.reverberant_localizer is not None
+    return HeadMismatch(
+        atlas.model, atlas.calibration, deviations, atlas.reverberant_localizer, unit
+    )
+
+
+def effective(atlas: ea.Atlas, cues: Array) -> CueStatistics:
+    """Return the effective statistics of one vector of cues."""
+    return atlas.calibration.effective_statistics(
+        CueStatistics.from_vector(cues), atlas.model.noise
+    )
+
+
+@pytest.mark.parametrize("true", [0.0, 0.3, 1.0])
+def test_evidence_finds_the_magnitude(deviations: HeadDeviations, true: float) -> None:
+    """Cues that deviate by α in the modelled way have the largest evidence near α."""
+    atlas = ea.example_atlas()
+    mismatch, rng = mismatch_of(atlas, deviations), np.random.default_rng(1)
+    found = []
+    for direction in ([30.0, 10.0], [-70.0, 0.0], [150.0, 20.0]):
+        z = rng.normal(size=3)
+        own = atlas.model.forward_map(np.array([direction]))[0]
+        shift = deviations.bands.expand(deviations.loadings[0] @ z)
+        found.append(mismatch.magnitude(effective(atlas, own + np.sqrt(2) * true * shift)))
+    low, high = {0.0: (0.08, 0.08), 0.3: (0.15, 0.6), 1.0: (0.6, 1.5)}[true]
+    assert low <= np.median(found) <= high
+
+
+def test_unit_is_the_prior_of_the_magnitude(deviations: HeadDeviations) -> None:
+    """The same unit deviates by 0.3 at most, even if the cues are those of another head."""
+    atlas = ea.example_atlas()
+    cues = atlas.model.forward_map(np.array([[40.0, 0.0]]))[0]
+    shift = deviations.bands.expand(deviations.loadings[0] @ np.array([1.5, -1.0, 1.0]))
+    sound = effective(atlas, cues + np.sqrt(2) * shift)
+    same, other = (
+        mismatch_of(atlas, deviations, unit).magnitude(sound) for unit in (Unit.SAME, Unit.OTHER)
+    )
+    assert same == pytest.approx(0.3)
+    assert other >= 0.6
+
+
+def test_noise_and_reverberation_are_not_a_mismatch(deviations: HeadDeviations) -> None:
+    """Only clean anechoic recordings of a second and more determine the mismatch."""
+    atlas = ea.example_atlas()
+    mismatch = mismatch_of(atlas, deviations)
+    scene = ea.render_scene(
+        ea.simulated_head([[40.0, 10.0]]),
+        [ea.synthetic_speech(2.0)],
+        [[40.0, 10.0]],
+        settings=ea.SceneSettings(snr_db=60.0),
+    )
+    settings = mismatch.localizer.direct_sound.onset_settings
+    onsets = replace(
+        detect_onsets(scene.mixture.samples, settings),
+        reverberation=ReverberationEstimate(decay_seconds=0.12),
+    )
+    assert mismatch.is_possible(2.0, onsets)
+    assert not mismatch.is_possible(0.1, onsets)
+    assert not mismatch.is_possible(2.0, replace(onsets, frames=0.3 * onsets.frames))
+    assert not mismatch.is_possible(2.0, replace(onsets, snr_db=onsets.snr_db - 40))
+    reverberant = ReverberationEstimate(decay_seconds=0.3)
+    assert not mismatch.is_possible(2.0, replace(onsets, reverberation=reverberant))
+
+
+def test_deviations_need_the_same_cues(deviations: HeadDeviations) -> None:
+    """Another layout of the cues, another space, or a model with its own deviations: none."""
+    atlas = ea.example_atlas()
+    assert deviations.apply_to(atlas.model, atlas.layout)
+    assert not deviations.apply_to(atlas.model, CueLayout(ild_band_hz=(0.0, 4000.0)))
+    assert not deviations.apply_to(deviations.deviating(atlas.model, 0.3), atlas.layout)
+
+
+@pytest.mark.parametrize(("magnitude", "doubted"), [(0.3, False), (0.6, True), (1.5, True)])
+def test_magnitude_decides_about_the_doubt(magnitude: float, doubted: bool) -> None:
+    """A determined magnitude replaces the tests of residual and onsets."""
+    fit = HeadFit.measure(9.0, 1.0, 4.0, mismatch=magnitude)
+    assert fit.other_head is doubted
+    kinds = [doubt.word for doubt in fit.doubts()] if doubted else []
+    assert kinds == [DoubtKind.HEAD_MISMATCH] * doubted
+
+
+def test_learn_stores_the_unit(tmp_path: object) -> None:
+    """`unit` is kept in the file; an unknown one is refused."""
+    head = ea.simulated_head([[azimuth, 0.0] for azimuth in range(-90, 91, 20)])
+    atlas = ea.learn(head, rooms=False, unit="same")
+    file = atlas.save(f"{tmp_path}/same.atlas")
+    assert ea.Atlas.load(file).about["unit"] == "same"
+    assert "unit" not in ea.learn(head, rooms=False).about
+    with pytest.raises(ea.InputError, match="unit must be 'same', 'other' or 'person', got 'twin'"):
+        ea.learn(head, unit="twin")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("magnitudes", "doubted"), [((1.5, 0.3), False), ((1.5, 0.6), True), ((0.08, 0.08), False)]
+)
+def test_best_fitting_source_of_a_scene_decides(
+    deviations: HeadDeviations, magnitudes: tuple[float, ...], doubted: bool
+) -> None:
+    """Errors of the masks increase single magnitudes; another head increases all of them."""
+    atlas = ea.example_atlas()
+    scene = ea.render_scene(
+        ea.simulated_head([[40.0, 10.0]]), [ea.synthetic_speech(2.0)], [[40.0, 10.0]]
+    )
+    assert atlas.reverberant_localizer is not None
+    settings = atlas.reverberant_localizer.direct_sound.onset_settings
+    onsets = replace(
+        detect_onsets(scene.mixture.samples, settings),
+        reverberation=ReverberationEstimate(decay_seconds=0.19),
+    )
+    posterior = atlas.localize(scene.mixture).posterior
+    located = [LocatedSource.static(posterior, Evidence(3.0, 300, 2.0, 1.0))] * 2
+    mismatch = SceneMismatch(mismatch_of(atlas, deviations), magnitudes, (posterior, posterior))
+    diagnosis = diagnose_scene(atlas, located, onsets, 3.0, mismatch)
+    kinds = [doubt.word for doubt in diagnosis.doubts()]
+    assert kinds == [DoubtKind.HEAD_MISMATCH] * doubted
+    assert mismatch.other_head is doubted

@@ -1,0 +1,353 @@
+"""A population of heads: posteriors against dense oracles, components, adaptation, files."""
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+import earatlas as ea
+from earatlas.atlas import PEOPLE_ATLAS
+from earatlas.errors import InputError
+from earatlas.features.layout import CueLayout
+from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.spaces import Sphere
+from earatlas.localization.learned_head import Accuracy
+from earatlas.population.adaptation import AdaptationSettings, adapt_listener
+from earatlas.population.adaptation_report import (
+    Adaptation,
+    AdaptationVerdict,
+    VerdictSettings,
+    adapt_to_recordings,
+)
+from earatlas.population.chart_regression import ChartRegression, SharedCharts
+from earatlas.population.learning import LearnedPopulation, learn_population_model
+from earatlas.population.membership import HeadProblem, Membership
+from earatlas.population.population import Listener, Population, fit_population
+from earatlas.population_atlas import PopulationAtlas
+from earatlas.ppam.calibration import Calibration
+from earatlas.ppam.cue_bands import CueBands
+from earatlas.ppam.listener_model import ListenerPPAM
+from earatlas.types import Array, field_values
+
+K, D, H, J, L = 3, 7, 4, 2, 2
+BANDS = CueBands(np.array([0, 0, 1, 3, 1, 2, 3]))
+
+
+def small_population(rng: np.random.Generator, shared: float = 0.4) -> Population:
+    """Return a population with random parameters and charts in three places."""
+    centres = np.array([[0.0, 0.0], [30.0, 10.0], [120.0, -20.0]])
+    return Population(
+        SharedCharts(centres, 6.0),
+        BANDS,
+        rng.normal(size=(K, L + 1, D)) * [[0.1], [0.2], [1.0]],
+        rng.normal(size=(K, H, J)),
+        rng.uniform(0.3, 2.0, (K, D)),
+        shared,
+    )
+
+
+def dense_covariance(model: ListenerPPAM, k: int) -> Array:
+    """Return C_k + A_k Γ_k A_kᵀ, the covariance of the cues of chart k."""
+    repeat = np.zeros((D, H))
+    for d in range(D):
+        repeat[d, BANDS.band[d]] = 1.0
+    loadings = repeat @ model.loadings[k]
+    A, gamma = model.A[k], model.gammas[k]
+    covariance: Array = np.diag(model.residual[k]) + loadings @ loadings.T + A @ gamma @ A.T
+    return covariance
+
+
+def test_bands_equal_loops() -> None:
+    """Sums, means and repeated values agree with loops over the cues."""
+    values = np.random.default_rng(0).normal(size=(2, D))
+    sums = np.zeros((2, H))
+    for d in range(D):
+        sums[:, BANDS.band[d]] += values[:, d]
+    counts = np.array([2, 2, 1, 2])
+    np.testing.assert_allclose(BANDS.sum(values), sums, rtol=1e-12)
+    np.testing.assert_allclose(BANDS.mean(values), sums / counts, rtol=1e-12)
+    np.testing.assert_array_equal(BANDS.expand(sums)[:, 5], sums[:, 2])
+
+
+def test_bands_of_a_layout_do_not_mix_kinds() -> None:
+    """Every band has cues of one kind only."""
+    layout = CueLayout()
+    bands = CueBands.of(layout)
+    assert len(bands) < layout.n_cues / 5
+    for h in range(len(bands)):
+        assert len(set(layout.cue_kinds[bands.band == h])) == 1
+
+
+def test_posterior_equals_dense_gaussians() -> None:
+    """log p(y, k) and p(u | y, k) equal those of full covariance matrices."""
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(J, J))
+    listener = Listener(rng.normal(size=J), 0.1 * root @ root.T)
+    model = small_population(rng).model(listener)
+    y = rng.normal(size=D)
+    found = model.posteriors(CueStatistics.stack([CueStatistics.from_vector(y)]))
+    for k in range(K):
+        C = dense_covariance(model, k)
+        r = y - model.b[k]
+        log_p = np.log(model.weights[k]) - 0.5 * (r @ np.linalg.solve(C, r))
+        log_p -= 0.5 * np.linalg.slogdet(C)[1]
+        np.testing.assert_allclose(found.logs[k, 0], log_p, rtol=1e-9)
+        gain = model.gammas[k] @ model.A[k].T @ np.linalg.inv(C)
+        np.testing.assert_allclose(found.means[:, k, 0], gain @ r, rtol=1e-8, atol=1e-10)
+        V = model.gammas[k] - gain @ model.A[k] @ model.gammas[k]
+        np.testing.assert_allclose(found.covariances[:, :, k, 0], V, rtol=1e-8, atol=1e-9)
+
+
+def test_unobserved_cues_change_nothing() -> None:
+    """NaN in cues that were not observed does not change the posterior."""
+    rng = np.random.default_rng(2)
+    model, y = small_population(rng).model(), rng.normal(size=D)
+    Q = np.array([1.0, 0, 1, 1, 0, 1, 1])
+    whole = CueStatistics(Q, Q * y, Q * y**2)
+    broken = CueStatistics(Q, np.where(Q > 0, Q * y, np.nan), np.where(Q > 0, Q * y**2, np.nan))
+    every = np.arange(K)
+    np.testing.assert_array_equal(model.log_joint(whole, every), model.log_joint(broken, every))
+
+
+def test_unknown_listener_has_the_covariance_of_the_population() -> None:
+    """Without recordings, the deviations of w and of v add up to N(0, I)."""
+    population = small_population(np.random.default_rng(3))
+    model = population.model()
+    for k in range(K):
+        beta = population.loadings[k]
+        np.testing.assert_allclose(
+            model.loadings[k] @ model.loadings[k].T, beta @ beta.T, rtol=1e-9, atol=1e-12
+        )
+
+
+def test_components_have_the_covariance_of_heads() -> None:
+    """With as many coordinates as heads, β βᵀ is the covariance of the heads, in every chart."""
+    rng = np.random.default_rng(4)
+    S = 6
+    maps = rng.normal(size=(S, K, L + 1, D))
+    covered = np.ones(K, dtype=bool)
+    heads = [ChartRegression(m, covered, np.full((K, D), 0.5)) for m in maps]
+    charts = SharedCharts(np.array([[0.0, 0.0], [30.0, 10.0], [120.0, -20.0]]), 6.0)
+    population = fit_population(
+        charts, BANDS, heads, coordinates=S - 1, shared=0.3, unexplained_share=0.0
+    )
+    np.testing.assert_allclose(population.mean, maps.mean(axis=0), rtol=1e-9)
+    banded = BANDS.mean(maps[:, :, -1] - maps[:, :, -1].mean(axis=0))
+    for k in range(K):
+        beta = population.loadings[k]
+        expected = np.einsum("sh,sg->hg", banded[:, k], banded[:, k]) / S
+        np.testing.assert_allclose(beta @ beta.T, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_head_without_a_chart_does_not_change_its_mean() -> None:
+    """A head that covers a part of the sphere contributes there only."""
+    rng = np.random.default_rng(5)
+    maps = rng.normal(size=(5, K, L + 1, D))
+    masks = np.ones((5, K), dtype=bool)
+    masks[4, 1] = False
+    maps[4, 1] = 0.0
+    heads = [ChartRegression(m, c, np.zeros((K, D))) for m, c in zip(maps, masks, strict=True)]
+    charts = SharedCharts(np.array([[0.0, 0.0], [30.0, 10.0], [120.0, -20.0]]), 6.0)
+    population = fit_population(
+        charts, BANDS, heads, coordinates=2, shared=0.3, unexplained_share=0.2
+    )
+    np.testing.assert_allclose(population.mean[1], maps[:4, 1].mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(population.mean[0], maps[:, 0].mean(axis=0), rtol=1e-9)
+
+
+def test_charts_reproduce_an_affine_head() -> None:
+    """Cues that are affine in the chart coordinates have these maps, but for the small ridge."""
+    rng = np.random.default_rng(6)
+    charts = SharedCharts(np.array([[10.0, 5.0]]), 6.0)
+    directions = np.column_stack([rng.uniform(0, 20, 60), rng.uniform(-5, 15, 60)])
+    u = Sphere().charts(charts.centres, directions)[:, 0]
+    A, b = rng.normal(size=(D, L)), rng.normal(size=D)
+    fitted = ChartRegression.of(charts, directions, u @ A.T + b)
+    np.testing.assert_allclose(fitted.maps[0, :L].T, A, rtol=0.2, atol=0.05)
+
+
+def test_labelled_recording_gives_the_posterior_of_w() -> None:
+    """With one chart and one recording, the listener is the Gaussian posterior of w."""
+    rng = np.random.default_rng(7)
+    whole = small_population(rng)
+    population = Population(
+        SharedCharts(whole.charts.centres[:1], 6.0), BANDS, whole.mean[:1], whole.loadings[:1],
+        whole.residual[:1], whole.shared,
+    )  # fmt: skip
+    y, model = rng.normal(size=D), population.model()
+    listener = adapt_listener(population, [CueStatistics.from_vector(y)])
+    repeat = np.zeros((D, H))
+    repeat[np.arange(D), BANDS.band] = 1.0
+    beta = repeat @ population.loadings[0]
+    rho = population.shared
+    rest = np.diag(population.residual[0]) + (1 - rho) * beta @ beta.T
+    rest += model.A[0] @ model.gammas[0] @ model.A[0].T
+    precision = np.eye(J) / rho + beta.T @ np.linalg.solve(rest, beta)
+    mean = np.linalg.solve(precision, beta.T @ np.linalg.solve(rest, y - model.b[0]))
+    np.testing.assert_allclose(listener.covariance, np.linalg.inv(precision), rtol=1e-9)
+    np.testing.assert_allclose(listener.mean, mean, rtol=1e-8)
+
+
+def recordings_of(
+    population: Population, w: Array, count: int, rng: np.random.Generator
+) -> list[CueStatistics]:
+    """Return cue vectors of a listener with coordinates w, at random charts."""
+    model = population.model(Listener(w, 1e-9 * np.eye(J)))
+    sounds = []
+    for _ in range(count):
+        k = rng.integers(K)
+        y = model.b[k] + rng.normal(size=D) * 0.3 * np.sqrt(population.residual[k])
+        sounds.append(CueStatistics.from_vector(y))
+    return sounds
+
+
+def test_unlabelled_adaptation_finds_the_listener() -> None:
+    """Many recordings of unknown directions reveal w, and held-out ones become more probable."""
+    rng = np.random.default_rng(8)
+    population = small_population(rng, shared=0.9)
+    w = np.array([1.5, -1.0])
+    sounds = recordings_of(population, w, 60, rng)
+    listener = adapt_listener(population, sounds, settings=AdaptationSettings(iterations=15))
+    assert np.linalg.norm(listener.mean - w) < 0.5 * np.linalg.norm(w)
+    found = adapt_to_recordings(
+        population, Calibration(max_residual=2.0), sounds, limits=VerdictSettings(min_observed=3.0)
+    )
+    assert found.verdict is AdaptationVerdict.ADAPTED
+    assert found.gain_nats > 0
+
+
+def test_silence_and_one_direction_are_refused() -> None:
+    """Without sound, or with one direction only, the listener stays unknown."""
+    rng = np.random.default_rng(9)
+    population, calibration = small_population(rng), Calibration(max_residual=2.0)
+    nothing = CueStatistics(np.zeros(D), np.zeros(D), np.zeros(D))
+    found = adapt_to_recordings(population, calibration, [nothing] * 8)
+    assert found.verdict is AdaptationVerdict.TOO_FEW
+    np.testing.assert_array_equal(found.listener.mean, 0.0)
+    model, Q = population.model(), np.full(D, 100.0)
+    y = model.b[1]
+    same = [CueStatistics(Q, Q * y, Q * y**2)] * 8
+    limits = VerdictSettings(min_observed=3.0)
+    one = adapt_to_recordings(population, calibration, same, limits=limits)
+    assert one.verdict is AdaptationVerdict.ONE_DIRECTION
+
+
+def test_two_heads_are_no_population() -> None:
+    """Fewer than three heads raise an error with a remedy."""
+    head = ea.simulated_head([[azimuth, 0.0] for azimuth in range(-90, 91, 20)])
+    with pytest.raises(InputError, match="at least 3"):
+        learn_population_model([head, head])
+
+
+def test_coarse_grids_have_larger_charts() -> None:
+    """Heads that were measured every 20° make a population, whose charts are 30° apart."""
+    grid = Sphere().grid(20.0)
+    heads = [
+        ea.Head(f"turned by {turn}°", grid, ea.simulated_head(np.add(grid, (turn, 0))).responses())
+        for turn in (-4.0, 0.0, 5.0)
+    ]
+    learned = learn_population_model(heads, rooms=False)
+    spacing = 1.5 * heads[0].spacing_degrees
+    assert learned.population.charts.width_degrees == pytest.approx(0.5 * spacing)
+    assert all(member.problem is None for member in learned.members)
+
+
+def test_heads_without_common_directions_are_refused() -> None:
+    """Two heads on one side and one on the other, which has no chart of two heads."""
+    rng = np.random.default_rng(4)
+    charts = SharedCharts(np.array([[0.0, 0.0], [90.0, 0.0]]), 6.0)
+    heads = [
+        ChartRegression(rng.normal(size=(2, L + 1, D)), np.array(covered), np.ones((2, D)))
+        for covered in ([True, False], [False, True])
+    ]
+    with pytest.raises(InputError, match="directions in common"):
+        fit_population(charts, BANDS, heads, coordinates=1, shared=0.3, unexplained_share=0.2)
+
+
+def test_file_is_exact(tmp_path: object) -> None:
+    """An atlas that is read again has the same model, listener and members."""
+    rng, layout = np.random.default_rng(10), CueLayout()
+    bands = CueBands.of(layout)
+    centres = np.array([[0.0, 0.0], [90.0, 30.0]])
+    population = Population(
+        SharedCharts(centres, 5.0), bands, rng.normal(size=(2, 3, layout.n_cues)),
+        rng.normal(size=(2, len(bands), 4)), rng.uniform(0.01, 9.0, (2, layout.n_cues)), 0.3,
+    ).rounded()  # fmt: skip
+    learned = LearnedPopulation(
+        population.model(), layout,
+        Calibration(kernel_widths=(2.0, 30.0), kernel_weights=(0.8, 0.2)),
+        Accuracy(5, 1.0, 2.0, 0.1, 1.0, 2.0), {"head": "test"}, population=population,
+        members=(Membership("a", 1.0, None), Membership("b", 2.5, HeadProblem.OTHER_KIND)),
+    )  # fmt: skip
+    atlas = PopulationAtlas(**field_values(learned)).for_listener(
+        Listener(rng.normal(size=4), np.eye(4))
+    )
+    path = atlas.save(f"{tmp_path}/people.atlas")
+    again = PopulationAtlas.load(path)
+    np.testing.assert_array_equal(again.model.b, atlas.model.b)
+    assert isinstance(again.model, ListenerPPAM)
+    assert isinstance(atlas.model, ListenerPPAM)
+    np.testing.assert_array_equal(again.model.loadings, atlas.model.loadings)
+    assert again.members == atlas.members
+    assert again.calibration == atlas.calibration
+    assert again.digest == atlas.digest
+
+
+def test_people_may_fit_mean_templates_less_well() -> None:
+    """The typical nats per onset of a loaded population are the 70th percentile of its scenes."""
+    localizer = ea.people_atlas().reverberant_localizer
+    assert localizer is not None
+    scores = localizer.score_calibration
+    expected = np.percentile(scores.features[:, 0], 70)
+    assert scores.typical_nats_per_onset == pytest.approx(expected)
+    assert expected < np.percentile(scores.features[:, 0], 85)
+
+
+def test_packaged_atlas_of_people() -> None:
+    """The packaged atlas loads by its name, is small, names its licence, and finds a talker."""
+    atlas = ea.Atlas.load("people")
+    assert isinstance(atlas, ea.PopulationAtlas)
+    assert PEOPLE_ATLAS.stat().st_size < 8e6
+    assert "Regents of the University of California" in atlas.about["licence"]
+    assert atlas.accuracy is not None
+    assert atlas.accuracy.median_degrees < 12
+    head = ea.simulated_head([[60, 0]])
+    scene = ea.render_scene(head, [ea.synthetic_speech(1.5)], [[60, 0]])
+    found = atlas.localize(scene.mixture)
+    assert ea.great_circle_error(found.direction, [60, 0]) < 40
+
+
+def test_single_head_cannot_be_adapted() -> None:
+    """An atlas of one head has no listener coordinates."""
+    with pytest.raises(ea.InputError, match="must be of many heads"):
+        ea.example_atlas().adapt([])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([None], "one entry per recording, got 1 for 2"),
+        ([(400, 0), None], "azimuths within"),
+        ([(0, 95), None], "azimuths within"),
+        ([(1, 2, 3), None], "azimuths within"),
+        (["left", None], "azimuths within"),
+        ([(float("nan"), 0), None], "azimuths within"),
+    ],
+)
+def test_labels_are_checked_before_the_work(labels: list[ArrayLike | None], message: str) -> None:
+    """Labels that do not match the recordings are one sentence; no recording is read."""
+    with pytest.raises(InputError, match=message):
+        ea.people_atlas().adapt(["missing.wav", "missing.wav"], labels)
+
+
+def test_recordings_are_a_list() -> None:
+    """A single recording is refused instead of being read letter by letter."""
+    with pytest.raises(InputError, match="must be a list"):
+        ea.people_atlas().adapt("talker.wav")
+
+
+def test_repr_of_an_adaptation_is_one_line() -> None:
+    """It has the verdict and the numbers, not the coordinates of the listener."""
+    found = Adaptation(
+        AdaptationVerdict.ADAPTED, Listener(np.zeros(2), np.eye(2)), 16, 1.256, 0.6, 0.25
+    )
+    assert repr(found) == "Adaptation(ADAPTED, 16 recordings, +1.26 nats, residual 0.60 to 0.25)"
