@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from command_line import default_signals
 from learned_heads import LearnedHeads
 
 import earatlas as ea
+from earatlas.batch import worker_pool
 from earatlas.batch.sidecar import read_sidecar
 from earatlas.cli.console import FileWarnings
 
@@ -367,6 +370,7 @@ def running_batch(folder: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str
     process = subprocess.Popen(
         [*COMMAND, *map(str, call)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+        preexec_fn=default_signals,
     )  # fmt: skip
     with process:
         for _ in range(1200):
@@ -385,6 +389,7 @@ def test_terminal_signals_during_startup(folder: Path, tmp_path: Path, name: str
     with subprocess.Popen(
         [*COMMAND, *map(str, call)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+        preexec_fn=default_signals,
     ) as process:  # fmt: skip
         while len(session_processes(process.pid)) < 5 and process.poll() is None:
             time.sleep(0.005)  # the command, two resource trackers and two workers
@@ -410,10 +415,10 @@ def test_ended_batch_can_be_resumed(
     else:
         os.kill(running_batch.pid, number)
     start = time.monotonic()
-    while session_processes(running_batch.pid) and time.monotonic() - start < 20:
+    while session_processes(running_batch.pid) and time.monotonic() - start < 60:
         time.sleep(0.02)
-    # Ending takes 0.4 to 0.5 s with nine other processes on two cores; 2 s indicate a fault.
-    assert time.monotonic() - start < 2
+    assert not session_processes(running_batch.pid)
+    assert len(list(out.glob("[0-9].json"))) < 10, "it ends before its last recording"
     assert running_batch.stderr is not None
     stderr_text = running_batch.stderr.read()
     for sidecar in out.glob("[0-9].json"):
@@ -436,3 +441,21 @@ def test_ended_batch_can_be_resumed(
     assert "are done already." in rest.stderr
     assert sounds(out) == expected_sounds
     assert list(out.glob(".earatlas-*")) == []
+
+
+def test_killed_pool_with_queued_files_is_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers of a pool are dead after `_kill_pool`, and no thread has raised an error."""
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda error: raised.append(error.exc_type))
+    context = worker_pool._TrackingContext()
+    pool = worker_pool._create_pool(tmp_path, 1, context)
+    pool.submit(time.sleep, 0).result()  # the worker has started
+    submitted = [pool.submit(time.sleep, 60) for _ in range(12)]
+    while not any(future.running() for future in submitted):
+        time.sleep(0.01)
+    worker_pool._kill_pool(pool, context, submitted)
+    assert not any(process.is_alive() for process in context.processes)
+    assert all(future.done() for future in submitted)
+    assert raised == []

@@ -19,7 +19,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -41,7 +41,7 @@ ShareCallback = Callable[[int, float], None]  # (index of the file, completed sh
 
 # Evidence: docs/figures/settings/batch.md, "worker_pool".
 _POLL_SECONDS = 0.2  # s between checks of the progress of the worker processes
-_QUEUED_FILES = 2  # files per process, so that the next one is ready when one is finished
+_SHUTDOWN_SECONDS = 10.0  # s, upper limit of the wait for a pool to notice that its workers died
 _PROCESS_ENDED_MESSAGE = (
     "its process was ended by the system. The file may need more memory than available, or crash "
     "a library that reads it."
@@ -75,7 +75,8 @@ def run_parallel(
         suspects: list[int] = []  # in progress when a process was ended: one of them caused it
         while pending:
             chosen = {number: pending[number] for number in suspects} or pending
-            queue_length = 1 if suspects else _QUEUED_FILES * jobs
+            # Two files per process, so that the next one is ready when one is finished.
+            queue_length = 1 if suspects else 2 * jobs
             try:
                 for number, outcome in _run_pool(
                     job_file, chosen, min(jobs, queue_length), queue_length, report
@@ -127,7 +128,7 @@ def _run_pool(
     except BrokenProcessPool as error:
         raise _BrokenPoolError(sorted(submitted.values())) from error
     finally:
-        _kill_pool(pool, context)
+        _kill_pool(pool, context, submitted)
 
 
 class _TrackingContext:
@@ -183,15 +184,22 @@ def _block_terminal_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _kill_pool(pool: Any, context: _TrackingContext) -> None:
+def _kill_pool(
+    pool: Any, context: _TrackingContext, submitted: Collection[Future[Outcome]]
+) -> None:
     """Kill the worker processes at once, then shut down the pool.
 
-    A pool that is asked to kill its workers while files are queued may print a KeyError from its
-    management thread; a pool whose workers have died cleans up quietly.
+    A pool that is shut down while files are queued prints a KeyError from its management thread,
+    which forgets the queued files but not their places in the queue. Therefore wait until that
+    thread has noticed the death of the workers and has failed all `submitted` files.
     """
     for process in list(context.processes):
-        with suppress(OSError, AttributeError, ValueError):  # it has ended, or was never started
-            process.kill()
+        if process.pid is not None and process.is_alive():
+            with suppress(OSError):  # it has ended
+                # `process.kill` is missing in loky's processes. Windows has no SIGKILL, and ends a
+                # process at once for any signal.
+                os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+    wait(submitted, _SHUTDOWN_SECONDS)
     pool.shutdown(wait=True, kill_workers=True)
 
 
