@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.posterior_summary import _PaddedComponents, summarize_posteriors
 from earatlas.geometry.spaces import Sphere
@@ -71,3 +72,11 @@ def test_cached_summary_is_used(posteriors: list[DirectionPosterior]) -> None:
     assert single.best is summary.best
     assert single.mean is summary.mean
     assert single.credible_radius(0.5) == pytest.approx(other, rel=1e-5)
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+def test_gaussian_radius_holds_90_percent(dims: int) -> None:
+    """90 % of the draws of a standard Gaussian are within the radius."""
+    draws = np.random.default_rng(dims).standard_normal((400_000, dims))
+    within = np.linalg.norm(draws, axis=1) < gaussian_radius_90(dims)
+    assert within.mean() == pytest.approx(0.9, abs=0.002)

@@ -31,7 +31,7 @@ from earatlas.features.reverberation import (
     DecayEstimator,
     ReverberationEstimate,
 )
-from earatlas.features.statistics import LevelTable
+from earatlas.features.statistics import NOISE_FLOOR, LevelTable
 from earatlas.features.stft import FrameStream, frame_groups, squared_magnitude
 from earatlas.types import Array, Complex, Indices, Mask
 
@@ -55,7 +55,7 @@ class OnsetDetectorSettings:
     low_hz: float = 150.0  # lowest frequency
     high_hz: float = 7800.0  # highest frequency
     below_peak_db: float = 50.0  # range below the strongest bin
-    quiet_share: float = 0.15  # fraction of the frames of a frequency that define its quiet level
+    quiet_share: float = NOISE_FLOOR.quiet_fraction  # quietest fraction of the frames
     snr_db: float = 6.0  # minimum above the quiet level
     rise_db: float = 3.0  # minimum above the envelope
     most_bins: int = 500  # maximum number of returned bins

@@ -31,7 +31,7 @@ from enum import Enum
 
 import numpy as np
 
-from earatlas.features.statistics import LevelTable
+from earatlas.features.statistics import NOISE_FLOOR, LevelTable
 from earatlas.types import Array
 
 __all__ = [
@@ -157,7 +157,7 @@ class DecaySettings:
     segment_seconds: float = 0.064  # duration over which a decay is measured
     above_quiet_db: float = 20.0  # a segment begins at least this much above the quiet level
     below_peak_db: float = 30.0  # and at most this much below the peak
-    quiet_fraction: float = 0.15  # quietest fraction of the frames, which define the quiet level
+    quiet_fraction: float = NOISE_FLOOR.quiet_fraction  # quietest fraction of the frames
     fastest_fraction: float = 0.1  # fastest fraction of the segments, which define the estimate
     min_segments: float = 20.0  # below, there is no estimate
 

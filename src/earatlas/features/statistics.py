@@ -33,7 +33,14 @@ from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.stft import frame_groups
 from earatlas.types import Array, Indices, Spectra
 
-__all__ = ["CueStatistics", "LevelHistogram", "LevelStatistics", "LevelTable", "NoiseFloorSettings"]
+__all__ = [
+    "NOISE_FLOOR",
+    "CueStatistics",
+    "LevelHistogram",
+    "LevelStatistics",
+    "LevelTable",
+    "NoiseFloorSettings",
+]
 
 LOWEST_DB, HIGHEST_DB = -140, 60  # range of the tables; levels outside count at its ends
 _N_LEVELS = HIGHEST_DB - LOWEST_DB + 1
@@ -46,13 +53,13 @@ class NoiseFloorSettings:
     Evidence: docs/figures/settings/features.md, "statistics".
     """
 
-    quiet_fraction: float = 0.15  # quietest fraction of the frames of a bin, which are its noise
+    quiet_fraction: float = 0.15  # quietest fraction of the frames, which are the noise
     directional_coherence: float = 0.7  # phase coherence above which quiet frames are no noise
     min_observed_fraction: float = 0.002  # if fewer bins remain, the floor is not raised
     margin_db: float = 18.0  # margin of the floor above the mean noise power
 
 
-_FLOOR = NoiseFloorSettings()
+NOISE_FLOOR = NoiseFloorSettings()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -289,19 +296,18 @@ def _estimate_floors_db(
     rows = np.arange(len(counts))[:, None]
     sound = counts * (rows >= int(threshold.absolute_db) - LOWEST_DB)
     cumulative = np.cumsum(sound, axis=0)
-    quiet = np.argmax(
-        cumulative >= _FLOOR.quiet_fraction * cumulative[-1], axis=0
-    )  # (D,), table rows
+    # (D,), rows of the table
+    quiet = np.argmax(cumulative >= NOISE_FLOOR.quiet_fraction * cumulative[-1], axis=0)
     is_quiet = (rows >= int(threshold.absolute_db) - LOWEST_DB) & (rows <= quiet)
     n_quiet = np.maximum((counts * is_quiet).sum(axis=0), 1e-300)
     mean = (sums * is_quiet).sum(axis=0) / n_quiet
-    if np.hypot(mean[cos], mean[sin]).mean() > _FLOOR.directional_coherence:
+    if np.hypot(mean[cos], mean[sin]).mean() > NOISE_FLOOR.directional_coherence:
         return floors  # the quiet frames have a direction: a steady sound, or its decay
     # The powers of noise are exponentially distributed, which relates the quantile to the mean.
-    to_mean_db = -10 * np.log10(-np.log(1 - _FLOOR.quiet_fraction))
-    noise = quiet + LOWEST_DB + np.ceil(to_mean_db + _FLOOR.margin_db).astype(np.intp)
+    to_mean_db = -10 * np.log10(-np.log(1 - NOISE_FLOOR.quiet_fraction))
+    noise = quiet + LOWEST_DB + np.ceil(to_mean_db + NOISE_FLOOR.margin_db).astype(np.intp)
     raised: Indices = np.maximum(floors, noise)
-    if counts[rows >= _level_rows(raised)].sum() < _FLOOR.min_observed_fraction * sound.sum():
+    if counts[rows >= _level_rows(raised)].sum() < NOISE_FLOOR.min_observed_fraction * sound.sum():
         return floors  # nothing exceeds the noise: several steady sounds rather than noise
     return raised
 

@@ -7,6 +7,7 @@ radii and areas without a grid, from `quasi_random_draws`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ __all__ = [
     "REGION_SETTINGS",
     "CredibleRegion",
     "RegionSettings",
+    "gaussian_radius_90",
     "grid_region",
     "quasi_random_draws",
 ]
@@ -40,6 +42,11 @@ class RegionSettings:
 
 
 REGION_SETTINGS = RegionSettings()
+
+
+def gaussian_radius_90(dims: int) -> float:
+    """Return the radius that holds 90 % of a standard Gaussian in one or two dimensions."""
+    return float(ndtri(0.95)) if dims == 1 else math.sqrt(-2 * math.log(0.1))
 
 
 @cache

@@ -24,6 +24,7 @@ import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
+from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
@@ -212,8 +213,7 @@ def locate_moving_source(
         windows = np.zeros(1, dtype=np.intp)
     windows = windows if len(windows) else np.array([int(trajectory.weights.argmax())])
     windows = windows[:: -(-len(windows) // settings.max_components)]
-    # 90 % radius of a Gaussian in standard deviations, in one and two dimensions.
-    width = trajectory.radius_90[windows] / (1.645 if space.dims == 1 else 2.146)
+    width = trajectory.radius_90[windows] / gaussian_radius_90(space.dims)
     posterior = DirectionPosterior(
         space,
         trajectory.at(trajectory.seconds)[windows],

@@ -34,6 +34,7 @@ import numpy as np
 
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.tracking.settings import TrackSettings
 from earatlas.types import Array, Single
 
@@ -225,8 +226,7 @@ class OnlineTrack:
             settings.diffusion_degrees * np.sqrt(self.coasting_seconds)
             + settings.speed_uncertainty * self.speed * self.coasting_seconds
         )
-        # 90 % of an isotropic Gaussian in two dimensions are within 2.15 standard deviations.
-        scale = 2.15 * (settings.moving_radius_factor if self.moving else 1.0)
+        scale = gaussian_radius_90(2) * (settings.moving_radius_factor if self.moving else 1.0)
         return float(np.hypot(max(scale * self.error_degrees, cone_radius_90), scale * drift))
 
     @property
