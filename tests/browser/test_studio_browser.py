@@ -524,3 +524,39 @@ def test_expired_session_is_forgotten(page: Any) -> None:
     }"""
     assert page.evaluate("sessionStorage.length") == 1
     assert page.evaluate(script) == 0
+
+
+def test_skip_link_moves_the_focus(page: Any) -> None:
+    """The link to the content focuses it, and the page stays as it is."""
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    assert page.get_by_role("heading", name="Drop a binaural recording here").is_visible()
+
+
+def test_several_dropped_files_are_listed(page: Any, mixture_file: Path) -> None:
+    """All dropped recordings are separated; they are listed with their results."""
+    data = base64.b64encode(mixture_file.read_bytes()).decode()
+    page.evaluate(
+        """(data) => {
+          const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+          const held = new DataTransfer();
+          for (const name of ["one.wav", "two.wav"]) held.items.add(new File([bytes], name));
+          window.dispatchEvent(new DragEvent("drop", { dataTransfer: held, cancelable: true }));
+        }""",
+        data,
+    )
+    for name in ("one.wav", "two.wav"):
+        row = page.locator(".earlier li", has_text=name)
+        row.get_by_text("2 sources found").wait_for(timeout=60_000)
+
+
+def test_cancelled_repetition_keeps_the_result(page: Any, mixture_file: Path) -> None:
+    """The result of before is shown again, and can be played."""
+    drop_file(page, "party.wav", mixture_file.read_bytes())
+    wait_for_result(page)
+    page.get_by_role("button", name="Apply").click()  # waits until the report is written
+    page.get_by_role("button", name="Cancel").click()
+    wait_for_result(page)
+    assert page.locator(".source").count() == 2
+    assert np.abs(playback(page)).max() > 0.01

@@ -110,10 +110,11 @@ def test_number_of_listeners_is_limited(page: Page) -> None:
         ):
             with (
                 pytest.raises(WebSocketDisconnect) as refused,
-                page.client.websocket_connect(page.at(path), headers=HEADERS),
+                page.client.websocket_connect(page.at(path), headers=HEADERS) as other,
             ):
-                pass
+                other.receive_text()  # a browser learns the reason of an accepted connection only
             assert refused.value.code == code
+            assert refused.value.reason
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,41 @@ def test_recording_is_separated_again_and_removed(
     assert page.get(f"jobs/{again['job']}").status_code == 404
 
 
+def test_cancelled_separation_keeps_the_previous_result(
+    separated: tuple[Page, dict[str, Any], dict[str, Any]],
+) -> None:
+    """After a cancelled or failed repetition, the recording has its previous result and files."""
+    page, submitted, job = separated
+    entry = page.session.recordings[submitted["recording"]]
+    sound = f"recordings/{entry.id}/files/{job['result']['files']['sounds'][0]}"
+    before = page.get(sound).content
+    with mock.patch.object(page.studio.pool, "submit"):
+        again = page.post(f"recordings/{entry.id}/separate", json={"n_sources": 1}).json()
+    repetition = page.session.jobs[again["job"]]
+    assert page.get("recordings").json()["recordings"][0]["job"] == again["job"]
+    assert page.get(sound).status_code == 404  # the files of the repetition are not there yet
+    page.client.delete(page.at(f"jobs/{again['job']}"))
+    assert repetition.state == "cancelled"
+    for state in ("cancelled", "failed"):
+        repetition.state = state
+        listed = page.get("recordings").json()["recordings"][0]
+        assert (listed["job"], listed["state"]) == (submitted["job"], "done")
+        assert page.get(sound).content == before
+    assert page.get(f"jobs/{submitted['job']}").json()["result"] == job["result"]
+
+
+def test_repetitions_leave_one_result_on_disk(page: Page, mixture_wav: bytes) -> None:
+    """The folders of results that can no longer be shown are deleted."""
+    submitted = page.post("recordings", params={"n_sources": "1"}, content=mixture_wav).json()
+    page.wait(submitted)
+    entry = page.session.recordings[submitted["recording"]]
+    for expected in (["separation1", "separation2"], ["separation2", "separation3"]):
+        again = {"n_sources": 1, "rendering": "soft"}
+        page.wait(page.post(f"recordings/{entry.id}/separate", json=again).json())
+        assert sorted(path.name for path in entry.folder.glob("separation*")) == expected
+    assert len(page.session.jobs) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -51,12 +51,12 @@ def separate_recording(
     request: dict[str, Any], atlas: Atlas, reporter: ProgressReporter
 ) -> dict[str, Any]:
     """Separate a recording; publish a preview, then the scene with its sounds, then the report."""
-    folder, name = Path(request["folder"]), str(request["name"])
+    folder, file, name = Path(request["folder"]), Path(request["file"]), str(request["name"])
     options = SeparationOptions(request.get("n_sources"), request.get("rendering", "spatial"))
     progress = reporter.stage("reading", 0.0, 0.05)
-    mixture = _write_mixture(Path(request["file"]), folder / MIXTURE)
+    mixture = _write_mixture(file, folder / MIXTURE)
     progress(1.0, 1.0)
-    truth = read_scene_truth(folder)
+    truth = read_scene_truth(file.parent)
     about = {
         "name": name,
         "head": str(atlas.about.get("head", "?")),
@@ -129,8 +129,7 @@ def _write_mixture(file: Path, path: Path, max_seconds: float = 300.0) -> Path:
             f"recording must have at most {format_duration(max_seconds)} in the studio, got "
             f"{format_duration(seconds)}. Use the command `earatlas separate` for longer ones."
         )
-    if file != path:
-        read_audio(file).write(path)
+    read_audio(file).write(path)
     return path
 
 

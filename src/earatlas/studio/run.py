@@ -8,6 +8,7 @@ from pathlib import Path
 
 import uvicorn
 
+from earatlas.studio.connections import limited_protocol
 from earatlas.studio.safety import new_token
 from earatlas.studio.server import Studio
 
@@ -23,7 +24,7 @@ def create_server(
     config = uvicorn.Config(
         studio.app, log_level="error", access_log=False, ws="websockets-sansio",
         ws_max_size=studio.limits.live_block_bytes, timeout_graceful_shutdown=1,
-        server_header=False,
+        server_header=False, http=limited_protocol(studio.limits),
     )  # fmt: skip
     server = uvicorn.Server(config)
     return f"http://127.0.0.1:{port}/{token}/", lambda: server.run(sockets=[bound])

@@ -50,6 +50,8 @@ _POLICY = (
 class Limits:
     """Most that pages may send to a studio, keep in it and let it compute at a time."""
 
+    connections: int = 100  # open connections; a page needs about ten
+    request_head_seconds: float = 10.0  # until the first request of a connection is complete
     upload_bytes: int = 500_000_000
     json_bytes: int = 100_000  # JSON of a request
     folder_files: int = 5000  # files of a folder of calibration recordings

@@ -271,9 +271,9 @@ class Studio:
     def _submit_separation(
         self, session: Session, entry: RecordingEntry, task: dict[str, Any]
     ) -> Response:
-        paths = {"file": str(entry.file), "folder": str(entry.folder), "name": entry.name}
-        entry.job = self.pool.submit(session.register_job(Job({**task, **paths}), entry.job))
-        return JSONResponse({"recording": entry.id, "name": entry.name, "job": entry.job.id})
+        job = Job({**task, "file": str(entry.file), "name": entry.name})
+        self.pool.submit(session.register_job(job, *entry.begin_separation(job)))
+        return JSONResponse({"recording": entry.id, "name": entry.name, "job": job.id})
 
     @_with_session
     async def _separate(self, request: Request, session: Session) -> Response:
@@ -300,11 +300,12 @@ class Studio:
     async def _file(self, request: Request, session: Session) -> Response:
         entry = _entry(session.recordings, request.path_params["recording"])
         name = request.path_params["name"]
-        if name not in entry.served_files():
+        path = entry.served_file(name)
+        if path is None:
             raise _NotFoundError
         stem = Path(entry.name).stem
         saved = name.replace("mixture", stem, 1) if name.startswith("mixture") else f"{stem}_{name}"
-        return FileResponse(entry.folder / name, filename=saved)
+        return FileResponse(path, filename=saved)
 
     # --- scenes --------------------------------------------------------------------------------
 
@@ -367,9 +368,11 @@ class Studio:
         head = None if session is None else session.heads.get(socket.query_params.get("head", ""))
         rate = socket.query_params.get("rate", "")
         if head is None or not head.ready or not rate.isdecimal() or len(rate) > 6:
+            await socket.accept()  # the reason does not reach the page otherwise
             await socket.close(1008, "This head does not exist in this session.")
             return
         if self._n_listeners >= self.limits.listeners:
+            await socket.accept()  # the reason does not reach the page otherwise
             await socket.close(1013, "Other pages are already listening. Close one of them.")
             return
         self._n_listeners += 1

@@ -79,42 +79,74 @@ class HeadEntry:
 
 @dataclass(eq=False)
 class RecordingEntry:
-    """A recording and its last job."""
+    """A recording, its last job, and its last separation that was completed.
+
+    Each separation writes into a folder of its own, so that one that is cancelled or fails leaves
+    the result of the previous one as it was.
+    """
 
     id: str
     name: str
     folder: Path
     file: Path
     job: Job | None = None
+    completed: Job | None = None  # the last separation that was done before `job`
+    n_separations: int = 0
 
     @property
     def is_separated(self) -> bool:
         """Whether its last job is a separation, and not only the rendering of a scene."""
         return self.job is not None and self.job.request["task"] == "separate"
 
+    @property
+    def shown_job(self) -> Job | None:
+        """The job whose result is shown: the last one, unless it was cancelled or has failed."""
+        if self.completed is not None and self.job is not None:
+            return self.completed if self.job.state in ("cancelled", "failed") else self.job
+        return self.job
+
+    def begin_separation(self, job: Job) -> list[Job]:
+        """Give the job a folder and replace the last one; return the jobs that are not needed.
+
+        Their files are deleted, except for those of a rendered scene, which are its ground truth.
+        """
+        separations = [one for one in (self.completed, self.job) if one and self.is_separated]
+        done = [one for one in separations if one.state == "done"]
+        replaced = [one for one in (self.completed, self.job) if one and one not in done[-1:]]
+        for one in replaced:
+            if one.request["task"] == "separate":
+                shutil.rmtree(one.request["folder"], ignore_errors=True)
+        self.n_separations += 1
+        folder = self.folder / f"separation{self.n_separations}"
+        folder.mkdir()
+        job.request["folder"] = str(folder)
+        self.job, self.completed = job, done[-1] if done else None
+        return replaced
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which a reloaded page finds the recording."""
-        assert self.job is not None
-        facts = (self.job.result or {}).get("facts", [])
-        if self.job.state == "failed":
-            facts = [f"failed: {self.job.error}"]
+        job = self.shown_job
+        assert job is not None
+        facts = (job.result or {}).get("facts", [])
+        if job.state == "failed":
+            facts = [f"failed: {job.error}"]
         return {
             "recording": self.id,
             "name": self.name,
-            "job": self.job.id,
-            "state": self.job.state,
+            "job": job.id,
+            "state": job.state,
             "facts": facts[:2],
         }
 
-    def served_files(self) -> set[str]:
-        """Return the names of the files that the page may load: those in its result."""
-        result = None if self.job is None else self.job.result
-        if not result or "files" not in result:
-            return set()
+    def served_file(self, name: str) -> Path | None:
+        """Return the path of a file that the page may load, which is one in a result, or None."""
+        job = self.shown_job
+        if job is None or not job.result or "files" not in job.result:
+            return None
         names: set[str] = set()
-        for value in result["files"].values():
+        for value in job.result["files"].values():
             names |= {value} if isinstance(value, str) else set(value)
-        return names
+        return Path(job.request["folder"]) / name if name in names else None
 
 
 @dataclass(eq=False)
@@ -156,8 +188,9 @@ class Session:
     def remove(self, entry: RecordingEntry) -> None:
         """Remove a recording and delete its files."""
         self.recordings.pop(entry.id, None)
-        if entry.job is not None:
-            self.jobs.pop(entry.job.id, None)
+        for job in (entry.job, entry.completed):
+            if job is not None:
+                self.jobs.pop(job.id, None)
         shutil.rmtree(entry.folder, ignore_errors=True)
 
     @property
@@ -171,16 +204,17 @@ class Session:
         jobs += [recording.job for recording in self.recordings.values()]
         return [job for job in jobs if job is not None]
 
-    def register_job(self, job: Job, replaced: Job | None = None) -> Job:
-        """Make a job available to the page; drop the replaced job and the oldest ended jobs.
+    def register_job(self, job: Job, *replaced: Job | None) -> Job:
+        """Make a job available to the page; drop replaced jobs and the oldest ended jobs.
 
         A result takes hundreds of kilobytes. Recordings and heads keep the jobs that they need.
         """
-        if replaced is not None:
-            self.jobs.pop(replaced.id, None)
-        ended = [old for old in self.jobs.values() if old.ended]
-        for old in ended[: -self.limits.entries]:
-            del self.jobs[old.id]
+        for old in replaced:
+            if old is not None:
+                self.jobs.pop(old.id, None)
+        ended = [one for one in self.jobs.values() if one.ended]
+        for one in ended[: -self.limits.entries]:
+            del self.jobs[one.id]
         self.jobs[job.id] = job
         return job
 

@@ -10,6 +10,8 @@ export class HeadChoice {
     this.root = root;
     this.app = app;
     this.heads = [];
+    this.queue = Promise.resolve(); // heads are learned one after the other
+    this.waiting = 0;
     this.dialog = el("dialog", { class: "card", "aria-label": "Head" });
     this.dialog.addEventListener("close", () => { this.sphere?.close(); this.show(); });
     document.body.append(this.dialog);
@@ -34,7 +36,8 @@ export class HeadChoice {
   // The button shows the progress of a head that is learned while the dialog is closed.
   buttonText() {
     if (this.learned) return `${this.learned.name} is learned`;
-    return this.busy ? `Learning, ${Math.round(100 * (this.fraction ?? 0))} %` : "Heads …";
+    const more = this.waiting ? `, ${this.waiting} waiting` : "";
+    return this.busy ? `Learning, ${Math.round(100 * (this.fraction ?? 0))} %${more}` : "Heads …";
   }
 
   openDialog() {
@@ -74,7 +77,22 @@ export class HeadChoice {
 
   // --- a new one ---------------------------------------------------------------------------
 
-  async addFile(file) {
+  // Learn a head after those that were added before.
+  enqueue(name, learn) {
+    if (this.busy) { this.waiting += 1; this.button.textContent = this.buttonText(); announce(`${name} is learned next`); }
+    const waited = this.busy;
+    this.busy = true;
+    this.queue = this.queue.catch(() => {}).then(() => { if (waited) this.waiting -= 1; return learn(); });
+    return this.queue;
+  }
+
+  addFile(file) { return this.enqueue(file.name, () => this.learnFile(file)); }
+
+  addFolder(entry) { return this.enqueue(entry.name, () => this.learnFolder(entry)); }
+
+  addFiles(files, name) { return this.enqueue(name, () => this.learnFiles(files, name)); }
+
+  async learnFile(file) {
     this.begin(file.name);
     try {
       const added = await upload("heads", file, { name: file.name }, (fraction) => this.progress?.("uploading", fraction), this.abort.signal);
@@ -82,12 +100,12 @@ export class HeadChoice {
     } catch (error) { this.failed(error); }
   }
 
-  async addFolder(entry) {
+  async learnFolder(entry) {
     this.begin(entry.name);
-    try { await this.addFiles(await filesBelow(entry, ""), entry.name); } catch (error) { this.failed(error); }
+    try { await this.learnFiles(await filesBelow(entry, ""), entry.name); } catch (error) { this.failed(error); }
   }
 
-  async addFiles(files, name) {
+  async learnFiles(files, name) {
     this.begin(name);
     try {
       const accepted = files.filter(([path]) => /\.(csv|wav|flac|ogg|aiff?)$/i.test(path));

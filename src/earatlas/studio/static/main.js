@@ -43,15 +43,16 @@ function handleDrops() {
   addEventListener("drop", async (event) => {
     event.preventDefault();
     highlight(false);
-    const entry = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.();
-    const file = event.dataTransfer.files[0];
-    if (entry?.isDirectory) app.choice.addFolder(entry);
-    else if (file && /\.(sofa|atlas)$/i.test(file.name)) app.choice.addFile(file);
-    else if (file && app.page?.dropped?.(file)) return;
-    else if (file) {
-      if (!app.page?.separateFile) { location.hash = "recording"; await new Promise((done) => setTimeout(done)); }
-      app.page?.separateFile?.(file);
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.());
+    const sounds = [];
+    for (const [i, file] of [...event.dataTransfer.files].entries()) {
+      if (entries[i]?.isDirectory) app.choice.addFolder(entries[i]);
+      else if (/\.(sofa|atlas)$/i.test(file.name)) app.choice.addFile(file);
+      else if (!app.page?.dropped?.(file)) sounds.push(file);
     }
+    if (!sounds.length) return;
+    if (!app.page?.separateFiles) { location.hash = "recording"; await new Promise((done) => setTimeout(done)); }
+    app.page?.separateFiles?.(sounds);
   });
 }
 
@@ -68,6 +69,9 @@ function handleKeys() {
     if (app.page?.key?.(event)) event.preventDefault();
   });
 }
+
+// The page's address is used by the tabs, so the link to the content moves the focus itself.
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 
 async function start() {
   try {

@@ -70,8 +70,8 @@ export class RecordingPage {
 
   empty(error = null, unsaved = null) {
     this.leave();
-    const input = el("input", { type: "file", class: "visually-hidden", accept: "audio/*,.wav,.flac,.ogg,.aiff,.aif", tabindex: -1, "aria-hidden": "true",
-      onchange: () => input.files.length && this.separateFile(input.files[0]) });
+    const input = el("input", { type: "file", class: "visually-hidden", accept: "audio/*,.wav,.flac,.ogg,.aiff,.aif", tabindex: -1, "aria-hidden": "true", multiple: true,
+      onchange: () => input.files.length && this.separateFiles([...input.files]) });
     const zone = el("section", { class: "card drop", "aria-label": "Choose a recording" },
       el("h1", {}, "Drop a binaural recording here"),
       el("p", { class: "lead" }, "See where each sound comes from, with its uncertainty, and listen to each one separately."),
@@ -100,7 +100,7 @@ export class RecordingPage {
     }
     if (!recordings.length) return setContent(root);
     const removeRecording = async (id) => { await remove(`recordings/${id}`); this.listEarlier(root); };
-    const summary = ({ state, facts }) => (facts.length ? facts.join(" · ") : state === "cancelled" ? state : "in progress");
+    const summary = ({ state, facts }) => (facts.length ? facts.join(" · ") : state === "cancelled" ? "cancelled; open to separate it" : "in progress");
     if (recordings.some(({ state }) => state === "waiting" || state === "running")) setTimeout(() => root.isConnected && this.listEarlier(root), 1000);
     return setContent(root, el("section", { class: "card earlier", "aria-label": "Earlier recordings" }, el("h2", {}, "Earlier in this tab"),
       el("ul", {}, recordings.map((one) => el("li", {},
@@ -108,8 +108,13 @@ export class RecordingPage {
         el("button", { class: "toggle", "aria-label": `Remove ${one.name}`, onclick: () => removeRecording(one.recording) }, "Remove"))))));
   }
 
-  async reopen({ recording, job, name }) {
-    try { await this.watch(recording, job, name); } catch (error) {
+  // Show the result of an earlier recording. One that was cancelled or has failed is separated again.
+  async reopen({ recording, job, name, state }) {
+    try {
+      const ended = state === "cancelled" || state === "failed";
+      const shown = ended ? (await post(`recordings/${recording}/separate`, { head: this.app.head })).job : job;
+      await this.watch(recording, shown, name);
+    } catch (error) {
       if (!(error instanceof RequestError)) throw error;
       this.empty(error.message);
     }
@@ -174,6 +179,26 @@ export class RecordingPage {
     }
   }
 
+  // A single file is shown; several are uploaded one after the other and listed.
+  async separateFiles(files) {
+    if (files.length === 1) { await this.separateFile(files[0]); return; }
+    const abort = new AbortController();
+    const uploading = {};
+    this.job = uploading;
+    const progress = this.busy(`${files.length} recordings`, () => abort.abort());
+    const refused = [];
+    for (const [i, file] of files.entries()) {
+      try {
+        await upload("recordings", file, { name: file.name, head: this.app.head }, (fraction) => progress(`uploading ${i + 1} of ${files.length}`, (i + fraction) / files.length), abort.signal);
+      } catch (error) {
+        if (error instanceof AbortedError) break;
+        if (!(error instanceof RequestError)) throw error;
+        refused.push(`${file.name}: ${error.message}`);
+      }
+    }
+    if (this.job === uploading) this.empty(refused.length ? refused.join(" ") : null);
+  }
+
   async follow(id, name) {
     const progress = this.busy(name, () => cancel(id));
     this.job = id;
@@ -196,12 +221,21 @@ export class RecordingPage {
         drawn = state.result;
         this.setAddress(recording);
         this.showResult(recording, drawn, Boolean(drawn.files.report));
-      } else if (drawn && state.result?.files?.report) this.showReport?.();
-      else if (!drawn) progress(state.state === "waiting" ? "waiting for other jobs" : state.stage, state.progress);
+      } else if (!drawn) progress(state.state === "waiting" ? "waiting for other jobs" : state.stage, state.progress);
       return true;
     });
-    if (job.state === "failed") this.empty([job.error, job.details]);
-    if (job.state === "cancelled") this.empty();
+    if (job.state === "done") this.showReport?.();
+    if (job.state === "failed" || job.state === "cancelled") await this.restore(recording, id, job);
+  }
+
+  // After a separation that was cancelled or has failed, show the previous result, if there is one.
+  async restore(recording, id, job) {
+    const alert = job.state === "failed" ? [job.error, job.details] : null;
+    const { recordings } = await get("recordings");
+    const previous = recordings.find((one) => one.recording === recording);
+    if (!previous || previous.job === id) { this.empty(alert); return; }
+    await this.watch(recording, previous.job, previous.name);
+    if (alert) this.root.prepend(failure(alert));
   }
 
   busy(name, onCancel) {
@@ -321,21 +355,28 @@ export class RecordingPage {
     const { files, settings } = this.view;
     const link = (name, label) => el("a", { class: "button", href: fileAddress(this.id, name), download: "" }, icon("down"), label);
     const report = el("span", {});
-    this.showReport = () => setContent(report, link("report.html", "Report"));
-    if (hasReport) this.showReport(); else if (!this.view.preliminary) setContent(report, el("span", { class: "note" }, "Writing the report …"));
+    if (!hasReport && !this.view.preliminary) setContent(report, el("span", { class: "note" }, "Writing the report …"));
     const count = el("select", {}, [["", "automatic"], ...[1, 2, 3, 4, 5, 6].map((n) => [n, String(n)])].map(([value, label]) =>
       el("option", { value, selected: String(settings.n_sources ?? "") === String(value) }, label)));
     const rendering = el("select", {}, [["spatial", "spatial filters"], ["soft", "soft masks"], ["binary", "binary masks"]].map(([value, label]) =>
       el("option", { value, selected: settings.rendering === value }, label)));
+    const problem = el("p", { class: "note", role: "alert" });
     const separateAgain = async () => {
       try {
         const done = await post(`recordings/${this.id}/separate`, { head: this.app.head, n_sources: count.value || null, rendering: rendering.value });
         await this.watch(this.id, done.job, this.view.name);
-      } catch (error) { this.empty(error.message); }
+      } catch (error) {
+        if (!(error instanceof RequestError)) throw error;
+        problem.textContent = error.message; // the result stays on the page
+      }
     };
+    // A separation ends with its report; it can be repeated from then on.
+    const apply = el("button", { onclick: separateAgain, disabled: !hasReport, title: "Separate again with these settings and the head selected above" }, icon("again"), "Apply");
+    this.showReport = () => { setContent(report, link("report.html", "Report")); apply.disabled = false; };
+    if (hasReport) this.showReport();
     return el("section", { class: "card more", "aria-label": "Settings and downloads" },
       el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Rendering ", rendering),
-        el("button", { onclick: separateAgain, disabled: Boolean(this.view.preliminary), title: "Separate again with these settings and the head selected above" }, icon("again"), "Apply")),
+        apply), problem,
       el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, report));
   }
 

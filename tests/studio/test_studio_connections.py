@@ -1,0 +1,87 @@
+"""Tests of the limits of connections: silent, slow and too many ones."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from earatlas.studio.connections import limited_protocol
+from earatlas.studio.safety import Limits
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Start a server with three connections, which waits half a second for a request."""
+    app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("hello"))])
+    limits = Limits(connections=3, request_head_seconds=0.5)
+    config = uvicorn.Config(app, log_level="error", http=limited_protocol(limits))
+    server = uvicorn.Server(config)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        yield bound.getsockname()[1]
+        server.should_exit = True
+        thread.join()
+
+
+def connect(port: int) -> socket.socket:
+    """Open a connection that waits at most 20 s."""
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return what is received next; nothing if the server has closed the connection."""
+    try:
+        return connection.recv(4096)
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.parametrize("sent", [b"", REQUEST[:20]])
+def test_silent_connection_is_closed(port: int, sent: bytes) -> None:
+    """A connection without a complete request is closed."""
+    with connect(port) as connection:
+        connection.sendall(sent)
+        assert received(connection) == b""
+
+
+def test_split_request_is_answered(port: int) -> None:
+    """A request may arrive in parts, also in the middle of the end of its head."""
+    with connect(port) as connection:
+        for part in (REQUEST[:-2], REQUEST[-2:]):
+            connection.sendall(part)
+            time.sleep(0.05)
+        assert b"200 OK" in received(connection)
+        time.sleep(0.6)  # longer than the limit of the first request
+        connection.sendall(REQUEST)
+        assert b"200 OK" in received(connection)
+
+
+def test_connections_are_capped(port: int) -> None:
+    """A fourth connection is closed at once, and accepted when another one has ended."""
+    with ExitStack() as stack:
+        kept = [stack.enter_context(connect(port)) for _ in range(3)]
+        for one in kept:
+            one.sendall(REQUEST)
+            assert b"200 OK" in received(one)
+        with connect(port) as fourth:
+            assert received(fourth) == b""
+        kept[0].close()
+        for _ in range(100):
+            with connect(port) as other:
+                other.sendall(REQUEST)
+                if b"200 OK" in received(other):
+                    return
+            time.sleep(0.05)
+        raise AssertionError("the connection that ended is still counted")
