@@ -22,14 +22,15 @@ from earatlas.evaluation.ground_truth import (
     true_masks,
 )
 from earatlas.evaluation.masks import oracle_masks, true_masks_at
+from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import source_colour
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.plotting.scenes import draw_mask, draw_posterior, draw_posteriors, plot_scene
 from earatlas.plotting.style import save
-from earatlas.plotting.tracks import draw_direction_tracks
+from earatlas.plotting.tracks import draw_direction_tracks, marginal_bands
 from earatlas.report import report_page
-from earatlas.separation.result import SourceTrack
+from earatlas.separation.result import SourceSummary, SourceTrack
 
 
 def colour_at(axes: Axes, x: float, y: float) -> np.ndarray:
@@ -104,24 +105,55 @@ def test_posterior_has_its_place_and_colour() -> None:
         assert marks["truth"] == pytest.approx((0, -60))
 
 
+def tracked_source(track: SourceTrack, posterior: ea.DirectionPosterior) -> SourceSummary:
+    """Return a source with this track."""
+    return SourceSummary("source1", posterior, 1.0, track=track)
+
+
 def test_tracks_are_broken_in_silence_and_at_wraps() -> None:
     """Lines are drawn where a source is active; bands in azimuth widen with elevation."""
     directions = np.array([[170.0, 60], [-175, 60], [-165, 60], [np.nan, np.nan], [-150, 60]])
-    observed = np.isfinite(directions[:, 0])
-    track = SourceTrack(
-        np.arange(5.0), directions, np.where(observed, 8.0, np.nan), -np.arange(5.0)
-    )
+    radius = np.where(np.isfinite(directions[:, 0]), 8.0, np.nan)
+    track = SourceTrack(np.arange(5.0), directions, radius, -np.arange(5.0), moves=True)
     axes = Figure().add_subplot()
-    draw_direction_tracks(axes, [track])
+    draw_direction_tracks(axes, [tracked_source(track, posterior_at(ea.Sphere(), (170, 60)))])
     lines = [line.get_xydata().tolist() for line in axes.lines]
     assert lines == [[[0, 170]], [[1, -175], [2, -165]], [[4, -150]]]
     assert {line.get_color() for line in axes.lines} == {source_colour(0)}
     band = axes.collections[1].get_paths()[0].vertices[:, 1]
-    assert (band.min(), band.max()) == pytest.approx((-175 - 16, -165 + 16))
+    # The marginal of an isotropic Gaussian in two dimensions; azimuths spread twice as far at 60°.
+    width = 2 * 8 * gaussian_radius_90(1) / gaussian_radius_90(2)
+    assert (band.min(), band.max()) == pytest.approx((-175 - width, -165 + width))
     circle = Figure().add_subplot()
-    draw_direction_tracks(circle, [track], elevation=False)
+    draw_direction_tracks(circle, [tracked_source(track, posterior_at(ea.Circle(), (170, 0)))])
     band = circle.collections[1].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == pytest.approx((-175 - 8, -165 + 8))
+
+
+def test_bands_of_a_static_source_are_the_marginals_of_its_posterior() -> None:
+    """Azimuth and elevation have bands of their own, also across ±180 degrees."""
+    posterior = ea.DirectionPosterior(
+        ea.Sphere(), np.array([[179.0, 0.0]]), np.ones(1), np.zeros((1, 2)),
+        np.diag([4.0, 100.0])[None],
+    )  # fmt: skip
+    directions = np.array([[179.0, 0.0], [np.nan, np.nan]])
+    track = SourceTrack(np.arange(2.0), directions, np.array([20.0, np.nan]), np.zeros(2))
+    bands = marginal_bands(tracked_source(track, posterior))
+    expected = gaussian_radius_90(1) * np.array([2.0, 10.0])
+    # Azimuths at the elevations of this posterior spread slightly more than on the horizon.
+    assert bands[0] == pytest.approx(expected, rel=0.08)
+    assert np.isnan(bands[1]).all()
+
+
+def test_unknown_direction_is_not_drawn() -> None:
+    """A source whose 90 % region is most of the sphere has no line."""
+    track = SourceTrack(np.arange(2.0), np.zeros((2, 2)), np.full(2, 160.0), np.zeros(2))
+    axes = Figure().add_subplot()
+    draw_direction_tracks(
+        axes, [tracked_source(track, posterior_at(ea.Sphere(), (0, 0), width=200))]
+    )
+    assert not axes.lines
+    assert not axes.collections
 
 
 def test_mask_has_low_frequencies_at_the_bottom_and_missing_bins_grey() -> None:

@@ -28,6 +28,7 @@ from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.evaluation.intelligibility import intelligibility
 from earatlas.evaluation.interaural import interaural_errors
 from earatlas.evaluation.score import score
+from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import GREY, INK, TRUTH_COLOUR, source_colour
 from earatlas.plotting.posterior_maps import posterior_map
@@ -37,7 +38,7 @@ from earatlas.report.images import ild_image, level_image, mask_image, text_colo
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.players import EmbeddedSoundLimits
 from earatlas.report.tracks import track_charts
-from earatlas.separation.result import SourceTrack
+from earatlas.separation.result import SourceSummary, SourceTrack
 
 _VOID = {"meta", "img", "br", "input", "link"}
 
@@ -411,8 +412,10 @@ def test_track_is_broken_at_wraps_and_silence() -> None:
     """Azimuths over time are joined, except in silence and across ±180 degrees."""
     directions = np.array([[170.0, 0], [-170, 10], [-160, 10], [np.nan, np.nan], [0, 0]])
     radius = np.array([5.0, 9, 9, np.nan, 9])
-    track = SourceTrack(np.arange(5.0), directions, radius, np.array([-10.0, -20, -90, -30, -40]))
-    azimuth, elevation, level = track_charts([track], elevation=True).split("</figure>")[:3]
+    levels = np.array([-10.0, -20, -90, -30, -40])
+    track = SourceTrack(np.arange(5.0), directions, radius, levels, moves=True)
+    source = SourceSummary("source1", posterior_at(ea.Sphere(), (170, 0)), 1.0, track=track)
+    azimuth, elevation, level = track_charts([source]).split("</figure>")[:3]
     tracks = re.findall(r'<polyline class="track" points="([^"]+)" stroke="(#\w+)"', azimuth)
     assert {colour for _, colour in tracks} == {source_colour(0)}
     heights = [[float(p.split(",")[1]) for p in points.split()] for points, _ in tracks]
@@ -420,11 +423,13 @@ def test_track_is_broken_at_wraps_and_silence() -> None:
     # Runs are extended by half a row at both ends, so that a single row is visible.
     assert tracks[0][0] == "0.00,2.78 10.00,2.78 20.00,2.78"
     band = re.findall(r'<polygon points="([^"]+)"', elevation)[0].split()
-    assert band[0] == "0.00,47.22"
-    assert band[-1] == "0.00,52.78"
+    width = 5 * gaussian_radius_90(1) / gaussian_radius_90(2)  # of the marginal, in degrees
+    assert band[0] == f"0.00,{50 - 100 * width / 180:.2f}"
+    assert band[-1] == f"0.00,{50 + 100 * width / 180:.2f}"
     loud = re.findall(r'<polyline class="track" points="([^"]+)"', level)
     assert [p.split(",")[1] for p in loud[0].split()][1:4] == ["0.00", "16.67", "100.00"]
-    assert "Elevation" not in track_charts([track], elevation=False)
+    on_circle = replace(source, posterior=posterior_at(ea.Circle(), (170, 0)))
+    assert "Elevation" not in track_charts([on_circle])
 
 
 def test_page_shows_each_source_over_time() -> None:

@@ -212,7 +212,7 @@ def _draw_over_time(figure: Figure, grid: GridSpec, scene: SceneSummary) -> None
     tracks = [source.track for source in scene.sources]
     has_elevation = scene.sources[0].posterior.space.dims > 1
     cells = grid[-1, 0] if has_elevation else grid[-1, :2]
-    draw_direction_tracks(figure.add_subplot(cells), tracks, elevation=has_elevation)
+    draw_direction_tracks(figure.add_subplot(cells), scene.sources)
     if has_elevation:
-        draw_direction_tracks(figure.add_subplot(grid[-1, 1]), tracks, 1)
+        draw_direction_tracks(figure.add_subplot(grid[-1, 1]), scene.sources, 1)
     draw_levels(figure.add_subplot(grid[-1, 2]), tracks)

@@ -1,16 +1,20 @@
 """Panels of sources over time: azimuth, elevation and level, with 90 % bands.
 
-Inputs are the tracks of a scene's sources, outputs are lines on given axes. Lines are broken where
-a source is silent and where its azimuth wraps at ±180 degrees.
+Inputs are the sources of a scene, outputs are lines on given axes. Lines are broken where a source
+is silent and where its azimuth wraps at ±180 degrees. A band holds 90 % of the marginal
+distribution of its angle, not of the direction: a source in the median plane may have a narrow band
+of azimuth and a wide one of elevation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 
+from earatlas.geometry.angles import wrap_degrees
+from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.plotting.palette import (
     AZIMUTH_TICKS,
     ELEVATION_TICKS,
@@ -18,10 +22,15 @@ from earatlas.plotting.palette import (
     source_colour,
 )
 from earatlas.plotting.style import add_grid, style_axes
-from earatlas.separation.result import SourceTrack
+from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.types import Array, Indices
 
-__all__ = ["azimuth_radius", "continuous_runs", "draw_direction_tracks", "draw_levels"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["continuous_runs", "draw_direction_tracks", "draw_levels", "marginal_bands"]
+
+_N_DRAWS = 2000  # of a posterior, from which the bands of a static source are computed
 
 
 def continuous_runs(values: Array) -> list[Indices]:
@@ -32,29 +41,37 @@ def continuous_runs(values: Array) -> list[Indices]:
     return [run for run in np.split(rows, np.flatnonzero(broken) + 1) if len(run)]
 
 
-def azimuth_radius(track: SourceTrack, *, elevation: bool) -> Array:
-    """Return half the width (W,) of the 90 % band in azimuth, in degrees.
+def marginal_bands(source: SourceSummary) -> Array:
+    """Return half-widths (W, C) of the 90 % bands of azimuth and elevation, in degrees.
 
-    With `elevation`, a great-circle radius spans more azimuth the farther a source is from the
-    horizontal plane.
+    The band of a static source is that of its posterior. That of a moving source, which has only a
+    radius in each row, is the band of an isotropic Gaussian on the sphere; azimuths spread the more
+    the farther the source is from the horizontal plane.
     """
-    if not elevation:
-        return track.radius_90
-    cosines = np.cos(np.radians(track.directions[:, 1]))
-    radius: Array = np.minimum(track.radius_90 / np.maximum(cosines, 1e-3), 180.0)
-    return radius
+    track, space = source.track, source.posterior.space
+    if not track.moves:
+        deviation = source.posterior.sample(_N_DRAWS) - source.direction
+        if space.holds_directions:
+            deviation[:, 0] = wrap_degrees(deviation[:, 0])
+        widths = np.quantile(np.abs(deviation), 0.9, axis=0)
+        return np.where(track.active[:, None], widths, np.nan)
+    if space.dims == 1:
+        return np.broadcast_to(track.radius_90[:, None], track.directions.shape)
+    width = track.radius_90 * gaussian_radius_90(1) / gaussian_radius_90(2)
+    cosines = np.cos(np.radians(track.directions[:, 1])) if space.holds_directions else 1.0
+    return np.column_stack([np.minimum(width / np.maximum(cosines, 1e-3), 180.0), width])
 
 
-def draw_direction_tracks(
-    axes: Axes, tracks: Sequence[SourceTrack], column: int = 0, *, elevation: bool = True
-) -> None:
+def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: int = 0) -> None:
     """Draw the azimuths (column 0, left is up) or elevations (column 1) of all sources over time.
 
-    Without `elevation` the space is a circle, where the radii are already in azimuth.
+    A source whose direction is unknown is not drawn.
     """
-    for m, track in enumerate(tracks):
-        values = track.directions[:, column]
-        radius = track.radius_90 if column else azimuth_radius(track, elevation=elevation)
+    for m, source in enumerate(sources):
+        if not source.direction_known:
+            continue
+        track = source.track
+        values, radius = track.directions[:, column], marginal_bands(source)[:, column]
         for run in continuous_runs(values):
             seconds, angles = track.seconds[run], values[run]
             axes.fill_between(

@@ -206,11 +206,9 @@ class Sections:
 
     def _tracks(self) -> str:
         """Return charts of direction and level over time, unless there is a single row."""
-        tracks = [source.track for source in self.scene.sources]
-        if len(tracks[0].seconds) < 2:
+        if len(self.scene.sources[0].track.seconds) < 2:
             return ""
-        space = self.scene.sources[0].posterior.space
-        return f'<div class="pictures">{track_charts(tracks, elevation=space.dims > 1)}</div>'
+        return f'<div class="pictures">{track_charts(self.scene.sources)}</div>'
 
     def mixture(self) -> str:
         """Return the player of the recording, its spectrogram and its level difference."""

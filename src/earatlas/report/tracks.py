@@ -16,9 +16,9 @@ import numpy as np
 
 from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
 from earatlas.plotting.posterior_maps import cell_edges
-from earatlas.plotting.tracks import azimuth_radius, continuous_runs
+from earatlas.plotting.tracks import continuous_runs, marginal_bands
 from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
-from earatlas.separation.result import SourceTrack
+from earatlas.separation.result import SourceSummary
 from earatlas.types import Array, Indices
 
 __all__ = ["track_charts"]
@@ -28,21 +28,27 @@ _AZIMUTHS = [(0.0, "180°"), (0.25, "right"), (0.5, "front"), (0.75, "left"), (1
 _ELEVATIONS = [(0.0, "below"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), (1.0, "above")]
 
 
-def track_charts(tracks: Sequence[SourceTrack], *, elevation: bool) -> str:
+def track_charts(sources: Sequence[SourceSummary]) -> str:
     """Return charts of all sources over the same rows of time; on a circle without elevation."""
+    elevation = sources[0].posterior.space.dims > 1
+    tracks = [source.track for source in sources]
     seconds = tracks[0].seconds
     azimuths = _TrackPlot(seconds, -180.0, 180.0)
     elevations = _TrackPlot(seconds, -90.0, 90.0)
     top = max(float(track.level_db.max()) for track in tracks)
     levels = _TrackPlot(seconds, top - LEVEL_RANGE_DB, top)
-    for m, track in enumerate(tracks):
-        azimuths.add(m, track.directions[:, 0], azimuth_radius(track, elevation=elevation))
-        if elevation:
-            elevations.add(m, track.directions[:, 1], track.radius_90)
+    for m, (source, track) in enumerate(zip(sources, tracks, strict=True)):
+        if source.direction_known:
+            bands = marginal_bands(source)
+            azimuths.add(m, track.directions[:, 0], bands[:, 0])
+            if elevation:
+                elevations.add(m, track.directions[:, 1], bands[:, 1])
         levels.add(m, np.maximum(track.level_db, levels.low), None)
     charts = [azimuths.html("Azimuth <span>over time, with 90 % band</span>", _AZIMUTHS)]
     if elevation:
-        charts.append(elevations.html("Elevation <span>over time</span>", _ELEVATIONS))
+        charts.append(
+            elevations.html("Elevation <span>over time, with 90 % band</span>", _ELEVATIONS)
+        )
     values = tick_values(levels.low, levels.high, 4, (10, 20, 30))
     ticks = [(levels.fraction(v), f"{v:.0f} dB".replace("-", "−")) for v in values]
     charts.append(levels.html("Level <span>of each separated sound</span>", ticks))

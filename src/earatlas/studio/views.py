@@ -17,8 +17,9 @@ from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
 from earatlas.plotting.posterior_maps import cell_edges
+from earatlas.plotting.tracks import marginal_bands
 from earatlas.report.images import level_image, mask_image, text_colour
-from earatlas.separation.result import SceneSummary, SourceSummary, SourceTrack
+from earatlas.separation.result import SceneSummary, SourceSummary
 from earatlas.types import Array
 from earatlas.wording import (
     format_alternatives,
@@ -98,7 +99,8 @@ def _source_view(m: int, source: SourceSummary) -> dict[str, Any]:
         **_describe_place(source),
         "energy": format_percent(source.share),
         "region": region(source.posterior),
-        "track": _track_view(source.track),
+        "known": source.direction_known,
+        "track": _track_view(source),
     }
 
 
@@ -130,13 +132,20 @@ def _describe_place(source: SourceSummary) -> dict[str, str]:
     }
 
 
-def _track_view(track: SourceTrack) -> dict[str, Any]:
-    """Return direction, radius and level over time; direction and radius are None in silence."""
-    places = azimuth_elevation(track.directions)
+def _track_view(source: SourceSummary) -> dict[str, Any]:
+    """Return direction, 90 % bands and level over time; None in silence.
+
+    `azimuth_band` and `elevation_band` are half-widths of the marginal distributions, `radius` is
+    that of the direction.
+    """
+    track = source.track
+    places, bands = azimuth_elevation(track.directions), azimuth_elevation(marginal_bands(source))
     return {
         "seconds": _numbers(track.seconds, 3),
         "azimuth": _numbers(places[:, 0]),
         "elevation": _numbers(np.where(track.active, places[:, 1], np.nan)),
+        "azimuth_band": _numbers(bands[:, 0]),
+        "elevation_band": _numbers(np.where(track.active, bands[:, 1], np.nan)),
         "radius": _numbers(track.radius_90),
         "level_db": _numbers(np.maximum(track.level_db, -90.0)),
     }

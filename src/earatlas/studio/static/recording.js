@@ -279,7 +279,7 @@ export class RecordingPage {
 
   sphereCard() {
     const items = this.view.sources.map((source) => ({
-      direction: source.direction, alternatives: source.alternative_directions, colour: source.colour, on: source.text_colour, label: String(source.number), region: source.region,
+      direction: source.direction, alternatives: source.alternative_directions, colour: source.colour, on: source.text_colour, label: String(source.number), region: source.region, unknown: !source.known,
     }));
     const description = this.view.sources.map((source) => [`${source.number}: ${source.place}`, source.alternatives_text, source.uncertainty].filter(Boolean).join(", ")).join("; ");
     const big = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `Sphere around the head; arrow keys rotate it. ${description}` });

@@ -26,7 +26,8 @@ const EQUATOR = ring((a) => vector([a, 0]));
 const LABELS = [["front", [0, 0]], ["left", [90, 0]], ["behind", [180, 0]], ["right", [-90, 0]], ["above", [0, 90]]];
 
 export class Sphere {
-  // items: {direction, alternatives, colour, on, label, name, region, faint, trail}; marks: true directions.
+  // items: {direction, alternatives, colour, on, label, name, region, faint, trail, unknown}, of which unknown ones are not
+  // drawn; marks: true directions.
   constructor(canvas, { yaw = HOME.yaw, pitch = HOME.pitch, turns = true, drags = null, labels = true, small = false } = {}) {
     this.canvas = canvas;
     this.home = { yaw, pitch };
@@ -89,7 +90,7 @@ export class Sphere {
     this.grid(c, true);
     this.dots(c, true);
     this.chartCentres(c);
-    const shown = this.items.map((item) => ({ item, where: this.at(vector(item.direction)) }));
+    const shown = this.items.filter((item) => !item.unknown).map((item) => ({ item, where: this.at(vector(item.direction)) }));
     for (const { item } of shown) this.trail(c, item);
     for (const { item, where } of shown) this.region(c, item, where[2] > 0 ? 0.75 : 1);
     for (const { item, where } of shown) if (where[2] > 0) this.stalk(c, item, where);

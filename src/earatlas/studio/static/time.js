@@ -109,17 +109,18 @@ export class TimeViews {
     context.rect(LEFT, 0, width - LEFT, height);
     context.clip();
     for (const [m, source] of this.view.sources.entries()) {
+      if (!source.known) continue;
       const { track } = source;
       const strength = this.shown(m) ? 1 : 0.25;
       for (const run of runs(track, kind, this.view.seconds)) {
-        const shape = run.map(({ t, value, radius }) => [this.x(t, width), value, radius]);
+        const shape = run.map(({ t, value, band }) => [this.x(t, width), value, band]);
         context.fillStyle = source.colour;
         context.globalAlpha = 0.22 * strength;
         // A track that passes behind the head is drawn at both edges.
         for (const turn of kind === "azimuth" ? [-360, 0, 360] : [0]) {
           context.beginPath();
-          for (const [x, value, radius] of shape) context.lineTo(x, y(value + turn + radius));
-          for (const [x, value, radius] of [...shape].reverse()) context.lineTo(x, y(value + turn - radius));
+          for (const [x, value, band] of shape) context.lineTo(x, y(value + turn + band));
+          for (const [x, value, band] of [...shape].reverse()) context.lineTo(x, y(value + turn - band));
           context.fill();
         }
         context.globalAlpha = strength;
@@ -212,7 +213,8 @@ function loadImage(uri) {
 // 180° where a source passes behind the head.
 function runs(track, kind, seconds) {
   const values = track[kind];
-  const points = track.seconds.map((t, i) => ({ t, value: values[i], radius: track.radius[i] }));
+  const bands = track[`${kind}_band`];
+  const points = track.seconds.map((t, i) => ({ t, value: values[i], band: bands[i] }));
   if (points.length === 1) return [[{ ...points[0], t: 0 }, { ...points[0], t: seconds }]];
   const found = [];
   let run = [];
