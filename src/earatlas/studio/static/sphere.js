@@ -75,7 +75,8 @@ export class Sphere {
     const { width, height } = this;
     this.cx = width / 2;
     this.cy = height / 2;
-    this.R = Math.max(Math.min(width, height) / 2 - (this.small ? 16 : 30), 10);
+    // Small spheres have room for labels at their sides.
+    this.R = Math.max(this.small ? Math.min(width / 2 - 34, height / 2 - 16) : Math.min(width, height) / 2 - 30, 10);
   }
 
   paint() {
@@ -277,7 +278,15 @@ export class Sphere {
       part([0, side * HEAD * 1.02, 0], size * (0.09 + 0.2 * Math.abs(f[1])), size * 0.3);
       return depth;
     };
-    const parts = [[0, skull], [f[0] * HEAD, nose], [f[1] * HEAD, () => ear(1)], [-f[1] * HEAD, () => ear(-1)]];
+    // Where the head faces; visible also when the nose is behind the head.
+    const facing = () => {
+      const [from, to, left, right] = [[HEAD, 0], [0.62, 0], [0.53, 0.05], [0.53, -0.05]].map(([x, y]) => this.at([x, y, 0]));
+      c.beginPath();
+      c.moveTo(from[0], from[1]);
+      for (const p of [to, left, to, right]) c.lineTo(p[0], p[1]);
+      c.stroke();
+    };
+    const parts = [[0, skull], [f[0] * 2 * HEAD, facing], [f[0] * HEAD, nose], [f[1] * HEAD, () => ear(1)], [-f[1] * HEAD, () => ear(-1)]];
     parts.sort((a, b) => b[0] - a[0]);
     for (const [, draw] of parts) draw();
   }
