@@ -17,6 +17,7 @@ import pytest
 import soundfile
 
 import earatlas as ea
+from earatlas.studio.session import SIMULATED_ATLAS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -560,3 +561,19 @@ def test_cancelled_repetition_keeps_the_result(page: Any, mixture_file: Path) ->
     wait_for_result(page)
     assert page.locator(".source").count() == 2
     assert np.abs(playback(page)).max() > 0.01
+
+
+def test_own_head_is_renamed_and_removed(page: Any) -> None:
+    """A head that was added has a name of the user's choice; removing it selects another one."""
+    drop_file(page, "mine.atlas", SIMULATED_ATLAS.read_bytes())
+    dialog = page.get_by_role("dialog")
+    name = dialog.get_by_label("Name of the head")
+    name.wait_for(timeout=60_000)
+    name.fill("Cellar head")
+    dialog.get_by_role("button", name="Rename").click()
+    dialog.get_by_role("heading", name="Cellar head").wait_for()
+    assert "Cellar head" in page.locator("#heads select").inner_text()
+    dialog.get_by_role("button", name="Remove").click()
+    dialog.wait_for(state="hidden")
+    assert page.locator("#heads select").input_value() == "people"
+    assert "Cellar head" not in page.locator("#heads select").inner_text()

@@ -275,7 +275,9 @@ def test_folder_of_recordings_is_learned(
     assert job["result"]["name"] == "my ears"
     assert len(job["result"]["points"]) == len(directions)
     heads = {head["id"]: head for head in page.get("heads").json()["heads"]}
-    assert heads[number] == {"id": number, "name": "my ears", "ready": True, "can_render": True}
+    assert heads[number] == {
+        "id": number, "name": "my ears", "ready": True, "can_render": True, "own": True,
+    }  # fmt: skip
 
 
 def test_table_with_unknown_files(page: Page) -> None:
@@ -315,6 +317,32 @@ def test_head_given_at_start(tmp_path: Path) -> None:
         talkers = [{"voice": 0, "azimuth": 0, "elevation": 0}]
         answer = page.post("scenes", json={"head": "given", "talkers": talkers})
         assert "Drop the .sofa file" in answer.json()["error"]
+
+
+def test_heads_are_kept_renamed_and_removed(tmp_path: Path) -> None:
+    """A later studio with the same folder has the head; those of the studio cannot be changed."""
+    with studio_page(tmp_path) as page:
+        added = page.post("heads", params={"name": "a.atlas"}, content=SIMULATED_ATLAS.read_bytes())
+        head = added.json()["head"]["id"]
+        assert page.wait(added.json())["state"] == "done"
+        assert page.get(f"heads/{head}/atlas").content == SIMULATED_ATLAS.read_bytes()
+        renamed = page.post(f"heads/{head}", json={"name": "../my\nears"}).json()["head"]
+        assert renamed["name"] == "myears"
+        for path in ("heads/people", "heads/people/atlas"):
+            answer = page.post(path) if path == "heads/people" else page.get(path)
+            assert answer.status_code == 400
+            assert "that you have added" in answer.json()["error"]
+    with studio_page(tmp_path) as page:
+        listed = {one["id"]: one for one in page.get("heads").json()["heads"]}
+        assert listed[head] == {
+            "id": head, "name": "myears", "ready": True, "can_render": False, "own": True,
+        }  # fmt: skip
+        assert page.client.delete(page.at("heads/people")).status_code == 400
+        assert page.client.delete(page.at(f"heads/{head}")).status_code == 200
+        assert page.get(f"heads/{head}/atlas").status_code == 404
+        assert list((tmp_path / "heads").iterdir()) == []
+    with studio_page(tmp_path) as page:
+        assert head not in {one["id"] for one in page.get("heads").json()["heads"]}
 
 
 def test_scene(page: Page, tmp_path: Path) -> None:
@@ -469,7 +497,7 @@ def test_concurrent_folder_uploads(page: Page) -> None:
     assert uploads is not None
     assert set(uploads.names) == {"left", "right", "up", "down", "front"}
     for name, own in uploads.names.items():
-        assert (session.folder / number / own).read_text() == name
+        assert (session.heads_folder / number / own).read_text() == name
 
 
 def test_corrected_table_replaces_the_first(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:

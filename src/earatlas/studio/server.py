@@ -5,6 +5,8 @@ computes nothing. Long tasks are jobs: the page asks for their progress and may 
 
     POST   api/sessions                           returns the session's key, {s} below
     GET    api/{s}/heads                          POST: learn a .sofa file, or add an .atlas file
+    POST   api/{s}/heads/{h}                      rename a head; DELETE: remove it
+    GET    api/{s}/heads/{h}/atlas                its atlas, for other commands
     POST   api/{s}/folders                        a folder of recordings; then its files, `learn`
     GET    api/{s}/recordings                     POST: upload and separate a recording
     POST   api/{s}/recordings/{r}/separate        separate it again with other settings
@@ -19,6 +21,7 @@ computes nothing. Long tasks are jobs: the page asks for their progress and may 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -126,6 +129,8 @@ class Studio:
             Route("/api/sessions", self._open_session, methods=["POST"]),
             Route(f"{at}/heads", self._list_heads),
             Route(f"{at}/heads", self._add_head, methods=["POST"]),
+            Route(f"{at}/heads/{{head}}", self._change_head, methods=["POST", "DELETE"]),
+            Route(f"{at}/heads/{{head}}/atlas", self._head_file),
             Route(f"{at}/heads/{{head}}/describe", self._describe_head, methods=["POST"]),
             Route(f"{at}/folders", self._add_folder, methods=["POST"]),
             Route(f"{at}/folders/{{head}}", self._add_folder_file, methods=["POST"]),
@@ -171,15 +176,20 @@ class Studio:
                 f"'{name}'. Check its extension."
             )
         with self.pool.reserve():
-            head_id, folder = session.new_folder("head")
+            head_id, folder = session.new_head(name)
             file = folder / f"head{suffix}"
-            await self._store_upload(request, file)
+            try:
+                await self._store_upload(request, file)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
             atlas = folder / "head.atlas"
             source = file if suffix == ".sofa" else None
             task = {"task": "describe", "atlas": str(atlas)}
             if source is not None:
                 task = {"task": "learn", "source": str(file), "name": name, "atlas": str(atlas)}
-            return self._submit_head(session, HeadEntry(head_id, name, atlas, source), task)
+            head = HeadEntry(head_id, name, atlas, source, own=True)
+            return self._submit_head(session, head, task)
 
     def _submit_head(self, session: Session, head: HeadEntry, task: dict[str, Any]) -> Response:
         head.job = self.pool.submit(session.register_job(Job(task), head.job))
@@ -195,13 +205,34 @@ class Studio:
         return JSONResponse({"job": job.id})
 
     @_with_session
+    async def _change_head(self, request: Request, session: Session) -> Response:
+        """Rename or remove a head that the user has added."""
+        head = _own_head(session, request)
+        if request.method == "DELETE":
+            if head.job is not None:
+                self.pool.cancel(head.job)
+            session.remove_head(head)
+            return JSONResponse({})
+        head.rename(display_name(str((await self._json(request)).get("name", ""))))
+        return JSONResponse({"head": head.to_dict()})
+
+    @_with_session
+    async def _head_file(self, request: Request, session: Session) -> Response:
+        """Return the atlas of a head, to be used by other commands."""
+        head = _own_head(session, request)
+        if not head.ready:
+            raise _NotFoundError
+        return FileResponse(head.atlas, filename=f"{Path(head.name).stem}.atlas")
+
+    @_with_session
     async def _add_folder(self, request: Request, session: Session) -> Response:
         """Add a folder of calibration recordings, whose files are uploaded one by one."""
-        head_id, folder = session.new_folder("head")
-        name = display_name(request.query_params.get("name", "")) or head_id
+        name = display_name(request.query_params.get("name", ""))
+        head_id, folder = session.new_head(name)
         session.heads[head_id] = HeadEntry(
-            head_id, name, folder / "head.atlas", folder / "positions.csv", uploads=Uploads()
-        )
+            head_id, name, folder / "head.atlas", folder / "positions.csv", uploads=Uploads(),
+            own=True,
+        )  # fmt: skip
         return JSONResponse({"head": head_id})
 
     @_with_session
@@ -410,6 +441,14 @@ def _entry(entries: dict[str, _T], entry_id: Any) -> _T:
     if entry is None:
         raise _NotFoundError
     return entry
+
+
+def _own_head(session: Session, request: Request) -> HeadEntry:
+    """Return the head in a path; those that come with the studio cannot be changed."""
+    head = _entry(session.heads, request.path_params["head"])
+    if not head.own:
+        raise InputError("head must be one that you have added, got one of the studio. Choose it.")
+    return head
 
 
 def _folder(session: Session, request: Request) -> tuple[HeadEntry, Uploads]:

@@ -10,13 +10,13 @@ import itertools
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from earatlas.errors import InputError
 from earatlas.studio.jobs import Job
-from earatlas.studio.safety import Limits
+from earatlas.studio.safety import Limits, display_name
 
 __all__ = [
     "PEOPLE_ATLAS",
@@ -26,12 +26,18 @@ __all__ = [
     "Session",
     "Sessions",
     "Uploads",
+    "stored_heads",
+    "write_head_name",
 ]
 
 # The same files as earatlas.atlas.PEOPLE_ATLAS and EXAMPLE_ATLAS, without importing numerical
 # libraries.
 PEOPLE_ATLAS = Path(__file__).parents[1] / "data" / "people.atlas"
 SIMULATED_ATLAS = PEOPLE_ATLAS.with_name("simulated.atlas")
+
+_HEADS = "heads"  # folder of the learned heads, in that of the studio
+_HEAD_NAME = "name.txt"  # displayed name of a head, in its folder
+_HEAD_SOURCES = ("head.sofa", "positions.csv")  # measurements of a head, in its folder
 
 
 @dataclass(eq=False)
@@ -59,6 +65,7 @@ class HeadEntry:
     job: Job | None = None  # job that learns or reads it
     built_in: bool = False  # the simulated head, whose responses are computed
     uploads: Uploads | None = None  # uploads of a folder of recordings
+    own: bool = False  # added by the user, who may rename and remove it
 
     @property
     def ready(self) -> bool:
@@ -74,7 +81,31 @@ class HeadEntry:
             "name": self.name,
             "ready": self.ready,
             "can_render": self.built_in or self.source is not None,
+            "own": self.own,
         }
+
+    def rename(self, name: str) -> None:
+        """Give an own head another name, also for later starts of the studio."""
+        self.name = name
+        write_head_name(self.atlas.parent, name)
+
+
+def write_head_name(folder: Path, name: str) -> None:
+    """Store the displayed name of a head in its folder."""
+    (folder / _HEAD_NAME).write_text(name, encoding="utf-8")
+
+
+def stored_heads(folder: Path) -> list[HeadEntry]:
+    """Return the heads that an earlier studio has learned in this folder, by name."""
+    heads = []
+    for atlas in folder.glob("*/head.atlas"):
+        name = atlas.with_name(_HEAD_NAME)
+        if name.is_file():
+            sources = [atlas.with_name(own) for own in _HEAD_SOURCES]
+            source = next(filter(Path.is_file, sources), None)
+            text = display_name(name.read_text(encoding="utf-8", errors="replace"))
+            heads.append(HeadEntry(atlas.parent.name, text, atlas, source, own=True))
+    return sorted(heads, key=lambda head: head.name)
 
 
 @dataclass(eq=False)
@@ -156,6 +187,7 @@ class Session:
     id: str
     folder: Path
     limits: Limits
+    heads_folder: Path  # learned heads, which later studios with this folder start with
     heads: dict[str, HeadEntry] = field(default_factory=dict)
     recordings: dict[str, RecordingEntry] = field(default_factory=dict)
     sounds: dict[str, tuple[str, Path]] = field(default_factory=dict)  # (name, file) by id
@@ -177,6 +209,22 @@ class Session:
         entry = RecordingEntry(entry_id, name, folder, folder / file_name)
         self.recordings[entry_id] = entry
         return entry
+
+    def new_head(self, name: str) -> tuple[str, Path]:
+        """Return a new id, and an empty folder for the files of a head with this name."""
+        self._new_id("head")
+        head_id = f"head-{secrets.token_hex(4)}"
+        folder = self.heads_folder / head_id
+        folder.mkdir(parents=True)
+        write_head_name(folder, name)
+        return head_id, folder
+
+    def remove_head(self, head: HeadEntry) -> None:
+        """Remove an own head and delete its files."""
+        self.heads.pop(head.id, None)
+        if head.job is not None:
+            self.jobs.pop(head.job.id, None)
+        shutil.rmtree(head.atlas.parent, ignore_errors=True)
 
     def new_folder(self, kind: str) -> tuple[str, Path]:
         """Return a new id, and an empty folder for its files."""
@@ -226,6 +274,7 @@ class Sessions:
         self, folder: Path, head: Path | None, cancel: Callable[[Job], None], limits: Limits
     ) -> None:
         self._folder, self._head, self._cancel, self._limits = folder, head, cancel, limits
+        self._stored_heads = stored_heads(folder / _HEADS)
         self._sessions: dict[str, Session] = {}  # ordered by last use
 
     def open(self) -> Session:
@@ -241,13 +290,15 @@ class Sessions:
         # The name of the folder is not the key: a listing of the disk gives no access.
         folder = self._folder / f"session-{secrets.token_hex(4)}"
         folder.mkdir(parents=True)
-        session = Session(key, folder, self._limits)
+        session = Session(key, folder, self._limits, self._folder / _HEADS)
         if self._head is not None:
             session.heads["given"] = HeadEntry("given", self._head.stem, self._head)
         session.heads["people"] = HeadEntry("people", "People", PEOPLE_ATLAS)
         session.heads["simulated"] = HeadEntry(
             "simulated", "Simulated head", SIMULATED_ATLAS, built_in=True
         )
+        kept = [replace(head) for head in self._stored_heads if head.atlas.is_file()]
+        session.heads |= {head.id: head for head in kept}
         self._sessions[key] = session
         return session
 

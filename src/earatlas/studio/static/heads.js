@@ -1,6 +1,6 @@
 // Selection of the head: from a list, or learned from a dropped file or folder.
 
-import { cancel, pollJob, get, AbortedError, post, RequestError, upload } from "./api.js";
+import { AbortedError, address, cancel, get, pollJob, post, remove, RequestError, upload } from "./api.js";
 import { el, icon, announce, setContent } from "./dom.js";
 import { failure } from "./recording.js";
 import { Sphere } from "./sphere.js";
@@ -178,9 +178,28 @@ export class HeadChoice {
       el("div", { class: "two about" }, el("div", {}, canvas, el("p", { class: "note" }, facts.points_label)),
         el("div", {}, el("dl", {}, rows.map(([key, value]) => [el("dt", {}, key), el("dd", {}, String(value))]).flat()),
           notes.length ? el("ul", { class: "doubts" }, notes.map((note) => el("li", {}, note))) : null,
-          facts.coverage ? coverage(facts.coverage) : null)));
+          facts.coverage ? coverage(facts.coverage) : null)),
+      state === "done" ? this.ownActions(facts) : null);
     this.sphere = new Sphere(canvas);
     this.sphere.set({ points: facts.points });
+  }
+
+  // Save, rename and remove a head that the user has added.
+  ownActions(facts) {
+    const head = this.selected;
+    if (!head?.own) return null;
+    const field = el("input", { type: "text", value: head.name, maxlength: 120, "aria-label": "Name of the head" });
+    const change = async (send) => {
+      try { await send(); await this.refresh(); } catch (error) {
+        if (!(error instanceof RequestError)) throw error;
+        this.open(failure(error.message));
+      }
+    };
+    const rename = () => change(async () => { await post(`heads/${head.id}`, { name: field.value }); await this.refresh(); this.showDescription(this.selected.name, facts, "done"); });
+    const drop = () => change(async () => { await remove(`heads/${head.id}`); this.app.head = this.heads[0].id; this.dialog.close(); });
+    return el("p", { class: "choices" }, field, el("button", { onclick: rename }, "Rename"),
+      el("a", { class: "button", href: address(`heads/${head.id}/atlas`), download: "" }, icon("down"), "Save as a file"),
+      el("button", { onclick: drop }, "Remove"));
   }
 }
 
