@@ -1,19 +1,28 @@
 """Files are written completely or not at all, alone and together."""
 
+import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from earatlas.errors import InputError
-from earatlas.files import atomic_write, atomic_write_all, check_writable
+from earatlas.errors import EaratlasWarning, InputError
+from earatlas.files import (
+    _write_manifest,
+    atomic_write,
+    atomic_write_all,
+    check_writable,
+    output_folder,
+)
 
 
 def test_file_is_replaced_when_complete(tmp_path: Path) -> None:
@@ -144,7 +153,7 @@ def test_files_are_flushed_before_they_are_moved(
     with atomic_write_all(tmp_path) as folder:
         for name in "ab":
             (folder / name).write_text("new")
-    assert calls == ["fsync", "fsync", "replace", "replace", "fsync"]
+    assert calls == ["fsync", "fsync", "replace", "replace", "replace", "fsync"]  # with a manifest
 
 
 _WRITER = """
@@ -179,25 +188,29 @@ def test_scratch_folders_of_killed_writers_are_removed(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_text() == "old"
 
 
-def _leave_scratch(folder: Path, *, complete: bool) -> None:
+def _leave_scratch(folder: Path, *, complete: bool) -> Path:
     """Create the scratch folder of a writer that was killed after it had moved a, but not b."""
     scratch = folder / ".earatlas-dead"
     for name in ("new", "old"):
         (scratch / name).mkdir(parents=True)
     (scratch / "in-use").touch()
-    (scratch / "old" / "a").write_text("old")
-    (scratch / "old" / "b").write_text("old")
-    (scratch / "new" / "b").write_text("new")
-    (folder / "a").write_text("new")
-    if complete:
-        (scratch / "complete").touch()
+    for name in "ab":
+        (folder / name).write_text("old")
+        (scratch / "new" / name).write_text("new")
+    manifest = _write_manifest(folder, scratch, "ab")
+    for name in "ab":
+        (folder / name).replace(scratch / "old" / name)
+    (scratch / "new" / "a").replace(folder / "a")
+    if not complete:
+        manifest.replace(scratch / "undo")
+    return scratch
 
 
 @pytest.mark.parametrize(("complete", "found"), [(True, "new"), (False, "old")])
 def test_killed_replacement_is_finished_or_undone(
     tmp_path: Path, complete: bool, found: str
 ) -> None:
-    """The next writer finishes the moves if `complete` exists, and undoes them otherwise."""
+    """The next writer finishes the moves if `complete` exists, and undoes them after `undo`."""
     _leave_scratch(tmp_path, complete=complete)
     check_writable(tmp_path / "other")
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": found, "b": found}
@@ -227,6 +240,116 @@ def test_untrusted_scratch_folders_are_ignored(
     os.utime(tmp_path / ".earatlas-new", (0, 0))
     check_writable(tmp_path / "other")
     assert sorted(p.name for p in tmp_path.iterdir()) == [".earatlas-link", "a", "b"]
+
+
+def _link_as_new(folder: Path, scratch: Path) -> None:
+    """Let `new` be a link to a folder of the user."""
+    (folder / "home").mkdir()
+    (folder / "home" / "diary.txt").write_text("mine")
+    shutil.rmtree(scratch / "new")
+    (scratch / "new").symlink_to(folder / "home")
+
+
+def _file_in(kind: str) -> Callable[[Path, Path], None]:
+    """Return a function that plants another thesis in `new` or `old`, without a manifest."""
+
+    def plant(folder: Path, scratch: Path) -> None:
+        (scratch / kind / "thesis.txt").write_text("planted")
+        if kind == "new":
+            (scratch / "complete").touch()
+
+    return plant
+
+
+def _copied_manifest(folder: Path, scratch: Path) -> None:
+    """Plant a thesis as an unpacked archive would: with a manifest, but with other inodes."""
+    (scratch / "new" / "thesis.txt").write_text("planted")
+    _write_manifest(folder, scratch, ["thesis.txt"])
+    copy = scratch.with_name("copy")
+    shutil.copytree(scratch, copy)
+    shutil.rmtree(scratch)
+    copy.rename(scratch)
+
+
+def _newer_file(folder: Path, scratch: Path) -> None:
+    """Let the user write the thesis after the writer was killed."""
+    (scratch / "new" / "thesis.txt").write_text("older")
+    _write_manifest(folder, scratch, ["thesis.txt"])
+    (folder / "thesis.txt").write_text("written since")
+
+
+def _pipe_as_lock(folder: Path, scratch: Path) -> None:
+    """Let the lock be a pipe, which would block whoever opens it."""
+    (scratch / "in-use").unlink()
+    os.mkfifo(scratch / "in-use")
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _link_as_new,
+        _file_in("new"),
+        _file_in("old"),
+        _copied_manifest,
+        _newer_file,
+        _pipe_as_lock,
+    ],
+)
+def test_planted_scratch_folders_move_nothing(
+    tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    """A scratch folder that no writer of this place has left changes no file."""
+    scratch = tmp_path / ".earatlas-dead"
+    for name in ("new", "old"):
+        (scratch / name).mkdir(parents=True)
+    (scratch / "in-use").touch()
+    (tmp_path / "thesis.txt").write_text("mine")
+    plant(tmp_path, scratch)
+
+    def files() -> dict[Path, str]:
+        return {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = files()
+    with pytest.warns(EaratlasWarning, match=r"Nothing was moved\. Delete it\."):
+        check_writable(tmp_path / "other")
+    assert files() == before
+    shutil.rmtree(scratch)
+    check_writable(tmp_path / "other")
+
+
+def test_folders_that_only_have_the_name_are_kept(tmp_path: Path) -> None:
+    """An old folder of the user with the prefix of scratch folders is not removed."""
+    notes = tmp_path / ".earatlas-notes"
+    notes.mkdir()
+    (notes / "notes.txt").write_text("mine")
+    os.utime(notes, (0, 0))
+    check_writable(tmp_path / "other")
+    assert (notes / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("failing", ["in-use", "b"])
+def test_no_folder_is_left_without_free_inodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """A scratch folder without a lock, and the parent of a missing folder, are removed."""
+
+    def fail(original: Any) -> Any:
+        def call(path: Path, *arguments: Any, **options: Any) -> Any:
+            if path.name == failing:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return original(path, *arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(Path, "open", fail(Path.open))
+    monkeypatch.setattr(Path, "mkdir", fail(Path.mkdir))
+    with (
+        pytest.raises((InputError, OSError), match="No space left"),
+        output_folder(tmp_path / "a" / "b"),
+        atomic_write(tmp_path / "a" / "b" / "x"),
+    ):
+        pytest.fail("nothing can be created")
+    assert not list(tmp_path.iterdir())
 
 
 def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:

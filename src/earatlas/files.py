@@ -7,11 +7,18 @@ complete.
     .earatlas-x7q2/in-use      locked as long as the writer lives
                    new/        files that are being written
                    old/        files that they replace
-                   complete    exists once all files in new/ are on disk and only moves remain
+                   complete    manifest; exists once all files in new/ are on disk and only moves
+                               remain
+                   undo        the manifest instead, once a move has failed
 
 A writer that is killed leaves its scratch folder behind. The next writer in the same place finds
-it unlocked: it finishes the moves if `complete` exists, restores the old files otherwise, and
-removes the folder.
+it unlocked: it finishes the moves if `complete` exists, undoes them if `undo` exists, and removes
+the folder.
+
+A scratch folder may also come from an archive that someone else has made. The manifest therefore
+lists the identity of each file: inode, length and modification time. Nobody can choose the inodes
+of unpacked files, which hashes would not prevent. A folder with links, with a file that is not in
+its manifest, or whose moves would replace a file that is not in it, is left alone with a warning.
 
 The destination is locked while files are moved into it. Otherwise, the moves of two writers could
 alternate, and the folder would contain some files of each.
@@ -20,11 +27,13 @@ alternate, and the folder would contain some files of each.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -36,7 +45,7 @@ try:
 except ImportError:  # Windows has no fcntl: abandoned scratch folders are not recovered
     fcntl = None  # type: ignore[assignment]
 
-from earatlas.errors import InputError, check_path
+from earatlas.errors import EaratlasWarning, InputError, check_path
 
 __all__ = [
     "atomic_write",
@@ -50,6 +59,10 @@ __all__ = [
 ]
 
 _SCRATCH_PREFIX = ".earatlas-"
+_SCRATCH_FOLDERS = frozenset({"new", "old"})
+_SCRATCH_FILES = frozenset({"in-use", "manifest", "complete", "undo"})
+_MAX_MANIFEST_BYTES = 64 << 20  # bytes; an entry has about 100
+_Identity = tuple[int, int, int]  # inode, length in bytes, modification time in ns
 _moves: ContextVar[dict[str, tuple[int, int]] | None] = ContextVar("_moves", default=None)
 
 
@@ -142,7 +155,11 @@ def _create_locked(folder: Path) -> tuple[Path, IO[bytes]]:
     """Create a scratch folder, and return it with its open and locked lock file."""
     while True:
         scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=folder))
-        lock = (scratch / "in-use").open("wb")
+        try:
+            lock = (scratch / "in-use").open("wb")
+        except OSError:  # the disk has no free inode
+            scratch.rmdir()
+            raise
         if fcntl is None:
             return scratch, lock
         with suppress(OSError):  # on a file system without locks no one else can lock it either
@@ -192,22 +209,110 @@ def _recover_abandoned(folder: Path) -> None:
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             continue
         with suppress(OSError):  # another process recovers it, too
-            if (scratch / "in-use").exists():
+            if os.path.lexists(scratch / "in-use"):
                 _recover_unlocked(folder, scratch)
             elif time.time() - status.st_mtime > 3600.0:  # abandoned before its lock was made
-                shutil.rmtree(scratch)
+                scratch.rmdir()
+
+
+class _ForeignScratchError(Exception):
+    """A scratch folder contains what no writer of this package could have left there."""
 
 
 def _recover_unlocked(folder: Path, scratch: Path) -> None:
     """Finish or undo the work of one writer; raises an `OSError` if that writer is alive."""
-    with (scratch / "in-use").open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Without the file `complete`, the writer was killed while it restored the old files.
-        remaining = scratch / ("new" if (scratch / "complete").exists() else "old")
-        if remaining.exists():
-            for file in remaining.iterdir():
+    try:
+        _check_scratch(scratch)
+        with (scratch / "in-use").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            moves, removals = _plan_recovery(folder, scratch)
+            for file in moves:
                 file.replace(folder / file.name)
-        shutil.rmtree(scratch)
+            for file in removals:
+                file.unlink()
+            shutil.rmtree(scratch)
+    except _ForeignScratchError:
+        warnings.warn(
+            f"The folder '{scratch}' looks like an interrupted write, but its contents or the "
+            "files that it would replace were changed by something else. Nothing was moved. "
+            "Delete it.",
+            EaratlasWarning,
+            stacklevel=2,
+        )
+
+
+def _check_scratch(scratch: Path) -> None:
+    """Raise `_ForeignScratchError` unless a folder contains what a writer makes, without links."""
+    for path in scratch.iterdir():
+        mode = path.lstat().st_mode
+        folder = path.name in _SCRATCH_FOLDERS and stat.S_ISDIR(mode)
+        if not folder and not (path.name in _SCRATCH_FILES and stat.S_ISREG(mode)):
+            raise _ForeignScratchError
+
+
+def _plan_recovery(folder: Path, scratch: Path) -> tuple[list[Path], list[Path]]:
+    """Return the scratch files to move into the folder, and the files there to remove.
+
+    If the moves are finished, the files of `new` are moved, and files that were to be removed
+    without a replacement are removed. If they are undone, `old` and `new` exchange their roles.
+    """
+    state, moved, others = scratch / "complete", "new", "old"
+    if (scratch / "undo").exists():
+        state, moved, others = scratch / "undo", "old", "new"
+    elif not state.exists():  # killed before the first move
+        if next((scratch / "old").glob("*"), None) is not None:
+            raise _ForeignScratchError
+        return [], []
+    manifest = _read_manifest(state)
+    moves = sorted((scratch / moved).iterdir())
+    for file in moves:
+        replaced = _identity(folder / file.name)
+        expected = (None, manifest[others].get(file.name))
+        if _identity(file) != manifest[moved].get(file.name) or replaced not in expected:
+            raise _ForeignScratchError
+    removals = [
+        folder / name
+        for name, identity in manifest[others].items()
+        if name not in manifest[moved] and _identity(folder / name) == identity
+    ]
+    return moves, removals
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Return what a move does not change about a file, or None if there is no such file."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _write_manifest(folder: Path, scratch: Path, names: Iterable[str]) -> Path:
+    """Write the identities of the new files, and of the files that `names` list, to `complete`."""
+    manifest = {
+        "new": {file.name: _identity(file) for file in sorted((scratch / "new").iterdir())},
+        "old": {name: _identity(folder / name) for name in names if (folder / name).is_file()},
+    }
+    draft = scratch / "manifest"
+    draft.write_text(json.dumps(manifest), encoding="ascii")
+    return draft.replace(scratch / "complete")
+
+
+def _read_manifest(path: Path) -> dict[str, dict[str, _Identity]]:
+    """Return the contents of a manifest; raise `_ForeignScratchError` for any other file."""
+    try:
+        if path.stat().st_size > _MAX_MANIFEST_BYTES:
+            raise _ForeignScratchError
+        content = json.loads(path.read_text(encoding="ascii"))
+        manifest: dict[str, dict[str, _Identity]] = {
+            part: {name: tuple(identity) for name, identity in content[part].items()}
+            for part in sorted(_SCRATCH_FOLDERS)
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise _ForeignScratchError from None
+    if any(name != os.path.basename(name) for part in manifest.values() for name in part):
+        raise _ForeignScratchError
+    return manifest
 
 
 def _flush(path: Path) -> None:
@@ -245,8 +350,8 @@ def output_folder(folder: Path) -> Iterator[None]:
             raise unwritable_folder(folder, error) from error
         yield
     finally:
-        with suppress(OSError):  # the folder contains results
-            for path in created:
+        for path in created:
+            with suppress(OSError):  # it contains results, or could not be created
                 path.rmdir()
 
 
@@ -270,10 +375,10 @@ def _swap_files(folder: Path, scratch: Path, replacing: Iterable[str]) -> None:
     """Move the replaced files to `old` and the files of `new` into the folder; undo on error."""
     old, files = scratch / "old", sorted((scratch / "new").iterdir())
     moved: list[Path] = []
-    complete = scratch / "complete"
-    complete.touch()
+    names = {file.name for file in files} | set(replacing)
+    manifest = _write_manifest(folder, scratch, names)
     try:
-        for name in {file.name for file in files} | set(replacing):
+        for name in names:
             if (folder / name).is_file():
                 with suppress(FileNotFoundError):  # another writer has just moved it
                     (folder / name).replace(old / name)
@@ -281,7 +386,7 @@ def _swap_files(folder: Path, scratch: Path, replacing: Iterable[str]) -> None:
             moved.append(_move(file, folder / file.name))
         _flush(folder)
     except BaseException:
-        complete.unlink()
+        manifest.replace(scratch / "undo")
         for file in moved:
             file.unlink(missing_ok=True)
         for file in old.iterdir():

@@ -101,7 +101,7 @@ def test_demo_keeps_foreign_files(run: Run, tmp_path: Path) -> None:
 
 
 def test_overwriting_sounds_and_reports(run: Run, ring: Path, tmp_path: Path) -> None:
-    """Sounds are recognized by name; a report without sounds is a foreign file."""
+    """Sounds are recognized by their comment; a report without sounds is a foreign file."""
     call = ["separate", ring / "ring.atlas", ring / "talker.wav", "-n", 1, "--report",
             "-o", tmp_path]  # fmt: skip
     (tmp_path / "talker.html").write_text("mine")
@@ -112,6 +112,20 @@ def test_overwriting_sounds_and_reports(run: Run, ring: Path, tmp_path: Path) ->
     files = ", ".join(str(tmp_path / name) for name in ("talker_source1.wav", "talker.html"))
     assert f"replaced: {files}\n" in message
     assert message.count("replaced") == 1
+    # Neither a sound of the user, nor a result that was edited since, is replaced.
+    call.remove("--report")
+    sound = tmp_path / "talker_source1.wav"
+    for samples in (ea.read_audio(ring / "talker.wav"), ea.read_audio(sound)):
+        samples.write(sound)
+        before = sound.read_bytes()
+        for more in ([], ["--resume"]):
+            refused(run(*call, *more), "did not create", "talker_source1.wav", "--force")
+        assert sound.read_bytes() == before
+        atlas = ea.Atlas.load(ring / "ring.atlas")
+        with pytest.raises(ea.InputError, match="must not contain other files"):
+            ea.map_recordings(atlas, ring / "talker.wav", tmp_path, task="separate")
+        assert run(*call, "--force").returncode == 0
+        assert sound.read_bytes() != before
 
 
 def test_overwriting_a_results_page(run: Run, tmp_path: Path) -> None:

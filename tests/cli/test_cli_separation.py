@@ -328,7 +328,8 @@ def test_leftovers_of_an_earlier_run_are_named(run: Run, folder: Path, tmp_path:
     """A third sound and a report of an earlier run are named, and kept."""
     for name in ("party_source3.wav", "party.html", "party_source1.wav"):
         (tmp_path / name).write_text("old")
-    result = run("separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path)
+    call = ["separate", folder / "head.atlas", folder / "party.wav", "-n", 2, "-o", tmp_path]
+    result = run(*call, "--force")
     assert result.returncode == 0
     assert result.stderr.count("earlier run") == 2
     assert f"replaced: {tmp_path / 'party_source1.wav'}\n" in result.stderr

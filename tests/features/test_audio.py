@@ -15,6 +15,7 @@ from earatlas.features.audio_files import audio_seconds, read_audio, read_blocks
 from earatlas.features.audio_writer import incremental_wav_writer
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.features.stft import FrameStream, istft, stft
+from earatlas.features.wav import has_result_comment
 
 
 @pytest.mark.parametrize("n", [16000, 16001, 1024, 1500, 15999])
@@ -325,11 +326,13 @@ def test_equal_samples_give_equal_bytes(tmp_path: Path, rng: np.random.Generator
     with incremental_wav_writer(tmp_path, ["y.wav", "z.wav"], 16000) as append:
         append(np.stack([samples[:, :300]] * 2))
         append(np.stack([samples[:, 300:]] * 2))
-    blob = (tmp_path / "x.wav").read_bytes()
-    peak = blob.index(b"PEAK")
-    assert blob[peak + 12 : peak + 16] == bytes(4)
-    for name in "yz":
-        assert (tmp_path / f"{name}.wav").read_bytes() == blob
+    blobs = [(tmp_path / f"{name}.wav").read_bytes() for name in "xyz"]
+    for blob in blobs:
+        peak = blob.index(b"PEAK")
+        assert blob[peak + 12 : peak + 16] == bytes(4)
+    assert blobs[1] == blobs[2]
+    # Incrementally written files are results, which have a comment.
+    assert [has_result_comment(tmp_path / f"{name}.wav") for name in "xyz"] == [False, True, True]
     np.testing.assert_allclose(read_audio(tmp_path / "y.wav").samples, samples, atol=1e-7)
 
 

@@ -100,17 +100,32 @@ def plan_batch(job: BatchJob, files: Sequence[Path], *, resume: bool) -> Batch:
 
 
 def existing_outputs(job: BatchJob, files: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """Yield existing paths of sidecars and summary, and whether an earlier batch wrote each.
+    """Yield existing results, sidecars and summary, and whether an earlier batch wrote each.
 
-    The contents of the files decide that.
+    The contents of the files decide that, or for results the sidecar that lists them.
     """
     for file in files:
         path = sidecar_path(job.folder, file)
+        sidecar = read_sidecar(path)
         if path.exists():
-            yield path, path.is_file() and (read_sidecar(path) is not None or is_damaged(path))
+            yield path, path.is_file() and (sidecar is not None or is_damaged(path))
+        for output in job.claimed_outputs(file):
+            if output.exists():
+                yield output, _is_own_output(job, output, sidecar)
     path = job.folder / SUMMARY_FILE
     if len(files) > 1 and path.exists():
         yield path, _is_summary(path)
+
+
+def _is_own_output(job: BatchJob, path: Path, sidecar: Sidecar | None) -> bool:
+    """Return whether an earlier batch wrote a result."""
+    if not path.is_file():
+        return False
+    if job.is_own_output(path) or path.stat().st_size == 0:
+        return True
+    return sidecar is not None and any(
+        job.folder / output.file == path and output.matches(path) for output in sidecar.outputs
+    )
 
 
 def _is_summary(path: Path) -> bool:

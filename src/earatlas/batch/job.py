@@ -128,6 +128,14 @@ class BatchJob(ABC):
         """Return all files that could be written for a file, to detect which ones are replaced."""
         return []
 
+    def claimed_outputs(self, file: Path) -> list[Path]:
+        """Return the files that may be replaced only if an earlier run wrote them."""
+        return self.possible_outputs(file)
+
+    def is_own_output(self, path: Path) -> bool:
+        """Return whether the contents of a file show that this command wrote it."""
+        return False
+
     def workload(self, file: Path) -> float:
         """Return the seconds of sound to process, or 0 if unknown."""
         return 0.0

@@ -22,6 +22,7 @@ from earatlas.features.audio_files import audio_seconds
 from earatlas.features.layout import Threshold
 from earatlas.features.recording import FileRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES
+from earatlas.features.wav import has_result_comment
 from earatlas.files import output_folder
 from earatlas.geometry.head_yaw import Yaw
 from earatlas.separation.pipeline import SeparationOptions, separate_file, source_file_name
@@ -138,6 +139,14 @@ class SeparationJob(_RecordingJob):
         """Return the sound files of as many sources as are supported."""
         return [self.folder / source_file_name(file, m) for m in range(MAX_SOURCES)]
 
+    def claimed_outputs(self, file: Path) -> list[Path]:
+        """Return the sound files of the given number of sources, or of as many as supported."""
+        return self.possible_outputs(file)[: self.options.n_sources]
+
+    def is_own_output(self, path: Path) -> bool:
+        """Return whether the comment of a sound file says that it was separated."""
+        return has_result_comment(path)
+
 
 def exclude_results(recordings: Sequence[Path], folder: Path) -> tuple[Path, ...]:
     """Return the recordings without sound files that an earlier batch wrote into their folder.
@@ -247,14 +256,14 @@ def map_recordings(
         files, folder = tuple(file.absolute() for file in files), Path(folder).absolute()
     job = _create_job(atlas, Path(folder), task, dict(settings or {}))
     check_unique_stems(files)
+    if isinstance(job, SeparationJob):
+        check_no_overwrite(files, job.folder)
     for path, written_by_batch in existing_outputs(job, files):
         if not written_by_batch:
             raise InputError(
                 f"folder must not contain other files with the names of results, got '{path}'. "
                 "Choose another folder, or rename the file."
             )
-    if isinstance(job, SeparationJob):
-        check_no_overwrite(files, job.folder)
     return _execute(job, files, Executor(jobs, client), resume=resume)
 
 

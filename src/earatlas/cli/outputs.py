@@ -8,7 +8,7 @@ given. Files are recognized as follows:
     track      by its first line (CSV) or its first field (JSON)
     picture    by the name of this package in its metadata
     scene      by its scene.json, which also covers the other files of `simulate` and `demo`
-    sounds     by their names, such as party_source1.wav
+    sounds     by the comment in their header, or by the sidecar that lists them
     reports    by the sounds, the scene or the picture that are always beside them
 
 `reproduce` continues with the results in its own folder, so nothing is replaced there.

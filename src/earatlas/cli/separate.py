@@ -185,7 +185,7 @@ def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> Non
     if job.report:
         outputs = OutputFiles(force=force)
         for recording in recordings:
-            own = (job.folder / source_file_name(recording, 0)).exists()
+            own = job.is_own_output(job.folder / source_file_name(recording, 0))
             outputs.claim_in_folder(_report_path(job.folder, recording), own)
     if job.truth is not None:
         check_truth(job.truth, recordings[0], job.channels)

@@ -9,7 +9,12 @@ from pathlib import Path
 import soundfile
 
 from earatlas.errors import InputError
-from earatlas.features.wav import clear_peak_timestamp, libsndfile_path, wav_format
+from earatlas.features.wav import (
+    RESULT_COMMENT,
+    clear_peak_timestamp,
+    libsndfile_path,
+    wav_format,
+)
 from earatlas.files import atomic_write_all
 from earatlas.types import Array
 
@@ -25,8 +30,8 @@ def incremental_wav_writer(
     """Open one stereo WAV file per name and yield a function that appends samples (M, 2, n).
 
     Row m of the appended samples belongs to the m-th name. Either all files appear at the end, or
-    none. `samples` is the expected number of samples per channel; files that are too large for WAV
-    are written as RF64.
+    none. Their comment says that this package wrote them. `samples` is the expected number of
+    samples per channel; files that are too large for WAV are written as RF64.
     """
     file_format = wav_format(2 * samples)
     for name in names:
@@ -53,12 +58,14 @@ def _open_wav(scratch: Path, path: Path, rate: int, file_format: str) -> soundfi
     """Create the scratch file of a WAV file that will be moved to `path`."""
     name = libsndfile_path(scratch)
     try:
-        return soundfile.SoundFile(name, "w", rate, 2, "FLOAT", format=file_format)
+        file = soundfile.SoundFile(name, "w", rate, 2, "FLOAT", format=file_format)
+        file.comment = RESULT_COMMENT
     except _WRITE_ERRORS as error:
         raise InputError(
             f"The sound file '{path}' cannot be created ({_reason(error)}). "
             "Rename the recording, free some space, or choose another folder."
         ) from error
+    return file
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Opening sound files safely: reading forward, and detecting truncated and impossible files.
+"""Opening sound files safely: reading forward, and detecting incomplete and impossible files.
 
 `open_sound_file` returns a `SequentialSoundFile`, or raises an InputError that says what is wrong
 with the file.
@@ -6,12 +6,16 @@ with the file.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import soundfile
 
 from earatlas.errors import InputError, existing_file
+from earatlas.features.containers import Container, check_container
 from earatlas.features.wav import libsndfile_path
 from earatlas.types import Array
 
@@ -52,7 +56,8 @@ class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
         while True:
             remaining = self.frames - done if self.has_known_length else size
             try:
-                data = self.read(max(min(size, remaining), 1), "float64", always_2d=True)
+                with _quiet_decoder(self.format in Container.MP3.value):
+                    data = self.read(max(min(size, remaining), 1), "float64", always_2d=True)
             except soundfile.SoundFileError as error:
                 raise _truncated_error(path, done / self.samplerate, _reason(error)) from error
             if not len(data):
@@ -63,6 +68,31 @@ class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
             raise _truncated_error(
                 path, done / self.samplerate, f"expected {self.frames} samples per channel"
             )
+
+
+_stderr_lock = threading.Lock()
+
+
+@contextmanager
+def _quiet_decoder(prints: bool) -> Iterator[None]:
+    """Discard standard error meanwhile if the decoder `prints` there, as libmpg123 does."""
+    if not prints:
+        yield
+        return
+    with _stderr_lock:
+        try:
+            saved = os.dup(2)
+        except OSError:  # standard error is closed
+            yield
+            return
+        discarded = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(discarded, 2)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            os.close(discarded)
 
 
 def _truncated_error(path: str | Path, seconds: float, reason: str) -> InputError:
@@ -79,12 +109,9 @@ def open_sound_file(path: str | Path) -> SequentialSoundFile:
         size = path.stat().st_size
         if size == 0:
             raise InputError(f"The file '{path}' is empty. Copy or record it again.")
-        if _is_truncated(path):
-            raise InputError(
-                f"The recording '{path}' must be complete, but its end is missing. "
-                "Copy or record it again."
-            )
-        sound = SequentialSoundFile(libsndfile_path(path))
+        container = check_container(path)
+        with _quiet_decoder(container is Container.MP3):
+            sound = SequentialSoundFile(libsndfile_path(path))
     except (OSError, soundfile.SoundFileError) as error:
         raise InputError(
             f"The file '{path}' cannot be read as sound ({_reason(error)}). Supported formats: "
@@ -92,6 +119,11 @@ def open_sound_file(path: str | Path) -> SequentialSoundFile:
             "file."
         ) from error
     try:
+        if sound.format not in container.value:
+            raise InputError(
+                f"The file '{path}' cannot be read as sound (it is damaged at its beginning). "
+                "Copy or record it again."
+            )
         _check_header(sound, path, size)
     except InputError:
         sound.close()
@@ -113,43 +145,6 @@ def _check_header(sound: SequentialSoundFile, path: Path, size: int) -> None:
             f"The header of '{path}' announces {sound.frames} samples per channel, but the file "
             f"has only {size} bytes. Copy or record it again."
         )
-
-
-def _is_truncated(path: Path) -> bool:
-    """Return whether a WAV, AIFF or OGG file is shorter than its header says.
-
-    libsndfile silently accepts such files; it reports truncated FLAC files itself.
-    """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        kind = file.read(12)[:4]
-        if kind == b"OggS":
-            file.seek(max(size - 65_536, 0))
-            tail = file.read()
-            last = tail.rfind(b"OggS")
-            return last < 0 or not _is_last_page(tail[last:])
-        if kind not in (b"RIFF", b"FORM"):
-            return False
-        for _ in range(1000):  # chunks; a malicious file may contain millions
-            if len(header := file.read(8)) < 8:
-                break
-            length = int.from_bytes(header[4:], "little" if kind == b"RIFF" else "big")
-            if header[:4] in (b"data", b"SSND"):
-                # Programs that write to a pipe leave 0 or a number near 2³¹ or 2³².
-                streamed = length == 0 or length >= 0x7FFFF000
-                return not streamed and file.tell() + length > size
-            file.seek(length + length % 2, 1)
-    return False
-
-
-def _is_last_page(page: bytes) -> bool:
-    """Return whether an OGG page is complete and marked as the last one."""
-    if len(page) < 27:
-        return False
-    segment_lengths = page[27 : 27 + page[26]]
-    page_length = 27 + len(segment_lengths) + sum(segment_lengths)
-    complete = len(segment_lengths) == page[26] and len(page) >= page_length
-    return complete and bool(page[5] & 4)
 
 
 def _reason(error: BaseException) -> str:

@@ -7,7 +7,8 @@ The numbers come from the netCDF file itself. sofar, which fills in defaults and
 1, only verifies the file.
 
 A malicious file may announce more data than it contains, so nothing is read before its size has
-been checked. Files that crash the library are handled by `earatlas.hrtf.sofa_subprocess`.
+been checked. It may also refer to other files (`earatlas.hrtf.hdf5_links`). Files that crash the
+library are handled by `earatlas.hrtf.sofa_subprocess`.
 
     M, R, N, E    measurements, receivers (ears), samples, emitters, as in the standard
 """
@@ -28,6 +29,7 @@ import numpy as np
 from earatlas.errors import InputError, abbreviate
 from earatlas.features.sound_file import SUPPORTED_RATES_HZ
 from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.hrtf.hdf5_links import find_foreign_object
 from earatlas.types import Array
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class SofaLimits:
     memory_bytes: int = 200 << 20  # memory that the process may take in addition
     bytes_per_second: float = 10e6  # bytes of the file per second of processor time
     seconds: int = 10  # processor time that the process may take in addition
+    wall_factor: int = 6  # wall-clock time over processor time, at most
+    max_growth_bytes: int = 64 << 20  # memory that the process may keep after a file
 
 
 LIMITS = SofaLimits()
@@ -84,6 +88,12 @@ def read_sofa_file(path: Path) -> SofaData:
     """Read a file in this process; raise InputError if it cannot be used."""
     import netCDF4  # imported here because it is slow
 
+    foreign = find_foreign_object(path)
+    if foreign is not None:
+        raise InputError(
+            f"A SOFA file must contain its own data and nothing else, got {foreign.value} in "
+            f"'{path}'. Export it again, as one file."
+        )
     try:
         with _netcdf_name(path) as name, netCDF4.Dataset(name) as file:
             data = _SofaFile(path, file).read()

@@ -3,7 +3,8 @@
 netCDF-C and HDF5 crash on some files and allocate gigabytes for others. The reader is a second
 Python process. It starts with the first file (0.5 s, mostly for importing netCDF4 and sofar, which
 are then not imported here), serves all further files, ends with this process, and is restarted
-after a crash. Its time and memory are limited in proportion to the size of the file.
+after a crash and when it does not release the memory of a file. Its time (of the processor and of
+the clock) and its memory are limited in proportion to the size of the file.
 
     request    one line per file: its name as hexadecimal bytes
     response   one line of JSON, {"error": ...} or the metadata; then the arrays as bytes
@@ -72,23 +73,31 @@ class _Reader:
 
     def _request(self, process: subprocess.Popen[bytes], path: Path) -> SofaData:
         """Let the process read a file and return its contents."""
-        assert process.stdin is not None
-        assert process.stdout is not None
+        timed_out = threading.Event()
+
+        def kill() -> None:
+            timed_out.set()
+            process.kill()
+
+        seconds = LIMITS.wall_factor * _processor_seconds(path.stat().st_size)
+        timer = threading.Timer(seconds, kill)
+        timer.daemon = True
+        timer.start()
         try:
-            process.stdin.write(os.fsencode(os.path.abspath(path)).hex().encode() + b"\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        if not line:
+            header, arrays = _exchange(process, path)
+        except (BrokenPipeError, EOFError):
+            reason = _exit_reason(self._end(), timed_out=timed_out.is_set())
             raise InputError(
-                f"The file '{path}' cannot be read as a SOFA (netCDF-4) file "
-                f"({_exit_reason(self._end())}). Export it again."
-            )
-        header = json.loads(line)
+                f"The file '{path}' cannot be read as a SOFA (netCDF-4) file ({reason}). Export "
+                "it again."
+            ) from None
+        finally:
+            timer.cancel()
+        if header["last"]:
+            self._end()
         if "error" in header:
             raise InputError(header["error"])
-        directions, responses = (_read_array(process.stdout, shape) for shape in header["shapes"])
+        directions, responses = arrays
         return SofaData(
             directions, responses, header["rate"], header["attributes"], header["violation"]
         )
@@ -110,10 +119,28 @@ class _Reader:
             return process.wait()
 
 
-def _exit_reason(code: int) -> str:
-    if code == -getattr(signal, "SIGXCPU", 0):
+def _processor_seconds(size: int) -> float:
+    """Return the processor time that a file of `size` bytes may take."""
+    return LIMITS.seconds + size / LIMITS.bytes_per_second
+
+
+def _exit_reason(code: int, *, timed_out: bool) -> str:
+    if timed_out or code == -getattr(signal, "SIGXCPU", 0):
         return f"it takes more than {LIMITS.seconds} s"
     return "it crashes the library that reads such files"
+
+
+def _exchange(process: subprocess.Popen[bytes], path: Path) -> tuple[dict[str, Any], list[Array]]:
+    """Send the name of a file; return the header and the arrays of the response."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(os.fsencode(os.path.abspath(path)).hex().encode() + b"\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    if not line:
+        raise EOFError
+    header = json.loads(line)
+    return header, [_read_array(process.stdout, shape) for shape in header["shapes"]]
 
 
 def _read_array(stream: IO[bytes], shape: list[int]) -> Array:
@@ -144,24 +171,28 @@ def serve() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep what libraries print out of the responses
     import netCDF4  # noqa: F401, imported before memory is limited
+    import scipy.fft  # noqa: F401
     import sofar  # noqa: F401
 
+    base_bytes, base_resident_bytes = _memory_bytes()
     for line in sys.stdin.buffer:
         path = Path(os.fsdecode(bytes.fromhex(line.decode())))
-        header, arrays = _respond(path)
+        header, arrays = _respond(path, base_bytes)
+        growth = _memory_bytes()[1] - base_resident_bytes - sum(array.nbytes for array in arrays)
+        header["last"] = growth > LIMITS.max_growth_bytes
         output.write(json.dumps(header).encode() + b"\n")
         for array in arrays:
             output.write(np.ascontiguousarray(array, dtype=np.float64).data)
         output.flush()
 
 
-def _respond(path: Path) -> tuple[dict[str, Any], list[Array]]:
+def _respond(path: Path, base_bytes: int) -> tuple[dict[str, Any], list[Array]]:
     """Return the header and the arrays of the response for a file."""
     try:
-        _limit_resources(path.stat().st_size)
+        _limit_resources(path.stat().st_size, base_bytes)
         data = read_sofa_file(path)
     except InputError as error:
-        return {"error": str(error)}, []
+        return {"error": str(error), "shapes": []}, []
     arrays = [data.directions, data.responses]
     header = {
         "shapes": [array.shape for array in arrays],
@@ -172,7 +203,17 @@ def _respond(path: Path) -> tuple[dict[str, Any], list[Array]]:
     return header, arrays
 
 
-def _limit_resources(size: int) -> None:
+def _memory_bytes() -> tuple[int, int]:
+    """Return the address space and the memory of this process, 0 if the system does not tell."""
+    pages = Path("/proc/self/statm")
+    if not pages.exists():
+        return 0, 0
+    total, resident = (int(number) for number in pages.read_text().split()[:2])
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    return total * page_bytes, resident * page_bytes
+
+
+def _limit_resources(size: int, base_bytes: int) -> None:
     """Limit processor time and memory for a file of `size` bytes, if the system supports it."""
     try:
         import resource
@@ -180,10 +221,11 @@ def _limit_resources(size: int) -> None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    seconds = int(used + LIMITS.seconds + size / LIMITS.bytes_per_second) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-    pages = Path("/proc/self/statm")
-    if pages.exists():
-        current = int(pages.read_text().split()[0]) * resource.getpagesize()
-        limit = current + LIMITS.memory_per_byte * size + LIMITS.memory_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    limits = {resource.RLIMIT_CPU: int(used + _processor_seconds(size)) + 1}
+    if base_bytes:
+        allowed = LIMITS.memory_per_byte * size + LIMITS.memory_bytes
+        limits[resource.RLIMIT_AS] = base_bytes + allowed
+    for kind, limit in limits.items():
+        highest = resource.getrlimit(kind)[1]  # only root can raise it
+        limit = limit if highest == resource.RLIM_INFINITY else min(limit, highest)
+        resource.setrlimit(kind, (limit, highest))
