@@ -21,7 +21,7 @@ from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
 from earatlas.separation.result import SourceTrack
 from earatlas.types import Array, Indices
 
-__all__ = ["track_charts"]
+__all__ = ["direction_charts", "track_charts"]
 
 # Ticks of both axes: position as a fraction of the axis, and label.
 _AZIMUTHS = [(0.0, "180°"), (0.25, "right"), (0.5, "front"), (0.75, "left"), (1.0, "180°")]
@@ -30,23 +30,33 @@ _ELEVATIONS = [(0.0, "below"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), 
 
 def track_charts(tracks: Sequence[SourceTrack], *, elevation: bool) -> str:
     """Return charts of all sources over the same rows of time; on a circle without elevation."""
+    return direction_charts(tracks, elevation=elevation) + _level_chart(tracks)
+
+
+def direction_charts(tracks: Sequence[SourceTrack], *, elevation: bool) -> str:
+    """Return charts of azimuth and elevation over time; on a circle without elevation."""
     seconds = tracks[0].seconds
     azimuths = _TrackPlot(seconds, -180.0, 180.0)
     elevations = _TrackPlot(seconds, -90.0, 90.0)
-    top = max(float(track.level_db.max()) for track in tracks)
-    levels = _TrackPlot(seconds, top - LEVEL_RANGE_DB, top)
     for m, track in enumerate(tracks):
         azimuths.add(m, track.directions[:, 0], azimuth_radius(track, elevation=elevation))
         if elevation:
             elevations.add(m, track.directions[:, 1], track.radius_90)
-        levels.add(m, np.maximum(track.level_db, levels.low), None)
-    charts = [azimuths.html("Azimuth <span>over time, with 90 % band</span>", _AZIMUTHS)]
+    charts = azimuths.html("Azimuth <span>over time, with 90 % band</span>", _AZIMUTHS)
     if elevation:
-        charts.append(elevations.html("Elevation <span>over time</span>", _ELEVATIONS))
+        charts += elevations.html("Elevation <span>over time</span>", _ELEVATIONS)
+    return charts
+
+
+def _level_chart(tracks: Sequence[SourceTrack]) -> str:
+    """Return a chart of the levels of all sources over time."""
+    top = max(float(track.level_db.max()) for track in tracks)
+    levels = _TrackPlot(tracks[0].seconds, top - LEVEL_RANGE_DB, top)
+    for m, track in enumerate(tracks):
+        levels.add(m, np.maximum(track.level_db, levels.low), None)
     values = tick_values(levels.low, levels.high, 4, (10, 20, 30))
     ticks = [(levels.fraction(v), f"{v:.0f} dB".replace("-", "−")) for v in values]
-    charts.append(levels.html("Level <span>of each separated sound</span>", ticks))
-    return "".join(charts)
+    return levels.html("Level <span>of each separated sound</span>", ticks)
 
 
 class _TrackPlot:
