@@ -67,3 +67,16 @@ def test_density_is_calibrated(rng: np.random.Generator) -> None:
         fractions.append(np.mean(np.array(levels) < 0.9))
     assert 0.83 < fractions[0] < 0.97
     assert fractions[1] < 0.7
+
+
+def test_deviation_is_that_of_the_density(rng: np.random.Generator) -> None:
+    """`return_std` returns the standard deviations of `predict_density`, per coordinate."""
+    x = rng.uniform(-1, 1, size=(120, 2)) * [1.0, 3.0]
+    y = np.concatenate([x, x**2, x[:, :1] * x[:, 1:]], axis=1) + 0.05 * rng.normal(size=(120, 5))
+    model = PPAMRegressor(n_components=5, n_folds=3).fit(y, x)
+    means, deviations = model.predict(y[:3], return_std=True)
+    np.testing.assert_array_equal(means, model.predict(y[:3]))
+    for row, posterior in zip(deviations, model.predict_density(y[:3]), strict=True):
+        np.testing.assert_allclose(row, posterior.sample(100_000).std(axis=0), rtol=0.02)
+    flat = PPAMRegressor(n_components=2, n_folds=0).fit(y, x[:, 0])
+    assert flat.predict(y[:3], return_std=True)[1].shape == (3,)

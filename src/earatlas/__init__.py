@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from earatlas.hrtf.calibration_recordings import read_recordings
     from earatlas.hrtf.diagnosis import HeadReport, diagnose
     from earatlas.hrtf.head import Head
+    from earatlas.hrtf.interpolation import interpolated_head
     from earatlas.hrtf.kemar import kemar
     from earatlas.hrtf.loading import open_head
     from earatlas.hrtf.simulated import simulated_head
     from earatlas.hrtf.sofa import read_sofa
+    from earatlas.hrtf.sofa_writer import write_sofa
     from earatlas.localization.learned_head import Accuracy
     from earatlas.localization.localizer import Localizer
     from earatlas.localization.result import Localization
@@ -73,7 +75,9 @@ _NAMES = {
     "hrtf.kemar": "kemar",
     "hrtf.calibration_recordings": "read_recordings",
     "hrtf.simulated": "simulated_head",
+    "hrtf.interpolation": "interpolated_head",
     "hrtf.sofa": "read_sofa",
+    "hrtf.sofa_writer": "write_sofa",
     "features.audio": "Audio",
     "features.cues": "Cues audio_cues mean_cues recording_cues response_cues",
     "features.audio_files": "example_recording read_audio read_blocks read_mono",
@@ -153,6 +157,7 @@ __all__ = [
     "example_recording",
     "faithfulness",
     "great_circle_error",
+    "interpolated_head",
     "istft",
     "kemar",
     "learn",
@@ -174,6 +179,7 @@ __all__ = [
     "simulated_head",
     "stft",
     "synthetic_speech",
+    "write_sofa",
 ]
 
 

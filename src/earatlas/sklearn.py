@@ -6,7 +6,7 @@ Note the letters: X of scikit-learn is the paper's y, and y of scikit-learn is t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -165,24 +165,44 @@ class PPAMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         widths, weights, _ = Calibration.kernel(posteriors, np.array(truths), widths)
         return widths, weights
 
-    def predict(self, X: Any) -> Array:
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
+
+    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict positions as posterior means.
 
         Parameters
         ----------
         X : array_like of shape (N, D)
             Observations.
+        return_std : bool, default False
+            Whether to return also the standard deviations of the calibrated posteriors, as
+            `GaussianProcessRegressor` does.
 
         Returns
         -------
-        ndarray of shape (N,) or (N, L)
+        positions : ndarray of shape (N,) or (N, L)
             Positions, of the shape that `fit` was given.
+        deviations : ndarray of shape (N,) or (N, L)
+            Standard deviation of each coordinate, only with `return_std`. `predict_density` returns
+            the whole posterior, which may have several peaks.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        weights, means, _ = self.model_.inverse_batch(X)
-        positions: Array = np.einsum("nk,nkl->nl", weights, means + self.model_.centres)
-        return positions.reshape(len(X), *self.y_shape_)
+        weights, means, covariances = self.model_.inverse_batch(X)
+        points = means + self.model_.centres
+        positions: Array = np.einsum("nk,nkl->nl", weights, points)
+        shape = (len(X), *self.y_shape_)
+        if not return_std:
+            return positions.reshape(shape)
+        within = np.diagonal(covariances, axis1=-2, axis2=-1)  # of each component and coordinate
+        within = within + self.kernel_weights_ @ self.kernel_widths_**2 / self.kernel_weights_.sum()
+        spread = within + (points - positions[:, None]) ** 2
+        deviations = np.sqrt(np.einsum("nk,nkl->nl", weights, spread))
+        return positions.reshape(shape), deviations.reshape(shape)
 
     def predict_density(self, X: Any) -> list[DirectionPosterior]:
         """Return the calibrated posterior of each observation.

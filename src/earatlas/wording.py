@@ -6,7 +6,7 @@ escaping.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNKNOWN_DIRECTION",
     "UNKNOWN_RADIUS_DEGREES",
+    "coordinate_names",
     "format_alternatives",
     "format_coordinates",
     "format_direction",
@@ -37,6 +38,7 @@ __all__ = [
     "is_unknown",
     "listed_alternatives",
     "repr_alternatives",
+    "repr_doubts",
     "rounded_repr",
 ]
 
@@ -143,6 +145,28 @@ def repr_alternatives(
         for one in listed_alternatives(alternatives, radius, space)
     ]
     return f", or {' or '.join(places)}" if places else ""
+
+
+def repr_doubts(kinds: Iterable[str]) -> str:
+    """Return the kinds of doubts, each once, for a repr; empty if there are none.
+
+    >>> repr_doubts(["too short", "noisy", "noisy"]), repr_doubts([])
+    (', doubts: too short, noisy', '')
+    """
+    text = ", ".join(dict.fromkeys(kinds))
+    return f", doubts: {text}" if text else ""
+
+
+def coordinate_names(space: Space) -> tuple[str, ...]:
+    """Return the column names of positions in tables.
+
+    >>> from earatlas.geometry.spaces import Plane, Sphere
+    >>> coordinate_names(Sphere()), coordinate_names(Plane(((0, 640), (0, 480))))
+    (('azimuth', 'elevation'), ('x1', 'x2'))
+    """
+    if space.holds_directions:
+        return ("azimuth", "elevation")[: space.columns]
+    return tuple(f"x{c + 1}" for c in range(space.columns))
 
 
 def _zone(azimuth: float) -> str:

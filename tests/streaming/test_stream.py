@@ -282,7 +282,7 @@ def test_invalid_input_is_refused_or_replaced(reverberant_atlas: ea.Atlas) -> No
             reverberant_atlas.live(rate=rate, max_sources=sources)  # type: ignore[arg-type]
     live = reverberant_atlas.live()
     with pytest.raises(ea.InputError, match="got an Audio"):
-        live.push(ea.Audio(np.zeros((2, 10)), RATE))  # type: ignore[arg-type]
+        live.push(ea.Audio(np.zeros((2, 10)), RATE))
     with pytest.raises(ea.InputError, match="like this one"):
         live.restore("x")  # type: ignore[arg-type]
     with pytest.raises(ea.InputError, match="left and right"):

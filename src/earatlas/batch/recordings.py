@@ -114,20 +114,13 @@ class SeparationJob(_RecordingJob):
         answer = {
             "file": str(file),
             **self.atlas_fields,
-            "n_sources": len(files),
-            "sources": [
-                {**source.to_dict(), "file": str(path)}
-                for source, path in zip(scene.sources, files, strict=True)
-            ],
-            "doubts": [str(doubt) for doubt in scene.doubts],
-            "free_energy": round(scene.free_energies[-1], 3),
-            "rate": scene.rate,
-            "dry": scene.dry,
-            "recording_seconds": round(scene.seconds, 3),
+            **scene.to_dict(),
             "seconds": round(seconds, 3),
             "real_time_factor": round(seconds / scene.seconds, 4),
             "report": None,
         }
+        for source, path in zip(answer["sources"], files, strict=True):
+            source["file"] = str(path)
         return answer, scene, files
 
     def outputs(self, answer: dict[str, Any]) -> list[Path]:

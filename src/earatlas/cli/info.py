@@ -41,6 +41,7 @@ app = command_app()
     epilog=examples(
         "earatlas info ku100.sofa --plot ku100.png",
         "earatlas info simulated",
+        "earatlas info measurements.csv --sofa head.sofa",
         "earatlas info ku100.atlas",
         "earatlas info people",
     ),
@@ -57,6 +58,10 @@ def info(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Plot the head (.png, .svg, .pdf).")
     ] = None,
+    sofa: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the impulse responses of the head (.sofa)."),
+    ] = None,
     kind: KindOption = Kind.auto,
     channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
@@ -71,22 +76,30 @@ def info(
     """
     people = head == PEOPLE and not Path(head).exists()
     if people or Path(head).suffix.lower() == ".atlas" or atlas_header(Path(head)) is not None:
-        if plot is not None:
+        if plot is not None or sofa is not None:
+            option = "--plot" if plot is not None else "--sofa"
             raise InputError(
-                f"--plot must be used with a head, got the atlas '{head}'. Name the head instead."
+                f"{option} must be used with a head, got the atlas '{head}'. Name the head instead."
             )
         _print_atlas(PEOPLE_ATLAS if people else Path(head), as_json=as_json)
         return
     outputs = OutputFiles(force=force)
     if plot is not None:
         outputs.claim_picture(plot)
+    if sofa is not None:
+        outputs.claim(sofa, lambda path: False, "sofa")
     options = HeadOptions(kind, channels, duplicates, wrong_way)
-    _print_head(read_head(head, options, diagnosed=True), plot, as_json=as_json)
+    measured = read_head(head, options, diagnosed=True)
+    if sofa is not None:
+        from earatlas.hrtf.sofa_writer import write_sofa
+
+        write_sofa(measured, sofa)
+    _print_head(measured, plot, sofa, as_json=as_json)
     outputs.report()
 
 
-def _print_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
-    """Print the diagnosis of a head, and plot it."""
+def _print_head(head: Head, plot: Path | None, sofa: Path | None, *, as_json: bool) -> None:
+    """Print the diagnosis of a head, and plot it; `sofa` is the file that it was written to."""
     with progress("measuring"):
         report = diagnose(head)
     if plot is not None:
@@ -96,7 +109,8 @@ def _print_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
         with progress("plotting"):
             save(plot_head(head), plot)
     if as_json:
-        print_json({**report.to_dict(), "plot": None if plot is None else str(plot)})
+        written = {"plot": plot, "sofa": sofa}
+        print_json({**report.to_dict(), **{k: v and str(v) for k, v in written.items()}})
         return
     _print_rows(_head_rows(head, report))
     out.print()
@@ -105,6 +119,8 @@ def _print_head(head: Head, plot: Path | None, *, as_json: bool) -> None:
         out.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False)
     if plot is not None:
         print_line(f"picture: {plot}")
+    if sofa is not None:
+        print_line(f"head: {sofa}")
 
 
 def _print_rows(rows: dict[str, str]) -> None:

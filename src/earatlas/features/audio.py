@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
 import soxr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from earatlas.errors import InputError, check_path
 from earatlas.features.wav import clear_peak_timestamp, libsndfile_path, wav_format
 from earatlas.files import atomic_write
+from earatlas.notebooks import HtmlView
 from earatlas.types import Array
 
 __all__ = ["MAX_ABS_SAMPLE", "Audio", "resample"]
@@ -36,8 +38,10 @@ _FORMATS = {  # file name extension: (format, subtype) of libsndfile
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Audio:
+class Audio(HtmlView):
     """Samples of one or more channels at one sampling rate.
+
+    `np.asarray(audio)` returns the samples; notebooks show a player.
 
     Parameters
     ----------
@@ -65,6 +69,8 @@ class Audio:
     Audio(2 channels, 1.00 s, 16000 Hz)
     >>> audio.at_rate(48000).samples.shape
     (2, 48000)
+    >>> np.asarray(audio).shape
+    (2, 16000)
     """
 
     samples: Array  # (C, n), full scale is 1
@@ -87,6 +93,9 @@ class Audio:
 
     def __repr__(self) -> str:
         return f"Audio({self.channels} channels, {self.seconds:.2f} s, {self.rate} Hz)"
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.samples, dtype=dtype, copy=copy)
 
     @property
     def channels(self) -> int:

@@ -34,13 +34,14 @@ from earatlas.geometry.credible_region import (
 )
 from earatlas.geometry.posterior_summary import PosteriorSummary
 from earatlas.geometry.spaces import Space
+from earatlas.notebooks import HtmlView
 from earatlas.types import Array, Indices
 
 __all__ = ["DirectionPosterior"]
 
 
 @dataclass(frozen=True, eq=False)
-class DirectionPosterior:
+class DirectionPosterior(HtmlView):
     """Posterior density over directions, a mixture of Gaussians in charts.
 
     p(x) = sum_k weights[k] N(u_k(x); means[k], covariances[k]), with u_k the chart centred at c_k.
@@ -74,7 +75,7 @@ class DirectionPosterior:
     ...     covariances=np.stack([4 * np.eye(2), 9 * np.eye(2)]),
     ... )
     >>> posterior
-    DirectionPosterior(2 components, best (30.0, 0.0) degrees)
+    DirectionPosterior((30.0, 0.0) degrees, radius_90 17.9, 2 components)
     >>> round(posterior.credible_radius(0.5), 1)
     2.5
     """
@@ -99,8 +100,12 @@ class DirectionPosterior:
             )
 
     def __repr__(self) -> str:
-        best = ", ".join(f"{v:.1f}" for v in self.best)
-        return f"DirectionPosterior({len(self.weights)} components, best ({best}) degrees)"
+        place = ", ".join(f"{v:.1f}" for v in self.direction)
+        unit = " degrees" if self.space.holds_directions else ""
+        return (
+            f"DirectionPosterior(({place}){unit}, radius_90 {self.radius_90:.1f}, "
+            f"{len(self.weights)} components)"
+        )
 
     # --- point estimates and density -----------------------------------------------------------
 

@@ -22,6 +22,7 @@ from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors, wrap_degrees
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.truncation import TRUNCATION, truncate_to_direct_sound
+from earatlas.notebooks import HtmlView
 from earatlas.types import Array, Indices
 
 __all__ = [
@@ -96,7 +97,7 @@ class MeasuredCues:
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class Head(HtmlView):
     """A head: directions, and the measurements of both ears for each of them.
 
     Heads are usually created by `open_head`, `read_sofa`, `read_recordings`, `simulated_head` or

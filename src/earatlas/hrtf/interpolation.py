@@ -14,18 +14,56 @@ Each response is therefore decomposed, and each part is interpolated by a local 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
+from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
-from earatlas.hrtf.head import Head
+from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.interaural_templates import LocalLinearInterpolation, correlation_lags
 from earatlas.types import Array, Complex
 
-__all__ = ["InterpolatedResponses", "check_covered"]
+__all__ = ["InterpolatedResponses", "check_covered", "interpolated_head"]
+
+
+def interpolated_head(head: Head, directions: ArrayLike) -> Head:
+    """Return a head at other directions, with interpolated impulse responses.
+
+    Parameters
+    ----------
+    head : Head
+        A head with impulse responses at three or more directions, without reverberation.
+    directions : array_like of shape (G, 2)
+        Azimuth and elevation in degrees, each at most 10 degrees from a measured direction.
+
+    Returns
+    -------
+    Head
+        The head at the new directions. Its provenance says that it was interpolated.
+
+    Raises
+    ------
+    InputError
+        If the head has no impulse responses or too few, or if a direction is not covered.
+
+    Examples
+    --------
+    >>> import earatlas as ea
+    >>> coarse = ea.simulated_head(ea.Sphere().grid(10.0))
+    >>> ea.interpolated_head(coarse, [[3.0, 4.0], [-77.0, 12.0]])
+    Head('simulated', 2 directions)
+    """
+    points = Sphere().check(directions, "directions")
+    check_covered(head, points)
+    rate = round(head.responses().rate)
+    responses = InterpolatedResponses.of(head, rate).at(points)
+    note = f"interpolated from {len(head)} directions"
+    provenance = f"{head.provenance}; {note}" if head.provenance else note
+    ears = ImpulseResponses(responses, float(rate))
+    return replace(head, directions=points, ears=ears, provenance=provenance)
 
 
 def check_covered(

@@ -44,7 +44,8 @@ def open_head(
     kind : {"auto", "noise", "responses"}, default "auto"
         What the recordings of a table contain; see `read_recordings`.
     channels : (int, int), default (0, 1)
-        Channels of the left and the right ear in the recordings of a table, counted from 0.
+        Channels of the left and the right ear in the recordings of a table, or receivers of a SOFA
+        file, counted from 0.
     duplicates : {"error", "first"}, default "error"
         Whether directions that occur several times are refused, or the first one is kept.
     wrong_way : {"ears", "azimuths"}, optional
@@ -76,7 +77,7 @@ def open_head(
             return kemar()
     match check_path(source).suffix.lower():
         case ".sofa":
-            return read_sofa(source, duplicates=duplicates, wrong_way=wrong_way)
+            return read_sofa(source, duplicates=duplicates, wrong_way=wrong_way, receivers=channels)
         case ".csv":
             return read_recordings(
                 source, kind=kind, channels=channels, duplicates=duplicates, wrong_way=wrong_way,

@@ -1,10 +1,10 @@
 """Contents of a SOFA file (AES69): directions relative to the listener, and impulse responses.
 
-The input is a file of a convention with impulse responses of two ears (HRIR, BRIR). The output is
-`SofaData`, with Data.Delay applied. Many files violate the standard in harmless ways (latin-1 text,
-old versions, missing attributes); they are read with a note as long as their numbers can be used.
-The numbers come from the netCDF file itself. sofar, which fills in defaults and drops axes of size
-1, only verifies the file.
+The input is a file of a convention with impulse responses of two or more ears (HRIR, BRIR) or with
+transfer functions (HRTF). The output is `SofaData`, with Data.Delay applied. Many files violate the
+standard in harmless ways (latin-1 text, old versions, missing attributes); they are read with a
+note as long as their numbers can be used. The numbers come from the netCDF file itself. sofar,
+which fills in defaults and drops axes of size 1, only verifies the file.
 
 A malicious file may announce more data than it contains, so nothing is read before its size has
 been checked. It may also refer to other files (`earatlas.hrtf.hdf5_links`). Files that crash the
@@ -30,6 +30,7 @@ from earatlas.errors import InputError, abbreviate
 from earatlas.features.sound_file import SUPPORTED_RATES_HZ
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.hrtf.hdf5_links import find_foreign_object
+from earatlas.hrtf.sofa_transfer_functions import responses_from_transfer_functions
 from earatlas.types import Array
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ _CONVENTIONS = (
     "SingleRoomSRIR",
     "SingleRoomMIMOSRIR",
     "MultiSpeakerBRIR",
+    "SimpleFreeFieldHRTF",
+    "FreeFieldHRTF",
+    "GeneralTF",
+    "GeneralTF-E",
 )
 
 # Reasons for the error codes of netCDF-C.
@@ -78,7 +83,7 @@ class SofaData:
     """Contents of a SOFA file: directions, impulse responses and global attributes."""
 
     directions: Array  # (N, 2), degrees
-    responses: Array  # (N, 2, taps)
+    responses: Array  # (N, R, taps), of all receivers
     rate: float  # Hz
     attributes: dict[str, str]  # global attributes
     violation: str = ""  # how the file violates the standard, in a few words
@@ -142,19 +147,25 @@ class _SofaFile:
     def __init__(self, path: Path, file: netCDF4.Dataset) -> None:
         self.path, self.file = path, file
         self.latin1: set[str] = set()  # attributes whose text is not UTF-8
+        # Transfer functions instead of impulse responses: data types TF and TF-E.
+        self.is_spectral = "Data.Real" in file.variables and "Data.IR" not in file.variables
+        self.data = "Data.Real" if self.is_spectral else "Data.IR"
 
     def read(self) -> SofaData:
         self._check_size(sum(self._bytes(name) for name in self.file.variables))
         self._check_contents()
-        rate = self._rate()
-        h = self._responses()  # (M, E, 2, taps)
+        if self.is_spectral:
+            h, rate = self._responses_of_spectra()
+        else:
+            h, rate = self._axes_in_order(self._numbers("Data.IR")), self._rate()
+        # h is (M, E, R, taps)
         vectors = self._source_vectors(h.shape[0], h.shape[1])  # (M, E, 3)
         delays = self._delays(h.shape[:-1], rate)
         self._check_size(delays.size * (h.shape[-1] + int(np.ptp(delays))) * 8)
         h = _apply_delays(h, delays)
         data = SofaData(
             directions=to_directions(vectors.reshape(-1, 3)),
-            responses=h.reshape(-1, 2, h.shape[-1]),
+            responses=h.reshape(-1, *h.shape[2:]),
             rate=rate,
             attributes={name: self._text(self.file, name) for name in self.file.ncattrs()},
         )
@@ -203,7 +214,12 @@ class _SofaFile:
                 f"with impulse responses is needed ({', '.join(_CONVENTIONS[:3])}, room sets, …). "
                 "Convert it to SimpleFreeFieldHRIR."
             )
-        for name in ("Data.IR", "Data.SamplingRate", "SourcePosition"):
+        data = (
+            ("Data.Real", "Data.Imag", "N")
+            if self.is_spectral
+            else ("Data.IR", "Data.SamplingRate")
+        )
+        for name in (*data, "SourcePosition"):
             if name not in self.file.variables:
                 raise InputError(
                     f"The file '{self.path}' is incomplete: it has no {name}. Download or export "
@@ -216,7 +232,10 @@ class _SofaFile:
 
     def _rate(self) -> float:
         """Return the sampling rate in Hz."""
-        rates = np.unique(self._numbers("Data.SamplingRate"))
+        return self._check_rate(np.unique(self._numbers("Data.SamplingRate")))
+
+    def _check_rate(self, rates: Array) -> float:
+        """Return the only sampling rate in Hz."""
         if len(rates) != 1 or not (np.isfinite(rates[0]) and rates[0] > 0):
             raise InputError(
                 f"The head must have one positive sampling rate, got "
@@ -231,10 +250,27 @@ class _SofaFile:
             )
         return float(rates[0])
 
-    def _responses(self) -> Array:
-        """Return the responses (M, E, 2, taps) without Data.Delay."""
-        h = self._numbers("Data.IR")
-        if h.ndim not in (3, 4) or h.shape[1] != 2:
+    def _responses_of_spectra(self) -> tuple[Array, float]:
+        """Return the responses (M, E, R, taps) of transfer functions, and their sampling rate."""
+        real, imaginary = self._numbers("Data.Real"), self._numbers("Data.Imag")
+        frequencies = self._numbers("N").ravel()
+        expected = real.shape[2] if real.ndim > 2 else 0
+        if real.shape != imaginary.shape or len(frequencies) != expected:
+            raise InputError(
+                f"Data.Real and Data.Imag must have one value per frequency, got the shapes "
+                f"{real.shape} and {imaginary.shape} for {len(frequencies)} frequencies in "
+                f"'{self.path}'. The file is inconsistent: export it again."
+            )
+        spectra = self._axes_in_order(real) + 1j * self._axes_in_order(imaginary)
+        try:
+            h, rate = responses_from_transfer_functions(frequencies, spectra)
+        except InputError as error:
+            raise InputError(f"The file '{self.path}' cannot be used: {error}") from error
+        return h, self._check_rate(np.array([rate]))
+
+    def _axes_in_order(self, h: Array) -> Array:
+        """Return responses or spectra with the axes (M, E, R, N)."""
+        if h.ndim not in (3, 4) or h.shape[1] < 2:
             receivers = h.shape[1] if h.ndim > 1 else 0
             raise InputError(
                 f"The head must have two receivers (ears), got {receivers} in '{self.path}'. "
@@ -248,7 +284,7 @@ class _SofaFile:
         return np.moveaxis(h, 3, 1)  # M R N E
 
     def _delays(self, shape: tuple[int, ...], rate: float) -> Array:
-        """Return Data.Delay in samples, broadcast to `shape` (M, E, 2)."""
+        """Return Data.Delay in samples, broadcast to `shape` (M, E, R)."""
         if "Data.Delay" not in self.file.variables:
             return np.zeros(shape)
         delay = self._numbers("Data.Delay")
@@ -271,7 +307,7 @@ class _SofaFile:
 
     def _source_vectors(self, measurements: int, emitters: int) -> Array:
         """Return vectors (M, E, 3) from the listener to each emitter: x front, y left, z up."""
-        with_emitters = self.file["Data.IR"].ndim == 4
+        with_emitters = self.file[self.data].ndim == 4
         positions = {
             "SourcePosition": self._positions("SourcePosition", any_distance=not with_emitters),
             "ListenerPosition": self._positions("ListenerPosition"),

@@ -28,6 +28,7 @@ from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.head_mismatch import HeadMismatch, Unit
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
+from earatlas.notebooks import HtmlView
 from earatlas.ppam.calibration import CalibratedPosteriorBatch, Calibration
 from earatlas.ppam.head_deviations import people_deviations
 from earatlas.ppam.model import PPAM
@@ -110,7 +111,7 @@ class CalibratedPosterior:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedHead:
+class LearnedHead(HtmlView):
     """A model of a head's cues, the layout of the cues, and the calibration of the model."""
 
     model: PPAM

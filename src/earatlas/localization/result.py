@@ -10,8 +10,9 @@ from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.credible_region import CredibleRegion
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.diagnostics import Doubt, DoubtKind
+from earatlas.notebooks import HtmlView
 from earatlas.types import Array
-from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives, repr_doubts
 
 __all__ = ["Localization", "ResultSettings", "uninformative_posterior"]
 
@@ -31,7 +32,7 @@ _SETTINGS = ResultSettings()
 
 
 @dataclass(frozen=True, eq=False)
-class Localization:
+class Localization(HtmlView):
     """Direction of one source, as a posterior distribution.
 
     Attributes
@@ -74,9 +75,8 @@ class Localization:
             place = ", ".join(f"{v:.1f}" for v in self.direction)
             where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
         where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
-        words = ", ".join(doubt.word for doubt in self.doubts)
-        doubts = f", doubts: {words}" if words else ""
-        return f"Localization({where}, {100 * self.observed_share:.0f} % observed{doubts})"
+        observed = f"{100 * self.observed_share:.0f} % observed"
+        return f"Localization({where}, {observed}{repr_doubts(d.word for d in self.doubts)})"
 
     @cached_property
     def direction(self) -> Array:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -42,14 +42,19 @@ from earatlas.localization.localizer import (
 )
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed_features import WindowedFeatures
+from earatlas.notebooks import HtmlView, data_frame
 from earatlas.types import Array, Indices, Progress
+from earatlas.wording import coordinate_names
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Track", "WindowSettings", "WindowedLocalizer", "localize_windows"]
 
 
 @dataclass(frozen=True, eq=False)
-class Track:
-    """Localizations of the windows of a recording.
+class Track(HtmlView, Sequence[Localization]):
+    """Localizations of the windows of a recording, a sequence of `Localization`.
 
     Attributes
     ----------
@@ -66,6 +71,10 @@ class Track:
     >>> track = ea.example_atlas().localize_frames(scene.mixture, window_seconds=0.4)
     >>> track.directions.shape == (len(track), 2)
     True
+    >>> track[0].direction_known, len(track[:2])
+    (True, 2)
+    >>> list(track.to_dict())
+    ['time', 'azimuth', 'elevation', 'radius_90', 'credible_90_area', 'observed_share', 'doubts']
 
     """
 
@@ -73,10 +82,28 @@ class Track:
     windows: tuple[Localization, ...]
 
     def __repr__(self) -> str:
-        return f"Track({len(self.windows)} windows)"
+        if not len(self):
+            return "Track(0 windows)"
+        observed = [window.radius_90 for window in self if window.observed_share > 0]
+        radius = f", median radius_90 {np.median(observed):.1f}" if observed else ""
+        return (
+            f"Track({len(self)} windows from {self.times[0]:.1f} to {self.times[-1]:.1f} s, "
+            f"{len(observed)} with sound{radius})"
+        )
 
     def __len__(self) -> int:
         return len(self.windows)
+
+    @overload
+    def __getitem__(self, index: int) -> Localization: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Track: ...
+
+    def __getitem__(self, index: int | slice) -> Localization | Track:
+        if isinstance(index, slice):
+            return Track(self.times[index], self.windows[index])
+        return self.windows[index]
 
     @cached_property
     def directions(self) -> Array:
@@ -100,6 +127,42 @@ class Track:
         """
         for time, window in zip(self.times, self.windows, strict=True):
             yield window.to_row(float(time))
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the track as columns of JSON values.
+
+        Returns
+        -------
+        dict
+            Columns `time` (seconds), `azimuth` and `elevation` (degrees; `x1`, `x2`, … in a space
+            without directions), `radius_90`, `credible_90_area`, `observed_share` and `doubts`.
+            Positions and sizes are None in silent windows.
+        """
+        names = coordinate_names(self.windows[0].posterior.space) if self.windows else ()
+        rows = list(self.rows())
+        places = [row["direction"] or [None] * len(names) for row in rows]
+        columns = {name: [place[c] for place in places] for c, name in enumerate(names)}
+        others = ("radius_90", "credible_90_area", "observed_share", "doubts")
+        return {
+            "time": [row["time"] for row in rows],
+            **columns,
+            **{name: [row[name] for row in rows] for name in others},
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the track as a table; needs the extra `earatlas[pandas]`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per window, with the columns of `to_dict`.
+
+        Raises
+        ------
+        MissingExtraError
+            If pandas is not installed.
+        """
+        return data_frame(self.to_dict())
 
 
 @dataclass(frozen=True)

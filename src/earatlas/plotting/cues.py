@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from earatlas.errors import InputError
 from earatlas.features.cues import Cues
 from earatlas.plotting.palette import DIFFERENCE_MAP, ILD_LIMIT_DB, MISSING, PHASE_MAP
-from earatlas.plotting.style import add_colour_bar, add_title, new_figure, style_axes
+from earatlas.plotting.style import add_colour_bar, add_title, axes_figure, new_figure, style_axes
 
 __all__ = ["plot_cues"]
 
 
-def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Figure:
+def plot_cues(
+    cues: Cues,
+    *,
+    title: str = "",
+    start_seconds: float = 0.0,
+    ax: Axes | Sequence[Axes] | None = None,
+) -> Figure:
     """Plot the ILD and IPD spectrograms of a recording.
 
     Bins in which nothing was observed are grey. A cue without any frequency in the layout has no
@@ -26,11 +36,19 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
         Title of the figure.
     start_seconds : float, default: 0.0
         Time of the first frame in seconds, where the cues are those of an excerpt.
+    ax : matplotlib.axes.Axes or sequence of Axes, optional
+        Axes to draw on, one per cue: level difference, phase difference. By default a new figure is
+        made.
 
     Returns
     -------
     matplotlib.figure.Figure
         The figure; `earatlas.plotting.style.save` writes it.
+
+    Raises
+    ------
+    InputError
+        If there are not as many axes as cues.
 
     Examples
     --------
@@ -49,10 +67,11 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
         ("Phase difference", layout.ipd_frequencies, cues.ipd, (PHASE_MAP, np.pi, "radians")),
     )  # fmt: skip
     panels = [panel for panel in both if len(panel[1])]
-    figure = new_figure(9.0, 3.0 * len(panels) + 0.4)
+    given = _check_axes(ax, len(panels))
+    figure = axes_figure(given[0]) if given else new_figure(9.0, 3.0 * len(panels) + 0.4)
     seconds = cues.frames * layout.hop / layout.rate
     for row, (name, bins, values, (cmap, limit, label)) in enumerate(panels, start=1):
-        axes = figure.add_subplot(len(panels), 1, row)
+        axes = given[row - 1] if given else figure.add_subplot(len(panels), 1, row)
         low, high = (layout.frequencies_hz[bins[i]] / 1000 for i in (0, -1))
         extent = (start_seconds, start_seconds + seconds, float(low), float(high))
         axes.set_facecolor(MISSING)
@@ -68,4 +87,17 @@ def plot_cues(cues: Cues, *, title: str = "", start_seconds: float = 0.0) -> Fig
         )
         style_axes(axes, name, "seconds" if row == len(panels) else "", "kHz")
         add_colour_bar(image, axes, label)
-    return add_title(figure, title)
+    return figure if given else add_title(figure, title)
+
+
+def _check_axes(ax: Axes | Sequence[Axes] | None, count: int) -> list[Axes] | None:
+    """Return the given axes as a list of this length, or None if none are given."""
+    if ax is None:
+        return None
+    axes = [ax] if isinstance(ax, Axes) else list(ax)
+    if len(axes) != count:
+        raise InputError(
+            f"ax must have one Axes per cue, got {len(axes)} for {count} cues. Give as many, or a "
+            "layout with fewer cues."
+        )
+    return axes

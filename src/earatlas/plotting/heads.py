@@ -21,7 +21,14 @@ from earatlas.plotting.palette import (
     MISSING,
     PHASE_MAP,
 )
-from earatlas.plotting.style import add_colour_bar, add_grid, add_title, new_figure, style_axes
+from earatlas.plotting.style import (
+    add_colour_bar,
+    add_grid,
+    add_title,
+    axes_figure,
+    new_figure,
+    style_axes,
+)
 from earatlas.types import Array, Indices, Mask
 
 __all__ = ["plot_head"]
@@ -40,7 +47,7 @@ class _Panel:
     limit: float  # largest absolute value of the colour scale
 
 
-def plot_head(head: Head) -> Figure:
+def plot_head(head: Head, *, ax: Axes | None = None) -> Figure:
     """Plot the measured directions of a head and its cues along two planes.
 
     The panels show the directions, the level difference along the horizontal and the median plane,
@@ -51,6 +58,8 @@ def plot_head(head: Head) -> Figure:
     ----------
     head : Head
         A head with its responses or recordings, for example from `earatlas.open_head`.
+    ax : matplotlib.axes.Axes, optional
+        Axes on which only the directions are drawn. By default a new figure is made.
 
     Returns
     -------
@@ -65,6 +74,9 @@ def plot_head(head: Head) -> Figure:
     >>> figure.axes[0].get_title(loc="left")
     '46 directions'
     """
+    if ax is not None:
+        _draw_coverage(ax, head)
+        return axes_figure(ax)
     figure = new_figure(10.5, 6.6)
     _draw_coverage(figure.add_subplot(2, 2, 1), head)
     ild_layout, ipd_layout = CueLayout(ipd_band_hz=None), CueLayout.low_ipd()

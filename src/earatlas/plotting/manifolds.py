@@ -14,14 +14,19 @@ from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
 from earatlas.manifold.viewer import Embedding
 from earatlas.plotting.palette import ELEVATION_MAP, GREY, INK
-from earatlas.plotting.style import escape_mathtext, new_figure
+from earatlas.plotting.style import axes_figure, escape_mathtext, new_figure
 from earatlas.types import Array
 
 __all__ = ["plot_manifolds"]
 
 
 def plot_manifolds(
-    embeddings: Sequence[Embedding], directions: Array, spacing_degrees: float, *, title: str = ""
+    embeddings: Sequence[Embedding],
+    directions: Array,
+    spacing_degrees: float,
+    *,
+    title: str = "",
+    ax: Sequence[Axes3D] | None = None,
 ) -> Figure:
     """Plot three-dimensional embeddings of cues, one panel per cue and method.
 
@@ -39,6 +44,9 @@ def plot_manifolds(
         joined by a line.
     title : str, default: ""
         Title of the figure.
+    ax : sequence of Axes3D, optional
+        Axes with projection "3d" to draw on, one per embedding, without a colour bar. By default a
+        new figure is made.
 
     Returns
     -------
@@ -51,11 +59,15 @@ def plot_manifolds(
        and localization on binaural manifolds", International Journal of Neural Systems 25(1),
        2015.
     """
+    low, high = float(directions[:, 1].min()), float(directions[:, 1].max())
+    colours = ScalarMappable(Normalize(low, max(high, low + 1.0)), _elevation_colormap())
+    if ax is not None:
+        for axes, e in zip(ax, embeddings, strict=True):
+            _draw(axes, e, directions, spacing_degrees, colours)
+        return axes_figure(ax[0])
     cues = list(dict.fromkeys(e.cue for e in embeddings))
     methods = list(dict.fromkeys(e.method for e in embeddings))
     figure = new_figure(3.5 * len(cues) + 0.8, 4.0 * len(methods) + 0.5)
-    low, high = float(directions[:, 1].min()), float(directions[:, 1].max())
-    colours = ScalarMappable(Normalize(low, max(high, low + 1.0)), _elevation_colormap())
     for e in embeddings:
         position = methods.index(e.method) * len(cues) + cues.index(e.cue) + 1
         axes = figure.add_subplot(len(methods), len(cues), position, projection="3d")

@@ -41,6 +41,7 @@ from earatlas.plotting.posterior_panels import (
 from earatlas.plotting.style import (
     add_grid,
     add_title,
+    axes_figure,
     escape_mathtext,
     new_figure,
     style_axes,
@@ -65,6 +66,7 @@ def plot_posterior(
     *,
     title: str = "",
     truth: ArrayLike | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Plot a close-up of a posterior: its credible regions, peak, mean and the true direction.
 
@@ -81,6 +83,9 @@ def plot_posterior(
         Title of the figure.
     truth : array-like of shape (C,), optional
         The true place: azimuth and elevation in degrees on a sphere.
+    ax : matplotlib.axes.Axes, optional
+        Axes on which only the map is drawn, with `title` in front of its description: the close-up,
+        or the whole space for a broad posterior. By default a new figure is made.
 
     Returns
     -------
@@ -111,6 +116,11 @@ def plot_posterior(
     """
     found = _direction_posterior(posterior)
     space = found.space
+    if ax is not None:
+        text = f"{title}: {_describe(found)}" if title else _describe(found)
+        marks = posterior_marks(found, truth=truth, mean=True)
+        _draw_close_up(ax, space, zoomed_map(found, truth=truth), marks, text)
+        return axes_figure(ax)
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(2, 2, width_ratios=(2.9, 1.0), height_ratios=(1.0, 1.2))
     fine = MapSettings(cells=360)  # 1 degree each on the whole sphere
@@ -234,7 +244,9 @@ def _format_place(place: Array, unit: str) -> str:
     return ", ".join(f"{v + 0.0:.1f}{unit}" for v in np.round(place, 1)).replace("-", "−")
 
 
-def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = "") -> Figure:
+def plot_reliability(
+    levels_by_name: Mapping[str, ArrayLike], *, title: str = "", ax: Axes | None = None
+) -> Figure:
     """Plot a reliability diagram: how often credible regions contain the true direction.
 
     A calibrated posterior lies on the diagonal. The grey band contains 95 % of calibrated curves at
@@ -247,6 +259,8 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
         For each curve, the `DirectionPosterior.credible_level` of the true directions, in [0, 1].
     title : str, default: ""
         Title of the panel.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on. By default a new figure is made.
 
     Returns
     -------
@@ -275,8 +289,7 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
         )
     from scipy.stats import binom
 
-    figure = new_figure(7.8, 5.2)
-    axes = figure.add_subplot()
+    axes = new_figure(7.8, 5.2).add_subplot() if ax is None else ax
     nominal = np.linspace(0.0, 1.0, 201)
     fewest = min(map(len, curves.values()))
     low, high = (binom.ppf(q, fewest, nominal) * (100 / fewest) for q in (0.025, 0.975))
@@ -303,5 +316,9 @@ def plot_reliability(levels_by_name: Mapping[str, ArrayLike], *, title: str = ""
         "credible level, %",
         "true directions inside, %",
     )
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    figure = axes_figure(axes)
+    if ax is None:
+        figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    else:
+        ax.legend(loc="lower right", fontsize=8, frameon=False)
     return figure

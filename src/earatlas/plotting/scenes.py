@@ -35,6 +35,7 @@ from earatlas.plotting.style import (
     add_colour_bar,
     add_grid,
     add_title,
+    axes_figure,
     escape_mathtext,
     new_figure,
     style_axes,
@@ -109,7 +110,13 @@ def draw_free_energy(axes: Axes, free_energies: Sequence[float]) -> None:
     style_axes(add_grid(axes), "Free energy", "iteration", "nats")
 
 
-def plot_scene(scene: SceneSummary, *, truth: GroundTruth | None = None, title: str = "") -> Figure:
+def plot_scene(
+    scene: SceneSummary,
+    *,
+    truth: GroundTruth | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Figure:
     """Plot a separated scene as in figure 7 of the paper.
 
     The first row shows the level difference, all directions and the free energy. Each source has a
@@ -124,6 +131,8 @@ def plot_scene(scene: SceneSummary, *, truth: GroundTruth | None = None, title: 
         True directions, true images, or both.
     title : str, default: ""
         Title of the figure.
+    ax : matplotlib.axes.Axes, optional
+        Axes on which only the directions of all sources are drawn. By default a new figure is made.
 
     Returns
     -------
@@ -156,6 +165,12 @@ def plot_scene(scene: SceneSummary, *, truth: GroundTruth | None = None, title: 
             f"scene must be a separated scene, got {abbreviate(repr(scene))}. Separate a recording "
             "with Atlas.separate; plot a localization with plot_posterior."
         )
+    if ax is not None:
+        if scene.sources:
+            _draw_directions(ax, scene, None if truth is None else truth.directions)
+        if title:
+            style_axes(ax, escape_mathtext(title), ax.get_xlabel(), ax.get_ylabel())
+        return axes_figure(ax)
     M = len(scene.sources)
     over_time = bool(M) and scene.sources[0].posterior.space.holds_directions
     rows = M + 1 + over_time
@@ -177,10 +192,15 @@ def _draw_overview(
     axes = figure.add_subplot(grid[0, 0])
     add_colour_bar(draw_ild(axes, scene.spectrogram), axes, "dB, right over left")
     if scene.sources:
-        posteriors = [source.posterior for source in scene.sources]
-        draw_posteriors(figure.add_subplot(grid[0, 1]), posteriors, directions=directions)
+        _draw_directions(figure.add_subplot(grid[0, 1]), scene, directions)
     if scene.free_energies:
         draw_free_energy(figure.add_subplot(grid[0, 2]), scene.free_energies)
+
+
+def _draw_directions(axes: Axes, scene: SceneSummary, directions: Array | None) -> None:
+    """Draw the posteriors of all sources, and true directions (M, C) if known."""
+    posteriors = [source.posterior for source in scene.sources]
+    draw_posteriors(axes, posteriors, directions=directions)
 
 
 def _draw_source(

@@ -21,6 +21,7 @@ __all__ = [
     "add_colour_bar",
     "add_grid",
     "add_title",
+    "axes_figure",
     "check_figure_path",
     "escape_mathtext",
     "new_figure",
@@ -46,6 +47,13 @@ def escape_mathtext(text: str) -> str:
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches, not registered with pyplot."""
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def axes_figure(axes: Axes) -> Figure:
+    """Return the figure of given axes, which may be in a subfigure."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # axes are always part of a figure
+    return figure
 
 
 def add_title(figure: Figure, title: str) -> Figure:

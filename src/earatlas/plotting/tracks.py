@@ -15,6 +15,7 @@ import numpy as np
 
 from earatlas.geometry.angles import wrap_degrees
 from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import (
     AZIMUTH_TICKS,
     ELEVATION_TICKS,
@@ -28,7 +29,13 @@ from earatlas.types import Array, Indices
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["continuous_runs", "draw_direction_tracks", "draw_levels", "marginal_bands"]
+__all__ = [
+    "continuous_runs",
+    "draw_direction_tracks",
+    "draw_levels",
+    "isotropic_bands",
+    "marginal_bands",
+]
 
 _N_DRAWS = 2000  # of a posterior, from which the bands of a static source are computed
 
@@ -44,17 +51,24 @@ def continuous_runs(values: Array) -> list[Indices]:
 def marginal_bands(source: SourceSummary) -> Array:
     """Return half-widths (W, C) of the 90 % bands of azimuth and elevation, in degrees.
 
-    The band of a static source is that of its posterior. That of a moving source, which has only a
-    radius in each row, is the band of an isotropic Gaussian on the sphere; azimuths spread the more
-    the farther the source is from the horizontal plane.
+    The band of a static source is that of its posterior, the band of a moving source, which has
+    only a radius in each row, that of `isotropic_bands`.
     """
     track, space = source.track, source.posterior.space
-    if not track.moves:
-        deviation = source.posterior.sample(_N_DRAWS) - source.direction
-        if space.holds_directions:
-            deviation[:, 0] = wrap_degrees(deviation[:, 0])
-        widths = np.quantile(np.abs(deviation), 0.9, axis=0)
-        return np.where(track.active[:, None], widths, np.nan)
+    if track.moves:
+        return isotropic_bands(track, space)
+    deviation = source.posterior.sample(_N_DRAWS) - source.direction
+    if space.holds_directions:
+        deviation[:, 0] = wrap_degrees(deviation[:, 0])
+    widths = np.quantile(np.abs(deviation), 0.9, axis=0)
+    return np.where(track.active[:, None], widths, np.nan)
+
+
+def isotropic_bands(track: SourceTrack, space: Space) -> Array:
+    """Return the half-widths (W, C) of the 90 % bands of Gaussians with the radii of a track.
+
+    Azimuths spread the more the farther the source is from the horizontal plane.
+    """
     if space.dims == 1:
         return np.broadcast_to(track.radius_90[:, None], track.directions.shape)
     width = track.radius_90 * gaussian_radius_90(1) / gaussian_radius_90(2)

@@ -24,7 +24,7 @@ from earatlas.report.sections import Sections
 from earatlas.report.spectrograms import level_spectrogram
 from earatlas.separation.result import Scene, SceneSummary
 
-__all__ = ["report_page", "write_report"]
+__all__ = ["chart_css", "report_page", "write_report"]
 
 # Starting one player pauses the others.
 _SCRIPT = (
@@ -147,13 +147,28 @@ def report_page(
 
 def _fill_template(body: str, title: str) -> str:
     """Return page.html with this body; placeholders within the body are left as they are."""
-    text = resources("earatlas.report").joinpath("page.html").read_text(encoding="utf-8")
+    text = _resource("page.html")
     before, _, after = text.partition("{{body}}")
     digest = b64encode(sha256(_SCRIPT.encode()).digest()).decode("ascii")
-    values = {"shared_css": shared_css(), "script_hash": digest, "title": escape(title)}
+    values = {
+        "shared_css": shared_css(),
+        "chart_css": chart_css(),
+        "script_hash": digest,
+        "title": escape(title),
+    }
     for name, value in values.items():
         before = before.replace(f"{{{{{name}}}}}", value)
     return before + body + after.replace("{{script}}", _SCRIPT)
+
+
+def chart_css() -> str:
+    """Return the style sheet of charts, for pages that have `shared_css`."""
+    return _resource("charts.css")
+
+
+def _resource(name: str) -> str:
+    """Return the text of a file of this package."""
+    return resources("earatlas.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _sounds(scene: SceneSummary, files: Mapping[str, Path]) -> dict[str, Audio | Path]:

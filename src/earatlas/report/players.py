@@ -22,7 +22,7 @@ from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_seconds, read_blocks
 from earatlas.wording import format_duration
 
-__all__ = ["players"]
+__all__ = ["EmbeddedSoundLimits", "players"]
 
 
 # Evidence: docs/figures/settings/report.md, "players".
@@ -51,9 +51,11 @@ def _flac(sound: Audio, gain: float) -> bytes:
     return file.getvalue()
 
 
-def _encode_excerpts(sounds: Mapping[str, Audio | Path]) -> tuple[dict[str, bytes], float]:
+def _encode_excerpts(
+    sounds: Mapping[str, Audio | Path], limits: EmbeddedSoundLimits
+) -> tuple[dict[str, bytes], float]:
     """Return FLAC excerpts of equal length that fit into the page together, and their length."""
-    seconds = _LIMITS.seconds
+    seconds = limits.seconds
     while True:
         clips = {name: _excerpt(sound, seconds) for name, sound in sounds.items()}
         peak = max((float(np.abs(c.samples).max(initial=0.0)) for c in clips.values()), default=0.0)
@@ -61,9 +63,9 @@ def _encode_excerpts(sounds: Mapping[str, Audio | Path]) -> tuple[dict[str, byte
         gain = min(1.0, 0.99 / peak) if peak > 0 else 1.0
         encoded = {name: _flac(clip, gain) for name, clip in clips.items()}
         size = sum(map(len, encoded.values())) * 4 / 3  # as base64
-        if size <= 1e6 * _LIMITS.megabytes or seconds < 1.0:
+        if size <= 1e6 * limits.megabytes or seconds < 1.0:
             return encoded, seconds
-        seconds *= 0.9 * 1e6 * _LIMITS.megabytes / size
+        seconds *= 0.9 * 1e6 * limits.megabytes / size
 
 
 def _link(file: Path, folder: Path) -> str:
@@ -78,13 +80,16 @@ def _link(file: Path, folder: Path) -> str:
 
 
 def players(
-    sounds: Mapping[str, Audio | Path], files: Mapping[str, Path], folder: Path
+    sounds: Mapping[str, Audio | Path],
+    files: Mapping[str, Path],
+    folder: Path,
+    limits: EmbeddedSoundLimits | None = None,
 ) -> dict[str, str]:
     """Return the HTML of a player for each sound and a link to each file, by name.
 
     Links are relative to `folder`, where the page will be written.
     """
-    encoded, seconds = _encode_excerpts(sounds)
+    encoded, seconds = _encode_excerpts(sounds, limits or _LIMITS)
     html = {}
     for name in (*sounds, *(name for name in files if name not in sounds)):
         parts, notes = [], []

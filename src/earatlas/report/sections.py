@@ -40,7 +40,7 @@ from earatlas.wording import (
     listed_alternatives,
 )
 
-__all__ = ["Sections"]
+__all__ = ["Sections", "colour_scale", "doubt_list"]
 
 # Explanation of a map, by the number of dimensions of the space.
 _MAP_NOTES = {1: "probability density", 2: "dark: 50 % credible region, light: 90 %"}
@@ -51,7 +51,7 @@ def _card(heading: str, *content: str, kind: str = "card", style: str = "") -> s
     return f'<section class="{kind}"{style}>{heading}{"".join(content)}</section>'
 
 
-def _colour_scale(colours: Sequence[str], low: str, high: str) -> str:
+def colour_scale(colours: Sequence[str], low: str, high: str) -> str:
     """Return a colour scale between two labels for a legend."""
     background = f"background:linear-gradient(90deg,{','.join(colours)}),var(--plot)"
     return f'<li>{low} <span class="ramp" style="{background}"></span> {high}</li>'
@@ -64,7 +64,7 @@ _TRUTH_KEY = (
 )
 
 
-def _doubts(doubts: Sequence[str]) -> str:
+def doubt_list(doubts: Sequence[str]) -> str:
     """Return a list of doubts, or nothing if there are none."""
     if not doubts:
         return ""
@@ -154,7 +154,7 @@ class Sections:
         items = "".join(f"<li>{fact}</li>" for fact in facts)
         return (
             f'<header><h1>{escape(title)}</h1><ul class="facts">{items}</ul>'
-            f"{_doubts(scene.doubts)}</header>"
+            f"{doubt_list(scene.doubts)}</header>"
         )
 
     def overview(self) -> str:
@@ -217,7 +217,7 @@ class Sections:
             self.spectrograms[MIXTURE],
             caption="Spectrogram <span>both ears</span>",
             alt="Spectrogram of the mixture",
-            key=_colour_scale(LEVEL_STOPS, f"−{LEVEL_RANGE_DB:g}", "0 dB"),
+            key=colour_scale(LEVEL_STOPS, f"−{LEVEL_RANGE_DB:g}", "0 dB"),
         )
         ild_colours = (LEFT_EAR, "transparent", RIGHT_EAR)
         ild = spectrogram_chart(
@@ -226,7 +226,7 @@ class Sections:
             summary.frequencies_hz,
             caption="Level difference <span>between the ears</span>",
             alt="Level difference between the ears in each bin: blue left, red right",
-            key=_colour_scale(ild_colours, "left louder", "right louder") + _MISSING_KEY,
+            key=colour_scale(ild_colours, "left louder", "right louder") + _MISSING_KEY,
         )
         return _card(
             "<h2>The recording</h2>",
@@ -247,7 +247,7 @@ class Sections:
         return _card(
             "",
             f'<div class="columns"><div>{heading}{_facts(source, true, error)}'
-            f"{_doubts(source.doubts)}{self.players.get(source.name, '')}</div>"
+            f"{doubt_list(source.doubts)}{self.players.get(source.name, '')}</div>"
             f"{_close_up(m, source, true, positions)}</div>",
             f'<div class="pictures">{self._source_charts(m, source)}</div>',
             kind="card source",
@@ -284,7 +284,7 @@ class Sections:
         """Return the spectrogram, the mask and, if known, the true mask of source m."""
         summary, colour = self.scene.spectrogram, source_colour(m)
         axes = summary.seconds, summary.frequencies_hz
-        key = _colour_scale(("transparent", colour), "0", "1") + _MISSING_KEY
+        key = colour_scale(("transparent", colour), "0", "1") + _MISSING_KEY
         charts = [
             self._separated_chart(m, source),
             spectrogram_chart(

@@ -18,10 +18,10 @@ from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.plotting.tracks import continuous_runs, marginal_bands
 from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
-from earatlas.separation.result import SourceSummary
+from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.types import Array, Indices
 
-__all__ = ["track_charts"]
+__all__ = ["direction_charts", "source_charts", "track_charts"]
 
 # Ticks of both axes: position as a fraction of the axis, and label.
 _AZIMUTHS = [(0.0, "180°"), (0.25, "right"), (0.5, "front"), (0.75, "left"), (1.0, "180°")]
@@ -30,29 +30,45 @@ _ELEVATIONS = [(0.0, "below"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), 
 
 def track_charts(sources: Sequence[SourceSummary]) -> str:
     """Return charts of all sources over the same rows of time; on a circle without elevation."""
-    elevation = sources[0].posterior.space.dims > 1
+    return source_charts(sources) + _level_chart([source.track for source in sources])
+
+
+def source_charts(sources: Sequence[SourceSummary]) -> str:
+    """Return charts of azimuth and elevation of all sources over time, with their bands."""
     tracks = [source.track for source in sources]
+    bands = [marginal_bands(source) if source.direction_known else None for source in sources]
+    return direction_charts(tracks, bands, elevation=sources[0].posterior.space.dims > 1)
+
+
+def direction_charts(
+    tracks: Sequence[SourceTrack], bands: Sequence[Array | None], *, elevation: bool
+) -> str:
+    """Return charts of azimuth and elevation over time; on a circle without elevation.
+
+    The bands have half-widths (W, C); a track without a band is not drawn.
+    """
     seconds = tracks[0].seconds
     azimuths = _TrackPlot(seconds, -180.0, 180.0)
     elevations = _TrackPlot(seconds, -90.0, 90.0)
-    top = max(float(track.level_db.max()) for track in tracks)
-    levels = _TrackPlot(seconds, top - LEVEL_RANGE_DB, top)
-    for m, (source, track) in enumerate(zip(sources, tracks, strict=True)):
-        if source.direction_known:
-            bands = marginal_bands(source)
-            azimuths.add(m, track.directions[:, 0], bands[:, 0])
+    for m, (track, band) in enumerate(zip(tracks, bands, strict=True)):
+        if band is not None:
+            azimuths.add(m, track.directions[:, 0], band[:, 0])
             if elevation:
-                elevations.add(m, track.directions[:, 1], bands[:, 1])
+                elevations.add(m, track.directions[:, 1], band[:, 1])
+    note = "<span>over time, with 90 % band</span>"
+    charts = azimuths.html(f"Azimuth {note}", _AZIMUTHS)
+    return charts + elevations.html(f"Elevation {note}", _ELEVATIONS) if elevation else charts
+
+
+def _level_chart(tracks: Sequence[SourceTrack]) -> str:
+    """Return a chart of the levels of all sources over time."""
+    top = max(float(track.level_db.max()) for track in tracks)
+    levels = _TrackPlot(tracks[0].seconds, top - LEVEL_RANGE_DB, top)
+    for m, track in enumerate(tracks):
         levels.add(m, np.maximum(track.level_db, levels.low), None)
-    charts = [azimuths.html("Azimuth <span>over time, with 90 % band</span>", _AZIMUTHS)]
-    if elevation:
-        charts.append(
-            elevations.html("Elevation <span>over time, with 90 % band</span>", _ELEVATIONS)
-        )
     values = tick_values(levels.low, levels.high, 4, (10, 20, 30))
     ticks = [(levels.fraction(v), f"{v:.0f} dB".replace("-", "−")) for v in values]
-    charts.append(levels.html("Level <span>of each separated sound</span>", ticks))
-    return "".join(charts)
+    return levels.html("Level <span>of each separated sound</span>", ticks)
 
 
 class _TrackPlot:

@@ -6,20 +6,35 @@ without signals and masks, for separations whose signals were written to files.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from earatlas.errors import InputError, check_path
 from earatlas.features.audio import Audio
+from earatlas.files import atomic_write_all
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.diagnostics import Doubt
 from earatlas.localization.result import uninformative_posterior
+from earatlas.notebooks import HtmlView, data_frame
 from earatlas.types import Array, Mask, Single
-from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives
+from earatlas.wording import (
+    UNKNOWN_DIRECTION,
+    coordinate_names,
+    is_unknown,
+    repr_alternatives,
+    repr_doubts,
+)
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "ConstantTrajectory",
@@ -150,7 +165,7 @@ class SourceTrack:
 
 
 @dataclass(frozen=True, eq=False)
-class SourceSummary:
+class SourceSummary(HtmlView):
     """One source of a scene, without its signal.
 
     Attributes
@@ -177,11 +192,14 @@ class SourceSummary:
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # caveats about this source
 
     def __repr__(self) -> str:
-        where = f"({', '.join(f'{v:.1f}' for v in self.direction)}) degrees"
+        unit = " degrees" if self.posterior.space.holds_directions else ""
+        place = ", ".join(f"{v:.1f}" for v in self.direction)
+        where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
         where = where if self.direction_known else UNKNOWN_DIRECTION
         where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
         share = f"{100 * self.share:.0f} % of the energy"
-        return f"{type(self).__name__}({self.name!r}, {where}, {share})"
+        doubts = repr_doubts(doubt.word for doubt in self.doubts)
+        return f"{type(self).__name__}({self.name!r}, {where}, {share}{doubts})"
 
     @property
     def direction_known(self) -> bool:
@@ -299,7 +317,7 @@ class SpectrogramSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class SceneSummary:
+class SceneSummary(HtmlView):
     """The sources of a recording without their signals.
 
     Attributes
@@ -330,16 +348,96 @@ class SceneSummary:
 
     def __repr__(self) -> str:
         places = ", ".join(
-            f"({', '.join(f'{v:.0f}' for v in s.direction)})" if s.direction_known else "(unknown)"
+            f"({', '.join(f'{v:.0f}' for v in s.direction)}) ± {s.radius_90:.0f}"
+            if s.direction_known
+            else "(unknown)"
             for s in self.sources
         )
-        name = type(self).__name__
-        return f"{name}({self.seconds:.1f} s, {len(self.sources)} sources at {places} degrees)"
+        count = f"{len(self.sources)} source{'' if len(self.sources) == 1 else 's'}"
+        where = f" at {places} degrees" if self.sources else ""
+        both = [*self.doubts, *(doubt for source in self.sources for doubt in source.doubts)]
+        doubts = repr_doubts(doubt.word for doubt in both)
+        return f"{type(self).__name__}({self.seconds:.1f} s, {count}{where}{doubts})"
 
     @property
     def directions(self) -> Array:
         """Most probable directions (M, C), in degrees."""
         return np.stack([source.direction for source in self.sources])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scene as JSON values, without signals and masks.
+
+        Returns
+        -------
+        dict
+            Keys `n_sources`, `sources` (see `SourceSummary.to_dict`), `doubts`, `free_energy`
+            (nats, of the last iteration), `rate` (Hz), `dry` and `recording_seconds`.
+        """
+        return {
+            "n_sources": len(self.sources),
+            "sources": [source.to_dict() for source in self.sources],
+            "doubts": [str(doubt) for doubt in self.doubts],
+            "free_energy": round(self.free_energies[-1], 3) if self.free_energies else None,
+            "rate": self.rate,
+            "dry": self.dry,
+            "recording_seconds": round(self.seconds, 3),
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the sources over time as a table; needs the extra `earatlas[pandas]`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per source and time, with the columns `source`, `time` (seconds), `azimuth` and
+            `elevation` (degrees; `x1`, `x2`, … in a space without directions), `radius_90` and
+            `level_db`. Positions are missing where a source is silent.
+
+        Raises
+        ------
+        MissingExtraError
+            If pandas is not installed.
+        """
+        table: dict[str, list[Any]] = {name: [] for name in ("source", "time")}
+        names = coordinate_names(self.sources[0].posterior.space) if self.sources else ()
+        table |= {name: [] for name in (*names, "radius_90", "level_db")}
+        for source in self.sources:
+            for row in source.track.rows():
+                place = row["direction"] or [None] * len(names)
+                values = source.name, row["time"], *place, row["radius_90"], row["level_db"]
+                for column, value in zip(table.values(), values, strict=True):
+                    column.append(value)
+        return data_frame(table)
+
+    def report(
+        self, path: str | Path, *, title: str | None = None, truth: object | None = None
+    ) -> Path:
+        """Write an HTML report of the scene; see `earatlas.report.write_report`.
+
+        Parameters
+        ----------
+        path : str or Path
+            A name that ends in .html.
+        title : str, optional
+            Title of the page; by default the name of the file.
+        truth : GroundTruth, optional
+            True directions, true images, or both.
+
+        Returns
+        -------
+        Path
+            The path of the page.
+
+        Raises
+        ------
+        InputError
+            If the name does not end in .html, or the file cannot be written.
+        """
+        # The report is a layer above the scene.
+        write_report = import_module("earatlas.report").write_report
+        name = Path(path).stem if title is None else title
+        page: Path = write_report(path, self, title=name, truth=truth)
+        return page
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -378,6 +476,10 @@ class Scene(SceneSummary):
     >>> total = sum(source.audio.samples for source in scene.sources)
     >>> bool(np.allclose(total, scene.mixture.samples))
     True
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in scene.write(folder, name="party")]
+    ['party_source1.wav', 'party_source2.wav', 'party.json']
     """
 
     sources: tuple[Source, ...]
@@ -387,3 +489,44 @@ class Scene(SceneSummary):
     def masks(self) -> Single:
         """Soft masks (M, F, T)."""
         return np.stack([source.mask for source in self.sources])
+
+    def write(self, folder: str | Path, *, name: str = "separated") -> list[Path]:
+        """Write the signal of each source as a WAV file, and everything else as JSON.
+
+        The files appear when all of them are complete, or not at all. They replace files of the
+        same names.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Folder of the files; it is created if necessary.
+        name : str, default "separated"
+            First part of the file names: separated_source1.wav, separated_source2.wav, … and
+            separated.json.
+
+        Returns
+        -------
+        list of Path
+            The files, that of the JSON values last.
+
+        Raises
+        ------
+        InputError
+            If `name` is not a plain file name, or the folder cannot be written.
+        """
+        folder = check_path(folder)
+        if name != Path(name).name or not name:
+            raise InputError(
+                f"name must be the first part of a file name, got '{name}'. Give the folder as "
+                "the first argument."
+            )
+        answer = self.to_dict()
+        files = [f"{name}_{source.name}.wav" for source in self.sources]
+        for values, file in zip(answer["sources"], files, strict=True):
+            values["file"] = file
+        with atomic_write_all(folder) as scratch:
+            for source, file in zip(self.sources, files, strict=True):
+                source.audio.write(scratch / file)
+            text = json.dumps(answer, indent=1) + "\n"
+            (scratch / f"{name}.json").write_text(text, encoding="utf-8")
+        return [folder / file for file in (*files, f"{name}.json")]

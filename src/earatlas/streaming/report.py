@@ -9,8 +9,9 @@ import numpy as np
 
 from earatlas.geometry.alternatives import Alternative
 from earatlas.localization.diagnostics import Doubt
+from earatlas.notebooks import HtmlView
 from earatlas.types import Array
-from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives
+from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives, repr_doubts
 
 __all__ = ["LiveReport", "LiveSource"]
 
@@ -78,10 +79,9 @@ class LiveSource:
             state = "active" if self.active else f"silent for {self.age:.1f} s"
         moving = f", moving at {self.speed:.0f}°/s" if self.speed else ""
         level = f", {self.level_db:.0f} dB" if np.isfinite(self.level_db) else ""
-        radius = "" if is_unknown(self.radius_90) else f" ± {self.radius_90:.0f}°"
-        place = f"{_format_direction(self)}{radius}"
-        place += repr_alternatives(self.alternatives, self.radius_90)
-        return f"LiveSource({self.id}: {place}, {state}{moving}{level})"
+        place = _format_place(self) + repr_alternatives(self.alternatives, self.radius_90)
+        doubts = repr_doubts(doubt.word for doubt in self.doubts)
+        return f"LiveSource({self.id}: {place}, {state}{moving}{level}{doubts})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON, without the samples.
@@ -109,7 +109,7 @@ class LiveSource:
 
 
 @dataclass(frozen=True, eq=False)
-class LiveReport:
+class LiveReport(HtmlView):
     """The state of a live stream after a block.
 
     The signals of all sources cover the same input samples, `start` to `start` + `samples`, which
@@ -147,8 +147,9 @@ class LiveReport:
     samples: int = 0
 
     def __repr__(self) -> str:
-        sources = ", ".join(f"{s.id}: {_format_direction(s)}" for s in self.sources)
-        return f"LiveReport({self.time:.2f} s, {sources or 'no sources'})"
+        sources = ", ".join(f"{s.id}: {_format_place(s)}" for s in self.sources)
+        doubts = repr_doubts(doubt.word for doubt in self.doubts)
+        return f"LiveReport({self.time:.2f} s, {sources or 'no sources'}{doubts})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON, without the samples.
@@ -173,8 +174,9 @@ class LiveReport:
         }
 
 
-def _format_direction(source: LiveSource) -> str:
-    """Return the coordinates as text, for example "(30°, -5°)", if the direction is known."""
+def _format_place(source: LiveSource) -> str:
+    """Return coordinates and radius as text, for example "(30°, -5°) ± 4°", if they are known."""
     if is_unknown(source.radius_90):
         return UNKNOWN_DIRECTION
-    return f"({', '.join(f'{round(float(v))}°' for v in source.direction)})"
+    place = ", ".join(f"{round(float(v))}°" for v in source.direction)
+    return f"({place}) ± {source.radius_90:.0f}°"
