@@ -60,6 +60,7 @@ LAYER_TEXTS = {
     "container": "atlas file format",
     "files": "atomic writing",
     "csv_tables": "CSV input",
+    "numerics": "log domain, FFT lengths",
     "threads": "thread limits",
     "errors": "InputError",
     "types": "array types",
