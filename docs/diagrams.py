@@ -60,7 +60,7 @@ LAYER_TEXTS = {
     "container": "atlas file format",
     "files": "atomic writing",
     "csv_tables": "CSV input",
-    "numerics": "log domain, FFT lengths",
+    "numerics": "log domain, means",
     "threads": "thread limits",
     "errors": "InputError",
     "types": "array types",

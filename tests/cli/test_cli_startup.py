@@ -47,16 +47,17 @@ def test_nothing_heavy_is_imported(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import earatlas.cli.info, earatlas.cli.separate",
+        "import earatlas as ea, earatlas.cli.info, earatlas.cli.separate; "
+        "ea.example_atlas().separate(ea.example_recording())",
         f"import sys; sys.argv[1:] = ['localize', 'people', {str(RECORDING)!r}]; "
         "import earatlas.cli; earatlas.cli.main()",
     ],
 )
 def test_commands_import_only_what_they_need(code: str) -> None:
-    """Localizing a short file imports no part of SciPy, which would take half of the time.
+    """Localizing or separating a short file imports no part of SciPy, which is slow to import.
 
-    Neither does it import what only other commands need. `numpy.f2py` and `numpy.testing` are
-    slow to import, and SciPy imports them.
+    Neither is imported what only other commands need. `numpy.f2py` and `numpy.testing` are slow to
+    import, and SciPy imports them.
     """
     modules = imported(code)
     assert "numpy" in modules
