@@ -61,6 +61,7 @@ LAYER_TEXTS = {
     "files": "atomic writing",
     "csv_tables": "CSV input",
     "notebooks": "HTML views, tables",
+    "numerics": "log domain, means",
     "threads": "thread limits",
     "errors": "InputError",
     "types": "array types",

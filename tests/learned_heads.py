@@ -31,8 +31,8 @@ __all__ = ["LearnedHeads"]
 
 # Everything that learning may import (see the layers in pyproject.toml), and the file format.
 _PACKAGES = ("training", "localization", "ppam", "simulation", "hrtf", "features", "geometry")
-_FILES = ("container.py", "files.py", "errors.py", "types.py", "threads.py", "atlas.py",
-          "atlas_format.py")  # fmt: skip
+_FILES = ("container.py", "files.py", "errors.py", "types.py", "threads.py", "numerics.py",
+          "atlas.py", "atlas_format.py")  # fmt: skip
 
 
 class LearnedHeads:

@@ -16,6 +16,7 @@ from earatlas.cli.app import COMMANDS
 # Each of these takes longer to import than the start of the interpreter.
 HEAVY = ("numpy", "scipy", "matplotlib", "netCDF4", "sofar", "soundfile", "sklearn", "joblib",
          "pyroomacoustics", "safetensors", "rich.progress")  # fmt: skip
+RECORDING = Path(ea.__file__).with_name("data") / "recording.flac"
 
 
 def imported(code: str) -> set[str]:
@@ -43,19 +44,27 @@ def test_nothing_heavy_is_imported(code: str) -> None:
     assert "earatlas" in modules
 
 
-def test_commands_do_not_import_plotting() -> None:
-    """What only one command needs is not imported by others."""
-    modules = imported("import earatlas.cli.localize, earatlas.cli.separate, earatlas.cli.info")
-    assert not modules & {
-        "matplotlib",
-        "netCDF4",
-        "sofar",
-        "scipy.signal",
-        "scipy.spatial",
-        "scipy.ndimage",
-        "sklearn",
-        "joblib",
-    }
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import earatlas as ea, earatlas.cli.info, earatlas.cli.separate; "
+        "ea.example_atlas().separate(ea.example_recording())",
+        f"import sys; sys.argv[1:] = ['localize', 'people', {str(RECORDING)!r}]; "
+        "import earatlas.cli; earatlas.cli.main()",
+    ],
+)
+def test_commands_import_only_what_they_need(code: str) -> None:
+    """Localizing or separating a short file imports no part of SciPy, which is slow to import.
+
+    Neither is imported what only other commands need. `numpy.f2py` and `numpy.testing` are slow to
+    import, and SciPy imports them.
+    """
+    modules = imported(code)
+    assert "numpy" in modules
+    needed = {"numpy", "soundfile", "safetensors"}
+    slow = {"asyncio", "fast_bss_eval", "numpy.f2py", "numpy.testing", "unittest"}
+    assert not sorted(modules & (set(HEAVY) - needed | slow))
+    assert not [m for m in modules if m.startswith(("earatlas.streaming", "earatlas.experiments"))]
 
 
 def test_public_names() -> None:

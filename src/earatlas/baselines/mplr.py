@@ -27,7 +27,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from earatlas.baselines.mapping import (
     check_cues,
@@ -38,6 +37,7 @@ from earatlas.baselines.mapping import (
 )
 from earatlas.errors import InputError, missing_extra
 from earatlas.geometry.spaces import Space
+from earatlas.numerics import logsumexp
 from earatlas.ppam.model import check_pairs
 from earatlas.types import Array
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
-import scipy.fft
 from numpy.typing import ArrayLike
 
 from earatlas.types import Array, Spectra
@@ -54,7 +53,7 @@ def _transform(padded: Array, window: int, hop: int, frames: int) -> Spectra:
     w = _hann(window).astype(padded.dtype)
     for start in range(0, frames, FRAMES_AT_ONCE):
         part = slice(start, min(start + FRAMES_AT_ONCE, frames))
-        spectra[:, part] = scipy.fft.rfft(views[:, part] * w, axis=-1)
+        spectra[:, part] = np.fft.rfft(views[:, part] * w, axis=-1)
     return spectra.swapaxes(-1, -2)
 
 
@@ -142,7 +141,7 @@ def istft(spectra: ArrayLike, window: int, hop: int, n: int) -> Array:
     s = np.asarray(spectra)
     w = _hann(window)
     half, frames = window // 2, s.shape[-1]
-    pieces = scipy.fft.irfft(s.swapaxes(-1, -2), n=window, axis=-1)
+    pieces = np.fft.irfft(s.swapaxes(-1, -2), n=window, axis=-1)
     pieces *= w.astype(pieces.dtype)
     length = max((frames - 1) * hop + window, half + n)
     out = np.zeros((*s.shape[:-2], length))

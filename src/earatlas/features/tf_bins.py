@@ -24,6 +24,7 @@ from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, level_differences, phase_differences
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.stft import squared_magnitude
+from earatlas.numerics import moving_mean
 from earatlas.types import Array, Indices, Single, Spectra
 
 __all__ = ["ObservedBins", "full_band_layout", "interaural_coherence"]
@@ -46,14 +47,12 @@ def interaural_coherence(spectra: Spectra, reach: int = 2) -> Single:
     |Σ R L*|² / (Σ |L|² Σ |R|²) is 1 where the ears differ by a constant ratio, as for a single
     source, and smaller where several sources, reflections or noise overlap.
     """
-    from scipy.ndimage import uniform_filter1d  # imported here because it takes 0.1 s
-
     # Normalized and in single precision, which takes half the time; the error is about 1e-6.
     peak = max(float(np.abs(spectra.real).max()), float(np.abs(spectra.imag).max())) or 1.0
     left, right = (spectra[:, 1:] / peak).astype(np.complex64)
     cross = right * left.conj()
     parts = (cross.real, cross.imag, squared_magnitude(left), squared_magnitude(right))
-    re, im, a, b = (uniform_filter1d(part, 2 * reach + 1, axis=1, mode="nearest") for part in parts)
+    re, im, a, b = (moving_mean(part, 2 * reach + 1, axis=1, mode="edge") for part in parts)
     re *= re
     im *= im
     re += im

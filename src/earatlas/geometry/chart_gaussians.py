@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from earatlas.errors import InputError
 from earatlas.geometry.space import Space
+from earatlas.numerics import logsumexp
 from earatlas.types import Array, Indices
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
 
 from earatlas.geometry.spaces import Circle, Plane, Space
 from earatlas.types import Array
@@ -60,7 +60,8 @@ def quasi_random_draws(n: int, dims: int) -> tuple[Array, Array]:
     for _ in range(40):
         g = (1 + g) ** (1 / (d + 1))
     u = (0.5 + np.arange(1, n + 1)[:, None] * g ** -np.arange(1.0, d + 1)) % 1
-    return u[:, 0], ndtri(u[:, 1:])
+    quantile = np.vectorize(NormalDist().inv_cdf)
+    return u[:, 0], quantile(u[:, 1:])
 
 
 @dataclass(frozen=True, eq=False)

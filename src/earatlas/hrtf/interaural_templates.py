@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from earatlas.features.impulse_responses import transfer_functions
 from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head
 from earatlas.types import Array, Complex, Indices
@@ -51,11 +52,7 @@ class LocalLinearInterpolation:
         relative `ridge` of the slopes keeps the model of collinear neighbours regular. Evidence:
         docs/figures/settings/hrtf.md, "interaural_templates".
         """
-        from scipy.spatial import cKDTree
-
-        k = min(neighbours, len(known))
-        chord, rows = cKDTree(to_vectors(known)).query(to_vectors(wanted), k=k)
-        chord, rows = chord.reshape(-1, k), rows.reshape(-1, k)
+        chord, rows = nearest_neighbours(to_vectors(known), to_vectors(wanted), neighbours)
         degrees = np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))
         width = np.maximum(0.6 * spacing, 0.75 * degrees[:, :1])
         w = np.exp(-0.5 * (degrees / width) ** 2) + 1e-9

@@ -17,13 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.fft
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.interaural_templates import LocalLinearInterpolation, correlation_lags
+from earatlas.numerics import fast_fft_length
 from earatlas.types import Array, Complex
 
 __all__ = ["InterpolatedResponses", "check_covered", "interpolated_head"]
@@ -105,9 +105,9 @@ class InterpolatedResponses:
             )
         h = head.responses().at_rate(rate)
         taps = h.shape[-1] + 32  # a delay may shift a response beyond its end
-        n = 2 * scipy.fft.next_fast_len(taps, True)  # even, so that F = n / 2 + 1
+        n = 2 * fast_fft_length(taps)  # even, so that F = n / 2 + 1
         H = np.fft.rfft(h, n)
-        f = np.arange(n // 2 + 1) * (rate / n)
+        f = np.arange(n // 2 + 1, dtype=np.float64) * (rate / n)
         delay = _delays(H, f, n) / rate
         H *= np.exp(2j * np.pi * f * delay[..., None])
         magnitude = np.maximum(np.abs(H), np.finfo(np.float64).tiny)

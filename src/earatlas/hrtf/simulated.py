@@ -34,7 +34,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from numpy.typing import ArrayLike
-from scipy.special import spherical_jn, spherical_yn
 
 from earatlas.errors import InputError
 from earatlas.geometry.angles import to_vectors
@@ -202,6 +201,8 @@ def sphere_transfer(
     with the radius a and the spherical Hankel function h_m of the second kind. `incidence_cosines`
     (N,) are the cosines of the angle of incidence, `frequencies` (F,) are in Hz.
     """
+    from scipy.special import spherical_jn, spherical_yn  # imported here because it is slow
+
     x = 2.0 * np.pi * frequencies * radius_m / SPEED_OF_SOUND
     # Beyond m = x by a few x^(1/3), the terms fall faster than exponentially; with this number of
     # terms the remainder is below 1e-15.

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.errors import InputError
+from earatlas.numerics import moving_mean
 from earatlas.types import Array, Indices
 
 __all__ = ["TRUNCATION", "TruncationSettings", "find_onsets", "truncate_to_direct_sound"]
@@ -48,10 +49,8 @@ def find_onsets(
 
     Raises InputError if a response has no clear onset.
     """
-    from scipy.ndimage import uniform_filter1d  # imported here because it takes 0.1 s
-
     width = max(round(settings.smoothing_seconds * rate), 1)
-    power = uniform_filter1d((responses**2).sum(axis=1), width, axis=-1, mode="constant")
+    power = moving_mean((responses**2).sum(axis=1), width, mode="constant")
     peak, median = power.max(axis=1), np.median(power, axis=1)
     unclear = ~(peak > median * 10 ** (settings.min_peak_db / 10))
     if unclear.any():

@@ -25,7 +25,6 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from earatlas.errors import InputError
 from earatlas.features.layout import CueLayout, Threshold
@@ -39,6 +38,7 @@ from earatlas.geometry.spaces import Circle, Space
 from earatlas.localization.learned_head import CalibratedPosterior, LearnedHead
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.score_calibration import tempered_posterior
+from earatlas.numerics import logsumexp
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array, Indices, Spectra

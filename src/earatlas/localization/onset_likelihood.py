@@ -34,6 +34,7 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.geometry.angles import to_vectors, wrap_degrees
+from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
 from earatlas.types import Array, Complex, Indices, Mask, Single
@@ -154,14 +155,13 @@ class DirectSoundModel:
     @cached_property
     def grid(self) -> Array:
         """(G, C) fine grid points within the measured directions."""
-        from scipy.spatial import cKDTree
-
         known = self.templates.directions
         if isinstance(self.space, Circle):
             return _arc(known)
         grid = self.space.grid(self.fine_degrees)
-        gap = cKDTree(to_vectors(known)).query(to_vectors(grid))[0]
-        inside: Array = grid[np.degrees(gap) < max(6.0, 1.5 * self.spacing_degrees)]
+        widest = np.radians(max(6.0, 1.5 * self.spacing_degrees))
+        gap = nearest_neighbours(to_vectors(known), to_vectors(grid), max_chord=widest)[0][:, 0]
+        inside: Array = grid[gap < widest]
         return inside
 
     @cached_property
@@ -182,15 +182,14 @@ class DirectSoundModel:
     @cached_property
     def cells(self) -> tuple[Indices, Indices]:
         """Grid rows (C,) of the centres of coarse cells, and the cell (G,) of each grid point."""
-        from scipy.spatial import cKDTree
-
         if isinstance(self.space, Circle):
             every = np.arange(len(self.grid))
             return every, every
         spacing, v = self.settings.coarse_degrees, to_vectors(self.grid)
-        chord, near = cKDTree(v).query(to_vectors(Sphere().grid(spacing)))
-        coarse = np.unique(near[np.degrees(chord) < spacing]).astype(np.intp)
-        return coarse, cKDTree(v[coarse]).query(v)[1].astype(np.intp)
+        widest, centres = np.radians(spacing), to_vectors(Sphere().grid(spacing))
+        chord, near = nearest_neighbours(v, centres, max_chord=widest)
+        coarse = np.unique(near[chord < widest])
+        return coarse, nearest_neighbours(v[coarse], v)[1][:, 0]
 
     @cached_property
     def _points(self) -> tuple[Single, Mask]:
@@ -210,9 +209,11 @@ class DirectSoundModel:
         """Return s_x (F, 3, rows) at some grid points."""
         points, filled = self._points
         missing = rows[~filled[rows]]
+        if len(missing):
+            at = self.interpolation_for(self.templates.directions, self.grid[missing])
         for start in range(0, len(missing), 500):
-            batch = missing[start : start + 500]
-            points[:, :, batch] = self.interpolated_points(self.interpolation[batch])
+            batch = slice(start, start + 500)
+            points[:, :, missing[batch]] = self.interpolated_points(at[batch])
         filled[missing] = True
         return np.take(points, rows, axis=2)
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import expit
 
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
+from earatlas.numerics import logistic
 from earatlas.types import Array
 
 __all__ = [
@@ -96,7 +96,7 @@ class ScoreCalibration:
 
     def anechoic_weight(self, features: Array, residual_ratio: float) -> float:
         """Return π, the weight of the anechoic posterior, given its normalized residual."""
-        return float(expit(self.weights @ _regressors(features, residual_ratio)))
+        return float(logistic(self.weights @ _regressors(features, residual_ratio)))
 
     def posterior(self, space: Space, likelihood: DirectionLogLikelihood) -> DirectionPosterior:
         """Return the calibrated posterior of one sound."""
@@ -292,7 +292,7 @@ def fit_anechoic_weight(
     a, b = (np.exp(np.maximum(s - top, -40.0)) for s in (anechoic_scores, onset_scores))
 
     def loss(v: Array) -> float:
-        pi = expit(X @ v)
+        pi = logistic(X @ v)
         return float(-np.log(pi * a + (1 - pi) * b).sum() + settings.ridge * (v**2).sum())
 
     weights: Array = minimize(loss, np.zeros(X.shape[1]), method="BFGS").x

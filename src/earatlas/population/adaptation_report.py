@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.special import entr
 
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.spaces import Sphere
@@ -161,7 +160,8 @@ def _fit(
 def _mean_entropy(model: ListenerPPAM, sounds: Sequence[CueStatistics]) -> float:
     """Return the mean entropy of the posterior over charts, in nats."""
     posteriors = model.posteriors(CueStatistics.stack(sounds))
-    return float(np.mean([entr(posterior.weights).sum() for posterior in posteriors]))
+    weights = [posterior.weights[posterior.weights > 0] for posterior in posteriors]
+    return float(np.mean([-(w * np.log(w)).sum() for w in weights]))
 
 
 def _range_degrees(directions: Array) -> float:

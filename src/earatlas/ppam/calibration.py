@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import logsumexp
 
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics, LevelStatistics
@@ -24,6 +23,7 @@ from earatlas.features.stft import stft
 from earatlas.geometry.chart_gaussians import log_gaussians
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head, MeasuredCues
+from earatlas.numerics import logsumexp
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
 from earatlas.simulation.synthetic_speech import SyntheticTalkers

@@ -22,6 +22,7 @@ import numpy as np
 from earatlas.container import ATLAS_VERSION, read_container
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Sphere
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.listener_model import ListenerPPAM
@@ -52,9 +53,7 @@ class HeadDeviations:
 
     def deviating(self, model: PPAM, magnitude: float) -> ListenerPPAM:
         """Return the model of a head that deviates from a measured one by a magnitude α."""
-        from scipy.spatial import cKDTree
-
-        near = cKDTree(to_vectors(self.centres)).query(to_vectors(model.centres))[1]
+        near = nearest_neighbours(to_vectors(self.centres), to_vectors(model.centres))[1][:, 0]
         own = model.noise * model.spread + (model.latent**2).sum(axis=1)
         return ListenerPPAM(
             model.space,

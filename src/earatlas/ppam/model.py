@@ -21,12 +21,12 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
+from earatlas.numerics import logsumexp
 from earatlas.ppam.em import EMSettings, fit, refit
 from earatlas.ppam.parameters import PPAMParameters
 from earatlas.ppam.posterior import ChartPosteriors, Charts

@@ -30,10 +30,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
 
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
+from earatlas.numerics import logsumexp
 from earatlas.types import Array, Indices, Mask
 
 __all__ = ["ChartPosteriors", "Charts", "PosteriorSettings"]

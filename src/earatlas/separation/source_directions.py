@@ -45,6 +45,7 @@ from earatlas.localization.head_mismatch import HeadMismatch
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import bin_weights
 from earatlas.localization.onset_mixture import MIXTURE_SETTINGS
+from earatlas.numerics import linear_assignment
 from earatlas.separation.assembly import SeparatedBlock
 from earatlas.separation.initialization import SourceFit
 from earatlas.separation.result import Evidence, LocatedSource
@@ -297,9 +298,7 @@ def _match_sources(
     masks: Array, detected: Sequence[DetectedSource], onsets: OnsetBins
 ) -> list[int]:
     """Return, for each source of the masks (M, B), the detected source with most common bins."""
-    from scipy.optimize import linear_sum_assignment
-
     responsibilities = np.stack([source.responsibilities for source in detected])
     responsibilities = responsibilities * bin_weights(onsets.f)
-    _, matches = linear_sum_assignment(-(masks @ responsibilities.T))
+    _, matches = linear_assignment(-(masks @ responsibilities.T))
     return [int(i) for i in matches]

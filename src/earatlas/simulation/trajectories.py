@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import scipy.fft
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.interpolation import InterpolatedResponses
+from earatlas.numerics import fast_fft_length
 from earatlas.types import Array
 
 __all__ = ["Trajectory", "parse_trajectory", "render_moving_source"]
@@ -173,13 +173,13 @@ def render_moving_source(
     frames = np.lib.stride_tricks.sliding_window_view(padded, 2 * hop)[::hop][:count]
     directions = trajectory.at((start + hop * np.arange(count)) / rate)
     taps = responses.taps
-    size = scipy.fft.next_fast_len(2 * hop + taps - 1, True)
+    size = fast_fft_length(2 * hop + taps - 1)
     out = np.zeros((2, (count - 1) * hop + size))
     n_batch = 128  # frames per batch: a few megabytes of spectra
     for first in range(0, count, n_batch):
         batch = slice(first, min(first + n_batch, count))
-        H = scipy.fft.rfft(responses.at(directions[batch]), size)
-        filtered = scipy.fft.irfft(H * scipy.fft.rfft(window * frames[batch], size)[:, None], size)
+        H = np.fft.rfft(responses.at(directions[batch]), size)
+        filtered = np.fft.irfft(H * np.fft.rfft(window * frames[batch], size)[:, None], size)
         for i, frame in enumerate(filtered, start=first):
             out[:, i * hop : i * hop + size] += frame
     return out[:, hop : hop + len(sound) + taps - 1]

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.localization.onset_likelihood import DirectSoundModel
 from earatlas.localization.onset_mixture import MixtureFit
+from earatlas.numerics import logsumexp
 from earatlas.tracking.trajectory_hmm import smooth_trajectory
 from earatlas.tracking.trajectory_mixture import TrajectoryMixture, TrajectorySettings
 from earatlas.types import Array, Indices, Mask
@@ -210,7 +210,8 @@ class _FineGrid:
                 p @ grid.vectors, onset_counts + 1e-3, settings.smoothing_windows
             )
         else:
-            p = softmax(L.sum(axis=0)).astype(np.float64)[None]
+            total = L.sum(axis=0)
+            p = np.exp(total - logsumexp(total)).astype(np.float64)[None]
             mean = p @ grid.vectors
             mean_vectors = np.repeat(mean / np.linalg.norm(mean), self.n_windows, axis=0)
             p = np.repeat(p, self.n_windows, axis=0)

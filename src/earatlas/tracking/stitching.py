@@ -22,6 +22,7 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.localization.onset_likelihood import DirectSoundModel
+from earatlas.numerics import linear_assignment
 from earatlas.tracking.offline import (
     EstimatedTrajectory,
     TrajectoryOptions,
@@ -250,8 +251,6 @@ def _assign(
 
     Trajectories that are in no gate start new tracks.
     """
-    from scipy.optimize import linear_sum_assignment
-
     distance = np.array(
         [[track.distance_to(first, trajectory) for trajectory in trajectories] for track in tracks]
     )
@@ -264,7 +263,7 @@ def _assign(
         penalty = np.where(overlapping, 0.0, settings.onset_penalty_degrees * deficit)[:, None]
         # Pairs outside of the gate cost much more than any other, and are not assigned below.
         cost = np.where(distance <= gate, distance + penalty - 1000.0, 0.0)
-        for m, k in zip(*linear_sum_assignment(cost), strict=True):
+        for m, k in zip(*linear_assignment(cost), strict=True):
             if distance[m, k] <= gate[m, 0]:
                 tracks[m].segments.append((first, trajectories[k]))
                 unassigned.discard(int(k))

@@ -25,6 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
+from earatlas.geometry.neighbours import pairs_within
 from earatlas.types import Array, Indices, Single
 
 __all__ = ["DirectionGridHMM", "smooth_trajectory"]
@@ -45,13 +46,10 @@ class DirectionGridHMM:
         Rows with fewer than K neighbours are padded with cell 0 at an infinite distance. Computed
         when it is needed: in most recordings no source moves.
         """
-        from scipy.spatial import cKDTree
-
         v = self.vectors
         chord = 2 * np.sin(np.radians(min(self.max_step_degrees, 179.0)) / 2)
-        lists = cKDTree(v).query_ball_point(v, chord)
-        counts = np.array([len(others) for others in lists])
-        cell, other = np.repeat(np.arange(len(v)), counts), np.concatenate(lists).astype(np.intp)
+        cell, other = pairs_within(v, chord)
+        counts = np.bincount(cell, minlength=len(v))
         cosines = np.clip(np.einsum("na,na->n", v[cell], v[other]), -1, 1)
         distances = np.where(cell == other, 0.0, np.degrees(np.arccos(cosines)))
         order = np.lexsort((distances, cell != other, cell))

@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp
 
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout
@@ -48,6 +47,7 @@ from earatlas.localization.score_calibration import (
     fit_anechoic_weight,
     fit_score_calibration,
 )
+from earatlas.numerics import logsumexp
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.cross_validation import CrossValidation
 from earatlas.simulation.random_reverberation import solid_angle_weights

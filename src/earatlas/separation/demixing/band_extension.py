@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import scipy.fft
 
 from earatlas.features.audio import resample
 from earatlas.features.layout import CueLayout
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
 from earatlas.features.stft import istft, squared_magnitude, stft
+from earatlas.numerics import fast_fft_length
 from earatlas.separation.demixing.determined import (
     DemixingSettings,
     SecondMoments,
@@ -118,7 +118,7 @@ class _Transform:
     ) -> _Transform:
         """Scale the layout's window by `factor`, rounded up to a fast FFT length."""
         hop = round(factor * layout.window * rate / (layout.rate * hops_per_window))
-        hop = scipy.fft.next_fast_len(max(hop, 2), True)
+        hop = fast_fft_length(max(hop, 2))
         return cls(rate, hops_per_window * hop, hop)
 
     def spectra(self, signal: Array) -> Spectra:

@@ -43,6 +43,7 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.features.stft import squared_magnitude
+from earatlas.numerics import moving_mean
 from earatlas.separation.demixing.permutation_alignment import (
     FINE_PERMUTATION,
     ExpectedCues,
@@ -259,13 +260,11 @@ def smooth_powers(
 
     Above the lowest `n_masked` frequencies, the powers follow the mean envelope of those below.
     """
-    from scipy.ndimage import uniform_filter
-
     level = v.mean(axis=2, keepdims=True) + floor
     smooth = np.empty(v.shape, dtype=v.dtype)
     lower = slice(None, n_masked)
     for power, own_level, out in zip(v[:, lower], level[:, lower], smooth[:, lower], strict=True):
-        uniform_filter(power / own_level, size, output=out)
+        out[:] = moving_mean(moving_mean(power / own_level, size[0], 0), size[1], 1)
     if n_masked is not None and n_masked < v.shape[1]:
         envelopes = (v[:, lower] / level[:, lower]).mean(axis=1, keepdims=True)
         # The floor of a silent source: without it, the weights 1 / v are infinite.

@@ -51,6 +51,7 @@ from typing import cast
 import numpy as np
 
 from earatlas.features.stft import squared_magnitude
+from earatlas.numerics import moving_mean
 from earatlas.separation.demixing.determined import (
     SecondMoments,
     principal_steering_vectors,
@@ -129,9 +130,9 @@ def _neighbour_steering_vectors(
 
 def _local_prior(r: Array, settings: UnderdeterminedSettings) -> Array:
     """Return the prior (M, F, T) of a bin: the mean of r over its neighbourhood."""
-    from scipy.ndimage import uniform_filter
-
-    return np.stack([uniform_filter(row, settings.prior_size) for row in r]) + settings.min_prior
+    over_frequency, over_time = settings.prior_size
+    local = moving_mean(moving_mean(r, over_frequency, 1), over_time, 2)
+    return local + settings.min_prior
 
 
 def _proximity(moments: SecondMoments, A: Complex, epsilon: float) -> Array:

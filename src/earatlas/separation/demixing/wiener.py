@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.features.stft import squared_magnitude
+from earatlas.numerics import moving_mean
 from earatlas.separation.demixing.determined import SecondMoments
 from earatlas.types import Array, Complex, Spectra
 
@@ -105,9 +106,7 @@ def source_powers(
 
 def source_activity(q: Array, power: Array, frames: float) -> Array:
     """Return the activity (M, 1, T) of each source, averaged over a number of frames."""
-    from scipy.ndimage import uniform_filter1d
-
-    energy = uniform_filter1d((q * power).sum(axis=1), max(round(frames), 1), axis=1)
+    energy = moving_mean((q * power).sum(axis=1), max(round(frames), 1), axis=1)
     return relative_activity(energy)[:, None]
 
 

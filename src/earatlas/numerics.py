@@ -1,0 +1,145 @@
+"""Numerical functions without SciPy: log domain, moving means, assignment, FFT lengths.
+
+SciPy has these functions, too, but importing its packages takes longer than a short recording needs
+to be localized (benchmarks/speed.py).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from earatlas.types import Array, Indices
+
+__all__ = ["fast_fft_length", "linear_assignment", "logistic", "logsumexp", "moving_mean"]
+
+_Real = TypeVar("_Real", np.float32, np.float64)
+
+
+def logsumexp(values: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Return log(sum(exp(values))) over an axis, or over all values; -inf for an empty sum.
+
+    >>> logsumexp(np.log([[1.0, 2.0], [3.0, 4.0]]), axis=1).round(6).tolist()
+    [1.098612, 1.94591]
+    >>> float(logsumexp([-np.inf, -np.inf]))
+    -inf
+    """
+    a = np.asarray(values)
+    largest = np.max(a, axis=axis, keepdims=True, initial=-np.inf)
+    # An infinite maximum would give inf - inf.
+    largest = np.where(np.isfinite(largest), largest, largest.dtype.type(0))
+    with np.errstate(divide="ignore", over="ignore"):  # log(0) = -inf, exp(inf) = inf
+        total = np.log(np.sum(np.exp(a - largest), axis=axis, keepdims=True)) + largest
+    out: Array = total if keepdims else np.squeeze(total, axis=axis)
+    return out
+
+
+def logistic(x: ArrayLike) -> Array:
+    """Return 1 / (1 + exp(-x)), without overflow.
+
+    >>> logistic([-1000.0, 0.0, 1000.0]).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    e = np.exp(-np.abs(np.asarray(x, dtype=np.float64)))
+    out: Array = np.where(np.asarray(x) >= 0, 1.0, e) / (1.0 + e)
+    return out
+
+
+def fast_fft_length(n: int) -> int:
+    """Return the least length of at least n for which a real FFT is fast: 2^a 3^b 5^c.
+
+    >>> [fast_fft_length(n) for n in (1, 7, 97, 1021)]
+    [1, 8, 100, 1024]
+    """
+    best = 1 << max(n - 1, 0).bit_length()
+    five = 1
+    while five < best:
+        three = five
+        while three < best:
+            length = three << max(-(-n // three) - 1, 0).bit_length()
+            best = min(best, length)
+            three *= 3
+        five *= 5
+    return best
+
+
+def moving_mean(
+    x: NDArray[_Real],
+    size: int,
+    axis: int = -1,
+    *,
+    mode: Literal["symmetric", "edge", "constant"] = "symmetric",
+) -> NDArray[_Real]:
+    """Return the mean of `size` values around each value, size // 2 of them before it.
+
+    `mode` is that of `numpy.pad`; `symmetric` reflects the values at both ends, `constant` uses
+    zeros. Sums of 2, 4, 8, ... values are used, so the time grows with the logarithm of the size.
+
+    >>> moving_mean(np.array([0.0, 3.0, 6.0, 0.0]), 3).tolist()
+    [1.0, 3.0, 3.0, 2.0]
+    """
+    n, before = x.shape[axis], size // 2
+    padding = np.zeros((x.ndim, 2), dtype=int)
+    padding[axis] = before, size - 1 - before
+    sums = np.moveaxis(np.pad(x, padding, mode=mode), axis, 0)
+    total, first, length = np.zeros_like(sums[:n]), 0, 1
+    while True:
+        if size & length:  # a binary digit of the size
+            total += sums[first : first + n]
+            first += length
+        if first == size:
+            break
+        sums = sums[:-length] + sums[length:]
+        length *= 2
+    total /= size
+    return np.moveaxis(total, 0, axis)
+
+
+def linear_assignment(cost: Array) -> tuple[Indices, Indices]:
+    """Return rows and columns of the pairs with the least total cost (M, J), which are finite.
+
+    Each row and each column is in at most one of the min(M, J) pairs, which are sorted by row.
+    This is the Hungarian algorithm with shortest augmenting paths [1]_.
+
+    References
+    ----------
+    .. [1] R. Jonker and A. Volgenant, "A shortest augmenting path algorithm for dense and sparse
+       linear assignment problems", Computing 38, 1987.
+
+    Examples
+    --------
+    >>> cost = np.array([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])
+    >>> [pairs.tolist() for pairs in linear_assignment(cost)]
+    [[0, 1], [1, 0]]
+    """
+    M, J = cost.shape
+    if M > J:
+        columns, rows = linear_assignment(cost.T)
+        order = np.argsort(rows)
+        return rows[order], columns[order]
+    free = -1
+    row_of = np.full(J + 1, free)  # the row of each column; column J starts a path
+    row_price, column_price = np.zeros(M), np.zeros(J + 1)
+    for row in range(M):
+        column, row_of[J] = J, row
+        reached = np.zeros(J + 1, dtype=bool)
+        distance, previous = np.full(J + 1, np.inf), np.full(J + 1, J)
+        while row_of[column] != free:
+            reached[column] = True
+            i = row_of[column]
+            reduced = cost[i] - row_price[i] - column_price[:J]
+            nearer = np.flatnonzero(~reached[:J] & (reduced < distance[:J]))
+            distance[nearer], previous[nearer] = reduced[nearer], column
+            column = int(np.argmin(np.where(reached, np.inf, distance)))
+            step = distance[column]
+            row_price[row_of[reached]] += step
+            column_price[reached] -= step
+            distance[~reached] -= step
+        while column != J:
+            row_of[column] = row_of[previous[column]]
+            column = int(previous[column])
+    used = np.flatnonzero(row_of[:J] != free)
+    order = np.argsort(row_of[used])
+    return row_of[used][order], used[order]

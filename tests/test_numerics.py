@@ -1,0 +1,81 @@
+"""Functions that replace SciPy's agree with SciPy's."""
+
+from typing import Literal
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.ndimage
+import scipy.optimize
+import scipy.special
+
+from earatlas.numerics import (
+    fast_fft_length,
+    linear_assignment,
+    logistic,
+    logsumexp,
+    moving_mean,
+)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_logsumexp(axis: int | None, keepdims: bool, dtype: type, rng: np.random.Generator) -> None:
+    """Values, shapes and types agree, also for values of -inf, inf and NaN."""
+    a: np.ndarray = (300 * rng.standard_normal((7, 3, 5))).astype(dtype)
+    a[0, 0], a[1, 2, 1] = -np.inf, -np.inf
+    a[2, 0, 0], a[3, 1, 1] = np.inf, np.nan
+    for values in (a[:1], a[:2], a):
+        expected = scipy.special.logsumexp(values, axis=axis, keepdims=keepdims)
+        result = logsumexp(values, axis=axis, keepdims=keepdims)
+        assert (np.shape(result), result.dtype) == (np.shape(expected), expected.dtype)
+        np.testing.assert_allclose(result, expected, rtol=1e-12 if dtype is np.float64 else 1e-6)
+
+
+def test_logsumexp_of_nothing() -> None:
+    """The logarithm of an empty sum is -inf."""
+    assert logsumexp(np.zeros((0,))) == -np.inf
+
+
+def test_logistic() -> None:
+    """Values agree to the last digits for arguments of both signs."""
+    x = np.linspace(-700.0, 700.0, 1401)
+    np.testing.assert_allclose(logistic(x), scipy.special.expit(x), rtol=1e-14)
+
+
+def test_fast_fft_length() -> None:
+    """Lengths are those of scipy.fft for real transforms."""
+    for n in range(1, 3000):
+        assert fast_fft_length(n) == scipy.fft.next_fast_len(n, real=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("symmetric", "reflect"), ("edge", "nearest"), ("constant", "constant")]
+)
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 11, 23])
+def test_moving_mean(
+    mode: Literal["symmetric", "edge", "constant"], name: str, size: int, rng: np.random.Generator
+) -> None:
+    """Odd and even sizes agree on every axis, also if the window is longer than the signal."""
+    x = rng.standard_normal((3, 9, 4))
+    for axis in (0, 1, -1):
+        expected = scipy.ndimage.uniform_filter1d(x, size, axis=axis, mode=name)
+        np.testing.assert_allclose(moving_mean(x, size, axis, mode=mode), expected, atol=1e-14)
+    assert moving_mean(x.astype(np.float32), size).dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 5), (6, 4), (7, 7), (0, 2)])
+def test_linear_assignment(shape: tuple[int, int], rng: np.random.Generator) -> None:
+    """Pairs agree for costs of both signs, and the total cost also if there are ties."""
+    for _ in range(30):
+        cost = rng.standard_normal(shape)
+        for found, expected in zip(
+            linear_assignment(cost), scipy.optimize.linear_sum_assignment(cost), strict=True
+        ):
+            np.testing.assert_array_equal(found, expected)
+        cost = rng.integers(-2, 3, shape).astype(float)
+        rows, columns = linear_assignment(cost)
+        assert len(set(columns.tolist())) == min(shape)
+        total = cost[scipy.optimize.linear_sum_assignment(cost)].sum()
+        assert cost[rows, columns].sum() == total
