@@ -157,6 +157,16 @@ def test_finished_rows_are_kept(
     assert result.returncode == 0, result.stderr
     assert (folder / "results.md").read_text() == before
     path = folder / "results" / "rows" / "figure2.jsonl"
+    (first, *others) = path.read_text().splitlines(True)[1:]
+    plan = path.read_text().splitlines(True)[0]
+    stale = json.dumps({**json.loads(first), "code": "other"}) + "\n"
+    path.write_text("".join([plan, stale, *others]))
+    result = run("reproduce", "figure2", "--quick", "-o", folder)
+    assert "4 rows, 0 of them new" in result.stdout
+    assert "toy (1 of 4)" in (folder / "results.md").read_text()
+    result = run("reproduce", "figure2", "--quick", "--stale", "-o", folder)
+    assert "4 rows, 1 of them new" in result.stdout
+    assert (folder / "results.md").read_text() == before
     path.write_text(path.read_text()[:-40])
     result = run_process("reproduce", "figure2", "--quick", "-o", folder, "--jobs", 2)
     assert "4 rows, 1 of them new" in result.stdout

@@ -26,12 +26,13 @@ from earatlas.experiments import (
     rooms,
     run_experiment,
 )
+from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
 from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
-from earatlas.experiments.page import write_page
+from earatlas.experiments.page import mark_stale_rows, without_stale_marks, write_page
 from earatlas.experiments.rows import DataSetRows, group_by_data_set
-from earatlas.experiments.simulated_camil import RotatedHeadSettings, simulated_camil
+from earatlas.experiments.simulated_camil import ALL_CUES, RotatedHeadSettings, simulated_camil
 from earatlas.experiments.tables import (
     fill_template,
     format_mean_std,
@@ -158,7 +159,8 @@ def test_row_identity_includes_version_and_size(
     assert len(current_rows(experiment, rows, quick=False)) == 3
     assert current_rows(experiment, rows, quick=True) == []
     assert {*rows[0]} == {
-        *("experiment", "revision", "data", "settings", "quick", "version", "result", "seconds")
+        *("experiment", "revision", "data", "settings", "quick", "version", "result", "seconds"),
+        "code",
     }
 
 
@@ -181,6 +183,35 @@ def test_new_revision_runs_all_rows_again(
     assert {row["revision"] for row in part.rows} == {2}
 
 
+def test_stale_rows_are_marked_and_repeated(
+    counting_experiment: tuple[Experiment, list[int]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of other code, or without a record of it, are kept, marked, and repeated on demand."""
+    monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
+    experiment, measured_seeds = counting_experiment
+    experiment = replace(experiment, section=lambda rows, folder: "A table.")
+    (tmp_path / "results" / "rows").mkdir(parents=True)
+    path = tmp_path / "results" / "rows" / "toy.jsonl"
+    rows, _ = run_experiment(experiment, Bench(share=0.3), path)
+    fresh = write_page({"toy": experiment}, tmp_path, quick=False).read_text()
+    assert "Stale" not in fresh
+    old = [rows[0], {**rows[1], "code": "other"}, {k: rows[2][k] for k in rows[2] if k != "code"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in old))
+    marked = write_page({"toy": experiment}, tmp_path, quick=False).read_text()
+    assert "recorded: toy (2 of 3)." in marked.replace("\n", " ")
+    assert without_stale_marks(marked) == without_stale_marks(fresh) == fresh
+    assert mark_stale_rows(fresh, {"toy": experiment}, tmp_path / "results") == marked
+    _, new = run_experiment(experiment, Bench(share=0.3), path)
+    assert (new, measured_seeds) == (0, [0, 1, 2])
+    again, new = run_experiment(experiment, Bench(share=0.3), path, repeat_stale=True)
+    assert (new, measured_seeds) == (2, [0, 1, 2, 1, 2])
+    assert [row["code"] for row in again] == [experiment.code] * 3
+    assert read_rows(path) == again
+    assert write_page({"toy": experiment}, tmp_path, quick=False).read_text() == fresh
+
+
 def test_only_the_newest_plan_is_shown(
     counting_experiment: tuple[Experiment, list[int]], tmp_path: Path
 ) -> None:
@@ -193,7 +224,7 @@ def test_only_the_newest_plan_is_shown(
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [len(line["plan"]) for line in lines if "plan" in line] == [6, 4], "no plan twice"
     (part,) = group_by_data_set(experiment, path, quick=False)
-    assert (len(part.rows), part.planned, len(read_rows(path))) == (4, 4, 6)
+    assert (len(part.rows), len(part.plan), len(read_rows(path))) == (4, 4, 6)
 
     def stopped(bench: Bench, settings: dict[str, Any], at: int) -> dict[str, Any]:
         if settings["seed"] == at:
@@ -206,11 +237,11 @@ def test_only_the_newest_plan_is_shown(
                 replace(experiment, measure=partial(stopped, at=at)), Bench(share=0.9), path
             )
         (part,) = group_by_data_set(experiment, path, quick=False)
-        assert (len(part.rows), part.planned) == expected
+        assert (len(part.rows), len(part.plan)) == expected
     old = [line for line in path.read_text().splitlines(True) if '"plan"' not in line]
     path.write_text("".join(old))
     (part,) = group_by_data_set(experiment, path, quick=False)
-    assert (len(part.rows), part.planned) == (7, 7), "a file without plans is shown as it is"
+    assert (len(part.rows), len(part.plan)) == (7, 7), "a file without plans is shown as it is"
 
 
 def test_heads_of_the_same_name_are_separate_data_sets(
@@ -262,20 +293,24 @@ def test_page_is_drawn_without_measuring(tmp_path: Path) -> None:
 
 
 def test_findings_require_all_their_heads() -> None:
-    """Findings are shown if all heads that they mention are finished at full size."""
+    """Findings are shown if all heads that they mention cover their plans at full size."""
     experiment = replace(
         EXPERIMENTS["table1"],
         findings=lambda rows: f"So: {[row['seed'] for row in rows]}.",
         findings_on=("ku100", "simulated"),
     )
     sets = [
-        DataSetRows({"head": name}, [{"seed": n}], planned=1)
+        DataSetRows({"head": name}, [{"seed": n, "settings": {"seed": n}}], [{"seed": n}])
         for n, name in enumerate(("simulated", "mine", "ku100"))
     ]
     assert experiment.findings_for(sets, quick=False) == "So: [0, 2]."
     assert experiment.findings_for(sets, quick=True) == ""
     assert experiment.findings_for(sets[:2], quick=False) == ""
-    assert experiment.findings_for([*sets[:2], replace(sets[2], planned=2)], quick=False) == ""
+    longer = replace(sets[2], plan=[{"seed": 2}, {"seed": 3}])
+    assert experiment.findings_for([*sets[:2], longer], quick=False) == "So: [0, 2]."
+    assert not longer.finished, "repetitions may be missing"
+    other = replace(sets[2], plan=[{"seed": 2}, {"method": "other", "seed": 2}])
+    assert experiment.findings_for([*sets[:2], other], quick=False) == "", "but no method"
 
 
 ROWS = Path(__file__).parents[2] / "docs" / "results" / "rows"
@@ -367,14 +402,16 @@ def test_claims_of_the_findings_hold() -> None:
 def test_page_in_the_repository_matches_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/results.md equals the page that `--draw-only` makes of docs/results/rows."""
+    """docs/results.md equals the page of docs/results/rows, except for marks of stale rows."""
     docs = Path(__file__).parents[2] / "docs"
     if not (docs / "results" / "rows").is_dir() or not (docs / "results.md").is_file():
         pytest.skip("docs/results is missing")
     shutil.copytree(docs / "results" / "rows", tmp_path / "results" / "rows")
     monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
     drawn = write_page(EXPERIMENTS, tmp_path, quick=False).read_text(encoding="utf-8")
-    assert drawn == (docs / "results.md").read_text(encoding="utf-8")
+    in_docs = (docs / "results.md").read_text(encoding="utf-8")
+    # The marks change with every change of the code; the site makes them anew.
+    assert without_stale_marks(drawn) == without_stale_marks(in_docs)
 
 
 # --- data sets of the paper ------------------------------------------------------------------
@@ -498,12 +535,54 @@ def test_reflections_rotate_with_the_head() -> None:
     anechoic = simulated_camil(12, room=None, settings=coarse)
     np.testing.assert_allclose(anechoic.cues(layout), true, atol=0.3)
     wet = simulated_camil(12, settings=coarse)
+    every_cue = wet.cues(ALL_CUES)
+    for own in (layout, *LAYOUTS.values()):
+        selected = every_cue[:, own.indices_in(ALL_CUES)]
+        np.testing.assert_allclose(wet.cues(own), selected, rtol=1e-12, err_msg="one computation")
     np.testing.assert_array_equal(wet.directions, dry.directions)
     assert 1.0 < np.abs(wet.cues(layout) - true).mean() < 6.0
     power = (wet.responses().samples ** 2).sum(axis=1)
     assert (power[:, 960:].sum(axis=1) < 0.01 * power.sum(axis=1)).all(), (
         "decayed within the window"
     )
+
+
+def test_arrays_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays are read from the cache folder, made again if damaged, and made without a folder."""
+    monkeypatch.setenv("EARATLAS_CACHE", str(tmp_path / "cache"))
+    made: list[int] = []
+
+    def make() -> dict[str, Any]:
+        made.append(1)
+        return {"a": np.arange(6, dtype=np.float32).reshape(2, 3)}
+
+    for expected in (1, 1):
+        np.testing.assert_array_equal(cached_arrays("one", make)["a"], make()["a"])
+        made.pop()
+        assert len(made) == expected
+    (file,) = (tmp_path / "cache").glob("*.npz")
+    file.write_bytes(file.read_bytes()[:100])
+    np.testing.assert_array_equal(cached_arrays("one", make)["a"], make()["a"])
+    assert len(made) == 3, "the damaged file is replaced"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("EARATLAS_CACHE", str(tmp_path / "file"))
+    assert cached_arrays("one", make)["a"].shape == (2, 3)
+
+
+def test_fingerprints_do_not_depend_on_the_last_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding errors of another machine keep the fingerprint; other values change it."""
+    head = ea.simulated_head(ea.Plane().grid(20.0))
+    ears = head.responses()
+
+    def fingerprint(error: float, shift: int = 0) -> str:
+        noise = np.random.default_rng(1).normal(size=ears.samples.shape)
+        samples = np.roll(ears.samples, shift, axis=-1) * (1 + error * noise)
+        own = replace(head, ears=replace(ears, samples=samples))
+        monkeypatch.setattr("earatlas.experiments.bench._full_head", lambda *_: own)
+        return str(Bench().description["fingerprint"])
+
+    assert fingerprint(0.0) == fingerprint(1e-14) == "7b4e6b8b", "the same on all machines"
+    assert fingerprint(0.0, shift=1) != fingerprint(0.0)
 
 
 # --- rooms -----------------------------------------------------------------------------------

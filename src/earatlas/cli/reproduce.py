@@ -38,6 +38,7 @@ class _Plan:
     quick: bool
     share: float
     jobs: int
+    repeat_stale: bool = False
 
     def __post_init__(self) -> None:
         if self.name != "all" and self.name not in EXPERIMENTS:
@@ -101,6 +102,9 @@ def reproduce(
         float, typer.Option(metavar="SHARE", help="Share of the repetitions of the paper, 0 to 1.")
     ] = 1.0,
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of parallel processes.")] = 1,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Repeat rows that were measured by other code.")
+    ] = False,
     draw_only: Annotated[
         bool, typer.Option("--draw-only", help="Run nothing; write the page from existing results.")
     ] = False,
@@ -111,9 +115,11 @@ def reproduce(
     """Run the experiments of the paper, and compare the results.
 
     Writes a page with the results of the paper and of this package. Finished results are kept:
-    an interrupted run continues where it stopped.
+    an interrupted run continues where it stopped. Results of code that has changed since are
+    marked on the page.
     """
-    plan = _Plan(name, tuple(dict.fromkeys(head or ["simulated"])), speech, quick, share, jobs)
+    heads = tuple(dict.fromkeys(head or ["simulated"]))
+    plan = _Plan(name, heads, speech, quick, share, jobs, stale)
     folder = output / "results"
     page = output / "results.md"
     OutputFiles(force=force).claim_in_folder(page, (folder / "rows").is_dir() or page.is_dir())
@@ -170,7 +176,14 @@ def _answer(
     """Run one experiment with one head; return the counts and the time as JSON values."""
     start = time.perf_counter()
     with progress(f"{experiment.name}, {source}") as update:
-        rows, new = run_experiment(experiment, bench, path, jobs=plan.jobs, progress=update)
+        rows, new = run_experiment(
+            experiment,
+            bench,
+            path,
+            jobs=plan.jobs,
+            repeat_stale=plan.repeat_stale,
+            progress=update,
+        )
     seconds = time.perf_counter() - start
     return {
         "name": experiment.name,

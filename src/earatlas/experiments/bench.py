@@ -12,6 +12,7 @@ in a reverberant room).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -20,16 +21,27 @@ from typing import Any
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.experiments.simulated_camil import simulated_camil
+from earatlas.experiments.simulated_camil import (
+    ALL_CUES,
+    cached_simulated_camil,
+    simulated_camil_arrays,
+)
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import azimuth_error, elevation_error
 from earatlas.geometry.spaces import Cylinder, Space, Sphere
-from earatlas.hrtf.head import Head, ImpulseResponses
+from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import camil_directions, simulated_head
 from earatlas.types import Array, Indices
 
-__all__ = ["BUILT_IN_HEADS", "LAYOUTS", "PAGE_HEADS", "Bench", "azimuth_elevation_errors"]
+__all__ = [
+    "BUILT_IN_HEADS",
+    "LAYOUTS",
+    "PAGE_HEADS",
+    "Bench",
+    "azimuth_elevation_errors",
+    "describe_files",
+]
 
 
 LAYOUTS = {
@@ -94,15 +106,36 @@ class Bench:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """Name, size and fingerprint of the head; a changed file is another data set."""
+        """Name, size and fingerprint of the head; a changed file is another data set.
+
+        The fingerprint is the same on all machines: a hash of the file, of the names and sizes of
+        the files of a folder, or of rounded values of a built-in head.
+        """
         head = self.full_head
-        ears = head.ears
-        values = ears.samples if isinstance(ears, ImpulseResponses) else ears.values
-        digest = hashlib.sha256(head.directions.tobytes() + values.tobytes()).hexdigest()
+        path = Path(self.head)
+        if path.suffix.lower() == ".sofa":
+            content = path.read_bytes()
+        elif path.is_dir() or path.suffix.lower() == ".csv":
+            folder = path if path.is_dir() else path.parent
+            content = describe_files(file for file in folder.rglob("*") if file.is_file())
+        else:
+            content = _rounded_values(head)
+        digest = hashlib.sha256(content).hexdigest()
         return {"head": head.name, "directions": len(head), "fingerprint": digest[:8]}
 
-    def cues(self, cue: str = "ILPD") -> Array:
+    def full_cues(self, layout: CueLayout) -> Array:
+        """Mean interaural vectors (N, D) of all directions."""
+        if self.head != "simulated-room":
+            return self.full_head.cues(layout)
+        wide = simulated_camil_arrays(_every(self.quick))["cues"]
+        return wide[:, layout.indices_in(ALL_CUES)].astype(np.float64)
+
+    def planar_cues(self, layout: CueLayout) -> Array:
         """Mean interaural vectors (N, D) on the plane."""
+        return self.full_cues(layout)[_on_plane(self.full_head)]
+
+    def cues(self, cue: str = "ILPD") -> Array:
+        """Mean interaural vectors (N, D) on the plane, of a kind in `LAYOUTS`."""
         return _cues(self.head, self.quick, cue)
 
     def train_test_split(self, seed: int) -> tuple[Indices, Indices]:
@@ -134,24 +167,51 @@ class Bench:
         return (np.arange(len(self.planar_head)) if name == "T1" else train), test
 
 
+def describe_files(files: Iterable[Path]) -> bytes:
+    """Return names and sizes of files, from which a fingerprint of a folder is made."""
+    listed = sorted(f"{file.name}:{file.stat().st_size};" for file in files)
+    return "".join(listed).encode(errors="surrogateescape")
+
+
+def _rounded_values(head: Head) -> bytes:
+    """Return four projections of every response, rounded so that machines agree about them.
+
+    A value that rounds differently would need to be within 1e-10 of a rounding boundary.
+    """
+    samples = head.responses().samples
+    projected = samples @ np.random.default_rng(0).normal(size=(samples.shape[-1], 4))
+    scale = 1000 / np.abs(projected).max()
+    rounded = (np.rint(head.directions * 1000), np.rint(projected * scale))
+    return b"".join(values.astype("<i4").tobytes() for values in rounded)
+
+
 @lru_cache(maxsize=2)
 def _full_head(head: str, quick: bool) -> Head:
-    every = 3 if quick else 1
+    every = _every(quick)
     if head == "simulated":
         x = camil_directions().reshape(180, 60, 2)[::every, every // 2 :: every]
         return simulated_head(x.reshape(-1, 2))
     if head == "simulated-room":
-        return simulated_camil(every)
+        return cached_simulated_camil(every)
     path = Path(head)
     table = path / "positions.csv"
     return open_head(table if path.is_dir() and table.is_file() else head)
 
 
+def _every(quick: bool) -> int:
+    """Return the decimation of the paper's directions in azimuth and elevation."""
+    return 3 if quick else 1
+
+
+def _on_plane(head: Head) -> Indices:
+    azimuth, elevation = np.abs(head.directions).T
+    return np.flatnonzero((azimuth <= 160) & (elevation <= 60))
+
+
 @lru_cache(maxsize=2)
 def _planar_head(head: str, quick: bool) -> Head:
     full = _full_head(head, quick)
-    azimuth, elevation = np.abs(full.directions).T
-    planar = full.subset((azimuth <= 160) & (elevation <= 60))
+    planar = full.subset(_on_plane(full))
     if len(planar) < 200 or planar.space.dims != 2:
         raise InputError(
             f"head must have at least 200 directions at several elevations within azimuth "
@@ -163,7 +223,7 @@ def _planar_head(head: str, quick: bool) -> Head:
 
 @lru_cache(maxsize=4)
 def _cues(head: str, quick: bool, cue: str) -> Array:
-    return _planar_head(head, quick).cues(LAYOUTS[cue])
+    return Bench(head, quick=quick).planar_cues(LAYOUTS[cue])
 
 
 def azimuth_elevation_errors(true: Array, found: Array) -> tuple[Array, Array]:

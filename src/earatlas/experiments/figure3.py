@@ -69,7 +69,7 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
     head = bench.full_head
     embedding = ltsa(
-        head.cues(CUES[settings["cue"]]),
+        bench.full_cues(CUES[settings["cue"]]),
         neighbours=settings["neighbours"],
         candidates=settings["candidates"],
         whiten=settings["whiten"],

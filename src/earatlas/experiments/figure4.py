@@ -50,9 +50,9 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the two leading principal components of the frontal cues."""
     from earatlas.experiments.figure_parts import pack_array
 
-    head = bench.full_head
-    head = head.subset(np.abs(head.directions[:, 0]) <= 90)
-    t = pca(_standardize(head.cues(CUES[settings["cue"]])), coordinates=2)
+    frontal = np.abs(bench.full_head.directions[:, 0]) <= 90
+    head = bench.full_head.subset(frontal)
+    t = pca(_standardize(bench.full_cues(CUES[settings["cue"]])[frontal]), coordinates=2)
     return {
         "score": asdict(faithfulness(bench.space, head.directions, t, seed=settings["seed"])),
         "spacing_degrees": head.spacing_degrees,

@@ -3,7 +3,8 @@
 The input is the folder of rows. The output is `results.md` with its pictures in `results/`. Nothing
 on the page is edited by hand: texts are in the modules of the experiments, numbers in the rows. The
 description of an experiment is always shown; its findings only if all heads that they mention have
-been measured.
+been measured. Rows that were measured by other code than the present one are marked below the
+heading of their experiment; `mark_stale_rows` replaces these marks without drawing the page again.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import earatlas
 from earatlas.experiments.rows import Experiment, group_by_data_set
-from earatlas.experiments.tables import head_labels
+from earatlas.experiments.tables import fill_template, head_labels
 from earatlas.files import atomic_write
 
-__all__ = ["rows_path", "write_page"]
+__all__ = ["mark_stale_rows", "rows_path", "without_stale_marks", "write_page"]
 
 _TOP = """\
 # Reproduction of the paper's tables and figures
@@ -31,14 +32,18 @@ The paper's CAMIL recordings of a dummy head in a reverberant room cannot be red
 **simulated** is the built-in head at the same 10,800 directions in anechoic conditions.
 **simulated-room** is this head, rotated in front of a loudspeaker in a simulated reverberant room
 like the paper's, with the reflections of the first 50 ms; its cues are means over noise, as in the
-paper. It is not run by default, because generating it takes some minutes. The other heads are SOFA
-files. Your own recordings can be used with `--head FOLDER` and a table `positions.csv` (file,
-azimuth, elevation).
+paper. It is not run by default, because generating it takes some minutes; afterwards it is read
+from the cache folder of the user (`EARATLAS_CACHE`). The other heads are SOFA files. Your own noise
+recordings can be used with `--head FOLDER` and a table `positions.csv` (file, azimuth, elevation);
+experiments with talkers need impulse responses instead.
 
 All measurements are stored in `{folder}/rows`, one JSON line each, and the page can be drawn from
-them without running anything (`--draw-only`). `--share 0.1` runs a tenth of the paper's
-repetitions; the number of repetitions is stated with each table.
+them without running anything (`--draw-only`). A row records a hash of the code on which it depends
+and a fingerprint of the data; rows of code that has changed since are marked as stale, and
+`--stale` repeats them. `--share 0.1` runs a tenth of the planned repetitions; their number is
+stated with each table.
 """
+_STALE = "**Stale rows.** "  # start of the paragraphs that mark stale rows
 
 
 def rows_path(folder: Path, name: str) -> Path:
@@ -59,9 +64,46 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
         if chapter:
             parts.append(chapter)
     page = output / "results.md"
+    text = mark_stale_rows("\n".join(parts), experiments, folder, quick=quick)
     with atomic_write(page, "page") as scratch:
-        scratch.write_text("\n".join(parts), encoding="utf-8")
+        scratch.write_text(text, encoding="utf-8")
     return page
+
+
+def without_stale_marks(text: str) -> str:
+    """Return a page without the paragraphs that mark stale rows."""
+    return "\n\n".join(part for part in text.split("\n\n") if not part.startswith(_STALE))
+
+
+def mark_stale_rows(
+    text: str, experiments: dict[str, Experiment], folder: Path, *, quick: bool = False
+) -> str:
+    """Return a page with the stale rows of each experiment marked below its heading."""
+    text = without_stale_marks(text)
+    for name, experiment in experiments.items():
+        heading = f"## {experiment.title}\n"
+        if heading in text:
+            mark = _stale_mark(experiment, rows_path(folder, name), quick=quick)
+            text = text.replace(heading, heading + (f"\n{mark}\n" if mark else ""), 1)
+    return text
+
+
+def _stale_mark(experiment: Experiment, path: Path, *, quick: bool) -> str:
+    """Return a paragraph with the numbers of stale rows by head, or "" without any."""
+    data_sets = group_by_data_set(experiment, path, quick=quick)
+    names = head_labels(data_set.data for data_set in data_sets)
+    counts = sorted(
+        f"{name} ({len(stale)} of {len(data_set.rows)})"
+        for name, data_set in zip(names, data_sets, strict=True)
+        if (stale := data_set.stale_rows(experiment.code))
+    )
+    if not counts:
+        return ""
+    sentence = (
+        f"{_STALE}The code that measures these rows has changed since, or was not recorded: "
+        f"{', '.join(counts)}. `earatlas reproduce {experiment.name} --stale` repeats them."
+    )
+    return fill_template(sentence)
 
 
 def _chapter(experiment: Experiment, folder: Path, path: Path, *, quick: bool) -> str:
@@ -70,7 +112,7 @@ def _chapter(experiment: Experiment, folder: Path, path: Path, *, quick: bool) -
     rows = [row for data_set in data_sets for row in data_set.rows]
     names = head_labels(data_set.data for data_set in data_sets)
     unfinished = sorted(
-        f"{name}: {len(data_set.rows)} of {data_set.planned} rows so far."
+        f"{name}: {len(data_set.rows)} of {len(data_set.plan)} rows so far."
         for name, data_set in zip(names, data_sets, strict=True)
         if not data_set.finished
     )

@@ -3,8 +3,10 @@
 The inputs are an `Experiment` and a `Bench` (head, speech, repetitions). The outputs are the rows,
 read from the file if they exist, otherwise measured and appended one by one. A row is identified by
 everything that could change it: experiment and revision, data set, settings with the seed, quick or
-not, and the version of the package. Files are only appended to. The plan of a data set is a line of
-its own, and the newest plan determines which rows are shown.
+not, and the version of the package. A row also records a hash of the code that measured it
+(`code_hash`): if that code has changed since, or was not recorded, the row is stale, which the page
+states. Files are only appended to. The plan of a data set is a line of its own, and the newest plan
+determines which rows are shown.
 
     plan(bench)            settings of every row, as JSON values
     measure(bench, s)      results of one row, as JSON values
@@ -27,6 +29,7 @@ import joblib
 import earatlas
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.experiments.bench import BUILT_IN_HEADS, Bench
+from earatlas.experiments.code_hash import code_hash
 from earatlas.experiments.talkers import describe_speech
 from earatlas.types import Progress
 
@@ -36,6 +39,7 @@ __all__ = [
     "Row",
     "current_rows",
     "group_by_data_set",
+    "is_stale",
     "read_rows",
     "run_experiment",
 ]
@@ -70,16 +74,21 @@ class Experiment:
         return {**bench.description, **(describe_speech(bench.speech) if self.needs_speech else {})}
 
     def findings_for(self, data_sets: Iterable[DataSetRows], *, quick: bool) -> str:
-        """Return the findings if all heads that they mention are finished, otherwise ""."""
-        finished = [
+        """Return the findings if all heads that they mention cover their plans, otherwise ""."""
+        complete = [
             data_set
             for data_set in data_sets
-            if data_set.finished and data_set.data["head"] in self.findings_on
+            if data_set.covers_plan and data_set.data["head"] in self.findings_on
         ]
-        missing = {*self.findings_on} - {data_set.data["head"] for data_set in finished}
+        missing = {*self.findings_on} - {data_set.data["head"] for data_set in complete}
         if quick or missing or self.findings is None:
             return ""
-        return self.findings([row for data_set in finished for row in data_set.rows])
+        return self.findings([row for data_set in complete for row in data_set.rows])
+
+    @property
+    def code(self) -> str:
+        """Hash of the code on which the measurements depend."""
+        return code_hash(self.measure)
 
     def identity(self, bench: Bench) -> Row:
         """Return what all rows of a data set and its plan have in common."""
@@ -98,12 +107,32 @@ class DataSetRows:
 
     data: dict[str, Any]
     rows: list[Row]
-    planned: int  # number of rows of the plan
+    plan: list[Settings]
 
     @property
     def finished(self) -> bool:
         """Whether all planned rows exist."""
-        return len(self.rows) == self.planned
+        return len(self.rows) == len(self.plan)
+
+    @property
+    def covers_plan(self) -> bool:
+        """Whether all planned settings have at least one repetition, that is, one seed."""
+        return _settings_without_seed(self.plan) == _settings_without_seed(
+            row["settings"] for row in self.rows
+        )
+
+    def stale_rows(self, code: str) -> list[Row]:
+        """Return the rows that were measured by other code than that with this hash."""
+        return [row for row in self.rows if is_stale(row, code)]
+
+
+def is_stale(row: Row, code: str) -> bool:
+    """Whether a row was measured by other code than that with this hash, or by unknown code."""
+    return bool(row.get("code") != code)
+
+
+def _settings_without_seed(plan: Iterable[Settings]) -> set[str]:
+    return {_canonical_json({**settings, "seed": None}) for settings in plan}
 
 
 def _key(row: Row) -> str:
@@ -178,9 +207,8 @@ def group_by_data_set(experiment: Experiment, path: Path, *, quick: bool) -> lis
         if plan is not None:
             wanted = {_canonical_json(settings) for settings in plan}
             data_rows = [row for row in data_rows if _canonical_json(row["settings"]) in wanted]
-        data_sets.append(
-            DataSetRows(data, data_rows, len(data_rows) if plan is None else len(plan))
-        )
+        settings = [row["settings"] for row in data_rows] if plan is None else plan
+        data_sets.append(DataSetRows(data, data_rows, settings))
     return data_sets
 
 
@@ -196,6 +224,7 @@ def run_experiment(
     path: Path,
     *,
     jobs: int = 1,
+    repeat_stale: bool = False,
     progress: Progress | None = None,
 ) -> tuple[list[Row], int]:
     """Run an experiment.
@@ -210,6 +239,8 @@ def run_experiment(
         File of the rows, which is appended to.
     jobs : int
         Number of processes.
+    repeat_stale : bool
+        Whether to measure planned rows again that were measured by other code.
     progress : callable, optional
         Called with the numbers of finished and planned rows.
 
@@ -223,7 +254,8 @@ def run_experiment(
     """
     identity = experiment.identity(bench)
     planned = {**identity, "plan": experiment.plan(bench)}
-    wanted = [{**identity, "settings": settings} for settings in planned["plan"]]
+    code = experiment.code
+    wanted = [{**identity, "settings": settings, "code": code} for settings in planned["plan"]]
     rows, plans = _read(path)
     existing = {_key(row): row for row in rows}
     earlier = [
@@ -231,7 +263,8 @@ def run_experiment(
     ]
     newest = current_rows(experiment, earlier, quick=bench.quick)[-1:]
     new_lines = [planned] if _canonical_json(newest) != _canonical_json([planned]) else []
-    missing = [row for row in wanted if _key(row) not in existing]
+    kept = {key for key, row in existing.items() if not (repeat_stale and is_stale(row, code))}
+    missing = [row for row in wanted if _key(row) not in kept]
     if not missing:
         _append(path, *new_lines)
     n_done = len(wanted) - len(missing)

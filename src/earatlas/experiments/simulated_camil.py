@@ -4,7 +4,9 @@ The inputs are a head, the decimation of azimuths and elevations, and the room. 
 spectra at both ears at the paper's 10,800 directions and, for the simulated head, a `Head` of
 binaural room impulse responses. As in the paper, a loudspeaker is 2.7 m in front of a head that
 pans and tilts: every reflection keeps its delay and amplitude, and its direction rotates with the
-direct sound. Reflections of the first 50 ms are included, which fit into the window of 64 ms.
+direct sound. Reflections of the first 50 ms are included, which fit into the window of 64 ms. The
+responses and their cues take minutes, so that `simulated_camil_arrays` stores them in the cache
+folder of the user, under a hash of the code that makes them.
 
     H (N, 2, F)   anechoic transfer functions of the head = Y c, by least squares
     Y (N, S)      spherical harmonics; a rotation in azimuth multiplies order m by exp(j m azimuth)
@@ -14,10 +16,13 @@ direct sound. Reflections of the first 50 ms are included, which fit into the wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import sph_harm_y
 
+from earatlas.experiments.array_cache import cached_arrays
+from earatlas.experiments.code_hash import code_hash
 from earatlas.features.impulse_responses import transfer_functions
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_directions
@@ -26,12 +31,20 @@ from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.simulated import SPEED_OF_SOUND, camil_directions, simulated_head
 from earatlas.simulation.image_source import Room, image_sources
 from earatlas.simulation.placement import EARLY_SECONDS
-from earatlas.types import Array, Complex, Indices
+from earatlas.types import Array, Complex, Indices, Single
 
-__all__ = ["ROOM", "rotated_head_spectra", "simulated_camil"]
+__all__ = [
+    "ALL_CUES",
+    "ROOM",
+    "cached_simulated_camil",
+    "rotated_head_spectra",
+    "simulated_camil",
+    "simulated_camil_arrays",
+]
 
 
 # Shoebox room: dimensions and position of the head in metres.
+ALL_CUES = CueLayout(ipd_band_hz=(0.0, 8000.0))  # contains all other layouts
 ROOM = Room((7.0, 6.0, 3.0), t60_seconds=0.5, listener_metres=(3.1, 2.3, 1.4))
 
 
@@ -57,6 +70,11 @@ def _harmonics(directions: Array, order: int) -> tuple[Complex, Indices]:
     return sph_harm_y(n, m, np.pi / 2 - elevation[:, None], azimuth[:, None]), m
 
 
+def _directions(every: int) -> Array:
+    """Return every n-th azimuth and elevation of the paper, (azimuths, elevations, 2)."""
+    return camil_directions().reshape(180, 60, 2)[::every, every // 2 :: every]
+
+
 def rotated_head_spectra(
     head: Head,
     every: int = 1,
@@ -69,7 +87,7 @@ def rotated_head_spectra(
     sound. `room` None is anechoic.
     """
     f = CueLayout().frequencies_hz
-    x = camil_directions().reshape(180, 60, 2)[::every, every // 2 :: every]
+    x = _directions(every)
     ears = head.responses()
     H = transfer_functions(ears.samples, ears.rate, f)
     Y, m = _harmonics(head.directions, settings.order)
@@ -103,10 +121,37 @@ def simulated_camil(
     x, ear_spectra = rotated_head_spectra(head, every, room, settings)
     # The value at 0 Hz is arbitrary, because no cue uses it.
     spectra = np.concatenate([np.abs(ear_spectra[..., :1]), ear_spectra], axis=-1)
+    return _head(x, np.fft.irfft(spectra, layout.window))
+
+
+def _head(directions: Array, samples: Array) -> Head:
     return Head(
         name="simulated-room",
-        directions=x,
-        ears=ImpulseResponses(np.fft.irfft(spectra, layout.window), float(layout.rate)),
+        directions=directions,
+        ears=ImpulseResponses(samples, float(CueLayout().rate)),
         licence="MIT, as this package",
         provenance="the simulated head rotated in front of a loudspeaker in a simulated room",
     )
+
+
+@lru_cache(maxsize=2)
+def simulated_camil_arrays(every: int = 1) -> dict[str, Single]:
+    """Return `samples` (N, 2, taps) of the head in the room and its `cues` (N, D) in ALL_CUES.
+
+    They are read from the cache folder, or made and stored there.
+    """
+    name = f"simulated-room-{every}-{code_hash(_make_arrays)}"
+    return cached_arrays(name, lambda: _make_arrays(every))
+
+
+def _make_arrays(every: int) -> dict[str, Single]:
+    samples = simulated_camil(every).responses().samples.astype(np.float32)
+    rate = float(CueLayout().rate)
+    cues = ImpulseResponses(samples.astype(np.float64), rate).cues(ALL_CUES)
+    return {"samples": samples, "cues": cues.astype(np.float32)}
+
+
+def cached_simulated_camil(every: int = 1) -> Head:
+    """Return `simulated_camil(every)` in single precision, from the cache folder if possible."""
+    samples = simulated_camil_arrays(every)["samples"].astype(np.float64)
+    return _head(_directions(every).reshape(-1, 2), samples)

@@ -15,7 +15,7 @@ import numpy as np
 
 from earatlas.batch.file_arguments import files_with_suffix
 from earatlas.errors import InputError
-from earatlas.experiments.bench import Bench
+from earatlas.experiments.bench import Bench, describe_files
 from earatlas.features.audio_files import read_mono
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.spaces import Sphere
@@ -44,8 +44,7 @@ def describe_speech(folder: Path | None) -> dict[str, str]:
     """Return the name of the speech and, for a folder, a fingerprint of file names and sizes."""
     if folder is None:
         return {"speech": SPEECH_SYNTHESIZER if _espeak_available() else SYNTHETIC_SPEECH}
-    listed = "".join(f"{f.name}:{f.stat().st_size};" for f in _files(folder))
-    digest = hashlib.sha256(listed.encode(errors="surrogateescape")).hexdigest()
+    digest = hashlib.sha256(describe_files(_files(folder))).hexdigest()
     return {"speech": folder.resolve().name, "files": digest[:8]}
 
 
