@@ -152,7 +152,7 @@ def onsets_of(count: int, *, snr_db: float = 25.0, decay: float = 0.15) -> Onset
     f = np.arange(count)
     return OnsetBins(
         f, f, np.ones((count, 2), complex), np.ones(count), np.full(count, snr_db), 9.0,
-        ReverberationEstimate(decay), interaural_difference=0.5,
+        ReverberationEstimate(decay),
     )  # fmt: skip
 
 

@@ -45,8 +45,13 @@ def check_audio(audio: Audio, layout: CueLayout) -> Audio:
     return audio
 
 
-def no_observed_bins_error() -> InputError:
-    """Return the error for a recording that has no bin above the thresholds."""
+def no_observed_bins_error(doubt: str | None = None) -> InputError:
+    """Return the error for a recording that has no bin above the thresholds.
+
+    `doubt`: the fault of the input that explains it.
+    """
+    if doubt is not None:
+        return InputError(f"The audio has no sound in both ears at once; {doubt}")
     return InputError(
         "The audio is too quiet: no sound exceeds the thresholds in both ears at once. "
         "Record at a higher level, or lower the threshold (in Python: threshold=)."

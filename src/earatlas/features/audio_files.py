@@ -18,6 +18,7 @@ import soxr
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint
 from earatlas.features.audio import MAX_ABS_SAMPLE, Audio, check_rate, resample
+from earatlas.features.sample_checks import count_clipped
 from earatlas.features.sound_file import open_sound_file
 from earatlas.types import Array
 
@@ -104,9 +105,7 @@ class _RecordingChecks:
         self.energies = self.energies + (samples**2).sum(axis=1)
         self.peaks = np.maximum(self.peaks, np.abs(samples).max(axis=1, initial=0.0))
         self.identical = self.identical and bool(np.array_equal(samples[0], samples[1]))
-        loud = np.abs(samples) >= 0.999  # of full scale; such samples may be clipped
-        # Count only repeated values at full scale: samples of float files may exceed 1.
-        self.n_clipped += int((loud[:, 1:] & (samples[:, 1:] == samples[:, :-1])).sum())
+        self.n_clipped += count_clipped(samples)
 
     def finish(self, warn: bool) -> None:
         if self.n == 0:

@@ -26,6 +26,12 @@ from typing import NamedTuple
 import numpy as np
 
 from earatlas.errors import InputError
+from earatlas.features.input_plausibility import (
+    FaultFinding,
+    InterauralLimits,
+    find_input_faults,
+)
+from earatlas.features.interaural_monitor import InterauralMonitor
 from earatlas.features.reverberation import (
     UNKNOWN_REVERBERATION,
     DecayEstimator,
@@ -121,7 +127,7 @@ class OnsetBins:
     snr_db: Array  # (B,), above the quiet level
     frames: float  # number of frames analysed
     reverberation: ReverberationEstimate = UNKNOWN_REVERBERATION  # of the whole sound
-    interaural_difference: float = math.nan  # 0 if the ears have the same signal up to a gain
+    input_faults: tuple[FaultFinding, ...] = ()  # faults of the two channels
 
     def __len__(self) -> int:
         return len(self.f)
@@ -278,7 +284,8 @@ class OnsetDetector:
 
     With `forgetting` = g < 1, the rise of a bin is discounted by g^a after a further frames, so
     that newer onsets replace it; the peak and the quiet level are forgotten alike. `single`
-    precision takes half the time. `segments` enables `onsets_since_last_call`.
+    precision takes half the time. `segments` enables `onsets_since_last_call`. `limits`: what
+    the head can do, to which the input is compared; None: it is not checked.
     """
 
     def __init__(
@@ -288,6 +295,7 @@ class OnsetDetector:
         forgetting: float = 1.0,
         single: bool = False,
         segments: bool = False,
+        limits: InterauralLimits | None = None,
     ) -> None:
         self._settings, self._forgetting, self._single = onset_settings, forgetting, single
         self._segment: list[OnsetCandidates] | None = [] if segments else None
@@ -307,15 +315,22 @@ class OnsetDetector:
             onset_settings.hop / onset_settings.rate,
             forgetting=forgetting,
         )
-        self._products = np.zeros(3)  # sums of |L|², |R|² and Re L R*
+        self._monitor, self._limits = None, limits
+        if limits is not None:
+            per_second = forgetting ** (onset_settings.rate / onset_settings.hop)
+            self._monitor = InterauralMonitor(onset_settings.rate, forgetting=per_second)
 
     def push(self, samples: Array) -> None:
         """Add samples (2, n)."""
+        if self._monitor is not None:
+            self._monitor.push(samples)
         for X in self._split(self._stft.push(samples)):
             self._add(X)
 
     def finish(self) -> None:
         """Add the last frames, which reach beyond the end of the sound."""
+        if self._monitor is not None:
+            self._monitor.finish()
         for X in self._split(self._stft.finish()):
             self._add(X)
 
@@ -326,17 +341,11 @@ class OnsetDetector:
     def _add(self, X: Complex) -> None:
         """Update all statistics with frames (2, t, F)."""
         g, t = self._forgetting, X.shape[1]
-        left, right = squared_magnitude(X)
-        P = left + right
+        P = squared_magnitude(X).sum(axis=0)
         new = self._envelope.candidates(X, P)
         self._decay.push(P.T)
         self._count_levels(P)
         decay = g ** np.arange(t - 1.0, -1.0, -1.0)
-        self._products *= g**t
-        cross = X[0].real * X[1].real + X[0].imag * X[1].imag
-        # Double precision: the difference of identical ears is of the order of 1e-8.
-        sums = (part.sum(axis=1, dtype=np.float64) for part in (left, right, cross))
-        self._products += [decay @ part for part in sums]
         self._n_frames = self._n_frames * g**t + float(decay.sum())
         self._peak = max(self._peak * g**t, float((P.max(axis=1) * decay).max()))
         self._candidates.append(new)
@@ -370,7 +379,13 @@ class OnsetDetector:
         order = np.argsort(-(onsets.rise_db + discount_db), kind="stable")
         bins = onsets[order[: self._settings.most_bins]].by_frequency()
         estimate = ReverberationEstimate(self._decay.seconds(), bins.median_snr_db)
-        return replace(bins, reverberation=estimate)
+        return replace(bins, reverberation=estimate, input_faults=self._input_faults())
+
+    def _input_faults(self) -> tuple[FaultFinding, ...]:
+        """Return the faults of the input so far."""
+        if self._monitor is None:
+            return ()
+        return find_input_faults(self._monitor.statistics(), self._limits)
 
     def onsets_since(self, since: int) -> OnsetBins:
         """Return all onsets from frame `since` on, given the current quiet level."""
@@ -407,13 +422,8 @@ class OnsetDetector:
         snr = 10 * np.log10((candidates.power + _TINY_POWER) / (noise + _TINY_POWER))
         rise = np.minimum(candidates.rise_db, snr)
         floor = self._peak * 10 ** (-settings.below_peak_db / 10)
-        left, right, cross = self._products
-        difference = float(1 - cross**2 / max(left * right, 1e-300))  # 0 if ears differ by a gain
         is_onset = (rise > settings.rise_db) & (snr > settings.snr_db) & (candidates.power > floor)
-        bins = OnsetBins(
-            candidates.f, candidates.t, candidates.z, rise, snr, self._n_frames,
-            interaural_difference=difference,
-        )  # fmt: skip
+        bins = OnsetBins(candidates.f, candidates.t, candidates.z, rise, snr, self._n_frames)
         return bins[is_onset]
 
     def second_pass(self, blocks: Iterable[Array]) -> Iterator[OnsetBins]:
@@ -422,7 +432,7 @@ class OnsetDetector:
         For each block (2, n), yield the onsets of the frames that it completes, in order of time.
         """
         stft = FrameStream(self._settings.window, self._settings.hop, single=self._single)
-        envelope, reverberation = DecayingEnvelope(self._settings), self.bins().reverberation
+        envelope, whole = DecayingEnvelope(self._settings), self.bins()
 
         def onsets(spectra: Complex) -> OnsetBins:
             parts = [
@@ -430,7 +440,9 @@ class OnsetDetector:
                 for X in self._split(spectra)
             ]
             found = self._onsets(OnsetCandidates.concatenate(parts))
-            return replace(found, reverberation=reverberation)
+            return replace(
+                found, reverberation=whole.reverberation, input_faults=whole.input_faults
+            )
 
         for block in blocks:
             yield onsets(stft.push(block))

@@ -46,7 +46,7 @@ REGION_SETTINGS = RegionSettings()
 
 def gaussian_radius_90(dims: int) -> float:
     """Return the radius that holds 90 % of a standard Gaussian in one or two dimensions."""
-    return float(ndtri(0.95)) if dims == 1 else math.sqrt(-2 * math.log(0.1))
+    return NormalDist().inv_cdf(0.95) if dims == 1 else math.sqrt(-2 * math.log(0.1))
 
 
 @cache

@@ -96,6 +96,13 @@ class InterauralTemplates:
         phasors: Complex = np.exp(1j * self.phase_radians)
         return phasors
 
+    @property
+    def measured_ratios(self) -> Complex:
+        """Interaural ratios r (N, F) at the measured directions."""
+        angle = self.phase_radians - 2 * np.pi * self.frequencies_hz * self.delay_seconds[:, None]
+        ratios: Complex = 10 ** (self.level_db / 20) * np.exp(1j * angle)
+        return ratios
+
     def ratios(self, at: LocalLinearInterpolation) -> Complex:
         """Return the interaural ratios r (G, F) at interpolated directions."""
         rows, w = at.rows, at.weights

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from earatlas.features.input_plausibility import FaultFinding, InputFault
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
 
@@ -32,6 +33,7 @@ __all__ = [
     "RecordingDiagnosis",
     "SceneDiagnosis",
     "SourceDiagnosis",
+    "input_doubt",
 ]
 
 
@@ -51,21 +53,29 @@ class DoubtKind(StrEnum):
 
 
 class Doubt(str):
-    """A doubt as text; `word` is its kind, with which it begins, `value` the measured value."""
+    """A doubt as text; `word` is its kind, with which it begins, `value` the measured value.
 
-    __slots__ = ("value", "word")
+    `fault` is the fault of the input that it reports, if it reports one.
+    """
+
+    __slots__ = ("fault", "value", "word")
     word: DoubtKind
     value: float
+    fault: InputFault | None
 
-    def __new__(cls, word: DoubtKind, reason: str, value: float) -> Doubt:
+    def __new__(
+        cls, word: DoubtKind, reason: str, value: float, fault: InputFault | None = None
+    ) -> Doubt:
         """Return the doubt `word: reason`."""
         doubt = super().__new__(cls, f"{word}: {reason}")
-        doubt.word, doubt.value = DoubtKind(word), float(value)
+        doubt.word, doubt.value, doubt.fault = DoubtKind(word), float(value), fault
         return doubt
 
-    def __getnewargs__(self) -> tuple[DoubtKind, str, float]:  # type: ignore[override]
+    def __getnewargs__(  # type: ignore[override]
+        self,
+    ) -> tuple[DoubtKind, str, float, InputFault | None]:
         """Return the arguments for copies and pickles."""
-        return self.word, self.removeprefix(f"{self.word}: "), self.value
+        return self.word, self.removeprefix(f"{self.word}: "), self.value, self.fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,6 @@ class DiagnosisSettings:
 
     min_seconds: float = 0.45  # shortest sound without a doubt; a little less than a window
     noisy_snr_db: float = 13.0  # median SNR of the onsets below which a recording is noisy
-    identical_fraction: float = 1e-7  # fraction of the energy that differs between identical ears
     undirected_nats: float = 0.5  # nats per onset of the best direction
     second_source_nats: float = 0.22  # nats per onset that a second source adds
     max_residual_ratio: float = 2.0  # residual ratio of a sound of the learned head
@@ -98,7 +107,7 @@ class RecordingDiagnosis:
     fits: bool  # the cues fit the learned head: noise and reverberation do not matter
     too_short: bool  # there is little evidence of any kind
     onsets: OnsetBins | None = None  # None: onsets were not analysed
-    identical_channels: bool = False  # as from one microphone
+    plausible: bool = True  # the two channels can be the ears of a head
     few_onsets: bool = False  # neither the cues nor the onsets determine a direction
     noisy: bool = False  # noise makes directions uncertain
     reverberant: bool = False  # reverberation makes directions uncertain
@@ -117,14 +126,15 @@ class RecordingDiagnosis:
         if onsets is None:
             return cls(seconds, fits, too_short)
         # Sound without pauses that fits may have a low SNR: its noise floor is the sound itself.
-        onsets_matter = onsets.enough and not (fits or too_short)
+        plausible = not any(finding.fault.voids_direction for finding in onsets.input_faults)
+        onsets_matter = onsets.enough and plausible and not (fits or too_short)
         noisy = onsets_matter and onsets.median_snr_db < settings.noisy_snr_db
         return cls(
             seconds,
             fits,
             too_short,
             onsets,
-            identical_channels=onsets.interaural_difference < settings.identical_fraction,
+            plausible=plausible,
             few_onsets=not (onsets.enough or fits),
             noisy=noisy,
             reverberant=onsets_matter and not noisy and onsets.reverberation.reverberant,
@@ -133,7 +143,7 @@ class RecordingDiagnosis:
     @property
     def directional(self) -> bool:
         """Whether the recording has directions at all."""
-        return not (self.identical_channels or self.few_onsets)
+        return self.plausible and not self.few_onsets
 
     @property
     def only_reverberant(self) -> bool:
@@ -147,13 +157,9 @@ class RecordingDiagnosis:
             yield Doubt(DoubtKind.TOO_SHORT, reason, self.seconds)
         if self.onsets is None:
             return
-        if self.identical_channels:
-            reason = (
-                "both channels carry the same signal. It has no direction: record with one "
-                "microphone per ear."
-            )
-            yield Doubt(DoubtKind.NOT_DIRECTIONAL, reason, self.onsets.interaural_difference)
-        elif self.few_onsets:
+        for finding in self.onsets.input_faults:
+            yield input_doubt(finding)
+        if self.plausible and self.few_onsets:
             reason = (
                 f"{len(self.onsets)} onsets were detected where hundreds are usual. They do not "
                 "determine a direction: record sound with clear onsets, such as speech."
@@ -239,7 +245,7 @@ class HeadFit:
 
     def doubts(self) -> Iterator[Doubt]:
         """Yield a doubt about the head, or about the room that explains the deviation."""
-        remedy = "Use the atlas of the head that made the recording."
+        remedy = "Use the atlas of the head that made the recording, and check the sampling rate."
         if self.deviating_head:
             reason = (
                 f"its cues deviate by {self.mismatch:g} times the difference between two people. "
@@ -348,6 +354,63 @@ class SceneDiagnosis:
         yield from recording
         if not recording and not self.recording.fits:
             yield from self.fit.doubts()
+
+
+def input_doubt(finding: FaultFinding) -> Doubt:
+    """Return the doubt about a fault of the input."""
+    value = finding.value
+    channel = {None: "one", 0: "the left", 1: "the right"}[finding.channel]
+    kind = DoubtKind.BROKEN_INPUT
+    match finding.fault:
+        case InputFault.SAME_SIGNAL:
+            kind = DoubtKind.NOT_DIRECTIONAL
+            reason = (
+                "both channels carry the same signal. It has no direction: record with one "
+                "microphone per ear."
+            )
+        case InputFault.DEAD_CHANNEL:
+            reason = (
+                f"{channel} channel has no sound in {100 * value:.0f} % of the time in which the "
+                "other one has. Check its microphone, cable and gain."
+            )
+        case InputFault.LATE_CHANNEL:
+            reason = (
+                f"{channel} channel is {1000 * value:.1f} ms later than the other one, more than "
+                "any direction explains. Check that both are recorded by one device, and that the "
+                "sampling rate is right."
+            )
+        case InputFault.INVERTED_CHANNEL:
+            reason = (
+                "the two channels have opposite polarity. Invert one of them, or swap the wires "
+                "of one microphone."
+            )
+        case InputFault.UNEQUAL_GAINS:
+            reason = (
+                f"{channel} channel is {value:.0f} dB louder than any direction explains. Set both "
+                "channels to the same gain."
+            )
+        case InputFault.GAPS:
+            reason = (
+                f"the sound is interrupted by {value:.0f} gaps of a few milliseconds, whose edges "
+                "may count as sources. Check the recorder for lost samples."
+            )
+        case InputFault.UNUSABLE_SAMPLES:
+            reason = (
+                f"{value:.0f} samples were not finite or beyond 1e6 and were replaced by silence. "
+                "Check the input device."
+            )
+        case InputFault.CLIPPED:
+            reason = (
+                f"{100 * value:.1f} % of the samples are at full scale, so level differences are "
+                "partly wrong. Record at a lower level."
+            )
+        case InputFault.TONAL:
+            kind = DoubtKind.NOT_DIRECTIONAL
+            reason = (
+                "the sound consists of a few frequencies, which do not determine directions or "
+                "the number of sources. Use sound with many frequencies, such as speech."
+            )
+    return Doubt(kind, reason, value, finding.fault)
 
 
 def _reverberant_doubt(reverberation: ReverberationEstimate) -> Doubt:

@@ -11,21 +11,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import soxr
 from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
-from earatlas.features.audio import MAX_ABS_SAMPLE, check_block, check_rate
+from earatlas.features.audio import check_block, check_rate
 from earatlas.features.audio_checks import check_length, no_observed_bins_error
 from earatlas.features.dc_offset import DCOffsetFilter
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
+from earatlas.features.sample_checks import SampleChecker
 from earatlas.features.stft import FrameStream, squared_magnitude
 from earatlas.localization.detected_sources import SourceDetector, widen_posterior
-from earatlas.localization.diagnostics import HeadFit, RecordingDiagnosis, SourceDiagnosis
+from earatlas.localization.diagnostics import (
+    HeadFit,
+    RecordingDiagnosis,
+    SourceDiagnosis,
+    input_doubt,
+)
 from earatlas.localization.head_rotation import (
     HeadMotion,
     Pose,
@@ -113,7 +120,9 @@ def localization_from_posterior(
     """
     posterior = calibrated.posterior
     if observed_share == 0:
-        return Localization(posterior, observed_share, seconds)
+        recording = RecordingDiagnosis.measure(onsets, seconds, fits=True)
+        doubts = () if recording.plausible else tuple(recording.doubts())
+        return Localization(posterior, observed_share, seconds, doubts)
     diagnosis = _diagnosis(head, calibrated, onsets, seconds, static)
     # The posterior of a determined mismatch is as wide as the deviation of the head requires.
     if diagnosis.several_sources or (diagnosis.other_head and math.isnan(calibrated.mismatch)):
@@ -169,7 +178,7 @@ def observed_shares(layout: CueLayout, counts: Array, frames: Array) -> Array:
 def require_observed(localization: Localization) -> Localization:
     """Return the localization; raise an InputError if no bins were observed."""
     if localization.observed_share == 0:
-        raise no_observed_bins_error()
+        raise no_observed_bins_error(str(localization.doubts[0]) if localization.doubts else None)
     return localization
 
 
@@ -261,15 +270,19 @@ class Localizer:
         self._motion = HeadMotion(known, memory_seconds)
         self._onsets = None
         if head.reverberant_localizer is not None:
-            onset_settings = head.reverberant_localizer.direct_sound.onset_settings
+            sound = head.reverberant_localizer.direct_sound
+            onset_settings = sound.onset_settings
             forgetting = _forgetting(onset_settings.hop / onset_settings.rate, memory_seconds)
-            self._onsets = OnsetDetector(onset_settings, forgetting=forgetting)
+            self._onsets = OnsetDetector(
+                onset_settings, forgetting=forgetting, limits=sound.interaural_limits
+            )
         self._resampler = None
         if rate is not None and check_rate(rate) != layout.rate:
             self._resampler = soxr.ResampleStream(
                 rate, layout.rate, 2, dtype="float64", quality="VHQ"
             )
         self._rate = layout.rate if rate is None else rate
+        self._samples = SampleChecker(self._rate)
         self._dc_filter = DCOffsetFilter(self._rate)
         self._n_pushed = 0  # samples at the rate of the stream
         self._n_samples = self._n_frames = 0  # at the rate of the layout
@@ -287,7 +300,8 @@ class Localizer:
         Parameters
         ----------
         samples : array_like of shape (2, n)
-            Left and right channel at the rate of the stream.
+            Left and right channel at the rate of the stream. Samples that are not finite or larger
+            than 1e6 are replaced by silence, with a doubt.
         yaw : float, optional
             Yaw of the head at the end of the block in degrees, positive to the left. It is given
             with every block or with none, and not if the localizer has a yaw.
@@ -295,7 +309,7 @@ class Localizer:
         Raises
         ------
         InputError
-            If samples are not finite or the stream is finished, or if yaws are inconsistent.
+            If the stream is finished, or if yaws are inconsistent.
 
         """
         if not self._open:
@@ -303,18 +317,11 @@ class Localizer:
                 "samples must be pushed before finish(), got more after it. Start a new localizer."
             )
         x = check_block(samples)
-        if not np.isfinite(x).all():
-            raise InputError("samples must be finite, got NaN or infinity. Check the input device.")
-        if np.abs(x).max(initial=0.0) >= MAX_ABS_SAMPLE:
-            raise InputError(
-                f"samples must be below a million times full scale, got {np.abs(x).max():.3g}."
-                " Divide them by their full scale."
-            )
         if yaw is not None:
             check_yaw(yaw, self._head.space)
         self._motion.update((self._n_pushed + x.shape[1]) / self._rate, yaw)
         self._n_pushed += x.shape[1]
-        self._add_samples(self._dc_filter.push(x), last=False)
+        self._add_samples(self._dc_filter.push(self._samples.usable(x)), last=False)
 
     def _add_samples(self, x: Array, *, last: bool) -> None:
         if self._resampler is not None:
@@ -348,6 +355,8 @@ class Localizer:
             onset_settings = self._head.reverberant_localizer.direct_sound.onset_settings
             yaw = self._motion.at(bins.t * (onset_settings.hop / onset_settings.rate))
         localization = localize_poses(self._head, poses, bins, yaw)
+        doubts = (*map(input_doubt, self._samples.findings), *localization.doubts)
+        localization = replace(localization, doubts=doubts)
         return localization if self._silence is None else localization.aged(self._silence.seconds)
 
     def finish(self) -> Localization:

@@ -32,6 +32,7 @@ from functools import cached_property
 
 import numpy as np
 
+from earatlas.features.input_plausibility import InterauralLimits
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.geometry.angles import to_vectors, wrap_degrees
 from earatlas.geometry.neighbours import nearest_neighbours
@@ -146,6 +147,11 @@ class DirectSoundModel:
         cached = {name: vars(self)[name] for name in _CACHED if name in vars(self)}
         vars(model).update(cached)
         return model
+
+    @cached_property
+    def interaural_limits(self) -> InterauralLimits:
+        """What the ratio of both ears can be, to which the input is compared."""
+        return InterauralLimits.of(self.templates.frequencies_hz, self.templates.measured_ratios)
 
     @property
     def fine_degrees(self) -> float:

@@ -38,8 +38,11 @@ class WindowedFeatures:
             else head.reverberant_localizer.direct_sound.onset_settings
         )
         self._detector = None
-        if self._onset_settings is not None:
-            self._detector = OnsetDetector(self._onset_settings, single=True)
+        if head.reverberant_localizer is not None:
+            sound = head.reverberant_localizer.direct_sound
+            self._detector = OnsetDetector(
+                sound.onset_settings, single=True, limits=sound.interaural_limits
+            )
         self._recent: OnsetBins | None = None  # onsets of the next windows, sorted by time
         self._total = HopStatistics(np.zeros((3, 1, head.layout.n_cues)), np.zeros(1))
 

@@ -112,11 +112,9 @@ class Separator:
         """Return an onset detector; None if the head has no model of reverberant rooms."""
         if self.head.reverberant_localizer is None:
             return None
-        onset_settings = replace(
-            self.head.reverberant_localizer.direct_sound.onset_settings,
-            most_bins=DETECTION_SETTINGS.many_bins,
-        )
-        return OnsetDetector(onset_settings, segments=segments)
+        sound = self.head.reverberant_localizer.direct_sound
+        onset_settings = replace(sound.onset_settings, most_bins=DETECTION_SETTINGS.many_bins)
+        return OnsetDetector(onset_settings, segments=segments, limits=sound.interaural_limits)
 
     def blocks(
         self, recording: Recording, rate: int, *, second_pass: bool = False

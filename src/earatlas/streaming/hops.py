@@ -22,10 +22,10 @@ from math import gcd
 
 import numpy as np
 
-from earatlas.features.audio import MAX_ABS_SAMPLE
 from earatlas.features.dc_offset import DCOffsetFilter
+from earatlas.features.sample_checks import SampleChecker
 from earatlas.geometry.alternatives import Alternative
-from earatlas.localization.diagnostics import Doubt, DoubtKind
+from earatlas.localization.diagnostics import Doubt, DoubtKind, input_doubt
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online_track import OnlineTrack, TrackState
@@ -51,14 +51,12 @@ class StreamInput:
         self._resampler = Resampler(rate, head_rate, ResamplerSettings())
         self._remainder = np.zeros((2, 0))  # samples that do not fill a hop yet
         self.n_samples = 0  # samples so far
-        self._n_broken = 0  # samples that were replaced by silence
+        self._samples = SampleChecker(rate)
 
     def accept(self, x: Array) -> Array:
         """Count the samples of a block (2, n) and replace those that are not usable by silence."""
         self.n_samples += x.shape[1]
-        broken = ~(np.abs(x) < MAX_ABS_SAMPLE)  # NaN, too
-        self._n_broken += int(broken.any(axis=0).sum())
-        return np.where(broken, 0.0, x)
+        return self._samples.usable(x)
 
     def padding(self, latency_samples: int) -> Array:
         """Return the samples (2, n) that complete the last hop and pass the latency.
@@ -79,14 +77,8 @@ class StreamInput:
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """A doubt if samples were replaced."""
-        if not self._n_broken:
-            return ()
-        reason = (
-            f"{self._n_broken} samples were not finite or beyond 1e6 and were replaced by silence. "
-            "Check the input device."
-        )
-        return (Doubt(DoubtKind.BROKEN_INPUT, reason, self._n_broken),)
+        """Doubts about samples that were replaced or are clipped."""
+        return tuple(input_doubt(finding) for finding in self._samples.findings)
 
 
 # Evidence: docs/figures/settings/streaming.md, "hops".

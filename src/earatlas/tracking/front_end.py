@@ -36,14 +36,16 @@ class TrackingFrontEnd:
         self.sound = localizer.direct_sound
         self._frame_seconds = onset_settings.hop / onset_settings.rate
         forgetting = float(np.exp(-self._frame_seconds / settings.front_end.noise_floor_seconds))
-        self._onsets = OnsetDetector(onset_settings, forgetting=forgetting)
+        self._onsets = OnsetDetector(
+            onset_settings, forgetting=forgetting, limits=self.sound.interaural_limits
+        )
         buffer = OnsetBuffer(localizer.direct_sound, settings.buffer)
         self.tracker = OnlineTracker(buffer, settings)
         self._yaw_at, self._interval_steps = yaw_at, settings.front_end.interval_steps
         self._n_steps = self._n_frames = 0
         self._active_seconds = 0.0
         self.reverberation = UNKNOWN_REVERBERATION
-        self.directional = True  # the two channels are not identical
+        self.directional = True  # the two channels can be the ears of a head
         self.doubts: tuple[Doubt, ...] = ()
 
     def step(
@@ -73,5 +75,5 @@ class TrackingFrontEnd:
             )
             bins = replace(bins, reverberation=self.reverberation)
             diagnosis = RecordingDiagnosis.measure(bins, now, fits=fits)
-            self.directional = not diagnosis.identical_channels
+            self.directional = diagnosis.plausible
             self.doubts = tuple(diagnosis.doubts())

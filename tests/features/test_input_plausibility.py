@@ -1,0 +1,174 @@
+"""Tests of the plausibility of two channels as the ears of a head."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.features.input_plausibility import (
+    InputFault,
+    InterauralLimits,
+    find_input_faults,
+)
+from earatlas.features.interaural_monitor import InterauralMonitor, InterauralStatistics
+from earatlas.features.onset_detector import OnsetDetectorSettings
+from earatlas.features.sample_checks import SampleChecker, count_clipped
+from earatlas.hrtf.interaural_templates import InterauralTemplates
+from earatlas.types import Array
+
+RATE = 16_000
+DIRECTIONS = ((0.0, 0.0), (-85.0, 10.0), (140.0, -20.0))
+
+
+@pytest.fixture(scope="module")
+def limits(small_head: ea.Head) -> InterauralLimits:
+    """Return the limits of a simulated head."""
+    templates = InterauralTemplates.of(small_head, OnsetDetectorSettings().frequencies_hz)
+    return InterauralLimits.of(templates.frequencies_hz, templates.measured_ratios)
+
+
+def talker(direction: tuple[float, float], *, snr_db: float = 40.0, seconds: float = 2.5) -> Array:
+    """Return a talker at a direction of the simulated head."""
+    head = ea.simulated_head([direction])
+    settings = ea.SceneSettings(snr_db=snr_db, seed=3)
+    sounds = [ea.synthetic_speech(seconds, RATE, seed=5)]
+    return ea.render_scene(head, sounds, [direction], settings=settings).mixture.samples
+
+
+def statistics_of(x: Array, block: int = 10**9, forgetting: float = 1.0) -> InterauralStatistics:
+    """Return the statistics of samples that are pushed in blocks."""
+    monitor = InterauralMonitor(RATE, forgetting=forgetting)
+    for start in range(0, x.shape[1], block):
+        monitor.push(x[:, start : start + block])
+    monitor.finish()
+    return monitor.statistics()
+
+
+def faults_of(x: Array, limits: InterauralLimits) -> list[InputFault]:
+    """Return the faults of samples."""
+    return [finding.fault for finding in find_input_faults(statistics_of(x), limits)]
+
+
+def with_noise(x: Array, level_db: float) -> Array:
+    """Add independent noise to both channels."""
+    noise = np.random.default_rng(2).normal(size=x.shape)
+    return x + noise * (float(x.std()) * 10 ** (level_db / 20))
+
+
+def late(x: Array, n: int) -> Array:
+    """Delay the right channel by n samples."""
+    return np.stack([x[0, n:], x[1, :-n]])
+
+
+def interrupted(x: Array) -> Array:
+    """Return the sound with a gap of 5 ms every half second."""
+    x = x.copy()
+    for start in range(3000, x.shape[1], 8000):
+        x[:, start : start + 80] = 0.0
+    return x
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("snr_db", [40.0, 0.0])
+def test_right_recordings_have_no_faults(
+    limits: InterauralLimits, direction: tuple[float, float], snr_db: float
+) -> None:
+    """Neither sources at the side nor noise are faults."""
+    assert faults_of(talker(direction, snr_db=snr_db), limits) == []
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("fault", "broken"),
+    [
+        (InputFault.DEAD_CHANNEL, lambda x: x * [[1.0], [0.0]]),
+        (InputFault.DEAD_CHANNEL, lambda x: with_noise(x * [[0.0], [1.0]], -65.0)),
+        (InputFault.INVERTED_CHANNEL, lambda x: x * [[-1.0], [1.0]]),
+        (InputFault.UNEQUAL_GAINS, lambda x: x * [[1.0], [2.0]]),
+        (InputFault.UNEQUAL_GAINS, lambda x: x * [[2.0], [1.0]]),
+        (InputFault.LATE_CHANNEL, lambda x: late(x, 160)),
+        (InputFault.LATE_CHANNEL, lambda x: late(x, 1600)),
+        (InputFault.SAME_SIGNAL, lambda x: x[[0, 0]] * [[1.0], [0.5]]),
+        (InputFault.GAPS, interrupted),
+    ],
+)
+def test_faults_are_found(
+    limits: InterauralLimits,
+    direction: tuple[float, float],
+    fault: InputFault,
+    broken: Callable[[Array], Array],
+) -> None:
+    """Each fault is found, and no other one."""
+    assert faults_of(broken(talker(direction)), limits) == [fault]
+
+
+def test_findings_have_values_and_channels(limits: InterauralLimits) -> None:
+    """The value is the delay, the gain in dB or the number of gaps, at the right channel."""
+    x = talker((30.0, 0.0))
+    (finding,) = find_input_faults(statistics_of(late(x[::-1], 160)[::-1]), limits)
+    assert finding.channel == 0
+    assert finding.value == pytest.approx(0.01, abs=1e-3)
+    (finding,) = find_input_faults(statistics_of(x * [[1.0], [4.0]]), limits)
+    assert finding.channel == 1
+    assert finding.value == pytest.approx(12.0, abs=1.5)
+    (finding,) = find_input_faults(statistics_of(interrupted(x)), limits)
+    assert finding.value == 5
+
+
+@pytest.mark.parametrize("level_db", [-65.0, -40.0, -20.0])
+def test_one_signal_with_independent_noise_is_found(level_db: float) -> None:
+    """The ratio of the channels must vary over frequency as that of an asymmetric head does."""
+    rng = np.random.default_rng(4)
+    frequencies = OnsetDetectorSettings().frequencies_hz
+    phase = 2 * np.pi * frequencies * np.linspace(-7e-4, 7e-4, 9)[:, None]
+    level = rng.normal(0, 2.0, (9, len(frequencies)))
+    asymmetric = InterauralLimits.of(frequencies, 10 ** (level / 20) * np.exp(-1j * phase))
+    sound = talker((0.0, 0.0))[0]
+    assert faults_of(with_noise(np.stack([sound, sound]), level_db), asymmetric) == ["same signal"]
+    symmetric = InterauralLimits.of(frequencies, np.exp(-1j * phase))
+    assert faults_of(with_noise(np.stack([sound, sound]), level_db), symmetric) == []
+
+
+def test_tones_are_found(limits: InterauralLimits) -> None:
+    """A tone is tonal, with or without noise; correlations say nothing about its channels."""
+    t = np.arange(2 * RATE) / RATE
+    tone = 0.1 * np.sin(2 * np.pi * 1000 * t)
+    x = np.stack([tone, 0.5 * np.roll(tone, 7)])
+    assert faults_of(with_noise(x, -60.0), limits) == [InputFault.TONAL]
+
+
+def test_statistics_do_not_depend_on_blocks() -> None:
+    """Blocks of any size give the same sums and the same number of gaps."""
+    x = interrupted(talker((50.0, 0.0)))
+    whole, blocks = statistics_of(x), statistics_of(x, 777)
+    np.testing.assert_allclose(blocks.cross, whole.cross, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(blocks.powers, whole.powers, rtol=1e-9)
+    assert (blocks.gaps, blocks.active_frames) == (whole.gaps, whole.active_frames)
+
+
+def test_streams_forget_faults(limits: InterauralLimits) -> None:
+    """A channel that was dead and has sound again is not dead any more."""
+    x = talker((50.0, 0.0), seconds=4.0)
+    repaired = np.concatenate([x * [[1.0], [0.0]], x, x], axis=1)
+    remembered = find_input_faults(statistics_of(repaired), limits)
+    assert [finding.fault for finding in remembered] == [InputFault.DEAD_CHANNEL]
+    assert find_input_faults(statistics_of(repaired, forgetting=0.3), limits) == ()
+
+
+def test_silence_has_no_faults(limits: InterauralLimits) -> None:
+    """Without sound, nothing is concluded."""
+    assert faults_of(np.zeros((2, RATE)), limits) == []
+
+
+def test_unusable_samples_are_replaced_and_counted() -> None:
+    """NaN, infinity and huge values become zero; repeated samples at full scale are clipped."""
+    x = np.full((2, 1000), 0.2)
+    x[0, 5], x[1, 9], x[:, 20] = np.nan, np.inf, 1e300
+    checker = SampleChecker(RATE)
+    assert np.count_nonzero(checker.usable(x) == 0) == 4
+    assert [(f.fault, f.value) for f in checker.findings] == [(InputFault.UNUSABLE_SAMPLES, 3)]
+    clipped = np.clip(np.sin(np.arange(1000) / 9) * np.ones((2, 1)) * 1.5, -1, 1)
+    assert count_clipped(clipped) > 800
+    checker.usable(clipped)
+    assert [finding.fault for finding in checker.findings][1:] == [InputFault.CLIPPED]
