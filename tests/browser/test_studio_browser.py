@@ -577,3 +577,32 @@ def test_own_head_is_renamed_and_removed(page: Any) -> None:
     dialog.wait_for(state="hidden")
     assert page.locator("#heads select").input_value() == "people"
     assert "Cellar head" not in page.locator("#heads select").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible(browser: Any, address: str, scheme: str) -> None:
+    """The audit of axe-core finds nothing on any page: contrasts, names, roles and structure."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    # The studio's own policy forbids scripts of others, such as the audit.
+    context = browser.new_context(bypass_csp=True, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("body[data-ready]")
+
+    def audit() -> list[str]:
+        found = axe.Axe().run(page).response["violations"]
+        return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found]
+
+    assert audit() == []
+    page.get_by_role("button", name="Heads").click()
+    page.locator("dialog dl").wait_for(timeout=60_000)
+    assert audit() == []
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Try two voices").click()
+    wait_for_result(page)
+    assert audit() == []
+    for name, ready in (("Make a scene", "canvas"), ("Live", "h1"), ("How it works", ".curve")):
+        page.get_by_role("link", name=name).click()
+        page.locator(f"main {ready}").first.wait_for(timeout=60_000)
+        assert audit() == [], name
+    context.close()

@@ -60,8 +60,8 @@ class ExplainerPage {
     this.item = { direction: [50, 15], colour: style.getPropertyValue("--source2").trim(), on: "#10151a", label: "♪" };
     const canvas = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": "A sound on a sphere around the head; the sliders move it" });
     const cloud = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": "The manifold of the cues in three dimensions; arrow keys rotate it" });
-    this.levels = el("canvas", { class: "curve", role: "img" });
-    this.phases = el("canvas", { class: "curve", role: "img" });
+    this.levels = el("canvas", { class: "curve", role: "img", "aria-label": "Interaural level difference over frequency, observed and expected" });
+    this.phases = el("canvas", { class: "curve", role: "img", "aria-label": "Interaural phase difference over frequency, observed and expected" });
     this.place = el("p", { class: "place" });
     this.note = el("p", { class: "note" });
     this.sliders = ["Azimuth", "Elevation"].map((name, axis) => angleSlider(axis, name, (value) => { this.item.direction[axis] = value; this.moved(this.item); }));
