@@ -17,6 +17,7 @@ from studio_pages import TOKEN, Page, studio_page
 
 import earatlas as ea
 from earatlas.errors import InputError
+from earatlas.plotting.palette import COLOURS
 from earatlas.studio.jobs import Job
 from earatlas.studio.safety import Limits
 from earatlas.studio.session import SIMULATED_ATLAS
@@ -82,7 +83,7 @@ def test_recording(separated: tuple[Page, dict[str, Any], dict[str, Any]]) -> No
         silent = [azimuth is None for azimuth in track["azimuth"]]
         assert silent == [elevation is None for elevation in track["elevation"]]
         assert not all(silent)
-    assert {source["colour"] for source in view["sources"]} == {"#2f6db5", "#ff9f1c"}
+    assert {source["colour"] for source in view["sources"]} == set(COLOURS[:2])
     assert len(view["images"]["masks"]) == 2
     assert view["settings"] == {"n_sources": 2, "rendering": "spatial"}
     assert "preliminary" not in view

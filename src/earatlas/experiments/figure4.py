@@ -68,11 +68,12 @@ def section(rows: Sequence[Row], folder: Path) -> str:
 
     from earatlas.experiments.figure_parts import new_figure, save_picture, style_axes, unpack_array
     from earatlas.manifold.viewer import rings
+    from earatlas.plotting.palette import ELEVATION_MAP
 
     parts = []
     for head, head_rows in group_by_head(rows).items():
         figure = new_figure(9.6, 4.3)
-        colours, captions = matplotlib.colormaps["turbo"], []
+        colours, captions = matplotlib.colormaps[ELEVATION_MAP], []
         head_rows = sorted(head_rows, key=lambda row: _SHOWN.index(row["settings"]["cue"]))
         for panel, row in enumerate(head_rows, start=1):
             r, cue = row["result"], row["settings"]["cue"]

@@ -36,12 +36,14 @@ __all__ = [
 INK, GREY = "#1f2933", "#7b8794"  # text; frames and axes
 MISSING = "#c9ced6"  # bins without an observation; grid lines
 TRUTH_COLOUR, MEAN_COLOUR = "#d7263d", "#2a9d5c"  # marks of true directions and posterior means
-COLOURS = ("#2f6db5", "#ff9f1c", "#d7263d", "#2a9d5c", "#8e5ea2", "#17a2b8", "#8d6e63")  # sources
+# Sources: based on the palette of Okabe and Ito (2008) for colour-blind readers, with a contrast of
+# at least 3 to 1 to light and dark pages, and none of them the red of the truth.
+COLOURS = ("#0072b2", "#d17f00", "#009e73", "#c8589a", "#3d9bdc", "#b65a16", "#6b7280")
 BLACK, WHITE = "#10151a", "#ffffff"  # text on a coloured background
 LEFT_EAR, RIGHT_EAR = "#2a6fc4", "#d1303f"  # which ear is louder, on a light or dark background
 LEVEL_MAP = "magma"  # colour map of spectrograms
 DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # colour maps of ILD and IPD
-ELEVATION_MAP = "turbo"  # colour map of the lines of manifolds
+ELEVATION_MAP = "viridis"  # colour map of the lines of manifolds
 ILD_LIMIT_DB, LEVEL_RANGE_DB = 20.0, 60.0  # ends of the colour scales of a recording
 AZIMUTH_TICKS, ELEVATION_TICKS = (180, 90, 0, -90, -180), (-90, -45, 0, 45, 90)  # degrees
 DEGREE_STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 90.0)  # distances of ticks of close-ups

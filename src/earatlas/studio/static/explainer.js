@@ -164,12 +164,19 @@ class ExplainerPage {
   }
 }
 
+// The colour map viridis between five of its colours, for x from 0 to 1.
+function viridis(x) {
+  const stops = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+  const i = Math.min(Math.floor(4 * x), 3), t = 4 * x - i;
+  return `rgb(${stops[i].map((low, c) => Math.round(low + t * (stops[i + 1][c] - low))).join(" ")})`;
+}
+
 // Points in three dimensions, rotated like the sphere; `chosen` is the selected direction.
 class Cloud extends Sphere {
   constructor(canvas, data) {
     super(canvas, { yaw: -40, pitch: 20 });
     this.data = data;
-    this.shades = data.manifold.kept.map((i) => data.directions[i]).map(([, e]) => `hsl(${Math.round(250 - ((e + 90) / 180) * 230)} 70% 50%)`);
+    this.shades = data.manifold.kept.map((i) => data.directions[i]).map(([, e]) => viridis((e + 90) / 180));
     this.draw();
   }
 
