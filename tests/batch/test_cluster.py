@@ -27,8 +27,16 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 def start_cluster(workers: int) -> Any:
-    """Return a local cluster of single-threaded processes; skip without Dask."""
+    """Return a local cluster of single-threaded processes; skip without Dask.
+
+    The processes are forked from one that has imported Dask and earatlas, which takes a second.
+    """
     distributed = pytest.importorskip("distributed", reason="dask.distributed is an extra: cluster")
+    import dask
+    from distributed.utils import get_mp_context
+
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    get_mp_context().set_forkserver_preload(["distributed", "earatlas.batch.recordings"])
     return distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
     )

@@ -140,7 +140,6 @@ def test_reverberant_heads_are_skipped(
 def test_finished_rows_are_kept(
     full_run: tuple[Path, dict[str, Any]],
     run: Run,
-    run_process: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,7 +167,7 @@ def test_finished_rows_are_kept(
     assert "4 rows, 1 of them new" in result.stdout
     assert (folder / "results.md").read_text() == before
     path.write_text(path.read_text()[:-40])
-    result = run_process("reproduce", "figure2", "--quick", "-o", folder, "--jobs", 2)
+    result = run("reproduce", "figure2", "--quick", "-o", folder, "--jobs", 2)
     assert "4 rows, 1 of them new" in result.stdout
     assert "warning: rows must be JSON lines" in result.stderr
     assert (folder / "results.md").read_text() == before
