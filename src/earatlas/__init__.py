@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from earatlas.hrtf.simulated import simulated_head
     from earatlas.hrtf.sofa import read_sofa
     from earatlas.hrtf.sofa_writer import write_sofa
+    from earatlas.interchange.dcase import write_dcase
+    from earatlas.interchange.rttm import write_rttm
     from earatlas.localization.learned_head import Accuracy
     from earatlas.localization.localizer import Localizer
     from earatlas.localization.result import Localization
@@ -83,6 +85,8 @@ _NAMES = {
     "features.audio_files": "example_recording read_audio read_blocks read_mono",
     "features.layout": "CueLayout Threshold",
     "features.stft": "istft stft",
+    "interchange.dcase": "write_dcase",
+    "interchange.rttm": "write_rttm",
     "localization.learned_head": "Accuracy",
     "population.adaptation_report": "Adaptation",
     "population.comparison": "AtlasFit",
@@ -179,6 +183,8 @@ __all__ = [
     "simulated_head",
     "stft",
     "synthetic_speech",
+    "write_dcase",
+    "write_rttm",
     "write_sofa",
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,13 +134,36 @@ def listen_command(
     yaw_stream: Annotated[
         str | None,
         typer.Option(
-            metavar="fd:N|HOST:PORT|FILE",
-            help="With --separate: read the head yaw while listening, one JSON object per line.",
+            metavar="fd:N|HOST:PORT|FILE|osc:PORT",
+            help="With --separate: read the head yaw while listening, one JSON object per line, or "
+            "OSC messages of a head tracker.",
         ),
+    ] = None,
+    rttm: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --separate: write when each source is active."),
+    ] = None,
+    dcase: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --separate: write directions every 100 ms (DCASE CSV)."
+        ),
+    ] = None,
+    osc: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="With --separate: send tracks as OSC messages."),
+    ] = None,
+    lsl: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --separate: offer tracks and markers by LSL."),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="With -o: delete the tracks of an earlier run in the folder."),
+        typer.Option(
+            "--force",
+            help="With -o: delete the tracks of an earlier run in the folder. Replace the files of "
+            "--rttm and --dcase.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -166,16 +190,24 @@ def listen_command(
             socket=socket,
             yaw_stream=yaw_stream,
             low_delay=low_delay or None,
+            rttm=rttm,
+            dcase=dcase,
+            osc=osc,
+            lsl=lsl,
         )
         localizer = learned.localizer(rate=audio.rate, memory_seconds=memory, yaw=head_yaw)
         _localize_stream(localizer, audio, every, chosen, as_json=as_json)
         return
+    from earatlas.cli.listen_exports import ListenExports
     from earatlas.cli.listen_options import ListenOptions
     from earatlas.cli.listen_separate import BLOCK_SECONDS, separate_stream
 
     options = ListenOptions.of(
         output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force
     )
+    exports = ListenExports(rttm, dcase, osc, lsl, force)
+    exports.check()
+    options = replace(options, exports=exports)
     live = learned.live(rate=audio.rate, low_delay=low_delay, max_sources=sources, yaw=head_yaw)
     separate_stream(live, audio.blocks(BLOCK_SECONDS), audio.clock, options)
 
