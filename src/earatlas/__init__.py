@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from earatlas.batch.job import Outcome
     from earatlas.batch.recordings import map_recordings
     from earatlas.errors import EaratlasWarning, InputError
+    from earatlas.evaluation.evaluate import Evaluation, evaluate
+    from earatlas.evaluation.ground_truth import GroundTruth
     from earatlas.features.audio import Audio
     from earatlas.features.audio_files import (
         example_recording,
@@ -71,6 +73,8 @@ _NAMES = {
     "batch.recordings": "map_recordings",
     "batch.job": "Outcome",
     "errors": "EaratlasWarning InputError",
+    "evaluation.evaluate": "Evaluation evaluate",
+    "evaluation.ground_truth": "GroundTruth",
     "hrtf.loading": "open_head",
     "hrtf.diagnosis": "HeadReport diagnose",
     "hrtf.head": "Head",
@@ -127,7 +131,9 @@ __all__ = [
     "Cylinder",
     "DirectionPosterior",
     "EaratlasWarning",
+    "Evaluation",
     "Faithfulness",
+    "GroundTruth",
     "Head",
     "HeadReport",
     "InputError",
@@ -157,6 +163,7 @@ __all__ = [
     "compare_heads",
     "diagnose",
     "elevation_error",
+    "evaluate",
     "example_atlas",
     "example_recording",
     "faithfulness",

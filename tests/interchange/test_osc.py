@@ -61,12 +61,19 @@ def test_quaternions_are_yaws(degrees: float) -> None:
               np.cos(half) * np.sin(pitch), np.sin(half) * np.cos(pitch)]  # fmt: skip
     for quaternion in (flat, tilted):
         arguments = [float(v) for v in quaternion]
-        assert yaw_of_message("/q/quaternion", arguments) == pytest.approx(degrees)
+        assert yaw_of_message("/SceneRotator/quaternions", arguments) == pytest.approx(degrees)
 
 
 @pytest.mark.parametrize(
     ("address", "arguments"),
-    [("/yaw", []), ("/yaw", ["left"]), ("/ypr", [1.0]), ("/yaw", [float("nan")]), ("/x", [1.0])],
+    [
+        ("/yaw", []),
+        ("/yaw", ["left"]),
+        ("/ypr", [1.0]),
+        ("/yaw", [float("nan")]),
+        ("/x", [1.0]),
+        ("/quaternion", [0.0, 0.0, 0.0, 1.0]),
+    ],
 )
 def test_other_messages_have_no_yaw(address: str, arguments: list[object]) -> None:
     """Other addresses, and arguments that are no angles, are ignored."""

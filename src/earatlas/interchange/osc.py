@@ -7,8 +7,8 @@ Tracks are sent over UDP, one message per source and one with the number of sour
     /earatlas/ended   id
 
 A yaw is received from messages whose address ends in `yaw` (degrees), `ypr` (yaw, pitch and roll in
-degrees) or `quaternion` or `quaternions` (w, x, y, z), as head trackers and ambisonic plug-ins send
-them. This needs the extra `earatlas[osc]`.
+degrees) or `quaternions` (w, x, y, z), as head trackers send them to ambisonic plug-ins. This needs
+the extra `earatlas[osc]`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def yaw_of_message(address: str, arguments: list[Any]) -> float | None:
         return None
     if (kind, len(values)) in {("yaw", 1), ("ypr", 3)}:
         return float(values[0])
-    if kind in {"quaternion", "quaternions"} and len(values) == 4:
+    if kind == "quaternions" and len(values) == 4:
         w, x, y, z = values
         return math.degrees(math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))
     return None
