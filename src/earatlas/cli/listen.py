@@ -98,8 +98,15 @@ def listen_command(
     ] = PcmFormat.s16,
     channels: Annotated[
         int,
-        typer.Option(metavar="N", help="Channels of standard input; the first two are the ears."),
+        typer.Option(metavar="N", help="Number of channels of standard input."),
     ] = 2,
+    ears: Annotated[
+        tuple[int, int],
+        typer.Option(
+            metavar="LEFT RIGHT",
+            help="Channels of the left and right ear of the input, counted from 0.",
+        ),
+    ] = (0, 1),
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="Input device: name or number.")
     ] = None,
@@ -178,8 +185,9 @@ def listen_command(
     learned = chosen.atlas
     _check(every, rate)
     audio = AudioInput(
-        from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast
-    )
+        from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast,
+        ears=ears,
+    )  # fmt: skip
     head_yaw = read_yaw(yaw)
     if head_yaw is not None and from_file is not None:
         head_yaw.check_end(audio_seconds(from_file))  # before any of the file is processed
