@@ -47,6 +47,7 @@ LAYER_TEXTS = {
     "atlas_format": "contents of an atlas file",
     "streaming": "live sources and their signals",
     "separation": "paper §6: VESSL, demixing",
+    "interchange": "RTTM, DCASE, OSC, LSL",
     "tracking": "trajectories, online tracker",
     "population": "many heads, adaptation to a listener",
     "training": "from a head to a learned head",

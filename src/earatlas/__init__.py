@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from earatlas.batch.job import Outcome
     from earatlas.batch.recordings import map_recordings
     from earatlas.errors import EaratlasWarning, InputError
+    from earatlas.evaluation.evaluate import Evaluation, evaluate
+    from earatlas.evaluation.ground_truth import GroundTruth
     from earatlas.features.audio import Audio
     from earatlas.features.audio_files import (
         example_recording,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from earatlas.hrtf.simulated import simulated_head
     from earatlas.hrtf.sofa import read_sofa
     from earatlas.hrtf.sofa_writer import write_sofa
+    from earatlas.interchange.dcase import write_dcase
+    from earatlas.interchange.rttm import write_rttm
     from earatlas.localization.learned_head import Accuracy
     from earatlas.localization.localizer import Localizer
     from earatlas.localization.result import Localization
@@ -69,6 +73,8 @@ _NAMES = {
     "batch.recordings": "map_recordings",
     "batch.job": "Outcome",
     "errors": "EaratlasWarning InputError",
+    "evaluation.evaluate": "Evaluation evaluate",
+    "evaluation.ground_truth": "GroundTruth",
     "hrtf.loading": "open_head",
     "hrtf.diagnosis": "HeadReport diagnose",
     "hrtf.head": "Head",
@@ -83,6 +89,8 @@ _NAMES = {
     "features.audio_files": "example_recording read_audio read_blocks read_mono",
     "features.layout": "CueLayout Threshold",
     "features.stft": "istft stft",
+    "interchange.dcase": "write_dcase",
+    "interchange.rttm": "write_rttm",
     "localization.learned_head": "Accuracy",
     "population.adaptation_report": "Adaptation",
     "population.comparison": "AtlasFit",
@@ -123,7 +131,9 @@ __all__ = [
     "Cylinder",
     "DirectionPosterior",
     "EaratlasWarning",
+    "Evaluation",
     "Faithfulness",
+    "GroundTruth",
     "Head",
     "HeadReport",
     "InputError",
@@ -153,6 +163,7 @@ __all__ = [
     "compare_heads",
     "diagnose",
     "elevation_error",
+    "evaluate",
     "example_atlas",
     "example_recording",
     "faithfulness",
@@ -179,6 +190,8 @@ __all__ = [
     "simulated_head",
     "stft",
     "synthetic_speech",
+    "write_dcase",
+    "write_rttm",
     "write_sofa",
 ]
 

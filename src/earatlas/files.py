@@ -56,6 +56,7 @@ __all__ = [
     "recover_scratch",
     "scratch_folder",
     "unwritable_folder",
+    "write_error",
 ]
 
 _SCRATCH_PREFIX = ".earatlas-"
@@ -85,7 +86,7 @@ def check_writable(path: str | Path, argument: str = "output") -> None:
         ):
             pass
     except OSError as error:
-        raise _write_error(path, argument, error) from error
+        raise write_error(path, argument, error) from error
 
 
 @contextmanager
@@ -101,7 +102,7 @@ def atomic_write(path: str | Path, argument: str = "output") -> Iterator[Path]:
             _move(new, path)
             _flush(folder)
     except OSError as error:
-        raise _write_error(path, argument, error) from error
+        raise write_error(path, argument, error) from error
 
 
 @contextmanager
@@ -127,7 +128,7 @@ def _move(new: Path, path: Path) -> Path:
     return new.replace(path)
 
 
-def _write_error(path: Path, argument: str, error: OSError) -> InputError:
+def write_error(path: Path, argument: str, error: OSError) -> InputError:
     """Return the error for a file that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return InputError(

@@ -81,15 +81,27 @@ class AudioInput:
         form: PcmFormat,
         channels: int,
         fast: bool,
+        ears: tuple[int, int] = (0, 1),
     ) -> None:
         """`rate`, `form` and `channels` describe raw samples; a file has its own rate.
 
+        `ears` are the channels of the left and the right ear, counted from 0.
         `fast` reads a file without waiting for real time.
         """
         if not 2 <= channels <= 64:
             raise InputError(
                 f"channels must be from 2 to 64, with left and right first, got {channels}. "
                 "Record both ears: one channel has no interaural cues."
+            )
+        if ears[0] == ears[1] or not all(0 <= ear < 64 for ear in ears):
+            raise InputError(
+                f"ears must be two different channels from 0 to 63, got {ears[0]} and {ears[1]}. "
+                "For example: --ears 2 3."
+            )
+        if stdin and max(ears) >= channels:
+            raise InputError(
+                f"ears must be channels of standard input, got {max(ears)} of {channels}. "
+                f"Add --channels {max(ears) + 1}, or as many as the recorder writes."
             )
         if stdin and file is not None:
             raise InputError(
@@ -98,7 +110,7 @@ class AudioInput:
         if fast and file is None:
             raise InputError("--fast must be used with --from, got no --from. Add --from FILE.")
         self.file, self._stdin, self._device = file, stdin, device
-        self._form, self._channels, self._fast = form, channels, fast
+        self._form, self._channels, self._fast, self._ears = form, channels, fast, ears
         self.rate = rate if file is None else _rate_of(file)
         self.clock = StreamClock(self.rate, live=not fast)
 
@@ -106,10 +118,12 @@ class AudioInput:
         """Return an iterator over blocks (2, n) of this duration, until the input ends."""
         size = max(int(seconds * self.rate), 1)
         if self.file is not None:
-            return _file_blocks(self.file, size, self.rate, fast=self._fast)
+            return _file_blocks(self.file, size, self.rate, self._ears, fast=self._fast)
         if self._stdin:
-            return _stdin_blocks(size, self._form, self._channels, self.clock)
-        return _device_blocks(self._device, self.rate, size, self.clock)
+            every = _stdin_blocks(size, self._form, self._channels, self.clock)
+        else:
+            every = _device_blocks(self._device, self.rate, size, self.clock, max(self._ears) + 1)
+        return (block[list(self._ears)] for block in every)
 
 
 def _rate_of(path: Path) -> int:
@@ -120,7 +134,7 @@ def _rate_of(path: Path) -> int:
 
 
 def _stdin_blocks(size: int, form: PcmFormat, channels: int, clock: StreamClock) -> Iterator[Array]:
-    """Yield blocks of the first two channels of interleaved samples on standard input."""
+    """Yield blocks (channels, n) of interleaved samples on standard input."""
     frame, start = _SAMPLE_BYTES[form] * channels, True
     while data := sys.stdin.buffer.read(frame * size):
         if start and data[:4] in _FILE_HEADERS:
@@ -132,7 +146,7 @@ def _stdin_blocks(size: int, form: PcmFormat, channels: int, clock: StreamClock)
         whole = len(data) - len(data) % frame
         clock.left_over_bytes = len(data) - whole
         if whole:
-            yield _from_pcm(data[:whole], form).reshape(-1, channels)[:, :2].T
+            yield _from_pcm(data[:whole], form).reshape(-1, channels).T
 
 
 def _from_pcm(data: bytes, form: PcmFormat) -> Array:
@@ -158,13 +172,15 @@ def to_pcm(samples: Array, form: PcmFormat) -> bytes:
     return whole.reshape(-1, 1).view(np.uint8)[:, :3].tobytes()
 
 
-def _file_blocks(path: Path, size: int, rate: int, *, fast: bool) -> Iterator[Array]:
+def _file_blocks(
+    path: Path, size: int, rate: int, ears: tuple[int, int], *, fast: bool
+) -> Iterator[Array]:
     """Yield blocks of a file, each at its time in the recording; `fast`: without waiting."""
     from earatlas.features.audio_files import read_blocks
 
     start, done = time.monotonic(), 0
     rest = np.zeros((2, 0))
-    for block in read_blocks(path):
+    for block in read_blocks(path, channels=ears):
         rest = np.concatenate([rest, block.samples], axis=1)
         while rest.shape[1] >= size:
             ready, rest = rest[:, :size], rest[:, size:]
@@ -182,14 +198,16 @@ def _wait(until: float, *, fast: bool) -> None:
         time.sleep(max(until - time.monotonic(), 0.0))
 
 
-def _device_blocks(device: str | None, rate: int, size: int, clock: StreamClock) -> Iterator[Array]:
-    """Yield blocks of an input device, until interrupted or disconnected."""
+def _device_blocks(
+    device: str | None, rate: int, size: int, clock: StreamClock, channels: int
+) -> Iterator[Array]:
+    """Yield blocks (channels, n) of an input device, until interrupted or disconnected."""
     sounddevice = _sounddevice()
     number: Any = int(device) if device is not None and device.isdigit() else device
     started = False
     try:
         with sounddevice.InputStream(
-            samplerate=rate, channels=2, device=number, dtype="float32"
+            samplerate=rate, channels=channels, device=number, dtype="float32"
         ) as stream:
             while True:
                 data, overflowed = stream.read(size)
@@ -205,8 +223,9 @@ def _device_blocks(device: str | None, rate: int, size: int, clock: StreamClock)
                 "are complete. Connect it again, and restart the command."
             ) from error
         raise InputError(
-            f"device must be a stereo input at {rate} Hz, got {device or 'the default'} ({error}). "
-            "List the devices with: python -m sounddevice."
+            f"device must be an input of {channels} channels at {rate} Hz, got "
+            f"{device or 'the default'} ({error}). List the devices with: "
+            "python -m sounddevice."
         ) from error
 
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from earatlas.cli.console import format_degrees, out
 from earatlas.errors import EaratlasWarning, InputError, existing_file
-from earatlas.evaluation.assignment import Assignment
-from earatlas.evaluation.ground_truth import GroundTruth, assign_by_position
+from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_seconds, read_all_channels, read_audio
 from earatlas.geometry.spaces import Sphere
@@ -165,97 +164,34 @@ def compare_with_truth(
 
     SDR and SIR are given for the mixture and for the separated source.
     """
-    from earatlas.evaluation.score import score
+    from earatlas.evaluation.evaluate import evaluate
 
-    true, early, found, mixed = _truncate_to_common_length(truth, mixture, sounds)
-    scores = score(
-        true,
-        found,
-        mixed,
-        directions=truth.directions,
-        # Estimates on the plane may lie beyond the poles.
-        estimated_directions=np.clip(scene.directions, (-np.inf, -90), (np.inf, 90)),
-    )
-    assert scores.by_direction is not None
-    assert scores.errors is not None
-    by_direction, errors = scores.by_direction, scores.errors.great_circle_degrees
-    if any(truth.trajectories):
-        by_direction = assign_by_position(scene, truth)
-        errors = np.array(
-            [
-                truth.direction_error(m, scene.sources[j]) if j >= 0 else np.nan
-                for m, j in enumerate(by_direction.found)
-            ]
-        )
-    if not np.array_equal(by_direction.found, scores.by_sound.found):
+    found = evaluate(scene, truth, sounds=sounds, mixture=mixture)
+    if found.agree is False:
         warnings.warn(
             "Sounds and directions are swapped: a source sounds like one true source, but its "
             "direction is that of another. Errors and decibels are each for the best match.",
             EaratlasWarning,
             stacklevel=2,
         )
-    perceptual = _perceptual_scores(true, early, found, scores.by_sound, mixture.rate)
+    directions = {source.name: source.direction for source in scene.sources}
     rows = []
-    for m, name in enumerate(truth.names):
-        position, sound = (int(a.found[m]) for a in (by_direction, scores.by_sound))
+    for m, source in enumerate(found.sources):
+        place = source.located_as
         row: dict[str, Any] = {
-            "name": name,
+            "name": source.name,
             "direction": _rounded_direction(np.asarray(truth.directions)[m]),
-            "found": None
-            if position < 0
-            else _rounded_direction(scene.sources[position].direction),
-            "error": _rounded(errors[m], 2),
+            "found": None if place is None else _rounded_direction(directions[place]),
+            "error": _rounded(source.error_degrees, 2),
             "moves": m < len(truth.trajectories) and truth.trajectories[m] is not None,
-            "source": None if sound < 0 else scene.sources[sound].name,
+            "source": source.separated_as,
         }
-        for key in ("sdr_db", "sir_db"):
-            row[key] = _rounded(getattr(scores.quality, key)[m].mean(), 2)
-            row[f"mixture_{key}"] = _rounded(getattr(scores.mixture, key)[m].mean(), 2)
-        rows.append(row | {key: _rounded(values[m], 3) for key, values in perceptual.items()})
+        decibels = ("sdr_db", "mixture_sdr_db", "sir_db", "mixture_sir_db")
+        perceptual = ["ild_error_db", "itd_error_microseconds", "stoi"]
+        perceptual += ["early_sdr_db"] if truth.early else []
+        row |= {key: _rounded(getattr(source, key), 2) for key in decibels}
+        rows.append(row | {key: _rounded(getattr(source, key), 3) for key in perceptual})
     return rows
-
-
-def _truncate_to_common_length(
-    truth: GroundTruth, mixture: Audio, sounds: Sequence[Audio]
-) -> tuple[Array, Array | None, Array, Array]:
-    """Return images, early images or None, sounds (M, 2, n each) and mixture (2, n).
-
-    All are at the rate of the mixture, and truncated to a common length, because resampling and
-    padding can add a few samples.
-    """
-    true, early = (
-        [image.at_rate(mixture.rate).samples for image in images]
-        for images in (truth.images, truth.early)
-    )
-    found = [sound.samples for sound in sounds]
-    n = min(x.shape[1] for x in (*found, *true, *early, mixture.samples))
-    images, early_images, separated = (
-        np.stack([x[:, :n] for x in parts]) if parts else None for parts in (true, early, found)
-    )
-    assert images is not None
-    assert separated is not None
-    return images, early_images, separated, mixture.samples[:, :n]
-
-
-def _perceptual_scores(
-    true: Array, early: Array | None, found: Array, assignment: Assignment, rate: int
-) -> dict[str, Array]:
-    """Return interaural errors, STOI and early SDR, each with one value per true source (M,)."""
-    from earatlas.evaluation.intelligibility import intelligibility
-    from earatlas.evaluation.interaural import interaural_errors
-    from earatlas.evaluation.quality import FILTER_LENGTH, assigned_quality, pairwise_metrics
-
-    errors = interaural_errors(true, found, rate=rate, assignment=assignment)
-    stoi = intelligibility(true, found, rate=rate, assignment=assignment)
-    values = {
-        "ild_error_db": errors.ild_db,
-        "itd_error_microseconds": errors.itd_microseconds,
-        "stoi": stoi.mean(axis=1),
-    }
-    if early is not None:
-        quality = assigned_quality(pairwise_metrics(early, found, FILTER_LENGTH), assignment)
-        values["early_sdr_db"] = quality.sdr_db.mean(axis=1)
-    return values
 
 
 def _rounded_direction(direction: Array) -> list[float]:

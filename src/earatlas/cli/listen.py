@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,8 +98,15 @@ def listen_command(
     ] = PcmFormat.s16,
     channels: Annotated[
         int,
-        typer.Option(metavar="N", help="Channels of standard input; the first two are the ears."),
+        typer.Option(metavar="N", help="Number of channels of standard input."),
     ] = 2,
+    ears: Annotated[
+        tuple[int, int],
+        typer.Option(
+            metavar="LEFT RIGHT",
+            help="Channels of the left and right ear of the input, counted from 0.",
+        ),
+    ] = (0, 1),
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="Input device: name or number.")
     ] = None,
@@ -133,13 +141,36 @@ def listen_command(
     yaw_stream: Annotated[
         str | None,
         typer.Option(
-            metavar="fd:N|HOST:PORT|FILE",
-            help="With --separate: read the head yaw while listening, one JSON object per line.",
+            metavar="fd:N|HOST:PORT|FILE|osc:PORT",
+            help="With --separate: read the head yaw while listening, one JSON object per line, or "
+            "OSC messages of a head tracker.",
         ),
+    ] = None,
+    rttm: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --separate: write when each source is active."),
+    ] = None,
+    dcase: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --separate: write directions every 100 ms (DCASE CSV)."
+        ),
+    ] = None,
+    osc: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="With --separate: send tracks as OSC messages."),
+    ] = None,
+    lsl: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --separate: offer tracks and markers by LSL."),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="With -o: delete the tracks of an earlier run in the folder."),
+        typer.Option(
+            "--force",
+            help="With -o: delete the tracks of an earlier run in the folder. Replace the files of "
+            "--rttm and --dcase.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -154,8 +185,9 @@ def listen_command(
     learned = chosen.atlas
     _check(every, rate)
     audio = AudioInput(
-        from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast
-    )
+        from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast,
+        ears=ears,
+    )  # fmt: skip
     head_yaw = read_yaw(yaw)
     if head_yaw is not None and from_file is not None:
         head_yaw.check_end(audio_seconds(from_file))  # before any of the file is processed
@@ -166,16 +198,24 @@ def listen_command(
             socket=socket,
             yaw_stream=yaw_stream,
             low_delay=low_delay or None,
+            rttm=rttm,
+            dcase=dcase,
+            osc=osc,
+            lsl=lsl,
         )
         localizer = learned.localizer(rate=audio.rate, memory_seconds=memory, yaw=head_yaw)
         _localize_stream(localizer, audio, every, chosen, as_json=as_json)
         return
+    from earatlas.cli.listen_exports import ListenExports
     from earatlas.cli.listen_options import ListenOptions
     from earatlas.cli.listen_separate import BLOCK_SECONDS, separate_stream
 
     options = ListenOptions.of(
         output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force
     )
+    exports = ListenExports(rttm, dcase, osc, lsl, force)
+    exports.check()
+    options = replace(options, exports=exports)
     live = learned.live(rate=audio.rate, low_delay=low_delay, max_sources=sources, yaw=head_yaw)
     separate_stream(live, audio.blocks(BLOCK_SECONDS), audio.clock, options)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from earatlas.cli.audio_input import PcmFormat
+from earatlas.cli.listen_exports import ListenExports
 from earatlas.errors import InputError
 from earatlas.streaming.track_files import is_track_file
 
@@ -25,6 +26,7 @@ class ListenOptions:
     every: float = 0.5  # seconds between reports
     socket: tuple[str, int] | None = None
     yaw_stream: str | None = None
+    exports: ListenExports = field(default_factory=ListenExports)  # for other programs
 
     @classmethod
     def of(

@@ -16,7 +16,7 @@ from earatlas.cli.audio_input import PcmFormat, StreamClock, to_pcm
 from earatlas.cli.console import err, out, print_json, print_line
 from earatlas.cli.listen_options import ListenOptions
 from earatlas.cli.live_table import live_line, live_table
-from earatlas.cli.yaw_feed import YawFeed
+from earatlas.cli.yaw_feed import YawFeed, open_yaw_feed
 from earatlas.errors import InputError, sanitize
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.diagnostics import Doubt
@@ -41,7 +41,7 @@ def separate_stream(
         outputs, files, server = _open_outputs(live, clock, options, closing)
         feed = None
         if options.yaw_stream is not None:
-            feed = YawFeed(options.yaw_stream)
+            feed = open_yaw_feed(options.yaw_stream)
             closing.callback(feed.close)
         # An interruption is the normal end of listening; all results are kept.
         with suppress(KeyboardInterrupt), _interrupt_on_sigterm():
@@ -132,6 +132,9 @@ def _open_outputs(
         files = TrackFiles(options.folder, live.rate)
         closing.callback(files.close)
         outputs.sound.append(files.write)
+    for sink in options.exports.open():
+        closing.callback(sink.close)
+        outputs.sound.append(sink.send)
     if options.only is not None:
         outputs.sound.append(_NearestSource(options.only, options.form))
     if options.as_json:

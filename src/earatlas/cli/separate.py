@@ -49,6 +49,8 @@ from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.spaces import Space
+from earatlas.interchange.dcase import write_dcase
+from earatlas.interchange.rttm import write_rttm
 from earatlas.separation.pipeline import SeparationOptions, source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.types import Progress
@@ -57,6 +59,8 @@ from earatlas.wording import format_direction, format_sampling_rate, format_spee
 __all__ = ["Render", "app", "separate_command"]
 
 app = command_app()
+
+_EXTRA_SUFFIXES = {"report": ".html", "rttm": ".rttm", "dcase": ".csv"}  # files beside the sounds
 
 
 class Render(StrEnum):
@@ -73,10 +77,27 @@ class _SeparateJob(SeparationJob):
 
     report: bool = False
     truth: Path | None = None
+    rttm: bool = False
+    dcase: bool = False
 
     def possible_outputs(self, file: Path) -> list[Path]:
-        """Return the sound files and the report."""
-        return [*super().possible_outputs(file), _report_path(self.folder, file)]
+        """Return the sound files, the report and the tables."""
+        extra = [_extra_path(self.folder, file, suffix) for suffix in _EXTRA_SUFFIXES.values()]
+        return [*super().possible_outputs(file), *extra]
+
+    def requested(self, file: Path) -> dict[str, Path]:
+        """Return the report and the tables that were asked for, by name."""
+        asked = {"report": self.report, "rttm": self.rttm, "dcase": self.dcase}
+        return {
+            name: _extra_path(self.folder, file, _EXTRA_SUFFIXES[name])
+            for name, wanted in asked.items()
+            if wanted
+        }
+
+    def outputs(self, answer: dict[str, Any]) -> list[Path]:
+        """Return the sound files, the report and the tables that were written."""
+        extra = (answer.get(name) for name in ("rttm", "dcase"))
+        return [*super().outputs(answer), *(Path(file) for file in extra if file is not None)]
 
     def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
         """Separate one recording; return the result as JSON values."""
@@ -86,10 +107,14 @@ class _SeparateJob(SeparationJob):
             truth = read_truth(self.truth, scene.seconds)
             sounds = read_separated(file, files, self.channels)
             answer["truth"] = compare_with_truth(scene, truth, *sounds)
-        if self.report:
-            path = _report_path(self.folder, file)
-            _write_report(path, scene, [file, *files], truth, answer["seconds"])
-            answer["report"] = str(path)
+        for name, path in self.requested(file).items():
+            if name == "report":
+                _write_report(path, scene, [file, *files], truth, answer["seconds"])
+            elif name == "rttm":
+                write_rttm(scene, path)
+            else:
+                write_dcase(scene, path)
+            answer[name] = str(path)
         return answer
 
 
@@ -121,6 +146,12 @@ def separate_command(
     ] = Render.spatial,
     report: Annotated[
         bool, typer.Option("--report", help="Also write an HTML report with plots and players.")
+    ] = False,
+    rttm: Annotated[
+        bool, typer.Option("--rttm", help="Also write when each source is active (RTTM).")
+    ] = False,
+    dcase: Annotated[
+        bool, typer.Option("--dcase", help="Also write directions every 100 ms (DCASE CSV).")
     ] = False,
     rate: Annotated[
         int | None,
@@ -164,8 +195,9 @@ def separate_command(
     chosen = ChosenAtlas.load(atlas)
     folder = batch.folder(output)
     job = _SeparateJob(
-        folder, chosen.atlas, options, channels, report, truth, atlas_fields=chosen.fields
-    )
+        folder, chosen.atlas, options, channels, report, truth, rttm, dcase,
+        atlas_fields=chosen.fields,
+    )  # fmt: skip
     _check(job, files, force=force)
     if adapt:
         chosen = chosen.adapted(files, channels, folder, force=force)
@@ -182,11 +214,11 @@ def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> Non
         )
     check_unique_stems(recordings)
     check_no_overwrite(recordings, job.folder)
-    if job.report:
-        outputs = OutputFiles(force=force)
-        for recording in recordings:
-            own = job.is_own_output(job.folder / source_file_name(recording, 0))
-            outputs.claim_in_folder(_report_path(job.folder, recording), own)
+    outputs = OutputFiles(force=force)
+    for recording in recordings:
+        own = job.is_own_output(job.folder / source_file_name(recording, 0))
+        for path in job.requested(recording).values():
+            outputs.claim_in_folder(path, own)
     if job.truth is not None:
         check_truth(job.truth, recordings[0], job.channels)
 
@@ -202,9 +234,9 @@ def _exclude_results(recordings: tuple[Path, ...], folder: Path) -> tuple[Path, 
     return files
 
 
-def _report_path(folder: Path, recording: Path) -> Path:
-    """Return the path of the report of a recording."""
-    return folder / f"{recording.stem}.html"
+def _extra_path(folder: Path, recording: Path, suffix: str) -> Path:
+    """Return the path of the report or a table of a recording."""
+    return folder / f"{recording.stem}{suffix}"
 
 
 def _write_report(
@@ -246,8 +278,9 @@ def _print(answer: dict[str, Any], *, space: Space) -> None:
         ):
             print_line(line)
     print_line(f"  separated in {format_speed(answer['seconds'], answer['recording_seconds'])}")
-    if answer["report"] is not None:
-        print_line(f"  report: {answer['report']}")
+    for name in _EXTRA_SUFFIXES:
+        if answer.get(name) is not None:
+            print_line(f"  {name}: {answer[name]}")
 
 
 def _format_sources(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Head yaw as a stream of JSON lines from a file, a pipe, a file descriptor or a socket.
+"""Head yaw as a stream of JSON lines from a file, a pipe, a file descriptor or a socket, or of OSC.
 
     {"yaw": 12.5}    degrees, positive to the left; other fields are ignored
 
@@ -16,10 +16,12 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from earatlas.cli.listen_exports import parse_udp_address
 from earatlas.errors import InputError
 from earatlas.geometry.head_yaw import YawLimits
+from earatlas.interchange.osc import OscYawReceiver
 
-__all__ = ["YawFeed"]
+__all__ = ["OscYawFeed", "YawFeed", "open_yaw_feed"]
 
 _MAX_DEGREES_PER_SECOND = 0.99 * YawLimits().degrees_per_second  # a stream refuses the limit
 
@@ -37,6 +39,10 @@ class YawFeed:
                 f"yaw stream must be fd:NUMBER, HOST:PORT or a readable file, got '{address}' "
                 f"({error}). Start the program that writes it first."
             ) from error
+        self._start()
+
+    def _start(self) -> None:
+        """Set the state before anything was received."""
         self._buffer, self._ended = b"", False
         self._received, self._received_at = 0.0, 0.0  # last valid yaw, and its time
         self._has_received = False
@@ -98,6 +104,37 @@ class YawFeed:
             self._socket.close()
         else:
             os.close(self._descriptor)
+
+
+class OscYawFeed(YawFeed):
+    """Non-blocking reader of the yaw in OSC messages of a head tracker."""
+
+    def __init__(self, address: str) -> None:
+        """`address` is `osc:PORT` or `osc:HOST:PORT`, with `,clockwise` if right is positive."""
+        self._start()
+        place, _, direction = address.removeprefix("osc:").partition(",")
+        if direction not in ("", "clockwise"):
+            raise InputError(
+                f"yaw stream must be osc:PORT or osc:PORT,clockwise, got '{address}'. Add "
+                "',clockwise' if the tracker counts the yaw as positive to the right."
+            )
+        host, port = parse_udp_address(place, "yaw-stream osc")
+        self._receiver = OscYawReceiver(host, port, clockwise=bool(direction))
+        self.port = self._receiver.port
+
+    def _read(self) -> None:
+        """Read the messages that have arrived."""
+        for yaw in self._receiver.receive():
+            self._buffer += json.dumps({"yaw": yaw}).encode() + b"\n"
+
+    def close(self) -> None:
+        """Close the port."""
+        self._receiver.close()
+
+
+def open_yaw_feed(address: str) -> YawFeed:
+    """Return the reader of an address: OSC messages for `osc:…`, otherwise JSON lines."""
+    return OscYawFeed(address) if address.startswith("osc:") else YawFeed(address)
 
 
 def _open(address: str) -> tuple[int, socket.socket | None]:

@@ -102,7 +102,18 @@ class GroundTruth:
 
     @classmethod
     def of(cls, scene: SimulatedScene) -> GroundTruth:
-        """Return the ground truth of a simulated scene."""
+        """Return the ground truth of a simulated scene.
+
+        Parameters
+        ----------
+        scene : SimulatedScene
+            A scene that `render_scene` made.
+
+        Returns
+        -------
+        GroundTruth
+            Directions, images and trajectories of its sources.
+        """
         images = tuple(scene.image(m) for m in range(len(scene.images)))
         rate = scene.mixture.rate
         early = tuple(Audio(x, rate) for x in scene.early) if scene.is_reverberant else ()
@@ -112,7 +123,18 @@ class GroundTruth:
         return len(self.images) if self.directions is None else len(self.directions)
 
     def positions(self, m: int) -> Array:
-        """Return the directions (n, C) of true source m: one, or several along its trajectory."""
+        """Return the directions of a true source.
+
+        Parameters
+        ----------
+        m : int
+            Number of the source.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            One direction, or several along its trajectory.
+        """
         assert self.directions is not None
         trajectory = self.trajectories[m] if self.trajectories else None
         if trajectory is None:
@@ -123,6 +145,18 @@ class GroundTruth:
         """Return the direction error of an estimate of true source m, in degrees.
 
         For a moving source it is the median over the time steps in which the estimate is active.
+
+        Parameters
+        ----------
+        m : int
+            Number of the true source.
+        source : SourceSummary
+            The estimated source.
+
+        Returns
+        -------
+        float
+            The error in degrees, or in the unit of another space.
         """
         assert self.directions is not None
         space, trajectory = (

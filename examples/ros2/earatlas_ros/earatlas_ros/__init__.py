@@ -1,0 +1,1 @@
+"""ROS 2 node for the tracks of earatlas."""
