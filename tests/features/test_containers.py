@@ -76,6 +76,27 @@ def test_files_without_a_known_length_are_accepted(
     assert isinstance(check_container(path), Container)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "offset", "length"),
+    [
+        ("wav", b"data", 4, (3 << 30).to_bytes(4, "little")),
+        ("rifx", b"data", 4, (3 << 30).to_bytes(4, "big")),
+        ("rf64", b"ds64", 16, (5 << 30).to_bytes(8, "little")),
+        ("w64", b"data", 16, (5 << 30).to_bytes(8, "little")),
+    ],
+)
+def test_truncated_large_files_are_refused(
+    tmp_path: Path, kind: str, name: bytes, offset: int, length: bytes
+) -> None:
+    """Lengths of several gigabytes are not taken for those that pipes leave."""
+    path, whole = tmp_path / "sound", bytearray(sound(tmp_path, kind))
+    at = whole.find(name) + offset
+    whole[at : at + len(length)] = length
+    path.write_bytes(whole)
+    with pytest.raises(ea.InputError, match="its end is missing"):
+        check_container(path)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_several_recordings_in_one_file_are_refused(tmp_path: Path, kind: str) -> None:
     """Only the first would be read; the message says so, and the parts are read."""
