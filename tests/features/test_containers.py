@@ -58,6 +58,16 @@ def test_truncated_files_are_refused(tmp_path: Path, kind: str, kept: float) -> 
 
 
 @pytest.mark.parametrize("kind", CHUNKED)
+def test_headers_without_samples_are_refused(tmp_path: Path, kind: str) -> None:
+    """A file that ends within its header is not taken for an empty recording."""
+    path, whole = tmp_path / "sound", sound(tmp_path, kind)
+    name = {"aiff": b"SSND", "aifc": b"SSND"}.get(kind, b"data")
+    path.write_bytes(whole[: whole.find(name)] if name in whole else whole[:20])
+    with pytest.raises(ea.InputError, match="cannot be read|its end is missing"):
+        read_all_channels(path)
+
+
+@pytest.mark.parametrize("kind", CHUNKED)
 @pytest.mark.parametrize("length", [b"\0\0\0\0", b"\xff\xff\xff\xff"])
 def test_files_without_a_known_length_are_accepted(
     tmp_path: Path, kind: str, length: bytes

@@ -220,12 +220,15 @@ def read_chunks(file: IO[bytes] | mmap.mmap, start: int = 0) -> Iterator[tuple[b
 
 
 def _chunked_end(content: mmap.mmap, start: int) -> int | None:
-    """Return where the samples of a container of chunks end, or None if that is not known."""
+    """Return where the samples of a container of chunks end, or None if that is not known.
+
+    A container without samples ends behind the file: even an empty recording has the chunk.
+    """
     layout = _CHUNKED[content[start : start + 4]]
     for name, position, length in read_chunks(content, start):
         if name == layout.data:
             return None if length < 0 else position + length
-    return None
+    return len(content) + 1
 
 
 def _au_end(content: mmap.mmap, start: int) -> int | None:
