@@ -58,6 +58,16 @@ def test_truncated_files_are_refused(tmp_path: Path, kind: str, kept: float) -> 
 
 
 @pytest.mark.parametrize("kind", CHUNKED)
+def test_headers_without_samples_are_refused(tmp_path: Path, kind: str) -> None:
+    """A file that ends within its header is not taken for an empty recording."""
+    path, whole = tmp_path / "sound", sound(tmp_path, kind)
+    name = {"aiff": b"SSND", "aifc": b"SSND"}.get(kind, b"data")
+    path.write_bytes(whole[: whole.find(name)] if name in whole else whole[:20])
+    with pytest.raises(ea.InputError, match="cannot be read|its end is missing"):
+        read_all_channels(path)
+
+
+@pytest.mark.parametrize("kind", CHUNKED)
 @pytest.mark.parametrize("length", [b"\0\0\0\0", b"\xff\xff\xff\xff"])
 def test_files_without_a_known_length_are_accepted(
     tmp_path: Path, kind: str, length: bytes
@@ -74,6 +84,27 @@ def test_files_without_a_known_length_are_accepted(
     whole[at : at + width] = length * (width // 4)
     path.write_bytes(whole)
     assert isinstance(check_container(path), Container)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "offset", "length"),
+    [
+        ("wav", b"data", 4, (3 << 30).to_bytes(4, "little")),
+        ("rifx", b"data", 4, (3 << 30).to_bytes(4, "big")),
+        ("rf64", b"ds64", 16, (5 << 30).to_bytes(8, "little")),
+        ("w64", b"data", 16, (5 << 30).to_bytes(8, "little")),
+    ],
+)
+def test_truncated_large_files_are_refused(
+    tmp_path: Path, kind: str, name: bytes, offset: int, length: bytes
+) -> None:
+    """Lengths of several gigabytes are not taken for those that pipes leave."""
+    path, whole = tmp_path / "sound", bytearray(sound(tmp_path, kind))
+    at = whole.find(name) + offset
+    whole[at : at + len(length)] = length
+    path.write_bytes(whole)
+    with pytest.raises(ea.InputError, match="its end is missing"):
+        check_container(path)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ file as a command would, and an entry in `FORMATS`.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,16 @@ from pathlib import Path
 import netCDF4
 import numpy as np
 import soundfile
+from fuzz_hdf5 import HOSTILE_CHANGES
 from fuzz_mutators import (
     Format,
+    concatenated,
     mixed,
     mutated_bytes,
     mutated_json,
     mutated_text,
     mutated_value,
+    truncated,
 )
 
 import earatlas as ea
@@ -50,12 +54,19 @@ __all__ = ["FORMATS"]
 # --- sounds ------------------------------------------------------------------------------------
 
 
-def _sounds(file_format: str, *subtypes: str) -> Callable[[Path], list[bytes]]:
+_SAMPLES = 2500  # per channel
+
+
+def _sounds(*kinds: str) -> Callable[[Path], list[bytes]]:
+    """Return a function that makes files; a kind is format, subtype and perhaps byte order."""
+
     def make(folder: Path) -> list[bytes]:
-        samples = np.random.default_rng(1).uniform(-0.5, 0.5, size=(900, 2))
+        samples = np.random.default_rng(1).uniform(-0.5, 0.5, size=(_SAMPLES, 2))
         blobs = []
-        for subtype in subtypes:
-            soundfile.write(folder / "x", samples, 16000, subtype, format=file_format)
+        for kind in kinds:
+            file_format, subtype, *order = kind.split()
+            arguments = (subtype, *(order or ["FILE"]), file_format)
+            soundfile.write(folder / "x", samples, 16000, *arguments)
             blobs.append((folder / "x").read_bytes())
         return blobs
 
@@ -73,6 +84,21 @@ def _use_sound(path: Path) -> None:
             last_error = error  # the other functions are tried, too
     if last_error is not None:
         raise last_error
+
+
+def _use_whole(path: Path) -> None:
+    """Use a truncated or repeated file: whoever accepts it must read all of its samples."""
+    audio = read_all_channels(path)
+    complete = 0.95 * _SAMPLES  # encoders may drop a few samples
+    assert audio.samples.shape[1] >= complete, f"only {audio.samples.shape[1]} samples were read"
+    n_copies = _copies(path.read_bytes())
+    assert n_copies < 2, f"only the first of {n_copies} recordings was read"
+
+
+def _copies(blob: bytes) -> int:
+    """Return how often the first 12 bytes behind a tag are repeated."""
+    start = 30 if blob.startswith(b"ID3") else 0
+    return blob.count(blob[start : start + 12])
 
 
 # --- atlases -----------------------------------------------------------------------------------
@@ -184,6 +210,8 @@ def _use_atlas(path: Path) -> None:
 
 def _sofas(folder: Path) -> list[bytes]:
     path = folder / "x"
+    if not (folder / "pipe").exists():
+        os.mkfifo(folder / "pipe")
     head = ea.simulated_head(ea.Sphere().grid(50.0))
     with netCDF4.Dataset(path, "w") as file:
         file.SOFAConventions, file.Conventions, file.DataType = "SimpleFreeFieldHRIR", "SOFA", "FIR"
@@ -203,6 +231,21 @@ def _sofas(folder: Path) -> list[bytes]:
         file["SourcePosition"].Units = "degree, degree, metre"
         file["Data.SamplingRate"].Units = "hertz"
     return [path.read_bytes()]
+
+
+def _relinked(blob: bytes, random: np.random.Generator) -> bytes:
+    """Add links, cycles, external or virtual data to a SOFA file; damage a third of the results."""
+    scratch = Path(f"linked-{random.integers(1 << 60)}.sofa").absolute()
+    scratch.write_bytes(blob)
+    others = (Path("/dev/zero"), Path("pipe").absolute(), Path("missing"), scratch)
+    try:
+        names = sorted(HOSTILE_CHANGES)
+        change = HOSTILE_CHANGES[names[int(random.integers(len(names)))]]
+        change(scratch, others[int(random.integers(len(others)))])
+        new = scratch.read_bytes()
+    finally:
+        scratch.unlink()
+    return new if random.integers(3) else mutated_bytes(new, random)
 
 
 def _tables(folder: Path) -> list[bytes]:
@@ -304,14 +347,20 @@ def _use_sidecar(path: Path) -> None:
 
 def _formats() -> Iterator[Format]:
     yield Format("atlas", "x.atlas", _atlases, mixed(mutated_bytes, _resealed), _use_atlas)
-    yield Format("sofa", "x.sofa", _sofas, mutated_bytes, ea.read_sofa)
-    for name, file_format, *subtypes in (
-        ("wav", "WAV", "PCM_16", "FLOAT", "DOUBLE", "IMA_ADPCM"),
-        ("flac", "FLAC", "PCM_16"),
-        ("ogg", "OGG", "VORBIS"),
-        ("aiff", "AIFF", "PCM_16", "PCM_24"),
+    yield Format("sofa", "x.sofa", _sofas, mixed(mutated_bytes, _relinked), ea.read_sofa)
+    for name, *kinds in (
+        ("wav", "WAV PCM_16", "WAV FLOAT", "WAV DOUBLE", "WAV IMA_ADPCM", "WAV PCM_16 BIG"),
+        ("rf64", "RF64 PCM_16", "RF64 FLOAT", "W64 PCM_16", "W64 FLOAT"),
+        ("flac", "FLAC PCM_16"),
+        ("ogg", "OGG VORBIS", "OGG OPUS"),
+        ("mp3", "MP3 MPEG_LAYER_III"),
+        ("aiff", "AIFF PCM_16", "AIFF PCM_24", "AIFF FLOAT"),
+        ("au", "AU PCM_16", "AU FLOAT LITTLE", "CAF PCM_16", "CAF ALAC_16"),
     ):
-        yield Format(name, f"x.{name}", _sounds(file_format, *subtypes), mutated_bytes, _use_sound)
+        yield Format(name, f"x.{name}", _sounds(*kinds), mutated_bytes, _use_sound)
+        yield Format(
+            f"{name}-cut", f"x.{name}", _sounds(*kinds), mixed(truncated, concatenated), _use_whole
+        )
     yield Format("csv", "x.csv", _tables, mixed(mutated_bytes, mutated_text), ea.read_recordings)
     yield Format("yaw", "x.csv", _yaws, mixed(mutated_bytes, mutated_text), _use_yaw)
     yield Format("path", "path.txt", _paths, mixed(mutated_bytes, mutated_text), _use_path)

@@ -1,4 +1,4 @@
-"""Seeded mutations of files: bytes, text and JSON.
+"""Seeded mutations of files: bytes, text and JSON, truncated and concatenated files.
 
 A mutator takes the bytes of a valid file and a random generator, and returns the mutated bytes.
 """
@@ -15,11 +15,13 @@ import numpy as np
 __all__ = [
     "Format",
     "Mutator",
+    "concatenated",
     "mixed",
     "mutated_bytes",
     "mutated_json",
     "mutated_text",
     "mutated_value",
+    "truncated",
 ]
 
 Random = np.random.Generator
@@ -163,6 +165,22 @@ def mutated_json(blob: bytes, random: Random) -> bytes:
         digits = _choice(random, ("9" * 400, "9" * 5000, "[" * 5000, "1e400", "-"))
         text = text.replace(_choice(random, "0123456789[]"), digits, 1)
     return text.encode()
+
+
+def truncated(blob: bytes, random: Random) -> bytes:
+    """Remove the end of a file, half of the times only a few bytes."""
+    count = int(random.integers(1, 65)) if random.integers(2) else int(random.integers(len(blob)))
+    return blob[: max(len(blob) - count, 0)]
+
+
+def concatenated(blob: bytes, random: Random) -> bytes:
+    """Append the file to itself, sometimes with tags between, or after other bytes."""
+    tag = b"ID3\x03\0\0\0\0\0\x14" + bytes(20)
+    between: bytes = _choice(
+        random, (b"", b"", tag, b"TAG".ljust(128), bytes(int(random.integers(9))))
+    )
+    before: bytes = _choice(random, (b"", b"", b"", tag))
+    return before + between.join([blob] * int(random.integers(2, 4)))
 
 
 def mixed(*mutators: Mutator) -> Mutator:

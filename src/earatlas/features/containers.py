@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from earatlas.errors import InputError
 
@@ -28,7 +29,6 @@ __all__ = ["Container", "check_container", "read_chunks"]
 
 _MAX_CHUNKS = 1000  # a malicious file may contain millions
 _MAX_RESYNC_BYTES = 4096  # bytes between MP3 frames, at most; libmpg123 gives up after 1024
-_FLAC_START = b"fLaC\0\0\0\x22"  # a FLAC file starts with a block of this length
 _ID3_BYTES = 10  # length of the header of an ID3 tag
 
 
@@ -60,7 +60,7 @@ class _ChunkLayout:
 
     container: Container
     first: int  # position of the first chunk in bytes
-    order: str = "little"  # of the bytes of a length
+    order: Literal["little", "big"] = "little"  # of the bytes of a length
     name_bytes: int = 4
     length_bytes: int = 4
     alignment: int = 2  # of chunks, in bytes
@@ -74,7 +74,9 @@ class _ChunkLayout:
     def is_streamed(self, length: int) -> bool:
         """Whether a length means "until the end", as programs that write to a pipe leave it."""
         # They leave 0 or a number near the largest one, with or without a sign.
-        return length <= 0 or length >= (1 << (8 * self.length_bytes - 1)) - 4096
+        signed = 1 << (8 * self.length_bytes - 1)
+        empty = self.header_bytes if self.with_header else 0
+        return length <= empty or abs(length - signed) <= 4096 or length >= 2 * signed - 4096
 
 
 _W64_RIFF = bytes.fromhex("726966662e91cf11a5d628db04c10000")
@@ -90,11 +92,21 @@ _CHUNKED = {
         data=_W64_DATA,
     ),
 }  # fmt: skip
-_FORMS = {
-    b"RIFF": (b"WAVE",),
-    b"RIFX": (b"WAVE",),
-    b"RF64": (b"WAVE",),
-    b"FORM": (b"AIFF", b"AIFC"),
+# First bytes of a file, by its first four.
+_STARTS = {
+    name: re.compile(pattern, re.DOTALL)
+    for name, pattern in {
+        b"RIFF": rb"RIFF....WAVE",
+        b"RIFX": rb"RIFX....WAVE",
+        b"RF64": rb"RF64....WAVE",
+        b"FORM": rb"FORM....AIF[FC]",
+        b"riff": re.escape(_W64_RIFF),
+        b"caff": rb"caff\x00\x01",
+        b".snd": rb"\.snd",
+        b"dns.": rb"dns\.",
+        b"OggS": rb"OggS\x00",
+        b"fLaC": rb"fLaC\x00\x00\x00\x22",
+    }.items()
 }
 
 
@@ -114,7 +126,8 @@ def check_container(path: Path) -> Container:
         container = _recognize(file.read(16))
         if container is None:
             raise OSError("its first bytes are not those of a supported format")
-        problem = _find_problem(file, container, start)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            problem = _find_problem(content, container, start)
     if problem is not None:
         raise InputError(f"The recording '{path}' {problem.value}")
     return container
@@ -143,45 +156,45 @@ def _id3_length(header: bytes) -> int:
 def _recognize(start: bytes) -> Container | None:
     """Return the container that begins with these 16 bytes, or None if it is not supported."""
     name = start[:4]
-    if name in _FORMS:
-        return _CHUNKED[name].container if start[8:12] in _FORMS[name] else None
-    if name == b"riff":
-        return Container.W64 if start == _W64_RIFF else None
-    others = {b".snd": Container.AU, b"dns.": Container.AU, b"caff": Container.CAF,
-              b"fLaC": Container.FLAC, b"OggS": Container.OGG}  # fmt: skip
-    if name in others:
-        return others[name]
-    return Container.MP3 if _mp3_frame(name) is not None else None
+    if name not in _STARTS:
+        return Container.MP3 if _mp3_frame(name) is not None else None
+    if _STARTS[name].match(start) is None:
+        return None
+    others = {b"OggS": Container.OGG, b"fLaC": Container.FLAC}
+    return _CHUNKED[name].container if name in _CHUNKED else others.get(name, Container.AU)
 
 
-def _find_problem(file: IO[bytes], container: Container, start: int) -> _Problem | None:
+def _find_problem(content: mmap.mmap, container: Container, start: int) -> _Problem | None:
     """Return what is wrong with a file of a container that begins at `start`."""
-    size = os.fstat(file.fileno()).st_size
-    if container is Container.AU:
-        return _find_au_problem(file, start, size)
     if container is Container.OGG:
-        return _find_ogg_problem(file, start, size)
-    if container in (Container.MP3, Container.FLAC):
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if container is Container.MP3:
-                return _find_mp3_problem(content, start)
-            repeated = content.find(_FLAC_START, start + 4) >= 0
-            return _Problem.SEVERAL if repeated else None
-    return _find_chunk_problem(file, start, size)
+        return _find_ogg_problem(content, start)
+    if container is Container.MP3:
+        return _find_mp3_problem(content, start)
+    end = start + 4  # libsndfile reports a missing end of FLAC files
+    if container is not Container.FLAC:
+        ends = _au_end if container is Container.AU else _chunked_end
+        known_end = ends(content, start)
+        if known_end is None:
+            return None
+        end = known_end
+    if end > len(content):
+        return _Problem.TRUNCATED
+    another = _STARTS[content[start : start + 4]].search(content, end)
+    return None if another is None else _Problem.SEVERAL
 
 
-def read_chunks(file: IO[bytes], start: int = 0) -> Iterator[tuple[bytes, int, int]]:
+def read_chunks(file: IO[bytes] | mmap.mmap, start: int = 0) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, position and length in bytes of the chunks of a file, at most 1000.
 
-    The position is that of the contents. A chunk without a known length is the last one. Nothing
-    is yielded for files of other formats.
+    The position is that of the contents. Samples without a known length have the length -1 and are
+    the last chunk. Nothing is yielded for files of other formats.
     """
+    size = file.seek(0, os.SEEK_END) or file.tell()  # `mmap.seek` returns None before Python 3.13
     file.seek(start)
     layout = _CHUNKED.get(file.read(4))
     if layout is None:
         return
     position, data_bytes = start + layout.first, None
-    size = os.fstat(file.fileno()).st_size
     for _ in range(_MAX_CHUNKS):
         if position >= size:  # also beyond what `seek` accepts
             return
@@ -189,63 +202,58 @@ def read_chunks(file: IO[bytes], start: int = 0) -> Iterator[tuple[bytes, int, i
         if len(header := file.read(layout.header_bytes)) < layout.header_bytes:
             return
         name = header[: layout.name_bytes]
-        length = int.from_bytes(header[layout.name_bytes :], layout.order)  # type: ignore[arg-type]
+        length = int.from_bytes(header[layout.name_bytes :], layout.order)
         contents = position + layout.header_bytes
         if name == b"ds64":  # RF64: lengths of 64 bits, of the file and of the samples
             data_bytes = int.from_bytes(file.read(16)[8:], "little")
-        elif name == layout.data and data_bytes is not None and length == 0xFFFFFFFF:
-            length = data_bytes if 0 < data_bytes < 1 << 62 else -1
-        elif layout.is_streamed(length) and name == layout.data:
-            length = -1
+        if name == layout.data:
+            streamed = layout.is_streamed(length)
+            if data_bytes is not None and length == 0xFFFFFFFF:
+                length, streamed = data_bytes, not 0 < data_bytes < 1 << 62
+            if streamed:
+                yield name, contents, -1
+                return
         if layout.with_header:
-            length -= layout.header_bytes
+            length = max(length - layout.header_bytes, 0)
         yield name, contents, length
-        if length < 0:
-            return
         position = contents + length + -length % layout.alignment
 
 
-def _find_chunk_problem(file: IO[bytes], start: int, size: int) -> _Problem | None:
-    """Return what is wrong with a container of chunks."""
-    file.seek(start)
-    magic = file.read(4)
-    layout, found = _CHUNKED[magic], False
-    for name, position, length in read_chunks(file, start):
+def _chunked_end(content: mmap.mmap, start: int) -> int | None:
+    """Return where the samples of a container of chunks end, or None if that is not known.
+
+    A container without samples ends behind the file: even an empty recording has the chunk.
+    """
+    layout = _CHUNKED[content[start : start + 4]]
+    for name, position, length in read_chunks(content, start):
         if name == layout.data:
-            found = True
-            if length > 0 and position + length > size:
-                return _Problem.TRUNCATED
-        elif found and name[:4] == magic:
-            return _Problem.SEVERAL
-    return None
+            return None if length < 0 else position + length
+    return len(content) + 1
 
 
-def _find_au_problem(file: IO[bytes], start: int, size: int) -> _Problem | None:
-    """Return what is wrong with an AU file."""
-    file.seek(start)
-    magic, *fields = (file.read(4) for _ in range(3))
-    order = "big" if magic == b".snd" else "little"
-    offset, length = (int.from_bytes(field, order) for field in fields)  # type: ignore[arg-type]
-    if length in (0, 0xFFFFFFFF):  # written to a pipe
-        return None
-    end = start + offset + length
-    if end > size:
-        return _Problem.TRUNCATED
-    file.seek(end)
-    return _Problem.SEVERAL if file.read(4) == magic else None
+def _au_end(content: mmap.mmap, start: int) -> int | None:
+    """Return where the samples of an AU file end, or None if that is not known."""
+    order: Literal["big", "little"] = "big" if content[start : start + 1] == b"." else "little"
+    offset = int.from_bytes(content[start + 4 : start + 8], order)
+    length = int.from_bytes(content[start + 8 : start + 12], order)
+    streamed = length in (0, 0xFFFFFFFF)  # written to a pipe
+    return None if streamed else start + offset + length
 
 
-def _find_ogg_problem(file: IO[bytes], start: int, size: int) -> _Problem | None:
+def _find_ogg_problem(content: mmap.mmap, start: int) -> _Problem | None:
     """Return what is wrong with the pages of an OGG file."""
     position, flags, in_header = start, 0, True
-    while position < size:
-        file.seek(position)
-        page = file.read(27 + 255)
-        if page[:4] != b"OggS" or len(page) < 27:
-            break  # not a page, such as a tag at the end
+    while position < len(content):
+        page = content[position : position + 27 + 255]
+        if page[:5] != b"OggS\0" or len(page) < 27:
+            following = _STARTS[b"OggS"].search(content, position)
+            if following is None:
+                break  # other bytes at the end, such as a tag
+            is_first = content[following.start() + 5 : following.start() + 6] == b"\2"
+            return _Problem.SEVERAL if is_first else _Problem.DAMAGED
         segment_lengths = page[27 : 27 + page[26]]
         position += 27 + len(segment_lengths) + sum(segment_lengths)
-        if len(segment_lengths) < page[26] or position > size:
+        if len(segment_lengths) < page[26] or position > len(content):
             return _Problem.TRUNCATED
         flags = page[5]
         is_first = bool(flags & 2)  # of a stream; streams that are played together begin together

@@ -72,7 +72,6 @@ class SofaLimits:
     bytes_per_second: float = 10e6  # bytes of the file per second of processor time
     seconds: int = 10  # processor time that the process may take in addition
     wall_factor: int = 6  # wall-clock time over processor time, at most
-    max_growth_bytes: int = 64 << 20  # memory that the process may keep after a file
 
 
 LIMITS = SofaLimits()

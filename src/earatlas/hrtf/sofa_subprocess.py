@@ -1,10 +1,11 @@
 """Reading SOFA files in a separate process, so that a crash becomes an InputError.
 
-netCDF-C and HDF5 crash on some files and allocate gigabytes for others. The reader is a second
-Python process. It starts with the first file (0.5 s, mostly for importing netCDF4 and sofar, which
-are then not imported here), serves all further files, ends with this process, and is restarted
-after a crash and when it does not release the memory of a file. Its time (of the processor and of
-the clock) and its memory are limited in proportion to the size of the file.
+netCDF-C and HDF5 crash on some files, allocate gigabytes for others, and keep memory and open files
+after an error. The reader is a second Python process. It starts with the first file (0.5 s, mostly
+for importing netCDF4 and sofar, which are then not imported here), serves all further files, ends
+with this process, and is restarted after a crash. It forks for each file, so that no file affects
+the next one. The memory and the time of a fork (of the processor and of the clock) are limited in
+proportion to the size of the file. Without forks (Windows), a reader serves one file.
 
     request    one line per file: its name as hexadecimal bytes
     response   one line of JSON, {"error": ...} or the metadata; then the arrays as bytes
@@ -37,6 +38,9 @@ _START = (
 )
 
 
+_CAN_FORK = hasattr(os, "fork")
+
+
 class _Reader:
     """The process that reads files, used by one thread at a time."""
 
@@ -55,6 +59,9 @@ class _Reader:
             except BaseException:  # such as Ctrl-C: a partial response must not be read later
                 self._end()
                 raise
+            finally:
+                if not _CAN_FORK:
+                    self._end()
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Return the running process, and start it if necessary."""
@@ -73,31 +80,13 @@ class _Reader:
 
     def _request(self, process: subprocess.Popen[bytes], path: Path) -> SofaData:
         """Let the process read a file and return its contents."""
-        timed_out = threading.Event()
-
-        def kill() -> None:
-            timed_out.set()
-            process.kill()
-
-        seconds = LIMITS.wall_factor * _processor_seconds(path.stat().st_size)
-        timer = threading.Timer(seconds, kill)
-        timer.daemon = True
-        timer.start()
         try:
-            header, arrays = _exchange(process, path)
+            header, (directions, responses) = _exchange(process, path)
         except (BrokenPipeError, EOFError):
-            reason = _exit_reason(self._end(), timed_out=timed_out.is_set())
             raise InputError(
-                f"The file '{path}' cannot be read as a SOFA (netCDF-4) file ({reason}). Export "
-                "it again."
+                f"The file '{path}' cannot be read as a SOFA (netCDF-4) file "
+                f"({_exit_reason(self._end())}). Export it again."
             ) from None
-        finally:
-            timer.cancel()
-        if header["last"]:
-            self._end()
-        if "error" in header:
-            raise InputError(header["error"])
-        directions, responses = arrays
         return SofaData(
             directions, responses, header["rate"], header["attributes"], header["violation"]
         )
@@ -115,17 +104,14 @@ class _Reader:
         try:
             return process.wait(timeout=1)
         except subprocess.TimeoutExpired:
+            if _CAN_FORK:
+                os.killpg(process.pid, signal.SIGKILL)  # with the fork that reads a file
             process.kill()
             return process.wait()
 
 
-def _processor_seconds(size: int) -> float:
-    """Return the processor time that a file of `size` bytes may take."""
-    return LIMITS.seconds + size / LIMITS.bytes_per_second
-
-
-def _exit_reason(code: int, *, timed_out: bool) -> str:
-    if timed_out or code == -getattr(signal, "SIGXCPU", 0):
+def _exit_reason(code: int) -> str:
+    if code in (-getattr(signal, "SIGXCPU", 0), -getattr(signal, "SIGALRM", 0)):
         return f"it takes more than {LIMITS.seconds} s"
     return "it crashes the library that reads such files"
 
@@ -140,6 +126,8 @@ def _exchange(process: subprocess.Popen[bytes], path: Path) -> tuple[dict[str, A
     if not line:
         raise EOFError
     header = json.loads(line)
+    if "error" in header:
+        raise InputError(header["error"])
     return header, [_read_array(process.stdout, shape) for shape in header["shapes"]]
 
 
@@ -174,58 +162,68 @@ def serve() -> None:
     import scipy.fft  # noqa: F401
     import sofar  # noqa: F401
 
-    base_bytes, base_resident_bytes = _memory_bytes()
     for line in sys.stdin.buffer:
         path = Path(os.fsdecode(bytes.fromhex(line.decode())))
-        header, arrays = _respond(path, base_bytes)
-        growth = _memory_bytes()[1] - base_resident_bytes - sum(array.nbytes for array in arrays)
-        header["last"] = growth > LIMITS.max_growth_bytes
-        output.write(json.dumps(header).encode() + b"\n")
-        for array in arrays:
-            output.write(np.ascontiguousarray(array, dtype=np.float64).data)
-        output.flush()
+        if _CAN_FORK:
+            _respond_in_fork(path, output)
+        else:
+            _respond(path, output)
 
 
-def _respond(path: Path, base_bytes: int) -> tuple[dict[str, Any], list[Array]]:
-    """Return the header and the arrays of the response for a file."""
+def _respond_in_fork(path: Path, output: IO[bytes]) -> None:
+    """Read a file in a fork; if the fork ends by a signal, end in the same way."""
+    fork = os.fork()
+    if not fork:
+        code = 1
+        try:
+            _respond(path, output)
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    if code:
+        sys.exit(code)
+
+
+def _respond(path: Path, output: IO[bytes]) -> None:
+    """Read a file and write the header and the arrays of the response."""
+    arrays: list[Array] = []
     try:
-        _limit_resources(path.stat().st_size, base_bytes)
+        _limit_resources(path.stat().st_size)
         data = read_sofa_file(path)
+        arrays = [data.directions, data.responses]
+        header: dict[str, Any] = {
+            "shapes": [array.shape for array in arrays],
+            "rate": data.rate,
+            "attributes": data.attributes,
+            "violation": data.violation,
+        }
     except InputError as error:
-        return {"error": str(error), "shapes": []}, []
-    arrays = [data.directions, data.responses]
-    header = {
-        "shapes": [array.shape for array in arrays],
-        "rate": data.rate,
-        "attributes": data.attributes,
-        "violation": data.violation,
-    }
-    return header, arrays
+        header = {"error": str(error)}
+    output.write(json.dumps(header).encode() + b"\n")
+    for array in arrays:
+        output.write(np.ascontiguousarray(array, dtype=np.float64).data)
+    output.flush()
 
 
-def _memory_bytes() -> tuple[int, int]:
-    """Return the address space and the memory of this process, 0 if the system does not tell."""
-    pages = Path("/proc/self/statm")
-    if not pages.exists():
-        return 0, 0
-    total, resident = (int(number) for number in pages.read_text().split()[:2])
-    page_bytes = os.sysconf("SC_PAGE_SIZE")
-    return total * page_bytes, resident * page_bytes
-
-
-def _limit_resources(size: int, base_bytes: int) -> None:
-    """Limit processor time and memory for a file of `size` bytes, if the system supports it."""
+def _limit_resources(size: int) -> None:
+    """Limit time and memory of this fork for a file of `size` bytes, if the system supports it."""
     try:
         import resource
     except ImportError:  # Windows
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    limits = {resource.RLIMIT_CPU: int(used + _processor_seconds(size)) + 1}
-    if base_bytes:
-        allowed = LIMITS.memory_per_byte * size + LIMITS.memory_bytes
-        limits[resource.RLIMIT_AS] = base_bytes + allowed
+    seconds = int(LIMITS.seconds + size / LIMITS.bytes_per_second) + 1
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(LIMITS.wall_factor * seconds)
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: seconds}
+    pages = Path("/proc/self/statm")
+    if pages.exists():
+        current = int(pages.read_text().split()[0]) * resource.getpagesize()
+        limits[resource.RLIMIT_AS] = current + LIMITS.memory_per_byte * size + LIMITS.memory_bytes
     for kind, limit in limits.items():
         highest = resource.getrlimit(kind)[1]  # only root can raise it
-        limit = limit if highest == resource.RLIM_INFINITY else min(limit, highest)
-        resource.setrlimit(kind, (limit, highest))
+        allowed = limit if highest == resource.RLIM_INFINITY else min(limit, highest)
+        resource.setrlimit(kind, (allowed, highest))

@@ -43,6 +43,7 @@ class LearningSettings:
     directions_per_coordinate: int = 5  # per component and chart coordinate: ten on the sphere
     min_directions: int = 6  # fewest directions of a head that can be learned
     min_directions_to_hold_out: int = 20  # with fewer, every direction is needed for learning
+    min_cue_range: float = 1e-3  # dB or unit circle; below, no cue depends on the direction
     max_held_out: int = 240  # directions; fractions of levels are then accurate within 3 %
 
 
@@ -66,6 +67,7 @@ def learn_head(
     known = _restrict_to_space(head, space)
     x, y = known.directions, known.cues(layout)
     settings = LEARNING_SETTINGS
+    _check_cues_vary(y, head.name)
     # The relative durations of fitting, simulation, calibration and reverberation
     advance = _progress_steps(progress, (4, 6, 1, 1))
     count = _component_count(len(known), space, components)
@@ -169,6 +171,16 @@ def _restrict_to_space(head: Head, space: Space) -> Head:
             "other elevations."
         )
     return known
+
+
+def _check_cues_vary(y: Array, name: str) -> None:
+    """Raise InputError unless some of the cues (N, D) depend on the direction."""
+    if np.ptp(y, axis=0).max() < LEARNING_SETTINGS.min_cue_range:
+        raise InputError(
+            f"head must have level or phase differences that depend on the direction, got the same "
+            f"ones for all {len(y)} directions of '{name}'. Check that both ears were measured, "
+            "and that every direction has its own response."
+        )
 
 
 def _component_count(directions: int, space: Space, requested: int | None) -> int:

@@ -175,11 +175,13 @@ class DirectSoundTraining:
                 for scene, log_likelihood in poor_fits
             ]
         )
-        features = np.array([log_likelihood.features for _, log_likelihood in poor_fits])
-        weights = fit_anechoic_weight(
-            features, residual_ratios[exceeding], scores[exceeding], onset_scores
-        )
-        score_calibration = replace(self.score_calibration, weights=weights)
+        score_calibration = self.score_calibration
+        if poor_fits:  # none if the model fits anything, as it does for responses of pure noise
+            features = np.array([log_likelihood.features for _, log_likelihood in poor_fits])
+            weights = fit_anechoic_weight(
+                features, residual_ratios[exceeding], scores[exceeding], onset_scores
+            )
+            score_calibration = replace(score_calibration, weights=weights)
         return ReverberantLocalizer(
             self.direct_sound, score_calibration, self.multi_source_calibration, residual_threshold
         ).rounded()
