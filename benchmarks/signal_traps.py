@@ -1,25 +1,42 @@
 """Signal traps: broken and unusual input, and what the commands say about it.
 
+    python benchmarks/signal_traps.py traps [--heads cipic_021] [--rows inverted mono]
     python benchmarks/signal_traps.py alarms [--heads ku100 cipic_003 …] [--count 20]
 
-`alarms`: percentage of right recordings in which a fault of the input is found, which should be 0.
+`traps`: the verdict of `localize`, `separate` and `listen --separate` on every row of
+`tests/trap_table.py`. `alarms`: right recordings in which a fault of the input is found.
 """
 
 import argparse
 import csv
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 import scipy.signal
 from protocol import DATA, mixtures, single_talkers, speech_excerpt, utterances
 
 import earatlas as ea
+from earatlas.features.audio_files import audio_seconds
 from earatlas.features.input_plausibility import InterauralLimits, find_input_faults
 from earatlas.features.interaural_monitor import InterauralMonitor
 from earatlas.features.onset_detector import OnsetDetectorSettings
 from earatlas.hrtf.interaural_templates import InterauralTemplates
+from earatlas.streaming.report import LiveReport
 from earatlas.types import Array
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from trap_table import (
+    TRAPS,
+    Trap,
+    TrapSetup,
+    Verdict,
+    judge_localization,
+    judge_scene,
+    judge_stream,
+)
 
 RATE = 16_000
 
@@ -124,15 +141,63 @@ def alarms(heads: list[str], count: int, seed: int, of: str | None) -> None:
     print(f"\n{wrong} of {total} right recordings have a fault ({100 * wrong / total:.1f} %).")
 
 
+def print_traps(heads: list[str], rows: list[str], atlas_file: Path | None) -> None:
+    """Print the verdict of each command on each trap."""
+    files = [path for path in utterances() if audio_seconds(path) > 4.0]
+    for name in heads:
+        head = read_head(name)
+        atlas = ea.learn(head) if atlas_file is None else ea.Atlas.load(atlas_file)
+        setup = TrapSetup(head, lambda n: ea.read_mono(files[n], rate=RATE)[: 4 * RATE])
+        counts = [Counter[str]() for _ in range(3)]
+        print(f"\n| {name} | `localize` | `separate` | `listen --separate` |\n|---|---|---|---|")
+        for trap in TRAPS:
+            if rows and not any(row in trap.name for row in rows):
+                continue
+            verdicts = judge(atlas, trap, setup)
+            for count, verdict in zip(counts, verdicts, strict=True):
+                count[verdict] += 1
+            print(f"| {trap.name} | {' | '.join(verdicts)} |", flush=True)
+        print("\n" + "\n".join(str(dict(count)) for count in counts))
+
+
+def judge(atlas: ea.Atlas, trap: Trap, setup: TrapSetup) -> list[str]:
+    """Return the verdict on `localize`, `separate` and `listen --separate`."""
+    audio = ea.Audio(trap.make(setup), RATE)
+    answers: tuple[Callable[[], Verdict], ...] = (
+        lambda: judge_localization(trap, setup, atlas.localize(audio)),
+        lambda: judge_scene(trap, setup, atlas.separate(audio)),
+        lambda: judge_stream(trap, setup, stream_reports(atlas, audio)),
+    )
+    verdicts: list[str] = []
+    for answer in answers:
+        try:
+            verdicts.append(str(answer()))
+        except ea.InputError:
+            verdicts.append("refused")
+    return verdicts
+
+
+def stream_reports(atlas: ea.Atlas, audio: ea.Audio) -> list[LiveReport]:
+    """Return the reports of the last two seconds of a recording, in blocks of 0.1 s."""
+    live, size = atlas.live(rate=audio.rate), audio.rate // 10
+    starts = range(0, audio.samples.shape[1], size)
+    return [live.push(audio.samples[:, start : start + size]) for start in starts][-20:]
+
+
 def main() -> None:
     """Run a part of the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=["alarms"])
+    parser.add_argument("part", choices=["traps", "alarms"])
     parser.add_argument("--heads", nargs="+", default=["ku100", "cipic_003", "hats"])
     parser.add_argument("--of", help="head that is learned; default: the one that records")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", nargs="+", default=[], help="words in the names of the traps")
+    parser.add_argument("--atlas", type=Path, help="atlas of the head; default: learn it")
     arguments = parser.parse_args()
+    if arguments.part == "traps":
+        print_traps(arguments.heads, arguments.rows, arguments.atlas)
+        return
     alarms(arguments.heads, arguments.count, arguments.seed, arguments.of)
 
 

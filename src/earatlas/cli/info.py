@@ -26,6 +26,7 @@ from earatlas.cli.options import (
     read_head,
 )
 from earatlas.cli.outputs import OutputFiles, atlas_header
+from earatlas.cli.verdict_text import verdict_fields
 from earatlas.errors import InputError
 from earatlas.hrtf.diagnosis import HeadReport, coverage_map, diagnose, format_coverage
 from earatlas.hrtf.head import Head
@@ -191,6 +192,7 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
         "rooms": atlas.reverberant_localizer is not None,
         **_population_facts(atlas),
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
+        **verdict_fields(atlas),
         "cues": {**atlas.layout.to_dict(), "n_cues": atlas.layout.n_cues},
         "version": None if header is None else header.get("version"),
         "bytes": path.stat().st_size,
@@ -241,6 +243,9 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
         if errors is None
         else f"{errors['held_out']} directions, median error {errors['median_degrees']:.2f}°, "
         f"{100 * errors['beyond_30_share']:.1f} % beyond 30°",
+        "good for": ", ".join(facts["good_for"]) or "nothing",
+        **({"not for": ", ".join(facts["not_for"])} if facts["not_for"] else {}),
+        **({"limits": "\n".join(facts["limitations"])} if facts["limitations"] else {}),
         "cues": _format_cues(facts["cues"]),
         "file": f"{facts['bytes'] / 1e6:.1f} MB, format version {facts['version']}",
     }

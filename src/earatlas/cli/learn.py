@@ -41,6 +41,7 @@ from earatlas.cli.options import (
     read_head,
 )
 from earatlas.cli.outputs import OutputFiles, check_atlas_name, is_atlas
+from earatlas.cli.verdict_text import verdict_fields, verdict_lines
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere
 from earatlas.hrtf.diagnosis import diagnose
@@ -389,6 +390,7 @@ def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
         "directions": atlas.about["directions"],
         "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
         "rooms": atlas.reverberant_localizer is not None,
+        **verdict_fields(atlas),
         "seconds": round(seconds, 2),
     }
 
@@ -401,12 +403,11 @@ def _print(atlas: Atlas, path: Path, seconds: float) -> None:
         f"{f' ({left_out} others omitted)' if left_out else ''}, "
         f"{len(atlas.model.weights)} charts{_ready_for_rooms(atlas)}, in {seconds:.1f} s"
     )
-    if atlas.accuracy is None:
-        print_line("Too few directions to hold some out: errors are not measured, and credible")
-        print_line("regions are not calibrated but conservative.")
-    else:
+    if atlas.accuracy is not None:
         flat = isinstance(atlas.space, Circle)
         out.print(accuracy_table(atlas.accuracy, flat=flat), highlight=False)
+    for line in verdict_lines(atlas):
+        print_line(line)
     print_line(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -13,6 +13,7 @@ from earatlas.batch.file_arguments import unique_files
 from earatlas.cli.console import out, print_json, print_line, print_note, progress
 from earatlas.cli.options import HeadOptions, read_head
 from earatlas.cli.outputs import OutputFiles, check_atlas_name, is_atlas
+from earatlas.cli.verdict_text import verdict_lines
 from earatlas.localization.learned_head import Accuracy
 from earatlas.population_atlas import PopulationAtlas, learn_population
 
@@ -81,6 +82,8 @@ def _print(atlas: PopulationAtlas, path: Path, seconds: float) -> None:
     if atlas.accuracy is not None:
         print_line("Errors for heads that were held out, without adaptation:")
         out.print(accuracy_table(atlas.accuracy), highlight=False)
+    for line in verdict_lines(atlas):
+        print_line(line)
     print_line(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 

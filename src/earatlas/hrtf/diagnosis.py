@@ -18,6 +18,7 @@ from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
+from earatlas.hrtf.label_plausibility import LabelFit, LabelReading, label_fit
 from earatlas.types import Array, Mask
 from earatlas.wording import rounded_repr
 
@@ -27,6 +28,7 @@ __all__ = [
     "coverage_map",
     "diagnose",
     "format_coverage",
+    "label_warning",
     "nearest_neighbour_errors",
 ]
 
@@ -222,7 +224,7 @@ def _warnings(
     head: Head, median_ild: float, mirror: float, settings: DiagnosisSettings
 ) -> list[str]:
     """Return sentences about what cannot be learned from the head."""
-    notes = []
+    notes = [] if (fit := label_fit(head)).plausible else [label_warning(fit)]
     if isinstance(head.space, Circle):
         notes.append(
             "All directions have one elevation: azimuth can be learned on the circle, elevation "
@@ -238,6 +240,18 @@ def _warnings(
     if len(head) < settings.min_directions:
         notes.append(f"Only {len(head)} directions: expect coarse estimates. Measure more.")
     return notes
+
+
+def label_warning(fit: LabelFit) -> str:
+    """Return a sentence about labels that do not fit the responses."""
+    meant = "No usual reading of them fits: check the table of directions."
+    if fit.reading is not LabelReading.UNKNOWN:
+        meant = f"They fit if they are read as {fit.reading}: convert them."
+    return (
+        f"The directions explain {100 * max(fit.explained, 0):.0f} % of the delays between the "
+        "ears, or imply a head of another size; at any head it is 95 % or more. They are not "
+        f"azimuth and elevation in degrees. {meant}"
+    )
 
 
 def coverage_map(head: Head, columns: int = 30, rows: int = 12) -> Array:

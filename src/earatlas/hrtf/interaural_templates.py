@@ -25,7 +25,7 @@ from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head
 from earatlas.types import Array, Complex, Indices
 
-__all__ = ["InterauralTemplates", "LocalLinearInterpolation", "correlation_lags"]
+__all__ = ["InterauralTemplates", "LocalLinearInterpolation", "correlation_lags", "response_delays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class InterauralTemplates:
         ears = head.responses()
         left, right = np.moveaxis(transfer_functions(ears.samples, ears.rate, frequencies_hz), 1, 0)
         ratio = right / left
-        delay = _delays(ears.samples, ears.rate)
+        delay = response_delays(ears.samples, ears.rate)
         phase = np.angle(ratio * np.exp(2j * np.pi * frequencies_hz * delay[:, None]))
         level = 20 * np.log10(np.abs(ratio))
         return cls(head.directions, frequencies_hz, level, delay, phase)
@@ -118,7 +118,7 @@ class InterauralTemplates:
         return ratios
 
 
-def _delays(
+def response_delays(
     responses: Array,
     rate: float,
     *,

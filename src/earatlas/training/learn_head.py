@@ -16,6 +16,7 @@ from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.diagnosis import format_coverage
 from earatlas.hrtf.head import Head
+from earatlas.hrtf.label_plausibility import label_fit
 from earatlas.localization.learned_head import Accuracy, LearnedHead
 from earatlas.ppam.calibration import (
     Calibration,
@@ -28,6 +29,7 @@ from earatlas.ppam.model import PPAM
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import parallel_map, run_both
 from earatlas.training.reverberant import DirectSoundTraining, reverberation_obstacle
+from earatlas.training.verdict import covered_fraction
 from earatlas.types import Array, Indices, Progress
 
 __all__ = ["MODEL_ARRAYS", "LearningSettings", "learn_head"]
@@ -124,9 +126,20 @@ def learn_head(
             "left_out": len(head) - len(known),
             "spacing_degrees": round(known.spacing_degrees, 2),
             "coverage": format_coverage(known.space, known.directions, known.spacing_degrees),
+            "covered_fraction": round(
+                covered_fraction(known.space, known.directions, known.spacing_degrees), 3
+            ),
+            **_findings(known, layout, rooms=rooms),
             "seed": seed,
         },
     )
+
+
+def _findings(head: Head, layout: CueLayout, *, rooms: bool) -> dict[str, str]:
+    """Return what the verdict about the atlas must know, if anything is unusual."""
+    fit, obstacle = label_fit(head), reverberation_obstacle(head, layout) if rooms else None
+    labels = {} if fit.plausible else {"labels": str(fit.reading)}
+    return labels | ({} if obstacle is None else {"room_obstacle": obstacle})
 
 
 def _accuracy(folds: CrossValidation, tested: Indices, x: Array, y: Array) -> Accuracy:
