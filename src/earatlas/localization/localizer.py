@@ -38,6 +38,7 @@ from earatlas.localization.head_rotation import (
 )
 from earatlas.localization.learned_head import CalibratedPosterior, LearnedHead
 from earatlas.localization.result import Localization, uninformative_posterior
+from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, Spectra
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 
+@single_threaded_blas()
 def localize(
     head: LearnedHead,
     recording: Recording,
@@ -281,6 +283,7 @@ class Localizer:
         seconds = self._n_pushed / self._rate
         return f"Localizer({self._rate} Hz, {seconds:.1f} s of sound, memory {memory})"
 
+    @single_threaded_blas()
     def push(self, samples: ArrayLike, *, yaw: float | None = None) -> None:
         """Add a block of samples.
 
@@ -332,6 +335,7 @@ class Localizer:
         if self._silence is not None:
             self._silence.push(spectra)
 
+    @single_threaded_blas()
     def where(self) -> Localization:
         """Return the present localization, from all complete frames.
 
@@ -350,6 +354,7 @@ class Localizer:
         localization = localize_poses(self._head, poses, bins, yaw)
         return localization if self._silence is None else localization.aged(self._silence.seconds)
 
+    @single_threaded_blas()
     def finish(self) -> Localization:
         """End the stream and return the final localization.
 

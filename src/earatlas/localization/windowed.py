@@ -42,6 +42,7 @@ from earatlas.localization.localizer import (
 )
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed_features import WindowedFeatures
+from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, Indices, Progress
 
 __all__ = ["Track", "WindowSettings", "WindowedLocalizer", "localize_windows"]
@@ -132,6 +133,7 @@ class WindowSettings:
         return step, max(round(self.window_seconds / (step * frame)), 1)
 
 
+@single_threaded_blas()
 def localize_windows(head: LearnedHead, recording: Recording, windows: WindowSettings) -> Track:
     """Return the track of a recording.
 
