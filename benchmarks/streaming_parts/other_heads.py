@@ -1,15 +1,14 @@
 """Radii in the reports of a stream with heads that are not the learned one, and in rooms.
 
-Talkers of 5 s, one or two at a time, are heard by another head than the one that was learned, or in
-rooms. Each confirmed and active source of the reports from 2 s on, every 0.25 s, is compared with
-the nearest talker: share within `radius_90`, share wrong (more than 20 degrees off) and sure (a
-radius below 10 degrees), median error, median radius, and the share of scenes with the doubt about
-the head.
+Talkers of 5 s, one or two at a time, are recorded with another head than the one that was learned,
+or in rooms. Each confirmed and active source of the reports from 2 s on, every 0.25 s, is compared
+with the nearest talker: share within `radius_90`, share wrong (more than 20 degrees off) and sure
+(a radius below 10 degrees), median error, median radius, and the share of scenes with the doubt
+about the head.
 
-Settings were chosen on the rows of `DEVELOPMENT`: people 1 to 25 (an atlas of people 1 to 20, heard
-by 21 to 25), `kemar_full` with the atlas of `cipic_021`, and room A. The rows of `JUDGEMENT` are
-for judging: an atlas of people 1 to 25 heard by other people, the Leipzig KEMAR that was set up
-again, and room D.
+Settings were chosen on the rows of `DEVELOPMENT`: people 21 to 25 with an atlas of people 1 to 20,
+`kemar_full` with the atlas of `cipic_021`, and room A. The rows of `JUDGEMENT` are for judging:
+other people with an atlas of people 1 to 25, the Leipzig KEMAR that was set up again, and room D.
 """
 
 import warnings
@@ -42,7 +41,7 @@ class Row:
 
     title: str
     atlas: str  # name of the learned head
-    heads: Callable[[], Sequence[ea.Head]]  # that hear the scenes
+    heads: Callable[[], Sequence[ea.Head]]  # that record the scenes
     room: ea.Room | Callable[[np.random.Generator], ea.Room] | None = None  # or one per scene
 
 
