@@ -1,6 +1,8 @@
 """Streaming: quality of separation and tracking for static and moving talkers, and long runs.
 
-    python benchmarks/streaming.py [static moving after_motion tracks fullband blocks soak]
+    python benchmarks/streaming.py [static moving after_motion tracks fullband blocks soak
+                                    development judgement own_head
+                                    static_development static_judgement]
                                    [--count 6] [--atlas FILE] [--seed 31] [--minutes 60]
 
 `static`: two talkers of 9 s, ku100 with all directions learned, anechoic and at T60 0.3 s, and the
@@ -12,7 +14,10 @@ second, in comparison with two static talkers at the final directions. `tracks`:
 figures of `static` and `moving` alone. `fullband`: two anechoic talkers at 48 kHz, SDR and CPU
 seconds per second. `blocks`: the same signal in blocks of 64, 1000 and 48,000 samples; exits with
 an error if tracks or samples differ. `soak`: talkers come and go; peak memory after one minute and
-every five minutes, samples in and out.
+every five minutes, samples in and out. `development`, `judgement`, `own_head`: how honest the radii
+are with other heads than the learned one and in rooms (`streaming_parts.other_heads`).
+`static_development`, `static_judgement`: false motion and false splits of single static talkers
+(`streaming_parts.false_motion`).
 
 Every 50 ms, talkers and confirmed tracks within 20 degrees are matched: previous matches are kept
 while they are valid (as in CLEAR MOT), the others are matched by Hungarian assignment. A track that
@@ -31,12 +36,17 @@ import numpy as np
 from protocol import DATA, load_head, mixtures, speech_excerpt, utterances
 from scipy.optimize import linear_sum_assignment
 from separation_parts import fullband
+from streaming_parts.false_motion import MOTION_DEVELOPMENT, MOTION_JUDGEMENT, false_motion
+from streaming_parts.other_heads import DEVELOPMENT, JUDGEMENT, OWN_HEAD, other_heads
 
 import earatlas as ea
 from earatlas.geometry.angles import great_circle_error
 from earatlas.types import Array
 
-PARTS = ("static", "moving", "after_motion", "tracks", "fullband", "blocks", "soak")
+OTHER_HEADS = {"development": DEVELOPMENT, "judgement": JUDGEMENT, "own_head": OWN_HEAD}
+KU100_PARTS = ("static", "moving", "after_motion", "tracks", "fullband", "blocks", "soak")
+FALSE_MOTION = {"static_development": MOTION_DEVELOPMENT, "static_judgement": MOTION_JUDGEMENT}
+PARTS = (*KU100_PARTS, *OTHER_HEADS, *FALSE_MOTION)
 BLOCKS = (64, 1000, 48_000)  # block sizes in samples
 RATE, SECONDS, LATE, STEP = 16_000, 9.0, 3 * 16_000, 800
 BLOCK = 4000  # samples, block size of `soak`
@@ -397,6 +407,7 @@ def main() -> None:
     parser.add_argument(
         "--hats", type=Path, help="atlas of all directions of hats; default: learn it"
     )
+    parser.add_argument("--atlases", type=Path, help="folder in which learned atlases are kept")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"PART must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
@@ -404,8 +415,14 @@ def main() -> None:
     def load_or_learn(name: str, path: Path | None) -> ea.Atlas:
         return ea.learn(load_head(name)) if path is None else ea.Atlas.load(path)
 
-    ku100 = load_or_learn("ku100", options.atlas)
     count, seed = options.count, options.seed
+    for part in OTHER_HEADS.keys() & set(options.parts):
+        other_heads(OTHER_HEADS[part], count, seed, options.atlases)
+    for part in FALSE_MOTION.keys() & set(options.parts):
+        false_motion(FALSE_MOTION[part], count, seed, options.atlases)
+    if not set(KU100_PARTS) & set(options.parts):
+        return
+    ku100 = load_or_learn("ku100", options.atlas)
     if {"static", "moving"} & set(options.parts):
         print(
             "| | SDR streaming (median) | low delay | `separate` | "

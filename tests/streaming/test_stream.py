@@ -7,6 +7,8 @@ import pytest
 
 import earatlas as ea
 from earatlas.geometry.angles import great_circle_error
+from earatlas.hrtf.head import ImpulseResponses
+from earatlas.localization.diagnostics import DoubtKind
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd
 from earatlas.streaming.hops import (
     OutputSettings,
@@ -308,3 +310,23 @@ def test_identical_channels_have_no_direction(reverberant_atlas: ea.Atlas) -> No
     assert "nothing directional" in {doubt.word for doubt in report.doubts}
     assert report.sources
     assert all(source.radius_90 > 140 for source in report.sources)
+
+
+def test_another_head_is_doubted_and_its_radius_is_wide(reverberant_atlas: ea.Atlas) -> None:
+    """With a head that is larger by a tenth the stream raises a doubt; radii cover the errors."""
+    direction = np.array([[50.0, 10.0]])
+    head = ea.simulated_head(direction)
+    responses = head.responses()
+    larger = ea.Head("larger", direction, ImpulseResponses(responses.samples, 43_600))
+    sound = ea.synthetic_speech(4.0, seed=3)
+    doubted = []
+    for hearing in (head, larger):
+        samples = ea.render_scene(hearing, [sound], direction).mixture.at_rate(RATE).samples
+        reports, _ = run_stream(reverberant_atlas.live(), samples, 4000)
+        kinds = {doubt.word for report in reports for doubt in report.doubts}
+        doubted.append(DoubtKind.HEAD_MISMATCH in kinds)
+        for report in reports[8:]:
+            for source in report.sources:
+                error = float(great_circle_error(direction[0], source.direction))
+                assert error <= source.radius_90, (hearing.name, report)
+    assert doubted == [False, True]

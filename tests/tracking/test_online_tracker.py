@@ -9,8 +9,7 @@ import pytest
 import earatlas as ea
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.reverberation import ReverberationEstimate
-from earatlas.geometry.alternatives import grid_alternatives
-from earatlas.geometry.angles import great_circle_error, to_directions, to_vectors
+from earatlas.geometry.angles import great_circle_error, to_vectors
 from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.localization.onset_mixture import OnsetMixtureSettings
 from earatlas.tracking import online_track
@@ -24,6 +23,7 @@ from earatlas.tracking.settings import (
     TrackerSettings,
     TrackSettings,
 )
+from earatlas.tracking.track_posterior import TrackPosterior
 from earatlas.types import Array
 
 RATE, STEP = 16_000, 2048
@@ -64,7 +64,7 @@ def test_moving_track_decelerates_while_coasting() -> None:
         np.zeros(0, dtype=np.float32),
         TrackSettings(),
     )
-    static_radius = track.radius_90
+    static_radius = 2.15 * track.error_degrees
     track.velocity = np.array([-20.0, 0.0])
     assert track.radius_90 == pytest.approx(1.6 * static_radius)
     for _ in range(10):
@@ -198,47 +198,47 @@ def test_cue_directions_resolve_the_cone_of_confusion(
     assert not track.located_by_cues
 
 
-def test_radius_covers_likely_positions_on_the_cone(tracker: OnlineTracker) -> None:
-    """The radius reaches other likely directions on the cone, unless cues locate the track."""
-    vectors = tracker.buffer.vectors
-    own, other = 5, 90
-    track = make_track(1, (0.0, 0.0))
-    track.vector, track.error_degrees = vectors[own], 1.0
-    distance = np.degrees(np.arccos(vectors[own] @ vectors[other]))
-    L = np.full(len(vectors), -np.inf)
-    L[own] = 3.0
-    for nats, radius in ((2.0, distance), (-2.0, 0.0)):  # exp(-1) and exp(-5) of the maximum
-        L[other] = nats
-        track.cone_radius_90 = tracker._cone_disambiguation._cone_radius_90(track, L)
-        assert track.cone_radius_90 == pytest.approx(radius, abs=1e-3)
-        assert track.radius_90 == pytest.approx(max(radius, 2.15), rel=0.1)
-        without_coasting = track.radius_90
+def points_at(*places: tuple[tuple[float, float], int]) -> TrackPosterior:
+    """Return a posterior with a number of points at each direction; the later ones are denser."""
+    vectors = np.concatenate([np.tile(to_vectors(np.array(x)), (n, 1)) for x, n in places])
+    density = np.repeat(np.arange(float(len(places))), [n for _, n in places])
+    return TrackPosterior(vectors, density)
+
+
+def test_radius_covers_the_posterior() -> None:
+    """The radius reaches likely directions, is wide without a posterior, and grows in silence."""
+    track = make_track(1, (30.0, 0.0))
+    track.error_degrees = 1.0
+    assert track.radius_90 == track.settings.unsettled_radius_degrees
+    for n_far, radius in ((12, 120.0), (8, gaussian_radius_90(2))):  # more and less than 10 %
+        track.posterior = points_at(((30.0, 0.0), 100 - n_far), ((150.0, 0.0), n_far))
+        assert track.radius_90 == pytest.approx(radius, abs=0.01)
         track.coasting_seconds = 9.0
-        assert track.radius_90 > without_coasting + 0.1
+        assert track.radius_90 > radius + 0.1
         track.coasting_seconds = 0.0
-    track.cone_radius_90, track.located_by_cues = distance, True
-    assert track.radius_90 < 3
+    track.vector = to_vectors(np.array([40.0, 0.0]))  # the points stay where they are
+    assert track.radius_90 == pytest.approx(10.0, abs=0.01)
+    track.velocity = np.array([20.0, 0.0])
+    assert track.radius_90 == pytest.approx(
+        gaussian_radius_90(2) * track.settings.moving_radius_factor
+    )
 
 
-def test_alternatives_of_a_track_begin_with_its_direction(tracker: OnlineTracker) -> None:
-    """Each peak on the cone is an alternative, unless cues locate the track."""
-    vectors = tracker.buffer.vectors
-    track = make_track(1, (0.0, 0.0))
-    track.vector, track.error_degrees = vectors[5], 1.0
-    cosines = vectors @ vectors[5]
-    far = int(np.abs(cosines).argmin())  # about 90 degrees away
-    L = np.full(len(vectors), -50.0)
-    L[[5, far]] = 0.0, 1.0
-    track.alternatives = grid_alternatives(vectors, L, track.vector)
+def test_alternatives_of_a_track_begin_with_its_direction() -> None:
+    """Each peak of the posterior is an alternative; a moving track has one direction."""
+    track = make_track(1, (30.0, 0.0))
+    track.error_degrees = 1.0
+    track.posterior = points_at(((30.0, 0.0), 27), ((150.0, 0.0), 68), ((-80.0, 0.0), 5))
     first, second = track.possible_directions
-    assert first.probability == pytest.approx(1 / (1 + np.e))
+    assert first.probability == pytest.approx(0.27)
     assert first.direction == pytest.approx(track.direction)
-    assert second.probability == pytest.approx(np.e / (1 + np.e))
-    assert great_circle_error(second.direction, to_directions(vectors[far])) < 1e-3
-    assert second.radius_90 == pytest.approx(
-        gaussian_radius_90(2)
-    )  # never below the error of the track
-    track.located_by_cues = True
+    assert second.probability == pytest.approx(0.68)
+    assert second.direction == pytest.approx([150.0, 0.0])
+    assert second.radius_90 == pytest.approx(gaussian_radius_90(2))
+    assert track.posterior.more_probable(track.vector, 3.0) is None
+    assert track.posterior.more_probable(track.vector, 2.0) == pytest.approx([150.0, 0.0])
+    assert track.posterior.more_probable(to_vectors(second.direction), 2.0) is None
+    track.velocity = np.array([20.0, 0.0])
     assert len(track.possible_directions) == 1
 
 

@@ -33,7 +33,8 @@ __all__ = [
     "Alternative",
     "AlternativeSettings",
     "find_alternatives",
-    "grid_alternatives",
+    "point_alternatives",
+    "point_peaks",
 ]
 
 
@@ -161,46 +162,60 @@ def find_alternatives(
     return tuple(alternatives)
 
 
-def grid_alternatives(
-    vectors: Array,
-    log_probabilities: Array,
-    current: Array,
-    settings: AlternativeSettings = ALTERNATIVE_SETTINGS,
-) -> tuple[Alternative, ...]:
-    """Return the peaks of probabilities on a grid, the peak of the current direction first.
+def point_peaks(
+    vectors: Array, log_densities: Array, settings: AlternativeSettings = ALTERNATIVE_SETTINGS
+) -> Indices:
+    """Return the peak of each point of a posterior, as the index of its densest point.
 
     Parameters
     ----------
     vectors : ndarray of shape (n, 3)
-        Unit vectors of the cells, which have about the same size.
-    log_probabilities : ndarray of shape (n,)
-        Logarithm of the probability of each cell, up to a constant.
+        Unit vectors that are distributed like the posterior.
+    log_densities : ndarray of shape (n,)
+        Logarithm of the density at each of them, up to a constant.
+    settings : AlternativeSettings, optional
+        Distance of linked points.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Indices of points.
+    """
+    return _quick_shift(_angles(vectors, vectors), log_densities, settings)
+
+
+def point_alternatives(
+    vectors: Array,
+    peak: Indices,
+    current: Array,
+    settings: AlternativeSettings = ALTERNATIVE_SETTINGS,
+) -> tuple[Alternative, ...]:
+    """Return the peaks of points of a posterior, the peak of the current direction first.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (n, 3)
+        Unit vectors that are distributed like the posterior.
+    peak : ndarray of shape (n,)
+        Peak of each of them, by `point_peaks`.
     current : ndarray of shape (3,)
         Unit vector of the current direction.
     settings : AlternativeSettings, optional
-        Distance of linked cells and smallest probability.
+        Smallest probability.
 
     Returns
     -------
     tuple of Alternative
         At least one. The first has the current direction, whatever its probability.
     """
-    p = np.exp(log_probabilities - log_probabilities.max())
-    p /= p.sum()
-    peak = _quick_shift(_angles(vectors, vectors), log_probabilities, settings)
-    probabilities = np.bincount(peak, p, minlength=len(p))
+    probabilities = np.bincount(peak, minlength=len(peak)) / len(peak)
     holds_current = int(peak[int((vectors @ current).argmax())])
     probable = np.flatnonzero(probabilities >= settings.min_probability)
     others = sorted(set(probable.tolist()) - {holds_current}, key=lambda n: -probabilities[n])
     alternatives = []
     for root in (holds_current, *others):
         place = current if root == holds_current else vectors[root]
-        own = peak == root
-        angles = _angles(place[None], vectors[own])[0]
-        order = np.argsort(angles)
-        mass = np.cumsum(p[own][order]) / probabilities[root]
-        last = min(int(np.searchsorted(mass, 0.9)), len(angles) - 1)
-        radius = float(angles[order[last]])
+        radius = float(np.quantile(_angles(place[None], vectors[peak == root])[0], 0.9))
         alternatives.append(Alternative(to_directions(place), float(probabilities[root]), radius))
     return tuple(alternatives)
 

@@ -342,6 +342,11 @@ class DirectionPosterior(HtmlView):
         vars(self).update(best=summary.best, direction=summary.best, mean=summary.mean)
         self._sizes[0.9] = summary.radius_90, summary.area_90
 
+    @property
+    def points(self) -> Array:
+        """Quasi-random points (n, C) in degrees that are distributed like the posterior."""
+        return self._quasi_random_points[1]
+
     @cached_property
     def _quasi_random_points(self) -> tuple[DirectionPosterior, Array]:
         """The heaviest components, and quasi-random points (n, C) of them."""

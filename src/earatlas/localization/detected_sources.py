@@ -39,6 +39,7 @@ __all__ = [
     "DetectionSettings",
     "SourceDetector",
     "detected_source_posterior",
+    "weighted_median",
     "widen_posterior",
 ]
 
@@ -151,7 +152,7 @@ class SourceDetector:
         L = np.concatenate([near, L])
         # Exclude the directions of the others; otherwise both posteriors peak at the louder source.
         L[self._too_near(every_direction, directions, m)] = -np.inf
-        snr_db = _weighted_median(self.bins.snr_db, responsibilities)
+        snr_db = weighted_median(self.bins.snr_db, responsibilities)
         log_likelihood = DirectionLogLikelihood(
             every_direction,
             L,
@@ -172,7 +173,7 @@ class SourceDetector:
         return near
 
 
-def _weighted_median(values: Array, weights: Array) -> float:
+def weighted_median(values: Array, weights: Array) -> float:
     """Return the weighted median of the values, at most 60."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])

@@ -45,6 +45,7 @@ from earatlas.localization.head_rotation import (
 )
 from earatlas.localization.learned_head import CalibratedPosterior, LearnedHead
 from earatlas.localization.result import Localization, uninformative_posterior
+from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, Spectra
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 
+@single_threaded_blas()
 def localize(
     head: LearnedHead,
     recording: Recording,
@@ -294,6 +296,7 @@ class Localizer:
         seconds = self._n_pushed / self._rate
         return f"Localizer({self._rate} Hz, {seconds:.1f} s of sound, memory {memory})"
 
+    @single_threaded_blas()
     def push(self, samples: ArrayLike, *, yaw: float | None = None) -> None:
         """Add a block of samples.
 
@@ -339,6 +342,7 @@ class Localizer:
         if self._silence is not None:
             self._silence.push(spectra)
 
+    @single_threaded_blas()
     def where(self) -> Localization:
         """Return the present localization, from all complete frames.
 
@@ -359,6 +363,7 @@ class Localizer:
         localization = replace(localization, doubts=doubts)
         return localization if self._silence is None else localization.aged(self._silence.seconds)
 
+    @single_threaded_blas()
     def finish(self) -> Localization:
         """End the stream and return the final localization.
 

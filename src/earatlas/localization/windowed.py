@@ -43,6 +43,7 @@ from earatlas.localization.localizer import (
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed_features import WindowedFeatures
 from earatlas.notebooks import HtmlView, data_frame
+from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, Indices, Progress
 from earatlas.wording import coordinate_names
 
@@ -195,6 +196,7 @@ class WindowSettings:
         return step, max(round(self.window_seconds / (step * frame)), 1)
 
 
+@single_threaded_blas()
 def localize_windows(head: LearnedHead, recording: Recording, windows: WindowSettings) -> Track:
     """Return the track of a recording.
 

@@ -62,6 +62,7 @@ from earatlas.separation.source_directions import (
     source_count_doubts,
 )
 from earatlas.separation.source_masks import SourceMasks, StaticMasks, TrajectoryMasks
+from earatlas.threads import single_threaded_blas
 from earatlas.tracking.offline import (
     EstimatedTrajectory,
     TrajectoryOptions,
@@ -136,6 +137,7 @@ class SeparationOptions:
         return self if self.rate is not None else replace(self, rate=recording.rate)
 
 
+@single_threaded_blas()
 def separate(separator: Separator, audio: Audio, options: SeparationOptions) -> Scene:
     """Separate the sources of a recording in memory.
 
@@ -198,6 +200,7 @@ def separate(separator: Separator, audio: Audio, options: SeparationOptions) -> 
     return Scene(**{**field_values(summary), "sources": separated}, mixture=mixture)
 
 
+@single_threaded_blas()
 def separate_file(
     separator: Separator,
     recording: FileRecording,

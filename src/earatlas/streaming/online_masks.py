@@ -183,6 +183,14 @@ class OnlineMasks:
                 row[layout.cue_frequencies[known]] = means
         return ExpectedCues(level, np.arctan2(sine, cosine))
 
+    def statistics(self) -> dict[int, CueStatistics]:
+        """Return the statistics (D,) of the head's cues, by track id."""
+        learned = self._model.learned
+        return {
+            i: _without_negligible(one.counts[learned], one.sums[learned], one.squares[learned])
+            for i, one in self._statistics.items()
+        }
+
     def cue_directions(self) -> dict[int, Array]:
         """Return the directions, relative to the head, of tracks whose cues determine them."""
         directions = {}
@@ -224,3 +232,10 @@ class OnlineMasks:
         sums[:, learned] = frames * means
         squares[:, learned] = frames * (means**2 + variances)
         return CueStatistics(counts, sums, squares, frames)
+
+
+def _without_negligible(counts: Array, sums: Array, squares: Array) -> CueStatistics:
+    """Return statistics (D,) in which cues with a negligible count are not observed."""
+    observed = counts > 1e-6  # the inverse of a smaller count may overflow
+    counts, sums, squares = (np.where(observed, each, 0.0) for each in (counts, sums, squares))
+    return CueStatistics(counts, sums, squares, float(counts.max(initial=0.0)))

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from earatlas.geometry.angles import to_vectors
+from earatlas.localization.diagnostics import Doubt
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.separation.separator import Separator
 from earatlas.streaming.filterbank import Filterbank
@@ -26,6 +28,7 @@ from earatlas.streaming.hops import Hop
 from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
 from earatlas.streaming.speaker_split_merge import SpeakerSplitMerge, SpeakerTestSettings
+from earatlas.streaming.track_posteriors import TrackPosteriors
 from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online_track import OnlineTrack
 from earatlas.tracking.settings import TrackerSettings
@@ -49,6 +52,7 @@ class TrackStageSettings:
     step_seconds: float = 0.128  # time between steps of the tracker
     static_head_seconds: float = 6.0  # time without rotation after which cues and signals are used
     static_head_degrees: float = 3.0  # smaller rotations do not count
+    min_peak_ratio: float = 2.0  # probability of a peak over that at a track, which moves there
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class TrackStage:
         self.speaker_test = SpeakerSplitMerge(
             self.space, separator.layout, filterbank, SpeakerTestSettings()
         )
+        self.posteriors = TrackPosteriors(separator.head, localizer)
+        self.doubts: tuple[Doubt, ...] = ()  # about the head
         self._hop_seconds = filterbank.hop_seconds
         self._hops_per_step = max(round(self._settings.step_seconds / self._hop_seconds), 1)
         self._samples: list[Array] = []  # since the last step, at the head's rate
@@ -132,19 +138,45 @@ class TrackStage:
         """
         settings, now, yaw = self._settings, self.now, self._yaw
         step = self._n_hops // self._hops_per_step
-        if step % self.tracker.settings.front_end.interval_steps == 0:
-            if abs(yaw - self._reference_yaw) > settings.static_head_degrees:
-                self._reference_yaw, self._turned_at = yaw, now
-            static = now - self._turned_at >= settings.static_head_seconds
-            anechoic = self.front_end.reverberation.anechoic
-            directions = masks.model.cue_directions() if anechoic and static else {}
-            self.tracker.apply_cue_directions(
-                {i: self.space.rotated(direction, yaw) for i, direction in directions.items()}
-            )
-        if now - self._turned_at >= settings.static_head_seconds:
+        is_decision = step % self.tracker.settings.front_end.interval_steps == 0
+        if is_decision and abs(yaw - self._reference_yaw) > settings.static_head_degrees:
+            self._reference_yaw, self._turned_at = yaw, now
+        static = now - self._turned_at >= settings.static_head_seconds
+        statistics = masks.model.statistics() if static else {}
+        self.posteriors.update(self.tracker, statistics, self.front_end.onsets, now, yaw)
+        if is_decision:
+            anechoic = self.front_end.reverberation.anechoic and static
+            directions = masks.model.cue_directions() if anechoic else {}
+            self.tracker.apply_cue_directions(self._probable_directions(directions, yaw))
+            self.doubts = self._head_doubts()
+        if static:
             self.speaker_test.check(
                 step, now, self.front_end, rendered_ids, masks.model, masks.frames, yaw
             )
+
+    def _probable_directions(self, cues: Mapping[int, Array], yaw: float) -> dict[int, Array]:
+        """Return directions from cues, or those of a much more probable peak, by track id.
+
+        `cues` are directions relative to the head, by track id. The posterior of one of several
+        tracks is not certain enough to move it.
+        """
+        directions = {i: self.space.rotated(direction, yaw) for i, direction in cues.items()}
+        tracks = self.tracker.confirmed
+        for track in tracks:
+            if len(tracks) == 1 and track.posterior is not None and not track.moving:
+                vector = to_vectors(directions.get(track.id, track.direction))
+                peak = track.posterior.more_probable(vector, self._settings.min_peak_ratio)
+                if peak is not None:
+                    directions[track.id] = peak
+        return directions
+
+    def _head_doubts(self) -> tuple[Doubt, ...]:
+        """Return the doubt about the head, unless noise or reverberation explain its residual."""
+        onsets = self.front_end.onsets
+        if onsets is None or self.front_end.doubts:
+            return ()
+        fit = self.posteriors.head_fit(self.tracker.confirmed, onsets)
+        return () if fit is None or not fit.other_head else tuple(fit.doubts())
 
     def positions(self) -> TrackPositions:
         """Return where the confirmed tracks are, and how they moved since the last call."""

@@ -20,6 +20,7 @@ from earatlas.streaming.hops import OutputSettings, StreamInput, StreamOutput
 from earatlas.streaming.renderer import DEFAULT_LATENCY, LOW_LATENCY
 from earatlas.streaming.report import LiveReport
 from earatlas.streaming.stages import MaskStage, RenderStage, TrackStage
+from earatlas.threads import single_threaded_blas
 from earatlas.types import Array
 
 __all__ = ["Live"]
@@ -189,6 +190,7 @@ class Live:
         separator = self._masking.model.separator
         return (separator, separator.head, self._tracking.front_end.sound)
 
+    @single_threaded_blas()
     def push(self, samples: ArrayLike, *, yaw: float | None = None) -> LiveReport:
         """Process a block of samples.
 
@@ -233,6 +235,7 @@ class Live:
         x = self._input.accept(x)
         return self._process(x, self._input.n_samples - self.delay_samples)
 
+    @single_threaded_blas()
     def finish(self) -> LiveReport:
         """End the stream and return the samples that are still due.
 
@@ -273,7 +276,8 @@ class Live:
             if step_ended:
                 self._update()
         time, now = self._input.n_samples / self.rate, tracking.now
-        return self._output.report(until, time, now, tracking.front_end, self._input.doubts)
+        doubts = (*self._input.doubts, *tracking.doubts)
+        return self._output.report(until, time, now, tracking.front_end, doubts)
 
     def _update(self) -> None:
         """Update tracks, masks and filters after a step of the tracker, for the next hops."""

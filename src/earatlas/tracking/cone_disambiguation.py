@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from earatlas.geometry.alternatives import ALTERNATIVE_SETTINGS, grid_alternatives
 from earatlas.geometry.angles import to_vectors
 from earatlas.tracking.online_track import OnlineTrack
 from earatlas.tracking.onset_buffer import OnsetBuffer
@@ -61,13 +60,6 @@ class ConeDisambiguation:
         L = likelihood + buffer.log_prior
         own_gate = L[buffer.gate_mask(track)]
         allowed = buffer.cone_mask(track) if track.confirmed else np.ones(len(L), dtype=bool)
-        if track.confirmed and not track.moving:
-            track.cone_radius_90 = self._cone_radius_90(track, np.where(allowed, L, -np.inf))
-            track.alternatives = ()
-            if track.cone_radius_90 > ALTERNATIVE_SETTINGS.min_radius_degrees:
-                track.alternatives = grid_alternatives(
-                    buffer.vectors[allowed], L[allowed], track.vector
-                )
         for other in tracks:
             allowed &= ~buffer.gate_mask(other)
         L = np.where(allowed, L, -np.inf)
@@ -82,15 +74,6 @@ class ConeDisambiguation:
         else:
             track.move_on_cone(vector)
             buffer.rewrite_history(track, densities, settings.motion.memory_seconds)
-
-    def _cone_radius_90(self, track: OnlineTrack, L: Array) -> float:
-        """Return the radius in degrees around a track with 90 % of the posterior from L (G,)."""
-        p = np.exp(L - L.max())
-        cosines = self._buffer.vectors @ track.vector
-        distances = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
-        order = np.argsort(distances)
-        mass = np.cumsum(p[order]) / p.sum()
-        return float(distances[order[int(np.searchsorted(mass, 0.9))]])
 
     def _static_log_likelihoods(
         self, track: OnlineTrack, M: int, v: Array, other_likelihoods: Array, weight: float

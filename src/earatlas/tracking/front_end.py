@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from earatlas.features.onset_detector import OnsetDetector
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION
 from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
@@ -46,6 +46,7 @@ class TrackingFrontEnd:
         self._active_seconds = 0.0
         self.reverberation = UNKNOWN_REVERBERATION
         self.directional = True  # the two channels can be the ears of a head
+        self.onsets: OnsetBins | None = None  # of the whole stream, at the last decision
         self.doubts: tuple[Doubt, ...] = ()
 
     def step(
@@ -73,7 +74,7 @@ class TrackingFrontEnd:
                 was_reverberant=self.reverberation.reverberant,
                 active_seconds=self._active_seconds,
             )
-            bins = replace(bins, reverberation=self.reverberation)
+            bins = self.onsets = replace(bins, reverberation=self.reverberation)
             diagnosis = RecordingDiagnosis.measure(bins, now, fits=fits)
             self.directional = diagnosis.plausible
             self.doubts = tuple(diagnosis.doubts())

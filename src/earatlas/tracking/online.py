@@ -41,6 +41,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from earatlas.geometry.angles import to_vectors
+from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.onset_mixture import fit_mixing_weights
 from earatlas.tracking.cone_disambiguation import ConeDisambiguation
 from earatlas.tracking.online_track import OnlineTrack, TrackEvent, TrackState
@@ -59,7 +60,7 @@ class OnlineTracker:
         self.settings, self.buffer = settings, buffer
         self.tracks: list[OnlineTrack] = []  # without deleted ones, between two steps
         self._next_id = 1
-        self._n_steps = 0
+        self.n_steps = 0  # so far
         self._cone_disambiguation = ConeDisambiguation(buffer, settings)
         self._position_update = PositionUpdate(buffer, settings)
 
@@ -74,17 +75,17 @@ class OnlineTracker:
         `yaw` is the head's yaw in degrees at the end of the step.
         """
         self.buffer.set_yaw(yaw)
-        self._n_steps += 1
+        self.n_steps += 1
         for track in self.tracks:
             track.predict(seconds)
         if len(self.buffer):
             v = self.buffer.weights
             likelihoods = self._update_tracks(v, now)
             interval = self.settings.initiation.interval_steps
-            if self._n_steps % interval == 0:
+            if self.n_steps % interval == 0:
                 self._initiate_track(v, likelihoods, now)
             elif self.tracks:
-                m = (self._n_steps // interval) % len(self.tracks)
+                m = (self.n_steps // interval) % len(self.tracks)
                 settled = self.tracks[m].is_settled(now, self.settings.motion.settled_seconds)
                 self._cone_disambiguation.search_cone(
                     self.tracks, m, v, likelihoods, settled=settled
@@ -122,7 +123,7 @@ class OnlineTracker:
             established = track.hits > motion.established_hits and track.is_settled(
                 now, motion.settled_seconds
             )
-            if established and (self._n_steps + track.id) % motion.settled_interval_steps:
+            if established and (self.n_steps + track.id) % motion.settled_interval_steps:
                 continue
             self._position_update.update(tracks, m, others, densities[:, m], float(weights[m]), now)
             likelihoods[:, m] = weights[m] * np.concatenate(list(track.density_history))
@@ -330,6 +331,24 @@ class OnlineTracker:
 
     # --- corrections by cues and by the separated signals ------------------------------
 
+    def direction_log_likelihood(
+        self, track: OnlineTrack, now: float
+    ) -> DirectionLogLikelihood | None:
+        """Return the log-likelihood of a static track beside the other confirmed ones.
+
+        None: there are no bins since it is static. Beside no other track, all bins are its own.
+        """
+        others = [other for other in self.confirmed if other is not track]
+        e, weight = np.zeros(len(self.buffer)), 1.0
+        if others and len(self.buffer):
+            g = np.array([np.concatenate(list(t.density_history)) for t in (track, *others)])
+            weights = fit_mixing_weights(
+                g.T.astype(np.float64), self.buffer.weights, self.settings.initiation.mixture
+            )[:, 0]
+            e = weights[1:-1] @ g[1:] + weights[-1]
+            weight = max(float(weights[0]), self.settings.initiation.mixture.min_weight)
+        return self.buffer.direction_log_likelihood(e, weight, now - track.static_since)
+
     def apply_cue_directions(self, directions: Mapping[int, Array]) -> None:
         """Move tracks to directions (C,), by track id, estimated from long-window cues."""
         self._cone_disambiguation.apply_cue_directions(self.tracks, directions)
@@ -385,5 +404,5 @@ class OnlineTracker:
         """Move a track to a unit vector (3,), with a history as if it had always been there."""
         track.reset(vector)
         track.density_history = self.buffer.history_at(vector)
-        track.located_by_cues = False
+        track.located_by_cues, track.posterior = False, None
         track.cone_memory = np.zeros_like(track.cone_memory)

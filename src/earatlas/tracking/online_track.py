@@ -36,6 +36,7 @@ from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.tracking.settings import TrackSettings
+from earatlas.tracking.track_posterior import TrackPosterior
 from earatlas.types import Array, Single
 
 __all__ = ["TRANSITIONS", "OnlineTrack", "TrackEvent", "TrackState", "parallel_scale"]
@@ -124,8 +125,7 @@ class OnlineTrack:
     total_gain: float = 0.0  # sum of the gain over all hits
     low_likelihood_steps: int = 0  # hits with a low gain since the last higher gain
     confirmed_by_signal_at: float = -np.inf  # seconds, when its signal was a speaker of its own
-    cone_radius_90: float = 0.0  # degrees around it with 90 % of the posterior on its cone
-    alternatives: tuple[Alternative, ...] = ()  # other peaks on its cone; empty: not ambiguous
+    posterior: TrackPosterior | None = None  # of a static track; None: not known yet
     recoverable: bool = False  # it was moving or new at the last hit
     reference_vector: Array = field(init=False)  # (3,) where its signal statistics are valid
 
@@ -173,8 +173,7 @@ class OnlineTrack:
     def absorb(self, other: OnlineTrack) -> None:
         """Continue as another track of the same source, which is deleted."""
         self.vector, self.error_degrees = other.vector, other.error_degrees
-        self.velocity, self.cone_radius_90 = other.velocity, other.cone_radius_90
-        self.alternatives = other.alternatives
+        self.velocity, self.posterior = other.velocity, other.posterior
         self.density_history = other.density_history
         self.vector_history, self.cone_memory = other.vector_history, other.cone_memory
         self.static_since = other.static_since
@@ -211,37 +210,38 @@ class OnlineTrack:
 
     @property
     def radius_90(self) -> float:
-        """Radius in degrees that holds the source with 90 % probability, if it exists."""
-        return self._radius_90(0.0 if self._cone_resolved else self.cone_radius_90)
+        """Radius in degrees that holds the source with 90 % probability, if it exists.
 
-    @property
-    def _cone_resolved(self) -> bool:
-        """Whether cues or motion determine the position on the cone of confusion."""
-        return self.located_by_cues or self.moving
+        A static track without a posterior is not settled: its radius is wide.
+        """
+        if self.moving:
+            return self._radius_90(0.0)
+        if self.posterior is None:
+            return self._radius_90(self.settings.unsettled_radius_degrees)
+        return self._radius_90(self.posterior.radius_90(self.vector))
 
-    def _radius_90(self, cone_radius_90: float) -> float:
-        """Return the radius if the position on the cone is known within `cone_radius_90`."""
+    def _radius_90(self, posterior_radius_90: float) -> float:
+        """Return the radius that follows from that of the posterior and from the motion."""
         settings = self.settings
         drift = (
             settings.diffusion_degrees * np.sqrt(self.coasting_seconds)
             + settings.speed_uncertainty * self.speed * self.coasting_seconds
         )
         scale = gaussian_radius_90(2) * (settings.moving_radius_factor if self.moving else 1.0)
-        return float(np.hypot(max(scale * self.error_degrees, cone_radius_90), scale * drift))
+        return float(np.hypot(max(scale * self.error_degrees, posterior_radius_90), scale * drift))
 
     @property
     def possible_directions(self) -> tuple[Alternative, ...]:
         """The alternatives of the direction, which is that of the first one.
 
-        There is one while the track is moving or located by long-window cues.
+        There is one if the track is moving or 90 % of its posterior are close to it.
         """
-        if self._cone_resolved or not self.alternatives:
+        found: tuple[Alternative, ...] = ()
+        if not self.moving and self.posterior is not None:
+            found = self.posterior.alternatives(self.vector)
+        if not found:
             return (Alternative(self.direction, 1.0, self.radius_90),)
-        directions = (self.direction, *(one.direction for one in self.alternatives[1:]))
-        return tuple(
-            replace(one, direction=direction, radius_90=self._radius_90(one.radius_90))
-            for one, direction in zip(self.alternatives, directions, strict=True)
-        )
+        return tuple(replace(one, radius_90=self._radius_90(one.radius_90)) for one in found)
 
     def is_settled(self, now: float, settled_seconds: float) -> bool:
         """Return whether the track has been static for more than `settled_seconds`."""
@@ -290,8 +290,7 @@ class OnlineTrack:
     def reset(self, vector: Array) -> None:
         """Move the track to a unit vector (3,) and reset its motion and uncertainty."""
         self.vector, self.velocity = vector, np.zeros(2)
-        self.error_degrees, self.cone_radius_90 = self.settings.initial_error_degrees, 0.0
-        self.alternatives = ()
+        self.error_degrees = self.settings.initial_error_degrees
         self.static_since, self.reference_vector = -np.inf, vector
 
     def move_on_cone(self, vector: Array) -> None:

@@ -27,9 +27,12 @@ import numpy as np
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.geometry.front_prior import FRONT_PRIOR
+from earatlas.localization.detected_sources import weighted_median
 from earatlas.localization.onset_likelihood import (
     N_TABLE_STEPS,
+    DirectionLogLikelihood,
     DirectSoundModel,
+    best_cells,
     bin_class,
     bin_weights,
 )
@@ -50,6 +53,7 @@ class _Step:
     stokes_points: Single  # (b, 3)
     yaws: Array  # (b,) degrees
     ages: Array  # (b,) seconds before the end of the step
+    snr_db: Array  # (b,) above the noise floor
     densities: Single  # (b, G)
 
 
@@ -87,7 +91,7 @@ class OnsetBuffer:
         ages = self._frame_seconds * (n_frames - new.t).astype(np.float64)
         densities = self._coarse_densities(new, yaws)
         self._steps.append(
-            _Step(new.f, classes, self._sound.stokes_points(new), yaws, ages, densities)
+            _Step(new.f, classes, self._sound.stokes_points(new), yaws, ages, new.snr_db, densities)
         )
         self._concatenate(seconds)
 
@@ -99,6 +103,7 @@ class OnsetBuffer:
         self._f = np.concatenate([empty, *(s.f for s in steps)])
         self._bin_class = np.concatenate([empty, *(s.classes for s in steps)])
         self._yaws = np.concatenate([np.zeros(0), *(s.yaws for s in steps)])
+        self._snr_db = np.concatenate([np.zeros(0), *(s.snr_db for s in steps)])
         blank = np.zeros((0, 3), dtype=np.float32)
         self._observed: Single = np.concatenate([blank, *(s.stokes_points for s in steps)])
         blank = np.zeros((0, len(self.directions)), dtype=np.float32)
@@ -180,6 +185,43 @@ class OnsetBuffer:
         `other_likelihoods` (B,) are those of the selected bins.
         """
         return source_log_likelihoods(self.densities[rows], v, other_likelihoods, weight)
+
+    def direction_log_likelihood(
+        self, other_likelihoods: Array, weight: float, seconds: float = np.inf
+    ) -> DirectionLogLikelihood | None:
+        """Return the log-likelihood of a static source, for a `ScoreCalibration`.
+
+        `other_likelihoods` (B,) are those of the bins without the source, `weight` is its mixing
+        weight; bins older than `seconds` are not used. None: there are no bins. The values are
+        relative to diffuse sound of the same weight (`earatlas.localization.detected_sources`).
+        """
+        used = np.flatnonzero(self.ages <= seconds)
+        if not len(used):
+            return None
+        v, e = bin_weights(self._f[used]), other_likelihoods[used]
+        coarse, cell = self._sound.cells
+        L = source_log_likelihoods(self.densities[used], v, e, weight).astype(np.float64)
+        best = best_cells(L, self._settings.fine_cells)
+        fine, far = np.flatnonzero(best[cell]), np.flatnonzero(~best)
+        g = self.densities_at(self._sound.grid[fine])[used]
+        near = source_log_likelihoods(g, v, e, weight).astype(np.float64)
+        top = weight * g[:, int(near.argmax())]
+        responsibilities = top / (top + e)
+        diffuse = float(v @ np.log(e + weight))
+        own_weight = max(float(v @ responsibilities), 1e-9)
+        features = np.array(
+            [
+                (float(near.max()) - diffuse) / own_weight,
+                weighted_median(self._snr_db[used], responsibilities),
+                np.log2(max(float(responsibilities.sum()), 1.0)),
+            ]
+        )
+        return DirectionLogLikelihood(
+            self._sound.grid[np.concatenate([fine, coarse[far]])],
+            np.concatenate([near, L[far]]) - diffuse,
+            np.concatenate([np.ones(len(fine)), np.bincount(cell, minlength=len(L))[far]]),
+            features,
+        )
 
     def best_pair(self) -> Array | None:
         """Return the two directions (2, C) that explain the bins best, on any cone.

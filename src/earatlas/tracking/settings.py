@@ -43,6 +43,7 @@ class OnsetBufferSettings:
     max_steps: int = 24  # length of the buffer: 3 s
     max_bins_per_step: int = 50  # bins with the largest rise that are kept per step
     yaw_group_degrees: float = 2.0  # bins whose head yaws differ by less are evaluated together
+    fine_cells: int = 24  # coarse directions that are refined for the posterior of a track
     gate_degrees: float = 12.0  # directions this close to a track belong to it
     mixture: OnsetMixtureSettings = MIXTURE_SETTINGS  # of the bins in the buffer
 
@@ -115,6 +116,7 @@ class TrackSettings:
     active_seconds: float = 1.0  # time since the last hit within which a track is active
     new_hits: int = 8  # a track with fewer hits can be recovered even if it is static
     initial_error_degrees: float = 6.0  # standard error of a new position
+    unsettled_radius_degrees: float = 40.0  # smallest radius of a track without a posterior
     diffusion_degrees: float = 1.0  # error that coasting adds, per square root of a second
     speed_uncertainty: float = 0.5  # relative error of the speed of a coasting track
     moving_radius_factor: float = 1.6  # multiplies the radius of a moving track

@@ -1,0 +1,1 @@
+"""Parts of `streaming.py`."""

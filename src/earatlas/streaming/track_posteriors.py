@@ -1,0 +1,206 @@
+"""Calibrated posteriors of the tracks of a stream, as of sources in a recording.
+
+Inputs: the log-likelihood of the buffered onsets of a track, the cue statistics of its masks, and
+the onsets of the whole stream. Output: a `TrackPosterior` per confirmed, static track, by the same
+decisions as for a recording (`earatlas.localization.learned_head`):
+
+    anechoic model, where its residual is as small as that of the learned head;
+    else the calibrated posterior of the onsets, for one source mixed with that of the cues;
+    if another head made the recording, the posterior for its deviation.
+
+Cues are not used while the head turns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from earatlas.features.onset_detector import OnsetBins
+from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.front_prior import apply_front_prior
+from earatlas.localization.detected_sources import widen_posterior
+from earatlas.localization.diagnostics import HeadFit
+from earatlas.localization.learned_head import LearnedHead
+from earatlas.localization.onset_likelihood import DirectionLogLikelihood
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
+from earatlas.tracking.online import OnlineTracker
+from earatlas.tracking.online_track import OnlineTrack
+from earatlas.tracking.track_posterior import TrackPosterior
+
+__all__ = ["TrackPosteriorSettings", "TrackPosteriors"]
+
+
+# Evidence: docs/figures/settings/streaming.md, "track_posteriors".
+@dataclass(frozen=True, slots=True)
+class TrackPosteriorSettings:
+    """Posteriors of tracks."""
+
+    interval_steps: int = 8  # steps between updates of one track
+    unsettled_seconds: float = 2.0  # active sound until another head is distinguished from a room
+    unsettled_weight: float = 0.25  # of another head until then
+    min_cue_frames: float = 2.0  # observed frames from which on cues are used
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Posterior of one track relative to the head, and how well the head fits."""
+
+    posterior: DirectionPosterior
+    residual_ratio: float = math.nan
+    nats_per_onset: float = math.nan
+    mismatch: float = math.nan
+
+
+class TrackPosteriors:
+    """Updates the posteriors of confirmed tracks."""
+
+    def __init__(self, head: LearnedHead, localizer: ReverberantLocalizer) -> None:
+        self._head, self._localizer = head, localizer
+        self._settings = TrackPosteriorSettings()
+        self._other_head = False  # the tracks that determine a mismatch are those of another head
+
+    def update(
+        self,
+        tracker: OnlineTracker,
+        statistics: Mapping[int, CueStatistics],
+        onsets: OnsetBins | None,
+        now: float,
+        yaw: float,
+    ) -> None:
+        """Update the posteriors that are due.
+
+        `statistics` (D,) are those of the cues, by track id; `onsets` those of the whole stream,
+        `yaw` the yaw of the head in degrees.
+        """
+        confirmed = tracker.confirmed
+        for track in confirmed:
+            if track.moving:
+                track.posterior = None
+            elif track.posterior is None or self._is_due(tracker, track):
+                likelihood = tracker.direction_log_likelihood(track, now)
+                if likelihood is not None and track.misses == 0:
+                    cues = statistics.get(track.id)
+                    fit = self._fit(likelihood, cues, onsets, len(confirmed), yaw)
+                    track.posterior = _points(fit, yaw)
+        self._other_head = self._is_other_head(confirmed)
+
+    def _is_other_head(self, tracks: Sequence[OnlineTrack]) -> bool:
+        """Return whether the tracks deviate from the learned head; as before if none is known."""
+        mismatch = self._head.mismatch
+        known = [
+            track.posterior.mismatch
+            for track in tracks
+            if track.posterior is not None and not math.isnan(track.posterior.mismatch)
+        ]
+        if mismatch is None or not known:
+            return self._other_head
+        return min(known) > mismatch.settings.max_same_unit
+
+    def _is_due(self, tracker: OnlineTracker, track: OnlineTrack) -> bool:
+        return (tracker.n_steps + track.id) % self._settings.interval_steps == 0
+
+    def _fit(
+        self,
+        likelihood: DirectionLogLikelihood,
+        cues: CueStatistics | None,
+        onsets: OnsetBins | None,
+        n_tracks: int,
+        yaw: float,
+    ) -> _Fit:
+        """Return the posterior relative to the head, with the prior of front before rear."""
+        space, localizer = self._head.space, self._localizer
+        likelihood = replace(likelihood, directions=space.rotated(likelihood.directions, -yaw))
+        calibration = localizer.score_calibration
+        if n_tracks > 1 and localizer.multi_source_calibration is not None:
+            calibration = localizer.multi_source_calibration
+        posterior = calibration.posterior(space, likelihood)
+        if n_tracks > 1 and localizer.multi_source_calibration is None:
+            posterior = widen_posterior(posterior)
+        fit = _Fit(posterior, nats_per_onset=float(likelihood.features[0]))
+        if cues is not None and float(np.mean(cues.counts)) >= self._settings.min_cue_frames:
+            fit = self._with_cues(fit, likelihood, cues, onsets, n_tracks)
+        elif self._other_head:  # the onsets alone are those of a head that was not learned
+            fit = replace(fit, posterior=widen_posterior(fit.posterior))
+        return replace(fit, posterior=apply_front_prior(fit.posterior))
+
+    def _with_cues(
+        self,
+        fit: _Fit,
+        likelihood: DirectionLogLikelihood,
+        cues: CueStatistics,
+        onsets: OnsetBins | None,
+        n_tracks: int,
+    ) -> _Fit:
+        """Return the fit of the anechoic model, of the onsets, or of another head."""
+        head, localizer, mismatch = self._head, self._localizer, self._head.mismatch
+        batch = head.calibration.calibrated_posteriors(head.model, CueStatistics.stack([cues]))
+        ratio = float(batch.residual_ratios[0])
+        (anechoic,) = batch.posteriors(np.arange(1))
+        weight = 0.0
+        if ratio <= localizer.residual_threshold:
+            weight = 1.0
+        elif n_tracks == 1:
+            weight = localizer.score_calibration.anechoic_weight(likelihood.features, ratio)
+        mixed = posterior_mixture(anechoic, fit.posterior, weight)
+        fit = replace(fit, posterior=mixed, residual_ratio=ratio)
+        if mismatch is None or ratio <= mismatch.settings.min_residual_ratio:
+            return fit
+        determined = onsets is not None and mismatch.is_possible(ratio, onsets)
+        if not determined and not self._is_unsettled(onsets):
+            return fit
+        magnitude, at_magnitude = mismatch.most_probable(batch.effective[0])
+        if magnitude <= mismatch.settings.magnitudes[0]:
+            return fit
+        posterior = mismatch.mixture(magnitude, at_magnitude, likelihood)
+        if determined and onsets is not None and not onsets.reverberation.any_room:
+            return replace(fit, posterior=posterior, mismatch=magnitude)
+        share = (
+            mismatch.settings.small_room_weight if determined else self._settings.unsettled_weight
+        )
+        return replace(fit, posterior=posterior_mixture(posterior, fit.posterior, share))
+
+    def _is_unsettled(self, onsets: OnsetBins | None) -> bool:
+        """Whether the stream is too short to distinguish another head from a room."""
+        if onsets is None:
+            return True
+        reverberation = onsets.reverberation
+        short = reverberation.active_seconds < self._settings.unsettled_seconds
+        return not reverberation.reverberant and (short or not reverberation.anechoic)
+
+    def head_fit(self, tracks: Sequence[OnlineTrack], onsets: OnsetBins) -> HeadFit | None:
+        """Return how well the head fits: that of the track that fits best; None if unknown."""
+        known = [
+            track.posterior
+            for track in tracks
+            if track.posterior is not None and not math.isnan(track.posterior.residual_ratio)
+        ]
+        if not known:
+            return None
+        best = min(known, key=lambda one: (one.mismatch, one.residual_ratio))
+        typical = self._localizer.score_calibration.typical_nats_per_onset
+        return HeadFit.measure(
+            best.residual_ratio,
+            best.nats_per_onset,
+            typical,
+            onsets.reverberation,
+            mismatch=best.mismatch,
+        )
+
+
+def _points(fit: _Fit, yaw: float) -> TrackPosterior:
+    """Return the posterior as points relative to the room."""
+    posterior = fit.posterior.rotated(yaw) if yaw else fit.posterior
+    points = posterior.points
+    return TrackPosterior(
+        to_vectors(points),
+        posterior.log_density(points),
+        fit.residual_ratio,
+        fit.nats_per_onset,
+        fit.mismatch,
+    )

@@ -1,0 +1,64 @@
+"""Numerical libraries use one thread inside localization, separation and streams."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import earatlas as ea
+from earatlas.threads import parallel_map, run_both, single_threaded_blas
+
+
+def blas_threads() -> set[int]:
+    """Return the numbers of threads of all BLAS libraries of the process."""
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def test_the_limit_is_nested_and_restored() -> None:
+    """Inside, BLAS has one thread; the former limit returns with the last exit."""
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        with single_threaded_blas():
+            with single_threaded_blas():
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == before
+        with pytest.raises(ValueError, match="inside"), single_threaded_blas():
+            raise ValueError("inside")
+        assert blas_threads() == before
+
+
+def test_parallel_functions_use_one_thread_each() -> None:
+    """The limit of the calling thread holds in the threads of a pool."""
+    with threadpool_limits(2, "blas"):
+        assert parallel_map(lambda _: blas_threads(), range(3)) == [{1}] * 3
+        assert run_both(blas_threads, blas_threads) == ({1}, {1})
+
+
+def test_every_entry_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Localization of recordings and windows, streams and separation limit BLAS."""
+    atlas, original = ea.example_atlas(), np.concatenate
+    seen: list[set[int]] = []
+
+    def spy(*arguments: Any, **settings: Any) -> Any:
+        if not seen:
+            seen.append(blas_threads())
+        return original(*arguments, **settings)
+
+    samples = np.random.default_rng(0).normal(size=(2, 9600))
+    audio, localizer, live = ea.Audio(samples, 16_000), atlas.localizer(), atlas.live()
+    monkeypatch.setattr(np, "concatenate", spy)
+    calls: dict[str, Callable[[], object]] = {
+        "localize": lambda: atlas.localize(audio),
+        "windows": lambda: atlas.localize_frames(audio),
+        "separate": lambda: atlas.separate(audio, n_sources=2),
+        "localizer": lambda: (localizer.push(samples), localizer.where(), localizer.finish()),
+        "live": lambda: (live.push(samples), live.finish()),
+    }
+    with threadpool_limits(2, "blas"):
+        for name, call in calls.items():
+            seen.clear()
+            call()
+            assert seen == [{1}], name
