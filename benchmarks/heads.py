@@ -27,6 +27,7 @@ from earatlas.features.audio_files import audio_seconds
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import to_vectors
+from earatlas.localization.diagnostics import DoubtKind
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.localizer import localization_from_posterior
 from earatlas.localization.result import Localization
@@ -34,6 +35,7 @@ from earatlas.population.adaptation_report import adapt_to_recordings
 from earatlas.population.comparison import compare_learned_heads
 from earatlas.population.setup_error import with_setup_error
 from earatlas.population_atlas import PopulationAtlas, learn_population
+from earatlas.separation.result import SourceSummary
 from earatlas.types import Array
 
 PARTS = ("people", "recordings", "separation", "refusal", "reseated", "fit", "size", "mismatch")
@@ -89,11 +91,17 @@ class Errors:
     def add(self, name: str, truths: Array, found: list[Localization]) -> None:
         """Add localizations of true directions (n, 2)."""
         for truth, one in zip(truths, found, strict=True):
-            error = float(ea.great_circle_error(truth, one.direction))
-            sine = to_vectors(np.stack([truth, one.direction]))[:, 1]
-            lateral = abs(float(np.diff(np.degrees(np.arcsin(np.clip(sine, -1, 1))))[0]))
-            doubted = any("head" in str(doubt) for doubt in one.doubts)
-            self.rows.setdefault(name, []).append((error, lateral, one.radius_90, doubted))
+            doubted = any(doubt.word is DoubtKind.HEAD_MISMATCH for doubt in one.doubts)
+            self.add_source(name, truth, one, doubted=doubted)
+
+    def add_source(
+        self, name: str, truth: Array, found: Localization | SourceSummary, *, doubted: bool
+    ) -> None:
+        """Add one direction; `doubted`: the head was said not to fit."""
+        error = float(ea.great_circle_error(truth, found.direction))
+        sine = to_vectors(np.stack([truth, found.direction]))[:, 1]
+        lateral = abs(float(np.diff(np.degrees(np.arcsin(np.clip(sine, -1, 1))))[0]))
+        self.rows.setdefault(name, []).append((error, lateral, found.radius_90, doubted))
 
     def print(self) -> None:
         """Print the table."""
@@ -195,21 +203,25 @@ def judge_separation(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -
     """Print metrics of two talkers, separated with the population and with the own head."""
     from earatlas.atlas import learn
 
-    rows: list[dict[str, Row]] = []
+    rooms = {"anechoic": None, "T60 0.4 s": ea.Room(t60_seconds=0.4)}
+    rows: dict[str, list[dict[str, Row]]] = {name: [] for name in rooms}
     for number, head in enumerate(heads):
         training, held_out = split(head, number)
         own = learn(training)
-        for scene in mixtures(held_out, count, 2, seed=7000 + number):
-            values = {}
-            for name, used in (("atlas of people", atlas), ("own head", own)):
-                start = time.process_time()
-                found = used.separate(scene.mixture, n_sources=2)
-                seconds = time.process_time() - start
-                sounds = np.stack([source.audio.samples for source in found.sources])
-                directions = np.stack([source.direction for source in found.sources])
-                values[name] = row(scene, sounds, directions, seconds)
-            rows.append(values)
-    table(f"2 talkers of people outside the population, {len(rows)} mixtures", rows)
+        for place, room in rooms.items():
+            scenes = mixtures(held_out, count, 2, room=room, room_head=head, seed=7000 + number)
+            for scene in scenes:
+                values = {}
+                for name, used in (("atlas of people", atlas), ("own head", own)):
+                    start = time.process_time()
+                    found = used.separate(scene.mixture, n_sources=2)
+                    seconds = time.process_time() - start
+                    sounds = np.stack([source.audio.samples for source in found.sources])
+                    directions = np.stack([source.direction for source in found.sources])
+                    values[name] = row(scene, sounds, directions, seconds)
+                rows[place].append(values)
+    for place, found_rows in rows.items():
+        table(f"2 talkers of people outside, {place}, {len(found_rows)} mixtures", found_rows)
 
 
 def refusal(atlas: PopulationAtlas) -> None:

@@ -63,7 +63,7 @@ def test_headers_without_samples_are_refused(tmp_path: Path, kind: str) -> None:
     path, whole = tmp_path / "sound", sound(tmp_path, kind)
     name = {"aiff": b"SSND", "aifc": b"SSND"}.get(kind, b"data")
     path.write_bytes(whole[: whole.find(name)] if name in whole else whole[:20])
-    with pytest.raises(ea.InputError, match="cannot be read|its end is missing"):
+    with pytest.raises(ea.InputError, match=r"cannot be read|its end is missing"):
         read_all_channels(path)
 
 

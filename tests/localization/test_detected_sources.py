@@ -12,6 +12,7 @@ from scipy.signal import oaconvolve
 import earatlas as ea
 from earatlas.features.blocks import Block
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
+from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.detected_sources import (
@@ -296,6 +297,7 @@ def test_only_sources_without_evidence_are_localized_alone(reverberant_atlas: ea
             np.array([9.0, 9.0]),
             OnsetDetections(sources, bins),
             InitializationSettings(),
+            CueStatistics.stack([CueStatistics.from_vector(np.zeros(3))] * 2),
         )
         for own in locate_static_sources(reverberant_atlas, fit, (far, far), onset_masks):
             assert great_circle_error(own.posterior.best, direction) < 4

@@ -9,13 +9,19 @@ import earatlas as ea
 from earatlas.features.layout import CueLayout
 from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.diagnostics import DoubtKind, HeadFit
 from earatlas.localization.head_mismatch import HeadMismatch, Unit
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.head_deviations import HeadDeviations
+from earatlas.separation.initialization import Initialization, OnsetDetections
 from earatlas.separation.result import Evidence, LocatedSource
-from earatlas.separation.source_directions import SceneMismatch, diagnose_scene
+from earatlas.separation.source_directions import (
+    SceneMismatch,
+    diagnose_scene,
+    locate_static_sources,
+)
 from earatlas.training.reverberant import detect_onsets
 from earatlas.types import Array
 
@@ -43,11 +49,10 @@ def mismatch_of(
     )
 
 
-def effective(atlas: ea.Atlas, cues: Array) -> CueStatistics:
-    """Return the effective statistics of one vector of cues."""
-    return atlas.calibration.effective_statistics(
-        CueStatistics.from_vector(cues), atlas.model.noise
-    )
+def effective(atlas: ea.Atlas, *cues: Array) -> CueStatistics:
+    """Return the effective statistics (M, D) of M vectors of cues."""
+    sounds = CueStatistics.stack([CueStatistics.from_vector(one) for one in cues])
+    return atlas.calibration.effective_statistics(sounds, atlas.model.noise)
 
 
 @pytest.mark.parametrize("true", [0.0, 0.3, 1.0])
@@ -60,7 +65,8 @@ def test_evidence_finds_the_magnitude(deviations: HeadDeviations, true: float) -
         z = rng.normal(size=3)
         own = atlas.model.forward_map(np.array([direction]))[0]
         shift = deviations.bands.expand(deviations.loadings[0] @ z)
-        found.append(mismatch.magnitude(effective(atlas, own + np.sqrt(2) * true * shift)))
+        sound = effective(atlas, own + np.sqrt(2) * true * shift)
+        found.append(mismatch.most_probable(sound).magnitude)
     low, high = {0.0: (0.08, 0.08), 0.3: (0.15, 0.6), 1.0: (0.6, 1.5)}[true]
     assert low <= np.median(found) <= high
 
@@ -72,7 +78,8 @@ def test_unit_is_the_prior_of_the_magnitude(deviations: HeadDeviations) -> None:
     shift = deviations.bands.expand(deviations.loadings[0] @ np.array([1.5, -1.0, 1.0]))
     sound = effective(atlas, cues + np.sqrt(2) * shift)
     same, other = (
-        mismatch_of(atlas, deviations, unit).magnitude(sound) for unit in (Unit.SAME, Unit.OTHER)
+        mismatch_of(atlas, deviations, unit).most_probable(sound).magnitude
+        for unit in (Unit.SAME, Unit.OTHER)
     )
     assert same == pytest.approx(0.3)
     assert other >= 0.6
@@ -99,6 +106,50 @@ def test_noise_and_reverberation_are_not_a_mismatch(deviations: HeadDeviations) 
     assert not mismatch.is_possible(2.0, replace(onsets, snr_db=onsets.snr_db - 40))
     reverberant = ReverberationEstimate(decay_seconds=0.3)
     assert not mismatch.is_possible(2.0, replace(onsets, reverberation=reverberant))
+
+
+def test_bins_of_several_sources_reveal_a_room(deviations: HeadDeviations) -> None:
+    """Several sources decay slowly without a room, but only in a room do their bins scatter."""
+    atlas = ea.example_atlas()
+    mismatch = mismatch_of(atlas, deviations)
+    scene = ea.render_scene(
+        ea.simulated_head([[40.0, 10.0]]), [ea.synthetic_speech(2.0)], [[40.0, 10.0]]
+    )
+    settings = mismatch.localizer.direct_sound.onset_settings
+    onsets = replace(
+        detect_onsets(scene.mixture.samples, settings),
+        reverberation=ReverberationEstimate(decay_seconds=0.25, snr_db=20.0),
+    )
+    assert not mismatch.is_possible(2.0, onsets)
+    assert mismatch.is_possible(2.0, onsets, 100.0)
+    assert not mismatch.is_possible(2.0, onsets, 400.0)
+    fast = replace(onsets, reverberation=ReverberationEstimate(decay_seconds=0.15, snr_db=20.0))
+    assert mismatch.is_possible(2.0, fast, 400.0)
+    assert not mismatch.is_possible(2.0, fast, 500.0)
+    assert not mismatch.is_possible(0.9, onsets, 100.0)  # the head fits: saves the time
+    assert not mismatch.is_possible(2.0, replace(onsets, frames=0.3 * onsets.frames), 100.0)
+    for decay_seconds, snr_db in ((0.4, 20.0), (0.25, 12.0)):
+        other = ReverberationEstimate(decay_seconds=decay_seconds, snr_db=snr_db)
+        assert not mismatch.is_possible(2.0, replace(onsets, reverberation=other), 100.0)
+
+
+def test_sources_share_the_magnitude(deviations: HeadDeviations) -> None:
+    """The evidence of two sources is the sum of theirs, and both have the posterior at one α."""
+    atlas, rng = ea.example_atlas(), np.random.default_rng(3)
+    mismatch = mismatch_of(atlas, deviations)
+    own = atlas.model.forward_map(np.array([[30.0, 10.0], [-70.0, 0.0]]))
+    shifts = deviations.bands.expand((deviations.loadings[0] @ rng.normal(size=(3, 2))).T)
+    cues = own + np.sqrt(2) * np.array([[0.3], [1.0]]) * shifts
+    both = mismatch.most_probable(effective(atlas, *cues))
+    alone = [mismatch.most_probable(effective(atlas, one)) for one in cues]
+    assert alone[0].magnitude <= both.magnitude <= alone[1].magnitude
+    assert alone[0].magnitude < alone[1].magnitude
+    assert both.gain_nats < sum(one.gain_nats for one in alone)
+    scale = atlas.calibration.temperature / mismatch.settings.temperature
+    model = deviations.deviating(atlas.model, both.magnitude)
+    for m, one in enumerate(both.cue_posteriors):
+        expected = model.posteriors(effective(atlas, cues[m]).scaled(scale))[0]
+        np.testing.assert_allclose(one.weights, expected.weights, atol=1e-12)
 
 
 def test_deviations_need_the_same_cues(deviations: HeadDeviations) -> None:
@@ -130,12 +181,14 @@ def test_learn_stores_the_unit(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("magnitudes", "doubted"), [((1.5, 0.3), False), ((1.5, 0.6), True), ((0.08, 0.08), False)]
-)
-def test_best_fitting_source_of_a_scene_decides(
-    deviations: HeadDeviations, magnitudes: tuple[float, ...], doubted: bool
+    ("n_sources", "magnitude", "gain_nats", "doubted"),
+    [(2, 1.0, 41, True), (2, 1.0, 39, False), (3, 1.0, 49, False), (3, 1, 51, True),
+     (2, 0.3, 90, False)],
+)  # fmt: skip
+def test_evidence_of_all_sources_decides(
+    deviations: HeadDeviations, n_sources: int, magnitude: float, gain_nats: float, doubted: bool
 ) -> None:
-    """Errors of the masks increase single magnitudes; another head increases all of them."""
+    """Errors of the masks give another head some evidence, more so with more sources."""
     atlas = ea.example_atlas()
     scene = ea.render_scene(
         ea.simulated_head([[40.0, 10.0]]), [ea.synthetic_speech(2.0)], [[40.0, 10.0]]
@@ -144,12 +197,34 @@ def test_best_fitting_source_of_a_scene_decides(
     settings = atlas.reverberant_localizer.direct_sound.onset_settings
     onsets = replace(
         detect_onsets(scene.mixture.samples, settings),
-        reverberation=ReverberationEstimate(decay_seconds=0.19),
+        reverberation=ReverberationEstimate(decay_seconds=0.25 if doubted else 0.19),
     )
     posterior = atlas.localize(scene.mixture).posterior
-    located = [LocatedSource.static(posterior, Evidence(3.0, 300, 2.0, 1.0))] * 2
-    mismatch = SceneMismatch(mismatch_of(atlas, deviations), magnitudes, (posterior, posterior))
+    located = [LocatedSource.static(posterior, Evidence(3.0, 300, 2.0, 1.0))] * n_sources
+    cues = atlas.model.forward_map(np.array([[30.0, 10.0]]))[0]
+    model = mismatch_of(atlas, deviations)
+    found = model.most_probable(effective(atlas, *[cues] * n_sources))
+    mismatch = SceneMismatch(model, replace(found, magnitude=magnitude, gain_nats=gain_nats))
     diagnosis = diagnose_scene(atlas, located, onsets, 3.0, mismatch)
     kinds = [doubt.word for doubt in diagnosis.doubts()]
     assert kinds == [DoubtKind.HEAD_MISMATCH] * doubted
     assert mismatch.other_head is doubted
+
+
+def test_sources_of_an_unknown_listener_have_the_posterior_of_localize() -> None:
+    """With the atlas of people, deviations of the listener are integrated out for each source."""
+    atlas, head = ea.people_atlas(), ea.simulated_head([[-60.0, 0.0], [40.0, 10.0]])
+    voices = [ea.synthetic_speech(1.0, seed=m) for m in range(2)]
+    mixture = ea.render_scene(head, voices, head.directions).mixture
+    spectra = ea.stft(mixture.samples, atlas.layout.window, atlas.layout.hop)
+    start = Initialization(atlas.separator, atlas.separator.coherent_bins(spectra, -60.0))
+    fit = start.source_fit(start.at_directions(head.directions), OnsetDetections((), None))
+    fit = replace(fit, residual_ratios=np.zeros(2))
+    calibration = atlas.calibration.relaxed(fit.residual_factor)
+    expected = [calibration.blur(one) for one in atlas.model.posteriors(fit.effective)]
+    located = locate_static_sources(atlas, fit, (), None)
+    for source, own in zip(located, expected, strict=True):
+        points = ea.Sphere().grid(20.0)
+        np.testing.assert_allclose(
+            source.posterior.log_density(points), apply_front_prior(own).log_density(points)
+        )

@@ -64,7 +64,7 @@ def test_moving_track_decelerates_while_coasting() -> None:
         np.zeros(0, dtype=np.float32),
         TrackSettings(),
     )
-    static_radius = 2.15 * track.error_degrees
+    static_radius = gaussian_radius_90(2) * track.error_degrees
     track.velocity = np.array([-20.0, 0.0])
     assert track.radius_90 == pytest.approx(1.6 * static_radius)
     for _ in range(10):

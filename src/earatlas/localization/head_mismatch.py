@@ -1,16 +1,19 @@
 """Mismatch of the head: how much the head that made a recording deviates from the learned one.
 
-Input: the cue statistics and the onsets of one source, and a learned head. Output: a
-`MismatchedPosterior`: the magnitude α of the deviation with the largest evidence, and the posterior
-of directions if the head deviates by as much.
+Input: the cue statistics and the onsets of one source or of several, and a learned head. Output:
+the magnitude α of the deviation with the largest evidence (`MagnitudeEstimate`), and posteriors of
+directions if the head deviates by as much (`MismatchedPosterior`).
 
-    p(recording | α)        evidence of a PPAM whose charts deviate by α (`ppam.head_deviations`)
+    p(recording | α)        product over the sources of the evidence of a PPAM whose charts deviate
+                            by α (`ppam.head_deviations`)
     p(x | recording, α)     π PPAM at α, convolved with the error of placement,
                             + (1 - π) onsets, with a tempered likelihood
 
 The learned head itself has the smallest α, the same head that was set up again about 0.3, another
 unit or laboratory 0.6 to 1, and another person 1 to 1.5. Noise and reverberation change cues as
-well: α is determined only where there is hardly any noise and no reverberation.
+well: α is determined only where there is hardly any noise and no reverberation. All sources of a
+recording have the same α. Errors of their masks change cues, too, so several sources must give
+another head a larger evidence than one.
 """
 
 from __future__ import annotations
@@ -31,9 +34,10 @@ from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.ppam.model import PPAM
+from earatlas.ppam.posterior import ChartPosteriors
 from earatlas.types import Array
 
-__all__ = ["HeadMismatch", "MismatchSettings", "MismatchedPosterior", "Unit"]
+__all__ = ["HeadMismatch", "MagnitudeEstimate", "MismatchSettings", "MismatchedPosterior", "Unit"]
 
 
 class Unit(StrEnum):
@@ -58,6 +62,14 @@ class MismatchSettings:
     min_person: float = 0.6  # smallest α of another person
     person_nats: float = 3.0  # by which the larger ones are preferred if it is known to be one
 
+    # Several sources
+    min_mixture_residual_ratio: float = 1.0  # as above; their limit accounts for errors of masks
+    # Relative variance of single bins (`SourceFit`) above which there is a room, for decays that
+    # are those of the free field, and for slower ones
+    max_relative_variances: tuple[float, float] = (480.0, 340.0)
+    pair_nats: float = 40.0  # evidence against the learned head that two sources require
+    further_source_nats: float = 10.0  # and every further source
+
     # Posterior of the cues: error of placement, and its tail
     placement_degrees: tuple[float, float] = (4.0, 12.0)  # standard deviations
     placement_weights: tuple[float, float] = (0.9, 0.1)
@@ -69,6 +81,15 @@ class MismatchSettings:
     tail_weight: float = 0.2
     cue_weights: tuple[float, float] = (0.1, 0.5)  # π
     small_room_weight: float = 0.5  # of the mismatch if a small room would explain it, too
+
+
+@dataclass(frozen=True, eq=False)
+class MagnitudeEstimate:
+    """The most probable magnitude of the deviation, given the cues of M sources."""
+
+    magnitude: float  # α
+    gain_nats: float  # log-evidence of α relative to the learned head
+    cue_posteriors: ChartPosteriors  # of the M sources, at α
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,30 +112,38 @@ class HeadMismatch:
     unit: Unit = Unit.OTHER
     settings: MismatchSettings = field(default_factory=MismatchSettings)
 
-    def is_possible(self, residual_ratio: float, onsets: OnsetBins) -> bool:
-        """Whether a residual may be due to the head, but not to noise or reverberation."""
+    def is_possible(
+        self, residual_ratio: float, onsets: OnsetBins, relative_variance: float | None = None
+    ) -> bool:
+        """Whether a residual may be due to the head, but not to noise or reverberation.
+
+        `relative_variance` is that of the single bins of several sources (`SourceFit`); None for
+        one source. Several sources fill each other's pauses: decays are slower, and noise floors
+        higher, than for one source. The variance of their bins reveals a room instead.
+        """
+        settings, reverberation = self.settings, onsets.reverberation
         onset_settings = self.localizer.direct_sound.onset_settings
         seconds = onsets.frames * onset_settings.hop / onset_settings.rate
-        return (
-            residual_ratio > self.settings.min_residual_ratio
-            and seconds >= self.settings.min_seconds
-            and onsets.enough
-            and onsets.is_clean
-            and onsets.reverberation.anechoic
-        )
+        if seconds < settings.min_seconds or not onsets.enough:
+            return False
+        if relative_variance is None:
+            fits = residual_ratio <= settings.min_residual_ratio
+            return not fits and onsets.is_clean and reverberation.anechoic
+        fits = residual_ratio <= settings.min_mixture_residual_ratio
+        limit = settings.max_relative_variances[0 if reverberation.anechoic else 1]
+        room = reverberation.certainly_reverberant or relative_variance > limit
+        return not fits and reverberation.low_noise and not room
 
-    def is_possible_in_mixture(self, onsets: OnsetBins) -> bool:
-        """Whether the residuals of several sources may be due to the head."""
-        reverberation = onsets.reverberation
-        return onsets.enough and reverberation.low_noise and reverberation.anechoic
-
-    def magnitude(self, effective: CueStatistics) -> float:
-        """Return the most probable α given the effective statistics (D,) of one source."""
-        return self.most_probable(effective)[0]
+    def required_nats(self, n_sources: int) -> float:
+        """Return the gain of evidence from which the head of M sources is another one."""
+        if n_sources == 1:
+            return 0.0
+        return self.settings.pair_nats + self.settings.further_source_nats * (n_sources - 2)
 
     def posterior(self, effective: CueStatistics, onsets: OnsetBins) -> MismatchedPosterior | None:
         """Return the posterior of one source; None if the learned head explains it best."""
-        magnitude, cues = self.most_probable(effective)
+        found = self.most_probable(CueStatistics.stack([effective]))
+        magnitude, (cues,) = found.magnitude, found.cue_posteriors
         if magnitude <= self.settings.magnitudes[0]:
             return None
         direct_sound = self.localizer.direct_sound
@@ -138,14 +167,14 @@ class HeadMismatch:
             settings.cue_weights[kind],
         )
 
-    def most_probable(self, effective: CueStatistics) -> tuple[float, DirectionPosterior]:
-        """Return the most probable α, and the posterior of the PPAM for it."""
+    def most_probable(self, effective: CueStatistics) -> MagnitudeEstimate:
+        """Return the most probable α given the effective statistics (M, D) of M sources."""
         scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)
-        sound = CueStatistics.stack([scaled])
-        found = [model.posteriors(sound) for model in self._models]
-        evidence = np.array([float(one.log_evidence[0]) for one in found]) + self._log_prior
+        found = [model.posteriors(scaled) for model in self._models]
+        evidence = np.array([one.log_evidence.sum() for one in found]) + self._log_prior
         best = int(evidence.argmax())
-        return self.settings.magnitudes[best], found[best][0]
+        gain = float(evidence[best] - evidence[0])
+        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best])
 
     @cached_property
     def _models(self) -> list[ListenerPPAM]:

@@ -85,7 +85,7 @@ class SourceFit:
     residual_ratios: Array  # (M,) of the anechoic model; above 1 it does not fit
     detections: OnsetDetections
     settings: InitializationSettings
-    effective: CueStatistics | None = None  # (M, D) of each source, saturated and tempered
+    effective: CueStatistics  # (M, D) of each source, saturated and tempered
 
     @property
     def n_sources(self) -> int:
@@ -96,6 +96,11 @@ class SourceFit:
     def residual_factor(self) -> float:
         """Tolerance of the residuals of M sources, relative to one source."""
         return self.settings.residual_factor(self.n_sources)
+
+    @property
+    def relative_variance(self) -> float:
+        """90th percentile of the cue variances of single bins, relative to one anechoic source."""
+        return float(np.quantile(self.state.noise / self.vessl.source_model.noise, 0.9))
 
     @property
     def anechoic(self) -> bool:

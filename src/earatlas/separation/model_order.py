@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from earatlas.separation.initialization import Initialization, SourceFit
 from earatlas.separation.separator import MAX_SOURCES
 from earatlas.separation.vessl import VESSLState
@@ -36,7 +34,7 @@ class ModelOrderSettings:
 
     min_gain_nats: float = 0.1  # nats per bin that one more source must add to the free energy
     min_trial_gain_nats: float = -0.2  # nats per bin after a trial, below which it is given up
-    explained_variance: float = 12.0  # 90th percentile of v over that of one source: needs no more
+    explained_variance: float = 12.0  # relative variance below which no more sources are needed
 
 
 def fit_sources(
@@ -59,7 +57,7 @@ def fit_sources(
         return fit
     if not (detections.reliable and fit.anechoic):
         state = _add_sources(start, start.at_candidates(1), settings)
-    elif not _is_explained(fit, settings):
+    elif fit.relative_variance >= settings.explained_variance:
         state = _add_sources(start, fit.state, settings)
     if len(state.sources) == fit.n_sources:
         return fit
@@ -67,12 +65,6 @@ def fit_sources(
     if not other.anechoic:
         return fit
     return replace(other, detections=start.detect_sources(other.n_sources))
-
-
-def _is_explained(fit: SourceFit, settings: ModelOrderSettings) -> bool:
-    """Whether the bins scatter so little around the cues of the sources that no more are needed."""
-    relative_variance = fit.state.noise / fit.vessl.source_model.noise
-    return float(np.quantile(relative_variance, 0.9)) < settings.explained_variance
 
 
 def _add_sources(

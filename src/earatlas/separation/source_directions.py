@@ -17,7 +17,7 @@ noise, because the filters colour the noise. Evidence: docs/figures/settings/sep
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,11 +41,12 @@ from earatlas.localization.diagnostics import (
     RecordingDiagnosis,
     SceneDiagnosis,
 )
-from earatlas.localization.head_mismatch import HeadMismatch
+from earatlas.localization.head_mismatch import HeadMismatch, MagnitudeEstimate
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import bin_weights
 from earatlas.localization.onset_mixture import MIXTURE_SETTINGS
 from earatlas.numerics import linear_assignment
+from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.separation.assembly import SeparatedBlock
 from earatlas.separation.initialization import SourceFit
 from earatlas.separation.result import Evidence, LocatedSource
@@ -114,36 +115,47 @@ class SceneMismatch:
     """How much the head that made a recording of several sources deviates from the learned one."""
 
     model: HeadMismatch
-    magnitudes: tuple[float, ...]  # of each source
-    cue_posteriors: tuple[DirectionPosterior, ...]  # of each source, at its magnitude
+    estimate: MagnitudeEstimate  # the sources share the head, and so its deviation
 
     @property
     def magnitude(self) -> float:
-        """Magnitude of the source that fits best: errors of the masks only increase it."""
-        return min(self.magnitudes)
+        """Magnitude of the deviation; the smallest one if errors of the masks may explain it."""
+        required = self.model.required_nats(len(self.estimate.cue_posteriors))
+        if self.estimate.gain_nats < required:
+            return self.model.settings.magnitudes[0]
+        return self.estimate.magnitude
 
     @property
     def other_head(self) -> bool:
-        """Whether all sources deviate more than another set-up of the learned head does."""
+        """Whether the sources deviate more than another set-up of the learned head does."""
         return self.magnitude > self.model.settings.max_same_unit
 
     def posterior(self, m: int, own: DetectedSource) -> DirectionPosterior:
         """Return the posterior of source m, given its onsets."""
-        return self.model.mixture(self.magnitudes[m], self.cue_posteriors[m], own.log_likelihood)
+        cues = self.estimate.cue_posteriors[m]
+        return self.model.mixture(self.magnitude, cues, own.log_likelihood)
 
 
 def scene_mismatch(head: LearnedHead, fit: SourceFit) -> SceneMismatch | None:
-    """Return the mismatch of the head; None if noise or a room would explain it, too."""
+    """Return the mismatch of the head; None if the head fits, or if noise or a room explain it."""
     mismatch, onsets = head.mismatch, fit.detections.onsets
-    if mismatch is None or onsets is None or fit.effective is None:
+    if mismatch is None or onsets is None or fit.n_sources < 2:
         return None
-    if fit.n_sources < 2 or not mismatch.is_possible_in_mixture(onsets):
+    ratio = float(fit.residual_ratios.max())
+    if not mismatch.is_possible(ratio, onsets, fit.relative_variance):
         return None
-    if (fit.residual_ratios <= 1).all():  # the anechoic model of this head fits every source
-        return None
-    found = [mismatch.most_probable(fit.effective[m]) for m in range(fit.n_sources)]
-    magnitudes, posteriors = zip(*found, strict=True)
-    return SceneMismatch(mismatch, magnitudes, posteriors)
+    return SceneMismatch(mismatch, mismatch.most_probable(fit.effective))
+
+
+def _anechoic_posteriors(head: LearnedHead, fit: SourceFit) -> Iterable[DirectionPosterior]:
+    """Return the posterior of each source by the anechoic model, before it is calibrated.
+
+    VESSL treats the deviations of an unknown listener as independent between cues, which makes its
+    posteriors too narrow. `ListenerPPAM` integrates over them, as for a single source.
+    """
+    if isinstance(head.model, ListenerPPAM):
+        return head.model.posteriors(fit.effective)
+    return [source.posterior for source in fit.state.sources]
 
 
 def locate_static_sources(
@@ -163,7 +175,7 @@ def locate_static_sources(
     localizer, onsets = head.reverberant_localizer, fit.detections.onsets
     detected = fit.detections.sources
     calibration = head.calibration.relaxed(fit.residual_factor)
-    anechoic = [calibration.blur(source.posterior) for source in fit.state.sources]
+    anechoic = [calibration.blur(posterior) for posterior in _anechoic_posteriors(head, fit)]
     no_match = onset_masks is None or onsets is None or len(detected) != fit.n_sources
     if localizer is None or onset_masks is None or onsets is None or no_match:
         if localizer is not None and not fit.anechoic:
@@ -291,7 +303,9 @@ def diagnose_scene(
         )
     fits = residual_ratio <= 1 and not fit.deviating_head
     recording = RecordingDiagnosis.measure(onsets, seconds, fits=fits)
-    return SceneDiagnosis(recording, fit)
+    # The mismatch is determined only if the bins scatter less than in any room.
+    reverberant = recording.reverberant and not fit.deviating_head
+    return SceneDiagnosis(replace(recording, reverberant=reverberant), fit)
 
 
 def _match_sources(
