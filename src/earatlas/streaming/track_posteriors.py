@@ -154,7 +154,8 @@ class TrackPosteriors:
         determined = onsets is not None and mismatch.is_possible(ratio, onsets)
         if not determined and not self._is_unsettled(onsets):
             return fit
-        magnitude, at_magnitude = mismatch.most_probable(batch.effective[0])
+        found = mismatch.most_probable(batch.effective)
+        magnitude, (at_magnitude,) = found.magnitude, found.cue_posteriors
         if magnitude <= mismatch.settings.magnitudes[0]:
             return fit
         posterior = mismatch.mixture(magnitude, at_magnitude, likelihood)
