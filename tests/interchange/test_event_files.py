@@ -118,13 +118,23 @@ def test_separate_writes_both(tmp_path: Path, run: Run) -> None:
     command = ("separate", str(tmp_path / "party.wav"), "-n", "2", "-o", str(tmp_path / "out"))
     answer = json.loads(run(*command, "--rttm", "--dcase", "--json").stdout)
     assert answer["rttm"].endswith("party.rttm")
-    assert answer["dcase"].endswith("party.csv")
+    assert answer["dcase"].endswith("party.dcase.csv")
     assert set(read_rttm(Path(answer["rttm"]))) == {"source1", "source2"}
     rows = read_dcase(Path(answer["dcase"]))
     assert max(rows) <= 25
     for file in (tmp_path / "out").glob("*.wav"):
         file.unlink()
     assert run(*command, "--rttm").returncode == 2
+
+
+def test_other_files_of_the_same_name_do_not_matter(tmp_path: Path, run: Run) -> None:
+    """A table and a page that were not asked for are neither refused nor changed."""
+    ea.example_recording().write(tmp_path / "party.wav")
+    for name in ("party.csv", "party.html", "party.rttm"):
+        (tmp_path / name).write_text("mine")
+    done = run("separate", str(tmp_path / "party.wav"), "-o", str(tmp_path), "--dcase")
+    assert done.returncode == 0, done.stderr
+    assert {(tmp_path / f"party.{end}").read_text() for end in ("csv", "html", "rttm")} == {"mine"}
 
 
 def test_listen_writes_both(tmp_path: Path, run: Run) -> None:

@@ -60,7 +60,11 @@ __all__ = ["Render", "app", "separate_command"]
 
 app = command_app()
 
-_EXTRA_SUFFIXES = {"report": ".html", "rttm": ".rttm", "dcase": ".csv"}  # files beside the sounds
+_EXTRA_SUFFIXES = {
+    "report": ".html",
+    "rttm": ".rttm",
+    "dcase": ".dcase.csv",
+}  # files beside the sounds
 
 
 class Render(StrEnum):
@@ -84,6 +88,10 @@ class _SeparateJob(SeparationJob):
         """Return the sound files, the report and the tables."""
         extra = [_extra_path(self.folder, file, suffix) for suffix in _EXTRA_SUFFIXES.values()]
         return [*super().possible_outputs(file), *extra]
+
+    def claimed_outputs(self, file: Path) -> list[Path]:
+        """Return the sound files; the report and the tables are claimed if they are requested."""
+        return SeparationJob.possible_outputs(self, file)[: self.options.n_sources]
 
     def requested(self, file: Path) -> dict[str, Path]:
         """Return the report and the tables that were asked for, by name."""
