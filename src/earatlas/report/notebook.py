@@ -436,9 +436,11 @@ def _live_row(m: int, source: LiveSource) -> list[str]:
     state = "active" if source.active else f"silent for {source.age:.1f} s"
     dot = f'<span class="dot" style="background:{source_colour(m)}"></span>'
     unknown = is_unknown(source.radius_90)
-    level = f"{source.level_db:.0f} dB".replace("-", "−") if np.isfinite(source.level_db) else ""
+    level = (
+        f"{source.level_db:.0f}&nbsp;dB".replace("-", "−") if np.isfinite(source.level_db) else ""
+    )
     return [
-        f"{dot}source {source.id}",
+        f"{dot}source&nbsp;{source.id}",
         format_position(space, source.direction, source.radius_90),
         "" if unknown else format_radius(space, source.radius_90),
         state if source.confirmed else "tentative",
