@@ -37,6 +37,8 @@ def in_process(
     code: str | int | None = 0
     with (
         mock.patch.multiple(sys, argv=command, stdin=_input(stdin), stdout=out, stderr=err),
+        # The name of the program in messages, however pytest was started
+        mock.patch.object(sys.modules["__main__"], "__package__", ""),
         nullcontext() if cwd is None else chdir(cwd),
         mock.patch.dict(os.environ, env or {}, clear=env is not None),
         warnings.catch_warnings(),  # main() formats them itself

@@ -31,6 +31,7 @@ from earatlas.features.sound_file import SUPPORTED_RATES_HZ
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.hrtf.hdf5_links import find_foreign_object
 from earatlas.hrtf.sofa_transfer_functions import responses_from_transfer_functions
+from earatlas.numerics import fast_fft_length
 from earatlas.types import Array
 
 if TYPE_CHECKING:
@@ -432,8 +433,6 @@ def _apply_delays(h: Array, delay_samples: Array) -> Array:
     A delay common to all responses changes no cue. Fractional delays are applied to the spectrum,
     which is exact for band-limited responses.
     """
-    import scipy.fft
-
     shift = delay_samples - delay_samples.min()
     longest = float(shift.max())
     if longest == 0:
@@ -441,12 +440,12 @@ def _apply_delays(h: Array, delay_samples: Array) -> Array:
     # Fractional delays have tails: those of a sinc function, of which 32 samples are kept.
     margin = 0 if np.array_equal(shift, np.round(shift)) else 32
     taps = h.shape[-1] + int(np.ceil(longest)) + 2 * margin
-    size = scipy.fft.next_fast_len(taps, real=True)
+    size = fast_fft_length(taps)
     angles = -2 * np.pi * np.arange(size // 2 + 1) / size
     shifted = np.empty((*h.shape[:-1], taps))
     for m, response in enumerate(h):  # one measurement at a time, to save memory
         phase = np.exp(1j * angles * (shift[m] + margin)[..., None])
-        shifted[m] = scipy.fft.irfft(scipy.fft.rfft(response, size) * phase, size)[..., :taps]
+        shifted[m] = np.fft.irfft(np.fft.rfft(response, size) * phase, size)[..., :taps]
     return shifted
 
 

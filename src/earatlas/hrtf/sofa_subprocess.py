@@ -159,7 +159,6 @@ def serve() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep what libraries print out of the responses
     import netCDF4  # noqa: F401, imported before memory is limited
-    import scipy.fft  # noqa: F401
     import sofar  # noqa: F401
 
     for line in sys.stdin.buffer:

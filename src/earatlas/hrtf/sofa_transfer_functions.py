@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.fft
 
 from earatlas.errors import InputError
 from earatlas.types import Array, Complex
@@ -86,7 +85,7 @@ def responses_from_transfer_functions(
         full[..., :first] = np.abs(lowest) * np.exp(1j * phase)
         full[..., 0] = np.copysign(np.abs(lowest[..., 0]), full[..., 0].real)
     n = 2 * (bins - 1)
-    responses: Array = scipy.fft.irfft(full, n)
+    responses: Array = np.fft.irfft(full, n)
     return _rotate_to_onset(responses, settings), 2.0 * float(frequencies_hz[-1])
 
 
