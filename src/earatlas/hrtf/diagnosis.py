@@ -19,7 +19,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.label_plausibility import LabelFit, LabelReading, label_fit
-from earatlas.types import Array, Mask
+from earatlas.types import Array, Indices, Mask
 from earatlas.wording import rounded_repr
 
 __all__ = [
@@ -46,6 +46,7 @@ class DiagnosisSettings:
 
 
 _DEFAULTS = DiagnosisSettings()
+_BLOCK_ROWS = 2048  # directions whose spectra are in memory at the same time
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,9 @@ def diagnose(head: Head, settings: DiagnosisSettings = _DEFAULTS) -> HeadReport:
     ('All directions have one elevation: azimuth can be learned on the circle, elevation cannot.',)
     """
     x, v = head.directions, to_vectors(head.directions)
-    ild_layout = CueLayout(ipd_band_hz=None)
-    ild = head.cues(ild_layout)
     on_median = np.abs(v[:, 1]) <= np.sin(np.radians(settings.median_plane_degrees))
-    median_ild = _rms(ild[on_median])
-    mirror = _mirror_ild(ild, v, ~on_median, settings.mirror_degrees)
+    median_ild = _rms_ild(head, np.flatnonzero(on_median)[:, None])
+    mirror = _rms_ild(head, _mirrored_pairs(v, ~on_median, settings.mirror_degrees))
     space = head.space
     ears = head.ears if isinstance(head.ears, ImpulseResponses) else None
     return HeadReport(
@@ -174,6 +173,11 @@ def diagnose(head: Head, settings: DiagnosisSettings = _DEFAULTS) -> HeadReport:
 def _largest_gap(space: Space, x: Array) -> float:
     """Return the largest distance in degrees from any point to the nearest of the directions."""
     grid = space.grid(3.0)  # spacing in degrees; gaps of interest are larger
+    if isinstance(space, Sphere):
+        from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
+
+        nearest = cKDTree(to_vectors(x)).query(to_vectors(grid))[1]
+        return float(space.distance(grid, x[nearest]).max())
     return float(space.distance(grid, x[space.nearest(x, grid)]).max())
 
 
@@ -203,21 +207,31 @@ def _format_range(first: float, last: float) -> str:
     return f"{first:.0f}°" if first == last else f"{first:.0f}° … {last:.0f}°"
 
 
-def _rms(values: Array) -> float:
-    """Return the root mean square, NaN without values."""
-    return float(np.sqrt(np.mean(values**2))) if values.size else float("nan")
+def _rms_ild(head: Head, rows: Indices) -> float:
+    """Return the RMS of sums of ILDs over rows (n, m) of directions; NaN without rows.
+
+    With m = 1 these are the ILDs of the directions. The rows are processed in blocks, because the
+    spectra of 50,000 directions take 2 GB.
+    """
+    layout, total, count = CueLayout(ipd_band_hz=None), 0.0, 0
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        block = rows[start : start + _BLOCK_ROWS].T
+        sums = sum(head.subset(indices).cues(layout) for indices in block)
+        total += float(np.sum(np.square(sums)))
+        count += np.size(sums)
+    return float(np.sqrt(total / count)) if count else float("nan")
 
 
-def _mirror_ild(ild: Array, v: Array, lateral: Mask, max_degrees: float) -> float:
-    """Return the RMS of ILD(x) + ILD(mirror image of x); 0 if one ear is a copy of the other.
+def _mirrored_pairs(v: Array, lateral: Mask, max_degrees: float) -> Indices:
+    """Return pairs (n, 2) of lateral directions within `max_degrees` of each other's mirror image.
 
-    Pairs are lateral directions within `max_degrees` of each other's mirror image.
+    ILD(x) + ILD(mirror image of x) is 0 if one ear is a copy of the other.
     """
     from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
 
     chord, partner = cKDTree(v).query(v * (1.0, -1.0, 1.0))
-    pairs = (chord < np.radians(max_degrees)) & lateral
-    return _rms(ild[pairs] + ild[partner[pairs]])
+    pairs = np.flatnonzero((chord < np.radians(max_degrees)) & lateral)
+    return np.column_stack([pairs, partner[pairs]])
 
 
 def _warnings(
