@@ -111,8 +111,8 @@ class PlausibilitySettings:
     # Gains
     level_hz: float = 700.0  # upper end of the band of the level difference
     gain_tolerance_db: float = 3.0  # of coherent sound
-    incoherent_tolerance_db: float = 8.0  # in addition, of incoherent sound
-    excess_level_db: float = 6.0  # beyond the largest level difference of the head at any delay
+    incoherent_tolerance_db: float = 7.0  # in addition, of incoherent sound
+    excess_level_db: float = 2.5  # beyond the largest level difference of the head at any delay
 
     # Signals
     min_gaps: float = 2.5  # gaps within the memory of a stream
