@@ -15,7 +15,14 @@ import numpy as np
 from protocol import DATA, load_head, mixtures, reverberant_head, split, within_plane
 from separation_parts import cost, fullband
 from separation_parts.initialization import every_initialization, our_scales
-from separation_parts.methods import blind_methods, default, every_method, ours, room_methods
+from separation_parts.methods import (
+    as_published,
+    blind_methods,
+    default,
+    every_method,
+    ours,
+    room_methods,
+)
 from separation_parts.metrics import on_mixtures, print_incrementally, table
 
 import earatlas as ea
@@ -25,7 +32,7 @@ from earatlas.experiments.vessl_as_published import paper_scales
 LEVELS = (0.5, 0.9)
 CONDITIONS = ["anechoic", "simulated", "measured"]
 PARTS = (
-    "mixtures", "defaults", "initialization", "count", "rooms", "blind", "fullband",
+    "mixtures", "published", "defaults", "initialization", "count", "rooms", "blind", "fullband",
     "speed", "memory",
 )  # fmt: skip
 
@@ -49,6 +56,15 @@ def anechoic_mixtures(count: int, jobs: int, talkers: list[int]) -> None:
     for M in talkers:
         rows = on_mixtures(ours, mixtures(held_out, count, M), jobs, sphere)
         table(f"{M} talkers, ku100 whole sphere, K = {K}, {count} mixtures", rows)
+
+
+def published(count: int, jobs: int, talkers: list[int]) -> None:
+    """Print tables of VESSL as published, on the mixtures of `anechoic_mixtures`."""
+    training, held_out = split(within_plane(load_head("ku100")), 0)
+    paper_models = paper_scales(training.directions, training.cues(), 64)
+    for M in talkers:
+        rows = on_mixtures(as_published, mixtures(held_out, count, M), jobs, paper_models)
+        table(f"{M} talkers, ku100 plane, K = 64, {count} mixtures", rows)
 
 
 def initialization(count: int, jobs: int, talkers: list[int]) -> None:
@@ -199,6 +215,8 @@ def main() -> None:
         match part:
             case "mixtures":
                 anechoic_mixtures(options.count, options.jobs, options.talkers)
+            case "published":
+                published(options.count, options.jobs, options.talkers)
             case "defaults":
                 defaults(options.count, options.jobs, options.talkers, options.where)
             case "initialization":

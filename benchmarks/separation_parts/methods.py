@@ -148,9 +148,11 @@ def as_published(scene: ea.SimulatedScene, sources: list[SourceModel]) -> dict[s
     rows = {}
     for name, scales in (("random", sources[-1:]), ("multi-scale", sources)):
         start = time.process_time()
-        sounds, directions = separate_as_published(scales, scene, seed=0)
+        found = separate_as_published(scales, scene, seed=0)
         seconds = time.process_time() - start
-        rows[f"VESSL as printed, {name} initialization"] = row(scene, sounds, directions, seconds)
+        rows[f"VESSL as printed, {name} initialization"] = row(
+            scene, found.signals(), found.directions, seconds
+        )
     return rows
 
 

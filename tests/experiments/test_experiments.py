@@ -25,6 +25,7 @@ from earatlas.experiments import (
     read_rows,
     rooms,
     run_experiment,
+    table3,
 )
 from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
@@ -381,14 +382,22 @@ def test_claims_of_the_findings_hold() -> None:
         found = {m: pool(e[m]["azimuth"] for e in errors)["mean"] for m in errors[0]}
         assert max(found["PPAM(T1)"], found["PPAM(T2)"], found["ours(T2)"]) < found["PHAT"]
     rows = rows_in_docs("table3")
-    for own in group_by_head(rows).values():
+    for head, own in group_by_head(rows).items():
         for M in (2, 3):
             methods = [row["result"]["methods"] for row in select_rows(own, sources=M)]
             for what in ("SDR", "STIR"):
-                found = {m: pool(r[m][what] for r in methods)["mean"] for m in methods[0]}
-                assert found["ours(T2), masks"] > found["MESSL-G"] > found["VESSL(T1)"]
-                assert found["MESSL-G"] > found["VESSL(T2)"]
-                assert M == 3 or found["ours(T2)"] > found["oracle"]
+                found = {
+                    m: pool(r[m][what] for r in methods)["mean"]
+                    for m in methods[0]
+                    if what in methods[0][m]
+                }
+                ranking = ["MESSL-G", "VESSL(T1)"]
+                if head == "simulated-room":
+                    ranking.reverse()  # as in the paper
+                    azimuth = pool(r["VESSL(T1)"]["azimuth"] for r in methods)["mean"]
+                    assert azimuth < parse_mean(table3.PAPER[M]["VESSL(T1)"][0])
+                assert found["ours(T2), masks"] > found[ranking[0]] > found[ranking[1]]
+                assert M == 3 or head == "simulated-room" or found["ours(T2)"] > found["oracle"]
     for own in group_by_head(rows_in_docs("rooms")).values():
         for case in (*rooms.ROOMS, rooms.TWO):
             some = select_rows(own, **case.settings)
@@ -417,8 +426,8 @@ def test_page_in_the_repository_matches_its_rows(
 # --- data sets of the paper ------------------------------------------------------------------
 
 
-def test_plans_have_the_sizes_of_the_paper() -> None:
-    """Directions, splits, mixtures and methods have full size; nothing is measured."""
+def test_plans_have_their_full_sizes() -> None:
+    """Directions are those of the paper, repetitions as planned; nothing is measured."""
     bench = Bench()
     assert (bench.description["directions"], len(bench.planar_head)) == (
         10_800,
@@ -428,9 +437,10 @@ def test_plans_have_the_sizes_of_the_paper() -> None:
     assert len(train) == len(test) == 4_830
     assert not np.intersect1d(train, test).size
     rows = EXPERIMENTS["table1"].plan(bench)
-    assert len(rows) == 10 * len(LAYOUTS) * len(METHODS) == 240
+    assert len(rows) == 3 * len(LAYOUTS) * len(METHODS) == 72
     assert {row["components"] for row in rows} == {64}
-    assert len(EXPERIMENTS["table3"].plan(bench)) == 600
+    assert len(EXPERIMENTS["table2"].plan(bench)) == 200
+    assert len(EXPERIMENTS["table3"].plan(bench)) == 100
     assert {row["degrees"] for row in EXPERIMENTS["figure9"].plan(bench)} >= {5.0, 10.0}
     assert len(bench.training_set("T1")[0]) == 9_660
     T2, outside = bench.training_set("T2")
@@ -705,6 +715,20 @@ def test_pooled_summary_equals_the_summary_of_all_values(rng: np.random.Generato
     assert format_mean_std(pool([])) == format_mean_std(None) == ""
     assert format_mean_std({"mean": 2.24, "std": 11.6, "n": 3}) == "2.2±12"
     assert format_mean_std({"mean": 2.24, "std": 11.6, "n": 2}) == "", "too few"
+    interval = {"mean": 2.24, "std": 11.6, "n": 9, "low": 0.44, "high": 12.3}
+    assert format_mean_std(interval) == "2.2±12 [0.4, 12]"
+
+
+def test_confidence_intervals_contain_the_mean_in_19_of_20_cases() -> None:
+    """Values of one repetition are dependent, and the repetitions have different sizes."""
+    rng = np.random.default_rng(5)
+    contained = []
+    for _ in range(400):
+        parts = [3.0 + rng.normal() + 0.5 * rng.normal(size=2 + n % 2) for n in range(8)]
+        pooled = pool(map(summarize, parts))
+        contained.append(pooled["low"] < 3.0 < pooled["high"])
+    assert 0.92 < np.mean(contained) < 0.98
+    assert "low" not in pool([summarize([1.0, 2.0, 3.0])] * 2), "too few repetitions"
 
 
 def test_pooled_medians(rng: np.random.Generator) -> None:

@@ -316,7 +316,7 @@ def test_unobserved_bins_have_no_effect() -> None:
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 8])
 def test_bins_of_a_block_are_assigned_together(blocks: int) -> None:
-    """Progressive masking multiplies likelihoods within a block; F blocks are single bins."""
+    """Likelihoods are multiplied within a block, λ counts once; F blocks are single bins."""
     problem = make_problem(PAPER)
     state, bins = random_state(problem, 2), problem.bins
     in_blocks, free = problem.step(state, blocks=blocks), problem.step(state)
@@ -324,12 +324,14 @@ def test_bins_of_a_block_are_assigned_together(blocks: int) -> None:
     # The sums are over log q of a step without blocks, up to a constant per bin.
     with np.errstate(divide="ignore"):
         odds = np.log(free.assignments[0]) - np.log(free.assignments[1])
+    prior = np.diff(np.log(state.mixing_weights[::-1, problem.cell]), axis=0)[0]
     total = 0
     for t in range(bins.frames):
         for block in range(blocks):
             own = (bins.t == t) & (bins.f * blocks // F == block)
             total += own.sum()
-            together = 1 / (1 + np.exp(-odds[own].sum()))
+            evidence = (odds - prior)[own].sum() + (prior[own].mean() if own.any() else 0.0)
+            together = 1 / (1 + np.exp(-evidence))
             np.testing.assert_allclose(
                 in_blocks.assignments[0, own], together, rtol=1e-7, atol=1e-12
             )

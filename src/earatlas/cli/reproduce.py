@@ -17,6 +17,7 @@ from earatlas.cli.outputs import OutputFiles
 from earatlas.errors import InputError
 from earatlas.experiments import EXPERIMENTS, Bench, run_experiment
 from earatlas.experiments.page import rows_path, write_page
+from earatlas.experiments.recorded_talkers import is_recorded_speech
 from earatlas.experiments.rows import Experiment
 from earatlas.features.layout import CueLayout
 from earatlas.files import output_folder
@@ -55,11 +56,16 @@ class _Plan:
                 f"share must be above 0 and at most 1, got {self.share:g}. Use 1 for all "
                 "repetitions."
             )
-        if self.speech is not None and not self.speech.is_dir():
+        if self.speech is not None and not (self.speech.is_dir() or self.has_recordings):
             raise InputError(
-                f"speech must be a folder of sound files, got '{self.speech}'. "
-                "Remove the option to use the built-in talkers."
+                f"speech must be a folder of sound files or a .csv table of binaural recordings, "
+                f"got '{self.speech}'. Remove the option to use the built-in talkers."
             )
+
+    @property
+    def has_recordings(self) -> bool:
+        """Whether speech is a table of binaural recordings."""
+        return is_recorded_speech(self.speech)
 
     @property
     def experiments(self) -> Sequence[Experiment]:
@@ -92,14 +98,16 @@ def reproduce(
     speech: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Folder of speech recordings. Default: built-in talkers."
+            metavar="FOLDER",
+            help="Folder of speech, or a .csv table of binaural recordings of speech (file, "
+            "azimuth, elevation, speaker), which are summed. Default: built-in talkers.",
         ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Run a small version, in a minute or two.")
     ] = False,
     share: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the repetitions of the paper, 0 to 1.")
+        float, typer.Option(metavar="SHARE", help="Share of the planned repetitions, 0 to 1.")
     ] = 1.0,
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of parallel processes.")] = 1,
     stale: Annotated[
@@ -158,7 +166,13 @@ def _applies(experiment: Experiment, bench: Bench, source: str, plan: _Plan) -> 
     if plan.name != "all":
         return True  # the experiment itself raises the error
     reason = None
-    if experiment.needs_speech and isinstance(bench.full_head.ears, MeasuredCues):
+    if experiment.needs_anechoic_head and plan.has_recordings:
+        reason = "it needs a folder of dry speech, but the talkers are binaural recordings"
+    elif (
+        experiment.needs_speech
+        and not plan.has_recordings
+        and isinstance(bench.full_head.ears, MeasuredCues)
+    ):
         reason = "it needs impulse responses, but this head consists of noise recordings"
     elif (
         experiment.needs_anechoic_head

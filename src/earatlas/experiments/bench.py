@@ -29,6 +29,7 @@ from earatlas.experiments.simulated_camil import (
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import azimuth_error, elevation_error
 from earatlas.geometry.spaces import Cylinder, Space, Sphere
+from earatlas.hrtf.calibration_recordings import read_recordings
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import camil_directions, simulated_head
@@ -62,11 +63,12 @@ class Bench:
     head : str
         "simulated", "simulated-room", or a file or folder with a head.
     speech : Path, optional
-        Folder of sound files with speech; by default built-in talkers.
+        Folder of sound files with speech, or a table of binaural recordings of speech; by default
+        built-in talkers.
     quick : bool
         Run a small version.
     share : float
-        Share of the paper's repetitions, 0 to 1.
+        Share of the planned repetitions, 0 to 1.
 
     Examples
     --------
@@ -78,11 +80,16 @@ class Bench:
     head: str = "simulated"
     speech: Path | None = None
     quick: bool = False
-    share: float = 1.0  # fraction of the paper's repetitions
+    share: float = 1.0  # of the planned repetitions
 
-    def repeats(self, paper: int, quick: int = 1) -> int:
-        """Return the number of repetitions of something that the paper repeats `paper` times."""
-        return quick if self.quick else max(round(self.share * paper), 1)
+    def repeats(self, planned: int, quick: int = 1) -> int:
+        """Return the number of repetitions of something that is repeated `planned` times."""
+        return quick if self.quick else max(round(self.share * planned), 1)
+
+    @property
+    def name(self) -> str:
+        """Name of the head."""
+        return self.full_head.name
 
     @property
     def full_head(self) -> Head:
@@ -194,8 +201,11 @@ def _full_head(head: str, quick: bool) -> Head:
     if head == "simulated-room":
         return cached_simulated_camil(every)
     path = Path(head)
-    table = path / "positions.csv"
-    return open_head(table if path.is_dir() and table.is_file() else head)
+    if path.is_dir() and (path / "positions.csv").is_file():
+        path = path / "positions.csv"
+    if path.suffix.lower() == ".csv":
+        return read_recordings(path, layout=ALL_CUES)
+    return open_head(head)
 
 
 def _every(quick: bool) -> int:

@@ -43,7 +43,7 @@ def plan(bench: Bench) -> list[dict[str, Any]]:
     sizes = (4, 16, 48) if bench.quick else (2, 4, 8, 16, 32, 64, 128, 256)
     return [
         {"method": method, "components": K, "seed": seed}
-        for seed in range(bench.repeats(10))
+        for seed in range(bench.repeats(3 if bench.is_camil_grid else 10))
         for K in sizes
         for method in METHODS
         if len(train) >= K * _MIN_DIRECTIONS_PER_COMPONENT[method]

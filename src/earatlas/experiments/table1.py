@@ -60,7 +60,7 @@ def plan(bench: Bench) -> list[dict[str, Any]]:
     """Return one row per kind of cue, method and split."""
     return [
         {"cue": cue, "method": method, "components": _components(bench), "seed": seed}
-        for seed in range(bench.repeats(10))
+        for seed in range(bench.repeats(3 if bench.is_camil_grid else 10))
         for cue in LAYOUTS
         for method in METHODS
         if not (bench.quick and method == "MPLR, plain")  # takes minutes

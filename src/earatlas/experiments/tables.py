@@ -7,6 +7,7 @@ templates without numbers; `fill_template` inserts the numbers of the rows.
     median            median, for direction errors
     beyond_30         share of the errors beyond 30 degrees
     points            up to 20 quantiles of the errors, from which pooled medians are computed
+    low, high         95 % confidence interval of the mean, of pooled values
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
 from earatlas.experiments.rows import Row
 
@@ -26,6 +28,7 @@ __all__ = [
     "MIN_VALUES",
     "complete_splits",
     "fill_template",
+    "format_interval",
     "format_mean_std",
     "format_medians",
     "format_range",
@@ -71,7 +74,11 @@ def summarize_errors(degrees: ArrayLike) -> dict[str, Any]:
 
 
 def pool(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """Return the summary of all values of several summaries, with quartiles for errors."""
+    """Return the summary of all values of several summaries, with quartiles for errors.
+
+    The parts are independent repetitions: mixtures, recordings or splits. Their means give the
+    confidence interval, because the values of one mixture or split are not independent.
+    """
     nonempty = [p for p in parts if p["n"]]
     if not nonempty:
         return summarize([])
@@ -80,6 +87,10 @@ def pool(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
     middle = float((n * mean).sum() / total)
     square = float((n * (std**2 + mean**2)).sum() / total)
     pooled = {"mean": middle, "std": max(square - middle**2, 0.0) ** 0.5, "n": int(total)}
+    if len(n) >= MIN_VALUES:
+        error = np.sqrt((n**2 * (mean - middle) ** 2).sum() * len(n) / (len(n) - 1)) / total
+        half = float(stats.t.ppf(0.975, len(n) - 1) * error)
+        pooled |= {"low": middle - half, "high": middle + half}
     if not all("points" in p for p in nonempty):
         return pooled
     points = np.concatenate([p["points"] for p in nonempty])
@@ -99,10 +110,20 @@ def pool(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
 
 
 def format_mean_std(part: dict[str, float] | None) -> str:
-    """Return mean±deviation with two digits, as in the paper, or "" for fewer than three values."""
+    """Return mean±deviation with two digits, as in the paper, and the interval of the mean.
+
+    Fewer than three values give "", and fewer than three repetitions no interval.
+    """
     if part is None or part["n"] < MIN_VALUES:
         return ""
-    return f"{_two_digits(part['mean'])}±{_two_digits(part['std'])}"
+    return f"{_two_digits(part['mean'])}±{_two_digits(part['std'])}{format_interval(part)}"
+
+
+def format_interval(part: dict[str, float]) -> str:
+    """Return the confidence interval of the mean as " [low, high]", or "" without one."""
+    if "low" not in part:
+        return ""
+    return f" [{_two_digits(part['low'])}, {_two_digits(part['high'])}]"
 
 
 def format_medians(azimuth: dict[str, float], elevation: dict[str, float]) -> list[str]:
@@ -165,8 +186,10 @@ def complete_splits(rows: Sequence[Row]) -> list[Row]:
 def speech_label(row: Row) -> str:
     """Return the description of the talkers of a row."""
     speech = str(row["data"]["speech"])
-    built_in = "files" not in row["data"]
-    return speech if built_in else f"talkers of the folder `{speech}`"
+    if "files" not in row["data"]:
+        return speech  # built in
+    kind = "recordings of the table" if speech.endswith(".csv") else "talkers of the folder"
+    return f"{kind} `{speech}`"
 
 
 def select_rows(rows: Iterable[Row], **settings: Any) -> list[Row]:

@@ -2,7 +2,8 @@
 
 The inputs are a `Bench` and the indices of the allowed directions. The output is a
 `SimulatedScene`. The anechoic speech is that of a folder of sound files, or built in: three
-sentences by `earatlas.simulation.speech`, or synthetic speech if espeak-ng is not installed.
+sentences by `earatlas.simulation.speech`, or synthetic speech if espeak-ng is not installed. With a
+table of binaural recordings instead of a folder, recordings are summed (`recorded_talkers`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ import numpy as np
 from earatlas.batch.file_arguments import files_with_suffix
 from earatlas.errors import InputError
 from earatlas.experiments.bench import Bench, describe_files
+from earatlas.experiments.recorded_talkers import (
+    Mixing,
+    is_recorded_speech,
+    mix_recordings,
+    recorded_speech,
+)
 from earatlas.features.audio_files import read_mono
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.spaces import Sphere
@@ -41,11 +48,14 @@ _VOICES = ("en-us+f1", "en-gb+m3", "en-gb-scotland+linda", "en-us+m1", "en-gb+f3
 
 
 def describe_speech(folder: Path | None) -> dict[str, str]:
-    """Return the name of the speech and, for a folder, a fingerprint of file names and sizes."""
+    """Return the name of the speech and, for files, a fingerprint of their names and sizes."""
     if folder is None:
         return {"speech": SPEECH_SYNTHESIZER if _espeak_available() else SYNTHETIC_SPEECH}
-    digest = hashlib.sha256(describe_files(_files(folder))).hexdigest()
-    return {"speech": folder.resolve().name, "files": digest[:8]}
+    if is_recorded_speech(folder):
+        content = folder.read_bytes() + describe_files(recorded_speech(folder).files)
+    else:
+        content = describe_files(_files(folder))
+    return {"speech": folder.resolve().name, "files": hashlib.sha256(content).hexdigest()[:8]}
 
 
 @lru_cache(maxsize=2)
@@ -99,8 +109,13 @@ def render_talkers(
     """Render different talkers at equal level at some of the allowed directions.
 
     Directions are at least 15 degrees apart. Several talkers overlap during 60 % of the time, as in
-    the paper. Noise is 60 dB below the speech.
+    the paper. Noise is 60 dB below the speech. Binaural recordings keep their levels, and nothing
+    is added to them.
     """
+    if bench.speech is not None and is_recorded_speech(bench.speech):
+        mixing = Mixing(n_sources, seed, seconds, RATE)
+        speech = recorded_speech(bench.speech)
+        return mix_recordings(speech, bench.planar_head.directions, test, mixing)
     sounds, directions = draw_talkers(bench, test, n_sources, seed, seconds=seconds)
     settings = SceneSettings(overlap=0.6 if n_sources > 1 else None, seed=seed)
     return render_scene(bench.planar_head, sounds, directions, settings=settings)

@@ -29,9 +29,9 @@ def multiscale_vessl(
     """Run VESSL from random masks at the coarsest scale to the finest.
 
     The masks of one scale initialize the next. At every scale masking is progressive: each frame is
-    first one block, then 2, 4, … F blocks whose bins are assigned together. λ stays uniform during
-    that phase: otherwise a source with more frames would get larger weights at every frequency,
-    then more frames, and soon all of them.
+    first one block, then 2, 4, … F blocks whose bins are assigned together. λ counts once per
+    block, not once per bin: otherwise a source with more frames would get larger weights at every
+    frequency, then more frames, and soon all of them.
 
     Parameters
     ----------
@@ -60,12 +60,10 @@ def multiscale_vessl(
     assignments = frames[:, bins.t]
     for model in source_models:
         vessl = VESSL(model, bins)
-        uniform = vessl.initialize_with(np.full_like(assignments, 1 / n_sources)).mixing_weights
-        state = replace(vessl.initialize_with(assignments), mixing_weights=uniform)
+        state = vessl.initialize_with(assignments)
         blocks = 1
         while blocks < bins.layout.n_frequencies:
             state = vessl.step(state, blocks=blocks, all_charts=True)
-            state = replace(state, mixing_weights=uniform)
             blocks *= 2
         state = vessl.run(replace(state, free_energies=()))
         assignments = state.assignments

@@ -214,7 +214,8 @@ class VESSL:
             State before the iteration.
         blocks : int, optional
             Progressive masking: each frame is divided into so many blocks of frequencies, and the
-            bins of a block are assigned together. By default every bin is assigned on its own.
+            bins of a block are assigned together; λ counts once per block. By default every bin is
+            assigned on its own.
         all_charts : bool, default False
             Whether to evaluate every chart instead of the active ones.
 
@@ -242,7 +243,8 @@ class VESSL:
         if self.prior_statistics is not None:
             free_energy += expected_log_likelihood(self.prior_statistics, cues, squares, v)
         free_energies = (*state.free_energies, free_energy)
-        return VESSLState(q, v, self.mixing_weights(q), sources, free_energies)
+        counted = q if blocks is None else q * self._blocks(blocks)[1]  # once per block
+        return VESSLState(q, v, self.mixing_weights(counted), sources, free_energies)
 
     def run(self, state: VESSLState, steps: int | None = None) -> VESSLState:
         """Iterate until the free energy converges.
@@ -295,16 +297,23 @@ class VESSL:
     ) -> tuple[Array, float]:
         """E-W: return q (M, N) and Σ_n log Σ_m λ p(y_n | m)."""
         logs = CueDensities.from_moments(cues, squares, v).of_bins(self.bins)
-        logs += np.log(np.maximum(mixing_weights, 1e-300))[:, self.cell]
+        log_weights = np.log(np.maximum(mixing_weights, 1e-300))[:, self.cell]
         if blocks is None:
-            q, evidence = responsibilities(logs)
+            q, evidence = responsibilities(logs + log_weights)
             return q, float(evidence.sum())
-        # Progressive masking: the bins of a block have one assignment.
-        block = self.bins.t * blocks + self.bins.f * blocks // self.bins.layout.n_frequencies
-        _, block = np.unique(block, return_inverse=True)
+        # Progressive masking: the bins of a block have one assignment, whose prior probability
+        # counts once. It is the geometric mean of λ in the block.
+        block, share = self._blocks(blocks)
+        logs += log_weights * share
         tied = np.array([np.bincount(block, row) for row in logs], dtype=np.float64)
         q, evidence = responsibilities(tied)
         return q[:, block], float(evidence.sum())
+
+    def _blocks(self, blocks: int) -> tuple[Indices, Array]:
+        """Return the block (N,) of each observed bin, and the share (N,) of the bin in it."""
+        block = self.bins.t * blocks + self.bins.f * blocks // self.bins.layout.n_frequencies
+        _, block, sizes = np.unique(block, return_inverse=True, return_counts=True)
+        return block, 1.0 / sizes[block]
 
     def noise_variances(self, errors: Array, counts: Array) -> Array:
         """Return v (D,): the mean squared error of bins, with a prior at the initial variances.
