@@ -1,10 +1,11 @@
 """Mixtures that another head recorded; run as `python benchmarks/head_mixtures.py PART …`.
 
 Parts: own (the learned head, at directions that were not learned), wrong (other heads), people (a
-population atlas and people outside of it), rooms (one talker in simulated rooms and halls, own
-heads). Two and three talkers of 3 s at 40 dB SNR, with the number of sources given. Settings
-were chosen on cipic_021 and ku100 with people 131 and 134, and on people 8 to 15 with an atlas of
-the 20 people after them. The people who are judged are the last 5 of the folder and cipic_003.
+population atlas and people outside of it), noise (one talker in noise, own and other heads), rooms
+(one talker in simulated rooms and halls, own heads). Mixtures have two and three talkers of 3 s at
+40 dB SNR, with the number of sources given. Settings were chosen on cipic_021 and ku100 with people
+131 and 134, and on people 8 to 15 with an atlas of the 20 people after them. The people who are
+judged are the last 5 of the folder and cipic_003.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from earatlas.evaluation.directions import assign_directions
 from earatlas.localization.diagnostics import DoubtKind
 from earatlas.population_atlas import PopulationAtlas, learn_population
 
-PARTS = ("own", "wrong", "people", "rooms")
+PARTS = ("own", "wrong", "people", "noise", "rooms")
 OWN = ("cipic_021", "ku100", "kemar_full", "cipic_003")
 WRONG = (
     ("ku100", "cipic_021"),
@@ -31,6 +32,7 @@ WRONG = (
 )
 SNR_DB, SEED = 40.0, 8000
 T60_SECONDS = (0.3, 0.6, 1.0, 2.0)
+NOISE_SNR_DB = (12.0, 18.0, 24.0)
 
 
 def open_any_head(name: str) -> ea.Head:
@@ -82,6 +84,23 @@ def unknown_people(atlas: PopulationAtlas, count: int) -> None:
     errors.print()
 
 
+def noise(count: int) -> None:
+    """Print errors of one talker in noise, with the learned head and with others."""
+    errors = Errors()
+    atlases = {name: split(open_any_head(name), SEED) for name in ("cipic_021", "ku100")}
+    pairs = [*((name, name) for name in atlases), *(pair for pair in WRONG if pair[0] in atlases)]
+    learned_atlases = {name: ea.learn(training) for name, (training, _) in atlases.items()}
+    for learned, hearing in pairs:
+        head = atlases[learned][1] if learned == hearing else open_any_head(hearing)
+        kind = "learned head" if learned == hearing else "other heads"
+        for snr_db in NOISE_SNR_DB:
+            scenes = single_talkers(head, count, snr_db=snr_db, seed=SEED)
+            truths, audio = zip(*scenes, strict=True)
+            found = [learned_atlases[learned].localize(one) for one in audio]
+            errors.add(f"{kind}, {snr_db:g} dB", np.array(truths), found)
+    errors.print()
+
+
 def rooms(count: int) -> None:
     """Print errors of one talker in rooms, and how often straight ahead is called behind."""
     errors, behind = Errors(), {t60: list[bool]() for t60 in T60_SECONDS}
@@ -128,6 +147,8 @@ def main() -> None:
             if options.atlas:
                 atlas.save(options.atlas)
         unknown_people(atlas, options.count)
+    if "noise" in options.parts:
+        noise(options.count)
     if "rooms" in options.parts:
         rooms(options.count)
 

@@ -7,12 +7,13 @@ import pytest
 
 import earatlas as ea
 from earatlas.features.layout import CueLayout
+from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.reverberation import ReverberationEstimate
-from earatlas.features.statistics import CueStatistics
+from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.diagnostics import DoubtKind, HeadFit
-from earatlas.localization.head_mismatch import HeadMismatch, Unit
+from earatlas.localization.head_mismatch import HeadMismatch, MismatchSettings, Unit
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.separation.initialization import Initialization, OnsetDetections
@@ -100,12 +101,59 @@ def test_noise_and_reverberation_are_not_a_mismatch(deviations: HeadDeviations) 
         detect_onsets(scene.mixture.samples, settings),
         reverberation=ReverberationEstimate(decay_seconds=0.12),
     )
-    assert mismatch.is_possible(2.0, onsets)
-    assert not mismatch.is_possible(0.1, onsets)
-    assert not mismatch.is_possible(2.0, replace(onsets, frames=0.3 * onsets.frames))
-    assert not mismatch.is_possible(2.0, replace(onsets, snr_db=onsets.snr_db - 40))
-    reverberant = ReverberationEstimate(decay_seconds=0.3)
-    assert not mismatch.is_possible(2.0, replace(onsets, reverberation=reverberant))
+    assert mismatch.is_possible(2.0, onsets, 20.0)
+    assert not mismatch.is_possible(0.1, onsets, 20.0)
+    assert not mismatch.is_possible(2.0, replace(onsets, frames=0.3 * onsets.frames), 20.0)
+    assert not mismatch.is_possible(2.0, replace(onsets, snr_db=onsets.snr_db - 40), 20.0)
+    noisy = replace(onsets, snr_db=np.full(len(onsets), 12.0))
+    assert not noisy.is_clean
+    assert mismatch.is_possible(2.0, noisy, 20.0)  # but another head then requires more evidence
+    # Noise makes decays slower; in a room the cues of single frames scatter.
+    slow = replace(onsets, reverberation=ReverberationEstimate(decay_seconds=0.25))
+    assert mismatch.is_possible(2.0, slow, 20.0)
+    for variance in (200.0, np.nan):
+        assert not mismatch.is_possible(2.0, onsets, variance)
+    certain = replace(onsets, reverberation=ReverberationEstimate(decay_seconds=0.4))
+    assert not mismatch.is_possible(2.0, certain, 20.0)
+
+
+def test_cues_of_single_frames_scatter_in_a_room(small_head: ea.Head) -> None:
+    """The relative variance of a sound is small without a room, and large in a small one."""
+    atlas, direction = ea.example_atlas(), small_head.directions[90]
+    variances = []
+    for room in (None, ea.Room(t60_seconds=0.15)):
+        settings = ea.SceneSettings(snr_db=20.0)
+        scene = ea.render_scene(
+            small_head, [ea.synthetic_speech(2.0)], [direction], settings=settings, room=room
+        )
+        levels = LevelStatistics(atlas.layout)
+        levels.push(ea.stft(scene.mixture.samples, atlas.layout.window, atlas.layout.hop))
+        variances.append(atlas.calibration.relative_variance(levels.statistics()))
+    assert variances[0] < MismatchSettings().max_relative_variance < variances[1]
+    unknown = replace(atlas.calibration, frame_noise=None)
+    assert np.isnan(unknown.relative_variance(levels.statistics()))
+
+
+def test_noise_requires_more_evidence(deviations: HeadDeviations) -> None:
+    """A small deviation is that of the head without noise, and may be that of noise with it."""
+    atlas = ea.example_atlas()
+    mismatch = mismatch_of(atlas, deviations)
+    scene = ea.render_scene(
+        ea.simulated_head([[40.0, 10.0]]), [ea.synthetic_speech(2.0)], [[40.0, 10.0]]
+    )
+    settings = mismatch.localizer.direct_sound.onset_settings
+    onsets = detect_onsets(scene.mixture.samples, settings)
+    noisy = replace(onsets, snr_db=np.full(len(onsets), 12.0))
+    clean = replace(onsets, snr_db=np.full(len(onsets), 30.0))
+    cues = atlas.model.forward_map(np.array([[40.0, 0.0]]))[0]
+    shift = deviations.bands.expand(deviations.loadings[0] @ np.array([1.5, -1.0, 1.0]))
+    gains, found = [], []
+    for amount in (0.25, 1.5):
+        sound = effective(atlas, cues + amount * shift)
+        gains.append(mismatch.most_probable(sound).gain_nats)
+        found.append([mismatch.posterior(sound[0], bins) for bins in (clean, noisy)])
+    assert 0 < gains[0] < mismatch.settings.noisy_nats < gains[1]
+    assert [[one is None for one in row] for row in found] == [[False, True], [False, False]]
 
 
 def test_bins_of_several_sources_reveal_a_room(deviations: HeadDeviations) -> None:
@@ -120,17 +168,21 @@ def test_bins_of_several_sources_reveal_a_room(deviations: HeadDeviations) -> No
         detect_onsets(scene.mixture.samples, settings),
         reverberation=ReverberationEstimate(decay_seconds=0.25, snr_db=20.0),
     )
-    assert not mismatch.is_possible(2.0, onsets)
-    assert mismatch.is_possible(2.0, onsets, 100.0)
-    assert not mismatch.is_possible(2.0, onsets, 400.0)
+    assert not mismatch.is_possible(2.0, onsets, 200.0)
+
+    def possible(ratio: float, bins: OnsetBins, variance: float) -> bool:
+        return mismatch.is_possible(ratio, bins, variance, n_sources=2)
+
+    assert possible(2.0, onsets, 200.0)
+    assert not possible(2.0, onsets, 400.0)
     fast = replace(onsets, reverberation=ReverberationEstimate(decay_seconds=0.15, snr_db=20.0))
-    assert mismatch.is_possible(2.0, fast, 400.0)
-    assert not mismatch.is_possible(2.0, fast, 500.0)
-    assert not mismatch.is_possible(0.9, onsets, 100.0)  # the head fits: saves the time
-    assert not mismatch.is_possible(2.0, replace(onsets, frames=0.3 * onsets.frames), 100.0)
+    assert possible(2.0, fast, 400.0)
+    assert not possible(2.0, fast, 500.0)
+    assert not possible(0.9, onsets, 200.0)  # the head fits: saves the time
+    assert not possible(2.0, replace(onsets, frames=0.3 * onsets.frames), 200.0)
     for decay_seconds, snr_db in ((0.4, 20.0), (0.25, 12.0)):
         other = ReverberationEstimate(decay_seconds=decay_seconds, snr_db=snr_db)
-        assert not mismatch.is_possible(2.0, replace(onsets, reverberation=other), 100.0)
+        assert not possible(2.0, replace(onsets, reverberation=other), 200.0)
 
 
 def test_sources_share_the_magnitude(deviations: HeadDeviations) -> None:

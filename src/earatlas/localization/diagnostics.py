@@ -119,9 +119,13 @@ class RecordingDiagnosis:
         seconds: float,
         *,
         fits: bool,
+        anechoic: bool = False,
         settings: DiagnosisSettings = _SETTINGS,
     ) -> RecordingDiagnosis:
-        """Return the diagnosis of a recording with these onsets."""
+        """Return the diagnosis of a recording with these onsets.
+
+        `anechoic`: its cues scatter less than in any room, so slow decays have other reasons.
+        """
         too_short = seconds < settings.min_seconds
         if onsets is None:
             return cls(seconds, fits, too_short)
@@ -137,7 +141,9 @@ class RecordingDiagnosis:
             plausible=plausible,
             few_onsets=not (onsets.enough or fits),
             noisy=noisy,
-            reverberant=onsets_matter and not noisy and onsets.reverberation.reverberant,
+            reverberant=onsets_matter
+            and not (noisy or anechoic)
+            and onsets.reverberation.reverberant,
         )
 
     @property
@@ -304,7 +310,9 @@ class SourceDiagnosis:
         elif not fit.fits:
             undirected = recording.directional and fit.nats_per_onset < settings.undirected_nats
             explained = undirected or recording.reverberant or not recording.only_reverberant
-            if not explained and (onsets is None or (onsets.enough and onsets.is_clean)):
+            if fit.deviating_head:  # was determined in spite of the noise
+                other_head = recording.directional and not undirected
+            elif not explained and (onsets is None or (onsets.enough and onsets.is_clean)):
                 other_head = fit.other_head
                 small_room = (fit.large_residual or fit.few_nats) and not other_head
         return cls(recording, fit, second_source_gain, several, undirected, other_head, small_room)

@@ -11,9 +11,9 @@ directions if the head deviates by as much (`MismatchedPosterior`).
 
 The learned head itself has the smallest α, the same head that was set up again about 0.3, another
 unit or laboratory 0.6 to 1, and another person 1 to 1.5. Noise and reverberation change cues as
-well: α is determined only where there is hardly any noise and no reverberation. All sources of a
-recording have the same α. Errors of their masks change cues, too, so several sources must give
-another head a larger evidence than one.
+well: α is determined only without reverberation, and in noise only if the evidence of another head
+is larger than noise explains. All sources of a recording have the same α. Errors of their masks
+change cues, too, so several sources require more evidence than one.
 """
 
 from __future__ import annotations
@@ -58,15 +58,18 @@ class MismatchSettings:
     temperature: float = 24.0  # divisor of the statistics
     min_seconds: float = 1.0  # shorter sounds, such as windows of a track, do not determine α
     min_residual_ratio: float = 0.4  # below, the learned head fits and α is not determined
+    max_relative_variance: float = 130.0  # of the cues of single frames; above, there is a room
+    min_snr_db: float = 10.0  # median SNR of the onsets below which α is not determined
+    noisy_nats: float = 10.0  # evidence against the learned head that one source in noise requires
     max_same_unit: float = 0.3  # largest α of the same unit
     min_person: float = 0.6  # smallest α of another person
     person_nats: float = 3.0  # by which the larger ones are preferred if it is known to be one
 
     # Several sources
     min_mixture_residual_ratio: float = 1.0  # as above; their limit accounts for errors of masks
-    # Relative variance of single bins (`SourceFit`) above which there is a room, for decays that
-    # are those of the free field, and for slower ones
-    max_relative_variances: tuple[float, float] = (480.0, 340.0)
+    # Relative variance above which there is a room, for decays that are those of the free field,
+    # and for slower ones
+    max_mixture_variances: tuple[float, float] = (480.0, 340.0)
     pair_nats: float = 40.0  # evidence against the learned head that two sources require
     further_source_nats: float = 10.0  # and every further source
 
@@ -80,7 +83,6 @@ class MismatchSettings:
     tail_degrees: float = 3.0  # standard deviation of the tail
     tail_weight: float = 0.2
     cue_weights: tuple[float, float] = (0.1, 0.5)  # π
-    small_room_weight: float = 0.5  # of the mismatch if a small room would explain it, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,38 +115,49 @@ class HeadMismatch:
     settings: MismatchSettings = field(default_factory=MismatchSettings)
 
     def is_possible(
-        self, residual_ratio: float, onsets: OnsetBins, relative_variance: float | None = None
+        self,
+        residual_ratio: float,
+        onsets: OnsetBins,
+        relative_variance: float,
+        *,
+        n_sources: int = 1,
     ) -> bool:
         """Whether a residual may be due to the head, but not to noise or reverberation.
 
-        `relative_variance` is that of the single bins of several sources (`SourceFit`); None for
-        one source. Several sources fill each other's pauses: decays are slower, and noise floors
-        higher, than for one source. The variance of their bins reveals a room instead.
+        `relative_variance` is the 90th percentile of the variances of the cues of single frames,
+        relative to one anechoic source without noise (`Calibration.relative_variance`,
+        `SourceFit.relative_variance`). A room increases it by far more than noise does, and another
+        head hardly at all. The decay time is less certain: noise and several sources, which fill
+        each other's pauses, make decays slower.
         """
         settings, reverberation = self.settings, onsets.reverberation
         onset_settings = self.localizer.direct_sound.onset_settings
         seconds = onsets.frames * onset_settings.hop / onset_settings.rate
         if seconds < settings.min_seconds or not onsets.enough:
             return False
-        if relative_variance is None:
+        if n_sources == 1:
             fits = residual_ratio <= settings.min_residual_ratio
-            return not fits and onsets.is_clean and reverberation.anechoic
-        fits = residual_ratio <= settings.min_mixture_residual_ratio
-        limit = settings.max_relative_variances[0 if reverberation.anechoic else 1]
-        room = reverberation.certainly_reverberant or relative_variance > limit
-        return not fits and reverberation.low_noise and not room
+            loud = onsets.median_snr_db >= settings.min_snr_db
+            limit = settings.max_relative_variance
+        else:
+            fits = residual_ratio <= settings.min_mixture_residual_ratio
+            loud = reverberation.low_noise
+            limit = settings.max_mixture_variances[0 if reverberation.anechoic else 1]
+        room = reverberation.certainly_reverberant or not relative_variance <= limit
+        return loud and not (fits or room)
 
-    def required_nats(self, n_sources: int) -> float:
+    def required_nats(self, n_sources: int, *, clean: bool) -> float:
         """Return the gain of evidence from which the head of M sources is another one."""
         if n_sources == 1:
-            return 0.0
+            return 0.0 if clean else self.settings.noisy_nats
         return self.settings.pair_nats + self.settings.further_source_nats * (n_sources - 2)
 
     def posterior(self, effective: CueStatistics, onsets: OnsetBins) -> MismatchedPosterior | None:
         """Return the posterior of one source; None if the learned head explains it best."""
         found = self.most_probable(CueStatistics.stack([effective]))
         magnitude, (cues,) = found.magnitude, found.cue_posteriors
-        if magnitude <= self.settings.magnitudes[0]:
+        required = self.required_nats(1, clean=onsets.is_clean)
+        if magnitude <= self.settings.magnitudes[0] or found.gain_nats < required:
             return None
         direct_sound = self.localizer.direct_sound
         strongest = onsets.by_frequency().strongest(direct_sound.onset_settings.most_bins)

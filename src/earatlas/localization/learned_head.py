@@ -27,7 +27,7 @@ from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.head_mismatch import HeadMismatch, Unit
-from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
+from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.notebooks import HtmlView
 from earatlas.ppam.calibration import CalibratedPosteriorBatch, Calibration
 from earatlas.ppam.head_deviations import people_deviations
@@ -193,31 +193,30 @@ class LearnedHead(HtmlView):
         ratio = float(batch.residual_ratios[0])
         (anechoic,) = batch.posteriors(np.arange(1))
         combined = self.combine(anechoic, ratio, onsets)
-        return self._with_mismatch(combined, batch.effective[0], onsets)
+        return self._with_mismatch(combined, batch, 0, onsets)
 
     def _with_mismatch(
-        self, combined: CalibratedPosterior, effective: CueStatistics, onsets: OnsetBins | None
+        self,
+        combined: CalibratedPosterior,
+        batch: CalibratedPosteriorBatch,
+        n: int,
+        onsets: OnsetBins | None,
     ) -> CalibratedPosterior:
-        """Return the posterior if another head made the recording; the same if not.
-
-        `effective` are the saturated and tempered statistics (D,) of one sound. If a small room
-        would explain them as well, both posteriors are mixed.
-        """
+        """Return the posterior of sound n if another head made the recording; the same if not."""
         mismatch = self.mismatch
         if mismatch is None or onsets is None:
             return combined
-        if not mismatch.is_possible(combined.residual_ratio, onsets):
+        variance = self.calibration.relative_variance(batch.statistics[n])
+        if not mismatch.is_possible(combined.residual_ratio, onsets, variance):
             return combined
-        found = mismatch.posterior(effective, onsets)
+        found = mismatch.posterior(batch.effective[n], onsets)
         if found is None:
             return combined
-        posterior = apply_front_prior(found.posterior)
-        if onsets.reverberation.any_room:
-            weight = mismatch.settings.small_room_weight
-            mixture = posterior_mixture(posterior, combined.posterior, weight)
-            return replace(combined, posterior=mixture)
         return CalibratedPosterior(
-            posterior, combined.residual_ratio, found.nats_per_onset, found.magnitude
+            apply_front_prior(found.posterior),
+            combined.residual_ratio,
+            found.nats_per_onset,
+            found.magnitude,
         )
 
     def combine(
@@ -279,7 +278,8 @@ class LearnedHead(HtmlView):
         return [
             self._with_mismatch(
                 CalibratedPosterior(apply_front_prior(posterior), ratio, nats),
-                anechoic.effective[n],
+                anechoic,
+                n,
                 given[n],
             )
             for n, ((posterior, nats), ratio) in enumerate(zip(combined, ratios, strict=True))

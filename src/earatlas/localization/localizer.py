@@ -164,7 +164,10 @@ def _diagnosis(
         onsets.reverberation,
         mismatch=calibrated.mismatch,
     )
-    recording = RecordingDiagnosis.measure(onsets, seconds, fits=fit.fits)
+    # The mismatch is determined only without a room.
+    recording = RecordingDiagnosis.measure(
+        onsets, seconds, fits=fit.fits, anechoic=fit.deviating_head
+    )
     if static is not None and not fit.fits and recording.only_reverberant:
         gain = SourceDetector(localizer.direct_sound, static).second_source_gain()
     return SourceDiagnosis.measure(recording, fit, gain)

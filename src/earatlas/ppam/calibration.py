@@ -52,6 +52,7 @@ class CalibrationSettings:
 
     min_sounds: int = 60  # held-out sounds; heads with fewer directions are used several times
     cues_per_temperature: int = 45  # neighbouring cues err together and count as one
+    min_variance_frames: float = 4.0  # frames above which a cue has a variance
 
 
 _SETTINGS = CalibrationSettings()
@@ -105,7 +106,9 @@ class Calibration:
         posteriors = model.posteriors(effective, all_charts=all_charts)
         residuals = model.normalized_residuals(effective, posteriors.best())
         ratios = residuals / self.max_residual
-        return CalibratedPosteriorBatch(self, model, effective, posteriors, ratios, all_charts)
+        return CalibratedPosteriorBatch(
+            self, model, statistics, effective, posteriors, ratios, all_charts
+        )
 
     def effective_statistics(self, statistics: CueStatistics, noise: Array) -> CueStatistics:
         """Return the saturated and tempered statistics (..., D): steps 1 and 2."""
@@ -118,6 +121,18 @@ class Calibration:
         q = np.where(observed, noise / (noise + frame_noise / (self.frame_weight * count)), 0.0)
         q = q / self.temperature
         return CueStatistics(q, q * mean, q * mean**2, statistics.frames)
+
+    def relative_variance(self, statistics: CueStatistics) -> float:
+        """Return the 90th percentile of the variances of single frames' cues of one sound (D,).
+
+        They are relative to `frame_noise`, that of held-out anechoic sounds; NaN if it is not known
+        or if no cue was observed in several frames.
+        """
+        several = statistics.counts > _SETTINGS.min_variance_frames
+        if self.frame_noise is None or not several.any():
+            return math.nan
+        variances = statistics.scatter[several] / statistics.counts[several]
+        return float(np.quantile(variances / self.frame_noise[several], 0.9))
 
     def relaxed(self, factor: float) -> Calibration:
         """Return the calibration for a sound with `factor` times the largest residual: step 4."""
@@ -167,6 +182,7 @@ class CalibratedPosteriorBatch:
 
     _calibration: Calibration
     _model: PPAM
+    statistics: CueStatistics  # (W, D)
     effective: CueStatistics  # (W, D), saturated and tempered
     _unrelaxed: ChartPosteriors
     residual_ratios: Array  # (W,) normalized residuals divided by `Calibration.max_residual`

@@ -120,7 +120,7 @@ class SceneMismatch:
     @property
     def magnitude(self) -> float:
         """Magnitude of the deviation; the smallest one if errors of the masks may explain it."""
-        required = self.model.required_nats(len(self.estimate.cue_posteriors))
+        required = self.model.required_nats(len(self.estimate.cue_posteriors), clean=True)
         if self.estimate.gain_nats < required:
             return self.model.settings.magnitudes[0]
         return self.estimate.magnitude
@@ -142,7 +142,7 @@ def scene_mismatch(head: LearnedHead, fit: SourceFit) -> SceneMismatch | None:
     if mismatch is None or onsets is None or fit.n_sources < 2:
         return None
     ratio = float(fit.residual_ratios.max())
-    if not mismatch.is_possible(ratio, onsets, fit.relative_variance):
+    if not mismatch.is_possible(ratio, onsets, fit.relative_variance, n_sources=fit.n_sources):
         return None
     return SceneMismatch(mismatch, mismatch.most_probable(fit.effective))
 
@@ -302,10 +302,8 @@ def diagnose_scene(
             residual_ratio, nats_per_bin, typical, onsets.reverberation, mismatch=magnitude
         )
     fits = residual_ratio <= 1 and not fit.deviating_head
-    recording = RecordingDiagnosis.measure(onsets, seconds, fits=fits)
-    # The mismatch is determined only if the bins scatter less than in any room.
-    reverberant = recording.reverberant and not fit.deviating_head
-    return SceneDiagnosis(replace(recording, reverberant=reverberant), fit)
+    recording = RecordingDiagnosis.measure(onsets, seconds, fits=fits, anechoic=fit.deviating_head)
+    return SceneDiagnosis(recording, fit)
 
 
 def _match_sources(
