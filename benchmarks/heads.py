@@ -185,6 +185,7 @@ def judge_recordings(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -
     for number, head in enumerate(heads):
         _, sounds = talkers(head, ADAPTATION_UNLABELLED, 3.0, 2000 + number)
         found = adapt_to_recordings(atlas.population, atlas.calibration, sounds)
+        print(head.name, found, flush=True)
         for place, room in (("anechoic", None), ("T60 0.4 s", ea.Room(t60_seconds=0.4))):
             truths, recordings = recorded_talkers(head, count, room, 6000 + number)
             statistics = [recording_statistics(one) for one in recordings]
@@ -195,7 +196,6 @@ def judge_recordings(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -
                 name = f"{place}, {state}"
                 errors.add(name, truths, [used.localize(one) for one in recordings])
                 errors.add(f"{name}, without onsets", truths, localized(used, statistics))
-        print(head.name, flush=True)
     errors.print()
 
 

@@ -7,6 +7,7 @@ which is used like any `Atlas` and adapts to a listener from recordings.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,10 +20,12 @@ from numpy.typing import ArrayLike
 from earatlas.atlas import PEOPLE_ATLAS, Atlas
 from earatlas.atlas_format import VERSION
 from earatlas.container import container_digest, write_container
-from earatlas.errors import InputError
+from earatlas.errors import EaratlasWarning, InputError
 from earatlas.features.audio import Audio
+from earatlas.features.audio_checks import check_audio
 from earatlas.features.audio_files import read_audio
 from earatlas.features.layout import CueLayout
+from earatlas.features.onset_detector import OnsetDetector
 from earatlas.features.recording import MemoryRecording
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
@@ -30,6 +33,7 @@ from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
 from earatlas.population.adaptation_report import Adaptation, adapt_to_recordings
 from earatlas.population.comparison import AtlasFit, compare_learned_heads
+from earatlas.population.direct_sound import listener_localizer
 from earatlas.population.learning import (
     LearnedPopulation,
     PopulationSettings,
@@ -96,7 +100,15 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         PopulationAtlas
             The atlas.
         """
-        return replace(self, listener=listener, model=self.population.model(listener))
+        localizer = self.reverberant_localizer
+        if localizer is not None:
+            localizer = listener_localizer(localizer, self.population, self.layout, listener)
+        return replace(
+            self,
+            listener=listener,
+            model=self.population.model(listener),
+            reverberant_localizer=localizer,
+        )
 
     def adapt(
         self,
@@ -108,7 +120,9 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         Parameters
         ----------
         recordings : sequence of Audio, str or Path
-            Recordings of one source at a time, from several directions.
+            Recordings of one source at a time, from several directions. Those that cannot be used,
+            for example because they are silent, are left out with a warning. Reverberant ones are
+            left out, too; `Adaptation.reverberant` counts them.
         labels : sequence of array_like or None, optional
             Azimuth and elevation in degrees of each recording, or None where it is unknown.
 
@@ -122,24 +136,59 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         Raises
         ------
         InputError
-            If a recording cannot be used, or if the labels do not match the recordings.
+            If no recording can be used, or if the labels do not match the recordings.
+
+        Warns
+        -----
+        EaratlasWarning
+            For each recording that is left out.
         """
-        if isinstance(recordings, Audio | str | Path):
-            raise InputError(
-                "recordings must be a list, got a single recording. Put it into a list, with "
-                "others of the same listener."
-            )
-        given = _check_labels(labels, len(recordings))
+        given = _check_labels(labels, _check_recordings(recordings))
         sounds: list[CueStatistics] = []
-        directions: list[np.ndarray | None] = []
-        for recording, label in zip(recordings, given, strict=True):
-            audio = recording if isinstance(recording, Audio) else read_audio(recording)
-            parts = _segment_statistics(audio, self.layout)
-            sounds += parts
-            directions += [label] * len(parts)
+        directions: list[Array | None] = []
+        skipped: list[str] = []
+        reverberant = 0
         with single_threaded_blas():
+            for recording, label in zip(recordings, given, strict=True):
+                try:
+                    audio = recording if isinstance(recording, Audio) else read_audio(recording)
+                    parts = _segments(check_audio(audio, self.layout))
+                except InputError as error:
+                    skipped.append(str(error))
+                    continue
+                anechoic = [part for part in parts if not self._is_reverberant(part)]
+                reverberant += len(parts) - len(anechoic)
+                sounds += [_statistics(part, self.layout) for part in anechoic]
+                directions += [label] * len(anechoic)
+            if skipped and len(skipped) == len(recordings):
+                raise InputError(
+                    f"recordings must contain sound, got {len(skipped)} that cannot be used. The "
+                    f"first problem is: {skipped[0]}"
+                )
             found = adapt_to_recordings(self.population, self.calibration, sounds, directions)
-        return (self.for_listener(found.listener) if found.adapted else self), found
+            found = replace(found, reverberant=reverberant)
+        for problem in skipped:
+            warnings.warn(
+                f"A recording is left out of the adaptation. {problem}",
+                EaratlasWarning,
+                stacklevel=2,
+            )
+        if not found.adapted:
+            return self, found
+        return replace(
+            self.for_listener(found.listener),
+            accuracy=None,  # it was measured without adaptation
+            about=self.about | {"adaptation": found.to_dict()},
+        ), found
+
+    def _is_reverberant(self, audio: Audio) -> bool:
+        """Whether the cues of a recording contain a room; False without models for rooms."""
+        if self.reverberant_localizer is None:
+            return False
+        detector = OnsetDetector(self.reverberant_localizer.direct_sound.onset_settings)
+        detector.push(audio.samples)
+        detector.finish()
+        return detector.bins().reverberation.reverberant
 
     def save(self, path: str | Path) -> Path:
         """Write the atlas to one file, without loss.
@@ -257,10 +306,36 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
     return compare_learned_heads(_statistics(audio, atlases[0].layout), atlases)
 
 
+def _check_recordings(recordings: Sequence[Audio | str | Path]) -> int:
+    """Return the number of recordings; raise InputError if they are not a list of them."""
+    if isinstance(recordings, Audio | str | Path):
+        raise InputError(
+            "recordings must be a list, got a single recording. Put it into a list, with "
+            "others of the same listener."
+        )
+    if not isinstance(recordings, Sequence):
+        raise InputError(
+            f"recordings must be a list, got {type(recordings).__name__}. Name several recordings "
+            "of one listener."
+        )
+    for recording in recordings:
+        if not isinstance(recording, Audio | str | Path):
+            raise InputError(
+                "recordings must be Audio objects or names of sound files, got "
+                f"{type(recording).__name__}. Use Audio(samples, rate) for an array."
+            )
+    return len(recordings)
+
+
 def _check_labels(labels: Sequence[ArrayLike | None] | None, count: int) -> list[Array | None]:
     """Return one direction (2,) or None per recording."""
     if labels is None:
         return [None] * count
+    if isinstance(labels, str | dict) or not isinstance(labels, Sequence | np.ndarray):
+        raise InputError(
+            f"labels must be a list with one entry per recording, got {type(labels).__name__}. "
+            "Use None where a direction is unknown."
+        )
     if len(labels) != count:
         raise InputError(
             f"labels must have one entry per recording, got {len(labels)} for {count} recordings. "
@@ -291,14 +366,15 @@ def _statistics(audio: Audio, layout: CueLayout) -> CueStatistics:
     return levels.statistics()
 
 
-def _segment_statistics(audio: Audio, layout: CueLayout) -> list[CueStatistics]:
-    """Return the statistics of each segment of a recording."""
+def _segments(audio: Audio) -> list[Audio]:
+    """Return the parts of a recording, of about equal duration."""
     count = max(round(audio.seconds / _SEGMENT_SECONDS), 1)
     edges = np.linspace(0, audio.samples.shape[1], count + 1).astype(int)
-    return [
-        _statistics(Audio(audio.samples[:, start:stop], audio.rate), layout)
+    parts = [
+        Audio(audio.samples[:, start:stop], audio.rate)
         for start, stop in itertools.pairwise(edges.tolist())
     ]
+    return [part for part in parts if part.samples.any()]
 
 
 def people_atlas() -> PopulationAtlas:

@@ -98,7 +98,13 @@ def test_adapt(files: Files, run: Run, tmp_path: Path) -> None:
     assert answer["segments"] == answer["files"] == len(PLACES)
     assert answer["gain_nats"] > 0
     assert answer["fit_after"] < answer["fit_before"]
-    assert json.loads(run("info", out, "--json").stdout)["adapted"] is True
+    facts = json.loads(run("info", out, "--json").stdout)
+    assert facts["adapted"] is True
+    assert facts["held_out"] is None
+    assert facts["adaptation"]["segments"] == len(PLACES)
+    described = run("info", out).stdout
+    assert "not measured after the adaptation" in described
+    assert f"({len(PLACES)} segments" in described
     text = run("adapt", files.atlas, files.day, "-o", out).stdout
     assert f"adapted: {len(PLACES)} usable segments of {len(PLACES)} recordings" in text
 
@@ -114,6 +120,10 @@ def test_adapt_with_labels(files: Files, run: Run, tmp_path: Path) -> None:
     unlabelled = tmp_path / "u.atlas"
     run("adapt", files.atlas, files.day, "-o", unlabelled)
     assert ea.Atlas.load(out).digest != ea.Atlas.load(unlabelled).digest
+    mirrored = [f"{n}.wav,{-azimuth},{elevation}" for n, (azimuth, elevation) in enumerate(PLACES)]
+    table.write_text("\n".join(["file,azimuth,elevation", *mirrored]))
+    failed = run("adapt", files.atlas, files.day, "-o", tmp_path / "x.atlas", "--labels", table)
+    refused(failed, "left and right exchanged")
     table.write_text("file,azimuth,elevation\ngone.wav,0,0\n")
     failed = run("adapt", files.atlas, files.day, "-o", tmp_path / "x.atlas", "--labels", table)
     refused(failed, "labels must name recordings", "gone.wav", "line 2")

@@ -11,11 +11,7 @@ import typer
 
 from earatlas.atlas import Atlas
 from earatlas.batch.file_arguments import expand_file_arguments, unique_files
-from earatlas.cli.adaptation_text import (
-    describe_adaptation,
-    format_adaptation,
-    format_segments,
-)
+from earatlas.cli.adaptation_text import format_adaptation, format_segments
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.console import print_json, print_line, progress
 from earatlas.cli.options import AtlasArgument, ForceOption, JsonOption, RecordingsArgument
@@ -32,8 +28,11 @@ app = command_app()
 _REMEDIES = {
     AdaptationVerdict.NO_GAIN: "Use the atlas as it is, or add recordings.",
     AdaptationVerdict.OTHER_HEAD: "Measure this head, or learn a population of such heads.",
-    AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time.",
+    AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time, outdoors or close to them.",
     AdaptationVerdict.ONE_DIRECTION: "Add recordings from other directions.",
+    AdaptationVerdict.MIRRORED_LABELS: "Exchange the channels, or negate the azimuths: positive "
+    "ones are to the left.",
+    AdaptationVerdict.WRONG_LABELS: "Check which recording has which direction.",
 }
 
 
@@ -77,7 +76,7 @@ def adapt_command(
     adapted.save(output)
     outputs.report()
     if as_json:
-        answer = {"atlas": str(output), "files": len(files), **describe_adaptation(adaptation)}
+        answer = {"atlas": str(output), "files": len(files), **adaptation.to_dict()}
         print_json({**answer, "seconds": round(time.perf_counter() - start, 2)})
         return
     print_line(format_adaptation(adaptation, len(files)))

@@ -1,23 +1,10 @@
-"""Adaptations in words and as JSON values."""
+"""Adaptations in words."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from earatlas.population.adaptation_report import Adaptation
 
-__all__ = ["describe_adaptation", "format_adaptation", "format_segments"]
-
-
-def describe_adaptation(adaptation: Adaptation) -> dict[str, Any]:
-    """Return an adaptation as JSON values."""
-    return {
-        "verdict": adaptation.verdict.name.lower(),
-        "segments": adaptation.recordings,
-        "gain_nats": round(adaptation.gain_nats, 3),
-        "fit_before": round(adaptation.residual_before, 3),
-        "fit_after": round(adaptation.residual_after, 3),
-    }
+__all__ = ["format_adaptation", "format_segments"]
 
 
 def format_adaptation(adaptation: Adaptation, n_files: int) -> str:
@@ -33,4 +20,6 @@ def format_adaptation(adaptation: Adaptation, n_files: int) -> str:
 def format_segments(adaptation: Adaptation) -> str:
     """Describe the number of usable segments."""
     count = adaptation.recordings
-    return f"{count} usable segment{'' if count == 1 else 's'}"
+    usable = f"{count} usable segment{'' if count == 1 else 's'}"
+    left_out = adaptation.reverberant
+    return f"{usable}, {left_out} reverberant left out" if left_out else usable

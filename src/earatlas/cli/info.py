@@ -239,7 +239,7 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
         "coverage": facts["coverage"] or "not stored in this atlas",
         "charts": str(facts["components"])
         + (", ready for reverberant rooms" if facts["rooms"] else ""),
-        "held out": "not measured: too few directions"
+        "held out": _missing_accuracy(facts)
         if errors is None
         else f"{errors['held_out']} directions, median error {errors['median_degrees']:.2f}°, "
         f"{100 * errors['beyond_30_share']:.1f} % beyond 30°",
@@ -249,6 +249,13 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
         "cues": _format_cues(facts["cues"]),
         "file": f"{facts['bytes'] / 1e6:.1f} MB, format version {facts['version']}",
     }
+
+
+def _missing_accuracy(facts: dict[str, Any]) -> str:
+    """Say why the held-out errors are not known."""
+    if facts.get("adapted"):
+        return "not measured after the adaptation"
+    return "not measured: too few directions"
 
 
 def _format_spacing(facts: dict[str, Any]) -> str:
@@ -263,6 +270,9 @@ def _population_rows(facts: dict[str, Any]) -> dict[str, str]:
     if "members" not in facts:
         return {}
     adapted = "adapted to recordings" if facts["adapted"] else "unknown: not adapted yet"
+    match facts.get("adaptation"):
+        case {"segments": int(segments), "gain_nats": float(gain)}:
+            adapted += f" ({segments} segments, held-out gain {gain:+.2f} nats per segment)"
     rows = {"members": str(len(facts["members"])), "listener": adapted}
     omitted = [f"{name} ({problem})" for name, problem in facts["omitted_heads"].items()]
     return rows | ({"omitted heads": "; ".join(omitted)} if omitted else {})

@@ -216,8 +216,8 @@ class _RecordingsReader:
         if self.kind not in ("auto", detected):
             raise InputError(
                 f"The recording '{file}' seems to be of the kind '{detected}', but those before it "
-                f"are of the kind '{self.kind}'. All recordings must be of one kind. State the "
-                "kind, or correct the table."
+                f"are of the kind '{self.kind}'. All recordings must be noise without pauses, or "
+                "all impulse responses; speech is neither. State the kind, or correct the table."
             )
         self.kind = detected
 

@@ -251,7 +251,10 @@ class HeadFit:
 
     def doubts(self) -> Iterator[Doubt]:
         """Yield a doubt about the head, or about the room that explains the deviation."""
-        remedy = "Use the atlas of the head that made the recording, and check the sampling rate."
+        remedy = (
+            "Use the atlas of the head that made the recording (or adapt the atlas of people to "
+            "it), and check the sampling rate."
+        )
         if self.deviating_head:
             reason = (
                 f"its cues deviate by {self.mismatch:g} times the difference between two people. "

@@ -1,33 +1,35 @@
 """Adaptation of a population to one listener, from recordings with or without known directions.
 
-Input: a `Population` and the cue statistics of recordings of one listener. Output: a `Listener`.
+Input: a `Population` and what recordings of one listener say about its head. Output: a `Listener`.
 EM over the directions of the recordings: they are hidden; the listener coordinates w are shared.
 
-    n  recordings (N)    k  charts (K)    j  listener coordinates (J)
-    q_nk                 p(chart k | recording n, w), the E-step
-    Λ_nk, η_nk           precision (J, J) and information (J,) of recording n about z in chart k
+    n  recordings (N)    k  possible directions (K)    j  listener coordinates (J)
+    q_nk                 p(direction k | recording n, w), the E-step
+    Λ_nk, η_nk           precision (J, J) and information (J,) of recording n about z
     z_n = w + v_n        v_n ~ N(0, (1 - ρ) I) is integrated out, w ~ N(0, ρ I) is estimated
 
     M:  V_w⁻¹ = I/ρ + Σ_nk q_nk S_nk,    ŵ = V_w Σ_nk q_nk (I + (1 - ρ) Λ_nk)⁻¹ η_nk
         S_nk = (I + (1 - ρ) Λ_nk)⁻¹ Λ_nk
 
-A first assignment to charts may be wrong, so the responsibilities are tempered at first and V_w is
-part of the E-step: an uncertain listener makes uncertain directions, and these change w little.
+A first assignment to directions may be wrong, so the responsibilities are tempered at first and V_w
+is part of the E-step: an uncertain listener makes uncertain directions, and these change w little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from earatlas.features.statistics import CueStatistics
+from earatlas.population.deviation_information import DeviationInformation, cue_information
 from earatlas.population.population import Listener, Population
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.types import Array, Indices
 
-__all__ = ["AdaptationSettings", "adapt_listener"]
+__all__ = ["AdaptationSettings", "ListenerClue", "adapt_listener"]
 
 
 @dataclass(frozen=True)
@@ -40,107 +42,122 @@ class AdaptationSettings:
     iterations: int = 8
     start_temperature: float = 4.0  # of the responsibilities in the first iteration
     annealing_iterations: int = 4  # after which the temperature is 1
-    max_charts: int = 40  # possible charts of a recording
-    max_gap_nats: float = 12.0  # less probable charts are impossible
+    max_directions: int = 40  # possible directions of a recording
+    max_gap_nats: float = 12.0  # less probable directions are impossible
     label_degrees: float = 3.0  # standard deviation of given directions
+
+
+@dataclass(frozen=True, eq=False)
+class ListenerClue:
+    """What one recording says about w, at its possible directions."""
+
+    found: DeviationInformation
+    log_labels: Array  # (K,) log density of the given direction at each direction, or 0
+    shared: float  # ρ of the population
+    label_gain: float = np.nan  # log Bayes factor of the given direction against any direction
+    mirrored_gain: float = np.nan  # the same of its mirror image
+
+    @classmethod
+    def of_cues(
+        cls,
+        population: Population,
+        prior: ListenerPPAM,
+        sound: CueStatistics,
+        label: Array | None = None,
+        settings: AdaptationSettings | None = None,
+    ) -> ListenerClue:
+        """Return the clue of effective cue statistics; `prior` is the PPAM of an unknown one."""
+        settings = settings or AdaptationSettings()
+        every = np.arange(len(prior.weights))
+        logs = prior.log_joint(sound, every)
+        directions = DeviationInformation(prior.centres, logs, np.zeros((0, 0)), np.zeros((0, 0)))
+        labels = cls._labels(directions, logs, label, population, settings)
+        charts = _likely(logs + labels.log_labels, settings)
+        found = cue_information(population, prior, sound, charts)
+        return replace(labels, found=found, log_labels=labels.log_labels[charts])
+
+    @classmethod
+    def _labels(
+        cls,
+        found: DeviationInformation,
+        logs: Array,
+        label: Array | None,
+        population: Population,
+        settings: AdaptationSettings,
+    ) -> ListenerClue:
+        """Return a clue at all directions, with log evidence (K,), and the gains of its label."""
+        if label is None:
+            return cls(found, np.zeros(len(logs)), population.shared)
+        width = float(np.hypot(population.charts.width_degrees / 2, settings.label_degrees))
+        given = found.label_log_density(label, width)
+        mirrored = found.label_log_density(np.asarray(label) * (-1.0, 1.0), width)
+        total = _log_sum_exp(logs)
+        return cls(
+            found, given, population.shared,
+            _log_sum_exp(logs + given) - total, _log_sum_exp(logs + mirrored) - total,
+        )  # fmt: skip
+
+    def logs(self, listener: Listener | None = None) -> Array:
+        """Return log p(recording, label, x_k | listener) (K,)."""
+        return self.found.log_evidence(listener, self.shared) + self.log_labels
+
+    def log_evidence(self, listener: Listener | None = None) -> float:
+        """Return log p(recording, label | listener); None: an unknown listener."""
+        return _log_sum_exp(self.logs(listener))
+
+    @cached_property
+    def best(self) -> Array:
+        """Most probable direction (2,) for an unknown listener."""
+        direction: Array = self.found.directions[int(np.argmax(self.logs()))]
+        return direction
+
+    @cached_property
+    def entropy(self) -> float:
+        """Entropy in nats of the direction, for an unknown listener."""
+        logs = self.logs() - self.log_evidence()
+        return float(-(np.exp(logs) * logs).sum())
+
+    @cached_property
+    def message(self) -> tuple[Array, Array]:
+        """S (K, J, J) and (I + (1 - ρ) Λ)⁻¹ η (K, J)."""
+        Lambda, eta = self.found.precisions, self.found.information
+        inner = np.eye(Lambda.shape[-1]) + (1 - self.shared) * Lambda
+        both = np.linalg.solve(inner, np.concatenate([Lambda, eta[..., None]], axis=2))
+        return both[..., :-1], both[..., -1]
 
 
 def adapt_listener(
     population: Population,
-    sounds: Sequence[CueStatistics],
-    directions: Sequence[Array | None] | None = None,
+    clues: Sequence[ListenerClue],
     *,
     settings: AdaptationSettings | None = None,
 ) -> Listener:
-    """Return the listener coordinates given effective statistics of N recordings.
-
-    `directions` holds one direction (2,) in degrees or None per recording.
-    """
+    """Return the listener coordinates given the clues of N recordings."""
     settings = settings or AdaptationSettings()
-    labels = [None] * len(sounds) if directions is None else list(directions)
     listener, J = population.unknown_listener, population.n_coordinates
-    prior = population.model(listener)
-    clues = [
-        _Clue.of(prior, population, sound, label, settings)
-        for sound, label in zip(sounds, labels, strict=True)
-    ]
     for step in range(settings.iterations):
-        model = population.model(listener)
         remaining = max(1 - step / settings.annealing_iterations, 0.0)
         temperature = settings.start_temperature**remaining
         precision, information = np.eye(J) / population.shared, np.zeros(J)
         for clue in clues:
-            q = clue.responsibilities(model, temperature)
-            precision += np.einsum("k,kij->ij", q, clue.precisions)
-            information += q @ clue.information
+            logs = clue.found.log_evidence(listener, clue.shared) / temperature + clue.log_labels
+            q, (precisions, informations) = np.exp(logs - _log_sum_exp(logs)), clue.message
+            precision += np.einsum("k,kij->ij", q, precisions)
+            information += q @ informations
         covariance = np.asarray(np.linalg.inv(0.5 * (precision + precision.T)), dtype=np.float64)
         listener = Listener(covariance @ information, covariance)
     return listener
 
 
-@dataclass(frozen=True, eq=False)
-class _Clue:
-    """What one recording says about w in each of its possible charts."""
-
-    sound: CueStatistics  # effective
-    charts: Indices  # (k,) possible charts
-    log_gates: Array  # (k,) log p(label | k), 0 without a label
-    precisions: Array  # (k, J, J) S_nk
-    information: Array  # (k, J) (I + (1 - ρ) Λ)⁻¹ η
-
-    @classmethod
-    def of(
-        cls,
-        prior: ListenerPPAM,
-        population: Population,
-        sound: CueStatistics,
-        label: Array | None,
-        settings: AdaptationSettings,
-    ) -> _Clue:
-        every = np.arange(len(prior.weights))
-        gates = np.zeros(len(every)) if label is None else _label_log_gates(prior, label, settings)
-        logs = prior.log_joint(sound, every) + gates
-        count = min(settings.max_charts, len(every))
-        top = np.argpartition(-logs, count - 1)[:count]
-        charts = top[logs[top] > logs.max() - settings.max_gap_nats]
-        Lambda, eta = deviation_information(prior, population, sound, charts)
-        inner = np.eye(Lambda.shape[-1]) + (1 - population.shared) * Lambda
-        message = np.linalg.solve(inner, np.concatenate([Lambda, eta[..., None]], axis=2))
-        return cls(sound, charts, gates[charts], message[..., :-1], message[..., -1])
-
-    def responsibilities(self, model: ListenerPPAM, temperature: float) -> Array:
-        """Return q (k,), tempered."""
-        logs = model.log_joint(self.sound, self.charts) / temperature + self.log_gates
-        q = np.exp(logs - logs.max())
-        tempered: Array = q / q.sum()
-        return tempered
+def _log_sum_exp(logs: Array) -> float:
+    """Return log Σ exp(logs)."""
+    peak = logs.max()
+    return float(peak + np.log(np.exp(logs - peak).sum()))
 
 
-def _label_log_gates(model: ListenerPPAM, label: Array, settings: AdaptationSettings) -> Array:
-    """Return log p(label | k) (K,), up to a constant: charts far from a label are impossible."""
-    u = model.space.charts(model.centres, np.asarray(label, dtype=np.float64)[None])[0]
-    variance = model.gammas[:, 0, 0] / 4 + settings.label_degrees**2
-    gates: Array = -0.5 * (u**2).sum(axis=-1) / variance
-    return gates
-
-
-def deviation_information(
-    model: ListenerPPAM, population: Population, statistics: CueStatistics, used: Indices
-) -> tuple[Array, Array]:
-    """Return Λ (k, J, J) and η (k, J) about z in some charts, with u integrated out.
-
-    `model` is that of the expected head, so that z includes all of w.
-    """
-    Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
-    P = Q / model.residual[used]
-    A, residual = model.A[used], statistics.means - model.b[used]
-    beta = population.loadings[used]  # (k, H, J)
-    bands = population.bands
-    precision = np.linalg.inv(model.gammas[used]) + A.mT @ (P[..., None] * A)  # of u
-    cross = bands.sum(A.mT * P[:, None]) @ beta  # (k, L, J): Aᵀ P β
-    gain = np.linalg.solve(precision, cross)
-    Lambda = beta.mT @ (bands.sum(P)[..., None] * beta) - cross.mT @ gain
-    slope = np.einsum("kdl,kd->kl", A, P * residual)
-    eta = np.einsum("khj,kh->kj", beta, bands.sum(P * residual))
-    eta = eta - np.einsum("klj,kl->kj", gain, slope)
-    return Lambda, eta
+def _likely(logs: Array, settings: AdaptationSettings) -> Indices:
+    """Return the rows (k,) of the most probable directions."""
+    count = min(settings.max_directions, len(logs))
+    top = np.argpartition(-logs, count - 1)[:count]
+    rows: Indices = top[logs[top] > logs.max() - settings.max_gap_nats]
+    return rows

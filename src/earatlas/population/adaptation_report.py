@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.spaces import Sphere
-from earatlas.population.adaptation import AdaptationSettings, adapt_listener
+from earatlas.population.adaptation import AdaptationSettings, ListenerClue, adapt_listener
 from earatlas.population.population import Listener, Population
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.listener_model import ListenerPPAM
@@ -31,8 +32,10 @@ class AdaptationVerdict(StrEnum):
     ADAPTED = "adapted"
     NO_GAIN = "recordings that were held out did not become more probable"
     OTHER_HEAD = "the recordings do not fit any head of this population"
-    TOO_FEW = "too few recordings with sound"
+    TOO_FEW = "too few recordings with sound and without reverberation"
     ONE_DIRECTION = "all recordings come from one direction"
+    MIRRORED_LABELS = "the labels fit better with left and right exchanged"
+    WRONG_LABELS = "the labels do not fit the recordings"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class VerdictSettings:
     min_gain_errors: float = 2.0  # gain over its standard error
     min_gain_per_entropy: float = 0.38  # gain over the entropy of the direction; KU100 0.32
     min_range_degrees: float = 15.0  # median distance of best directions from their centre
+    max_mirrored_gain: float = 1.0  # nats per label by which its mirror image may fit better
+    min_label_gain: float = 0.0  # nats per label; a random direction has less than 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,8 @@ class Adaptation:
         Mean log evidence of a held-out recording, after minus before.
     residual_before, residual_after : float
         Median normalized residual, as a ratio to the largest usual one.
+    reverberant : int
+        Number of recordings or segments that were left out because they are reverberant.
 
     Examples
     --------
@@ -77,8 +84,9 @@ class Adaptation:
     listener: Listener  # the unknown listener unless the verdict is ADAPTED
     recordings: int  # usable ones
     gain_nats: float  # mean log evidence of a held-out recording, after minus before
-    residual_before: float  # median ratio to the largest usual residual
+    residual_before: float  # median ratio to the largest usual residual; NaN: too few
     residual_after: float
+    reverberant: int = 0  # recordings that were left out because they are reverberant
 
     def __repr__(self) -> str:
         return (
@@ -86,6 +94,25 @@ class Adaptation:
             f"{self.gain_nats:+.2f} nats, residual {self.residual_before:.2f} to "
             f"{self.residual_after:.2f})"
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict and the measures as JSON values; NaN becomes None.
+
+        Returns
+        -------
+        dict
+            `verdict`, `segments`, `reverberant`, `gain_nats`, `fit_before` and `fit_after`.
+        """
+        fits = (self.residual_before, self.residual_after)
+        before, after = (None if np.isnan(fit) else round(fit, 3) for fit in fits)
+        return {
+            "verdict": self.verdict.name.lower(),
+            "segments": self.recordings,
+            "reverberant": self.reverberant,
+            "gain_nats": round(self.gain_nats, 3),
+            "fit_before": before,
+            "fit_after": after,
+        }
 
     @property
     def adapted(self) -> bool:
@@ -106,65 +133,74 @@ def adapt_to_recordings(
     limits = limits or VerdictSettings()
     unknown, prior = population.unknown_listener, population.model()
     labels = [None] * len(sounds) if directions is None else list(directions)
-    effective = [calibration.effective_statistics(sound, prior.noise) for sound in sounds]
-    usable = [
-        n for n, one in enumerate(effective)
-        if one.counts.sum() * calibration.temperature >= limits.min_observed
-    ]  # fmt: skip
-    effective, labels = [effective[n] for n in usable], [labels[n] for n in usable]
+    clues, usable = [], []
+    for sound, label in zip(sounds, labels, strict=True):
+        effective = calibration.effective_statistics(sound, prior.noise)
+        if effective.counts.sum() * calibration.temperature >= limits.min_observed:
+            clues.append(ListenerClue.of_cues(population, prior, effective, label, settings))
+            usable.append(effective)
 
     def refused(verdict: AdaptationVerdict, gain: float, before: float, after: float) -> Adaptation:
-        return Adaptation(verdict, unknown, len(usable), gain, before, after)
+        return Adaptation(verdict, unknown, len(clues), gain, before, after)
 
-    if len(usable) < limits.min_recordings:
+    if len(clues) < limits.min_recordings:
         return refused(AdaptationVerdict.TOO_FEW, 0.0, np.nan, np.nan)
-    before, best = _fit(prior, calibration, effective)
-    if _range_degrees(best) < limits.min_range_degrees:
-        return refused(AdaptationVerdict.ONE_DIRECTION, 0.0, before, before)
+    before = _residual_ratio(prior, calibration, usable)
+    problem = _label_problem(clues, limits)
+    if problem is None and _range_degrees(clues) < limits.min_range_degrees:
+        problem = AdaptationVerdict.ONE_DIRECTION
+    if problem is not None:
+        return refused(problem, 0.0, before, before)
     gains = []
     for half in (0, 1):
-        own = [n for n in range(len(usable)) if n % 2 == half]
-        others = [n for n in range(len(usable)) if n % 2 != half]
-        listener = adapt_listener(
-            population, [effective[n] for n in own], [labels[n] for n in own], settings=settings
-        )
-        held_out = CueStatistics.stack([effective[n] for n in others])
-        adapted = population.model(listener).posteriors(held_out).log_evidence
-        gains.append(adapted - prior.posteriors(held_out).log_evidence)
-    of_recording = np.concatenate(gains)
-    gain = float(of_recording.mean())
-    standard_error = float(of_recording.std() / np.sqrt(len(of_recording)))
-    listener = adapt_listener(population, effective, labels, settings=settings)
-    after, _ = _fit(population.model(listener), calibration, effective)
+        own, held_out = clues[half::2], clues[1 - half :: 2]
+        listener = adapt_listener(population, own, settings=settings)
+        adapted = [clue.log_evidence(listener) for clue in held_out]
+        gains += [
+            after - clue.log_evidence() for clue, after in zip(held_out, adapted, strict=True)
+        ]
+    gain, standard_error = float(np.mean(gains)), float(np.std(gains) / np.sqrt(len(gains)))
+    listener = adapt_listener(population, clues, settings=settings)
+    after = _residual_ratio(population.model(listener), calibration, usable)
     if after > limits.max_residual_ratio:
         return refused(AdaptationVerdict.OTHER_HEAD, gain, before, after)
-    if gain <= max(
-        limits.min_gain_errors * standard_error,
-        limits.min_gain_per_entropy * _mean_entropy(prior, effective),
-    ):
+    entropy = float(np.mean([clue.entropy for clue in clues]))
+    if gain <= max(limits.min_gain_errors * standard_error, limits.min_gain_per_entropy * entropy):
         return refused(AdaptationVerdict.NO_GAIN, gain, before, after)
     verdict = AdaptationVerdict.ADAPTED
-    return Adaptation(verdict, listener, len(usable), gain, before, after)
+    return Adaptation(verdict, listener, len(clues), gain, before, after)
 
 
-def _fit(
+def _residual_ratio(
     model: ListenerPPAM, calibration: Calibration, sounds: Sequence[CueStatistics]
-) -> tuple[float, Array]:
-    """Return the median residual ratio and the best directions (N, 2)."""
+) -> float:
+    """Return the median residual ratio of recordings."""
     stacked = CueStatistics.stack(sounds)
-    best = model.posteriors(stacked).best()
-    residuals = model.normalized_residuals(stacked, best)
-    return float(np.median(residuals) / calibration.max_residual), best
+    residuals = model.normalized_residuals(stacked, model.posteriors(stacked).best())
+    return float(np.median(residuals) / calibration.max_residual)
 
 
-def _mean_entropy(model: ListenerPPAM, sounds: Sequence[CueStatistics]) -> float:
-    """Return the mean entropy of the posterior over charts, in nats."""
-    posteriors = model.posteriors(CueStatistics.stack(sounds))
-    weights = [posterior.weights[posterior.weights > 0] for posterior in posteriors]
-    return float(np.mean([-(w * np.log(w)).sum() for w in weights]))
+def _label_problem(
+    clues: Sequence[ListenerClue], limits: VerdictSettings
+) -> AdaptationVerdict | None:
+    """Compare the given directions with their mirror images, and with random directions.
+
+    Without labels, exchanged ears are not recognizable: they are those of a mirrored head.
+    """
+    gains = [clue.label_gain for clue in clues if not np.isnan(clue.label_gain)]
+    if not gains:
+        return None
+    given = float(np.mean(gains))
+    mirrored = float(np.mean([c.mirrored_gain for c in clues if not np.isnan(c.mirrored_gain)]))
+    if mirrored > max(given + limits.max_mirrored_gain, limits.min_label_gain):
+        return AdaptationVerdict.MIRRORED_LABELS
+    if given < limits.min_label_gain:
+        return AdaptationVerdict.WRONG_LABELS
+    return None
 
 
-def _range_degrees(directions: Array) -> float:
-    """Return the median distance of directions (N, 2) from the one that is nearest to all."""
+def _range_degrees(clues: Sequence[ListenerClue]) -> float:
+    """Return the median distance of the best directions from the one that is nearest to all."""
+    directions = np.array([clue.best for clue in clues])
     distances = Sphere().distance(directions[:, None], directions[None])
     return float(np.median(distances, axis=1).min())

@@ -1,9 +1,11 @@
 """The direct-sound model of a population: localization of unmeasured listeners in rooms.
 
 Input: heads with anechoic impulse responses, and the anechoic model of their population. Output: a
-`ReverberantLocalizer` with the templates of the expected head. Its densities and calibration are
-fitted to scenes that are simulated from the individual heads, so that they contain the differences
-between heads (compare `earatlas.training.reverberant`, where templates and scenes share a head).
+`ReverberantLocalizer` with the templates of the expected head and their deviations
+(`earatlas.population.listener_templates`). Its densities and calibration are fitted to scenes that
+are simulated from the individual heads, so that they contain the differences between heads (compare
+`earatlas.training.reverberant`, where templates and scenes share a head). The deviations of a scene
+are those of a population that does not contain its head.
 
     s  heads    g  grid directions (G)    f  frequencies (F)
 
@@ -42,6 +44,8 @@ from earatlas.localization.score_calibration import (
     fit_anechoic_weight,
     fit_score_calibration,
 )
+from earatlas.population.listener_templates import ListenerDirectSound
+from earatlas.population.population import Listener, Population
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.random_reverberation import solid_angle_weights
@@ -52,9 +56,10 @@ from earatlas.types import Array, Complex
 
 __all__ = [
     "PopulationSceneSettings",
+    "expected_localizer",
     "expected_templates",
+    "listener_localizer",
     "population_localizer",
-    "with_population_settings",
 ]
 
 
@@ -79,11 +84,16 @@ def population_localizer(
     model: PPAM,
     calibration: Calibration,
     layout: CueLayout,
+    populations: Sequence[Population],
     *,
     settings: PopulationSceneSettings | None = None,
     seed: int = 0,
 ) -> ReverberantLocalizer:
-    """Train the direct-sound model of a population on scenes of its heads."""
+    """Train the direct-sound model of the expected head on scenes of the heads of a population.
+
+    `populations` has one population per head, which does not contain that head. The result is
+    without deviations; `listener_localizer` adds those of the whole population.
+    """
     settings = settings or PopulationSceneSettings()
     onset_settings = OnsetDetectorSettings(rate=layout.rate)
     sound = DirectSoundModel(
@@ -95,7 +105,7 @@ def population_localizer(
         onset_settings=onset_settings,
     )
     talkers = SyntheticTalkers(layout.rate, seed)
-    truths, bins, statistics = [], [], []
+    truths, bins, statistics, without = [], [], [], []
     for s, head in enumerate(heads):
         simulator = TrainingScenes.of(head, talkers)
         for n in range(s, settings.scenes, len(heads)):
@@ -104,6 +114,7 @@ def population_localizer(
             found = detect_onsets(samples, onset_settings)
             if len(found) >= settings.min_bins:
                 truths.append(simulator.directions[row])
+                without.append(populations[s])
                 bins.append(found)
                 statistics.append(_cue_statistics(samples, layout))
     where = np.array(truths)
@@ -111,25 +122,51 @@ def population_localizer(
     hz = onset_settings.frequencies_hz
     classes = [bin_class(one.rise_db, hz[one.f]) for one in bins]
     sound = sound.with_densities(fit_log_densities(cosines, classes))
-    likelihoods = [sound.log_likelihood(one) for one in bins]
+    held_out = {
+        id(one): ListenerDirectSound.of(sound, one, layout) for one in populations
+    }  # several heads share a population
+    likelihoods = [
+        held_out[id(population)].log_likelihood(one)
+        for population, one in zip(without, bins, strict=True)
+    ]
     scores = fit_score_calibration(sound.space, likelihoods, where)
     localizer = ReverberantLocalizer(sound, scores)
     rows = np.arange(0, len(where), settings.weight_step)
     weights = _anechoic_weights(
         localizer, model, calibration, [(statistics[n], likelihoods[n], where[n]) for n in rows]
     )
-    localizer = replace(localizer, score_calibration=replace(scores, weights=weights)).rounded()
-    return with_population_settings(localizer, settings)
+    return replace(localizer, score_calibration=replace(scores, weights=weights)).rounded()
 
 
-def with_population_settings(
-    localizer: ReverberantLocalizer, settings: PopulationSceneSettings | None = None
+def listener_localizer(
+    localizer: ReverberantLocalizer,
+    population: Population,
+    layout: CueLayout,
+    listener: Listener | None = None,
+    *,
+    settings: PopulationSceneSettings | None = None,
 ) -> ReverberantLocalizer:
-    """Return a localizer that expects the onsets of people, which fit mean templates less well."""
+    """Return the localizer of a listener, given that of the expected head or of a listener.
+
+    It expects the onsets of people, which fit mean templates less well than own ones.
+    """
     percentile = (settings or PopulationSceneSettings()).anechoic_percentile
     scores = localizer.score_calibration
     use = replace(scores.settings, anechoic_percentile=percentile)
-    return replace(localizer, score_calibration=replace(scores, settings=use))
+    expected = expected_localizer(localizer).direct_sound
+    return replace(
+        localizer,
+        direct_sound=ListenerDirectSound.of(expected, population, layout, listener),
+        score_calibration=replace(scores, settings=use),
+    )
+
+
+def expected_localizer(localizer: ReverberantLocalizer) -> ReverberantLocalizer:
+    """Return the localizer of the expected head, which an atlas stores."""
+    sound = localizer.direct_sound
+    if isinstance(sound, ListenerDirectSound):
+        return replace(localizer, direct_sound=sound.expected)
+    return localizer
 
 
 def expected_templates(

@@ -20,7 +20,7 @@ from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head
 from earatlas.localization.learned_head import Accuracy, LearnedHead
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
-from earatlas.population.direct_sound import population_localizer
+from earatlas.population.direct_sound import listener_localizer, population_localizer
 from earatlas.population.membership import Membership, check_membership
 from earatlas.population.population import Population, fit_population
 from earatlas.ppam.calibration import Calibration, held_out_statistics
@@ -90,16 +90,20 @@ def learn_population_model(
     _check_count(len(kept), settings)
     population = fit(kept).rounded()
     folds = [kept[i :: settings.folds] for i in range(min(settings.folds, len(kept)))]
+    without = [fit([s for s in kept if s not in fold]) for fold in folds]
     held_out = [
-        _HeldOut.of(fit([s for s in kept if s not in fold]), [heads[s] for s in fold], layout,
-                    settings, seed + i)
+        _HeldOut.of(without[i], [heads[s] for s in fold], layout, settings, seed + i)
         for i, fold in enumerate(folds)
-    ]  # fmt: skip
+    ]
     accuracy, calibration = _calibrate(held_out)
     model, localizer = population.model(), None
-    ready = [heads[s] for s in kept if reverberation_obstacle(heads[s], layout) is None]
+    ready = [s for s in kept if reverberation_obstacle(heads[s], layout) is None]
     if rooms and len(ready) >= settings.min_heads:
-        localizer = population_localizer(ready, model, calibration, layout, seed=seed)
+        localizer = population_localizer(
+            [heads[s] for s in ready], model, calibration, layout,
+            [without[kept.index(s) % len(folds)] for s in ready], seed=seed,
+        )  # fmt: skip
+        localizer = listener_localizer(localizer, population, layout)
     first = heads[kept[0]]
     return LearnedPopulation(
         model=model,

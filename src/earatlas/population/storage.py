@@ -16,7 +16,7 @@ from earatlas.geometry.spaces import Sphere
 from earatlas.localization.learned_head import Accuracy
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.population.chart_regression import SharedCharts
-from earatlas.population.direct_sound import with_population_settings
+from earatlas.population.direct_sound import expected_localizer, listener_localizer
 from earatlas.population.learning import LearnedPopulation
 from earatlas.population.membership import HeadProblem, Membership
 from earatlas.population.population import Listener, Population
@@ -42,6 +42,7 @@ def to_population_contents(
         arrays["listener.mean"], arrays["listener.covariance"] = listener.mean, listener.covariance
     localizer = learned.reverberant_localizer
     if localizer is not None:
+        localizer = expected_localizer(localizer)
         arrays |= localizer.to_arrays()
     own = asdict(calibration)
     del own["frame_noise"]
@@ -94,9 +95,10 @@ def from_population_contents(
     )
     localizer = None
     if about["rooms"] is not None:
-        localizer = with_population_settings(
-            ReverberantLocalizer.from_arrays(Sphere(), arrays, about["rooms"])
-        )
+        localizer = listener_localizer(
+            ReverberantLocalizer.from_arrays(Sphere(), arrays, about["rooms"]),
+            population, layout, listener,
+        )  # fmt: skip
     accuracy = None if about["accuracy"] is None else Accuracy(**about["accuracy"])
     learned = LearnedPopulation(
         model=population.model(listener), layout=layout, calibration=Calibration(**fields),
