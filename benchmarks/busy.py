@@ -3,8 +3,8 @@
     python benchmarks/busy.py [--load 8] [--runs 3] [--atlas FILE]
 
 Three anechoic talkers of 10 s, ku100 with all directions learned. Each measurement is made in a new
-process without limits of numerical threads in its environment, while `--load` other processes
-compute matrix products, and without them. The ratio of CPU seconds shows time that threads waste
+process without limits of numerical threads in its environment, while `--load` other processes of
+one thread each compute, and without them. The ratio of CPU seconds shows time that threads waste
 while they wait for each other. The quiet time is only right if nothing else runs.
 """
 
@@ -25,11 +25,10 @@ LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def occupy_one_core() -> None:
-    """Compute until the process is terminated."""
-    x = np.random.default_rng(0).normal(size=(300, 300))
+    """Compute with one thread until the process is terminated."""
+    number = 1
     while True:
-        x = x @ x
-        x /= np.abs(x).max()
+        number = (48_271 * number) % 2_147_483_647
 
 
 def separate_once(atlas: Path, recording: Path) -> tuple[float, float]:

@@ -14,10 +14,12 @@ from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.atlas_argument import ChosenAtlas, is_recording
 from earatlas.cli.audio_input import AudioInput, PcmFormat
 from earatlas.cli.console import print_json, print_line
+from earatlas.cli.listen_adapt import StreamAdaptation
 from earatlas.cli.localize import format_localization
 from earatlas.cli.options import JsonOption, YawOption, read_yaw
 from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_seconds
+from earatlas.localization.diagnostics import DoubtKind
 from earatlas.localization.localizer import Localizer
 from earatlas.localization.result import Localization
 
@@ -49,6 +51,7 @@ class _ListenCommand(Command):
         "earatlas listen ku100.atlas",
         "earatlas listen ku100.atlas --separate -o tracks",
         "earatlas listen ku100.atlas --separate --from party.wav --json",
+        "earatlas listen people --separate --adapt -o tracks",
         "arecord -f S16_LE -c 2 -r 48000 -t raw | earatlas listen ku100.atlas --stdin",
     ),
 )
@@ -137,6 +140,13 @@ def listen_command(
     every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Interval between results.")
     ] = 0.5,
+    adapt: Annotated[
+        bool,
+        typer.Option(
+            "--adapt",
+            help="Adapt the atlas, which must be of many heads, to the listener while listening.",
+        ),
+    ] = False,
     yaw: YawOption = None,
     yaw_stream: Annotated[
         str | None,
@@ -204,7 +214,10 @@ def listen_command(
             lsl=lsl,
         )
         localizer = learned.localizer(rate=audio.rate, memory_seconds=memory, yaw=head_yaw)
-        _localize_stream(localizer, audio, every, chosen, as_json=as_json)
+        adaptation = None
+        if adapt:
+            adaptation = StreamAdaptation.of(learned, audio.rate, None, wait=fast, force=force)
+        _localize_stream(localizer, audio, every, chosen, adaptation, as_json=as_json)
         return
     from earatlas.cli.listen_exports import ListenExports
     from earatlas.cli.listen_options import ListenOptions
@@ -217,7 +230,12 @@ def listen_command(
     exports.check()
     options = replace(options, exports=exports)
     live = learned.live(rate=audio.rate, low_delay=low_delay, max_sources=sources, yaw=head_yaw)
-    separate_stream(live, audio.blocks(BLOCK_SECONDS), audio.clock, options)
+    adaptation = None
+    if adapt:
+        adaptation = StreamAdaptation.of(
+            learned, audio.rate, options.folder, wait=fast, force=force
+        )
+    separate_stream(live, audio.blocks(BLOCK_SECONDS), audio.clock, options, adaptation)
 
 
 def _check(every: float, rate: int) -> None:
@@ -244,20 +262,28 @@ def _check_without_separate(**options: object) -> None:
 
 
 def _localize_stream(
-    localizer: Localizer, audio: AudioInput, every: float, chosen: ChosenAtlas, *, as_json: bool
+    localizer: Localizer,
+    audio: AudioInput,
+    every: float,
+    chosen: ChosenAtlas,
+    adaptation: StreamAdaptation | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Print the direction of the sound at intervals of `every` seconds."""
-    for seconds, localization in _localizations(localizer, audio, every):
+    for seconds, localization in _localizations(localizer, audio, every, adaptation):
         if as_json:
             answer = {"time": round(seconds, 3), **chosen.fields, **localization.to_dict()}
             print_json(answer)
         else:
             print_line(format_localization(f"{seconds:7.1f} s", localization))
             sys.stdout.flush()
+    if adaptation is not None:
+        adaptation.close(None)
 
 
 def _localizations(
-    localizer: Localizer, audio: AudioInput, every: float
+    localizer: Localizer, audio: AudioInput, every: float, adaptation: StreamAdaptation | None
 ) -> Iterator[tuple[float, Localization]]:
     """Yield (seconds, localization) after each block, from the first observed sound on."""
     done, observed = 0, False
@@ -265,6 +291,12 @@ def _localizations(
         localizer.push(block)
         done += block.shape[1]
         localization = localizer.where()
+        if adaptation is not None:
+            several = any(doubt.word is DoubtKind.SEVERAL_SOUNDS for doubt in localization.doubts)
+            single = localization.observed_share > 0 and not several
+            adapted = adaptation.add(block, 1 if single else None)
+            if adapted is not None:
+                localizer.use_head(adapted)
         if localization.observed_share > 0:
             observed = True
             yield done / audio.rate, localization

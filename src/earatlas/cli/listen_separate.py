@@ -14,6 +14,7 @@ import numpy as np
 
 from earatlas.cli.audio_input import PcmFormat, StreamClock, to_pcm
 from earatlas.cli.console import err, out, print_json, print_line
+from earatlas.cli.listen_adapt import StreamAdaptation
 from earatlas.cli.listen_options import ListenOptions
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.yaw_feed import YawFeed, open_yaw_feed
@@ -34,7 +35,11 @@ _SHOWN_LAG_SECONDS = 0.5  # a larger lag of the processing is shown
 
 
 def separate_stream(
-    live: Live, blocks: Iterator[Array], clock: StreamClock, options: ListenOptions
+    live: Live,
+    blocks: Iterator[Array],
+    clock: StreamClock,
+    options: ListenOptions,
+    adaptation: StreamAdaptation | None = None,
 ) -> None:
     """Separate blocks until the input ends or the user interrupts; then print a summary."""
     with ExitStack() as closing:
@@ -45,8 +50,10 @@ def separate_stream(
             closing.callback(feed.close)
         # An interruption is the normal end of listening; all results are kept.
         with suppress(KeyboardInterrupt), _interrupt_on_sigterm():
-            _run(live, blocks, clock, feed, outputs)
+            _run(live, blocks, clock, feed, outputs, adaptation)
         outputs.end(live.finish())
+    if adaptation is not None:
+        adaptation.close(options.folder)
     _print_summary(live, clock, options, files, server)
     if not options.as_json:
         _print_faults(clock, outputs, feed, options)
@@ -75,7 +82,12 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 
 
 def _run(
-    live: Live, blocks: Iterator[Array], clock: StreamClock, feed: YawFeed | None, outputs: _Outputs
+    live: Live,
+    blocks: Iterator[Array],
+    clock: StreamClock,
+    feed: YawFeed | None,
+    outputs: _Outputs,
+    adaptation: StreamAdaptation | None,
 ) -> None:
     """Separate each block, and pass the reports on."""
     for block in blocks:
@@ -83,6 +95,11 @@ def _run(
         seconds = (clock.samples + block.shape[1]) / live.rate
         report = live.push(block, yaw=None if feed is None else feed.at(seconds))
         outputs.take(report)
+        if adaptation is not None:
+            active = [source.id for source in report.sources if source.confirmed and source.active]
+            adapted = adaptation.add(block, active[0] if len(active) == 1 else None)
+            if adapted is not None:
+                live.use_head(adapted.separator)
         clock.add_block(time.perf_counter() - start, block.shape[1])
 
 

@@ -345,6 +345,16 @@ class Localizer:
         if self._silence is not None:
             self._silence.push(spectra)
 
+    def use_head(self, head: LearnedHead) -> None:
+        """Continue with another learned head, such as one that was adapted to the listener.
+
+        Parameters
+        ----------
+        head : LearnedHead
+            A head with the same layout of cues.
+        """
+        self._head = head
+
     @single_threaded_blas()
     def where(self) -> Localization:
         """Return the present localization, from all complete frames.

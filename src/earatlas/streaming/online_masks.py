@@ -77,6 +77,11 @@ class OnlineMasks:
         self._updates = 0
         self._priors: dict[int, tuple[Array, CueStatistics]] = {}
 
+    def use_separator(self, separator: Separator) -> None:
+        """Continue with the source model of another head, which has the same cues."""
+        self.separator, self._model = separator, separator.source_model
+        self._priors = {}
+
     def append(self, samples: Array) -> None:
         """Append the frame of the last window of samples (2, n)."""
         layout = self._layout

@@ -185,6 +185,19 @@ class Live:
             )
         vars(self).update(vars(snapshot.snapshot()))
 
+    def use_head(self, separator: Separator) -> None:
+        """Continue with another learned head, such as one that was adapted to the listener.
+
+        The tracks and their statistics are kept. The onsets are still compared with the first head.
+
+        Parameters
+        ----------
+        separator : Separator
+            Separator of an atlas with the same layout of cues, learned for reverberant rooms.
+        """
+        self._masking.model.use_separator(separator)
+        self._tracking.posteriors.use_head(separator.head)
+
     def _shared(self) -> tuple[object, ...]:
         """Return the immutable parts, which copies share."""
         separator = self._masking.model.separator

@@ -65,6 +65,12 @@ class TrackPosteriors:
         self._settings = TrackPosteriorSettings()
         self._other_head = False  # the tracks that determine a mismatch are those of another head
 
+    def use_head(self, head: LearnedHead) -> None:
+        """Continue with another learned head."""
+        self._head = head
+        if head.reverberant_localizer is not None:
+            self._localizer = head.reverberant_localizer
+
     def update(
         self,
         tracker: OnlineTracker,
