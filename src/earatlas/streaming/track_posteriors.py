@@ -157,7 +157,8 @@ class TrackPosteriors:
         fit = replace(fit, posterior=mixed, residual_ratio=ratio)
         if mismatch is None or ratio <= mismatch.settings.min_residual_ratio:
             return fit
-        determined = onsets is not None and mismatch.is_possible(ratio, onsets)
+        variance = head.calibration.relative_variance(batch.statistics[0])
+        determined = onsets is not None and mismatch.is_possible(ratio, onsets, variance)
         if not determined and not self._is_unsettled(onsets):
             return fit
         found = mismatch.most_probable(batch.effective)
@@ -165,11 +166,9 @@ class TrackPosteriors:
         if magnitude <= mismatch.settings.magnitudes[0]:
             return fit
         posterior = mismatch.mixture(magnitude, at_magnitude, likelihood)
-        if determined and onsets is not None and not onsets.reverberation.any_room:
+        if determined:
             return replace(fit, posterior=posterior, mismatch=magnitude)
-        share = (
-            mismatch.settings.small_room_weight if determined else self._settings.unsettled_weight
-        )
+        share = self._settings.unsettled_weight
         return replace(fit, posterior=posterior_mixture(posterior, fit.posterior, share))
 
     def _is_unsettled(self, onsets: OnsetBins | None) -> bool:
