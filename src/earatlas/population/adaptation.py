@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.features.statistics import CueStatistics
+from earatlas.numerics import logsumexp
 from earatlas.population.deviation_information import DeviationInformation, cue_information
 from earatlas.population.population import Listener, Population
 from earatlas.ppam.listener_model import ListenerPPAM
@@ -91,10 +92,10 @@ class ListenerClue:
         width = float(np.hypot(population.charts.width_degrees / 2, settings.label_degrees))
         given = found.label_log_density(label, width)
         mirrored = found.label_log_density(np.asarray(label) * (-1.0, 1.0), width)
-        total = _log_sum_exp(logs)
+        total = logsumexp(logs)
         return cls(
             found, given, population.shared,
-            _log_sum_exp(logs + given) - total, _log_sum_exp(logs + mirrored) - total,
+            float(logsumexp(logs + given) - total), float(logsumexp(logs + mirrored) - total),
         )  # fmt: skip
 
     def logs(self, listener: Listener | None = None) -> Array:
@@ -103,7 +104,7 @@ class ListenerClue:
 
     def log_evidence(self, listener: Listener | None = None) -> float:
         """Return log p(recording, label | listener); None: an unknown listener."""
-        return _log_sum_exp(self.logs(listener))
+        return float(logsumexp(self.logs(listener)))
 
     @cached_property
     def best(self) -> Array:
@@ -141,18 +142,12 @@ def adapt_listener(
         precision, information = np.eye(J) / population.shared, np.zeros(J)
         for clue in clues:
             logs = clue.found.log_evidence(listener, clue.shared) / temperature + clue.log_labels
-            q, (precisions, informations) = np.exp(logs - _log_sum_exp(logs)), clue.message
+            q, (precisions, informations) = np.exp(logs - logsumexp(logs)), clue.message
             precision += np.einsum("k,kij->ij", q, precisions)
             information += q @ informations
         covariance = np.asarray(np.linalg.inv(0.5 * (precision + precision.T)), dtype=np.float64)
         listener = Listener(covariance @ information, covariance)
     return listener
-
-
-def _log_sum_exp(logs: Array) -> float:
-    """Return log Σ exp(logs)."""
-    peak = logs.max()
-    return float(peak + np.log(np.exp(logs - peak).sum()))
 
 
 def _likely(logs: Array, settings: AdaptationSettings) -> Indices:
