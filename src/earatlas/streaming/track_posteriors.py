@@ -44,6 +44,7 @@ class TrackPosteriorSettings:
     interval_steps: int = 8  # steps between updates of one track
     unsettled_seconds: float = 2.0  # active sound until another head is distinguished from a room
     unsettled_weight: float = 0.25  # of another head until then
+    small_room_weight: float = 0.5  # of the mismatch if a small room would explain it, too
     min_cue_frames: float = 2.0  # observed frames from which on cues are used
 
 
@@ -157,8 +158,13 @@ class TrackPosteriors:
         fit = replace(fit, posterior=mixed, residual_ratio=ratio)
         if mismatch is None or ratio <= mismatch.settings.min_residual_ratio:
             return fit
-        variance = head.calibration.relative_variance(batch.statistics[0])
-        determined = onsets is not None and mismatch.is_possible(ratio, onsets, variance)
+        # The settings of streams were measured with decays, not variances, as evidence of a room.
+        determined = (
+            onsets is not None
+            and onsets.is_clean
+            and onsets.reverberation.anechoic
+            and mismatch.is_possible(ratio, onsets, relative_variance=0.0)
+        )
         if not determined and not self._is_unsettled(onsets):
             return fit
         found = mismatch.most_probable(batch.effective)
@@ -166,9 +172,10 @@ class TrackPosteriors:
         if magnitude <= mismatch.settings.magnitudes[0]:
             return fit
         posterior = mismatch.mixture(magnitude, at_magnitude, likelihood)
-        if determined:
+        if determined and onsets is not None and not onsets.reverberation.any_room:
             return replace(fit, posterior=posterior, mismatch=magnitude)
-        share = self._settings.unsettled_weight
+        settings = self._settings
+        share = settings.small_room_weight if determined else settings.unsettled_weight
         return replace(fit, posterior=posterior_mixture(posterior, fit.posterior, share))
 
     def _is_unsettled(self, onsets: OnsetBins | None) -> bool:
