@@ -7,6 +7,7 @@ each other down, and in localization, separation and streams, whose products are
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -67,17 +68,19 @@ def single_threaded_blas() -> Iterator[None]:
         return
     token = _NESTED_CALLS.set(True)
     try:
-        with _blas_controller().limit(limits=1):
+        with _blas_controller("scipy.linalg" in sys.modules).limit(limits=1):
             yield
     finally:
         _NESTED_CALLS.reset(token)
 
 
 @cache
-def _blas_controller() -> Any:
-    """Return the controller of all BLAS libraries; finding them takes milliseconds."""
-    # SciPy has a BLAS of its own, which must be loaded before it can be found.
-    import scipy.linalg  # noqa: F401
+def _blas_controller(with_scipy: bool) -> Any:
+    """Return the controller of all BLAS libraries; finding them takes milliseconds.
+
+    SciPy has a BLAS of its own, which is found only after it was loaded. It is not loaded here,
+    because that takes longer than a short recording; streams load it before they start.
+    """
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
