@@ -69,7 +69,7 @@ def test_all_experiments(full_run: tuple[Path, dict[str, Any]]) -> None:
     for experiment in EXPERIMENTS.values():
         assert f"## {experiment.title}" in text
     pictures = {path.name for path in (folder / "results").glob("*.png")}
-    assert len(pictures) == 8
+    assert len(pictures) == 9
     assert all(f"(results/{name})" in text for name in pictures)
     assert ">>>" not in text, "the page is read by the doctests"
     assert {path.name for path in folder.iterdir()} == {"results", "results.md"}
@@ -95,7 +95,8 @@ def test_ranking_of_the_methods(full_run: tuple[Path, dict[str, Any]]) -> None:
     }
     assert means["PPAM(T1)"] < 0.5 * means["PHAT"]
     for row in rows_of(folder, "table3"):
-        sdr = {name: r["SDR"]["mean"] for name, r in row["result"]["methods"].items()}
+        methods = row["result"]["methods"]
+        sdr = {name: r["SDR"]["mean"] for name, r in methods.items() if "SDR" in r}
         # The oracle's masks are binary: soft masks may be slightly better, a leak much better.
         assert sdr["mixture"] + 5 < sdr["ours(T2), masks"] < sdr["oracle"] + 1
         assert sdr["ours(T2), masks"] - 1 < sdr["ours(T2)"] < 60
@@ -162,7 +163,7 @@ def test_finished_rows_are_kept(
     path.write_text("".join([plan, stale, *others]))
     result = run("reproduce", "figure2", "--quick", "-o", folder)
     assert "4 rows, 0 of them new" in result.stdout
-    assert "toy (1 of 4)" in (folder / "results.md").read_text()
+    assert "toy (1 of 4)" in " ".join((folder / "results.md").read_text().split())
     result = run("reproduce", "figure2", "--quick", "--stale", "-o", folder)
     assert "4 rows, 1 of them new" in result.stdout
     assert (folder / "results.md").read_text() == before
