@@ -167,7 +167,7 @@ def test_finished_rows_are_kept(
     result = run("reproduce", "figure2", "--quick", "--stale", "-o", folder)
     assert "4 rows, 1 of them new" in result.stdout
     assert (folder / "results.md").read_text() == before
-    path.write_text(path.read_text()[:-40])
+    path.write_text("".join([plan, first, *others])[:-40])
     result = run("reproduce", "figure2", "--quick", "-o", folder, "--jobs", 2)
     assert "4 rows, 1 of them new" in result.stdout
     assert "warning: rows must be JSON lines" in result.stderr
