@@ -29,6 +29,7 @@ from earatlas.batch.sidecar import read_sidecar
 from earatlas.features.audio_writer import incremental_wav_writer
 from earatlas.files import recover_scratch
 from earatlas.separation.pipeline import SeparationOptions, source_file_name
+from earatlas.separation.result import SceneSummary
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="needs forks, disks and limits of Linux"
@@ -123,6 +124,8 @@ class FakeScene:
             return {"direction": [0.0, 0.0], "radius_90": 1.0, "share": 0.5, "doubts": []}
 
     sources = (_Source(), _Source())
+
+    to_dict = SceneSummary.to_dict
 
 
 def gains(out: Path) -> set[int]:

@@ -264,13 +264,15 @@ def test_settings_without_fields_differ_by_class_name(tmp_path: Path) -> None:
 
 
 def test_existing_outputs_of_a_batch(job: CopyJob, tmp_path: Path) -> None:
-    """Sidecars and summary are recognized; other files of the same name are not."""
+    """Sidecars, results and summary are recognized; other files of the same name are not."""
     files = create_files(tmp_path / "in", "a.wav", "b.wav")
     outcomes(job, files)
     (job.folder / "b.json").write_text('{"speaker": "Ada"}')
     assert dict(existing_outputs(job, files)) == {
         job.folder / "a.json": True,
+        job.folder / "a.copy": True,
         job.folder / "b.json": False,
+        job.folder / "b.copy": False,  # nothing says that a batch wrote it
         job.folder / "batch.jsonl": True,
     }
     (job.folder / "batch.jsonl").write_text("my notes")

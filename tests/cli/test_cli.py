@@ -500,7 +500,6 @@ def test_recordings_of_responses(
     ("case", "words"),
     [
         ("convention", ["convention", "SimpleHeadphoneIR"]),
-        ("transfer functions", ["convention", "SimpleFreeFieldHRTF"]),
         ("one receiver", ["two receivers", "got 1"]),
         ("no directions", ["no directions"]),
         ("duplicates", ["once", "keep the first"]),
@@ -523,8 +522,6 @@ def test_bad_sofa_files(
     match case:
         case "convention":
             edit(path, lambda f: f.setncattr("SOFAConventions", "SimpleHeadphoneIR"))
-        case "transfer functions":
-            edit(path, lambda f: f.setncattr("SOFAConventions", "SimpleFreeFieldHRTF"))
         case "one receiver":
             one_receiver(path)
         case "no directions":
