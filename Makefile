@@ -73,7 +73,7 @@ $(STAMP): pyproject.toml requirements.lock
 
 lock:  ## update the locked versions; commit the result
 	$(PYTHON) -m venv --clear .venv-lock
-	.venv-lock/bin/python -m pip install --quiet uv
+	.venv-lock/bin/python -m pip install --quiet "uv==0.13.*"
 	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --custom-compile-command "make lock" --extra all --group dev pyproject.toml -o requirements.lock
 	rm -rf .venv-lock

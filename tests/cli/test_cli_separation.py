@@ -418,3 +418,13 @@ def test_moving_sources_in_tables() -> None:
     assert "direction unknown" in line
     assert "163" not in line
     assert "5.0°" not in line
+
+
+def test_name_that_leaves_no_room_for_results(run: Run, tmp_path: Path) -> None:
+    """A recording with a very long name is refused in one sentence, and nothing is written."""
+    recording = ea.example_recording().write(tmp_path / f"{'x' * 245}.wav")
+    result = run("separate", "people", recording, "-o", tmp_path / "out")
+    assert result.returncode == 2
+    assert "at most 255 bytes" in result.stderr
+    assert "with 257" in result.stderr
+    assert not (tmp_path / "out").exists()

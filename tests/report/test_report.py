@@ -478,3 +478,11 @@ def test_page_is_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         write_report(path, scene, title="x")
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == before
+
+
+def test_control_characters_of_a_title_are_escaped() -> None:
+    """A page that is shown in a terminal cannot control it."""
+    scene, _ = make_scene()
+    page = report_page(scene, title="a\x1b[31mred.wav")
+    assert "\x1b" not in page
+    assert page.count("a\\x1b[31mred.wav") == 2

@@ -102,10 +102,30 @@ def _run() -> None:
         print_note("[bold red]error:[/]", str(error))
         sys.exit(2)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        sentence = _system_limit(error)
+        if sentence is None:
             raise
-        print_note(
-            "[bold red]error:[/]", "output must have room, got a full disk. Free some space."
-        )
+        print_note("[bold red]error:[/]", sentence)
         _discard_output()
         sys.exit(2)
+
+
+def _system_limit(error: OSError) -> str | None:
+    """Return a sentence about a limit of the system that was exceeded; None for other errors."""
+    from earatlas.errors import abbreviate
+
+    match error.errno:
+        case errno.ENOSPC:
+            return "output must have room, got a full disk. Free some space."
+        case errno.ENAMETOOLONG:
+            name = os.path.basename(os.fsdecode(error.filename or ""))
+            return (
+                f"names of files must be at most 255 bytes long, got '{abbreviate(name)}' with "
+                f"{len(os.fsencode(name))}. Rename the recording: results have longer names."
+            )
+        case errno.EMFILE | errno.ENFILE:
+            return (
+                "the limit of open files must be larger, got too many open files. Increase it "
+                "(ulimit -n), or reduce --jobs."
+            )
+    return None

@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 
-from earatlas.errors import InputError, check_path
+from earatlas.errors import InputError, check_path, sanitize
 from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio import Audio
 from earatlas.files import atomic_write
@@ -117,6 +117,7 @@ def report_page(
 
     The parameters are those of `write_report`; links to files are relative to `folder`.
     """
+    title = sanitize(title)  # a file name may control the terminal that shows the page
     names = [MIXTURE, *(source.name for source in scene.sources)]
     given = {name: Path(file) for name, file in (files or {}).items()}
     unknown = sorted(set(given) - set(names))
