@@ -79,7 +79,7 @@ def adapt_command(
         answer = {"atlas": str(output), "files": len(files), **adaptation.to_dict()}
         print_json({**answer, "seconds": round(time.perf_counter() - start, 2)})
         return
-    print_line(format_adaptation(adaptation, len(files)))
+    print_line(f"{adaptation.verdict}: {format_adaptation(adaptation, len(files))}")
     print_line(f"atlas: {output} ({output.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -8,9 +8,9 @@ __all__ = ["format_adaptation", "format_segments"]
 
 
 def format_adaptation(adaptation: Adaptation, n_files: int) -> str:
-    """Describe an adaptation in one line."""
+    """Describe from what an atlas was adapted, and what was gained, in one line."""
     return (
-        f"{adaptation.verdict}: {format_segments(adaptation)} of {n_files} "
+        f"{format_segments(adaptation)} of {n_files} "
         f"recording{'' if n_files == 1 else 's'}, held-out gain {adaptation.gain_nats:+.2f} nats "
         f"per segment, residual {adaptation.residual_before:.2f} before and "
         f"{adaptation.residual_after:.2f} after (1 is the largest usual one)"
