@@ -189,14 +189,17 @@ export class HeadChoice {
     const head = this.selected;
     if (!head?.own) return null;
     const field = el("input", { type: "text", value: head.name, maxlength: 120, "aria-label": "Name of the head" });
-    const change = async (send) => {
-      try { await send(); await this.refresh(); } catch (error) {
+    const change = async (send, then) => {
+      try { await send(); await this.refresh(); then(); } catch (error) {
         if (!(error instanceof RequestError)) throw error;
         this.open(failure(error.message));
       }
     };
-    const rename = () => change(async () => { await post(`heads/${head.id}`, { name: field.value }); await this.refresh(); this.showDescription(this.selected.name, facts, "done"); });
-    const drop = () => change(async () => { await remove(`heads/${head.id}`); this.app.head = this.heads[0].id; this.dialog.close(); });
+    const rename = () => change(() => post(`heads/${head.id}`, { name: field.value }), () => this.showDescription(this.selected.name, facts, "done"));
+    const drop = () => {
+      this.app.head = this.heads[0].id;
+      return change(() => remove(`heads/${head.id}`), () => this.dialog.close());
+    };
     return el("p", { class: "choices" }, field, el("button", { onclick: rename }, "Rename"),
       el("a", { class: "button", href: address(`heads/${head.id}/atlas`), download: "" }, icon("down"), "Save as a file"),
       el("button", { onclick: drop }, "Remove"));
