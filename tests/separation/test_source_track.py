@@ -1,6 +1,7 @@
 """Source tracks: levels against loops, no direction in silence, bounded number of rows."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from made_scenes import posterior_at
 
 import earatlas as ea
 from earatlas.separation.assembly import LevelMeter, SourceLevels, SpectrogramSettings
-from earatlas.separation.result import Evidence, LocatedSource, SourceTrack
+from earatlas.separation.result import Evidence, LocatedSource, SourceSummary, SourceTrack
 
 
 def measure_levels(signals: np.ndarray, rate: int, cuts: list[int]) -> SourceLevels:
@@ -82,3 +83,19 @@ def test_repr_of_a_moving_source() -> None:
     empty = np.zeros(0)
     track = SourceTrack(empty, np.zeros((0, 2)), empty, empty, moves=True)
     assert repr(track) == "SourceTrack(0 rows, active in 0, moving)"
+
+
+def test_direction_of_a_moving_source_is_known_along_its_path() -> None:
+    """The posterior covers the whole path; the radii along it decide whether it is known."""
+    directions = np.array([[80.0, 0.0], [0.0, 0.0], [-80.0, 0.0]])
+    covariances = np.tile(9 * np.eye(2), (3, 1, 1))
+    posterior = ea.DirectionPosterior(
+        ea.Sphere(), directions, np.full(3, 1 / 3), np.zeros((3, 2)), covariances
+    )
+    track = SourceTrack(np.arange(3.0), directions, np.full(3, 8.0), np.zeros(3), moves=True)
+    source = SourceSummary("source1", posterior, 1.0, track=track)
+    assert source.radius_90 > 90
+    assert source.direction_known
+    assert source.describe_place() == "80° left, ear height, side → 80° right, ear height, side"
+    static = replace(source, track=replace(track, moves=False))
+    assert not static.direction_known

@@ -41,7 +41,7 @@ class MapSettings:
     cells: int = 180  # along the longer side: 2 degrees each on a sphere
     half_heights_degrees: tuple[float, ...] = (2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0)
     zoom_samples: int = 2000  # of the posterior
-    zoom_coverage: float = 0.995  # fraction of the samples that a close-up contains
+    zoom_coverage: float = 0.95  # fraction of the samples that a close-up contains
 
 
 _DEFAULTS = MapSettings()

@@ -145,7 +145,7 @@ def _direction_cells(scene: SceneSummary, comparison: SceneComparison, i: int) -
     dot = f'<span class="dot" style="background:{source_colour(j)}"></span>'
     return [
         format_position(space, true),
-        f"{dot}{format_position(space, source.direction, source.radius_90)}",
+        f"{dot}{source.describe_place()}",
         format_error(space, error),
     ]
 

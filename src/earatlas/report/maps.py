@@ -36,8 +36,7 @@ _OPACITIES = (
     (0.48, 0.8),
     (0.52, 0.45),
     (0.88, 0.35),
-    (0.92, 0.12),
-    (0.99, 0.03),
+    (0.92, 0.0),
     (1.0, 0.0),
 )
 _COMPASS_RADIUS = 78.0  # SVG units
@@ -159,7 +158,7 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _regions(m: int, drawn: PosteriorMap, frame: _Frame) -> str:
-    """Return an image of the 50 % region (dark), the 90 % region (light) and a faint rest."""
+    """Return an image of the 50 % region (dark) and the 90 % region (light)."""
     levels, opacities = np.array(_OPACITIES).T
     opacity = np.interp(drawn.credible_levels, levels, opacities)
     left, right, low, high = drawn.extent

@@ -28,6 +28,7 @@ from earatlas.types import Array, Mask, Single
 from earatlas.wording import (
     UNKNOWN_DIRECTION,
     coordinate_names,
+    format_position,
     is_unknown,
     repr_alternatives,
     repr_doubts,
@@ -203,13 +204,26 @@ class SourceSummary(HtmlView):
 
     @property
     def direction_known(self) -> bool:
-        """Whether the 90 % radius is small enough for the direction to be informative."""
-        return not is_unknown(self.radius_90, self.posterior.space)
+        """Whether the 90 % radius is small enough for the direction to be informative.
+
+        The posterior of a moving source covers its whole path; the radii along the path count.
+        """
+        track = self.track
+        radius = float(np.nanmedian(track.radius_90)) if self.moves else self.radius_90
+        return not is_unknown(radius, self.posterior.space)
 
     @cached_property
     def direction(self) -> Array:
         """Most probable direction (C,), in degrees."""
         return self.posterior.direction
+
+    def describe_place(self) -> str:
+        """Return the direction in words; of a moving source, both ends of its path."""
+        space, track = self.posterior.space, self.track
+        if not self.moves:
+            return format_position(space, self.direction, self.radius_90)
+        path = track.directions[track.active]
+        return f"{format_position(space, path[0])} → {format_position(space, path[-1])}"
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:

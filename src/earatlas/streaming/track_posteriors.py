@@ -46,6 +46,9 @@ class TrackPosteriorSettings:
     unsettled_weight: float = 0.25  # of another head until then
     small_room_weight: float = 0.5  # of the mismatch if a small room would explain it, too
     min_cue_frames: float = 2.0  # observed frames from which on cues are used
+    # Nats per onset, relative to what is typical, from which on several tracks are those of the
+    # learned head: their cues contain each other's sound and cannot decide it.
+    own_head_share: float = 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,7 @@ class TrackPosteriors:
 
     def use_head(self, head: LearnedHead) -> None:
         """Continue with another learned head."""
-        self._head = head
+        self._head, self._other_head = head, False
         if head.reverberant_localizer is not None:
             self._localizer = head.reverberant_localizer
 
@@ -90,8 +93,10 @@ class TrackPosteriors:
             if track.moving:
                 track.posterior = None
             elif track.posterior is None or self._is_due(tracker, track):
-                likelihood = tracker.direction_log_likelihood(track, now)
-                if likelihood is not None and track.misses == 0:
+                likelihood = (
+                    tracker.direction_log_likelihood(track, now) if track.misses == 0 else None
+                )
+                if likelihood is not None:
                     cues = statistics.get(track.id)
                     fit = self._fit(likelihood, cues, onsets, len(confirmed), yaw)
                     track.posterior = _points(fit, yaw)
@@ -155,9 +160,14 @@ class TrackPosteriors:
         elif n_tracks == 1:
             weight = localizer.score_calibration.anechoic_weight(likelihood.features, ratio)
         mixed = posterior_mixture(anechoic, fit.posterior, weight)
-        fit = replace(fit, posterior=mixed, residual_ratio=ratio)
-        if mismatch is None or ratio <= mismatch.settings.min_residual_ratio:
-            return fit
+        own = replace(fit, posterior=mixed, residual_ratio=ratio)
+        if mismatch is None:
+            return own
+        if ratio <= mismatch.settings.min_residual_ratio:
+            return replace(own, mismatch=mismatch.settings.magnitudes[0])
+        typical = localizer.score_calibration.typical_nats_per_onset
+        if n_tracks > 1 and fit.nats_per_onset >= self._settings.own_head_share * typical:
+            return replace(own, residual_ratio=math.nan)  # the residual is that of the masks
         # The settings of streams were measured with decays, not variances, as evidence of a room.
         determined = (
             onsets is not None
@@ -166,17 +176,17 @@ class TrackPosteriors:
             and mismatch.is_possible(ratio, onsets, relative_variance=0.0)
         )
         if not determined and not self._is_unsettled(onsets):
-            return fit
+            return own
         found = mismatch.most_probable(batch.effective)
         magnitude, (at_magnitude,) = found.magnitude, found.cue_posteriors
         if magnitude <= mismatch.settings.magnitudes[0]:
-            return fit
+            return replace(own, mismatch=magnitude) if determined else own
         posterior = mismatch.mixture(magnitude, at_magnitude, likelihood)
         if determined and onsets is not None and not onsets.reverberation.any_room:
-            return replace(fit, posterior=posterior, mismatch=magnitude)
+            return replace(own, posterior=posterior, mismatch=magnitude)
         settings = self._settings
         share = settings.small_room_weight if determined else settings.unsettled_weight
-        return replace(fit, posterior=posterior_mixture(posterior, fit.posterior, share))
+        return replace(own, posterior=posterior_mixture(posterior, own.posterior, share))
 
     def _is_unsettled(self, onsets: OnsetBins | None) -> bool:
         """Whether the stream is too short to distinguish another head from a room."""
@@ -195,7 +205,7 @@ class TrackPosteriors:
         ]
         if not known:
             return None
-        best = min(known, key=lambda one: (one.mismatch, one.residual_ratio))
+        best = min(known, key=lambda one: one.residual_ratio)
         typical = self._localizer.score_calibration.typical_nats_per_onset
         return HeadFit.measure(
             best.residual_ratio,

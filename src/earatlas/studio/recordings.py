@@ -34,7 +34,6 @@ from earatlas.wording import (
     format_direction,
     format_duration,
     format_error,
-    format_position,
     format_sampling_rate,
     format_speed,
 )
@@ -174,9 +173,8 @@ def _comparison_rows(
         if j >= 0:
             source = scene.sources[j]
             space = source.posterior.space
-            place = format_position(space, source.direction, source.radius_90)
             error = format_error(space, truth.direction_error(m, source))
-            row |= {"estimated": f"{j + 1}: {place}", "error": error}
+            row |= {"estimated": f"{j + 1}: {source.describe_place()}", "error": error}
         sdr = {"before": math.nan, "after": math.nan}
         if comparison.score is not None:
             score = comparison.score

@@ -24,7 +24,6 @@ from earatlas.types import Array
 from earatlas.wording import (
     format_alternatives,
     format_percent,
-    format_position,
     format_radius,
     format_region,
     is_unknown,
@@ -118,16 +117,13 @@ def alternatives_view(
 
 def _describe_place(source: SourceSummary) -> dict[str, str]:
     """Describe the direction and its uncertainty; of a moving source, both ends of its path."""
-    space, track = source.posterior.space, source.track
+    space, track, place = source.posterior.space, source.track, source.describe_place()
     if not track.moves:
-        radius, area = source.radius_90, source.credible_90_area
-        return {
-            "place": format_position(space, source.direction, radius),
-            "uncertainty": describe_uncertainty(space, radius, area),
-        }
-    path, radius = track.directions[track.active], float(np.nanmedian(track.radius_90))
+        uncertainty = describe_uncertainty(space, source.radius_90, source.credible_90_area)
+        return {"place": place, "uncertainty": uncertainty}
+    radius = float(np.nanmedian(track.radius_90))
     return {
-        "place": f"{format_position(space, path[0])} → {format_position(space, path[-1])}",
+        "place": place,
         "uncertainty": f"90 % within {format_radius(space, radius)} along its path",
     }
 

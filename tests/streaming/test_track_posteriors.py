@@ -1,0 +1,87 @@
+"""Posteriors of tracks: which head made the sound of several tracks."""
+
+import math
+
+import numpy as np
+import pytest
+
+import earatlas as ea
+from earatlas.features.onset_detector import OnsetDetector
+from earatlas.features.statistics import CueStatistics
+from earatlas.localization.onset_likelihood import DirectionLogLikelihood
+from earatlas.streaming.track_posteriors import TrackPosteriors, _Fit
+
+
+@pytest.fixture(scope="module")
+def posteriors() -> TrackPosteriors:
+    """Return the posteriors of the tracks of a stream with the simulated head."""
+    head = ea.example_atlas()
+    assert head.reverberant_localizer is not None
+    return TrackPosteriors(head, head.reverberant_localizer)
+
+
+@pytest.fixture(scope="module")
+def likelihood(posteriors: TrackPosteriors) -> DirectionLogLikelihood:
+    """Return the likelihood of the onsets of a talker."""
+    place = [[40.0, 0.0]]
+    scene = ea.render_scene(ea.simulated_head(place), [ea.synthetic_speech(1.5)], place)
+    direct_sound = posteriors._localizer.direct_sound
+    detector = OnsetDetector(direct_sound.onset_settings)
+    detector.push(scene.mixture.samples)
+    detector.finish()
+    return direct_sound.log_likelihood(detector.bins())
+
+
+def fit_of_cues(
+    posteriors: TrackPosteriors,
+    likelihood: DirectionLogLikelihood,
+    *,
+    share: float,
+    n_tracks: int,
+    deviation: float,
+) -> tuple[_Fit, _Fit]:
+    """Return the fit of a track at (40, 0) with the learned head alone, and with the cues.
+
+    `share` is that of the typical nats per onset, `deviation` that of the cues from those of the
+    learned head, in standard deviations of its noise.
+    """
+    head, calibration = posteriors._head, posteriors._localizer.score_calibration
+    means = head.model.forward_map(np.array([[40.0, 0.0]]))[0]
+    noise = np.sqrt(head.model.noise) * np.random.default_rng(1).standard_normal(len(means))
+    y, Q = means + deviation * noise, np.full(len(means), 300.0)
+    cues = CueStatistics(Q, Q * y, Q * (y**2 + head.model.noise), 400.0)
+    nats = share * calibration.typical_nats_per_onset
+    before = _Fit(calibration.posterior(head.space, likelihood), nats_per_onset=nats)
+    return before, posteriors._with_cues(before, likelihood, cues, None, n_tracks)
+
+
+def test_cues_that_fit_are_those_of_the_learned_head(
+    posteriors: TrackPosteriors, likelihood: DirectionLogLikelihood
+) -> None:
+    """A small residual determines the head, also of several tracks."""
+    for n_tracks in (1, 2):
+        _, fit = fit_of_cues(posteriors, likelihood, share=0.5, n_tracks=n_tracks, deviation=0.1)
+        assert fit.residual_ratio < 0.4
+        assert fit.mismatch == 0.08
+        assert fit.posterior.radius_90 < 10
+
+
+def test_onsets_decide_about_the_head_of_several_tracks(
+    posteriors: TrackPosteriors, likelihood: DirectionLogLikelihood
+) -> None:
+    """Cues of several tracks deviate because of the masks; only poor onsets reveal another head."""
+    kinds = {"share": 0.9, "n_tracks": 2, "deviation": 20.0}
+    before, own = fit_of_cues(posteriors, likelihood, **kinds)  # type: ignore[arg-type]
+    assert math.isnan(own.residual_ratio)  # no doubt about the head
+    assert own.posterior.radius_90 == pytest.approx(before.posterior.radius_90)
+    _, other = fit_of_cues(posteriors, likelihood, **{**kinds, "share": 0.6})  # type: ignore[arg-type]
+    assert other.posterior.radius_90 > 2 * own.posterior.radius_90
+    _, single = fit_of_cues(posteriors, likelihood, **{**kinds, "n_tracks": 1})  # type: ignore[arg-type]
+    assert single.residual_ratio > 1
+
+
+def test_another_head_is_not_known_to_deviate(posteriors: TrackPosteriors) -> None:
+    """A decision about one learned head does not hold for the next one."""
+    posteriors._other_head = True
+    posteriors.use_head(posteriors._head)
+    assert not posteriors._other_head
