@@ -10,6 +10,7 @@ judged are the last 5 of the folder and cipic_003.
 
 import argparse
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ WRONG = (
     ("ku100", "cipic_003"),
 )
 SNR_DB, SEED = 40.0, 8000
+HALL = ea.Room(size_metres=(24.0, 18.0, 9.0), t60_seconds=2.0, listener_metres=(10.3, 8.1, 1.6))
 T60_SECONDS = (0.3, 0.6, 1.0, 2.0)
 NOISE_SNR_DB = (12.0, 18.0, 24.0)
 
@@ -109,7 +111,7 @@ def rooms(count: int) -> None:
         training, held_out = split(head, SEED)
         atlas = ea.learn(training)
         for t60 in T60_SECONDS:
-            room = ea.Room(t60_seconds=t60)
+            room = ea.Room(t60_seconds=t60) if t60 < 1 else replace(HALL, t60_seconds=t60)
             chosen = held_out.subset(np.random.default_rng(SEED).permutation(len(held_out))[:count])
             in_room = reverberant_head(chosen, room, head)
             scenes = single_talkers(in_room, count, snr_db=SNR_DB, seed=SEED)
