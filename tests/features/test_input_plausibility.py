@@ -203,3 +203,26 @@ def test_unusable_samples_are_replaced_and_counted() -> None:
     assert count_clipped(clipped) > 800
     checker.usable(clipped)
     assert [finding.fault for finding in checker.findings][1:] == [InputFault.CLIPPED]
+
+
+def test_clipped_fraction_is_of_the_samples_of_both_channels() -> None:
+    """The fraction is at most 1, and half of it if one channel is clipped."""
+    for channels, expected in (([[1.0], [1.0]], 0.999), ([[1.0], [0.0]], 0.4995)):
+        checker = SampleChecker(RATE)
+        checker.usable(np.ones((2, 1000)) * channels)
+        assert [(f.fault, f.value) for f in checker.findings] == [(InputFault.CLIPPED, expected)]
+    for n, found in ((5, 0), (7, 1)):  # repeated samples of one channel: 0.2 % and 0.3 % of all
+        checker = SampleChecker(RATE)
+        checker.usable(np.stack([np.arange(1000) < n, np.zeros(1000)]).astype(float))
+        assert len(checker.findings) == found
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e300])
+def test_repeated_unusable_samples_are_not_clipped(value: float) -> None:
+    """They are reported as unusable only."""
+    x = np.full((2, 1000), 0.2)
+    x[:, 100:900] = value
+    assert count_clipped(x) == 0
+    checker = SampleChecker(RATE)
+    checker.usable(x)
+    assert [finding.fault for finding in checker.findings] == [InputFault.UNUSABLE_SAMPLES]
