@@ -153,7 +153,8 @@ def test_files_are_flushed_before_they_are_moved(
     with atomic_write_all(tmp_path) as folder:
         for name in "ab":
             (folder / name).write_text("new")
-    assert calls == ["fsync", "fsync", "replace", "replace", "replace", "fsync"]  # with a manifest
+    manifest = ["fsync", "replace", "fsync"]  # of the draft, and of its new name
+    assert calls == ["fsync", "fsync", *manifest, "replace", "replace", "fsync"]
 
 
 _WRITER = """
@@ -310,11 +311,24 @@ def test_planted_scratch_folders_move_nothing(
         return {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
 
     before = files()
-    with pytest.warns(EaratlasWarning, match=r"Nothing was moved\. Delete it\."):
+    with pytest.warns(EaratlasWarning, match=r"Nothing was moved\. (Delete it|The )"):
         check_writable(tmp_path / "other")
     assert files() == before
     shutil.rmtree(scratch)
     check_writable(tmp_path / "other")
+
+
+def test_refusal_says_where_the_previous_results_are(tmp_path: Path) -> None:
+    """After a power cut without a manifest, the scratch folder has the only copy of them."""
+    scratch = _leave_scratch(tmp_path, complete=True)
+    (scratch / "complete").write_text("")
+    with pytest.warns(EaratlasWarning, match="Nothing was moved") as caught:
+        check_writable(tmp_path / "other")
+    (text,) = [str(one.message) for one in caught]
+    assert f"previous results may be in '{scratch / 'old'}'" in text
+    assert f"new results may be in '{scratch / 'new'}'" in text
+    assert "Delete it" not in text
+    assert (scratch / "old" / "b").read_text() == "old"
 
 
 def test_folders_that_only_have_the_name_are_kept(tmp_path: Path) -> None:

@@ -236,10 +236,26 @@ def _recover_unlocked(folder: Path, scratch: Path) -> None:
         warnings.warn(
             f"The folder '{scratch}' looks like an interrupted write, but its contents or the "
             "files that it would replace were changed by something else. Nothing was moved. "
-            "Delete it.",
+            f"{_remedy(scratch)}",
             EaratlasWarning,
             stacklevel=2,
         )
+
+
+def _remedy(scratch: Path) -> str:
+    """Return what to do with a refused scratch folder, which may have the only copy of results."""
+    folders = [
+        folder
+        for folder in (scratch / "old", scratch / "new")
+        if folder.is_dir() and not folder.is_symlink() and any(folder.iterdir())
+    ]
+    if not folders:
+        return "Delete it."
+    kept = " and ".join(
+        f"{'previous' if folder.name == 'old' else 'new'} results may be in '{folder}'"
+        for folder in folders
+    )
+    return f"The {kept}. Keep what you need before you delete the folder."
 
 
 def _check_scratch(scratch: Path) -> None:
@@ -296,7 +312,10 @@ def _write_manifest(folder: Path, scratch: Path, names: Iterable[str]) -> Path:
     }
     draft = scratch / "manifest"
     draft.write_text(json.dumps(manifest), encoding="ascii")
-    return draft.replace(scratch / "complete")
+    _flush(draft)
+    complete = draft.replace(scratch / "complete")
+    _flush(scratch)  # otherwise, a power cut could keep moves, but not the manifest
+    return complete
 
 
 def _read_manifest(path: Path) -> dict[str, dict[str, _Identity]]:
@@ -388,6 +407,7 @@ def _swap_files(folder: Path, scratch: Path, replacing: Iterable[str]) -> None:
         _flush(folder)
     except BaseException:
         manifest.replace(scratch / "undo")
+        _flush(scratch)
         for file in moved:
             file.unlink(missing_ok=True)
         for file in old.iterdir():

@@ -9,6 +9,7 @@ import earatlas as ea
 from earatlas.features.input_plausibility import (
     InputFault,
     InterauralLimits,
+    PlausibilitySettings,
     find_input_faults,
 )
 from earatlas.features.interaural_monitor import InterauralMonitor, InterauralStatistics
@@ -138,6 +139,36 @@ def test_tones_are_found(limits: InterauralLimits) -> None:
     assert faults_of(with_noise(x, -60.0), limits) == [InputFault.TONAL]
 
 
+def test_identical_tones_are_the_same_signal(limits: InterauralLimits) -> None:
+    """That a tone has few frequencies does not hide that both channels are identical."""
+    tone = 0.1 * np.sin(2 * np.pi * 1000 * np.arange(2 * RATE) / RATE)
+    assert faults_of(np.stack([tone, 0.5 * tone]), limits) == [InputFault.SAME_SIGNAL]
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_lateral_sound_of_a_wide_head_is_not_late(sign: int) -> None:
+    """Delays of up to 1.45 ms are plausible for a head that has them, 4 ms are not."""
+    frequencies = OnsetDetectorSettings().frequencies_hz
+    delays = np.linspace(-1.45e-3, 1.45e-3, 41)[:, None]
+    level_db = -5500.0 * delays + np.random.default_rng(4).normal(0, 1.0, (41, len(frequencies)))
+    ratios = 10 ** (level_db / 20) * np.exp(-2j * np.pi * frequencies * delays)
+    wide = InterauralLimits.of(frequencies, ratios)
+    assert wide.max_delay_seconds == pytest.approx(1.45e-3, abs=3e-5)
+    assert wide.level_slope == pytest.approx(-5500.0, rel=0.05)
+    sound = ea.synthetic_speech(2.5, RATE, seed=5)
+    lateral = np.stack([sound, 10 ** (-5500.0 * 1.4375e-3 / 20) * np.roll(sound, 23)])[::sign]
+    assert faults_of(with_noise(lateral, -40.0), wide) == []
+    shifted = late(lateral[::sign], 41)[::sign]
+    assert faults_of(with_noise(shifted, -40.0), wide) == [InputFault.LATE_CHANNEL]
+
+
+def test_settings_concern_all_faults(limits: InterauralLimits) -> None:
+    """The tolerance of the gains is that of the given settings."""
+    statistics = statistics_of(talker((30.0, 0.0)) * [[1.0], [2.0]])
+    tolerant = PlausibilitySettings(gain_tolerance_db=30.0, excess_level_db=30.0)
+    assert find_input_faults(statistics, limits, tolerant) == ()
+
+
 def test_statistics_do_not_depend_on_blocks() -> None:
     """Blocks of any size give the same sums and the same number of gaps."""
     x = interrupted(talker((50.0, 0.0)))
@@ -172,3 +203,26 @@ def test_unusable_samples_are_replaced_and_counted() -> None:
     assert count_clipped(clipped) > 800
     checker.usable(clipped)
     assert [finding.fault for finding in checker.findings][1:] == [InputFault.CLIPPED]
+
+
+def test_clipped_fraction_is_of_the_samples_of_both_channels() -> None:
+    """The fraction is at most 1, and half of it if one channel is clipped."""
+    for channels, expected in (([[1.0], [1.0]], 0.999), ([[1.0], [0.0]], 0.4995)):
+        checker = SampleChecker(RATE)
+        checker.usable(np.ones((2, 1000)) * channels)
+        assert [(f.fault, f.value) for f in checker.findings] == [(InputFault.CLIPPED, expected)]
+    for n, found in ((5, 0), (7, 1)):  # repeated samples of one channel: 0.2 % and 0.3 % of all
+        checker = SampleChecker(RATE)
+        checker.usable(np.stack([np.arange(1000) < n, np.zeros(1000)]).astype(float))
+        assert len(checker.findings) == found
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e300])
+def test_repeated_unusable_samples_are_not_clipped(value: float) -> None:
+    """They are reported as unusable only."""
+    x = np.full((2, 1000), 0.2)
+    x[:, 100:900] = value
+    assert count_clipped(x) == 0
+    checker = SampleChecker(RATE)
+    checker.usable(x)
+    assert [finding.fault for finding in checker.findings] == [InputFault.UNUSABLE_SAMPLES]

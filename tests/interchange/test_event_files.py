@@ -149,3 +149,7 @@ def test_listen_writes_both(tmp_path: Path, run: Run) -> None:
     ]
     assert run(*command, "--separate", *files).returncode == 2
     assert run(*command, *files).returncode == 2  # needs --separate
+    before = (tmp_path / "party.wav").read_bytes()
+    own = "--separate", "--force", "--rttm", str(tmp_path / "party.wav")
+    assert run(*command, *own).returncode == 2
+    assert (tmp_path / "party.wav").read_bytes() == before

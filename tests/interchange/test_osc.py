@@ -145,6 +145,9 @@ def test_invalid_addresses() -> None:
     taken.close()
     with pytest.raises(InputError, match="osc must be HOST:PORT"):
         OscSink("no.such.host.invalid", 9000)
+    for name in ("a..b", 64 * "a" + ".org"):
+        with pytest.raises(InputError, match="osc must be HOST:PORT of a machine that exists"):
+            OscSink(name, 9000)
     with pytest.raises(InputError, match="fd:NUMBER"):
         YawFeed("no such file")
 

@@ -223,11 +223,11 @@ def listen_command(
     from earatlas.cli.listen_options import ListenOptions
     from earatlas.cli.listen_separate import BLOCK_SECONDS, separate_stream
 
+    exports = ListenExports(rttm, dcase, osc, lsl, force)
+    exports.check(from_file, atlas)
     options = ListenOptions.of(
         output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force
     )
-    exports = ListenExports(rttm, dcase, osc, lsl, force)
-    exports.check()
     options = replace(options, exports=exports)
     live = learned.live(rate=audio.rate, low_delay=low_delay, max_sources=sources, yaw=head_yaw)
     adaptation = None

@@ -19,6 +19,7 @@ from earatlas.cli.adaptation_text import format_adaptation, format_segments
 from earatlas.cli.atlas_argument import LISTENER_FILE
 from earatlas.cli.console import print_note
 from earatlas.cli.outputs import OutputFiles, is_atlas
+from earatlas.errors import InputError
 from earatlas.features.audio import Audio
 from earatlas.files import output_folder
 from earatlas.population.adaptation_report import Adaptation
@@ -56,6 +57,7 @@ class StreamAdaptation:
         self._blocks: list[Array] = []  # (2, n) of the current segment
         self._source: int | None = None  # of these blocks
         self._n_new = 0  # segments since the last adaptation
+        self._started = False  # whether there was an adaptation, finished or not
         self._pool = ThreadPoolExecutor(1)
         self._pending: Future[tuple[Atlas, Adaptation]] | None = None
         self.atlas = atlas  # adapted, or that of the population
@@ -86,11 +88,20 @@ class StreamAdaptation:
             if self._seconds >= self._settings.segment_seconds:
                 self._end_segment()
         if self._pending is None and self._n_new >= self._settings.interval_segments:
-            self._n_new = 0
+            self._n_new, self._started = 0, True
             self._pending = self._pool.submit(self._atlas.adapt, list(self._segments))
         if self._pending is None or not (self._wait or self._pending.done()):
             return None
-        adapted, self.adaptation = self._pending.result()
+        return self._take(self._pending)
+
+    def _take(self, pending: Future[tuple[Atlas, Adaptation]]) -> Atlas | None:
+        """Wait for an adaptation, and print its verdict; return the atlas if it changed."""
+        try:
+            adapted, self.adaptation = pending.result()
+        except InputError as error:
+            self._pending = None
+            print_note("[yellow]not adapted:[/]", f"{error} The atlas is used as it is.")
+            return None
         self._pending = None
         before, self.atlas = self.atlas, adapted
         self._print()
@@ -121,14 +132,22 @@ class StreamAdaptation:
             print_note("[yellow]not adapted:[/]", f"{text} The atlas is used as it is.")
 
     def close(self, folder: Path | None) -> None:
-        """End; save an adapted atlas in the folder of the results, if there is one."""
+        """End; save an adapted atlas in the folder of the results, if there is one.
+
+        An adaptation that is still running is awaited. A keyboard interrupt ends the wait.
+        """
+        try:
+            if self._pending is not None:
+                self._take(self._pending)
+        except KeyboardInterrupt:
+            print_note("[yellow]not adapted:[/]", "The last adaptation was not finished.")
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if self.adaptation is None:
+        if not self._started:
             print_note(
                 "[yellow]not adapted:[/]",
                 f"{len(self._segments)} segments with one source alone were found, at least "
                 f"{self._settings.interval_segments} are needed. The atlas was used as it is.",
             )
-        elif self.adaptation.adapted and folder is not None:
+        elif self.adaptation is not None and self.adaptation.adapted and folder is not None:
             with output_folder(folder):
                 self.atlas.save(folder / LISTENER_FILE)

@@ -98,6 +98,7 @@ class PlausibilitySettings:
     identical_fraction: float = 1e-7  # incoherent fraction of the energy of identical channels
 
     # Delay and polarity
+    searched_delay_seconds: float = 3.0e-3  # within which the delays of the head are searched
     min_delay_limit_seconds: float = 1.0e-3  # also if the head has no lateral directions
     delay_margin_seconds: float = 0.2e-3  # beyond the largest delay of the head
     late_ratio: float = 2.0  # correlation at implausible delays relative to plausible ones
@@ -110,6 +111,8 @@ class PlausibilitySettings:
     min_inverted_correlation: float = 0.15
 
     # Gains
+    prior_level_slope: float = -5500.0  # dB per second, of a head without lateral directions
+    prior_delay_seconds: float = 5e-5  # spread of delays that has the weight of this prior
     level_hz: float = 700.0  # upper end of the band of the level difference
     gain_tolerance_db: float = 3.0  # of coherent sound
     incoherent_tolerance_db: float = 7.0  # in addition, of incoherent sound
@@ -144,11 +147,12 @@ class InterauralLimits:
         level_db = 20 * np.log10(np.maximum(np.abs(ratios), 1e-12))
         low_level_db = level_db[:, low].mean(axis=1)
         below = frequencies_hz <= settings.low_hz
-        limit = settings.min_delay_limit_seconds
+        limit = settings.searched_delay_seconds
         delays = low_band_delays(frequencies_hz[below], ratios[:, below], limit)
         centred = delays - delays.mean()
-        prior = len(delays) * (5e-5) ** 2  # s²: the slope of a head without lateral directions
-        slope = (centred @ low_level_db - 5500.0 * prior) / (centred @ centred + prior)
+        prior = len(delays) * settings.prior_delay_seconds**2  # s²
+        slope = centred @ low_level_db + settings.prior_level_slope * prior
+        slope /= centred @ centred + prior
         phase = np.angle(ratios)
         least = np.argsort(_variation_db(level_db, phase))[: settings.kept_directions]
         return cls(
@@ -177,8 +181,9 @@ def low_band_delays(frequencies_hz: Array, spectra: Complex, limit_seconds: floa
 
 
 def _delay_grid(limit_seconds: float) -> Array:
-    """Return delays from minus to plus a limit, about 25 µs apart."""
-    return np.linspace(-limit_seconds, limit_seconds, 81)
+    """Return delays from minus to plus a limit, at most 25 µs apart."""
+    n = math.ceil(round(limit_seconds / 25e-6, 6))
+    return np.linspace(-limit_seconds, limit_seconds, 2 * n + 1)
 
 
 def _variation_db(level_db: Array, phase_radians: Array) -> Array:
@@ -207,7 +212,8 @@ def find_input_faults(
     root = np.sqrt(statistics.powers.sum(axis=0))
     tonal_bins = float(root.sum() ** 2 / max((root**2).sum(), 1e-300))
     if tonal_bins < settings.tonal_bins:  # correlations of a tone are periodic
-        found[0] = FaultFinding(InputFault.TONAL, tonal_bins)
+        identical = _identical(statistics, settings)
+        found[0] = identical or FaultFinding(InputFault.TONAL, tonal_bins)
     return tuple(finding for finding in found if finding is not None)
 
 
@@ -253,7 +259,8 @@ def _signal_fault(
     ratio = math.sqrt(negative / positive)
     if ratio > settings.inverted_ratio and -low.min() > settings.min_inverted_correlation:
         return FaultFinding(InputFault.INVERTED_CHANNEL, ratio)
-    return _unequal_gains(statistics, limits, float(delays[low.argmax()]), float(low.max()))
+    delay, correlation = float(delays[low.argmax()]), float(low.max())
+    return _unequal_gains(statistics, limits, delay, correlation, settings)
 
 
 def _unequal_gains(
@@ -261,7 +268,7 @@ def _unequal_gains(
     limits: InterauralLimits,
     delay: float,
     correlation: float,
-    settings: PlausibilitySettings = _SETTINGS,
+    settings: PlausibilitySettings,
 ) -> FaultFinding | None:
     """Compare the low-frequency level difference with the one at this delay."""
     hz, powers, _ = statistics.band_sums(settings.band_hz)
@@ -276,18 +283,26 @@ def _unequal_gains(
     return None
 
 
+def _identical(
+    statistics: InterauralStatistics, settings: PlausibilitySettings
+) -> FaultFinding | None:
+    """Return a finding if the channels are identical up to a gain, whatever the sound."""
+    left, right = statistics.powers.sum(axis=1)
+    incoherent = 1 - float(statistics.cross.real.sum()) ** 2 / max(float(left * right), 1e-300)
+    if incoherent < settings.identical_fraction:
+        return FaultFinding(InputFault.SAME_SIGNAL, 0.0)
+    return None
+
+
 def _same_signal(
     statistics: InterauralStatistics,
     limits: InterauralLimits | None,
     settings: PlausibilitySettings,
 ) -> FaultFinding | None:
     """Return a finding if the ratio of the channels does not depend on frequency."""
-    left, right = statistics.powers.sum(axis=1)
-    incoherent = 1 - float(statistics.cross.real.sum()) ** 2 / max(float(left * right), 1e-300)
-    if incoherent < settings.identical_fraction:
-        return FaultFinding(InputFault.SAME_SIGNAL, 0.0)
-    if limits is None:
-        return None
+    identical = _identical(statistics, settings)
+    if identical is not None or limits is None:
+        return identical
     hz, powers, cross = statistics.band_sums(settings.band_hz)
     total, product = powers.sum(axis=0), np.maximum(powers.prod(axis=0), 1e-300)
     used = np.abs(cross) > settings.coherent * np.sqrt(product)

@@ -24,7 +24,7 @@ class SampleCheckSettings:
 
     full_scale: float = 0.999  # magnitude from which samples may be clipped
     memory_seconds: float = 10.0  # time constant (1/e) with which clipped samples are forgotten
-    max_clipped_fraction: float = 0.005  # of the samples, above which a stream is clipped
+    max_clipped_fraction: float = 0.0025  # of the samples of both channels, if a stream is clipped
 
 
 _SETTINGS = SampleCheckSettings()
@@ -33,9 +33,11 @@ _SETTINGS = SampleCheckSettings()
 def count_clipped(samples: Array, settings: SampleCheckSettings = _SETTINGS) -> int:
     """Return the number of samples (2, n) at full scale that equal the one before.
 
-    Only repeated values count, because samples of float files may exceed full scale.
+    Only repeated values count, because samples of float files may exceed full scale. Values that
+    are not finite or beyond all scales are unusable instead.
     """
-    loud = np.abs(samples) >= settings.full_scale
+    magnitude = np.abs(samples)
+    loud = (magnitude >= settings.full_scale) & (magnitude < MAX_ABS_SAMPLE)
     return int((loud[:, 1:] & (samples[:, 1:] == samples[:, :-1])).sum())
 
 
@@ -53,7 +55,7 @@ class SampleChecker:
         self._n_unusable += int(unusable.any(axis=0).sum())
         decay = float(np.exp(-x.shape[1] / self._rate / self._settings.memory_seconds))
         self._n_clipped = decay * self._n_clipped + count_clipped(x, self._settings)
-        self._n_recent = decay * self._n_recent + x.shape[1]
+        self._n_recent = decay * self._n_recent + x.size
         return np.where(unusable, 0.0, x)
 
     @property

@@ -59,7 +59,7 @@ class OscSink:
         self._builder = _pythonosc("osc_message_builder").OscMessageBuilder
         try:
             known = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: not a name of a machine
             raise InputError(
                 f"osc must be HOST:PORT of a machine that exists, got {host}:{port} ({error}). "
                 "Check the name."
