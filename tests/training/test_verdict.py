@@ -65,6 +65,12 @@ def test_limitations(
     assert verdict_fields(limited)["not_for"] == list(not_for)
 
 
+def test_an_adapted_atlas_has_not_too_few_directions(good: ea.Atlas) -> None:
+    """Its errors are not known, because they were measured before the adaptation."""
+    about = {**good.about, "directions": 1250, "adaptation": {"segments": 20}}
+    assert AtlasVerdict.of(replace(good, accuracy=None, about=about)).limitations == ()
+
+
 def test_covered_fraction() -> None:
     """A hemisphere covers a little more than half of the sphere."""
     sphere = ea.Sphere()

@@ -113,7 +113,9 @@ def _limitations(head: LearnedHead, settings: VerdictSettings) -> list[Limitatio
     needed = directions_needed(head.space, 1.0 if math.isnan(covered) else covered, settings)
     more = needed if needed > about.get("directions", 0) else None
     if accuracy is None:
-        found.append(Limitation(LimitationKind.UNTESTED, about.get("directions", 0), more))
+        # The errors of an adapted atlas are not known either, however many directions it has.
+        if "adaptation" not in about:
+            found.append(Limitation(LimitationKind.UNTESTED, about.get("directions", 0), more))
     elif accuracy.median_degrees > settings.max_median_degrees:
         kind = LimitationKind.LARGE_ERRORS
         found.append(Limitation(kind, accuracy.median_degrees, more))
