@@ -104,6 +104,7 @@ def test_adapt(files: Files, run: Run, tmp_path: Path) -> None:
     assert facts["adaptation"]["segments"] == len(PLACES)
     described = run("info", out).stdout
     assert "not measured after the adaptation" in described
+    assert "too few" not in described
     assert f"({len(PLACES)} segments" in described
     text = run("adapt", files.atlas, files.day, "-o", out).stdout
     assert f"adapted: {len(PLACES)} usable segments of {len(PLACES)} recordings" in text

@@ -88,6 +88,26 @@ def test_sounds_of_files(known: tuple[ea.Scene, ea.GroundTruth]) -> None:
     assert found.to_dict() == ea.evaluate(scene, truth).to_dict()
 
 
+def test_sounds_at_another_rate_are_resampled(known: tuple[ea.Scene, ea.GroundTruth]) -> None:
+    """Sounds at twice the rate have nearly the same measures."""
+    scene, truth = known
+    sounds = [source.audio.at_rate(2 * scene.rate) for source in scene.sources]
+    found = ea.evaluate(without_audio(scene), truth, sounds=sounds, mixture=scene.mixture)
+    expected = ea.evaluate(scene, truth)
+    assert found.mean("sir_db") == pytest.approx(expected.mean("sir_db"), abs=1.0)
+    assert found.mean("stoi") == pytest.approx(expected.mean("stoi"), abs=0.02)
+
+
+def test_sounds_must_be_those_of_the_scene(known: tuple[ea.Scene, ea.GroundTruth]) -> None:
+    """Sounds without a mixture, and another number of them, are refused."""
+    scene, truth = known
+    sounds = [source.audio for source in scene.sources]
+    with pytest.raises(InputError, match="mixture must be given with sounds"):
+        ea.evaluate(without_audio(scene), truth, sounds=sounds)
+    with pytest.raises(InputError, match=r"one entry per source of the scene \(2\), got 1"):
+        ea.evaluate(scene, truth, sounds=sounds[:1], mixture=scene.mixture)
+
+
 def test_images_alone(known: tuple[ea.Scene, ea.GroundTruth]) -> None:
     """Without directions, sounds are evaluated."""
     scene, truth = known

@@ -20,7 +20,7 @@ from earatlas.errors import InputError
 from earatlas.plotting.palette import COLOURS
 from earatlas.studio.jobs import Job
 from earatlas.studio.safety import Limits
-from earatlas.studio.session import SIMULATED_ATLAS
+from earatlas.studio.session import SIMULATED_ATLAS, HeadEntry
 from earatlas.studio.tasks import Tasks
 from earatlas.studio.views import scene_view
 
@@ -346,6 +346,49 @@ def test_heads_are_kept_renamed_and_removed(tmp_path: Path) -> None:
         assert head not in {one["id"] for one in page.get("heads").json()["heads"]}
 
 
+def test_files_of_heads_that_were_not_learned_are_deleted(tmp_path: Path) -> None:
+    """After a failure, when a page is dropped, and what another studio has left at the start."""
+    heads, other = tmp_path / "heads", tmp_path / "heads" / "of-the-user"
+    other.mkdir(parents=True)
+    (heads / "head-0123abcd").mkdir()
+    (heads / "head-0123abcd" / "head.atlas").write_bytes(b"not an atlas")
+    with studio_page(tmp_path) as page:
+        assert list(heads.iterdir()) == [other]
+        for name in ("broken.atlas", "broken.sofa"):
+            added = page.post("heads", params={"name": name}, content=b"broken").json()
+            error = page.wait(added)["error"]
+            listed = {head["id"] for head in page.get("heads").json()["heads"]}
+            assert listed == {"people", "simulated"}
+            assert list(heads.iterdir()) == [other]
+            assert page.get(f"jobs/{added['job']}").json()["error"] == error
+        page.post("folders", params={"name": "x"})
+        assert len(list(heads.iterdir())) == 2
+        for _ in range(page.studio.limits.sessions):
+            Page(page.client, page.studio)
+        assert list(heads.iterdir()) == [other]
+
+
+def test_a_head_is_renamed_while_it_is_learned(tmp_path: Path) -> None:
+    """The name of a head is stored when its atlas is complete."""
+    head = HeadEntry("head-0", "before", tmp_path / "head.atlas", own=True)
+    head.job = Job({}, on_done=head.complete)
+    head.rename("after")
+    assert list(tmp_path.iterdir()) == []
+    head.job.finish({"done": {}})
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["after"]
+
+
+def test_stored_heads_leave_room_for_recordings(page: Page) -> None:
+    """Heads and recordings are counted by themselves."""
+    page.session.limits = Limits(entries=3)
+    for number in range(3):
+        entry = HeadEntry(f"head-{number}", "x", Path("x.atlas"), own=True)
+        page.session.heads[entry.id] = entry
+    answer = page.post("heads", params={"name": "x.sofa"}, content=b"x")
+    assert answer.json()["error"] == "This page already has 3 heads. Remove some."
+    assert page.post("recordings", content=b"not a sound").status_code == 200
+
+
 def test_scene(page: Page, tmp_path: Path) -> None:
     """Talkers have the requested directions, are found there, and are compared with the truth."""
     sounds = []
@@ -449,12 +492,11 @@ def test_page_with_too_many_recordings(page: Page) -> None:
     for _ in range(13):
         for answer in (
             page.post("recordings", content=b"not a sound"),
-            page.post("heads", params={"name": "x.sofa"}, content=b"x"),
             page.post("scenes", json={"talkers": talkers}),
         ):
             assert answer.status_code == 400
             error = answer.json()["error"]
-            assert error.startswith("This page already has 3 recordings, heads or sounds.")
+            assert error.startswith("This page already has 3 recordings.")
             assert "Remove some, or open another page" in error
     other = Page(page.client, page.studio)
     assert other.post("recordings", content=b"not a sound").status_code == 200

@@ -43,7 +43,9 @@ def test_an_atlas_of_the_whole_sphere_is_good_for_everything(good: ea.Atlas) -> 
         ({"reverberant_localizer": None}, {"room_obstacle": "is known by recordings of noise"},
          LimitationKind.NO_ROOM_MODEL, (Use.ROOMS, Use.STREAMS), "is known by recordings of noise"),
         ({}, {"covered_fraction": 0.3},
-         LimitationKind.PARTIAL_COVERAGE, (Use.ALL_DIRECTIONS,), "cover 30 %"),
+         LimitationKind.PARTIAL_COVERAGE, (Use.ALL_DIRECTIONS,), "evenly spaced all round"),
+        ({}, {"largest_gap": [-64.5, -83.3, 41.9]},
+         LimitationKind.GAP, (), "within 42° of one direction (64° right, 83° down, front)"),
         ({}, {"labels": "azimuth and colatitude"},
          LimitationKind.LABELS, tuple(Use), "azimuth and colatitude"),
     ],
@@ -63,6 +65,42 @@ def test_limitations(
     assert verdict.not_for == not_for
     assert words in verdict_lines(limited)[-1]
     assert verdict_fields(limited)["not_for"] == list(not_for)
+
+
+def test_an_adapted_atlas_has_not_too_few_directions(good: ea.Atlas) -> None:
+    """Its errors are not known, because they were measured before the adaptation."""
+    about = {**good.about, "directions": 1250, "adaptation": {"segments": 20}}
+    assert AtlasVerdict.of(replace(good, accuracy=None, about=about)).limitations == ()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "kinds"),
+    [
+        (replace(GOOD, median_degrees=11.0), []),
+        (replace(GOOD, median_degrees=25.0), [LimitationKind.LARGE_ERRORS]),
+        (replace(GOOD, beyond_30_share=0.4), [LimitationKind.CONE_CONFUSIONS]),
+    ],
+)
+def test_a_population_is_compared_with_unmeasured_heads(
+    accuracy: Accuracy, kinds: list[LimitationKind]
+) -> None:
+    """Errors of 11 degrees are usual for other heads, and more heads reduce larger ones."""
+    people = replace(ea.people_atlas(), accuracy=accuracy)
+    verdict = AtlasVerdict.of(people)
+    found = [one for one in verdict.limitations if one.kind is not LimitationKind.GAP]
+    assert [one.kind for one in found] == kinds
+    text = " ".join(verdict_lines(people))
+    assert ("Add heads to the 31" in text) == bool(kinds)
+    assert "Check the recordings" not in text
+
+
+def test_the_part_below_people_is_named() -> None:
+    """The heads of people were not measured below, which their verdict says."""
+    gaps = [x for x in AtlasVerdict.of(ea.people_atlas()).limitations if x.centre is not None]
+    assert [gap.kind for gap in gaps] == [LimitationKind.GAP]
+    assert gaps[0].centre is not None
+    assert gaps[0].centre[1] < -60
+    assert 30 < gaps[0].value < 45
 
 
 def test_covered_fraction() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from earatlas.atlas import Atlas
 from earatlas.training.verdict import AtlasVerdict, Limitation, LimitationKind
+from earatlas.wording import format_direction
 
 __all__ = ["verdict_fields", "verdict_lines"]
 
@@ -32,8 +33,11 @@ def verdict_fields(atlas: Atlas) -> dict[str, Any]:
 def _sentence(limitation: Limitation) -> str:
     """Describe a limitation, and what to do about it."""
     needed = limitation.directions
+    held_out = "directions" if limitation.heads is None else "heads"
     more = "Check the recordings and the directions."
-    if needed is not None:
+    if limitation.heads is not None:
+        more = f"Add heads to the {limitation.heads} of the population, or adapt it to a listener."
+    elif needed is not None:
         more = f"Measure about {needed} directions, evenly spaced over the region of interest."
     match limitation.kind:
         case LimitationKind.LABELS:
@@ -42,7 +46,7 @@ def _sentence(limitation: Limitation) -> str:
                 f"{limitation.detail}). Correct the labels and learn again."
             )
         case LimitationKind.LARGE_ERRORS:
-            return f"The median error at held-out directions is {limitation.value:.0f}°. {more}"
+            return f"The median error at held-out {held_out} is {limitation.value:.0f}°. {more}"
         case LimitationKind.CONE_CONFUSIONS:
             return (
                 f"{100 * limitation.value:.0f} % of the held-out errors exceed 30°: front and "
@@ -64,5 +68,12 @@ def _sentence(limitation: Limitation) -> str:
             return (
                 f"The measured directions cover {100 * limitation.value:.0f} % of the "
                 "space; a source elsewhere is placed within them. "
-                f"About {needed} directions cover all of it."
+                f"About {needed} directions, evenly spaced all round, cover all of it."
+            )
+        case LimitationKind.GAP:
+            assert limitation.centre is not None
+            return (
+                f"No direction was measured within {limitation.value:.0f}° of one direction "
+                f"({format_direction(limitation.centre)}): sources in this part are the exception, "
+                "and are placed at its edge."
             )

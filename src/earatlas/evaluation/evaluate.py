@@ -209,7 +209,9 @@ def evaluate(
         What is known: a `GroundTruth` with directions, images or both, a scene that `render_scene`
         made, or true directions alone, in degrees.
     sounds : sequence of Audio, optional
-        The separated signals, for a scene that was written to files. By default those of the scene.
+        The separated signals of the sources of the scene, in their order, for a scene that was
+        written to files. By default those of the scene. They are resampled to the rate of the
+        mixture.
     mixture : Audio, optional
         The recording, required with `sounds`.
 
@@ -222,7 +224,7 @@ def evaluate(
     Raises
     ------
     InputError
-        If the truth does not fit the scene.
+        If the truth or the sounds do not fit the scene, or if `sounds` come without `mixture`.
 
     Examples
     --------
@@ -232,6 +234,8 @@ def evaluate(
     2
     """
     known = _ground_truth(truth)
+    if sounds is not None:
+        _check_sounds(scene, sounds, mixture)
     by_direction = None if known.directions is None else assign_by_position(scene, known)
     if sounds is None and isinstance(scene, Scene):
         sounds, mixture = [source.audio for source in scene.sources], scene.mixture
@@ -248,6 +252,19 @@ def evaluate(
         located, separated = (_source_name(scene, pairs, m) for pairs in (by_direction, by_sound))
         rows.append(SourceEvaluation(name, located, separated, **numbers, **missing))
     return Evaluation(tuple(rows), len(scene.sources), by_direction, by_sound)
+
+
+def _check_sounds(scene: SceneSummary, sounds: Sequence[Audio], mixture: Audio | None) -> None:
+    """Raise an InputError if the sounds are not those of the sources, or lack their mixture."""
+    if len(sounds) != len(scene.sources):
+        raise InputError(
+            f"sounds must have one entry per source of the scene ({len(scene.sources)}), got "
+            f"{len(sounds)}. Give the signals of all sources, in their order."
+        )
+    if mixture is None:
+        raise InputError(
+            "mixture must be given with sounds, got none. Give the recording that was separated."
+        )
 
 
 def _ground_truth(truth: GroundTruth | SimulatedScene | ArrayLike) -> GroundTruth:
@@ -321,7 +338,7 @@ def _truncate_to_common_length(
         [image.at_rate(mixture.rate).samples for image in images]
         for images in (truth.images, truth.early)
     )
-    found = [sound.samples for sound in sounds]
+    found = [sound.at_rate(mixture.rate).samples for sound in sounds]
     n = min(x.shape[1] for x in (*found, *true, *early, mixture.samples))
     images, early_images, separated = (
         np.stack([x[:, :n] for x in parts]) if parts else None for parts in (true, early, found)

@@ -29,6 +29,7 @@ __all__ = [
     "diagnose",
     "format_coverage",
     "label_warning",
+    "largest_gap",
     "nearest_neighbour_errors",
 ]
 
@@ -159,7 +160,7 @@ def diagnose(head: Head, settings: DiagnosisSettings = _DEFAULTS) -> HeadReport:
         spacing_degrees=head.spacing_degrees,
         azimuth_range=(float(x[:, 0].min()), float(x[:, 0].max())),
         elevation_range=(float(x[:, 1].min()), float(x[:, 1].max())),
-        largest_gap_degrees=_largest_gap(space, x),
+        largest_gap_degrees=largest_gap(space, x)[1],
         rate=None if ears is None else ears.rate,
         taps=None if ears is None else ears.samples.shape[-1],
         licence=head.licence,
@@ -170,22 +171,25 @@ def diagnose(head: Head, settings: DiagnosisSettings = _DEFAULTS) -> HeadReport:
     )
 
 
-def _largest_gap(space: Space, x: Array) -> float:
-    """Return the largest distance in degrees from any point to the nearest of the directions."""
+def largest_gap(space: Space, x: Array) -> tuple[Array, float]:
+    """Return the point (2,) farthest from all directions (N, 2), and its distance in degrees."""
     grid = space.grid(3.0)  # spacing in degrees; gaps of interest are larger
     if isinstance(space, Sphere):
         from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
 
         nearest = cKDTree(to_vectors(x)).query(to_vectors(grid))[1]
-        return float(space.distance(grid, x[nearest]).max())
-    return float(space.distance(grid, x[space.nearest(x, grid)]).max())
+    else:
+        nearest = space.nearest(x, grid)
+    distances = space.distance(grid, x[nearest])
+    farthest = int(np.argmax(distances))
+    return grid[farthest], float(distances[farthest])
 
 
 def format_coverage(space: Space, directions: Array, spacing_degrees: float) -> str:
     """Describe the ranges and the largest gap of directions (N, 2) in words."""
     azimuth = _format_azimuths(directions[:, 0], spacing_degrees)
     elevation = _format_range(directions[:, 1].min(), directions[:, 1].max())
-    gap = _largest_gap(space, directions)
+    gap = largest_gap(space, directions)[1]
     return f"azimuth {azimuth}, elevation {elevation}, largest gap {gap:.0f}°"
 
 

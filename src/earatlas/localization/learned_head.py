@@ -122,6 +122,11 @@ class LearnedHead(HtmlView):
     # None: only for the acoustics in which the head was measured.
     reverberant_localizer: ReverberantLocalizer | None = None
 
+    @property
+    def n_heads(self) -> int:
+        """Number of heads that it was learned from; its errors are those of other heads if many."""
+        return 1
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.about.get('head', '?')!r}, K={len(self.model.weights)} "

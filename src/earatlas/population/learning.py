@@ -54,6 +54,11 @@ class LearnedPopulation(LearnedHead):
     population: Population = field(kw_only=True)
     members: tuple[Membership, ...] = field(kw_only=True)
 
+    @property
+    def n_heads(self) -> int:
+        """Number of heads that it was learned from, without those that were left out."""
+        return sum(member.problem is None for member in self.members)
+
 
 def learn_population_model(
     heads: Sequence[Head],

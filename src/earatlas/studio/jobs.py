@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +45,7 @@ class Job:
     result_version: int = 0  # how often the result has changed
     error: str = ""
     details: str = ""  # traceback of a bug
+    on_done: Callable[[], None] | None = None  # called when the state is "done"
 
     @property
     def ended(self) -> bool:
@@ -83,6 +84,9 @@ class Job:
         elif self.state != "cancelled":
             self._set_result(message["done"])
             self.state, self.progress = "done", 1.0
+            if self.on_done is not None:
+                with suppress(OSError):  # a full disk must not end the thread of the worker
+                    self.on_done()
 
 
 class WorkerPool:

@@ -56,7 +56,7 @@ class Limits:
     json_bytes: int = 100_000  # JSON of a request
     folder_files: int = 5000  # files of a folder of calibration recordings
     sessions: int = 20  # open pages
-    entries: int = 100  # recordings, heads or sounds of a page
+    entries: int = 100  # recordings of a page, and as many heads and sounds
     workers: int = 2
     waiting: int = 12  # jobs in the queue
     listeners: int = 2  # live pages at the same time, each with its own process

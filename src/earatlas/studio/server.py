@@ -163,6 +163,7 @@ class Studio:
 
     @_with_session
     async def _list_heads(self, request: Request, session: Session) -> Response:
+        session.remove_abandoned_heads()
         return JSONResponse({"heads": [head.to_dict() for head in session.heads.values()]})
 
     @_with_session
@@ -176,7 +177,7 @@ class Studio:
                 f"'{name}'. Check its extension."
             )
         with self.pool.reserve():
-            head_id, folder = session.new_head(name)
+            head_id, folder = session.new_head()
             file = folder / f"head{suffix}"
             try:
                 await self._store_upload(request, file)
@@ -192,7 +193,8 @@ class Studio:
             return self._submit_head(session, head, task)
 
     def _submit_head(self, session: Session, head: HeadEntry, task: dict[str, Any]) -> Response:
-        head.job = self.pool.submit(session.register_job(Job(task), head.job))
+        job = Job(task, on_done=head.complete)
+        head.job = self.pool.submit(session.register_job(job, head.job))
         session.heads[head.id] = head
         return JSONResponse({"head": head.to_dict(), "job": head.job.id})
 
@@ -228,7 +230,7 @@ class Studio:
     async def _add_folder(self, request: Request, session: Session) -> Response:
         """Add a folder of calibration recordings, whose files are uploaded one by one."""
         name = display_name(request.query_params.get("name", ""))
-        head_id, folder = session.new_head(name)
+        head_id, folder = session.new_head()
         session.heads[head_id] = HeadEntry(
             head_id, name, folder / "head.atlas", folder / "positions.csv", uploads=Uploads(),
             own=True,

@@ -27,7 +27,6 @@ __all__ = [
     "Sessions",
     "Uploads",
     "stored_heads",
-    "write_head_name",
 ]
 
 # The same files as earatlas.atlas.PEOPLE_ATLAS and EXAMPLE_ATLAS, without importing numerical
@@ -36,7 +35,8 @@ PEOPLE_ATLAS = Path(__file__).parents[1] / "data" / "people.atlas"
 SIMULATED_ATLAS = PEOPLE_ATLAS.with_name("simulated.atlas")
 
 _HEADS = "heads"  # folder of the learned heads, in that of the studio
-_HEAD_NAME = "name.txt"  # displayed name of a head, in its folder
+_HEAD_NAME = "name.txt"  # displayed name of a head, in its folder; absent: incomplete
+_HEAD_FOLDERS = "head-" + 8 * "[0-9a-f]"  # pattern of the names of their folders
 _HEAD_SOURCES = ("head.sofa", "positions.csv")  # measurements of a head, in its folder
 
 
@@ -87,24 +87,34 @@ class HeadEntry:
     def rename(self, name: str) -> None:
         """Give an own head another name, also for later starts of the studio."""
         self.name = name
-        write_head_name(self.atlas.parent, name)
+        if self.ready:
+            self.complete()
 
+    def complete(self) -> None:
+        """Store the name, which makes the head available to later starts of the studio."""
+        self.atlas.with_name(_HEAD_NAME).write_text(self.name, encoding="utf-8")
 
-def write_head_name(folder: Path, name: str) -> None:
-    """Store the displayed name of a head in its folder."""
-    (folder / _HEAD_NAME).write_text(name, encoding="utf-8")
+    @property
+    def abandoned(self) -> bool:
+        """Whether learning has failed or was cancelled; the table of a folder can be corrected."""
+        ended = self.job is not None and self.job.ended
+        return self.own and ended and not self.ready and self.uploads is None
 
 
 def stored_heads(folder: Path) -> list[HeadEntry]:
-    """Return the heads that an earlier studio has learned in this folder, by name."""
+    """Return the heads that an earlier studio has learned in this folder, by name.
+
+    The folders of heads whose learning was not completed are deleted.
+    """
     heads = []
-    for atlas in folder.glob("*/head.atlas"):
-        name = atlas.with_name(_HEAD_NAME)
-        if name.is_file():
-            sources = [atlas.with_name(own) for own in _HEAD_SOURCES]
-            source = next(filter(Path.is_file, sources), None)
-            text = display_name(name.read_text(encoding="utf-8", errors="replace"))
-            heads.append(HeadEntry(atlas.parent.name, text, atlas, source, own=True))
+    for own in folder.glob(_HEAD_FOLDERS):
+        atlas, name = own / "head.atlas", own / _HEAD_NAME
+        if not (atlas.is_file() and name.is_file()):
+            shutil.rmtree(own, ignore_errors=True)
+            continue
+        source = next(filter(Path.is_file, (own / file for file in _HEAD_SOURCES)), None)
+        text = display_name(name.read_text(encoding="utf-8", errors="replace"))
+        heads.append(HeadEntry(own.name, text, atlas, source, own=True))
     return sorted(heads, key=lambda head: head.name)
 
 
@@ -195,12 +205,14 @@ class Session:
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def _new_id(self, kind: str) -> str:
-        """Return a unique id such as recording7."""
-        if max(len(self.heads), len(self.recordings), len(self.sounds)) >= self.limits.entries:
-            raise InputError(
-                f"This page already has {self.limits.entries} recordings, heads or sounds. Remove "
-                "some, or open another page."
-            )
+        """Return a unique id such as recording7; each kind of entries has its own limit."""
+        own_heads = [head for head in self.heads.values() if head.own]
+        counts = {
+            "head": len(own_heads), "recording": len(self.recordings), "sound": len(self.sounds),
+        }  # fmt: skip
+        if counts[kind] >= self.limits.entries:
+            remedy = "Remove some." if kind == "head" else "Remove some, or open another page."
+            raise InputError(f"This page already has {self.limits.entries} {kind}s. {remedy}")
         return f"{kind}{next(self._numbers)}"
 
     def new_recording(self, name: str, file_name: str = "upload") -> RecordingEntry:
@@ -210,13 +222,12 @@ class Session:
         self.recordings[entry_id] = entry
         return entry
 
-    def new_head(self, name: str) -> tuple[str, Path]:
-        """Return a new id, and an empty folder for the files of a head with this name."""
+    def new_head(self) -> tuple[str, Path]:
+        """Return a new id, and an empty folder for the files of a head."""
         self._new_id("head")
         head_id = f"head-{secrets.token_hex(4)}"
         folder = self.heads_folder / head_id
         folder.mkdir(parents=True)
-        write_head_name(folder, name)
         return head_id, folder
 
     def remove_head(self, head: HeadEntry) -> None:
@@ -225,6 +236,20 @@ class Session:
         if head.job is not None:
             self.jobs.pop(head.job.id, None)
         shutil.rmtree(head.atlas.parent, ignore_errors=True)
+
+    def remove_abandoned_heads(self) -> None:
+        """Remove heads whose learning failed or was cancelled; their jobs still tell why."""
+        for head in [one for one in self.heads.values() if one.abandoned]:
+            del self.heads[head.id]
+            shutil.rmtree(head.atlas.parent, ignore_errors=True)
+
+    def close(self, cancel: Callable[[Job], None]) -> None:
+        """Cancel the jobs, and delete the files of heads that were never learned completely."""
+        for job in self.own_jobs():
+            cancel(job)
+        for head in [one for one in self.heads.values() if one.own]:
+            if not (head.ready or head.atlas.with_name(_HEAD_NAME).is_file()):
+                self.remove_head(head)
 
     def new_folder(self, kind: str) -> tuple[str, Path]:
         """Return a new id, and an empty folder for its files."""
@@ -281,11 +306,10 @@ class Sessions:
         """Return a new session; if there are too many, the least recently used one is dropped.
 
         The jobs of a dropped session are cancelled. Its files are kept, because the user may have
-        asked for that.
+        asked for that, except for those of heads that are not learned.
         """
         while len(self._sessions) >= self._limits.sessions:
-            for job in self._sessions.pop(next(iter(self._sessions))).own_jobs():
-                self._cancel(job)
+            self._sessions.pop(next(iter(self._sessions))).close(self._cancel)
         key = secrets.token_urlsafe(16)
         # The name of the folder is not the key: a listing of the disk gives no access.
         folder = self._folder / f"session-{secrets.token_hex(4)}"

@@ -29,7 +29,7 @@ from earatlas.ppam.model import PPAM
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import parallel_map, run_both
 from earatlas.training.reverberant import DirectSoundTraining, reverberation_obstacle
-from earatlas.training.verdict import covered_fraction
+from earatlas.training.verdict import covered_fraction, describe_gap
 from earatlas.types import Array, Indices, Progress
 
 __all__ = ["MODEL_ARRAYS", "LearningSettings", "learn_head"]
@@ -129,6 +129,7 @@ def learn_head(
             "covered_fraction": round(
                 covered_fraction(known.space, known.directions, known.spacing_degrees), 3
             ),
+            "largest_gap": describe_gap(known.space, known.directions),
             **_findings(known, layout, rooms=rooms),
             "seed": seed,
         },

@@ -7,12 +7,14 @@ enums with values. The command line makes the words.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from earatlas.geometry.spaces import Circle, Space
+from earatlas.hrtf.diagnosis import largest_gap
 from earatlas.hrtf.label_plausibility import LabelReading
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.types import Array
@@ -24,6 +26,7 @@ __all__ = [
     "Use",
     "VerdictSettings",
     "covered_fraction",
+    "describe_gap",
     "directions_needed",
 ]
 
@@ -47,6 +50,7 @@ class LimitationKind(StrEnum):
     UNTESTED = "too few directions to measure errors"
     NO_ROOM_MODEL = "no model of reverberant rooms"
     PARTIAL_COVERAGE = "a part of the directions was measured"
+    GAP = "the measured directions have a gap"
 
 
 # Evidence: docs/figures/settings/training.md, "verdict".
@@ -55,10 +59,12 @@ class VerdictSettings:
     """Thresholds of the verdict."""
 
     max_median_degrees: float = 10.0  # held-out error of a useful atlas
+    max_unmeasured_median_degrees: float = 15.0  # the same of a population, for other heads
     max_beyond_30: float = 0.2  # fraction of held-out errors beyond 30 degrees
     useful_spacing_degrees: float = 12.0  # spacing of directions with such errors
     min_covered: float = 0.75  # fraction of the sphere, or of the circle
     cover_degrees: float = 15.0  # distance from a measured direction that is covered
+    max_gap_degrees: float = 30.0  # radius of a cap without measured directions
 
 
 _SETTINGS = VerdictSettings()
@@ -72,6 +78,8 @@ class Limitation:
     value: float = math.nan  # degrees or fraction, depending on the kind
     directions: int | None = None  # number that is needed; None: more of them do not help
     detail: str = ""  # for the reader, such as the reading of labels that fits
+    heads: int | None = None  # number in a population, more of which reduce the errors
+    centre: tuple[float, float] | None = None  # azimuth and elevation of a gap, degrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,7 @@ _PREVENTED: dict[LimitationKind, frozenset[Use]] = {
     LimitationKind.UNTESTED: frozenset(),
     LimitationKind.NO_ROOM_MODEL: frozenset({Use.ROOMS, Use.STREAMS}),
     LimitationKind.PARTIAL_COVERAGE: frozenset({Use.ALL_DIRECTIONS}),
+    LimitationKind.GAP: frozenset(),
 }
 
 
@@ -112,20 +121,28 @@ def _limitations(head: LearnedHead, settings: VerdictSettings) -> list[Limitatio
     covered = _covered(head, settings)
     needed = directions_needed(head.space, 1.0 if math.isnan(covered) else covered, settings)
     more = needed if needed > about.get("directions", 0) else None
+    heads = None if head.n_heads == 1 else head.n_heads
+    max_median = settings.max_median_degrees
+    if heads is not None:
+        max_median = settings.max_unmeasured_median_degrees
     if accuracy is None:
-        found.append(Limitation(LimitationKind.UNTESTED, about.get("directions", 0), more))
-    elif accuracy.median_degrees > settings.max_median_degrees:
+        # The errors of an adapted atlas are not known either, however many directions it has.
+        if "adaptation" not in about:
+            found.append(Limitation(LimitationKind.UNTESTED, about.get("directions", 0), more))
+    elif accuracy.median_degrees > max_median:
         kind = LimitationKind.LARGE_ERRORS
-        found.append(Limitation(kind, accuracy.median_degrees, more))
+        found.append(Limitation(kind, accuracy.median_degrees, more, heads=heads))
     elif accuracy.beyond_30_share > settings.max_beyond_30:
         kind = LimitationKind.CONE_CONFUSIONS
-        found.append(Limitation(kind, accuracy.beyond_30_share, more))
+        found.append(Limitation(kind, accuracy.beyond_30_share, more, heads=heads))
     if head.reverberant_localizer is None:
         detail = str(about.get("room_obstacle", ""))
         found.append(Limitation(LimitationKind.NO_ROOM_MODEL, detail=detail))
     if covered < settings.min_covered:
         whole = directions_needed(head.space, 1.0, settings)
         found.append(Limitation(LimitationKind.PARTIAL_COVERAGE, covered, whole))
+    elif (gap := _gap(head)) is not None and gap[2] > settings.max_gap_degrees:
+        found.append(Limitation(LimitationKind.GAP, gap[2], centre=(gap[0], gap[1])))
     return found
 
 
@@ -136,6 +153,19 @@ def _covered(head: LearnedHead, settings: VerdictSettings) -> float:
     sound = head.reverberant_localizer.direct_sound
     directions = sound.templates.directions
     return covered_fraction(head.space, directions, sound.spacing_degrees, settings)
+
+
+def _gap(head: LearnedHead) -> Sequence[float] | None:
+    """Return azimuth, elevation and radius of the largest gap; None if an old atlas lacks it."""
+    if "largest_gap" in head.about or head.reverberant_localizer is None:
+        return head.about.get("largest_gap")
+    return describe_gap(head.space, head.reverberant_localizer.direct_sound.templates.directions)
+
+
+def describe_gap(space: Space, directions: Array) -> list[float]:
+    """Return azimuth, elevation and radius in degrees of the largest gap, as JSON values."""
+    centre, radius = largest_gap(space, directions)
+    return [round(float(value), 1) for value in (*centre, radius)]
 
 
 def directions_needed(space: Space, fraction: float, settings: VerdictSettings = _SETTINGS) -> int:
