@@ -206,6 +206,7 @@ def test_fit_refuses(run: Run, tmp_path: Path) -> None:
     talker = ea.Audio(np.random.default_rng(1).normal(size=(2, 16_000)), 16_000)
     file = talker.write(tmp_path / "talker.wav")
     refused(run("fit", file, "gone.atlas"), "gone.atlas")
+    refused(run("fit", EXAMPLE_ATLAS, file), "The recording comes first, atlases after it.")
     layout = replace(ea.example_atlas().layout, ild_band_hz=(0.0, 4000.0))
     grid = ea.Sphere().grid(20.0)
     other = ea.learn(ea.simulated_head(grid), layout=layout, components=8, rooms=False)

@@ -13,6 +13,8 @@ from earatlas.batch.file_arguments import expand_file_arguments
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.console import print_json, print_line, progress
 from earatlas.cli.options import JsonOption
+from earatlas.errors import InputError
+from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.population.comparison import AtlasFit
 from earatlas.population_atlas import compare_heads
 from earatlas.wording import format_direction
@@ -49,6 +51,12 @@ def fit_command(
     any of them fits.
     """
     files = expand_file_arguments(atlases, (".atlas",), "atlases").files
+    for file in files:
+        if file.suffix.lower() in RECORDING_SUFFIXES:
+            raise InputError(
+                f"atlases must be files that `earatlas learn` wrote, got the sound '{file}'. The "
+                "recording comes first, atlases after it."
+            )
     with progress("comparing heads"):
         fits = compare_heads(recording, [Atlas.load(file) for file in files])
     if as_json:
