@@ -46,7 +46,7 @@ def test_an_atlas_of_the_whole_sphere_is_good_for_everything(good: ea.Atlas) -> 
          LimitationKind.PARTIAL_COVERAGE, (Use.ALL_DIRECTIONS,), "evenly spaced all round"),
         ({}, {"largest_gap": [-64.5, -83.3, 41.9]},
          LimitationKind.GAP, (), "within 42° of one direction (64° right, 83° down, front)"),
-        ({}, {"labels": "azimuth and colatitude"},
+        ({}, {"labels": "colatitude"},
          LimitationKind.LABELS, tuple(Use), "azimuth and colatitude"),
     ],
 )  # fmt: skip
@@ -122,3 +122,9 @@ def test_learning_stores_what_the_verdict_needs(small_head: ea.Head, cached_lear
     expected = {"LABELS", "NO_ROOM_MODEL", "PARTIAL_COVERAGE"}
     assert {kind.name for kind in kinds} >= expected
     assert verdict.good_for == ()
+
+
+def test_an_unknown_reading_of_labels_is_ignored(good: ea.Atlas) -> None:
+    """An atlas of a later version may name a reading that this version does not know."""
+    later = replace(good, about={**good.about, "labels": "quaternions"})
+    assert AtlasVerdict.of(later).limitations == ()

@@ -139,7 +139,7 @@ def learn_head(
 def _findings(head: Head, layout: CueLayout, *, rooms: bool) -> dict[str, str]:
     """Return what the verdict about the atlas must know, if anything is unusual."""
     fit, obstacle = label_fit(head), reverberation_obstacle(head, layout) if rooms else None
-    labels = {} if fit.plausible else {"labels": str(fit.reading)}
+    labels = {} if fit.plausible else {"labels": fit.reading.name.lower()}
     return labels | ({} if obstacle is None else {"room_obstacle": obstacle})
 
 

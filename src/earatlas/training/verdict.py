@@ -115,7 +115,8 @@ _PREVENTED: dict[LimitationKind, frozenset[Use]] = {
 
 def _limitations(head: LearnedHead, settings: VerdictSettings) -> list[Limitation]:
     about, accuracy, found = head.about, head.accuracy, []
-    reading = LabelReading(about.get("labels", LabelReading.DEGREES))
+    readings = {reading.name.lower(): reading for reading in LabelReading}
+    reading = readings.get(str(about.get("labels")), LabelReading.DEGREES)
     if reading is not LabelReading.DEGREES:
         found.append(Limitation(LimitationKind.LABELS, detail=str(reading)))
     covered = _covered(head, settings)
