@@ -7,7 +7,8 @@ pipe forever. Groups do not occur in SOFA files, but a group that contains itsel
 allocate memory without end.
 
 The input is a file. The output is what it contains that SOFA files do not, found by the functions
-of the HDF5 library that netCDF4 has loaded, without opening anything that is linked.
+of the HDF5 library that netCDF4 has loaded, without opening anything that is linked. Files are not
+examined where these functions are missing: on Windows, and with HDF5 before 1.12.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ class ForeignObject(Enum):
 
 @cache
 def hdf5_library() -> ctypes.CDLL | None:
-    """Return the HDF5 library that netCDF4 has loaded, or None if its functions are hidden.
+    """Return the HDF5 library that netCDF4 has loaded, or None if its functions are missing.
 
-    On Windows, the functions of libraries that a module needs are not visible through it.
+    On Windows, the functions of libraries that a module needs are not visible through it. HDF5
+    before 1.12 has no H5Literate2.
     """
     from netCDF4 import _netCDF4
 

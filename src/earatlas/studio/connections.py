@@ -1,7 +1,9 @@
 """Limits of the connections to the studio's server.
 
 A connection that sends no complete request head, or sends it too slowly, is closed after some
-seconds. Beyond a number of open connections further ones are closed at once. Without these limits,
+seconds. Only the first head of a connection is timed: afterwards the server closes connections that
+are idle, but not those that send a further head slowly, which the number of connections limits.
+Beyond a number of open connections further ones are closed at once. Without these limits,
 connections that nobody uses exhaust the file descriptors of the process.
 """
 
