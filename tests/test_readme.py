@@ -72,6 +72,7 @@ def test_examples_run(
 ) -> None:
     """Each script runs in an empty folder, prints something, and leaves no files."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(example)])  # not the arguments of pytest
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
