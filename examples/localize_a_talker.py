@@ -4,11 +4,12 @@ import numpy as np
 
 import earatlas as ea
 
-# A head with frontal directions, 10 degrees apart. Yours: ea.read_sofa("head.sofa").
+# A head with frontal directions, 10 degrees apart. Yours: ea.read_sofa("head.sofa"). The recording
+# is made with this very head; by default it may be another unit, whose uncertainty is larger.
 everywhere = ea.Sphere().grid(10.0)
 ahead = (np.abs(everywhere[:, 0]) <= 60) & (np.abs(everywhere[:, 1]) <= 40)
 head = ea.simulated_head(everywhere[ahead])
-atlas = ea.learn(head)
+atlas = ea.learn(head, unit="same")
 print(atlas)
 if atlas.accuracy is not None:
     print(f"held-out directions: median error {atlas.accuracy.median_degrees:.1f} degrees")

@@ -253,7 +253,8 @@ class HeadFit:
         """Yield a doubt about the head, or about the room that explains the deviation."""
         remedy = (
             "Use the atlas of the head that made the recording (or adapt the atlas of people to "
-            "it), and check the sampling rate."
+            "it), and check the sampling rate. If this head made it, learn it for the same unit "
+            "(`learn --unit same`), or from more directions."
         )
         if self.deviating_head:
             reason = (
