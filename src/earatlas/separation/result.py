@@ -218,7 +218,13 @@ class SourceSummary(HtmlView):
         return self.posterior.direction
 
     def describe_place(self) -> str:
-        """Return the direction in words; of a moving source, both ends of its path."""
+        """Return the direction in words; of a moving source, both ends of its path.
+
+        Returns
+        -------
+        str
+            The direction, such as "30° left, 10° up, front".
+        """
         space, track = self.posterior.space, self.track
         if not self.moves:
             return format_position(space, self.direction, self.radius_90)
