@@ -350,6 +350,7 @@ def test_layout_and_names_of_controls(
     page.emulate_media(color_scheme=scheme)
     for name in ("Make a scene", "Recording"):
         page.get_by_role("link", name=name).click()
+        page.locator("#tabs a[aria-current=page]", has_text=name).wait_for()  # it is mounted later
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     drop_file(page, "party.wav", mixture_file.read_bytes())
     wait_for_result(page)
