@@ -44,9 +44,15 @@ from earatlas.population.storage import from_population_contents, to_population_
 from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, field_values
 
-__all__ = ["PopulationAtlas", "compare_heads", "learn_population", "people_atlas"]
+__all__ = [
+    "SEGMENT_SECONDS",
+    "PopulationAtlas",
+    "compare_heads",
+    "learn_population",
+    "people_atlas",
+]
 
-_SEGMENT_SECONDS = 3.0  # longer recordings are adapted to in segments, whose sources may differ
+SEGMENT_SECONDS = 3.0  # longer recordings are adapted to in segments, whose sources may differ
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -368,7 +374,7 @@ def _statistics(audio: Audio, layout: CueLayout) -> CueStatistics:
 
 def _segments(audio: Audio) -> list[Audio]:
     """Return the parts of a recording, of about equal duration."""
-    count = max(round(audio.seconds / _SEGMENT_SECONDS), 1)
+    count = max(round(audio.seconds / SEGMENT_SECONDS), 1)
     edges = np.linspace(0, audio.samples.shape[1], count + 1).astype(int)
     parts = [
         Audio(audio.samples[:, start:stop], audio.rate)

@@ -23,6 +23,7 @@ from earatlas.errors import InputError
 from earatlas.features.audio import Audio
 from earatlas.files import output_folder
 from earatlas.population.adaptation_report import Adaptation
+from earatlas.population_atlas import SEGMENT_SECONDS
 from earatlas.types import Array
 
 __all__ = ["StreamAdaptation", "StreamAdaptationSettings"]
@@ -33,7 +34,7 @@ __all__ = ["StreamAdaptation", "StreamAdaptationSettings"]
 class StreamAdaptationSettings:
     """Which sound of a stream is adapted to, and how often."""
 
-    segment_seconds: float = 3.0  # length of a segment, as in `PopulationAtlas.adapt`
+    segment_seconds: float = SEGMENT_SECONDS  # length of a segment
     min_seconds: float = 1.5  # a source that ends earlier does not make a segment
     interval_segments: int = 5  # new segments between two adaptations
     max_segments: int = 60  # most recent segments that are used: 3 minutes

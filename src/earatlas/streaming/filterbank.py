@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.fft
 
+from earatlas.numerics import fast_fft_length
 from earatlas.types import Array, Complex
 
 __all__ = ["AnalysisFrames", "Filterbank", "OverlapAdd"]
@@ -44,7 +45,7 @@ class Filterbank:
     ) -> Filterbank:
         """Return a filterbank with the longest hop up to `hop_seconds` that suits the FFT."""
         hop = max(int(hop_seconds * rate), 2)
-        while scipy.fft.next_fast_len(hop, True) != hop:
+        while fast_fft_length(hop) != hop:
             hop -= 1
         return cls(rate, hop, window_hops, synthesis_hops)
 

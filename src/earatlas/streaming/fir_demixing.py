@@ -38,6 +38,7 @@ import numpy as np
 import scipy.fft
 import scipy.signal
 
+from earatlas.numerics import fast_fft_length
 from earatlas.separation.demixing.determined import DemixingSettings, inverse
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues, PermutationSettings
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank
@@ -247,7 +248,7 @@ class FirFilterBank:
     def __init__(self, hop: int, n_taps: int, delay: int = 0) -> None:
         """Prepare for filters of `n_taps` samples, with `delay` samples of extra latency."""
         self._hop = hop
-        self._size = scipy.fft.next_fast_len(n_taps + hop - 1, real=True)
+        self._size = fast_fft_length(n_taps + hop - 1)
         self._samples = np.zeros((2, self._size + delay))
         self._filter: Complex | None = None  # (F, 2, 2), current
         self._next: Complex | None = None  # (F, 2, 2), from the next hop on

@@ -128,11 +128,9 @@ class TrackPosteriors:
         """Return the posterior relative to the head, with the prior of front before rear."""
         space, localizer = self._head.space, self._localizer
         likelihood = replace(likelihood, directions=space.rotated(likelihood.directions, -yaw))
-        calibration = localizer.score_calibration
-        if n_tracks > 1 and localizer.multi_source_calibration is not None:
-            calibration = localizer.multi_source_calibration
-        posterior = calibration.posterior(space, likelihood)
-        if n_tracks > 1 and localizer.multi_source_calibration is None:
+        calibration = localizer.multi_source_calibration if n_tracks > 1 else None
+        posterior = (calibration or localizer.score_calibration).posterior(space, likelihood)
+        if n_tracks > 1 and calibration is None:
             posterior = widen_posterior(posterior)
         fit = _Fit(posterior, nats_per_onset=float(likelihood.features[0]))
         if cues is not None and float(np.mean(cues.counts)) >= self._settings.min_cue_frames:
