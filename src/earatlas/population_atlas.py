@@ -220,7 +220,7 @@ class PopulationAtlas(Atlas, LearnedPopulation):
     def _from_contents(cls, about: dict[str, Any], arrays: dict[str, Array]) -> Self:
         """Return the atlas that a file contains; raise a ValueError or similar if it is invalid."""
         learned, listener = from_population_contents(about, arrays)
-        return cls(**field_values(learned)).for_listener(listener)
+        return cls(**field_values(learned), listener=listener)
 
 
 def learn_population(

@@ -205,7 +205,10 @@ class DirectSoundModel:
 
     def interpolated_points(self, at: LocalLinearInterpolation) -> Array:
         """Return s_x (F, 3, G) at interpolated directions."""
-        ratios = self.templates.ratios(at)  # the pair of ears is (1, ratio)
+        return self.points_of_ratios(self.templates.ratios(at))
+
+    def points_of_ratios(self, ratios: Complex) -> Array:
+        """Return s_x (F, 3, G) of interaural ratios (G, F): the pair of ears is (1, ratio)."""
         z = np.empty((*ratios.shape, 2), dtype=ratios.dtype)
         for ear in (0, 1):
             z[..., ear] = self.whitening[:, ear, 0] + self.whitening[:, ear, 1] * ratios

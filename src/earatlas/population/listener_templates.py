@@ -26,7 +26,6 @@ import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.hrtf.interaural_templates import LocalLinearInterpolation
 from earatlas.localization.onset_likelihood import (
     DirectionLogLikelihood,
     DirectSoundModel,
@@ -35,7 +34,7 @@ from earatlas.localization.onset_likelihood import (
 )
 from earatlas.population.deviation_information import DeviationInformation
 from earatlas.population.population import Listener, Population
-from earatlas.types import Array, Indices, Single
+from earatlas.types import Array, Complex, Indices, Single
 
 __all__ = ["ListenerDirectSound", "ListenerTemplateSettings"]
 
@@ -133,21 +132,20 @@ class ListenerDirectSound(DirectSoundModel):
         self, bins: OnsetBins
     ) -> tuple[DeviationInformation, Indices, Array]:
         """Return the information about z, its template rows, and L (G,) of the templates."""
-        settings = self.listener_settings
-        middle = settings.steps_db.index(0.0)
-        weights = bin_weights(bins.f)
-        L = self.log_likelihood_at(bins, self._shifted_points[:, :, middle], weights)
+        settings, weights = self.listener_settings, bin_weights(bins.f)
+        L = self.log_likelihood_at(bins, self._template_points, weights)
         count = min(settings.candidates, len(L))
         rows = np.sort(np.argpartition(-L, count - 1)[:count])
         S, H = len(settings.steps_db), len(self._level_bands)
-        points = self._shifted_points[:, :, :, rows].reshape(len(self.whitening), 3, -1)
+        points = self._shifted_points(rows).reshape(len(self.whitening), 3, -1)
         tables = np.zeros((H, S * count), dtype=np.float32)
         band, v = self._band[bins.f], weights.astype(np.float32)
         for own, values in self.iter_table_values(self.log_densities, bins, points):
             used = np.unique(band[own])
             tables[used] += (v[own] * (band[own] == used[:, None])) @ values
-        beta = self._loadings[rows]  # (n, H, J)
-        psi = settings.unexplained_ratio * self._explained[rows]
+        gates = self._gates[rows]
+        beta = np.tensordot(gates, self._loadings, axes=1)  # (n, H, J)
+        psi = settings.unexplained_ratio * (gates @ self._explained)
         a, b, c = _gaussian_factors(
             settings.inverse_temperature
             * tables.reshape(H, S, count).transpose(2, 0, 1).astype(np.float64),
@@ -192,27 +190,30 @@ class ListenerDirectSound(DirectSoundModel):
 
     @cached_property
     def _loadings(self) -> Array:
-        """β (G, H, J) of what is not known about the listener."""
-        loadings = self.population.model(self.listener).loadings[:, self._level_bands]
-        interpolated: Array = np.tensordot(self._gates, loadings, axes=1)
-        return interpolated
+        """Loadings (K, H, J) of what is not known about the listener, in each chart."""
+        return self.population.model(self.listener).loadings[:, self._level_bands]
 
     @cached_property
     def _explained(self) -> Array:
-        """β·β (G, H) of an unknown listener."""
-        explained = (self.population.loadings[:, self._level_bands] ** 2).sum(axis=-1)
-        return np.asarray(self._gates @ explained)
+        """β·β (K, H) of an unknown listener, in each chart."""
+        explained: Array = (self.population.loadings[:, self._level_bands] ** 2).sum(axis=-1)
+        return explained
 
     @cached_property
-    def _shifted_points(self) -> Single:
-        """s_g (F, 3, S, G) of templates with shifted levels."""
-        rows = np.arange(len(self.templates.directions))[:, None]
-        at = LocalLinearInterpolation(rows, np.ones((len(rows), 1)))
-        points = []
-        for step in self.listener_settings.steps_db:
-            shifted = replace(self.templates, level_db=self.templates.level_db + step)
-            model = replace(self.expected, templates=shifted)
-            points.append(model.interpolated_points(at).astype(np.float32))
+    def _ratios(self) -> Complex:
+        """Interaural ratios (G, F) of the templates."""
+        return self.templates.measured_ratios
+
+    @cached_property
+    def _template_points(self) -> Single:
+        """s_g (F, 3, G) of the templates."""
+        return self.points_of_ratios(self._ratios).astype(np.float32)
+
+    def _shifted_points(self, rows: Indices) -> Single:
+        """Return s_g (F, 3, S, n) of some templates with shifted levels."""
+        ratios = self._ratios[rows]
+        gains = 10 ** (np.array(self.listener_settings.steps_db) / 20)
+        points = [self.points_of_ratios(gain * ratios).astype(np.float32) for gain in gains]
         return np.stack(points, axis=2)
 
 
