@@ -114,13 +114,20 @@ def _check_consistency(head: LearnedHead) -> None:
         and _is_well_conditioned(model)
         # Larger grids, or more frames per second, would fill the memory.
         and layout.hop * _LIMITS.frames_per_second >= layout.rate
-        and np.abs(getattr(model.space, "bounds", 0)).max() <= _LIMITS.degrees
-        and np.abs(getattr(model.space, "elevations", 0)).max() <= _LIMITS.degrees
+        and _has_valid_bounds(model.space)
         and (head.accuracy is None or _are_finite(*asdict(head.accuracy).values()))
         and _is_valid_calibration(head.calibration, layout.n_cues)
     )
     if not good:
         raise ValueError("its parts are inconsistent")
+
+
+def _has_valid_bounds(space: Space) -> bool:
+    """Return whether the bounds of a space are within the limits, in degrees of its charts."""
+    bounds = np.abs([*np.ravel(getattr(space, "bounds", 0)), *getattr(space, "elevations", ())])
+    return isinstance(space.unit_name, str) and bool(
+        bounds.max() <= min(_LIMITS.degrees * space.unit_scale, _LIMITS.value)
+    )
 
 
 def _is_well_conditioned(model: PPAM) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from earatlas.errors import InputError
 
-__all__ = ["TableRow", "read_table"]
+__all__ = ["TableRow", "read_header", "read_table"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,17 @@ def read_table(path: Path, columns: Sequence[str], argument: str) -> Iterator[Ta
             for cells in reader:
                 _check_length(cells, reader.line_num, path, argument)
                 yield TableRow(cells, reader.line_num, path, argument)
+    except (csv.Error, OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{argument} must be a readable text file, got '{path}' ({error}). Save it as CSV."
+        ) from error
+
+
+def read_header(path: Path, argument: str) -> list[str]:
+    """Return the names of the columns of a CSV file in lower case."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as handle:
+            return _check_header(next(csv.reader(handle), []), (), path, argument)
     except (csv.Error, OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{argument} must be a readable text file, got '{path}' ({error}). Save it as CSV."

@@ -40,6 +40,7 @@ __all__ = [
     "repr_alternatives",
     "repr_doubts",
     "rounded_repr",
+    "unit_field",
 ]
 
 # A region of a larger radius (degrees) covers more than half of the sphere or circle.
@@ -163,10 +164,25 @@ def coordinate_names(space: Space) -> tuple[str, ...]:
     >>> from earatlas.geometry.spaces import Plane, Sphere
     >>> coordinate_names(Sphere()), coordinate_names(Plane(((0, 640), (0, 480))))
     (('azimuth', 'elevation'), ('x1', 'x2'))
+    >>> coordinate_names(Plane.image(640, 480))
+    ('x', 'y')
     """
     if space.holds_directions:
         return ("azimuth", "elevation")[: space.columns]
+    if space.unit_name and space.columns <= 2:
+        return ("x", "y")[: space.columns]
     return tuple(f"x{c + 1}" for c in range(space.columns))
+
+
+def unit_field(space: Space) -> dict[str, str]:
+    """Return the unit of positions and radii as a JSON field, unless it is degrees.
+
+    >>> from earatlas.geometry.spaces import Plane, Sphere
+    >>> unit_field(Sphere()), unit_field(Plane.image(640, 480))
+    ({}, {'unit': 'pixels'})
+    """
+    unit = space.unit_name
+    return {"unit": unit} if unit not in ("", "degrees") else {}
 
 
 def _zone(azimuth: float) -> str:
@@ -181,14 +197,15 @@ def format_position(space: Space, position: ArrayLike, radius: float = 0.0) -> s
     """
     if space.holds_directions:
         return format_direction(position, radius)
-    return "at " + ", ".join(_whole(v) for v in np.asarray(position, dtype=np.float64))
+    place = ", ".join(_whole(v) for v in np.asarray(position, dtype=np.float64))
+    return f"at {place} {space.unit_name}".rstrip()
 
 
 def format_coordinates(space: Space, position: ArrayLike) -> str:
     """Format a position as numbers with one decimal."""
     numbers = [_number(v) for v in np.asarray(position, dtype=np.float64)]
     if not space.holds_directions:
-        return ", ".join(numbers)
+        return f"{', '.join(numbers)} {space.unit_name}".rstrip()
     named = zip(("azimuth", "elevation"), numbers, strict=False)
     return ", ".join(f"{name} {number}°" for name, number in named)
 
@@ -236,9 +253,16 @@ def format_radius(space: Space, radius: float) -> str:
     ('4.2°', '13°', '0.01°')
     >>> format_radius(Plane(((0, 640), (0, 480))), 4.17)
     '4.2'
+    >>> format_radius(Plane.image(640, 480), 41.7)
+    '42 pixels'
     """
     number = f"{radius:.1g}" if radius < 0.1 else f"{radius:.{int(round(radius, 1) < 10)}f}"
-    return f"{number}{'°' if space.holds_directions else ''}"
+    return f"{number}{_unit_suffix(space)}"
+
+
+def _unit_suffix(space: Space) -> str:
+    """Return what follows a number in the unit of a space."""
+    return "°" if space.holds_directions else f" {space.unit_name}".rstrip()
 
 
 def format_region(space: Space, radius: float, size: float) -> str:
@@ -255,14 +279,14 @@ def format_region(space: Space, radius: float, size: float) -> str:
         kind = "an arc" if space.holds_directions else "an interval"
         return f"{within} ({kind} of {format_radius(space, size)})"
     rounded = f"{size:.1f}" if size < 10 else f"{size:,.0f}"
-    if space.holds_directions:
-        return f"{within} ({rounded} square degrees)"
+    if space.unit_name:
+        return f"{within} ({rounded} square {space.unit_name})"
     return f"{within} (an area of {rounded})"
 
 
 def format_error(space: Space, error: float) -> str:
     """Format a localization error in the units of the space."""
-    return f"{error:.1f}{'°' if space.holds_directions else ''}"
+    return f"{error:.1f}{_unit_suffix(space)}"
 
 
 def format_percent(fraction: float) -> str:

@@ -20,7 +20,7 @@ import earatlas as ea
 from earatlas.cli.reproduce import _applies, _Plan
 from earatlas.experiments import EXPERIMENTS, Bench, figure_parts, read_rows, rooms, table3
 from earatlas.experiments.page import write_page
-from earatlas.experiments.tables import select_rows
+from earatlas.experiments.tables import merge_parts, select_rows
 from earatlas.experiments.talkers import render_talkers
 from earatlas.ppam.calibration import CalibrationSettings
 from earatlas.simulation.scene import SimulatedScene
@@ -86,7 +86,7 @@ def test_ranking_of_the_methods(full_run: tuple[Path, dict[str, Any]]) -> None:
         for method in ("PPAM", "PPAM, ours", "PPAM, ours, K = N/10", "MPLR, reduced"):
             assert 0.05 < error[cue, method] < 0.3 * error[cue, "SIR-2"]
         assert error[cue, "PPAM, ours, K = N/10"] < error[cue, "look-up"]
-    talker = [row["result"] for row in rows_of(folder, "table2")]
+    talker = [row["result"] for row in merge_parts(rows_of(folder, "table2"))]
     front = [r["errors"] for r in talker if r["frontal"]]
     assert front
     means = {
@@ -94,7 +94,7 @@ def test_ranking_of_the_methods(full_run: tuple[Path, dict[str, Any]]) -> None:
         for method in ("PPAM(T1)", "PHAT")
     }
     assert means["PPAM(T1)"] < 0.5 * means["PHAT"]
-    for row in rows_of(folder, "table3"):
+    for row in merge_parts(rows_of(folder, "table3")):
         methods = row["result"]["methods"]
         sdr = {name: r["SDR"]["mean"] for name, r in methods.items() if "SDR" in r}
         # The oracle's masks are binary: soft masks may be slightly better, a leak much better.

@@ -402,7 +402,7 @@ def test_moving_sources_in_tables() -> None:
     ]
     moving = {"direction": [5.0, 4.0], "radius_90": 90.0, "share": 0.5, "file": "a.wav",
               "moves": True, "track": track}  # fmt: skip
-    _, one, other = _format_sources([moving, moving | {"moves": False}], flat=False)
+    _, one, other = _format_sources([moving, moving | {"moves": False}], ea.Sphere())
     for words in ("moves", "80° left", "70° right", " 4.0° "):
         assert words in one
     assert "90.0°" in other
@@ -414,7 +414,7 @@ def test_moving_sources_in_tables() -> None:
     assert "60.0°" not in "".join(lines)
     assert "along its trajectory" in lines[-1]
     unknown = moving | {"moves": False, "radius_90": 163.0}
-    line = _format_sources([unknown], flat=False)[1]
+    line = _format_sources([unknown], ea.Sphere())[1]
     assert "direction unknown" in line
     assert "163" not in line
     assert "5.0°" not in line

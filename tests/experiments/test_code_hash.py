@@ -16,8 +16,10 @@ FILES = {
         # A comment.
         FLOOR = 1.0
 
-        def used(x):
+        def used(x: float) -> float:
             \"\"\"Docstring.\"\"\"
+            if x < -9:
+                raise ValueError("too low")
             return max(x, FLOOR)  # a reason
 
         def unused(x):
@@ -42,9 +44,15 @@ FILES = {
 
             def draw(self):
                 return 5
+
+            def __repr__(self):
+                return "Model"
         """,
     "experiment.py": """
-        def measure(bench, settings):
+        class Bench:
+            names = 4
+
+        def measure(bench: "Bench", settings):
             from earatlas.model import Model
             return Model().run()
 
@@ -69,7 +77,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         for cache in caches:
             cache.cache_clear()
         return code_hash(
-            SimpleNamespace(__module__="earatlas.experiment", __qualname__="measure")  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                __module__="earatlas.experiment",
+                __qualname__="measure",
+                __annotations__={"bench": "Bench"},
+            )
         )
 
     yield hash_with
@@ -87,6 +99,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         ("model.py", "return self.value", "return -self.value"),
         ("model.py", "class Model(Base)", "class Model"),
         ("experiment.py", "Model().run()", "Model().run() + 1"),
+        ("experiment.py", "names = 4", "names = 5"),
+        ("kernels.py", "x < -9", "x < -8"),
+        ("kernels.py", "ValueError", "TypeError"),
     ],
 )
 def test_code_that_is_reached_changes_the_hash(
@@ -106,12 +121,16 @@ def test_code_that_is_reached_changes_the_hash(
         ("model.py", "return 5", "return 6"),
         ("model.py", "kernels.unused(1)", "kernels.unused(2)"),
         ("experiment.py", '"text"', '"other"'),
+        ("kernels.py", "too low", "too small"),
+        ("kernels.py", "x: float) -> float", "x: int) -> int"),
+        ("kernels.py", "max(x, FLOOR)", "max(\n        x,\n        FLOOR,\n    )"),
+        ("model.py", 'return "Model"', 'return "M"'),
     ],
 )
 def test_other_code_does_not_change_the_hash(
     package: Callable[..., str], file: str, old: str, new: str
 ) -> None:
-    """Comments, docstrings, other functions and methods that nothing mentions do not count."""
+    """Texts, types, formatting and definitions that nothing mentions do not count."""
     assert package(file, old, new) == package()
 
 

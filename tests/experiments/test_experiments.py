@@ -29,6 +29,7 @@ from earatlas.experiments import (
 )
 from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
+from earatlas.experiments.code_hash import reached_units
 from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import mark_stale_rows, without_stale_marks, write_page
@@ -43,6 +44,7 @@ from earatlas.experiments.tables import (
     head_labels,
     markdown_table,
     mean_errors,
+    merge_parts,
     parse_mean,
     pool,
     rows_of_heads,
@@ -208,7 +210,7 @@ def test_stale_rows_are_marked_and_repeated(
     assert (new, measured_seeds) == (0, [0, 1, 2])
     again, new = run_experiment(experiment, Bench(share=0.3), path, repeat_stale=True)
     assert (new, measured_seeds) == (2, [0, 1, 2, 1, 2])
-    assert [row["code"] for row in again] == [experiment.code] * 3
+    assert [row["code"] for row in again] == [experiment.code({})] * 3
     assert read_rows(path) == again
     assert write_page({"toy": experiment}, tmp_path, quick=False).read_text() == fresh
 
@@ -325,7 +327,8 @@ def rows_in_docs(name: str) -> list[dict[str, Any]]:
         pytest.skip("docs/results is missing")
     experiment = EXPERIMENTS[name]
     sets = group_by_data_set(experiment, ROWS / f"{name}.jsonl", quick=False)
-    return rows_of_heads([row for own in sets for row in own.rows], *experiment.findings_on)
+    rows = merge_parts(row for own in sets for row in own.rows)
+    return rows_of_heads(rows, *experiment.findings_on)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -439,8 +442,8 @@ def test_plans_have_their_full_sizes() -> None:
     rows = EXPERIMENTS["table1"].plan(bench)
     assert len(rows) == 3 * len(LAYOUTS) * len(METHODS) == 72
     assert {row["components"] for row in rows} == {64}
-    assert len(EXPERIMENTS["table2"].plan(bench)) == 200
-    assert len(EXPERIMENTS["table3"].plan(bench)) == 100
+    assert len(EXPERIMENTS["table2"].plan(bench)) == 2 * 200, "two parts per recording"
+    assert len(EXPERIMENTS["table3"].plan(bench)) == 3 * 100, "three parts per mixture"
     assert {row["degrees"] for row in EXPERIMENTS["figure9"].plan(bench)} >= {5.0, 10.0}
     assert len(bench.training_set("T1")[0]) == 9_660
     T2, outside = bench.training_set("T2")
@@ -810,3 +813,41 @@ def test_templates_are_filled_and_wrapped() -> None:
     assert format_range([3.4, 1.2, 2.0], "{:.0f}°") == "1° to 3°"
     assert format_range([2.9, 3.1], "{:.0f}°") == "3°"
     assert parse_mean("4.7±11") == 4.7
+
+
+def test_parts_of_a_repetition_are_merged_and_stale_by_themselves() -> None:
+    """Methods of one mixture are measured in parts, each with a hash of its own code."""
+    data = {"head": "mine"}
+    rows = [
+        {
+            "data": data,
+            "settings": {"seed": seed, "part": part},
+            "result": {"methods": {part: seed}},
+        }
+        for seed in (0, 1)
+        for part in ("VESSL", "ours")
+    ]
+    merged = merge_parts(rows)
+    assert [row["settings"] for row in merged] == [{"seed": 0}, {"seed": 1}]
+    assert merged[1]["result"]["methods"] == {"VESSL": 1, "ours": 1}
+    experiment = EXPERIMENTS["table3"]
+    codes = {part: experiment.code({"part": part}) for part in table3.PARTS}
+    assert len({*codes.values()}) == 3
+    assert experiment.is_stale({"settings": {"part": "ours"}, "code": codes["VESSL"]})
+    assert not experiment.is_stale({"settings": {"part": "ours"}, "code": codes["ours"]})
+    reached = reached_units(table3.measure_baselines)
+    assert not [name for name in reached if name.startswith("earatlas.separation.vessl")]
+
+
+def test_a_portion_of_a_plan_has_its_first_repetitions(
+    counting_experiment: tuple[Experiment, list[int]], tmp_path: Path
+) -> None:
+    """A portion measures the beginning of the plan, and the rest later; the plan is complete."""
+    experiment, measured_seeds = counting_experiment
+    path = tmp_path / "toy.jsonl"
+    rows, new = run_experiment(experiment, Bench(), path, portion=0.25)
+    assert (len(rows), new, measured_seeds) == (3, 3, [0, 1, 2])
+    (part,) = group_by_data_set(experiment, path, quick=False)
+    assert (len(part.rows), len(part.plan)) == (3, 10)
+    _, new = run_experiment(experiment, Bench(), path)
+    assert (new, measured_seeds) == (7, [*range(10)])

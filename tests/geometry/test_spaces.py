@@ -12,9 +12,11 @@ from earatlas.geometry.angles import (
     to_vectors,
     wrap_degrees,
 )
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere, space_from_dict
 
 SPACES = [Plane(), Circle(), Cylinder(), Sphere()]
+IMAGE = Plane.image(320, 200, 50.0)
 TWO_DIMS = [Plane(), Cylinder(), Sphere()]
 
 
@@ -197,3 +199,42 @@ def test_invalid_settings_raise() -> None:
     ):
         with pytest.raises(InputError, match="must"):
             call()
+
+
+def test_charts_of_an_image_are_in_degrees_of_the_field_of_view() -> None:
+    """Points are in pixels; distances, grids and areas are scaled, and a file keeps the scale."""
+    scale = 320 / 50
+    x = np.array([[10.0, 20.0], [300.0, 150.0]])
+    np.testing.assert_allclose(IMAGE.log([100.0, 50.0], x), (x - [100, 50]) / scale, rtol=1e-12)
+    np.testing.assert_allclose(IMAGE.exp([100.0, 50.0], IMAGE.log([100.0, 50.0], x)), x, rtol=1e-12)
+    assert IMAGE.area == pytest.approx(320 * 200 / scale**2)
+    grid = IMAGE.grid(5.0)
+    assert len(grid) == 10 * 7
+    assert IMAGE.distance(grid[0], grid[1]) == pytest.approx(200 / 7 / scale)
+    assert space_from_dict(IMAGE.to_dict()) == IMAGE
+    assert not IMAGE.holds_directions
+    assert not Plane(((0, 100), (0, 80)), unit="pixels").holds_directions, "a small image"
+    assert (IMAGE.unit_name, Plane().unit_name, Sphere().unit_name) == (
+        "pixels",
+        "degrees",
+        "degrees",
+    )
+    with pytest.raises(InputError, match="units_per_degree must be positive"):
+        Plane(units_per_degree=0.0)
+
+
+def test_sizes_of_a_posterior_are_in_the_unit_of_the_space() -> None:
+    """The same Gaussian has a radius and an area in pixels that are scaled from degrees."""
+    arrays = np.ones(1), np.zeros((1, 2)), np.array([[[4.0, 1.0], [1.0, 3.0]]])
+    degrees = DirectionPosterior(Plane(), np.array([[0.0, 0.0]]), *arrays)
+    pixels = DirectionPosterior(IMAGE, np.array([[160.0, 100.0]]), *arrays)
+    scale = IMAGE.unit_scale
+    assert pixels.radius_90 == pytest.approx(scale * degrees.radius_90, rel=1e-9)
+    assert pixels.credible_area(0.9) == pytest.approx(scale**2 * degrees.credible_area(0.9))
+    region = pixels.credible_region(0.9)
+    assert region.area == pytest.approx(pixels.credible_area(0.9), rel=0.1)
+    assert region.equivalent_radius_degrees == pytest.approx(np.sqrt(region.area / np.pi))
+    assert "square pixels" in repr(region)
+    outside = DirectionPosterior(IMAGE, np.array([[900.0, 100.0]]), *arrays)
+    assert outside.credible_region(0.9).area == pytest.approx(region.area, rel=0.15)
+    assert pixels.alternatives[0].radius_90 == pytest.approx(pixels.radius_90, rel=1e-9)

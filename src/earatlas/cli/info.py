@@ -17,8 +17,10 @@ from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
     DuplicatesOption,
+    FieldOfViewOption,
     ForceOption,
     HeadOptions,
+    ImageSizeOption,
     JsonOption,
     Kind,
     KindOption,
@@ -31,6 +33,7 @@ from earatlas.errors import InputError
 from earatlas.hrtf.diagnosis import HeadReport, coverage_map, diagnose, format_coverage
 from earatlas.hrtf.head import Head
 from earatlas.localization.learned_head import LearnedHead
+from earatlas.wording import format_error, unit_field
 
 __all__ = ["app", "info"]
 
@@ -67,6 +70,8 @@ def info(
     channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
     wrong_way: WrongWayOption = None,
+    image_size: ImageSizeOption = None,
+    field_of_view: FieldOfViewOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -89,7 +94,7 @@ def info(
         outputs.claim_picture(plot)
     if sofa is not None:
         outputs.claim(sofa, lambda path: False, "sofa")
-    options = HeadOptions(kind, channels, duplicates, wrong_way)
+    options = HeadOptions(kind, channels, duplicates, wrong_way, image_size, field_of_view)
     measured = read_head(head, options, diagnosed=True)
     if sofa is not None:
         from earatlas.hrtf.sofa_writer import write_sofa
@@ -114,8 +119,9 @@ def _print_head(head: Head, plot: Path | None, sofa: Path | None, *, as_json: bo
         print_json({**report.to_dict(), **{k: v and str(v) for k, v in written.items()}})
         return
     _print_rows(_head_rows(head, report))
-    out.print()
-    out.print(_coverage_text(head), highlight=False)
+    if head.plane is None:
+        out.print()
+        out.print(_coverage_text(head), highlight=False)
     for warning in report.warnings:
         out.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False)
     if plot is not None:
@@ -140,12 +146,20 @@ def _head_rows(head: Head, report: HeadReport) -> dict[str, str]:
         "head": report.name,
         "origin": report.provenance or "-",
         "licence": report.licence,
-        "directions": f"{report.directions}, {report.spacing_degrees:.1f}° apart (median), "
-        f"on the {report.space}",
+        head.label_name: f"{report.directions}, "
+        f"{format_error(head.space, head.space.unit_scale * report.spacing_degrees)} apart "
+        f"(median), on the {report.space}",
         "coverage": format_coverage(head.space, head.directions, report.spacing_degrees),
         "responses": "none: mean cues of noise recordings"
         if report.rate is None
         else f"{report.taps} samples at {report.rate:g} Hz",
+        **({} if head.plane is not None else _symmetry_rows(report)),
+    }
+
+
+def _symmetry_rows(report: HeadReport) -> dict[str, str]:
+    """Return the table rows about the symmetry of a head."""
+    return {
         "asymmetry": f"{_format_db(report.mirror_ild_db)} between the two ears after mirroring",
         "median plane": f"{_format_db(report.median_plane_ild_db)} level difference (RMS)",
     }
@@ -191,12 +205,22 @@ def _atlas_facts(path: Path) -> dict[str, Any]:
         "components": len(atlas.model.weights),
         "rooms": atlas.reverberant_localizer is not None,
         **_population_facts(atlas),
-        "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
+        "held_out": None if atlas.accuracy is None else atlas.accuracy.in_units(atlas.space),
+        **_image_facts(atlas),
         **verdict_fields(atlas),
         "cues": {**atlas.layout.to_dict(), "n_cues": atlas.layout.n_cues},
         "version": None if header is None else header.get("version"),
         "bytes": path.stat().st_size,
     }
+
+
+def _image_facts(atlas: Atlas) -> dict[str, Any]:
+    """Return image and spacing of an atlas of positions; nothing for directions."""
+    space = atlas.space
+    if not unit_field(space):
+        return {}
+    spacing = space.unit_scale * atlas.about["spacing_degrees"]
+    return {"image": space.to_dict(), f"spacing_{space.unit_name}": round(spacing, 1)}
 
 
 def _population_facts(atlas: Atlas) -> dict[str, Any]:
@@ -233,22 +257,32 @@ def _atlas_rows(facts: dict[str, Any]) -> dict[str, str]:
         **_population_rows(facts),
         "origin": facts.get("provenance") or "-",
         "licence": facts.get("licence") or "unknown",
-        "directions": f"{facts.get('directions', '?')}{_format_spacing(facts)}, "
+        "positions" if "image" in facts else "directions": f"{facts.get('directions', '?')}"
+        f"{_format_spacing(facts)}, "
         f"on the {facts['space']}"
         + (f"; {left_out} outside the {facts['space']} omitted" if left_out else ""),
         "coverage": facts["coverage"] or "not stored in this atlas",
         "charts": str(facts["components"])
         + (", ready for reverberant rooms" if facts["rooms"] else ""),
-        "held out": _missing_accuracy(facts)
-        if errors is None
-        else f"{errors['held_out']} directions, median error {errors['median_degrees']:.2f}°, "
-        f"{100 * errors['beyond_30_share']:.1f} % beyond 30°",
+        "held out": _missing_accuracy(facts) if errors is None else _format_accuracy(facts),
         "good for": ", ".join(facts["good_for"]) or "nothing",
         **({"not for": ", ".join(facts["not_for"])} if facts["not_for"] else {}),
         **({"limits": "\n".join(facts["limitations"])} if facts["limitations"] else {}),
         "cues": _format_cues(facts["cues"]),
         "file": f"{facts['bytes'] / 1e6:.1f} MB, format version {facts['version']}",
     }
+
+
+def _format_accuracy(facts: dict[str, Any]) -> str:
+    """Describe the held-out errors."""
+    errors = facts["held_out"]
+    if "image" in facts:
+        unit = facts["image"]["unit"]
+        return f"{errors['held_out']} positions, median error {errors[f'median_{unit}']:.1f} {unit}"
+    return (
+        f"{errors['held_out']} directions, median error {errors['median_degrees']:.2f}°, "
+        f"{100 * errors['beyond_30_share']:.1f} % beyond 30°"
+    )
 
 
 def _missing_accuracy(facts: dict[str, Any]) -> str:
@@ -262,6 +296,9 @@ def _format_spacing(facts: dict[str, Any]) -> str:
     """Describe the spacing of the directions; the heads of a population may differ in it."""
     if "members" in facts:
         return " per head (median)"
+    if "image" in facts:
+        unit = facts["image"]["unit"]
+        return f", {facts[f'spacing_{unit}']:g} {unit} apart (median)"
     return f", {facts.get('spacing_degrees', '?')}° apart (median)"
 
 

@@ -28,9 +28,11 @@ from earatlas.cli.options import (
     ChannelsOption,
     Duplicates,
     DuplicatesOption,
+    FieldOfViewOption,
     ForceOption,
     HeadOptions,
     HeadsArgument,
+    ImageSizeOption,
     JobsOption,
     JsonOption,
     Kind,
@@ -50,6 +52,7 @@ from earatlas.hrtf.loading import head_files
 from earatlas.hrtf.truncation import TRUNCATION
 from earatlas.localization.head_mismatch import Unit
 from earatlas.types import Progress
+from earatlas.wording import unit_field
 
 __all__ = ["app", "learn_command"]
 
@@ -81,6 +84,7 @@ _SPACES: dict[str, Space] = {
         "earatlas learn heads/*.sofa -o atlases --jobs 4 --resume",
         "earatlas learn --population people/*.sofa -o people.atlas",
         "earatlas learn calibration.csv -o robot.atlas --space cylinder --components 64",
+        "earatlas learn pixels.csv -o camera.atlas --image-size 640x480",
     ),
 )
 def learn_command(
@@ -164,6 +168,8 @@ def learn_command(
     channels: ChannelsOption = (0, 1),
     duplicates: DuplicatesOption = Duplicates.error,
     wrong_way: WrongWayOption = None,
+    image_size: ImageSizeOption = None,
+    field_of_view: FieldOfViewOption = None,
     jobs: JobsOption = 1,
     resume: ResumeOption = False,
     scheduler: SchedulerOption = None,
@@ -179,6 +185,7 @@ def learn_command(
     direct_sound.check()
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     heads = expand_file_arguments(head, HEAD_SUFFIXES, "heads")
+    options = HeadOptions(kind, channels, duplicates, wrong_way, image_size, field_of_view)
     if population:
         _check_population(
             batch,
@@ -188,14 +195,13 @@ def learn_command(
             direct_ms=direct_ms,
             in_room=in_room or None,
         )
-        options = HeadOptions(kind, channels, duplicates, wrong_way)
         learn_population_command(
             heads.files, output, options, rooms=rooms, seed=seed, force=force, as_json=as_json
         )
         return
     job = _LearningJob(
         batch.folder(output if heads.is_batch or resume else output.parent),
-        HeadOptions(kind, channels, duplicates, wrong_way),
+        options,
         direct_sound,
         None if space is None else _SPACES[space.value],
         components,
@@ -253,6 +259,10 @@ class _LearningJob(BatchJob):
         """Return the file, or the table and its recordings."""
         return head_files(file)
 
+    def space_for(self, head: Head) -> Space | None:
+        """Return the space of an option; the plane of positions in an image is that of the head."""
+        return head.plane if head.plane is not None and self.space == Plane() else self.space
+
     def outputs(self, answer: dict[str, Any]) -> list[Path]:
         """Return the atlas file."""
         return [Path(answer["atlas"])]
@@ -271,11 +281,11 @@ class _LearningJob(BatchJob):
         for text in messages:
             warnings.warn(text, EaratlasWarning, stacklevel=2)
         start = time.perf_counter()
-        label = f"learning {truncated.name}, {len(truncated)} directions"
+        label = f"learning {truncated.name}, {len(truncated)} {truncated.label_name}"
         with progress(label, logged=True) if verbose else nullcontext(update) as progressed:
             atlas = learn(
                 truncated,
-                space=self.space,
+                space=self.space_for(truncated),
                 components=self.components,
                 rooms=self.rooms,
                 unit=self.unit.value,
@@ -334,9 +344,14 @@ def _learn_many(job: _LearningJob, heads: tuple[Path, ...], batch: BatchOptions)
 def _show(answer: dict[str, Any]) -> None:
     """Print one line for one of several heads."""
     errors = answer["held_out"]
-    error = "" if errors is None else f", median error {errors['median_degrees']:.2f}°"
+    median = {} if errors is None else {k: v for k, v in errors.items() if k.startswith("median_")}
+    error = "".join(
+        f", median error {value:.2f}" + ("°" if name == "median_degrees" else f" {name[7:]}")
+        for name, value in median.items()
+    )
+    labels = "directions" if "median_degrees" in median or not median else "positions"
     print_line(
-        f"{answer['head']}: {answer['directions']} directions on the {answer['space']}, "
+        f"{answer['head']}: {answer['directions']} {labels} on the {answer['space']}, "
         f"{answer['components']} charts{error}, in {answer['seconds']:.1f} s: {answer['atlas']}"
     )
 
@@ -388,7 +403,8 @@ def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
         "space": atlas.space.name,
         "components": len(atlas.model.weights),
         "directions": atlas.about["directions"],
-        "held_out": None if atlas.accuracy is None else vars(atlas.accuracy),
+        "held_out": None if atlas.accuracy is None else atlas.accuracy.in_units(atlas.space),
+        **unit_field(atlas.space),
         "rooms": atlas.reverberant_localizer is not None,
         **verdict_fields(atlas),
         "seconds": round(seconds, 2),
@@ -398,14 +414,14 @@ def _answer(atlas: Atlas, path: Path, seconds: float) -> dict[str, Any]:
 def _print(atlas: Atlas, path: Path, seconds: float) -> None:
     """Print the description of an atlas and its held-out errors."""
     left_out = atlas.about["left_out"]
+    labels = "directions" if atlas.space.holds_directions else "positions"
     print_line(
-        f"{atlas.about['head']}: {atlas.about['directions']} directions on the {atlas.space.name}"
+        f"{atlas.about['head']}: {atlas.about['directions']} {labels} on the {atlas.space.name}"
         f"{f' ({left_out} others omitted)' if left_out else ''}, "
         f"{len(atlas.model.weights)} charts{_ready_for_rooms(atlas)}, in {seconds:.1f} s"
     )
     if atlas.accuracy is not None:
-        flat = isinstance(atlas.space, Circle)
-        out.print(accuracy_table(atlas.accuracy, flat=flat), highlight=False)
+        out.print(accuracy_table(atlas.accuracy, atlas.space), highlight=False)
     for line in verdict_lines(atlas):
         print_line(line)
     print_line(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")

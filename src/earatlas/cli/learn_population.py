@@ -14,6 +14,7 @@ from earatlas.cli.console import out, print_json, print_line, print_note, progre
 from earatlas.cli.options import HeadOptions, read_head
 from earatlas.cli.outputs import OutputFiles, check_atlas_name, is_atlas
 from earatlas.cli.verdict_text import verdict_lines
+from earatlas.geometry.spaces import Circle, Space
 from earatlas.localization.learned_head import Accuracy
 from earatlas.population_atlas import PopulationAtlas, learn_population
 
@@ -81,14 +82,17 @@ def _print(atlas: PopulationAtlas, path: Path, seconds: float) -> None:
             print_note("[yellow]left out:[/]", f"{member.name}: {member.problem}.")
     if atlas.accuracy is not None:
         print_line("Errors for heads that were held out, without adaptation:")
-        out.print(accuracy_table(atlas.accuracy), highlight=False)
+        out.print(accuracy_table(atlas.accuracy, atlas.space), highlight=False)
     for line in verdict_lines(atlas):
         print_line(line)
     print_line(f"atlas: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
-def accuracy_table(accuracy: Accuracy, *, flat: bool = False) -> Table:
-    """Return a table of the held-out errors; `flat` omits the elevation."""
+def accuracy_table(accuracy: Accuracy, space: Space) -> Table:
+    """Return a table of the held-out errors; that of a circle has no elevation."""
+    if not space.holds_directions and space.unit_name:
+        return _position_accuracy_table(accuracy, space)
+    flat = isinstance(space, Circle)
     table = Table("held-out directions", str(accuracy.held_out), box=None, padding=(0, 2))
     for name, value in (
         ("median error", f"{accuracy.median_degrees:.2f}°"),
@@ -99,4 +103,18 @@ def accuracy_table(accuracy: Accuracy, *, flat: bool = False) -> Table:
     ):
         if value:
             table.add_row(name, value)
+    return table
+
+
+def _position_accuracy_table(accuracy: Accuracy, space: Space) -> Table:
+    """Return a table of the held-out errors of positions, in the unit of the space."""
+    unit, errors = space.unit_name, accuracy.in_units(space)
+    table = Table("held-out positions", str(accuracy.held_out), box=None, padding=(0, 2))
+    for name, key in (
+        ("median error", f"median_{unit}"),
+        ("mean error", f"mean_{unit}"),
+        ("mean error in x", f"mean_x_{unit}"),
+        ("mean error in y", f"mean_y_{unit}"),
+    ):
+        table.add_row(name, f"{errors[key]:.1f} {unit}")
     return table

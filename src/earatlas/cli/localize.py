@@ -38,9 +38,11 @@ from earatlas.cli.options import (
     ForceOption,
     JobsOption,
     JsonOption,
+    PictureOption,
     ResumeOption,
     SchedulerOption,
     YawOption,
+    check_picture,
     read_yaw,
 )
 from earatlas.cli.outputs import OutputFiles, is_track
@@ -55,13 +57,19 @@ from earatlas.geometry.head_yaw import Yaw
 from earatlas.geometry.spaces import Space
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed import WindowedLocalizer, WindowSettings
-from earatlas.wording import format_direction, format_radius, is_unknown
+from earatlas.wording import (
+    coordinate_names,
+    format_direction,
+    format_position,
+    format_radius,
+    is_unknown,
+)
 
 __all__ = ["app", "format_localization", "localize_command"]
 
 app = command_app()
 
-_TRACK_COLUMNS = ("time", "azimuth", "elevation", "credible_90_area", "observed_share", "radius_90")
+_TRACK_COLUMNS = ("credible_90_area", "observed_share", "radius_90")  # after time and position
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,7 @@ class _LocalizeOptions:
     plot: Path | None
     track: Path | None
     windows: WindowSettings
+    picture: Path | None = None
 
 
 @app.command(
@@ -93,6 +102,7 @@ def localize_command(
         Path | None,
         typer.Option(metavar="FILE", help="Plot the posterior over directions (.png, .svg, .pdf)."),
     ] = None,
+    picture: PictureOption = None,
     track: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write directions over time (.csv or .json)."),
@@ -134,7 +144,9 @@ def localize_command(
     atlas, names = split_atlas(arguments)
     chosen = ChosenAtlas.load(atlas)
     head_yaw = read_yaw(yaw) or Yaw.constant(0.0)
-    options = _LocalizeOptions(channels, plot, track, WindowSettings(window, hop, yaw=head_yaw))
+    windows = WindowSettings(window, hop, yaw=head_yaw)
+    options = _LocalizeOptions(channels, plot, track, windows, picture)
+    check_picture(picture, chosen.atlas.space, needed="--plot" if plot is None else None)
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     recordings = list(
         batch.files(expand_file_arguments(names, RECORDING_SUFFIXES, "recordings").files)
@@ -270,6 +282,9 @@ def _show(space: Space, answer: dict[str, Any]) -> None:
 
 def _format_line(name: str, direction: ArrayLike, radius: float, share: float, space: Space) -> str:
     """Describe a direction, its 90 % credible radius and the fraction of observed bins."""
+    if not space.holds_directions:
+        where = f"{format_position(space, direction)}, 90 % within {format_radius(space, radius)}"
+        return f"{name}: {where}, {100 * share:.0f} % of the bins observed"
     azimuth, elevation = np.asarray(direction)
     height = "" if space.dims == 1 else f", elevation {format_degrees(elevation)}"
     words = format_direction(np.asarray(direction)[: space.dims], radius)
@@ -293,14 +308,22 @@ def _write_extras(
     written = []
     with ExitStack() as stack:
         if options.track is not None:
-            _write_track(result.rows, stack.enter_context(atomic_write(options.track, "track")))
+            path = stack.enter_context(atomic_write(options.track, "track"))
+            space = result.whole.posterior.space
+            names = coordinate_names(space) if space.columns == 2 else ("azimuth", "elevation")
+            _write_track(result.rows, names, path)
             written.append(f"track: {options.track} ({_format_windows(options.windows, layout)})")
         if options.plot is not None:
+            from earatlas.plotting.pictures import plot_on_picture
             from earatlas.plotting.posteriors import plot_posterior
             from earatlas.plotting.style import save
 
             with progress("plotting"):
-                figure = plot_posterior(result.whole.posterior, title=sanitize(recording.name))
+                posterior, title = result.whole.posterior, sanitize(recording.name)
+                if options.picture is None:
+                    figure = plot_posterior(posterior, title=title)
+                else:
+                    figure = plot_on_picture([posterior], options.picture, title=title)
                 save(figure, stack.enter_context(atomic_write(options.plot, "plot")))
             written.append(f"picture: {options.plot}")
     return written
@@ -313,15 +336,15 @@ def _format_windows(windows: WindowSettings, layout: CueLayout) -> str:
     return f"one row every {hop:g} s, from windows of {hops * hop:g} s"
 
 
-def _write_track(rows: list[dict[str, Any]], path: Path) -> None:
+def _write_track(rows: list[dict[str, Any]], names: tuple[str, ...], path: Path) -> None:
     """Write the rows of a track as CSV or JSON."""
     with path.open("w", newline="") as handle:
         if path.suffix.lower() == ".json":
             json.dump(rows, handle)
             handle.write("\n")
             return
-        writer = csv.DictWriter(handle, _TRACK_COLUMNS, extrasaction="ignore")
+        writer = csv.DictWriter(handle, ("time", *names, *_TRACK_COLUMNS), extrasaction="ignore")
         writer.writeheader()
         for row in rows:
-            azimuth, elevation = row["direction"] or (None, None)
-            writer.writerow({**row, "azimuth": azimuth, "elevation": elevation})
+            place = row["direction"] or [None] * len(names)
+            writer.writerow({**row, **dict(zip(names, place, strict=True))})

@@ -70,6 +70,7 @@ class _EmbeddingSettings:
 
     def check_head(self, head: Head) -> None:
         """Refuse a head with too few directions, or with only one elevation."""
+        head.check_directions("show a manifold")
         minimum = max(60, 2 * self.neighbours)  # fewer directions do not show a surface
         if len(head) < minimum or head.space.dims != 2:
             raise InputError(

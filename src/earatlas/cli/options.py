@@ -16,6 +16,7 @@ from earatlas.errors import EaratlasWarning, InputError
 
 if TYPE_CHECKING:
     from earatlas.geometry.head_yaw import Yaw
+    from earatlas.geometry.spaces import Plane, Space
     from earatlas.hrtf.head import Head
 
 __all__ = [
@@ -25,21 +26,25 @@ __all__ = [
     "ChannelsOption",
     "Duplicates",
     "DuplicatesOption",
+    "FieldOfViewOption",
     "ForceOption",
     "HeadArgument",
     "HeadOptions",
     "HeadsArgument",
+    "ImageSizeOption",
     "JobsOption",
     "JsonOption",
     "Kind",
     "KindOption",
     "OutputOption",
+    "PictureOption",
     "RecordingsArgument",
     "ResumeOption",
     "SchedulerOption",
     "WrongWay",
     "WrongWayOption",
     "YawOption",
+    "check_picture",
     "read_head",
     "read_yaw",
 ]
@@ -155,6 +160,32 @@ ForceOption = Annotated[
 ]
 
 
+ImageSizeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WIDTHxHEIGHT",
+        help="Size in pixels of the image in which the positions of a .csv table (x, y) lie. "
+        "Default: up to the outermost positions.",
+    ),
+]
+FieldOfViewOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="DEGREES",
+        help="Horizontal field of view of the camera, roughly; with --image-size. Default: 60.",
+    ),
+]
+
+
+PictureOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Picture of the camera (.png, .jpg), on which positions in pixels are shown.",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class HeadOptions:
     """Options for reading a head."""
@@ -163,6 +194,40 @@ class HeadOptions:
     channels: tuple[int, int] = (0, 1)
     duplicates: Duplicates = Duplicates.error
     wrong_way: WrongWay | None = None
+    image_size: str | None = None
+    field_of_view: float | None = None
+
+    @property
+    def image(self) -> Plane | None:
+        """The image of positions in pixels, or None if no size is given."""
+        from earatlas.geometry.spaces import Plane
+
+        if self.image_size is None:
+            if self.field_of_view is not None:
+                raise InputError(
+                    "--field-of-view must be used with --image-size, got it alone. Add the size "
+                    "of the image, such as --image-size 640x480."
+                )
+            return None
+        width, _, height = self.image_size.lower().partition("x")
+        if not (width.isdigit() and height.isdigit()):
+            raise InputError(
+                f"image size must be WIDTHxHEIGHT in pixels, got '{self.image_size}'. For example: "
+                "--image-size 640x480."
+            )
+        angle = {} if self.field_of_view is None else {"field_of_view_degrees": self.field_of_view}
+        return Plane.image(int(width), int(height), **angle)
+
+
+def check_picture(picture: Path | None, space: Space, *, needed: str | None) -> None:
+    """Refuse a picture that does not fit an atlas, or without the option that shows it."""
+    if picture is None:
+        return
+    if needed is not None:
+        raise InputError(f"--picture must be used with {needed}, got it alone. Add {needed}.")
+    from earatlas.plotting.pictures import read_picture
+
+    read_picture(picture, space)
 
 
 def read_yaw(text: str | None) -> Yaw | None:
@@ -205,5 +270,6 @@ def read_head(
             channels=options.channels,
             duplicates=options.duplicates.value,
             wrong_way=None if options.wrong_way is None else options.wrong_way.value,
+            image=options.image,
             progress=update,
         )

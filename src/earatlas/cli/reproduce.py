@@ -28,6 +28,8 @@ __all__ = ["app", "reproduce"]
 
 app = command_app()
 
+_PORTIONS = (0.1, 0.3, 1.0)  # shares of the repetitions of all experiments after each pass
+
 
 @dataclass(frozen=True)
 class _Plan:
@@ -148,15 +150,32 @@ def reproduce(
 
 
 def _run(plan: _Plan, folder: Path) -> Iterator[dict[str, Any]]:
-    """Run the planned experiments with each head; yield their results as JSON values."""
+    """Run the planned experiments with each head; yield their results as JSON values.
+
+    All experiments get a part of their repetitions before any gets the rest, so that an interrupted
+    run has something of everything.
+    """
+    pairs = []
     for source in plan.heads:
         bench = Bench(source, plan.speech, plan.quick, plan.share)
         if any(experiment.head for experiment in plan.experiments):
             with progress(f"reading {source}"):
                 _ = bench.planar_head
-        for experiment in plan.experiments:
-            if _applies(experiment, bench, source, plan):
-                yield _answer(experiment, bench, source, rows_path(folder, experiment.name), plan)
+        pairs += [
+            (experiment, bench)
+            for experiment in plan.experiments
+            if _applies(experiment, bench, source, plan)
+        ]
+    portions = _PORTIONS if len(pairs) > 1 and not plan.quick else (1.0,)
+    totals: dict[int, dict[str, Any]] = {}
+    for portion in portions:
+        for n, (experiment, bench) in enumerate(pairs):
+            answer = _answer(experiment, bench, rows_path(folder, experiment.name), plan, portion)
+            for name in ("new", "seconds") if n in totals else ():
+                answer[name] = round(answer[name] + totals[n][name], 1)
+            totals[n] = answer
+            if portion == portions[-1]:
+                yield answer
 
 
 def _applies(experiment: Experiment, bench: Bench, source: str, plan: _Plan) -> bool:
@@ -185,10 +204,10 @@ def _applies(experiment: Experiment, bench: Bench, source: str, plan: _Plan) -> 
 
 
 def _answer(
-    experiment: Experiment, bench: Bench, source: str, path: Path, plan: _Plan
+    experiment: Experiment, bench: Bench, path: Path, plan: _Plan, portion: float
 ) -> dict[str, Any]:
-    """Run one experiment with one head; return the counts and the time as JSON values."""
-    start = time.perf_counter()
+    """Run a portion of an experiment; return the counts and the time as JSON values."""
+    start, source = time.perf_counter(), bench.head
     with progress(f"{experiment.name}, {source}") as update:
         rows, new = run_experiment(
             experiment,
@@ -196,6 +215,7 @@ def _answer(
             path,
             jobs=plan.jobs,
             repeat_stale=plan.repeat_stale,
+            portion=portion,
             progress=update,
         )
     seconds = time.perf_counter() - start

@@ -40,8 +40,10 @@ from earatlas.cli.options import (
     JobsOption,
     JsonOption,
     OutputOption,
+    PictureOption,
     ResumeOption,
     SchedulerOption,
+    check_picture,
 )
 from earatlas.cli.outputs import OutputFiles
 from earatlas.errors import InputError
@@ -54,7 +56,15 @@ from earatlas.interchange.rttm import write_rttm
 from earatlas.separation.pipeline import SeparationOptions, source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.types import Progress
-from earatlas.wording import format_direction, format_sampling_rate, format_speed, is_unknown
+from earatlas.wording import (
+    coordinate_names,
+    format_direction,
+    format_one_decimal,
+    format_position,
+    format_sampling_rate,
+    format_speed,
+    is_unknown,
+)
 
 __all__ = ["Render", "app", "separate_command"]
 
@@ -83,6 +93,7 @@ class _SeparateJob(SeparationJob):
     truth: Path | None = None
     rttm: bool = False
     dcase: bool = False
+    picture: Path | None = None
 
     def possible_outputs(self, file: Path) -> list[Path]:
         """Return the sound files, the report and the tables."""
@@ -117,13 +128,35 @@ class _SeparateJob(SeparationJob):
             answer["truth"] = compare_with_truth(scene, truth, *sounds)
         for name, path in self.requested(file).items():
             if name == "report":
-                _write_report(path, scene, [file, *files], truth, answer["seconds"])
+                self.write_report(path, scene, [file, *files], truth, answer["seconds"])
             elif name == "rttm":
                 write_rttm(scene, path)
             else:
                 write_dcase(scene, path)
             answer[name] = str(path)
         return answer
+
+    def write_report(
+        self,
+        path: Path,
+        scene: SceneSummary,
+        files: list[Path],
+        truth: GroundTruth | None,
+        seconds: float,
+    ) -> None:
+        """Write the report; `files` are those of the mixture and of each source."""
+        from earatlas.report import write_report
+
+        names = ("mixture", *(source.name for source in scene.sources))
+        write_report(
+            path,
+            scene,
+            title=files[0].name,
+            truth=truth,
+            files=dict(zip(names, files, strict=True)),
+            elapsed_seconds=seconds,
+            picture=self.picture,
+        )
 
 
 @app.command(
@@ -155,6 +188,7 @@ def separate_command(
     report: Annotated[
         bool, typer.Option("--report", help="Also write an HTML report with plots and players.")
     ] = False,
+    picture: PictureOption = None,
     rttm: Annotated[
         bool, typer.Option("--rttm", help="Also write when each source is active (RTTM).")
     ] = False,
@@ -204,7 +238,7 @@ def separate_command(
     folder = batch.folder(output)
     job = _SeparateJob(
         folder, chosen.atlas, options, channels, report, truth, rttm, dcase,
-        atlas_fields=chosen.fields,
+        picture, atlas_fields=chosen.fields,
     )  # fmt: skip
     _check(job, files, force=force)
     if adapt:
@@ -215,6 +249,7 @@ def separate_command(
 
 def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> None:
     """Refuse options that do not fit together, before the work."""
+    check_picture(job.picture, job.atlas.space, needed="--report" if not job.report else None)
     if job.truth is not None and len(recordings) > 1:
         raise InputError(
             f"--truth must be used with one recording, got {len(recordings)}. "
@@ -247,23 +282,6 @@ def _extra_path(folder: Path, recording: Path, suffix: str) -> Path:
     return folder / f"{recording.stem}{suffix}"
 
 
-def _write_report(
-    path: Path, scene: SceneSummary, files: list[Path], truth: GroundTruth | None, seconds: float
-) -> None:
-    """Write the report; `files` are those of the mixture and of each source."""
-    from earatlas.report import write_report
-
-    names = ("mixture", *(source.name for source in scene.sources))
-    write_report(
-        path,
-        scene,
-        title=files[0].name,
-        truth=truth,
-        files=dict(zip(names, files, strict=True)),
-        elapsed_seconds=seconds,
-    )
-
-
 def _print(answer: dict[str, Any], *, space: Space) -> None:
     """Print the result of a recording as text."""
     count = answer["n_sources"]
@@ -271,7 +289,7 @@ def _print(answer: dict[str, Any], *, space: Space) -> None:
         f"{answer['file']}: {count} source{'' if count == 1 else 's'} in "
         f"{answer['recording_seconds']:.1f} s of sound at {format_sampling_rate(answer['rate'])}"
     )
-    for line in _format_sources(answer["sources"], flat=space.dims == 1):
+    for line in _format_sources(answer["sources"], space):
         print_line(line)
     for number, source in enumerate(answer["sources"], 1):
         alternatives = [Alternative.from_dict(one) for one in source.get("alternatives", [])]
@@ -291,27 +309,36 @@ def _print(answer: dict[str, Any], *, space: Space) -> None:
             print_line(f"  {name}: {answer[name]}")
 
 
-def _format_sources(sources: Sequence[dict[str, Any]], *, flat: bool) -> list[str]:
+def _format_sources(sources: Sequence[dict[str, Any]], space: Space) -> list[str]:
     """Return a table of the sources as lines; file names are last, as they may be long."""
-    rows = [("azimuth", "" if flat else "elevation", "", "90 % within", "share", "file")]
+    flat, directions = space.dims == 1, space.holds_directions
+    first, second = (*coordinate_names(space), "")[:2]
+    rows = [(first, "" if flat else second, "", "90 % within", "share", "file")]
     columns = 1 if flat else 2
+
+    def describe(place: Sequence[float], radius: float = 0.0) -> str:
+        if directions:
+            return format_direction(place[:columns], radius)
+        return format_position(space, place) if radius == 0 else space.unit_name
+
     for source in sources:
-        azimuth, elevation = map(format_degrees, source["direction"])
+        number = format_degrees if directions else format_one_decimal
+        azimuth, elevation = (*map(number, source["direction"]), "")[:2]
         radius = source["radius_90"]
-        words = format_direction(source["direction"][:columns], radius)
+        words = describe(source["direction"], radius)
         track = [row for row in source["track"] if row["direction"]] if source.get("moves") else []
         if track:  # show both ends, and the median radius along the track
             azimuth, elevation = "moves", ""
-            ends = (format_direction(row["direction"][:columns]) for row in (track[0], track[-1]))
+            ends = (describe(row["direction"]) for row in (track[0], track[-1]))
             words, radius = " to ".join(ends), float(np.median([r["radius_90"] for r in track]))
-        elif is_unknown(radius):
+        elif is_unknown(radius, space):
             azimuth, elevation = "-", "-"
         rows.append(
             (
                 azimuth,
                 "" if flat else elevation,
                 words,
-                "-" if is_unknown(radius) else f"{radius:.1f}°",
+                "-" if is_unknown(radius, space) else f"{radius:.1f}{'°' if directions else ''}",
                 f"{100 * source['share']:.0f} %",
                 source["file"],
             )

@@ -290,7 +290,8 @@ def _direction_numbers(
     if pairs is None or pairs.found[m] < 0 or truth.directions is None:
         return {}
     source = scene.sources[int(pairs.found[m])]
-    numbers = {"error_degrees": truth.direction_error(m, source)}
+    unit = source.posterior.space.unit_name or "degrees"
+    numbers = {f"error_{unit}": truth.direction_error(m, source)}
     if truth.trajectories and truth.trajectories[m] is not None:
         return numbers
     direction = truth.directions[m]

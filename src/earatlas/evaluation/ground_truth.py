@@ -176,7 +176,7 @@ def direction_distances(space: Space, true: ArrayLike, estimated: ArrayLike) -> 
     t, f = np.asarray(true, dtype=np.float64), np.asarray(estimated, dtype=np.float64)
     if space.holds_directions and space.columns == 2:
         return great_circle_error(t, f)
-    return space.distance(t, f)
+    return space.unit_scale * space.distance(t, f)
 
 
 def true_masks(summary: SpectrogramSummary, images: Sequence[Audio]) -> Array:

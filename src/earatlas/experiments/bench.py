@@ -23,6 +23,7 @@ import numpy as np
 from earatlas.errors import InputError
 from earatlas.experiments.simulated_camil import (
     ALL_CUES,
+    RotatedHeadSettings,
     cached_simulated_camil,
     simulated_camil_arrays,
 )
@@ -51,6 +52,7 @@ LAYOUTS = {
     "ILPD": CueLayout(),
 }
 BUILT_IN_HEADS = ("simulated", "simulated-room")
+_ROTATED = RotatedHeadSettings()
 PAGE_HEADS = ("simulated", "ku100", "cipic_003", "cipic_021")  # heads of the findings
 
 
@@ -129,6 +131,11 @@ class Bench:
             content = _rounded_values(head)
         digest = hashlib.sha256(content).hexdigest()
         return {"head": head.name, "directions": len(head), "fingerprint": digest[:8]}
+
+    @property
+    def snr_db(self) -> float:
+        """Level of the talkers relative to the background noise of the recordings."""
+        return _ROTATED.snr_db if self.head == "simulated-room" else 60.0
 
     def full_cues(self, layout: CueLayout) -> Array:
         """Mean interaural vectors (N, D) of all directions."""

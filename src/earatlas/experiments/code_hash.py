@@ -1,10 +1,11 @@
 """Hash of the code on which a function of this package depends.
 
-The input is a function. The output is a hash over the source text of the definitions that it
-reaches, found in the syntax trees of the package: names and attributes of modules are followed
-through imports, and a method belongs to it if its class is reached and its name occurs as an
-attribute or a string. Comments, docstrings and blank lines do not count, and neither do other
-packages. Modules that are imported by a computed name are not found.
+The input is a function. The output is a hash over the syntax trees of the definitions that it
+reaches: names and attributes of modules are followed through imports, and a method belongs to it if
+its class is reached and its name occurs as an attribute or a string. Only what can change a number
+counts: comments, formatting, docstrings, annotations, texts of errors and warnings, and modules for
+messages, files and caches do not, and neither do other packages. Modules that are imported by a
+computed name are not found.
 
     unit        a function, a method, a class without its methods, or a statement of a module
     reference   (module, name) in a unit; name "" is the whole module
@@ -14,11 +15,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
-import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,69 @@ __all__ = ["code_hash", "reached_units"]
 _ROOT = Path(earatlas.__file__).parent
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Reference = tuple[str, str]
+# Modules that change no number: lazy names of the package, messages, files and caches.
+_NOT_FOLLOWED = frozenset(
+    {
+        "earatlas",
+        "earatlas.errors",
+        "earatlas.experiments.array_cache",
+        "earatlas.experiments.code_hash",
+        "earatlas.files",
+        "earatlas.notebooks",
+        "earatlas.types",
+        "earatlas.wording",
+    }
+)
+_SHOWN = frozenset({"__repr__", "__str__", "_repr_html_"})  # methods for people
+_UNUSED_FIELDS = frozenset(
+    {"annotation", "ctx", "kind", "returns", "type_comment", "type_ignores", "type_params"}
+)
 
 
 @dataclass(frozen=True, eq=False)
 class _Unit:
-    """Text of a definition, and what it mentions."""
+    """A definition, and what it mentions; both are derived only if it is reached."""
 
     name: str  # such as "earatlas.ppam.model.PPAM.fit"
-    text: str
-    references: frozenset[_Reference]
-    attributes: frozenset[str]  # attribute names and strings
-    methods: dict[str, _Unit] = field(default_factory=dict)  # of a class
+    node: ast.stmt
+    module: str
+    imports: dict[str, _Reference]
+
+    @cached_property
+    def _method_nodes(self) -> list[ast.stmt]:
+        body = self.node.body if isinstance(self.node, ast.ClassDef) else []
+        return [part for part in body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    @cached_property
+    def methods(self) -> dict[str, _Unit]:
+        """Methods of a class, which are units of their own."""
+        return {
+            part.name: _Unit(f"{self.name}.{part.name}", part, self.module, self.imports)
+            for part in self._method_nodes
+            if isinstance(part, _Definition) and part.name not in _SHOWN
+        }
+
+    @cached_property
+    def content(self) -> tuple[str, set[_Reference], set[str]]:
+        """Syntax tree without methods as text, references, and attribute names and strings."""
+        references: set[_Reference] = set()
+        attributes: set[str] = set()
+
+        def note(node: ast.AST) -> None:
+            match node:
+                case ast.Name(id=mentioned):
+                    references.add((self.module, mentioned))
+                case ast.Attribute(attr=attribute):
+                    attributes.add(attribute)
+                    chain = _dotted(node)
+                    if chain is not None and chain.partition(".")[0] in self.imports:
+                        references.add((self.module, chain))
+                case ast.Constant(value=str(text)) if text.isidentifier():
+                    attributes.add(text)
+                case ast.Import() | ast.ImportFrom():
+                    references.update(_imports(node).values())
+
+        return _dump(self.node, self._method_nodes, note), references, attributes
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,25 +107,31 @@ def code_hash(function: Callable[..., Any]) -> str:
     A function that is defined elsewhere has the hash of its qualified name.
     """
     function = function.func if isinstance(function, partial) else function
-    return _code_hash(function.__module__, function.__qualname__)
+    return _code_hash(function.__module__, function.__qualname__, _arguments(function))
 
 
 @lru_cache(maxsize=64)
-def _code_hash(module: str, name: str) -> str:
+def _code_hash(module: str, name: str, arguments: tuple[str, ...]) -> str:
     digest = hashlib.sha256(f"{module}.{name}".encode())
-    for unit_name, text in sorted(_reach(module, name).items()):
+    for unit_name, text in sorted(_reach(module, name, arguments).items()):
         digest.update(f"\0{unit_name}\0{text}".encode())
     return digest.hexdigest()[:12]
 
 
 def reached_units(function: Callable[..., Any]) -> list[str]:
     """Return the sorted names of the definitions that a function of this package depends on."""
-    return sorted(_reach(function.__module__, function.__qualname__))
+    return sorted(_reach(function.__module__, function.__qualname__, _arguments(function)))
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the classes of the arguments, which are created by the caller."""
+    annotations = getattr(function, "__annotations__", {}).items()
+    return tuple(sorted({str(v) for k, v in annotations if k != "return" and isinstance(v, str)}))
 
 
 @lru_cache(maxsize=64)
-def _reach(module: str, name: str) -> dict[str, str]:
-    """Return the texts of all units that a definition reaches, by name."""
+def _reach(module: str, name: str, arguments: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the texts of all units that a definition and its arguments reach, by name."""
     found: dict[str, str] = {}
     attributes: set[str] = set()
     hidden: dict[str, list[_Unit]] = {}  # methods of reached classes that nothing mentions yet
@@ -86,20 +143,21 @@ def _reach(module: str, name: str) -> dict[str, str]:
             seen.add(reference)
             waiting.extend(_resolve(*reference))
 
-    follow((module, name))
+    for root in (name, *arguments):
+        follow((module, root))
     while waiting:
         unit = waiting.pop()
         if unit.name in found:
             continue
-        found[unit.name] = unit.text
-        for reference in unit.references:
+        found[unit.name], references, mentioned = unit.content
+        for reference in references:
             follow(reference)
         for method_name, method in unit.methods.items():
             called = method_name in attributes or method_name.startswith("__")
             (waiting if called else hidden.setdefault(method_name, [])).append(method)
-        for attribute in unit.attributes - attributes:
+        for attribute in mentioned - attributes:
             waiting.extend(hidden.pop(attribute, ()))
-        attributes |= unit.attributes
+        attributes |= mentioned
     return found
 
 
@@ -108,7 +166,7 @@ def _resolve(module: str, name: str) -> list[_Unit]:
     parsed = _parse(module)
     if parsed is None:
         return []
-    every = parsed.units
+    every = {} if module in _NOT_FOLLOWED else parsed.units
     if not name:
         return [unit for units in every.values() for unit in units]
     first, _, rest = name.partition(".")
@@ -122,7 +180,7 @@ def _resolve(module: str, name: str) -> list[_Unit]:
     return []
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _parse(module: str) -> _Module | None:
     """Return the definitions of a module, or None if it is not a module of this package."""
     package, *parts = module.split(".")
@@ -130,19 +188,17 @@ def _parse(module: str) -> _Module | None:
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if package != "earatlas" or not path.is_file():
         return None
-    source = path.read_text(encoding="utf-8")
-    lines = _without_comments(source)
-    tree = ast.parse(source)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     parsed = _Module()
     statements = list(_top_level(tree.body))
     for statement in statements:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             parsed.imports.update(_imports(statement))
     for statement in statements:
-        if isinstance(statement, ast.Import | ast.ImportFrom) or _is_docstring(statement):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
             continue
         for name in _bound_names(statement):
-            unit = _unit(statement, f"{module}.{name}", module, parsed.imports, lines)
+            unit = _Unit(f"{module}.{name}", statement, module, parsed.imports)
             parsed.units.setdefault(name, []).append(unit)
     return parsed
 
@@ -185,55 +241,45 @@ def _bound_names(statement: ast.stmt) -> list[str]:
     return stored or [""]
 
 
-def _unit(
-    node: ast.stmt, name: str, module: str, imports: dict[str, _Reference], lines: list[str]
-) -> _Unit:
-    """Return a statement as a unit; the methods of a class are units of their own."""
-    methods = (
-        [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
-        if isinstance(node, ast.ClassDef)
-        else []
-    )
-    references: set[_Reference] = set()
-    attributes: set[str] = set()
-    for part in _walk_without(node, methods):
-        match part:
-            case ast.Name(id=mentioned):
-                references.add((module, mentioned))
-            case ast.Attribute(attr=attribute):
-                attributes.add(attribute)
-                chain = _dotted(part)
-                if chain is not None and chain.partition(".")[0] in imports:
-                    references.add((module, chain))
-            case ast.Constant(value=str(text)) if text.isidentifier():
-                attributes.add(text)
-            case ast.Import() | ast.ImportFrom():
-                references.update(_imports(part).values())
-    omitted = {line for part in methods for line in range(_first_line(part), _last_line(part) + 1)}
-    for part in ast.walk(node):
-        if isinstance(part, _Definition) and part.body and _is_docstring(part.body[0]):
-            docstring = part.body[0]
-            omitted |= set(range(docstring.lineno, _last_line(docstring) + 1))
-    kept = (
-        lines[number - 1]
-        for number in range(_first_line(node), _last_line(node) + 1)
-        if number not in omitted
-    )
-    return _Unit(
-        name,
-        "\n".join(line for line in kept if line.strip()),
-        frozenset(references),
-        frozenset(attributes),
-        {part.name: _unit(part, f"{name}.{part.name}", module, imports, lines) for part in methods},
-    )
+def _changes_nothing(node: ast.AST) -> bool:
+    """Whether a statement is a docstring, a warning or `pass`."""
+    match node:
+        case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
+            return True
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id="warnings"), attr="warn"))
+        ):
+            return True
+        case _:
+            return False
 
 
-def _walk_without(node: ast.AST, excluded: list[Any]) -> Iterator[ast.AST]:
-    """Yield a node and its descendants, except for excluded subtrees."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if child not in excluded:
-            yield from _walk_without(child, excluded)
+def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a node without annotations and texts of errors."""
+    match node:
+        case ast.Raise(exc=ast.Call(func=error) | error):
+            yield "exc", error
+            return
+        case ast.AnnAssign(annotation=annotation):
+            # The annotation decides whether a name of a dataclass is a field.
+            names = {part.id for part in ast.walk(annotation) if isinstance(part, ast.Name)}
+            yield "is_field", names.isdisjoint(("ClassVar", "InitVar"))
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if name not in _UNUSED_FIELDS and value is not None:
+            yield name, value
+
+
+def _dump(node: Any, excluded: Sequence[ast.AST], note: Callable[[ast.AST], None]) -> str:
+    """Return a syntax tree as text that is the same in all versions of Python; `note` its nodes."""
+    if isinstance(node, list):
+        kept = [part for part in node if part not in excluded and not _changes_nothing(part)]
+        return ",".join(_dump(part, excluded, note) for part in kept)
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    note(node)
+    fields = (f"{name}=[{_dump(value, excluded, note)}]" for name, value in _fields(node))
+    return f"{type(node).__name__}({','.join(fields)})"
 
 
 def _dotted(node: ast.expr) -> str | None:
@@ -246,30 +292,3 @@ def _dotted(node: ast.expr) -> str | None:
             return None if chain is None else f"{chain}.{attribute}"
         case _:
             return None
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
-        case _:
-            return False
-
-
-def _first_line(node: ast.stmt) -> int:
-    decorators = node.decorator_list if isinstance(node, _Definition) else []
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def _last_line(node: ast.stmt) -> int:
-    return node.end_lineno or node.lineno
-
-
-def _without_comments(source: str) -> list[str]:
-    """Return the lines of a module without comments and spaces at their ends."""
-    lines = source.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    return [line.rstrip() for line in lines]

@@ -120,7 +120,7 @@ def _stale_mark(experiment: Experiment, path: Path, *, quick: bool) -> str:
     counts = sorted(
         f"{name} ({len(stale)} of {len(data_set.rows)})"
         for name, data_set in zip(names, data_sets, strict=True)
-        if (stale := data_set.stale_rows(experiment.code))
+        if (stale := [row for row in data_set.rows if experiment.is_stale(row)])
     )
     if not counts:
         return ""

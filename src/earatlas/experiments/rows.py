@@ -5,8 +5,9 @@ read from the file if they exist, otherwise measured and appended one by one. A 
 everything that could change it: experiment and revision, data set, settings with the seed, quick or
 not, and the version of the package. A row also records a hash of the code that measured it
 (`code_hash`): if that code has changed since, or was not recorded, the row is stale, which the page
-states. Files are only appended to. The plan of a data set is a line of its own, and the newest plan
-determines which rows are shown.
+states. An experiment can measure the methods of a repetition in parts, so that a change of one
+method does not make the others stale. Files are only appended to. The plan of a data set is a line
+of its own, and the newest plan determines which rows are shown.
 
     plan(bench)            settings of every row, as JSON values
     measure(bench, s)      results of one row, as JSON values
@@ -19,8 +20,9 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +41,13 @@ __all__ = [
     "Row",
     "current_rows",
     "group_by_data_set",
-    "is_stale",
     "read_rows",
     "run_experiment",
 ]
 
 Row = dict[str, Any]
 Settings = dict[str, Any]
+Measure = Callable[[Bench, Settings], dict[str, Any]]
 
 _IDENTITY = ("experiment", "data", "settings", "quick", "version")  # and "revision"
 
@@ -57,12 +59,13 @@ class Experiment:
     name: str  # such as "table1"
     title: str
     plan: Callable[[Bench], list[Settings]]
-    measure: Callable[[Bench, Settings], dict[str, Any]]
+    measure: Measure
     section: Callable[[Sequence[Row], Path], str]
     description: str  # what is compared, and how
     findings: Callable[[Sequence[Row]], str] | None = None  # results and explanations
     findings_on: tuple[str, ...] = ()  # heads that the findings mention
     revision: int = 1  # increased when the measurements change
+    parts: Mapping[str, Measure] = field(default_factory=dict)  # what `measure` does by "part"
     head: bool = True  # False for synthetic data without a head
     needs_speech: bool = False  # talkers are rendered, which requires impulse responses
     needs_anechoic_head: bool = False  # requires a head measured in anechoic conditions
@@ -85,10 +88,13 @@ class Experiment:
             return ""
         return self.findings([row for data_set in complete for row in data_set.rows])
 
-    @property
-    def code(self) -> str:
-        """Hash of the code on which the measurements depend."""
-        return code_hash(self.measure)
+    def code(self, settings: Settings) -> str:
+        """Return the hash of the code on which a row, or a part of it, depends."""
+        return code_hash(self.parts.get(settings.get("part", ""), self.measure))
+
+    def is_stale(self, row: Row) -> bool:
+        """Whether a row was measured by other code than today's, or by unknown code."""
+        return bool(row.get("code") != self.code(row["settings"]))
 
     def identity(self, bench: Bench) -> Row:
         """Return what all rows of a data set and its plan have in common."""
@@ -120,15 +126,6 @@ class DataSetRows:
         return _settings_without_seed(self.plan) == _settings_without_seed(
             row["settings"] for row in self.rows
         )
-
-    def stale_rows(self, code: str) -> list[Row]:
-        """Return the rows that were measured by other code than that with this hash."""
-        return [row for row in self.rows if is_stale(row, code)]
-
-
-def is_stale(row: Row, code: str) -> bool:
-    """Whether a row was measured by other code than that with this hash, or by unknown code."""
-    return bool(row.get("code") != code)
 
 
 def _settings_without_seed(plan: Iterable[Settings]) -> set[str]:
@@ -225,6 +222,7 @@ def run_experiment(
     *,
     jobs: int = 1,
     repeat_stale: bool = False,
+    portion: float = 1.0,
     progress: Progress | None = None,
 ) -> tuple[list[Row], int]:
     """Run an experiment.
@@ -241,21 +239,26 @@ def run_experiment(
         Number of processes.
     repeat_stale : bool
         Whether to measure planned rows again that were measured by other code.
+    portion : float
+        Share of the plan, from its beginning, that is measured now. Plans are ordered by
+        repetition, so that a portion has every method.
     progress : callable, optional
         Called with the numbers of finished and planned rows.
 
     Returns
     -------
     rows : list of dict
-        All rows of the plan.
+        All rows of the portion of the plan.
     new : int
         Number of rows that were measured now; the others were in the file.
 
     """
     identity = experiment.identity(bench)
     planned = {**identity, "plan": experiment.plan(bench)}
-    code = experiment.code
-    wanted = [{**identity, "settings": settings, "code": code} for settings in planned["plan"]]
+    wanted = [
+        {**identity, "settings": settings, "code": experiment.code(settings)}
+        for settings in planned["plan"][: ceil(portion * len(planned["plan"]))]
+    ]
     rows, plans = _read(path)
     existing = {_key(row): row for row in rows}
     earlier = [
@@ -263,7 +266,7 @@ def run_experiment(
     ]
     newest = current_rows(experiment, earlier, quick=bench.quick)[-1:]
     new_lines = [planned] if _canonical_json(newest) != _canonical_json([planned]) else []
-    kept = {key for key, row in existing.items() if not (repeat_stale and is_stale(row, code))}
+    kept = {key for key, row in existing.items() if not (repeat_stale and experiment.is_stale(row))}
     missing = [row for row in wanted if _key(row) not in kept]
     if not missing:
         _append(path, *new_lines)
@@ -309,9 +312,7 @@ def _measure_rows(
     )
 
 
-def _measure_row(
-    measure: Callable[[Bench, Settings], dict[str, Any]], bench: Bench, row: Row
-) -> Row:
+def _measure_row(measure: Measure, bench: Bench, row: Row) -> Row:
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EaratlasWarning)  # the tables state what is omitted

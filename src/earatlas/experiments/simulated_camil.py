@@ -5,8 +5,10 @@ spectra at both ears at the paper's 10,800 directions and, for the simulated hea
 binaural room impulse responses. As in the paper, a loudspeaker is 2.7 m in front of a head that
 pans and tilts: every reflection keeps its delay and amplitude, and its direction rotates with the
 direct sound. Reflections of the first 50 ms are included, which fit into the window of 64 ms. The
-responses and their cues take minutes, so that `simulated_camil_arrays` stores them in the cache
-folder of the user, under a hash of the code that makes them.
+cues of a direction are means over a recording of its own: one second of white noise, with
+background noise at both ears. The responses and their cues take minutes, so that
+`simulated_camil_arrays` stores them in the cache folder of the user, under a hash of the code that
+makes them.
 
     H (N, 2, F)   anechoic transfer functions of the head = Y c, by least squares
     Y (N, S)      spherical harmonics; a rotation in azimuth multiplies order m by exp(j m azimuth)
@@ -19,10 +21,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from scipy.signal import oaconvolve
 from scipy.special import sph_harm_y
 
 from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.code_hash import code_hash
+from earatlas.features.audio import Audio
+from earatlas.features.cues import mean_cues
 from earatlas.features.impulse_responses import transfer_functions
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_directions
@@ -36,6 +41,7 @@ from earatlas.types import Array, Complex, Indices, Single
 __all__ = [
     "ALL_CUES",
     "ROOM",
+    "RotatedHeadSettings",
     "cached_simulated_camil",
     "rotated_head_spectra",
     "simulated_camil",
@@ -57,6 +63,8 @@ class RotatedHeadSettings:
     early_seconds: float = EARLY_SECONDS  # latest reflection
     order: int = 30  # highest order of the spherical harmonics
     lattice_degrees: float = 5.0  # spacing of the directions to which the harmonics are fitted
+    noise_seconds: float = 1.0  # white noise per direction
+    snr_db: float = 30.0  # of the noise, and of talkers, to the background noise of the room
 
 
 _DEFAULTS = RotatedHeadSettings()
@@ -146,9 +154,27 @@ def simulated_camil_arrays(every: int = 1) -> dict[str, Single]:
 
 def _make_arrays(every: int) -> dict[str, Single]:
     samples = simulated_camil(every).responses().samples.astype(np.float32)
-    rate = float(CueLayout().rate)
-    cues = ImpulseResponses(samples.astype(np.float64), rate).cues(ALL_CUES)
+    cues = recorded_noise_cues(samples.astype(np.float64))
     return {"samples": samples, "cues": cues.astype(np.float32)}
+
+
+def recorded_noise_cues(
+    samples: Array, settings: RotatedHeadSettings = _DEFAULTS, seed: int = 0
+) -> Array:
+    """Return the mean cues (N, D) of a recording of white noise per direction, in ALL_CUES.
+
+    Every direction has noise of its own, and background noise that is independent at the two ears.
+    """
+    rate, taps = CueLayout().rate, samples.shape[-1]
+    n = round(settings.noise_seconds * rate)
+    cues = np.empty((len(samples), ALL_CUES.n_cues))
+    for i, response in enumerate(samples):
+        rng = np.random.default_rng((seed, i))
+        filtered = oaconvolve(rng.normal(size=(1, n + taps)), response, axes=1)[:, taps : taps + n]
+        background = rng.normal(size=filtered.shape)
+        background *= np.sqrt(np.mean(filtered**2)) * 10 ** (-settings.snr_db / 20)
+        cues[i] = mean_cues(Audio(filtered + background, rate), ALL_CUES)
+    return cues
 
 
 def cached_simulated_camil(every: int = 1) -> Head:

@@ -19,6 +19,7 @@ from earatlas.experiments.tables import (
     format_interval,
     group_by_head,
     markdown_table,
+    merge_parts,
     pool,
     select_rows,
     summarize,
@@ -153,7 +154,8 @@ def _cell(statement: Statement, rows: Sequence[Row]) -> tuple[str, bool | None]:
 def statements_table(rows: Mapping[str, Sequence[Row]]) -> str:
     """Return the table of all claims for the rows of each experiment, or "" without rows."""
     by_statement = {
-        statement: group_by_head(rows.get(statement.experiment, [])) for statement in STATEMENTS
+        statement: group_by_head(merge_parts(rows.get(statement.experiment, [])))
+        for statement in STATEMENTS
     }
     heads = list(dict.fromkeys(head for groups in by_statement.values() for head in groups))
     heads.sort(key=lambda head: (head in REVERBERANT, head))

@@ -20,6 +20,7 @@ from earatlas.experiments.tables import (
     format_medians,
     group_by_head,
     markdown_table,
+    merge_parts,
     pool,
     speech_label,
     summarize_errors,
@@ -32,6 +33,8 @@ from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.spaces import Plane
 from earatlas.ppam.model import PPAM
+from earatlas.simulation.scene import SimulatedScene
+from earatlas.types import Array
 
 __all__ = ["EXPERIMENT", "models", "our_atlas", "phat"]
 
@@ -70,8 +73,9 @@ FINDINGS = """\
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """Return one row per recording, which all methods share."""
-    return [{"seed": seed} for seed in range(bench.repeats(200, quick=4))]
+    """Return two rows per recording, which all methods share: PPAM with PHAT, and ours."""
+    seeds = range(bench.repeats(200, quick=4))
+    return [{"seed": seed, "part": part} for seed in seeds for part in PARTS]
 
 
 @lru_cache(maxsize=2)
@@ -102,10 +106,14 @@ def phat(bench: Bench) -> PHAT:
     return PHAT.fit(Plane(), x[some], y[some], layout=layout)
 
 
-def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return azimuth and elevation error of each method for one talker."""
+def _talker(bench: Bench, settings: dict[str, Any]) -> SimulatedScene:
     _, test = bench.training_set("T2")
-    scene = render_talkers(bench, test, 1, settings["seed"], seconds=(1.0, 5.0))
+    return render_talkers(bench, test, 1, settings["seed"], seconds=(1.0, 5.0))
+
+
+def measure_paper(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return azimuth and elevation error of PPAM as in the paper, and of PHAT, for one talker."""
+    scene = _talker(bench, settings)
     cues = audio_cues(scene.mixture)
     statistics = CueStatistics.from_cues(cues)
     sparse = CueStatistics.from_cues(_sparse_cues(scene.mixture))
@@ -116,18 +124,37 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
         estimates[f"PPAM({name}), E[x|y]"] = posterior.mean
         estimates[f"PPAM({name}), MAP rule"] = paper_map(posterior)
         estimates[f"PPAM({name}), 89.6 % missing"] = model.posterior(sparse).mean
-    estimates["ours(T2)"] = our_atlas(bench).localize(scene.mixture).direction
-    true = scene.directions
-    frontal = abs(true[0, 0]) <= 90
-    if frontal:
+    if _frontal(scene):
         estimates["PHAT"] = np.array([phat(bench).localize(scene.mixture)[0], np.nan])
+    return {"missing": round(1 - cues.observed_share, 4), **_errors(scene, estimates)}
+
+
+def measure_ours(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return azimuth and elevation error of `Atlas.localize` for one talker."""
+    scene = _talker(bench, settings)
+    return _errors(scene, {"ours(T2)": our_atlas(bench).localize(scene.mixture).direction})
+
+
+PARTS = {"paper": measure_paper, "ours": measure_ours}
+
+
+def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return azimuth and elevation error of the methods of a part for one talker."""
+    return PARTS[settings["part"]](bench, settings)
+
+
+def _frontal(scene: SimulatedScene) -> bool:
+    return bool(abs(scene.directions[0, 0]) <= 90)
+
+
+def _errors(scene: SimulatedScene, estimates: dict[str, Array]) -> dict[str, Any]:
+    """Return the errors of both angles by method, and whether the talker is frontal."""
     errors = {
-        name: azimuth_elevation_errors(true, direction[None])
+        name: azimuth_elevation_errors(scene.directions, direction[None])
         for name, direction in estimates.items()
     }
     return {
-        "missing": round(1 - cues.observed_share, 4),
-        "frontal": bool(frontal),
+        "frontal": _frontal(scene),
         "errors": {
             name: {"azimuth": summarize_errors(azimuth), "elevation": summarize_errors(elevation)}
             for name, (azimuth, elevation) in errors.items()
@@ -149,7 +176,7 @@ def _pooled(rows: Sequence[Row], method: str, what: str) -> dict[str, float]:
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Return a table per data set with the paper beside ours."""
     parts = []
-    for head, head_rows in group_by_head(rows).items():
+    for head, head_rows in group_by_head(merge_parts(rows)).items():
         front = [row for row in head_rows if row["result"]["frontal"]]
         lines = []
         for method in METHODS:
@@ -161,14 +188,16 @@ def section(rows: Sequence[Row], folder: Path) -> str:
             both = [_pooled(evaluated, method, what) for what in ("azimuth", "elevation")]
             own_cells = [format_mean_std(part) for part in both]
             frontal = format_mean_std(_pooled(front, method, "azimuth"))
+            n = sum(method in row["result"]["errors"] for row in head_rows)
             lines.append(
                 [method, azimuth, own_cells[0], elevation, own_cells[1], *format_medians(*both),
-                 frontal]
+                 frontal, str(n)]
             )  # fmt: skip
-        missing = 100 * float(np.mean([row["result"]["missing"] for row in head_rows]))
+        shares = [row["result"]["missing"] for row in head_rows if "missing" in row["result"]]
+        missing = 100 * float(np.mean(shares or [np.nan]))
         header = ["", "azimuth °: paper", "ours", "elevation °: paper", "ours",
                   "median azimuth / elevation °", "beyond 30°",
-                  "azimuth °, frontal: ours"]  # fmt: skip
+                  "azimuth °, frontal: ours", "n"]  # fmt: skip
         parts.append(
             f"**{head}**: {len(head_rows)} recordings ({len(front)} of frontal talkers), "
             f"{speech_label(head_rows[0])}; {missing:.0f} % of the bins missing (paper: 89.6 %)."
@@ -191,6 +220,7 @@ EXPERIMENT = Experiment(
     description=ABOUT,
     findings=findings,
     findings_on=(*PAGE_HEADS, "simulated-room"),
-    revision=2,
+    revision=3,
+    parts=PARTS,
     needs_speech=True,
 )

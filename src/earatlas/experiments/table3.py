@@ -23,6 +23,7 @@ from earatlas.experiments.tables import (
     format_range,
     group_by_head,
     markdown_table,
+    merge_parts,
     parse_mean,
     pluralize,
     pool,
@@ -80,7 +81,7 @@ is left out of the means of these rows. Directions of VESSL are by the paper's M
 "mode" and "E[x|y]" have the mode and the mean of the same posteriors. The azimuths of MESSL-G
 are those of mixtures with frontal talkers only, by PHAT's linear regression from delay to
 azimuth; as the paper reports MESSL-G for such mixtures, the rows "frontal" have only those. The
-column "lost" counts sources without any bin."""
+column "lost" counts sources without any bin, and n the mixtures of a method."""
 FINDINGS = """\
 - In the simulated room, the ranking is that of the paper: for two talkers VESSL(T1) has an SDR
   and STIR of {room_vessl} dB and MESSL-G {room_messl} dB (paper: {paper_vessl} and
@@ -100,24 +101,27 @@ FINDINGS = """\
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
-    """Return one row per mixture, which all methods share."""
+    """Return three rows per mixture, which all methods share: VESSL, baselines and ours."""
     return [
-        {"sources": M, "seed": seed}
+        {"sources": M, "seed": seed, "part": part}
         for seed in range(bench.repeats(MIXTURES.get(bench.name, OTHER_MIXTURES), quick=2))
         for M in ((2, 3) if seed == 0 or not bench.quick else (2,))
+        for part in PARTS
     ]
 
 
-def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return direction errors and decibels of every method for one mixture."""
+def _mixture(bench: Bench, settings: dict[str, Any]) -> SimulatedScene:
     _, test = bench.training_set("T2")
-    M, seed = settings["sources"], settings["seed"]
-    scene = render_talkers(bench, test, M, seed, seconds=(2.0, 4.0))
-    mixture = scene.mixture
+    return render_talkers(bench, test, settings["sources"], settings["seed"], seconds=(2.0, 4.0))
+
+
+def measure_vessl(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return direction errors and decibels of VESSL as published for one mixture."""
+    scene = _mixture(bench, settings)
     estimates: dict[str, tuple[Array, Array | None]] = {}
     result: dict[str, dict[str, Any]] = {}
     for name, sources in source_models(bench).items():
-        vessl = separate_as_published(sources, scene, seed)
+        vessl = separate_as_published(sources, scene, settings["seed"])
         estimates[f"VESSL({name})"] = vessl.signals(), vessl.directions
         estimates[f"VESSL({name}), binary"] = vessl.signals(binary=True), None
         modes, means = (
@@ -126,23 +130,51 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
         )
         result[f"VESSL({name}), mode"] = _direction_errors(scene, modes)
         result[f"VESSL({name}), E[x|y]"] = _direction_errors(scene, means)
-    messl_result = messl.separate(mixture, M)
-    estimates["MESSL-G"] = messl_result.render(), None
-    estimates["MESSL-G, binary"] = messl_result.render(binary=True), None
-    estimates["mixture"] = np.stack([mixture.samples] * M), None
-    estimates["oracle"] = oracle.separate(mixture, scene.images).render(), None
-    renderings: dict[str, Rendering] = {"ours(T2), masks": "soft", "ours(T2)": "spatial"}
-    for name, rendering in renderings.items():
-        ours = our_atlas(bench).separate(mixture, n_sources=M, rendering=rendering)
-        sounds = [source.audio.samples for source in ours.sources]
-        estimates[name] = np.stack(sounds), ours.directions
-    frontal = bool((np.abs(scene.directions[:, 0]) <= 90).all())
     result |= {name: _evaluate(scene, *estimate) for name, estimate in estimates.items()}
-    if frontal:
+    return {"frontal": _frontal(scene), "methods": result}
+
+
+def measure_baselines(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return decibels of MESSL-G, the mixture and the oracle masks, and azimuths of MESSL-G."""
+    scene, M = _mixture(bench, settings), settings["sources"]
+    mixture = scene.mixture
+    messl_result = messl.separate(mixture, M)
+    sounds = {
+        "MESSL-G": messl_result.render(),
+        "MESSL-G, binary": messl_result.render(binary=True),
+        "mixture": np.stack([mixture.samples] * M),
+        "oracle": oracle.separate(mixture, scene.images).render(),
+    }
+    result = {name: _evaluate(scene, estimate, None) for name, estimate in sounds.items()}
+    if _frontal(scene):
         azimuths = np.sort(phat(bench).azimuths(messl_result.delays_seconds))
         error = np.abs(azimuths - np.sort(scene.directions[:, 0]))
         result["MESSL-G"]["azimuth"] = summarize_errors(error)
-    return {"frontal": frontal, "methods": result}
+    return {"frontal": _frontal(scene), "methods": result}
+
+
+def measure_ours(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return direction errors and decibels of `Atlas.separate` for one mixture."""
+    scene, M = _mixture(bench, settings), settings["sources"]
+    result: dict[str, dict[str, Any]] = {}
+    renderings: dict[str, Rendering] = {"ours(T2), masks": "soft", "ours(T2)": "spatial"}
+    for name, rendering in renderings.items():
+        ours = our_atlas(bench).separate(scene.mixture, n_sources=M, rendering=rendering)
+        sounds = np.stack([source.audio.samples for source in ours.sources])
+        result[name] = _evaluate(scene, sounds, ours.directions)
+    return {"frontal": _frontal(scene), "methods": result}
+
+
+PARTS = {"VESSL": measure_vessl, "baselines": measure_baselines, "ours": measure_ours}
+
+
+def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return direction errors and decibels of the methods of a part for one mixture."""
+    return PARTS[settings["part"]](bench, settings)
+
+
+def _frontal(scene: SimulatedScene) -> bool:
+    return bool((np.abs(scene.directions[:, 0]) <= 90).all())
 
 
 def _evaluate(scene: SimulatedScene, sounds: Array, estimated: Array | None) -> dict[str, Any]:
@@ -171,7 +203,7 @@ def _direction_errors(scene: SimulatedScene, estimated: Array) -> dict[str, Any]
 def section(rows: Sequence[Row], folder: Path) -> str:
     """Return a table per data set and number of talkers, with the paper beside ours."""
     parts = []
-    for head, head_rows in group_by_head(rows).items():
+    for head, head_rows in group_by_head(merge_parts(rows)).items():
         for M in (2, 3):
             selected = select_rows(head_rows, sources=M)
             if not selected:
@@ -191,11 +223,12 @@ def section(rows: Sequence[Row], folder: Path) -> str:
                     cells += [theirs if ours[what]["n"] else "", format_mean_std(ours[what])]
                 lost = sum(r.get("lost", 0) for r in results)
                 medians = format_medians(ours["azimuth"], ours["elevation"])
-                lines.append([*cells, *medians, str(lost) if lost else ""])
+                n = sum(bool(r) for r in results)
+                lines.append([*cells, *medians, str(lost) if lost else "", str(n)])
             header = [""]
             for what, unit in zip(FIGURES, ("°", "°", "dB", "dB"), strict=True):
                 header += [f"{what} {unit}: paper", "ours"]
-            header += ["median azimuth / elevation °", "beyond 30°", "lost"]
+            header += ["median azimuth / elevation °", "beyond 30°", "lost", "n"]
             parts.append(
                 f"**{head}, {M} talkers**: {pluralize(len(selected), 'mixture')}, {len(frontal)} "
                 f"with frontal talkers only, {speech_label(head_rows[0])} "
@@ -220,6 +253,7 @@ def _pooled_by_head(
 
 def findings(rows: Sequence[Row]) -> str:
     """Return the findings with the numbers of the rows."""
+    rows = merge_parts(rows)
     vessl = {
         M: [p for m in ("VESSL(T1)", "VESSL(T2)") for p in _pooled_by_head(rows, M, m, "azimuth")]
         for M in (2, 3)
@@ -283,6 +317,7 @@ EXPERIMENT = Experiment(
     description=ABOUT,
     findings=findings,
     findings_on=(*PAGE_HEADS, *ROOM),
-    revision=2,
+    revision=3,
+    parts=PARTS,
     needs_speech=True,
 )

@@ -36,6 +36,7 @@ __all__ = [
     "head_labels",
     "markdown_table",
     "mean_errors",
+    "merge_parts",
     "parse_mean",
     "pluralize",
     "pool",
@@ -174,6 +175,20 @@ def head_labels(data: Iterable[dict[str, Any]]) -> list[str]:
             for name, d in zip(names, sets, strict=True)
         ]
     return names
+
+
+def merge_parts(rows: Iterable[Row]) -> list[Row]:
+    """Return one row per repetition, with the results of all of its parts."""
+    merged: dict[str, Row] = {}
+    for row in rows:
+        settings = {k: v for k, v in row["settings"].items() if k != "part"}
+        key = json.dumps([row["data"], settings], sort_keys=True)
+        result = dict(merged[key]["result"]) if key in merged else {}
+        for name, value in row["result"].items():
+            together = isinstance(value, dict) and name in result
+            result[name] = {**result[name], **value} if together else value
+        merged[key] = {**row, "settings": settings, "result": result}
+    return list(merged.values())
 
 
 def complete_splits(rows: Sequence[Row]) -> list[Row]:

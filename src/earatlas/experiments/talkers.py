@@ -109,7 +109,8 @@ def render_talkers(
     """Render different talkers at equal level at some of the allowed directions.
 
     Directions are at least 15 degrees apart. Several talkers overlap during 60 % of the time, as in
-    the paper. Noise is 60 dB below the speech. Binaural recordings keep their levels, and nothing
+    the paper. White noise is 60 dB below the speech, or as much as in the recordings of the
+    simulated room. Binaural recordings keep their levels, and nothing
     is added to them.
     """
     if bench.speech is not None and is_recorded_speech(bench.speech):
@@ -117,7 +118,7 @@ def render_talkers(
         speech = recorded_speech(bench.speech)
         return mix_recordings(speech, bench.planar_head.directions, test, mixing)
     sounds, directions = draw_talkers(bench, test, n_sources, seed, seconds=seconds)
-    settings = SceneSettings(overlap=0.6 if n_sources > 1 else None, seed=seed)
+    settings = SceneSettings(overlap=0.6 if n_sources > 1 else None, snr_db=bench.snr_db, seed=seed)
     return render_scene(bench.planar_head, sounds, directions, settings=settings)
 
 

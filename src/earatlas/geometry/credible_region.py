@@ -8,7 +8,7 @@ radii and areas without a grid, from `quasi_random_draws`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -104,9 +104,8 @@ class CredibleRegion:
 
     def __repr__(self) -> str:
         size = f"{self.area:.1f}" if self.area < 10 else f"{self.area:.0f}"
-        unit = "degrees" if self.space.dims == 1 else "square degrees"
-        if not self.space.holds_directions:
-            unit = "units" if self.space.dims == 1 else "square units"
+        unit = self.space.unit_name or "units"
+        unit = unit if self.space.dims == 1 else f"square {unit}"
         return f"CredibleRegion({100 * self.level:g} %, {size} {unit})"
 
 
@@ -119,10 +118,11 @@ def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> 
     outside = density.sum() * size < 0.5 * level
     if outside and isinstance(space, Plane):
         # Most of the posterior lies outside the bounds, which limit only grids: widen them.
-        low = (centres - reach[:, None]).min(axis=0)
-        high = (centres + reach[:, None]).max(axis=0)
+        margin = reach[:, None] * space.unit_scale
+        low, high = (centres - margin).min(axis=0), (centres + margin).max(axis=0)
         pairs = zip(space.bounds, low, high, strict=True)
-        wider = Plane(tuple((min(b[0], a), max(b[1], z)) for b, a, z in pairs))
+        bounds = tuple((min(b[0], a), max(b[1], z)) for b, a, z in pairs)
+        wider = replace(space, bounds=bounds)
         cells, density, size = _grid_density(p, wider, centres, reach, spacing)
     if density.sum() * size < 0.5 * level:
         # The posterior is sharper than a cell and lies between the midpoints: use its own means.
@@ -131,8 +131,11 @@ def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> 
     mass = np.cumsum(density[order]) / density.sum()
     count = int(np.searchsorted(mass, level)) + 1
     kept = cells[order[:count]]
-    area = count * size
-    return CredibleRegion(level, kept, area, float(mass[count - 1]), space.radius(area), space)
+    area, scale = count * size, space.unit_scale
+    radius = scale * space.radius(area)
+    return CredibleRegion(
+        level, kept, scale**space.dims * area, float(mass[count - 1]), radius, space
+    )
 
 
 def _grid_density(

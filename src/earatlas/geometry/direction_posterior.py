@@ -101,7 +101,7 @@ class DirectionPosterior(HtmlView):
 
     def __repr__(self) -> str:
         place = ", ".join(f"{v:.1f}" for v in self.direction)
-        unit = " degrees" if self.space.holds_directions else ""
+        unit = f" {self.space.unit_name}".rstrip()
         return (
             f"DirectionPosterior(({place}){unit}, radius_90 {self.radius_90:.1f}, "
             f"{len(self.weights)} components)"
@@ -139,7 +139,7 @@ class DirectionPosterior(HtmlView):
         _, points = self._quasi_random_points
         radius = float(np.quantile(self.space.distance(self.best, points), 0.9))
         if not self.space.holds_directions or radius < ALTERNATIVE_SETTINGS.min_radius_degrees:
-            return (Alternative(self.best, 1.0, radius),)
+            return (Alternative(self.best, 1.0, self.space.unit_scale * radius),)
         # The direction of a posterior that was summarized in a batch is `best`.
         return find_alternatives(self, points, best_first="direction" in vars(self))
 
@@ -251,6 +251,7 @@ class DirectionPosterior(HtmlView):
         density = np.exp(p.log_density(points))
         inside = density >= np.quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
+        area *= self.space.unit_scale**self.space.dims
         return min(area, self.space.max_region_area)  # a broad posterior may cover the whole space
 
     def rounded_region_size(self, level: float = 0.9) -> tuple[float, float]:
@@ -295,12 +296,13 @@ class DirectionPosterior(HtmlView):
         Returns
         -------
         float
-            Degrees, within a few percent.
+            Degrees, or units of the space if it holds no directions, within a few percent.
         """
         if level in self._sizes:
             return self._sizes[level][0]
         _, points = self._quasi_random_points
-        return float(np.quantile(self.space.distance(self.direction, points), level))
+        distances = self.space.distance(self.direction, points)
+        return float(self.space.unit_scale * np.quantile(distances, level))
 
     def credible_level(self, point: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
         """Return the level of the smallest credible region that contains a point.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,18 +22,28 @@ __all__ = ["Circle", "Cylinder", "Plane"]
 
 @dataclass(frozen=True)
 class Plane(Space):
-    """The Euclidean space R^L with u = x - c, as in the paper.
+    """The Euclidean space R^L with u = (x - c) / s, as in the paper, where s = 1.
 
     Parameters
     ----------
     bounds : tuple of (float, float)
         Lowest and highest value of each of the L coordinates. The bounds limit only `grid` and
         `area`; the default is for azimuth and elevation in degrees.
+    unit : str, optional
+        Unit of the points, such as "pixels". By default degrees if the bounds are possible azimuths
+        and elevations, otherwise unknown.
+    units_per_degree : float, default 1.0
+        Scale s of the charts. Distances, areas and spacings are in degrees, the unit of all
+        settings; for an image one pixel is about a tenth of a degree.
 
     Raises
     ------
     InputError
-        If a lower bound is not below its upper bound.
+        If a lower bound is not below its upper bound, or the scale is not positive.
+
+    See Also
+    --------
+    Plane.image : The plane of positions in an image.
 
     Examples
     --------
@@ -43,14 +53,58 @@ class Plane(Space):
     """
 
     bounds: tuple[tuple[float, float], ...] = ((-160.0, 160.0), (-60.0, 60.0))
+    unit: str | None = None
+    units_per_degree: float = 1.0
 
     def __post_init__(self) -> None:
+        if not (math.isfinite(self.units_per_degree) and self.units_per_degree > 0):
+            raise InputError(
+                f"units_per_degree must be positive, got {self.units_per_degree}. "
+                "For an image, divide its width by the field of view of the camera."
+            )
         for low, high in self.bounds:
             if not low < high:
                 raise InputError(
                     f"bounds must be pairs (low, high) with low < high, got {(low, high)}. "
                     "Swap them."
                 )
+
+    @classmethod
+    def image(cls, width: float, height: float, field_of_view_degrees: float = 60.0) -> Self:
+        """Return the plane of positions in an image, in pixels from the upper left corner.
+
+        Parameters
+        ----------
+        width, height : float
+            Size of the image in pixels.
+        field_of_view_degrees : float, default 60.0
+            Angle that the camera sees from the left to the right edge. It need not be accurate: it
+            only scales settings in degrees, such as the smallest distance of two sources.
+
+        Returns
+        -------
+        Plane
+            The plane, with x to the right and y downwards.
+
+        Raises
+        ------
+        InputError
+            If a size is not positive, or the angle not between 0 and 180 degrees.
+
+        Examples
+        --------
+        >>> import earatlas as ea
+        >>> ea.Plane.image(640, 480).distance([320, 240], [330, 240]).round(2).tolist()
+        0.94
+        """
+        if not (width > 0 and height > 0 and 0 < field_of_view_degrees < 180):
+            raise InputError(
+                "An image must have a positive width and height and a field of view between 0 and "
+                f"180 degrees, got {width:g} x {height:g} pixels and {field_of_view_degrees:g} "
+                "degrees. Give the size of the camera's pictures."
+            )
+        scale = width / field_of_view_degrees
+        return cls(((0.0, float(width)), (0.0, float(height))), "pixels", scale)
 
     @property
     def dims(self) -> int:
@@ -64,11 +118,12 @@ class Plane(Space):
 
     @property
     def area(self) -> float:
-        """Product of the widths of the bounds."""
-        return float(np.prod([high - low for low, high in self.bounds]))
+        """Product of the widths of the bounds, in square degrees."""
+        widths = [(high - low) / self.units_per_degree for low, high in self.bounds]
+        return float(np.prod(widths))
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
-        """Return coordinate differences u = x - c.
+        """Return scaled coordinate differences u = (x - c) / s.
 
         Parameters
         ----------
@@ -80,26 +135,29 @@ class Plane(Space):
         Returns
         -------
         ndarray of shape (..., L)
-            Chart coordinates, in the unit of the bounds.
+            Chart coordinates in degrees.
         """
-        return np.asarray(points, dtype=np.float64) - np.asarray(centres, dtype=np.float64)
+        u = np.asarray(points, dtype=np.float64) - np.asarray(centres, dtype=np.float64)
+        return u if self.units_per_degree == 1.0 else u / self.units_per_degree
 
     def exp(self, centres: ArrayLike, coordinates: ArrayLike) -> Array:
-        """Return the points x = c + u.
+        """Return the points x = c + s u.
 
         Parameters
         ----------
         centres : array_like of shape (..., L)
             Centres c, in the unit of the bounds.
         coordinates : array_like of shape (..., L)
-            Chart coordinates u, in the unit of the bounds.
+            Chart coordinates u in degrees.
 
         Returns
         -------
         ndarray of shape (..., L)
             Points, in the unit of the bounds.
         """
-        return np.asarray(centres, dtype=np.float64) + np.asarray(coordinates, dtype=np.float64)
+        u = np.asarray(coordinates, dtype=np.float64)
+        scaled = u if self.units_per_degree == 1.0 else self.units_per_degree * u
+        return np.asarray(centres, dtype=np.float64) + scaled
 
     def grid(self, spacing: float) -> Array:
         """Return the midpoints of equal boxes between the bounds.
@@ -107,7 +165,7 @@ class Plane(Space):
         Parameters
         ----------
         spacing : float
-            Largest width of a box, in the unit of the bounds.
+            Largest width of a box in degrees.
 
         Returns
         -------
@@ -120,7 +178,8 @@ class Plane(Space):
             If the spacing is not positive and finite.
         """
         check_spacing(spacing)
-        axes = [grid_axis(low, high, spacing, closed=False) for low, high in self.bounds]
+        width = spacing * self.units_per_degree
+        axes = [grid_axis(low, high, width, closed=False) for low, high in self.bounds]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dims)
 
     def rotated(self, points: ArrayLike, degrees: float) -> Array:
@@ -144,11 +203,26 @@ class Plane(Space):
 
     @property
     def holds_directions(self) -> bool:
-        """Whether the bounds are possible azimuths and elevations."""
+        """Whether the unit is degrees, or unknown and the bounds are those of directions."""
         limits = (180.0, 90.0)[: self.dims]
-        return self.dims <= 2 and all(
-            max(-low, high) <= limit for (low, high), limit in zip(self.bounds, limits, strict=True)
+        return (
+            self.unit in (None, "degrees")
+            and self.dims <= 2
+            and all(
+                max(-low, high) <= limit
+                for (low, high), limit in zip(self.bounds, limits, strict=True)
+            )
         )
+
+    @property
+    def unit_name(self) -> str:
+        """Unit of the coordinates of points, "" if it is not known."""
+        return self.unit or ("degrees" if self.holds_directions else "")
+
+    @property
+    def unit_scale(self) -> float:
+        """Units of points per unit of chart coordinates and distances, which is a degree."""
+        return self.units_per_degree
 
     @property
     def max_region_area(self) -> float:
@@ -182,9 +256,15 @@ class Plane(Space):
         Returns
         -------
         dict
-            Name and bounds.
+            Name and bounds; unit and scale if they are not the default.
         """
-        return {"space": "plane", "bounds": [list(pair) for pair in self.bounds]}
+        described: dict[str, Any] = {
+            "space": "plane",
+            "bounds": [list(pair) for pair in self.bounds],
+        }
+        if (self.unit, self.units_per_degree) != (None, 1.0):
+            described |= {"unit": self.unit, "units_per_degree": self.units_per_degree}
+        return described
 
     def _initial_mean(self, points: Array, weights: Array) -> Array:
         return weights.T @ points

@@ -161,6 +161,16 @@ class Space(ABC):
         return True
 
     @property
+    def unit_name(self) -> str:
+        """Unit of the coordinates of points, "" if it is not known."""
+        return "degrees"
+
+    @property
+    def unit_scale(self) -> float:
+        """Units of points per unit of chart coordinates and distances, which is a degree."""
+        return 1.0
+
+    @property
     def max_region_area(self) -> float:
         """Largest possible area of a region: that of the space, at most that of the sphere.
 

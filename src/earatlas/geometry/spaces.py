@@ -25,7 +25,9 @@ def space_from_dict(fields: dict[str, Any]) -> Space:
     """Return the space that `Space.to_dict` described."""
     match fields:
         case {"space": "plane", "bounds": bounds}:
-            return Plane(tuple((float(low), float(high)) for low, high in bounds))
+            scale = float(fields.get("units_per_degree", 1.0))
+            pairs = tuple((float(low), float(high)) for low, high in bounds)
+            return Plane(pairs, fields.get("unit"), scale)
         case {"space": "circle"}:
             return Circle()
         case {"space": "cylinder", "elevations": [low, high]}:

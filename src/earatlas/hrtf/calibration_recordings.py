@@ -1,6 +1,8 @@
 """A head from calibration recordings, listed in a CSV table of files and directions.
 
-Each recording is white noise played from its direction, or an impulse response.
+Each recording is white noise played from its direction, or an impulse response. Instead of a
+direction, a row can have the position of the source in the image of a camera (columns x and y, in
+pixels from the upper left corner).
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from earatlas.csv_tables import read_table
+from earatlas.csv_tables import read_header, read_table
 from earatlas.errors import EaratlasWarning, InputError, SettingHint, existing_file
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import EXTRA_CHANNELS_WARNING, read_audio
 from earatlas.features.cues import mean_cues
 from earatlas.features.layout import CueLayout
+from earatlas.geometry.spaces import Plane
 from earatlas.hrtf.head import (
     Duplicates,
     Head,
@@ -35,12 +38,32 @@ __all__ = ["Kind", "read_recordings", "recording_files"]
 Kind = Literal["auto", "noise", "responses"]
 
 
+DIRECTION_COLUMNS = ("azimuth", "elevation")
+POSITION_COLUMNS = ("x", "y")  # pixels
+
+
+def _label_columns(path: Path) -> tuple[str, str]:
+    """Return the columns of the labels: azimuth and elevation in degrees, or x and y in pixels."""
+    header = read_header(path, "table")
+    given = {
+        columns: any(name in header for name in columns)
+        for columns in (DIRECTION_COLUMNS, POSITION_COLUMNS)
+    }
+    if all(given.values()):
+        raise InputError(
+            "The table must have azimuth and elevation in degrees, or x and y in pixels, got both "
+            f"in '{path}'. Remove the columns that are not to be learned."
+        )
+    return POSITION_COLUMNS if given[POSITION_COLUMNS] else DIRECTION_COLUMNS
+
+
 def _read_rows(path: Path) -> list[tuple[Path, float, float]]:
-    """Return (file, azimuth, elevation) of every row; files are relative to the table."""
+    """Return the file and both labels of every row; files are relative to the table."""
     rows = []
-    for row in read_table(path, ("file", "azimuth", "elevation"), "table"):
-        azimuth, elevation = row.numbers("azimuth", "elevation")
-        rows.append((path.parent / str(row.cells["file"]).strip(), azimuth, elevation))
+    columns = _label_columns(path)
+    for row in read_table(path, ("file", *columns), "table"):
+        first, second = row.numbers(*columns)
+        rows.append((path.parent / str(row.cells["file"]).strip(), first, second))
     if not rows:
         raise InputError(f"The table '{path}' lists no recordings. Add one row per recording.")
     # os.path.isfile, unlike Path.is_file, returns False for names that are too long.
@@ -104,6 +127,7 @@ def read_recordings(
     layout: CueLayout | None = None,
     duplicates: Duplicates = "error",
     wrong_way: WrongWay | None = None,
+    image: Plane | None = None,
     progress: Progress | None = None,
 ) -> Head:
     """Create a head from a table of calibration recordings.
@@ -113,7 +137,8 @@ def read_recordings(
     path : str or Path
         CSV file with the columns file, azimuth and elevation. File names are relative to its
         folder, directions in degrees. Each file is a two-channel recording of white noise played
-        from that direction, or an impulse response.
+        from that direction, or an impulse response. With the columns x and y instead, sources are
+        labelled with their positions in the image of a camera, in pixels.
     kind : {"auto", "noise", "responses"}, default "auto"
         What the recordings contain; "auto" recognizes it from the first recordings.
     channels : (int, int), default (0, 1)
@@ -125,6 +150,9 @@ def read_recordings(
     wrong_way : {"ears", "azimuths"}, optional
         What to correct if sounds from the left are louder in the right ear. By default, that is an
         error.
+    image : Plane, optional
+        The image of a table with positions, made by `Plane.image`. By default it extends to the
+        outermost positions.
     progress : callable, optional
         Called as `progress(done, total)` after each file.
 
@@ -160,6 +188,8 @@ def read_recordings(
         )
     path, layout = existing_file(path, "head"), layout or CueLayout()
     rows = _read_rows(path)
+    labels = np.array([row[1:] for row in rows])
+    plane = _image_plane(path, labels, image)
     reader = _RecordingsReader(kind, channels, layout)
     for done, (file, _, _) in enumerate(rows, start=1):
         reader.add(file)
@@ -167,9 +197,10 @@ def read_recordings(
             progress(done, len(rows))
     head = Head(
         name=path.parent.name if path.stem == "positions" else path.stem,
-        directions=np.array([row[1:] for row in rows]),
+        directions=labels,
         ears=reader.ears(path),
         provenance=f"{len(rows)} recordings ({reader.kind}) named in {path.name}",
+        plane=plane,
     )
     if wrong_way is None and is_mirrored(head):
         raise InputError(
@@ -180,6 +211,21 @@ def read_recordings(
             hint=SettingHint("wrong_way='azimuths' or 'ears'", "--wrong-way azimuths or ears"),
         )
     return remove_duplicates(correct_mirroring(head, str(path), wrong_way), duplicates, str(path))
+
+
+def _image_plane(path: Path, labels: Array, image: Plane | None) -> Plane | None:
+    """Return the plane of labels (N, 2) in pixels, or None if they are directions."""
+    if _label_columns(path) == DIRECTION_COLUMNS:
+        if image is not None:
+            raise InputError(
+                "image must be used with a table of positions (columns x and y), got the "
+                f"directions in '{path}'. Omit the image, or label the recordings with pixels."
+            )
+        return None
+    if image is not None:
+        return image
+    width, height = np.maximum(np.ceil(labels.max(axis=0)), 1.0)
+    return Plane.image(width, height)
 
 
 class _RecordingsReader:

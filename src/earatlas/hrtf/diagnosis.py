@@ -16,7 +16,7 @@ import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
-from earatlas.geometry.spaces import Circle, Space, Sphere
+from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.label_plausibility import LabelFit, LabelReading, label_fit
 from earatlas.types import Array, Indices, Mask
@@ -81,6 +81,9 @@ class HeadReport:
         are no mirrored pairs of directions.
     warnings : tuple of str
         What cannot be learned from the head, as sentences.
+    image : Plane or None
+        The image of a head that is labelled with positions in pixels. The ranges are then those of
+        x and y.
 
     Examples
     --------
@@ -104,6 +107,7 @@ class HeadReport:
     median_plane_ild_db: float
     mirror_ild_db: float
     warnings: tuple[str, ...]
+    image: Plane | None = None
 
     def __repr__(self) -> str:
         return rounded_repr(self)
@@ -114,9 +118,17 @@ class HeadReport:
         Returns
         -------
         dict
-            One entry per attribute.
+            One entry per attribute; for positions in an image, with lengths in pixels.
         """
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        image = fields.pop("image")
+        if image is not None:
+            unit, scale = image.unit_name, image.unit_scale
+            fields[f"spacing_{unit}"] = scale * fields.pop("spacing_degrees")
+            fields[f"largest_gap_{unit}"] = scale * fields.pop("largest_gap_degrees")
+            fields["x_range"] = fields.pop("azimuth_range")
+            fields["y_range"] = fields.pop("elevation_range")
+            fields["image"] = image.to_dict()
         return {
             key: None if isinstance(value, float) and np.isnan(value) else value
             for key, value in fields.items()
@@ -147,11 +159,13 @@ def diagnose(head: Head, settings: DiagnosisSettings = _DEFAULTS) -> HeadReport:
     >>> report.warnings
     ('All directions have one elevation: azimuth can be learned on the circle, elevation cannot.',)
     """
-    x, v = head.directions, to_vectors(head.directions)
-    on_median = np.abs(v[:, 1]) <= np.sin(np.radians(settings.median_plane_degrees))
-    median_ild = _rms_ild(head, np.flatnonzero(on_median)[:, None])
-    mirror = _rms_ild(head, _mirrored_pairs(v, ~on_median, settings.mirror_degrees))
-    space = head.space
+    x, space = head.directions, head.space
+    median_ild = mirror = float("nan")
+    if head.plane is None:
+        v = to_vectors(x)
+        on_median = np.abs(v[:, 1]) <= np.sin(np.radians(settings.median_plane_degrees))
+        median_ild = _rms_ild(head, np.flatnonzero(on_median)[:, None])
+        mirror = _rms_ild(head, _mirrored_pairs(v, ~on_median, settings.mirror_degrees))
     ears = head.ears if isinstance(head.ears, ImpulseResponses) else None
     return HeadReport(
         name=head.name,
@@ -168,6 +182,7 @@ def diagnose(head: Head, settings: DiagnosisSettings = _DEFAULTS) -> HeadReport:
         median_plane_ild_db=median_ild,
         mirror_ild_db=mirror,
         warnings=tuple(_warnings(head, median_ild, mirror, settings)),
+        image=head.plane,
     )
 
 
@@ -187,6 +202,11 @@ def largest_gap(space: Space, x: Array) -> tuple[Array, float]:
 
 def format_coverage(space: Space, directions: Array, spacing_degrees: float) -> str:
     """Describe the ranges and the largest gap of directions (N, 2) in words."""
+    if not space.holds_directions:
+        ranges = zip("xy", directions.min(axis=0), directions.max(axis=0), strict=False)
+        listed = ", ".join(f"{name} {low:.0f} … {high:.0f}" for name, low, high in ranges)
+        gap = space.unit_scale * largest_gap(space, directions)[1]
+        return f"{listed}, largest gap {gap:.0f} {space.unit_name}".rstrip()
     azimuth = _format_azimuths(directions[:, 0], spacing_degrees)
     elevation = _format_range(directions[:, 1].min(), directions[:, 1].max())
     gap = largest_gap(space, directions)[1]
@@ -256,7 +276,7 @@ def _warnings(
             "front/back cannot be learned there. Use a head measured at both ears."
         )
     if len(head) < settings.min_directions:
-        notes.append(f"Only {len(head)} directions: expect coarse estimates. Measure more.")
+        notes.append(f"Only {len(head)} {head.label_name}: expect coarse estimates. Measure more.")
     return notes
 
 

@@ -20,7 +20,7 @@ from earatlas.features.cues import response_cues
 from earatlas.features.impulse_responses import responses_are_reverberant
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors, wrap_degrees
-from earatlas.geometry.spaces import Circle, Space, Sphere
+from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.hrtf.truncation import TRUNCATION, truncate_to_direct_sound
 from earatlas.notebooks import HtmlView
 from earatlas.types import Array, Indices
@@ -109,7 +109,7 @@ class Head(HtmlView):
         Name of the head.
     directions : array_like of shape (N, 2)
         Azimuth and elevation in degrees. Azimuth is positive to the left and wrapped to
-        (-180, 180]; elevation is positive upwards.
+        (-180, 180]; elevation is positive upwards. With `plane`, positions on it.
     ears : ImpulseResponses or MeasuredCues
         Measurements of both ears, one per direction: impulse responses, or the mean cues of noise
         recordings.
@@ -117,6 +117,9 @@ class Head(HtmlView):
         Licence of the data.
     provenance : str, default ""
         Origin of the data.
+    plane : Plane, optional
+        The plane of the positions if sources are labelled with positions in an image, in pixels,
+        instead of directions.
 
     Raises
     ------
@@ -140,24 +143,52 @@ class Head(HtmlView):
     ears: ImpulseResponses | MeasuredCues
     licence: str = "unknown"
     provenance: str = ""
+    plane: Plane | None = None
 
     def __post_init__(self) -> None:
-        x = Sphere().check(self.directions).copy()
+        x = (self.plane or Sphere()).check(self.directions).copy()
         if len(x) != len(self.ears):
             raise InputError(
                 f"directions must be as many as the measurements of the ears, got {len(x)} and "
                 f"{len(self.ears)}. Pass one measurement per direction."
             )
-        x[:, 0] = wrap_degrees(x[:, 0])
+        if self.plane is None:
+            x[:, 0] = wrap_degrees(x[:, 0])
+        else:
+            _check_on_plane(self.plane, x)
         object.__setattr__(self, "directions", x)
         for field in ("name", "licence", "provenance"):  # text from files, shown in terminals
             object.__setattr__(self, field, sanitize(getattr(self, field)))
 
     def __repr__(self) -> str:
-        return f"Head({self.name!r}, {len(self)} directions)"
+        return f"Head({self.name!r}, {len(self)} {self.label_name})"
+
+    @property
+    def label_name(self) -> str:
+        """What sources are labelled with: "directions" or "positions"."""
+        return "directions" if self.plane is None else "positions"
 
     def __len__(self) -> int:
         return len(self.directions)
+
+    def check_directions(self, purpose: str) -> None:
+        """Raise InputError if the head is labelled with positions instead of directions.
+
+        Parameters
+        ----------
+        purpose : str
+            What directions are needed for, such as "render sound".
+
+        Raises
+        ------
+        InputError
+            If the labels are positions in an image.
+        """
+        if self.plane is not None:
+            raise InputError(
+                f"The head must have directions in degrees to {purpose}, but '{self.name}' has "
+                f"positions in {self.plane.unit_name}. Use the head with its measured directions."
+            )
 
     def cues(self, layout: CueLayout | None = None) -> Array:
         """Compute the mean interaural vectors of all directions.
@@ -268,7 +299,12 @@ class Head(HtmlView):
 
     @property
     def space(self) -> Space:
-        """Space of the directions: a circle if all have one elevation, otherwise the sphere."""
+        """Space of the directions: a circle if all have one elevation, otherwise the sphere.
+
+        It is `plane` for positions.
+        """
+        if self.plane is not None:
+            return self.plane
         flat = np.ptp(self.directions[:, 1]) < 1.0  # degrees; positioning errors are smaller
         return Circle() if flat else Sphere()
 
@@ -279,9 +315,24 @@ class Head(HtmlView):
             return float("nan")
         from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
 
+        if self.plane is not None:
+            gaps = cKDTree(self.directions).query(self.directions, k=2)[0][:, 1]
+            return float(np.median(gaps)) / self.plane.unit_scale
         v = to_vectors(self.directions)
         chord = cKDTree(v).query(v, k=2)[0][:, 1]
         return float(np.median(np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))))
+
+
+def _check_on_plane(plane: Plane, positions: Array) -> None:
+    """Raise InputError unless all positions lie between the bounds of the plane."""
+    outside = np.flatnonzero(~plane.contains(positions))
+    if len(outside):
+        (left, right), (top, bottom) = plane.bounds
+        raise InputError(
+            f"positions must lie between {left:g} and {right:g} {plane.unit_name} in x and between "
+            f"{top:g} and {bottom:g} in y, got {positions[outside[0]].tolist()} in row "
+            f"{outside[0]}. Check the size of the image."
+        )
 
 
 def _append_note(provenance: str, note: str) -> str:
@@ -293,16 +344,17 @@ def remove_duplicates(head: Head, duplicates: Duplicates, where: str) -> Head:
 
     `where` names the file in the error.
     """
-    _, first, counts = np.unique(
-        np.round(to_vectors(head.directions), 5), axis=0, return_index=True, return_counts=True
-    )
+    labels = head.directions if head.plane is not None else to_vectors(head.directions)
+    _, first, counts = np.unique(np.round(labels, 5), axis=0, return_index=True, return_counts=True)
     if not (counts > 1).any():
         return head
     if duplicates == "error":
         example = head.directions[first[np.argmax(counts > 1)]]
+        first_name, second_name = ("azimuth", "elevation") if head.plane is None else ("x", "y")
         raise InputError(
-            f"The head '{where}' contains {(counts > 1).sum()} directions more than once, such as "
-            f"azimuth {example[0]:g}, elevation {example[1]:g}. Each direction may occur once. "
+            f"The head '{where}' contains {(counts > 1).sum()} {head.label_name} more than once, "
+            f"such as {first_name} {example[0]:g}, {second_name} {example[1]:g}. Each may occur "
+            "once. "
             "Remove the repeated measurements, or choose to keep the first of each.",
             hint=SettingHint("duplicates='first'", "--duplicates first"),
         )
@@ -313,8 +365,10 @@ def is_mirrored(head: Head, min_level_db: float = 3.0) -> bool:
     """Return whether sounds from the left are louder in the right ear, if levels are known.
 
     The right ear must be louder by `min_level_db` for sounds from the left than for sounds from the
-    right. Evidence: docs/figures/settings/hrtf.md, "head".
+    right. Evidence: docs/figures/settings/hrtf.md, "head". Positions in an image are not tested.
     """
+    if head.plane is not None:
+        return False
     azimuth, elevation = head.directions.T
     # Directions within 50 degrees of ±90 degrees and below 45 degrees tell the sides apart.
     lateral = (np.abs(np.abs(azimuth) - 90) < 50.0) & (np.abs(elevation) <= 45.0)

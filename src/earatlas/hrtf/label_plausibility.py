@@ -90,6 +90,8 @@ def label_fit(head: Head, settings: LabelPlausibilitySettings = _SETTINGS) -> La
     >>> str(label_fit(replace(head, directions=np.radians(head.directions))).reading)
     'azimuth and elevation in radians'
     """
+    if head.plane is not None:  # positions in an image
+        return LabelFit(float("nan"), LabelReading.DEGREES)
     values, spread, slopes = _lateral_values(head, settings)
     x = head.directions
     lateral = to_vectors(x)[:, 1]

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from earatlas.errors import InputError, check_path
+from earatlas.geometry.spaces import Plane
 from earatlas.hrtf.calibration_recordings import Kind, read_recordings, recording_files
 from earatlas.hrtf.head import Duplicates, Head, WrongWay
 from earatlas.hrtf.kemar import kemar
@@ -33,6 +34,7 @@ def open_head(
     channels: tuple[int, int] = (0, 1),
     duplicates: Duplicates = "error",
     wrong_way: WrongWay | None = None,
+    image: Plane | None = None,
     progress: Progress | None = None,
 ) -> Head:
     """Open a head by its name.
@@ -51,6 +53,8 @@ def open_head(
     wrong_way : {"ears", "azimuths"}, optional
         What to correct if sounds from the left are louder in the right ear; see `read_sofa` and
         `read_recordings`.
+    image : Plane, optional
+        The image of a table with positions in pixels; see `read_recordings`.
     progress : callable, optional
         Called as `progress(done, total)` after each recording of a table.
 
@@ -70,6 +74,10 @@ def open_head(
     >>> ea.open_head("simulated")
     Head('simulated', 2578 directions)
     """
+    if image is not None and not str(source).lower().endswith(".csv"):
+        raise InputError(
+            f"image must be used with a .csv table of positions, got the head '{source}'. Omit it."
+        )
     match str(source):
         case "simulated":
             return simulated_head()
@@ -81,7 +89,7 @@ def open_head(
         case ".csv":
             return read_recordings(
                 source, kind=kind, channels=channels, duplicates=duplicates, wrong_way=wrong_way,
-                progress=progress,
+                image=image, progress=progress,
             )  # fmt: skip
     found = "the folder" if os.path.isdir(source) else "the name"
     remedy = "Check the name."

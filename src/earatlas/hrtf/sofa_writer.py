@@ -75,6 +75,7 @@ def write_sofa(
             f"distance_metres must be positive, got {distance_metres}. Give the distance of the "
             "loudspeaker."
         )
+    head.check_directions("be written as SOFA")
     responses = head.responses()
     import sofar  # imported here because it is slow
 

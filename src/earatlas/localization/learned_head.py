@@ -51,7 +51,11 @@ class Accuracy:
     beyond_30_share : float
         Share of errors above 30 degrees.
     mean_azimuth_degrees, mean_elevation_degrees : float
-        Mean absolute errors in azimuth and in elevation.
+        Mean absolute errors in azimuth and in elevation, or in x and y of an image.
+
+    Notes
+    -----
+    Errors of positions in an image are in degrees of the field of view; `in_units` converts them.
 
     Examples
     --------
@@ -72,28 +76,60 @@ class Accuracy:
         return rounded_repr(self)
 
     @classmethod
-    def of(cls, true: Array, estimated: Array) -> Self:
+    def of(cls, true: Array, estimated: Array, space: Space | None = None) -> Self:
         """Return the accuracy of estimated directions.
 
         Parameters
         ----------
         true, estimated : ndarray of shape (N, 2)
             Azimuth and elevation in degrees.
+        space : Space, optional
+            Space of positions that are not directions.
 
         Returns
         -------
         Accuracy
             Statistics of the errors.
         """
-        angle = great_circle_error(true, estimated)
+        if space is None or space.holds_directions:
+            angle = great_circle_error(true, estimated)
+            azimuth, elevation = azimuth_error(true, estimated), elevation_error(true, estimated)
+        else:
+            angle = space.distance(true, estimated)
+            azimuth, elevation = np.abs(space.log(true, estimated)).T
         return cls(
             held_out=len(true),
             median_degrees=float(np.median(angle)),
             mean_degrees=float(np.mean(angle)),
             beyond_30_share=float(np.mean(angle > 30)),
-            mean_azimuth_degrees=float(np.mean(azimuth_error(true, estimated))),
-            mean_elevation_degrees=float(np.mean(elevation_error(true, estimated))),
+            mean_azimuth_degrees=float(np.mean(azimuth)),
+            mean_elevation_degrees=float(np.mean(elevation)),
         )
+
+    def in_units(self, space: Space) -> dict[str, float]:
+        """Return the errors by name, in the unit of a space.
+
+        Parameters
+        ----------
+        space : Space
+            Space of the atlas.
+
+        Returns
+        -------
+        dict
+            The attributes; for an image `median_pixels`, `mean_pixels`, `mean_x_pixels` and
+            `mean_y_pixels` instead of degrees.
+        """
+        if space.holds_directions or not space.unit_name:
+            return dict(vars(self))
+        scale, unit = space.unit_scale, space.unit_name
+        return {
+            "held_out": self.held_out,
+            f"median_{unit}": scale * self.median_degrees,
+            f"mean_{unit}": scale * self.mean_degrees,
+            f"mean_x_{unit}": scale * self.mean_azimuth_degrees,
+            f"mean_y_{unit}": scale * self.mean_elevation_degrees,
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,13 @@ from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.notebooks import HtmlView
 from earatlas.types import Array
-from earatlas.wording import UNKNOWN_DIRECTION, is_unknown, repr_alternatives, repr_doubts
+from earatlas.wording import (
+    UNKNOWN_DIRECTION,
+    is_unknown,
+    repr_alternatives,
+    repr_doubts,
+    unit_field,
+)
 
 __all__ = ["Localization", "ResultSettings", "uninformative_posterior"]
 
@@ -71,7 +77,7 @@ class Localization(HtmlView):
     def __repr__(self) -> str:
         where = UNKNOWN_DIRECTION
         if self.direction_known:
-            unit = " degrees" if self.posterior.space.holds_directions else ""
+            unit = f" {self.posterior.space.unit_name}".rstrip()
             place = ", ".join(f"{v:.1f}" for v in self.direction)
             where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
         where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
@@ -171,6 +177,7 @@ class Localization(HtmlView):
             "mean": [round(float(v), 2) for v in self.mean],
             "radius_90": radius,
             "credible_90_area": area,
+            **unit_field(self.posterior.space),
         }
 
     def _remarks(self) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def plot_head(head: Head, *, ax: Axes | None = None) -> Figure:
     if ax is not None:
         _draw_coverage(ax, head)
         return axes_figure(ax)
+    if head.plane is not None:
+        return _plot_positions(head)
     figure = new_figure(10.5, 6.6)
     _draw_coverage(figure.add_subplot(2, 2, 1), head)
     ild_layout, ipd_layout = CueLayout(ipd_band_hz=None), CueLayout.low_ipd()
@@ -92,6 +94,25 @@ def plot_head(head: Head, *, ax: Axes | None = None) -> Figure:
     named = head.provenance.startswith(head.name)
     title = head.provenance if named else f"{head.name}: {head.provenance}"
     return add_title(figure, title[:110])
+
+
+def _plot_positions(head: Head) -> Figure:
+    """Plot the positions of a head in its image, in the colour of their mean level difference."""
+    figure = new_figure(7.5, 5.6)
+    axes = figure.add_subplot()
+    level = head.cues(CueLayout(ipd_band_hz=None)).mean(axis=1)
+    limit = max(float(np.abs(level).max()), 1.0)
+    x, y = head.directions.T
+    points = axes.scatter(x, y, c=level, cmap=DIFFERENCE_MAP, vmin=-limit, vmax=limit)
+    assert head.plane is not None
+    (left, right), (top, bottom) = head.plane.bounds
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    axes.set_aspect("equal")
+    unit = head.plane.unit_name
+    style_axes(axes, f"{len(head)} positions", f"x, {unit}", f"y, {unit}")
+    add_colour_bar(points, axes, "mean level difference, dB, right over left")
+    return add_title(figure, head.name[:110])
 
 
 def _draw_horizontal(axes: Axes, head: Head, panel: _Panel) -> None:

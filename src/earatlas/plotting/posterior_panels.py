@@ -129,6 +129,11 @@ def _tick_spacing(span: float) -> float:
 def label_axes(axes: Axes, space: Space, title: str) -> None:
     """Set the title, labels, limits and ticks of a map; left is on the left."""
     values = "density" if space.dims == 1 else ""
+    if space.unit_name == "pixels":
+        style_axes(axes, escape_mathtext(title), "x, pixels", values or "y, pixels")
+        if space.dims == 2:
+            axes.set_ylim(*sorted(axes.get_ylim(), reverse=True))  # rows are counted from the top
+        return
     if not space.holds_directions:
         style_axes(axes, escape_mathtext(title), "first coordinate", values or "second coordinate")
         return

@@ -75,6 +75,8 @@ def learn_population_model(
     settings, layout = settings or PopulationSettings(), layout or CueLayout()
     heads = list(heads)
     _check_count(len(heads), settings)
+    for head in heads:
+        head.check_directions("belong to a population")
     bands = CueBands.of(layout)
     everywhere = np.concatenate([head.directions for head in heads])
     # Charts need two directions of a head or more, so coarse grids have fewer of them.

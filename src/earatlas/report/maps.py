@@ -53,6 +53,7 @@ class _Frame:
     azimuth: bool  # the first coordinate is an azimuth, which increases to the left
     periodic: bool  # the first coordinate has a period of 360 degrees
     flat: bool  # L = 1: there is no second coordinate
+    downward: bool = False  # the second coordinate increases downwards, as in an image
 
     @classmethod
     def of(cls, posteriors: Sequence[tuple[int, DirectionPosterior, PosteriorMap]]) -> _Frame:
@@ -64,7 +65,8 @@ class _Frame:
         if space.dims == 1:
             low, high = 0.0, 0.4 * (right - left)
         azimuth, periodic = space.holds_directions, not isinstance(space, Plane)
-        return cls(left, right, low, high, azimuth, periodic, space.dims == 1)
+        downward = space.unit_name == "pixels"
+        return cls(left, right, low, high, azimuth, periodic, space.dims == 1, downward)
 
     @property
     def width(self) -> float:
@@ -82,9 +84,13 @@ class _Frame:
         """Return the horizontal SVG position of a first coordinate."""
         return self.right - coordinate if self.azimuth else coordinate - self.left
 
+    def to_y(self, coordinate: float) -> float:
+        """Return the vertical SVG position of a second coordinate."""
+        return coordinate - self.low if self.downward else self.high - coordinate
+
     def mark_position(self, place: Array) -> tuple[float, float]:
         """Return the SVG position of a mark; places outside the map are marked on its edge."""
-        y = 0.12 * self.height if self.flat else self.high - float(place[1])
+        y = 0.12 * self.height if self.flat else self.to_y(float(place[1]))
         x = self.to_x(float(place[0]))
         if self.periodic and not 0 <= x <= self.width:
             x = self.to_x(float(wrap_degrees(place[0] - self.middle)) + self.middle)
@@ -102,7 +108,7 @@ class _Frame:
             y = tick_values(self.low, self.high, 5, steps)
             labels = ([f"{v:g}" for v in x], [f"{v:g}" for v in y])
         columns = [self.to_x(float(v)) / self.width for v in x]
-        rows = [(float(v) - self.low) / self.height for v in y]
+        rows = [1 - self.to_y(float(v)) / self.height for v in y]
         # A label close to an end is moved inwards; on a narrow screen it would overlap the next.
         x_ticks = [
             tick
@@ -127,17 +133,23 @@ def map_chart(
     caption: str,
     alt: str,
     key: str = "",
+    background: str = "",
 ) -> str:
     """Return a map of sources (m, posterior, its map) in their colours, and rings at `truths`.
 
     `alternatives` are further possible directions of sources m, which are small dots.
-    `caption` and `key` are HTML, `alt` is text.
+    `caption` and `key` are HTML, `alt` is text, `background` is the data URI of a picture.
     """
     frame = _Frame.of(posteriors)
     columns, rows = frame.ticks()
     width, height, unit = frame.width, frame.height, frame.width / 360
     parts = [_line(at * width, 0, at * width, height) for at, _ in columns]
     parts += [_line(0, height * (1 - at), width, height * (1 - at)) for at, _ in rows]
+    if background:
+        parts = [
+            f'<image href="{background}" x="{frame.to_x(0):.2f}" y="{frame.to_y(0):.2f}" '
+            f'width="{width:.2f}" height="{height:.2f}" preserveAspectRatio="none"/>'
+        ]
     for m, _, drawn in posteriors:
         parts.append((_density_curve if frame.flat else _regions)(m, drawn, frame))
     # A single source needs no number, and a smaller mark hides less of its regions.
@@ -162,11 +174,12 @@ def _regions(m: int, drawn: PosteriorMap, frame: _Frame) -> str:
     levels, opacities = np.array(_OPACITIES).T
     opacity = np.interp(drawn.credible_levels, levels, opacities)
     left, right, low, high = drawn.extent
+    opacity = opacity[::-1] if frame.downward else opacity
     image = mask_image(opacity[:, ::-1] if frame.azimuth else opacity, source_colour(m))
     return (
         f'<image href="{image}" x="{min(frame.to_x(left), frame.to_x(right)):.2f}" '
-        f'y="{frame.high - high:.2f}" width="{right - left:.2f}" height="{high - low:.2f}" '
-        'preserveAspectRatio="none"/>'
+        f'y="{min(frame.to_y(low), frame.to_y(high)):.2f}" '
+        f'width="{right - left:.2f}" height="{high - low:.2f}" preserveAspectRatio="none"/>'
     )
 
 

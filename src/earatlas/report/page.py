@@ -19,6 +19,7 @@ from earatlas.features.audio import Audio
 from earatlas.files import atomic_write
 from earatlas.plotting.palette import shared_css
 from earatlas.report.comparison import MIXTURE, SceneComparison
+from earatlas.report.pictures import picture_uri
 from earatlas.report.players import players
 from earatlas.report.sections import Sections
 from earatlas.report.spectrograms import level_spectrogram
@@ -41,6 +42,7 @@ def write_report(
     truth: GroundTruth | None = None,
     files: Mapping[str, str | Path] | None = None,
     elapsed_seconds: float | None = None,
+    picture: str | Path | None = None,
 ) -> Path:
     """Write a report of a separated scene as one self-contained HTML file.
 
@@ -63,6 +65,8 @@ def write_report(
         them relative to its own folder, and plays them if the scene holds no sounds.
     elapsed_seconds : float, optional
         How long the separation took, in seconds.
+    picture : str or Path, optional
+        A .png or .jpg file of the camera, on which positions in pixels are shown.
 
     Returns
     -------
@@ -97,6 +101,7 @@ def write_report(
         files=files,
         elapsed_seconds=elapsed_seconds,
         folder=path.parent,
+        picture=picture,
     )
     with atomic_write(path, "report") as scratch:
         # File names may contain bytes that are not valid UTF-8.
@@ -112,6 +117,7 @@ def report_page(
     files: Mapping[str, str | Path] | None = None,
     elapsed_seconds: float | None = None,
     folder: str | Path = ".",
+    picture: str | Path | None = None,
 ) -> str:
     """Return the HTML that `write_report` writes into `folder`.
 
@@ -129,7 +135,12 @@ def report_page(
     sounds = _sounds(scene, given)
     comparison = None if truth is None else SceneComparison.compute(scene, truth, sounds)
     spectrograms = {name: level_spectrogram(sound) for name, sound in sounds.items()}
-    sections = Sections(scene, comparison, players(sounds, given, Path(folder)), spectrograms)
+    background = ""
+    if picture is not None and scene.sources:
+        background = picture_uri(picture, scene.sources[0].posterior.space)
+    sections = Sections(
+        scene, comparison, players(sounds, given, Path(folder)), spectrograms, background
+    )
     body = "".join(
         (
             sections.header(title, elapsed_seconds),

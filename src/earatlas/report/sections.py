@@ -132,8 +132,13 @@ class Sections:
         comparison: SceneComparison | None,
         players: Mapping[str, str],
         spectrograms: Mapping[str, LevelSpectrogram],
+        background: str = "",
     ) -> None:
-        """Collect the content; `players` and `spectrograms` are by the name of the sound."""
+        """Collect the content; `players` and `spectrograms` are by the name of the sound.
+
+        `background` is the data URI of a picture behind the map of all sources.
+        """
+        self.background = background
         self.scene, self.comparison, self.players = scene, comparison, players
         summary = scene.spectrogram
         given = LevelSpectrogram(summary.seconds, summary.frequencies_hz, summary.level_db)
@@ -194,6 +199,7 @@ class Sections:
             caption=f"All sources <span>{_MAP_NOTES[sources[0].posterior.space.dims]}</span>",
             alt=f"Map of all directions. {description}",
             key=names + (_TRUTH_KEY if len(truths) else ""),
+            background=self.background,
         )
 
     def _alternatives(self) -> list[tuple[int, Array]]:

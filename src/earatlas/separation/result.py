@@ -32,6 +32,7 @@ from earatlas.wording import (
     is_unknown,
     repr_alternatives,
     repr_doubts,
+    unit_field,
 )
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class SourceSummary(HtmlView):
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # caveats about this source
 
     def __repr__(self) -> str:
-        unit = " degrees" if self.posterior.space.holds_directions else ""
+        unit = f" {self.posterior.space.unit_name}".rstrip()
         place = ", ".join(f"{v:.1f}" for v in self.direction)
         where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
         where = where if self.direction_known else UNKNOWN_DIRECTION
@@ -274,6 +275,7 @@ class SourceSummary(HtmlView):
             "share": round(self.share, 4),
             "radius_90": radius,
             "credible_90_area": area,
+            **unit_field(self.posterior.space),
             "alternatives": [one.to_dict() for one in self.alternatives],
             "moves": self.moves,
             "track": self.track.rows(),
@@ -374,7 +376,8 @@ class SceneSummary(HtmlView):
             for s in self.sources
         )
         count = f"{len(self.sources)} source{'' if len(self.sources) == 1 else 's'}"
-        where = f" at {places} degrees" if self.sources else ""
+        unit = self.sources[0].posterior.space.unit_name if self.sources else ""
+        where = f" at {places} {unit}".rstrip() if self.sources else ""
         both = [*self.doubts, *(doubt for source in self.sources for doubt in source.doubts)]
         doubts = repr_doubts(doubt.word for doubt in both)
         return f"{type(self).__name__}({self.seconds:.1f} s, {count}{where}{doubts})"

@@ -115,6 +115,7 @@ def place_sources(
     interpolate: bool,
 ) -> list[PlacedSource]:
     """Place one source per direction, with responses at `rate` samples per second."""
+    head.check_directions("render sound")
     if not interpolate and not any(isinstance(d, Trajectory) for d in directions):
         chosen = _nearest(head, np.array(directions))
         responses = _responses(head, chosen, room, distance_metres).at_rate(rate)

@@ -100,7 +100,7 @@ def learn_head(
     advance()
     accuracy, calibration = None, _default_calibration(known.spacing_degrees)
     if held_out is not None:
-        accuracy = _accuracy(folds, tested, x, y)
+        accuracy = _accuracy(folds, tested, x, y, space)
         refits = [folds.refit_without(n) for n in tested]
         repeats = len(held_out.directions) // len(tested)
         calibration = fit_calibration(refits * repeats, held_out)
@@ -143,12 +143,14 @@ def _findings(head: Head, layout: CueLayout, *, rooms: bool) -> dict[str, str]:
     return labels | ({} if obstacle is None else {"room_obstacle": obstacle})
 
 
-def _accuracy(folds: CrossValidation, tested: Indices, x: Array, y: Array) -> Accuracy:
+def _accuracy(
+    folds: CrossValidation, tested: Indices, x: Array, y: Array, space: Space
+) -> Accuracy:
     """Return the errors of the tested directions, each under the refit without it."""
     n_folds = min(len(folds.refits), len(tested))
     parts = [tested[i :: len(folds.refits)] for i in range(n_folds)]
     estimated = parallel_map(lambda i: folds.refits[i].inverse_map(y[parts[i]]), range(len(parts)))
-    return Accuracy.of(x[np.concatenate(parts)], np.concatenate(estimated))
+    return Accuracy.of(x[np.concatenate(parts)], np.concatenate(estimated), space)
 
 
 def _progress_steps(progress: Progress | None, steps: tuple[int, ...]) -> Callable[[], None]:
@@ -164,6 +166,12 @@ def _progress_steps(progress: Progress | None, steps: tuple[int, ...]) -> Callab
 
 def _restrict_to_space(head: Head, space: Space) -> Head:
     """Return the directions of the head that belong to the space."""
+    if head.space.unit_name != space.unit_name:
+        raise InputError(
+            f"space must have the unit of the head, got {space} ({space.unit_name or 'no unit'}) "
+            f"for the {head.label_name} of '{head.name}' in {head.space.unit_name}. Omit the "
+            "space, or label the recordings accordingly."
+        )
     inside = space.contains(head.directions)
     if not inside.any():
         raise InputError(

@@ -102,6 +102,8 @@ _EvaluatedScene = tuple[_Scene, DirectionLogLikelihood]
 
 def reverberation_obstacle(head: Head, layout: CueLayout) -> str | None:
     """Return why a head cannot be prepared for reverberant recordings, or None if it can."""
+    if head.plane is not None:
+        return "has positions in an image instead of directions"
     if isinstance(head.ears, MeasuredCues):
         return "is known by recordings of noise, not by impulse responses"
     if responses_are_reverberant(head.ears.samples, head.ears.rate, layout):

@@ -175,7 +175,8 @@ def directions_needed(space: Space, fraction: float, settings: VerdictSettings =
     if isinstance(space, Circle):
         return math.ceil(fraction * 360 / spacing)
     # A triangular grid has one point per spacing² √3 / 2.
-    return 10 * math.ceil(fraction * 41_253 / (spacing**2 * math.sqrt(3) / 2) / 10)
+    area = 41_253 if space.holds_directions else space.area
+    return 10 * math.ceil(fraction * area / (spacing**2 * math.sqrt(3) / 2) / 10)
 
 
 def covered_fraction(
