@@ -21,8 +21,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import sph_harm_y
 
+from earatlas.code_hash import code_hash
 from earatlas.experiments.array_cache import cached_arrays
-from earatlas.experiments.code_hash import code_hash
 from earatlas.features.impulse_responses import transfer_functions
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_directions
